@@ -1,0 +1,1 @@
+//! Every decision of the serving plane, as state machines.

@@ -1,0 +1,52 @@
+//! One request in full, kept for a fixed part of the keys.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Nanos, Operation, Outcome};
+
+/// One request whose key's hash falls in the sampled part of the space (1/64 unless configured).
+///
+/// Sampling by key, not by request, keeps every reference to a sampled key, which reuse distances and
+/// the dependence between requests need.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// [`key_hash`] of the key.
+    pub key: u64,
+    /// Bytes of the object.
+    pub size: u64,
+    /// What was asked.
+    pub operation: Operation,
+    /// Who answered.
+    pub outcome: Outcome,
+    /// Arrival, in microseconds since 1970-01-01 UTC.
+    pub received_unix_us: u64,
+    /// From arrival to entry into the queue that served it.
+    pub queued_ns: Nanos,
+    /// From arrival to the start of service.
+    pub started_ns: Nanos,
+    /// From arrival to the end of service.
+    pub served_ns: Nanos,
+    /// From arrival to the end of the reply.
+    pub replied_ns: Nanos,
+    /// Queue length (waiting and in service) that the request met.
+    pub length_met: u32,
+}
+
+/// The hash of a key by which samples are chosen: 64-bit FNV-1a with a finaliser (that of MurmurHash3),
+/// because the bare hash is poor in its high bits for short keys. Fixed for ever: runs are compared by it.
+pub fn key_hash(key: &[u8]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for &byte in key {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    hash ^= hash >> 33;
+    hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^= hash >> 33;
+    hash = hash.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
+}
+
+/// Whether a key of this hash is sampled when one key in `one_in` is (0: none).
+pub fn is_sampled(hash: u64, one_in: u64) -> bool {
+    one_in > 0 && hash <= u64::MAX / one_in
+}

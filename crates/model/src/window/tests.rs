@@ -1,0 +1,112 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn histogram_of(values: &[Nanos]) -> Histogram {
+    let mut histogram = Histogram::default();
+    values.iter().for_each(|&v| histogram.record(v));
+    histogram
+}
+
+proptest! {
+    #[test]
+    fn histogram_agrees_with_its_naive_twin(
+        mut values in prop::collection::vec(0u64..20_000_000_000, 1..300),
+        p in 0.001f64..1.0,
+    ) {
+        let histogram = histogram_of(&values);
+        values.sort_unstable();
+        let rank = ((p * values.len() as f64).ceil() as usize).clamp(1, values.len());
+        let exact = values[rank - 1] as f64 * 1e-9;
+        let quantile = histogram.quantile_s(p).unwrap();
+        prop_assert!((quantile - exact).abs() <= exact / 128.0 + 1e-9, "{quantile} {exact}");
+        let mean = values.iter().map(|&v| v as f64).sum::<f64>() * 1e-9 / values.len() as f64;
+        prop_assert!((histogram.mean_s() - mean).abs() <= 1e-9 * (1.0 + mean));
+        let t = exact * (1.0 + 1.0 / 64.0) + 1e-8;
+        let naive = values.iter().filter(|&&v| v as f64 * 1e-9 <= exact).count();
+        prop_assert!(histogram.share_within(t).unwrap() >= naive as f64 / values.len() as f64 - 1e-9);
+    }
+
+    #[test]
+    fn merging_is_recording_both(a in prop::collection::vec(any::<u32>(), 0..50),
+                                 b in prop::collection::vec(any::<u32>(), 0..50)) {
+        let wide = |v: &[u32]| v.iter().map(|&x| u64::from(x)).collect::<Vec<_>>();
+        let mut merged = histogram_of(&wide(&a));
+        merged.merge(&histogram_of(&wide(&b)));
+        let both = histogram_of(&[wide(&a), wide(&b)].concat());
+        prop_assert_eq!(merged.count(), both.count());
+        prop_assert_eq!(merged.sum_s(), both.sum_s());
+        prop_assert!(merged.buckets().eq(both.buckets()));
+    }
+
+    #[test]
+    fn stored_histograms_come_back(values in prop::collection::vec(any::<u64>(), 0..50)) {
+        let histogram = histogram_of(&values);
+        let json = serde_json::to_string(&histogram).unwrap();
+        let back: Histogram = serde_json::from_str(&json).unwrap();
+        prop_assert!(back.buckets().eq(histogram.buckets()));
+        prop_assert_eq!(back.count(), histogram.count());
+    }
+
+    #[test]
+    fn hostile_histograms_are_errors_not_panics(buckets in prop::collection::vec(any::<u64>(), 0..9),
+                                                n in any::<u64>(), squares in any::<f64>()) {
+        let json = format!(
+            r#"{{"n":{n},"sum_ns":1,"sum_squares_s2":{squares:?},"max_ns":1,"buckets":{buckets:?}}}"#
+        );
+        if let Ok(histogram) = serde_json::from_str::<Histogram>(&json) {
+            histogram.quantile_s(0.5);
+            histogram.share_within(1.0);
+        }
+    }
+}
+
+#[test]
+fn hashes_sample_one_key_in_n() {
+    let kept = (0..64_000u64).filter(|k| is_sampled(key_hash(&k.to_le_bytes()), 64)).count();
+    assert!((800..1200).contains(&kept), "{kept} of 64,000 kept, 1,000 expected");
+    assert!(!is_sampled(0, 0));
+}
+
+#[test]
+fn integrals_and_dispersion_add_up() {
+    let mut recorder = Recorder::new("q", 1, Settings::default(), 0);
+    recorder.arrive(0);
+    recorder.start(0);
+    recorder.arrive(SECOND / 4);
+    let done = |service| Finished {
+        operation: Operation::Get,
+        outcome: Outcome::BulkDevice,
+        waiting: 0,
+        service,
+        response: service,
+        bytes: 10,
+    };
+    recorder.finish(SECOND / 2, &done(SECOND / 2));
+    recorder.start(SECOND / 2);
+    let first = recorder.roll(SECOND);
+    assert_eq!(first.len(), 1);
+    assert!((first[0].length_integral_s - 1.25).abs() < 1e-12);
+    assert!((first[0].busy_s - 1.0).abs() < 1e-12);
+    assert_eq!(first[0].dispersion.intervals, 16);
+    assert_eq!(first[0].dispersion.sum, 2);
+    assert_eq!(first[0].length_met_sum, 1);
+    recorder.finish(SECOND + SECOND / 2, &done(SECOND));
+    let rest = recorder.flush(SECOND * 2);
+    assert_eq!(rest.len(), 1);
+    assert!((rest[0].busy_s - 0.5).abs() < 1e-12);
+    assert_eq!(rest[0].start_unix_us, 1_000_000);
+    let mut merged = first[0].clone();
+    merged.merge(&rest[0], false);
+    assert_eq!((merged.arrivals, merged.completions), (2, 2));
+    assert!((merged.length_s - 2.0).abs() < 1e-12);
+}
+
+#[test]
+fn a_long_silence_makes_few_windows() {
+    let mut recorder = Recorder::new("q", 1, Settings::default(), 0);
+    let windows = recorder.roll(10_000 * SECOND);
+    assert!(windows.len() <= 61);
+    let total: f64 = windows.iter().map(|w| w.length_s).sum();
+    assert!((total - 10_000.0).abs() < 1e-6);
+}
