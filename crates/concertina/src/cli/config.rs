@@ -1,0 +1,12 @@
+//! `concertina config`.
+
+use std::process::ExitCode;
+
+/// Arguments of the command.
+#[derive(clap::Args)]
+pub struct Args {}
+
+/// Runs the command.
+pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
+    anyhow::bail!("`config` is not built yet")
+}

@@ -1,0 +1,12 @@
+//! `concertina fit`.
+
+use std::process::ExitCode;
+
+/// Arguments of the command.
+#[derive(clap::Args)]
+pub struct Args {}
+
+/// Runs the command.
+pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
+    anyhow::bail!("`fit` is not built yet")
+}

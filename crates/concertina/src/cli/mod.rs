@@ -1,0 +1,64 @@
+//! The command line: one file for each command.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod config;
+mod demo;
+mod experiment;
+mod fit;
+mod load;
+mod predict;
+mod report;
+mod serve;
+
+/// A read-optimised storage tier that predicts its own response times.
+#[derive(Parser)]
+#[command(name = "concertina", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start a node, load it, fit, predict, compare, report: the whole loop in a few minutes
+    Demo(demo::Args),
+    /// Serve objects over HTTP
+    Serve(serve::Args),
+    /// Load a server and record what it did as a run folder
+    Load(load::Args),
+    /// Fit a model from run folders
+    Fit(fit::Args),
+    /// Predict response times from a model at loads of your choice
+    Predict(predict::Args),
+    /// Write a report of runs and a model as one HTML file
+    Report(report::Args),
+    /// Run an experiment again and judge its claims
+    Experiment(experiment::Args),
+    /// Print the configuration in full, with explanations
+    Config(config::Args),
+}
+
+/// Parses the command line, runs the command and prints its error, if it has one, on standard error.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Demo(args) => demo::run(args),
+        Command::Serve(args) => serve::run(args),
+        Command::Load(args) => load::run(args),
+        Command::Fit(args) => fit::run(args),
+        Command::Predict(args) => predict::run(args),
+        Command::Report(args) => report::run(args),
+        Command::Experiment(args) => experiment::run(args),
+        Command::Config(args) => config::run(args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("concertina: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

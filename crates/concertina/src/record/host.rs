@@ -1,0 +1,158 @@
+//! What the host did, second by second: CPU, memory, network and disks, as `dstat` shows them.
+
+use procfs::{Current, CurrentSI};
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+
+/// The machine that a run was on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// Name of the processor's model.
+    pub processor: String,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Version of the kernel.
+    pub kernel: String,
+}
+
+impl Machine {
+    /// This machine; what cannot be found out is empty or 0.
+    pub fn here() -> Machine {
+        let processor = procfs::CpuInfo::current()
+            .ok()
+            .and_then(|info| info.model_name(0).map(str::to_owned))
+            .unwrap_or_default();
+        Machine {
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            processor,
+            memory_bytes: procfs::Meminfo::current().map_or(0, |m| m.mem_total),
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        }
+    }
+}
+
+/// One interval of the host. Rates are over the interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// End of the interval, in microseconds since 1970-01-01 UTC.
+    pub unix_us: u64,
+    /// Length of the interval in seconds.
+    pub length_s: f64,
+    /// Share of all cores in user code.
+    pub cpu_user: f64,
+    /// Share of all cores in the kernel, interrupts included.
+    pub cpu_system: f64,
+    /// Share of all cores idle while a disk was waited for.
+    pub cpu_wait: f64,
+    /// Share of all cores that the hypervisor gave to others.
+    pub cpu_stolen: f64,
+    /// Memory that is available, bytes.
+    pub memory_available_bytes: u64,
+    /// Memory in the page cache, bytes.
+    pub memory_cached_bytes: u64,
+    /// Bytes received by all interfaces, the loopback included.
+    pub network_received_bytes: u64,
+    /// Bytes sent.
+    pub network_sent_bytes: u64,
+    /// Bytes read from all disks.
+    pub disk_read_bytes: u64,
+    /// Bytes written.
+    pub disk_written_bytes: u64,
+    /// Highest utilisation of a disk.
+    pub disk_utilisation_max: f64,
+}
+
+/// Sums since the host started.
+#[derive(Clone, Default)]
+struct Totals {
+    cpu: Option<procfs::CpuTime>,
+    network: (u64, u64),
+    disk: (u64, u64),
+    busy_ms: Vec<(String, u64)>,
+}
+
+/// Takes the difference of the kernel's counters from one call to the next.
+pub struct HostSampler {
+    at: u64,
+    totals: Totals,
+}
+
+impl HostSampler {
+    /// Starts the first interval.
+    pub fn start() -> HostSampler {
+        HostSampler { at: clock::now(), totals: totals() }
+    }
+
+    /// Ends the interval and starts the next. What the kernel does not say is 0.
+    pub fn sample(&mut self) -> Host {
+        let now = clock::now();
+        let length_s = (now - self.at) as f64 * 1e-9;
+        let next = totals();
+        let before = std::mem::replace(&mut self.totals, next);
+        self.at = now;
+        let mut host = Host {
+            unix_us: ((i128::from(now) + clock::unix_offset_ns()) / 1000).max(0) as u64,
+            length_s,
+            network_received_bytes: self.totals.network.0.saturating_sub(before.network.0),
+            network_sent_bytes: self.totals.network.1.saturating_sub(before.network.1),
+            disk_read_bytes: self.totals.disk.0.saturating_sub(before.disk.0),
+            disk_written_bytes: self.totals.disk.1.saturating_sub(before.disk.1),
+            ..Host::default()
+        };
+        if let (Some(a), Some(b)) = (&before.cpu, &self.totals.cpu) {
+            cpu_shares(a, b, &mut host);
+        }
+        if let Ok(memory) = procfs::Meminfo::current() {
+            host.memory_available_bytes = memory.mem_available.unwrap_or(0);
+            host.memory_cached_bytes = memory.cached;
+        }
+        for (name, busy) in &self.totals.busy_ms {
+            if let Some((_, old)) = before.busy_ms.iter().find(|(n, _)| n == name) {
+                let share = busy.saturating_sub(*old) as f64 / 1000.0 / length_s.max(1e-9);
+                host.disk_utilisation_max = host.disk_utilisation_max.max(share.min(1.0));
+            }
+        }
+        host
+    }
+}
+
+fn cpu_shares(a: &procfs::CpuTime, b: &procfs::CpuTime, host: &mut Host) {
+    let of = |f: fn(&procfs::CpuTime) -> u64| f(b).saturating_sub(f(a)) as f64;
+    let user = of(|c| c.user + c.nice);
+    let system = of(|c| c.system + c.irq.unwrap_or(0) + c.softirq.unwrap_or(0));
+    let wait = of(|c| c.iowait.unwrap_or(0));
+    let stolen = of(|c| c.steal.unwrap_or(0));
+    let total = user + system + wait + stolen + of(|c| c.idle);
+    if total > 0.0 {
+        host.cpu_user = user / total;
+        host.cpu_system = system / total;
+        host.cpu_wait = wait / total;
+        host.cpu_stolen = stolen / total;
+    }
+}
+
+fn totals() -> Totals {
+    let mut totals = Totals {
+        cpu: procfs::KernelStats::current().ok().map(|stat| stat.total),
+        ..Totals::default()
+    };
+    if let Ok(interfaces) = procfs::net::dev_status() {
+        for interface in interfaces.values() {
+            totals.network.0 += interface.recv_bytes;
+            totals.network.1 += interface.sent_bytes;
+        }
+    }
+    if let Ok(disks) = procfs::diskstats() {
+        // Partitions repeat what their disk counts: a name that extends another's is one of them.
+        let whole = |name: &str| !disks.iter().any(|d| d.name != name && name.starts_with(&d.name));
+        for disk in disks.iter().filter(|d| whole(&d.name)) {
+            totals.disk.0 += disk.sectors_read * 512;
+            totals.disk.1 += disk.sectors_written * 512;
+            totals.busy_ms.push((disk.name.clone(), disk.time_in_progress));
+        }
+    }
+    totals
+}

@@ -1,0 +1,106 @@
+//! Reads run folders.
+
+use std::path::{Path, PathBuf};
+
+use model::window::{Sample, Window};
+use serde::de::DeserializeOwned;
+
+use super::{FORMAT, Host, Run, Step};
+
+/// Why a run folder could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// A file is missing or cannot be read.
+    #[error("cannot read {path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// `run.toml` is not what it should be.
+    #[error("{path} is not a run's description: {reason}")]
+    Run {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A line in the middle of a file is broken.
+    #[error("{path}, line {line}: {reason}")]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// A run folder in memory.
+#[derive(Clone, Debug)]
+pub struct RunFolder {
+    /// The folder.
+    pub dir: PathBuf,
+    /// What the run was.
+    pub run: Run,
+    /// Its windows, in the order written.
+    pub windows: Vec<Window>,
+    /// Its samples.
+    pub samples: Vec<Sample>,
+    /// What the host did each second.
+    pub host: Vec<Host>,
+    /// The steps that were completed; none in a server's run.
+    pub steps: Vec<Step>,
+}
+
+impl RunFolder {
+    /// Reads a run folder whole. Files other than `run.toml` may be missing (a run that was killed
+    /// early); a last line without its end is passed over.
+    pub fn read(dir: &Path) -> Result<RunFolder, ReadError> {
+        let path = dir.join("run.toml");
+        let text = std::fs::read_to_string(&path)
+            .map_err(|source| ReadError::File { path: path.clone(), source })?;
+        let run: Run = toml::from_str(&text)
+            .map_err(|e| ReadError::Run { path: path.clone(), reason: e.message().to_owned() })?;
+        if run.format != FORMAT {
+            return Err(ReadError::Run {
+                path,
+                reason: format!("format {}, and this version reads format {FORMAT}", run.format),
+            });
+        }
+        Ok(RunFolder {
+            dir: dir.to_owned(),
+            run,
+            windows: lines(&dir.join("windows"))?,
+            samples: lines(&dir.join("samples"))?,
+            host: lines(&dir.join("host"))?,
+            steps: lines(&dir.join("steps"))?,
+        })
+    }
+}
+
+fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, ReadError> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(ReadError::File { path: path.to_owned(), source }),
+    };
+    // Only whole lines count: what follows the last line end was being written when the run ended.
+    let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
+    let mut records = Vec::new();
+    for (index, line) in bytes.get(..whole).unwrap_or_default().split(|&b| b == b'\n').enumerate() {
+        if line.is_empty() {
+            continue;
+        }
+        let record = serde_json::from_slice(line).map_err(|e| ReadError::Line {
+            path: path.to_owned(),
+            line: index + 1,
+            reason: e.to_string(),
+        })?;
+        records.push(record);
+    }
+    Ok(records)
+}

@@ -1,0 +1,1 @@
+//! The integration tests of the process, in one binary: each would be a link of its own otherwise.
