@@ -1,0 +1,132 @@
+//! Reads that wait: one flight for a key, joined by every later reader of it.
+
+use std::collections::HashMap;
+
+use model::window::{Finished, Nanos, Operation, Outcome};
+
+use super::event::{DeviceId, JobId, RequestId, Stages};
+use crate::tier::Location;
+use crate::{Etag, Key};
+
+/// A reader that waits.
+#[derive(Clone, Copy)]
+pub(super) struct Waiter {
+    pub request: RequestId,
+    pub received: Nanos,
+    pub length_met: u32,
+}
+
+/// A piece of work for a key, and who waits for it.
+pub(super) struct Flight {
+    pub key: Key,
+    pub waiters: Vec<Waiter>,
+    /// The device it went to; `None`: the origin.
+    pub device: Option<DeviceId>,
+    /// Where on that device.
+    pub location: Location,
+    /// The version to ask the origin about, rather than for the object.
+    pub check: Option<Etag>,
+    pub queued: Nanos,
+    pub started: Nanos,
+    /// When service ended, and the length of the queue then.
+    pub served: Option<(Nanos, u32)>,
+    /// A write to the key ended since the flight began: it fills nothing and nobody joins it.
+    pub void: bool,
+}
+
+impl Flight {
+    pub fn new(key: Key, waiter: Waiter) -> Flight {
+        Flight {
+            key,
+            waiters: vec![waiter],
+            device: None,
+            location: Location::new(0, 0, 0),
+            check: None,
+            queued: waiter.received,
+            started: waiter.received,
+            served: None,
+            void: false,
+        }
+    }
+
+    /// Enters a queue of a given length.
+    pub fn enter(&mut self, now: Nanos, device: Option<DeviceId>, length: u32) {
+        self.device = device;
+        self.queued = now;
+        self.started = now;
+        self.served = None;
+        for waiter in &mut self.waiters {
+            waiter.length_met = waiter.length_met.max(length);
+        }
+    }
+
+    /// The flight's times in the queue that it leaves.
+    pub fn finished(&self, served: Nanos, outcome: Outcome, bytes: u64) -> Finished {
+        Finished {
+            operation: Operation::Get,
+            outcome,
+            waiting: self.started.saturating_sub(self.queued),
+            service: served.saturating_sub(self.started),
+            response: served.saturating_sub(self.queued),
+            bytes,
+        }
+    }
+
+    /// One reader's times. Who joined late entered the queue, and perhaps the service, when it came.
+    pub fn stages(&self, waiter: &Waiter, now: Nanos) -> Stages {
+        let (served, length_left) = self.served.unwrap_or((now, 0));
+        Stages {
+            received: waiter.received,
+            queued: self.queued.max(waiter.received).min(served),
+            started: self.started.max(waiter.received).min(served),
+            served,
+            length_met: waiter.length_met,
+            length_left,
+        }
+    }
+}
+
+/// All flights, by job and by key.
+#[derive(Default)]
+pub(super) struct Flights {
+    by_job: HashMap<JobId, Flight>,
+    by_key: HashMap<Key, JobId>,
+}
+
+impl Flights {
+    pub fn len(&self) -> usize {
+        self.by_job.len()
+    }
+
+    pub fn insert(&mut self, job: JobId, flight: Flight) {
+        if !flight.void {
+            let before = self.by_key.insert(flight.key.clone(), job);
+            assert!(before.is_none(), "two flights for one key");
+        }
+        self.by_job.insert(job, flight);
+    }
+
+    pub fn get_mut(&mut self, job: JobId) -> Option<&mut Flight> {
+        self.by_job.get_mut(&job)
+    }
+
+    /// The flight that a reader of this key can join.
+    pub fn joinable(&mut self, key: &Key) -> Option<&mut Flight> {
+        self.by_job.get_mut(self.by_key.get(key)?)
+    }
+
+    pub fn remove(&mut self, job: JobId) -> Option<Flight> {
+        let flight = self.by_job.remove(&job)?;
+        if !flight.void {
+            self.by_key.remove(&flight.key);
+        }
+        Some(flight)
+    }
+
+    /// Voids the flight for a key: later readers start their own.
+    pub fn void(&mut self, key: &Key) {
+        if let Some(flight) = self.by_key.remove(key).and_then(|job| self.by_job.get_mut(&job)) {
+            flight.void = true;
+        }
+    }
+}

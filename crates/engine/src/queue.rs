@@ -1,0 +1,86 @@
+//! A bounded queue before one or more servers, which records its own windows.
+
+use std::collections::VecDeque;
+
+use model::window::{Finished, Nanos, Recorder, Settings, Window};
+
+/// Requests of type `J` wait here in order of arrival for one of `servers`.
+///
+/// The end of one service is the start of the next, at the same timestamp: a gap of dispatch between
+/// them would be counted as idle time and make the server look faster than it is.
+pub struct Queue<J> {
+    waiting: VecDeque<(J, Nanos)>,
+    in_service: u32,
+    servers: u32,
+    length_max: u32,
+    recorder: Recorder,
+}
+
+/// A request whose service begins.
+pub struct Started<J> {
+    /// The request.
+    pub job: J,
+    /// When it came.
+    pub queued: Nanos,
+    /// When its service begins.
+    pub start: Nanos,
+}
+
+impl<J> Queue<J> {
+    /// An empty queue that holds at most `length_max` requests, those in service included.
+    pub fn new(name: &str, servers: u32, length_max: u32, windows: Settings, now: Nanos) -> Self {
+        let servers = servers.max(1);
+        Queue {
+            waiting: VecDeque::new(),
+            in_service: 0,
+            servers,
+            length_max: length_max.max(servers),
+            recorder: Recorder::new(name, servers, windows, now),
+        }
+    }
+
+    /// Requests waiting and in service.
+    pub fn length(&self) -> u32 {
+        self.waiting.len() as u32 + self.in_service
+    }
+
+    /// Takes a request, unless the queue is full; then it comes back.
+    pub fn push(&mut self, job: J, now: Nanos) -> Result<(), J> {
+        if self.length() >= self.length_max {
+            self.recorder.refuse(now);
+            return Err(job);
+        }
+        self.recorder.arrive(now);
+        self.waiting.push_back((job, now));
+        Ok(())
+    }
+
+    /// The next request whose service begins, if a server is free and a request waits.
+    pub fn start(&mut self, now: Nanos) -> Option<Started<J>> {
+        if self.in_service >= self.servers {
+            return None;
+        }
+        let (job, queued) = self.waiting.pop_front()?;
+        self.in_service += 1;
+        let start = now.max(queued);
+        self.recorder.start(start);
+        Some(Started { job, queued, start })
+    }
+
+    /// A service ended. Call [`Queue::start`] with the same time next.
+    pub fn finish(&mut self, now: Nanos, finished: &Finished) {
+        assert!(self.in_service > 0, "a service ended that had not begun");
+        self.in_service -= 1;
+        self.recorder.finish(now, finished);
+    }
+
+    /// The windows that ended by `now`.
+    pub fn windows(&mut self, now: Nanos) -> Vec<Window> {
+        self.recorder.roll(now)
+    }
+
+    /// The windows that ended by `now`, and the open one.
+    pub fn flush(&mut self, now: Nanos) -> Vec<Window> {
+        self.recorder.flush(now)
+    }
+}

@@ -1,0 +1,141 @@
+//! The memory tier: least recently used goes first, within a byte budget.
+//!
+//! LRU is what the models of the hit ratio describe (Che's approximation), and what the page cache of
+//! the systems that we are compared with comes close to.
+
+use std::hash::BuildHasherDefault;
+
+use hashlink::LruCache;
+
+use crate::Key;
+
+/// Hashes with fixed keys, so that a replay takes the same steps. (Nothing iterates in hash order.)
+type Hasher = BuildHasherDefault<std::hash::DefaultHasher>;
+
+/// Bytes that an entry takes beside its key and object: map node, counters, metadata.
+const ENTRY_OVERHEAD_BYTES: u64 = 160;
+
+struct Entry<V> {
+    value: V,
+    bytes: u64,
+}
+
+/// Values by key, the least recently used leaving when the bytes exceed the budget. Each operation
+/// costs one hash look-up.
+pub struct Memory<V> {
+    entries: LruCache<Key, Entry<V>, Hasher>,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl<V> Memory<V> {
+    /// An empty tier of `bytes_max` bytes; 0 holds nothing.
+    pub fn new(bytes_max: u64) -> Memory<V> {
+        Memory {
+            entries: LruCache::with_hasher(usize::MAX, Hasher::default()),
+            bytes: 0,
+            bytes_max,
+        }
+    }
+
+    /// Bytes held, overhead included.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Objects held.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The value of a key, which is now the most recently used.
+    pub fn get(&mut self, key: &Key) -> Option<&mut V> {
+        self.entries.get_mut(key).map(|entry| &mut entry.value)
+    }
+
+    /// Holds a value of so many bytes; gives back what had to leave for it, oldest first. A value
+    /// larger than the budget is given back itself.
+    pub fn insert(&mut self, key: Key, value: V, bytes: u64) -> Vec<(Key, V)> {
+        self.remove(&key);
+        let bytes = bytes + key.len() as u64 + ENTRY_OVERHEAD_BYTES;
+        if bytes > self.bytes_max {
+            return vec![(key, value)];
+        }
+        let mut left = Vec::new();
+        while self.bytes + bytes > self.bytes_max {
+            let Some((key, entry)) = self.entries.remove_lru() else { break };
+            self.bytes -= entry.bytes;
+            left.push((key, entry.value));
+        }
+        self.bytes += bytes;
+        self.entries.insert(key, Entry { value, bytes });
+        assert!(self.bytes <= self.bytes_max, "the memory tier's budget is exceeded");
+        left
+    }
+
+    /// Forgets a key.
+    pub fn remove(&mut self, key: &Key) -> Option<V> {
+        let entry = self.entries.remove(key)?;
+        self.bytes -= entry.bytes;
+        Some(entry.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The naive twin: a list in order of use.
+    #[derive(Default)]
+    struct Naive {
+        entries: Vec<(u8, u64)>,
+    }
+
+    impl Naive {
+        fn touch(&mut self, key: u8) -> bool {
+            let Some(at) = self.entries.iter().position(|e| e.0 == key) else { return false };
+            let entry = self.entries.remove(at);
+            self.entries.push(entry);
+            true
+        }
+
+        fn insert(&mut self, key: u8, bytes: u64, budget: u64) {
+            self.entries.retain(|e| e.0 != key);
+            let bytes = bytes + 1 + ENTRY_OVERHEAD_BYTES;
+            if bytes > budget {
+                return;
+            }
+            while self.entries.iter().map(|e| e.1).sum::<u64>() + bytes > budget {
+                self.entries.remove(0);
+            }
+            self.entries.push((key, bytes));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_list(operations in prop::collection::vec((any::<bool>(), 0u8..20, 0u64..500), 0..300)) {
+            const BUDGET: u64 = 2_000;
+            let mut memory = Memory::new(BUDGET);
+            let mut naive = Naive::default();
+            for (insert, key, bytes) in operations {
+                let name: Key = [key][..].into();
+                if insert {
+                    memory.insert(name, key, bytes);
+                    naive.insert(key, bytes, BUDGET);
+                } else {
+                    prop_assert_eq!(memory.get(&name).is_some(), naive.touch(key));
+                }
+                prop_assert_eq!(memory.len(), naive.entries.len());
+                prop_assert_eq!(memory.bytes(), naive.entries.iter().map(|e| e.1).sum::<u64>());
+            }
+        }
+    }
+}
