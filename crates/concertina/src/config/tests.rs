@@ -1,0 +1,105 @@
+//! Reading, printing and the mistakes that are told.
+
+use super::*;
+
+fn mistakes(text: &str, overrides: &[&str]) -> String {
+    let overrides: Vec<String> = overrides.iter().map(|&s| s.to_owned()).collect();
+    Config::parse(text, "test.toml", &overrides).expect_err("has a mistake").to_string()
+}
+
+#[test]
+fn what_is_printed_reads_as_the_same() {
+    let plain = Config::parse("", "", &[]).unwrap();
+    assert_eq!(Config::parse(&plain.print(), "", &[]).unwrap(), plain);
+    let text = r#"
+        [serve]
+        listen = "0.0.0.0:80"
+        token = "a \"quoted\" one"
+        [[device]]
+        path = "a"
+        count = 128
+        bytes = "1.5GB"
+        service = { kind = "lognormal", mean_ms = 10.75, scv = 4 }
+        [[device]]
+        path = "b"
+        class = "hot"
+        segment_bytes = 1048576
+        [observe]
+        objectives_ms = [1, 2.5]
+    "#;
+    let config = Config::parse(text, "", &["node.memory_bytes=1KiB".to_owned()]).unwrap();
+    assert_eq!(config.node.memory_bytes, Size(1024));
+    assert_eq!(config.devices[0].bytes, Size(1_500_000_000));
+    assert_eq!(Config::parse(&config.print(), "", &[]).unwrap(), config);
+    assert_eq!(
+        config.laboratory().unwrap(),
+        "128 devices hold each read for a lognormal time of mean 10.75 ms and SCV 4"
+    );
+    assert!(!config.asked()["serve"].as_table().unwrap().contains_key("token"));
+    assert_eq!(config.devices[0].folders()[5], Path::new("a/05"));
+}
+
+#[test]
+fn overrides_reach_devices() {
+    let set = |s: &str| s.to_owned();
+    let config = Config::parse(
+        "",
+        "",
+        &[
+            set("device.0.path=/d e"),
+            set("device.0.service={kind=\"exponential\",mean_ms=2}"),
+            set("serve.listen=127.0.0.1:0"),
+            set("observe.objectives_ms=[5]"),
+        ],
+    )
+    .unwrap();
+    assert_eq!(config.devices[0].path, Path::new("/d e"));
+    assert_eq!(config.devices[0].service.as_ref().unwrap().mean_ms, 2.0);
+    assert_eq!(config.devices[0].servers(), 1);
+    assert_eq!(config.observe.objectives_ms, [5.0]);
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let told = mistakes(
+        "[serve]\nlisten = 5\nport = 1\n[nod]\n[node]\nmemory_byte = 3\nrevalidate_s = \"x\"\n\
+         [device]\npath = \"x\"",
+        &["nonsense", "a=1", "device.7.path=x"],
+    );
+    for part in [
+        "serve.listen: must be a string",
+        "serve.port: is not a key",
+        "nod: is not a key; did you mean `node`?",
+        "node.memory_byte: is not a key; did you mean `memory_bytes`?",
+        "node.revalidate_s: must be a number",
+        "write [[device]]",
+        "--set nonsense: has no `=`",
+        "--set a=1: names no section",
+    ] {
+        assert!(told.contains(part), "{part:?} is missing in {told}");
+    }
+}
+
+#[test]
+fn values_are_checked() {
+    let rows: &[(&str, &str)] = &[
+        ("[serve]\nlisten = \"0.0.0.0:1\"", "set serve.token"),
+        ("[serve]\nlisten = \"here\"", "not an address"),
+        ("[serve]\nheader_bytes_max = 1", "between 8KiB and 16MiB"),
+        ("[node]\nmemory_bytes = -1", "bytes, like"),
+        ("[node]\nrevalidate_s = -1", "node.revalidate_s: must be between"),
+        ("[[device]]\nbytes = \"1MiB\"", "must hold two segments"),
+        ("[[device]]\nparallel = 4\nservice = { kind = \"exponential\", mean_ms = 1 }", "one server"),
+        ("[[device]]\nservice = { kind = \"gamma\" }", "service.mean_ms: must be positive"),
+        ("[[device]]\nservice = { kind = \"normal\", mean_ms = 1 }", "\"lognormal\""),
+        ("[[device]]\nservice = { kind = \"exponential\", mean_ms = 1, scv = 2 }", "SCV 1"),
+        ("[[device]]\n[[device]]", "is used twice"),
+        ("[observe]\nevents = true", "needs observe.run_dir"),
+        ("[origin]\nkind = \"s3\"", "only \"folder\""),
+        ("[serve\n", "test.toml: TOML parse error at line 1"),
+    ];
+    for (text, part) in rows {
+        let told = mistakes(text, &[]);
+        assert!(told.contains(part), "{part:?} is missing in {told} of {text}");
+    }
+}
