@@ -1,1 +1,160 @@
-//! To come.
+//! The origin: where objects are durable. An acknowledged write is in the origin.
+//!
+//! [`Origin`] is a small trait so that a folder, an S3-compatible store and the faulty wrappers of the
+//! tests are the same to the process; one behaviour suite (`tests/it/origin.rs`) holds for all.
+//! A write has two steps: *staging* takes the bytes from the client, however slow it is, and changes
+//! nothing; *committing* makes them the object at once. Only the second needs the key's turn, so a
+//! slow upload holds up nobody, and one that breaks off leaves nothing.
+
+mod folder;
+mod lock;
+mod metadata;
+mod name;
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use engine::Key;
+
+pub use folder::Folder;
+pub use lock::Lock;
+pub use metadata::{Attributes, Metadata, VersionHasher};
+
+/// Longest key in bytes.
+pub const KEY_BYTES_MAX: usize = 1024;
+
+/// A boxed future, so that the trait can be an object.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Why the origin could not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no space left for a write.
+    #[error("the origin is full: {0}")]
+    Full(String),
+    /// The origin takes no writes.
+    #[error("the origin is read-only: {0}")]
+    ReadOnly(String),
+    /// What it holds is not what was written.
+    #[error("the origin's copy is damaged: {0}")]
+    Damaged(String),
+    /// It took too long.
+    #[error("the origin timed out: {0}")]
+    TimedOut(String),
+    /// The client that was sending the bytes left, or broke its promise of their number.
+    #[error("the upload broke off: {0}")]
+    Upload(String),
+    /// Anything else.
+    #[error("the origin failed: {0}")]
+    Failed(String),
+}
+
+impl Error {
+    /// The error for what the operating system said while doing `what`.
+    pub fn of_io(error: &std::io::Error, what: &str) -> Error {
+        use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        let text = format!("{what}: {error}");
+        match error.kind() {
+            StorageFull | QuotaExceeded => Error::Full(text),
+            ReadOnlyFilesystem => Error::ReadOnly(text),
+            _ => Error::Failed(text),
+        }
+    }
+}
+
+/// Bytes that come in pieces: an upload, or an object on its way out.
+pub trait Chunks: Send {
+    /// The next piece; `None` after the last.
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>>;
+    /// How many bytes are left, where that is known beforehand.
+    fn bytes_left(&self) -> Option<u64>;
+}
+
+/// An object that was found.
+pub struct Found {
+    /// Its metadata.
+    pub metadata: Metadata,
+    /// The bytes of the range that was asked for, or all.
+    pub body: Box<dyn Chunks>,
+}
+
+impl fmt::Debug for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Found").field("metadata", &self.metadata).finish_non_exhaustive()
+    }
+}
+
+/// A write whose bytes are all there. Dropped, it never was.
+pub trait Staged: Send {
+    /// What the object will be.
+    fn metadata(&self) -> &Metadata;
+    /// Makes it the object of its key, durably. After an error the older object is still there, or
+    /// (only [`Error::Failed`]) it is not known which of the two is.
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>>;
+}
+
+/// One object of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its key.
+    pub key: Key,
+    /// Its metadata.
+    pub metadata: Metadata,
+}
+
+/// Where objects are durable.
+pub trait Origin: Send + Sync {
+    /// An object's metadata.
+    fn head(&self, key: &Key) -> BoxFuture<'_, Result<Option<Metadata>, Error>>;
+
+    /// An object, or a range of its bytes. The range is cut to what is there.
+    fn get(
+        &self,
+        key: &Key,
+        range: Option<Range<u64>>,
+    ) -> BoxFuture<'_, Result<Option<Found>, Error>>;
+
+    /// Takes the bytes of a write from `body` to their end, and changes nothing yet.
+    fn stage<'a>(
+        &'a self,
+        key: &Key,
+        attributes: Attributes,
+        body: &'a mut dyn Chunks,
+    ) -> BoxFuture<'a, Result<Box<dyn Staged>, Error>>;
+
+    /// Removes an object, durably; says whether it was there.
+    fn delete(&self, key: &Key) -> BoxFuture<'_, Result<bool, Error>>;
+
+    /// The first `limit` objects in the order of their keys' bytes whose key begins with `prefix` and
+    /// is greater than `after`.
+    fn list(
+        &self,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Listed>, Error>>;
+}
+
+/// Bytes that are all in memory.
+pub struct Whole(Option<Bytes>);
+
+impl Whole {
+    /// One piece.
+    pub fn new(bytes: Bytes) -> Whole {
+        Whole(Some(bytes))
+    }
+}
+
+impl Chunks for Whole {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
+        let next = self.0.take().filter(|bytes| !bytes.is_empty());
+        Box::pin(std::future::ready(next.map(Ok)))
+    }
+    fn bytes_left(&self) -> Option<u64> {
+        Some(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}

@@ -1,0 +1,585 @@
+//! The folder origin: each object is one durable file.
+//!
+//! A file holds the object's bytes, then its metadata and key, then a footer of 24 bytes that says how
+//! long each is, with a checksum (docs/device-format.md). The metadata comes last because the version
+//! is a hash that is known only at the end of an upload, and in the same file because a rename is atomic
+//! for one file only. A write goes to `tmp/`, is synced, renamed over the object, and the folder synced;
+//! what a crash leaves in `tmp/` is removed at the next start.
+//!
+//! File calls block, so they run on a bounded pool of threads. A listing reads all names of the folder
+//! (0.5 s for half a million) and the metadata of those it returns: it is for administration, not for
+//! serving.
+
+use std::collections::BinaryHeap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use bytes::{Bytes, BytesMut};
+use crossbeam_channel::{Sender, unbounded};
+use engine::Key;
+use tokio::sync::oneshot;
+
+use super::name::{self, Named};
+use super::{
+    Attributes, BoxFuture, Chunks, Error, Found, Listed, Lock, Metadata, Origin, Staged,
+    VersionHasher, Whole,
+};
+
+/// Length of the footer.
+pub const FOOTER_BYTES: usize = 24;
+/// The end of every file.
+pub const MAGIC: &[u8; 8] = b"CONCobj1";
+/// Bytes that are read or written by one call.
+const PIECE_BYTES: usize = 256 << 10;
+/// Bytes read with the footer, in the hope that the metadata is among them.
+const TAIL_BYTES: u64 = 4096;
+/// Longest metadata and key that are read.
+const BLOCK_BYTES_MAX: u64 = 256 << 10;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads for calls that block.
+#[derive(Clone)]
+struct Pool {
+    jobs: Sender<Job>,
+}
+
+impl Pool {
+    fn start(threads: u32) -> io::Result<Pool> {
+        let (jobs, queue) = unbounded::<Job>();
+        for index in 0..threads {
+            let queue = queue.clone();
+            std::thread::Builder::new().name(format!("origin/{index}")).spawn(move || {
+                for job in queue {
+                    // A panic is the end of that job, which its waiter learns, not of the pool.
+                    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+                }
+            })?;
+        }
+        Ok(Pool { jobs })
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (send, receive) = oneshot::channel();
+        let _ = self.jobs.send(Box::new(move || {
+            let _ = send.send(job());
+        }));
+        receive.await.unwrap_or_else(|_| Err(Error::Failed("its worker failed".to_owned())))
+    }
+}
+
+/// Folder and names, shared with the jobs.
+struct Tree {
+    root: PathBuf,
+    temporary: AtomicU64,
+    _lock: Lock,
+}
+
+/// The folder origin.
+pub struct Folder {
+    tree: Arc<Tree>,
+    pool: Pool,
+}
+
+impl Folder {
+    /// Opens the folder or makes it, and removes what a crash left in `tmp/`.
+    pub fn open(root: &Path, threads: u32) -> anyhow::Result<Folder> {
+        let shown = root.display();
+        fs::create_dir_all(root.join("tmp"))
+            .with_context(|| format!("cannot make the origin's folder {shown}"))?;
+        let lock = Lock::take(root)?;
+        for entry in fs::read_dir(root.join("tmp"))? {
+            let path = entry?.path();
+            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+        for shard in 0..=255u8 {
+            let shard = root.join(format!("{shard:02x}"));
+            if !shard.exists() {
+                fs::create_dir(&shard)
+                    .with_context(|| format!("cannot make {}", shard.display()))?;
+            }
+        }
+        File::open(root)?.sync_all().with_context(|| format!("cannot sync {shown}"))?;
+        let tree =
+            Tree { root: root.to_owned(), temporary: AtomicU64::new(0), _lock: lock };
+        Ok(Folder { tree: Arc::new(tree), pool: Pool::start(threads)? })
+    }
+}
+
+impl Tree {
+    fn path(&self, key: &[u8]) -> PathBuf {
+        self.root.join(name::path_of(key))
+    }
+
+    fn open(&self, key: &[u8]) -> Result<Option<(File, Metadata)>, Error> {
+        let path = self.path(key);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::of_io(&error, &format!("open {}", path.display()))),
+        };
+        let (metadata, stored) = read_metadata(&file, &path)?;
+        if stored != key {
+            return Err(Error::Damaged(format!("{} is of another key", path.display())));
+        }
+        Ok(Some((file, metadata)))
+    }
+
+    fn temporary(&self) -> Result<Temporary, Error> {
+        let number = self.temporary.fetch_add(1, Ordering::Relaxed);
+        let path = self.root.join("tmp").join(number.to_string());
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(|e| Error::of_io(&e, &format!("make {}", path.display())))?;
+        Ok(Temporary { file, path, renamed: false })
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+        let path = self.path(key);
+        match fs::remove_file(&path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(Error::of_io(&error, &format!("remove {}", path.display()))),
+        }
+        sync_parent(&path)?;
+        Ok(true)
+    }
+
+    /// Collects the `limit` smallest keys in a heap, whatever the number of objects.
+    fn list(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Listed>, Error> {
+        let failed = |e: &io::Error| Error::of_io(e, "list");
+        let mut smallest: BinaryHeap<Vec<u8>> = BinaryHeap::new();
+        for shard in 0..=255u8 {
+            let shard = self.root.join(format!("{shard:02x}"));
+            for entry in fs::read_dir(&shard).map_err(|e| failed(&e))? {
+                let entry = entry.map_err(|e| failed(&e))?;
+                let file_name = entry.file_name();
+                let key = match file_name.to_str().and_then(name::key_of) {
+                    Some(Named::Whole(key)) => key,
+                    Some(Named::Cut(start)) => {
+                        let n = start.len().min(prefix.len());
+                        if start[..n] != prefix[..n] {
+                            continue;
+                        }
+                        let path = entry.path();
+                        // A file that was just removed, or is damaged, is not listed.
+                        let Ok(file) = File::open(&path) else { continue };
+                        let Ok((_, key)) = read_metadata(&file, &path) else { continue };
+                        key
+                    }
+                    None => continue,
+                };
+                if !key.starts_with(prefix) || after.is_some_and(|after| key.as_slice() <= after) {
+                    continue;
+                }
+                if smallest.len() < limit {
+                    smallest.push(key);
+                } else if smallest.peek().is_some_and(|largest| key < *largest) {
+                    smallest.pop();
+                    smallest.push(key);
+                }
+            }
+        }
+        let mut listed = Vec::with_capacity(smallest.len());
+        for key in smallest.into_sorted_vec() {
+            if let Some((_, metadata)) = self.open(&key)? {
+                listed.push(Listed { key: Key::from(key), metadata });
+            }
+        }
+        Ok(listed)
+    }
+}
+
+/// Reads metadata and key from a file's end.
+fn read_metadata(file: &File, path: &Path) -> Result<(Metadata, Vec<u8>), Error> {
+    let damaged = || Error::Damaged(format!("{} has no whole footer", path.display()));
+    let failed = |e: &io::Error| Error::of_io(e, &format!("read {}", path.display()));
+    let length = file.metadata().map_err(|e| failed(&e))?.len();
+    let mut tail = vec![0; length.min(TAIL_BYTES) as usize];
+    let tail_start = length - tail.len() as u64;
+    file.read_exact_at(&mut tail, tail_start).map_err(|e| failed(&e))?;
+    let footer = tail.last_chunk::<FOOTER_BYTES>().ok_or_else(damaged)?;
+    let footer = Footer::decode(footer).ok_or_else(damaged)?;
+    let block_bytes = u64::from(footer.block_bytes);
+    let whole = footer.data_bytes.checked_add(block_bytes + FOOTER_BYTES as u64);
+    if whole != Some(length) || block_bytes > BLOCK_BYTES_MAX {
+        return Err(damaged());
+    }
+    if tail.len() < footer.block_bytes as usize + FOOTER_BYTES {
+        tail = vec![0; footer.block_bytes as usize + FOOTER_BYTES];
+        file.read_exact_at(&mut tail, footer.data_bytes).map_err(|e| failed(&e))?;
+    }
+    let block_start = tail.len() - FOOTER_BYTES - footer.block_bytes as usize;
+    let block = tail.get(block_start..tail.len() - FOOTER_BYTES).ok_or_else(damaged)?;
+    if footer.checksum != Footer::checksum_of(footer.data_bytes, block) {
+        return Err(damaged());
+    }
+    let (metadata, key) = Metadata::decode(block).ok_or_else(damaged)?;
+    if metadata.size != footer.data_bytes {
+        return Err(damaged());
+    }
+    Ok((metadata, key.to_vec()))
+}
+
+/// The end of a file: bytes of data, bytes of metadata and key, CRC-32 of both numbers and of the
+/// metadata and key, [`MAGIC`].
+struct Footer {
+    data_bytes: u64,
+    block_bytes: u32,
+    checksum: u32,
+}
+
+impl Footer {
+    fn checksum_of(data_bytes: u64, block: &[u8]) -> u32 {
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&data_bytes.to_le_bytes());
+        crc.update(&(block.len() as u32).to_le_bytes());
+        crc.update(block);
+        crc.finalize()
+    }
+
+    fn encode(data_bytes: u64, block: &[u8]) -> [u8; FOOTER_BYTES] {
+        let mut footer = [0; FOOTER_BYTES];
+        footer[..8].copy_from_slice(&data_bytes.to_le_bytes());
+        footer[8..12].copy_from_slice(&(block.len() as u32).to_le_bytes());
+        footer[12..16].copy_from_slice(&Footer::checksum_of(data_bytes, block).to_le_bytes());
+        footer[16..].copy_from_slice(MAGIC);
+        footer
+    }
+
+    fn decode(bytes: &[u8; FOOTER_BYTES]) -> Option<Footer> {
+        let (data_bytes, rest) = bytes.split_first_chunk::<8>()?;
+        let (block_bytes, rest) = rest.split_first_chunk::<4>()?;
+        let (checksum, magic) = rest.split_first_chunk::<4>()?;
+        (magic == MAGIC).then(|| Footer {
+            data_bytes: u64::from_le_bytes(*data_bytes),
+            block_bytes: u32::from_le_bytes(*block_bytes),
+            checksum: u32::from_le_bytes(*checksum),
+        })
+    }
+}
+
+/// A file in `tmp/` that vanishes unless it is renamed.
+struct Temporary {
+    file: File,
+    path: PathBuf,
+    renamed: bool,
+}
+
+impl Temporary {
+    fn write(&mut self, pieces: &[&[u8]]) -> Result<(), Error> {
+        for piece in pieces {
+            let written = self.file.write_all(piece);
+            written.map_err(|e| Error::of_io(&e, &format!("write {}", self.path.display())))?;
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        let synced = self.file.sync_all();
+        synced.map_err(|e| Error::of_io(&e, &format!("sync {}", self.path.display())))
+    }
+
+    fn rename(&mut self, to: &Path) -> Result<(), Error> {
+        fs::rename(&self.path, to)
+            .map_err(|e| Error::of_io(&e, &format!("rename to {}", to.display())))?;
+        self.renamed = true;
+        sync_parent(to)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.renamed {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn sync_parent(path: &Path) -> Result<(), Error> {
+    let parent = path.parent().unwrap_or(Path::new("."));
+    File::open(parent)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|e| Error::of_io(&e, &format!("sync {}", parent.display())))
+}
+
+/// Metadata and key as they stand in a file.
+fn block_of(metadata: &Metadata, key: &[u8]) -> Vec<u8> {
+    let mut block = metadata.encode();
+    block.extend_from_slice(key);
+    block
+}
+
+fn now_unix_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+/// A write whose bytes are all there.
+struct StagedFile {
+    tree: Arc<Tree>,
+    pool: Pool,
+    key: Key,
+    metadata: Metadata,
+    bytes: StagedBytes,
+}
+
+enum StagedBytes {
+    /// Small: one call at the commit does all.
+    Memory(Bytes),
+    /// In `tmp/`, synced.
+    File(Temporary),
+}
+
+impl Staged for StagedFile {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
+        let StagedFile { tree, pool, key, metadata, bytes } = *self;
+        Box::pin(async move {
+            pool.run(move || {
+                let mut file = match bytes {
+                    StagedBytes::File(file) => file,
+                    StagedBytes::Memory(bytes) => {
+                        let mut file = tree.temporary()?;
+                        let block = block_of(&metadata, &key);
+                        let footer = Footer::encode(metadata.size, &block);
+                        let whole = [&bytes[..], &block, &footer].concat();
+                        file.write(&[&whole])?;
+                        file.sync()?;
+                        file
+                    }
+                };
+                file.rename(&tree.path(&key))
+            })
+            .await
+        })
+    }
+}
+
+impl Origin for Folder {
+    fn head(&self, key: &Key) -> BoxFuture<'_, Result<Option<Metadata>, Error>> {
+        let (tree, key) = (self.tree.clone(), key.clone());
+        Box::pin(async move {
+            self.pool.run(move || Ok(tree.open(&key)?.map(|(_, metadata)| metadata))).await
+        })
+    }
+
+    fn get(
+        &self,
+        key: &Key,
+        range: Option<Range<u64>>,
+    ) -> BoxFuture<'_, Result<Option<Found>, Error>> {
+        let (tree, key, pool) = (self.tree.clone(), key.clone(), self.pool.clone());
+        Box::pin(async move {
+            self.pool
+                .run(move || {
+                    let Some((file, metadata)) = tree.open(&key)? else { return Ok(None) };
+                    let asked = range.unwrap_or(0..metadata.size);
+                    let end = asked.end.min(metadata.size);
+                    let at = asked.start.min(end);
+                    // Only a read of the whole can be held against the version.
+                    let version = (at == 0 && end == metadata.size)
+                        .then(|| (VersionHasher::default(), metadata.clone()));
+                    let mut reader = Reader { file, at, end, version };
+                    let first = reader.read()?;
+                    let body: Box<dyn Chunks> = if reader.at == reader.end {
+                        Box::new(Whole::new(first))
+                    } else {
+                        Box::new(Pieces { pool, first: Some(first), reader: Some(reader) })
+                    };
+                    Ok(Some(Found { metadata, body }))
+                })
+                .await
+        })
+    }
+
+    fn stage<'a>(
+        &'a self,
+        key: &Key,
+        attributes: Attributes,
+        body: &'a mut dyn Chunks,
+    ) -> BoxFuture<'a, Result<Box<dyn Staged>, Error>> {
+        let key = key.clone();
+        Box::pin(async move {
+            let mut upload = Upload { origin: self, hasher: VersionHasher::default(), size: 0 };
+            let (first, more) = gather(body).await?;
+            let (metadata, bytes) = if more {
+                upload.to_file(first, body, attributes, &key).await?
+            } else {
+                upload.hasher.update(&first);
+                upload.size = first.len() as u64;
+                (upload.metadata(attributes), StagedBytes::Memory(first))
+            };
+            let (tree, pool) = (self.tree.clone(), self.pool.clone());
+            let staged: Box<dyn Staged> =
+                Box::new(StagedFile { tree, pool, key, metadata, bytes });
+            Ok(staged)
+        })
+    }
+
+    fn delete(&self, key: &Key) -> BoxFuture<'_, Result<bool, Error>> {
+        let (tree, key) = (self.tree.clone(), key.clone());
+        Box::pin(async move { self.pool.run(move || tree.delete(&key)).await })
+    }
+
+    fn list(
+        &self,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+        let (tree, prefix) = (self.tree.clone(), prefix.to_vec());
+        let after = after.map(<[u8]>::to_vec);
+        Box::pin(async move {
+            self.pool.run(move || tree.list(&prefix, after.as_deref(), limit)).await
+        })
+    }
+}
+
+/// An upload on its way.
+struct Upload<'a> {
+    origin: &'a Folder,
+    hasher: VersionHasher,
+    size: u64,
+}
+
+impl Upload<'_> {
+    fn metadata(&self, attributes: Attributes) -> Metadata {
+        Metadata {
+            size: self.size,
+            etag: self.hasher.finish(&attributes),
+            modified_unix_us: now_unix_us(),
+            attributes,
+        }
+    }
+
+    async fn to_file(
+        &mut self,
+        first: Bytes,
+        body: &mut dyn Chunks,
+        attributes: Attributes,
+        key: &Key,
+    ) -> Result<(Metadata, StagedBytes), Error> {
+        let tree = self.origin.tree.clone();
+        let mut file = self.origin.pool.run(move || tree.temporary()).await?;
+        let (mut piece, mut more) = (first, true);
+        loop {
+            self.size += piece.len() as u64;
+            let mut hasher = std::mem::take(&mut self.hasher);
+            let bytes = piece;
+            let written = self.origin.pool.run(move || {
+                hasher.update(&bytes);
+                file.write(&[&bytes])?;
+                Ok((file, hasher))
+            });
+            (file, self.hasher) = written.await?;
+            if !more {
+                break;
+            }
+            (piece, more) = gather(body).await?;
+        }
+        let metadata = self.metadata(attributes);
+        let (size, block) = (metadata.size, block_of(&metadata, key));
+        let synced = self.origin.pool.run(move || {
+            file.write(&[&block, &Footer::encode(size, &block)])?;
+            file.sync()?;
+            Ok(file)
+        });
+        Ok((metadata, StagedBytes::File(synced.await?)))
+    }
+}
+
+/// The next [`PIECE_BYTES`] or so, and whether there may be more.
+async fn gather(body: &mut dyn Chunks) -> Result<(Bytes, bool), Error> {
+    let mut first = match body.next().await {
+        None => return Ok((Bytes::new(), false)),
+        Some(chunk) => chunk?,
+    };
+    let Some(second) = body.next().await else { return Ok((first, false)) };
+    let mut gathered = BytesMut::with_capacity(
+        body.bytes_left().map_or(PIECE_BYTES, |n| PIECE_BYTES.min(n as usize)) + first.len(),
+    );
+    gathered.extend_from_slice(&std::mem::take(&mut first));
+    gathered.extend_from_slice(&second?);
+    while gathered.len() < PIECE_BYTES {
+        match body.next().await {
+            None => return Ok((gathered.freeze(), false)),
+            Some(chunk) => gathered.extend_from_slice(&chunk?),
+        }
+    }
+    Ok((gathered.freeze(), true))
+}
+
+/// Reads a range of a file piece by piece.
+struct Reader {
+    file: File,
+    at: u64,
+    end: u64,
+    version: Option<(VersionHasher, Metadata)>,
+}
+
+impl Reader {
+    fn read(&mut self) -> Result<Bytes, Error> {
+        let mut piece = vec![0; (self.end - self.at).min(PIECE_BYTES as u64) as usize];
+        self.file.read_exact_at(&mut piece, self.at).map_err(|e| Error::of_io(&e, "read"))?;
+        self.at += piece.len() as u64;
+        if let Some((hasher, metadata)) = &mut self.version {
+            hasher.update(&piece);
+            if self.at == self.end && hasher.finish(&metadata.attributes) != metadata.etag {
+                return Err(Error::Damaged("its bytes are not of its version".to_owned()));
+            }
+        }
+        Ok(Bytes::from(piece))
+    }
+}
+
+/// An object on its way out.
+struct Pieces {
+    pool: Pool,
+    first: Option<Bytes>,
+    reader: Option<Reader>,
+}
+
+impl Chunks for Pieces {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
+        Box::pin(async move {
+            if let Some(first) = self.first.take() {
+                return Some(Ok(first));
+            }
+            let mut reader = self.reader.take()?;
+            if reader.at == reader.end {
+                return None;
+            }
+            let read = self.pool.run(move || {
+                let piece = reader.read()?;
+                Ok((piece, reader))
+            });
+            match read.await {
+                Ok((piece, reader)) => {
+                    self.reader = Some(reader);
+                    Some(Ok(piece))
+                }
+                Err(error) => Some(Err(error)),
+            }
+        })
+    }
+
+    fn bytes_left(&self) -> Option<u64> {
+        let first = self.first.as_ref().map_or(0, Bytes::len) as u64;
+        Some(first + self.reader.as_ref().map_or(0, |reader| reader.end - reader.at))
+    }
+}
