@@ -1,12 +1,70 @@
 //! `concertina serve`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+use anyhow::Context;
+use tracing::info;
+
+use crate::config::Config;
+use crate::serve::{self, Server};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Configuration file (TOML); `concertina config` prints all keys
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Override a key: section.key=value; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Print the address as one line of JSON on standard output when listening
+    #[arg(long)]
+    json: bool,
+}
 
 /// Runs the command.
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("`serve` is not built yet")
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let _ = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_max_level(tracing::Level::INFO)
+        .try_init();
+    let config = Config::load(args.config.as_deref(), &args.set)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Before anything is written, so that no signal finds the process without its handler.
+    let signals = runtime.block_on(async { signals() })?;
+    let laboratory = config.laboratory();
+    let server = Server::start(config.clone(), None)?;
+    serve::announce(&config, server.address());
+    if args.json {
+        let address = server.address().to_string();
+        let line = serde_json::json!({
+            "address": address,
+            "url": format!("http://{address}"),
+            "laboratory": laboratory,
+            "pid": std::process::id(),
+        });
+        println!("{line}");
+    }
+    let name = runtime.block_on(first(signals));
+    info!("{name}: requests in flight end, at most {} s", config.serve.drain_s);
+    server.stop();
+    info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+type Signals = [(&'static str, tokio::signal::unix::Signal); 2];
+
+fn signals() -> anyhow::Result<Signals> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let on = |kind| signal(kind).context("cannot listen for signals");
+    Ok([("SIGINT", on(SignalKind::interrupt())?), ("SIGTERM", on(SignalKind::terminate())?)])
+}
+
+async fn first([mut interrupt, mut terminate]: Signals) -> &'static str {
+    tokio::select! {
+        _ = interrupt.1.recv() => interrupt.0,
+        _ = terminate.1.recv() => terminate.0,
+    }
 }

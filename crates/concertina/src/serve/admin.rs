@@ -1,0 +1,60 @@
+//! `/healthz`, `/readyz`, `/metrics` and `/admin/status`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use engine::node::Contents;
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::Shared;
+use super::body::ReplyBody;
+use super::http::{json, typed};
+use crate::disk::Lateness;
+
+#[derive(Serialize)]
+struct Health {
+    ok: bool,
+}
+
+/// Whether the process lives, and whether it takes requests.
+pub fn health(shared: &Arc<Shared>, ready: bool) -> Response<ReplyBody> {
+    let ok = !(ready && shared.stopping.load(Ordering::Relaxed));
+    let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    json(status, &Health { ok }, None)
+}
+
+/// Prometheus text.
+pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
+    let (contents, waiting) = shared.drive.contents();
+    let text = shared.metrics.text(&contents, waiting, shared.connections.load(Ordering::Relaxed));
+    typed(StatusCode::OK, "text/plain; version=0.0.4", text.into_bytes(), None)
+}
+
+#[derive(Serialize)]
+struct Status<'a> {
+    version: &'static str,
+    /// Present where devices hold reads for drawn times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    laboratory: Option<String>,
+    contents: Contents,
+    requests_waiting: usize,
+    connections: usize,
+    pacer_lateness: Lateness,
+    config: &'a toml::Table,
+}
+
+/// What runs here.
+pub fn status(shared: &Arc<Shared>) -> Response<ReplyBody> {
+    let (contents, requests_waiting) = shared.drive.contents();
+    let status = Status {
+        version: env!("CARGO_PKG_VERSION"),
+        laboratory: shared.config.laboratory(),
+        contents,
+        requests_waiting,
+        connections: shared.connections.load(Ordering::Relaxed),
+        pacer_lateness: shared.drive.disks().map(|disks| disks.lateness()).unwrap_or_default(),
+        config: &shared.asked,
+    };
+    json(StatusCode::OK, &status, None)
+}

@@ -1,0 +1,194 @@
+//! Connections and routes.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    WWW_AUTHENTICATE,
+};
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::body::ReplyBody;
+use super::lane::{Lane, Seen};
+use super::{Shared, admin, objects};
+
+/// An answer that is an error: status, and words that say what to do.
+pub struct Problem {
+    status: StatusCode,
+    what: String,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    seen: Option<Box<Seen>>,
+    body: bool,
+}
+
+#[derive(Serialize)]
+struct ProblemText<'a> {
+    error: &'a str,
+}
+
+impl Problem {
+    /// A status and its reason.
+    pub fn new(status: StatusCode, what: &str) -> Problem {
+        Problem { status, what: what.to_owned(), headers: Vec::new(), seen: None, body: true }
+    }
+
+    /// The process ends while a request waits.
+    pub fn stopping() -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
+    }
+
+    /// Adds a header.
+    pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Problem {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// Ties it to the request's record.
+    pub fn of(mut self, seen: Seen) -> Problem {
+        let outcome = HeaderValue::from_static(seen.outcome.as_str());
+        self.headers.push((HeaderName::from_static("concertina-outcome"), outcome));
+        let length = seen.stages.unwrap_or_default().length_left;
+        self.headers
+            .push((HeaderName::from_static("concertina-queue-length"), HeaderValue::from(length)));
+        self.body = !seen.is_head();
+        self.seen = Some(Box::new(seen));
+        self
+    }
+
+    fn response(self) -> Response<ReplyBody> {
+        let text = serde_json::to_vec(&ProblemText { error: &self.what }).unwrap_or_default();
+        let text = if self.body { Bytes::from(text) } else { Bytes::new() };
+        let mut response = Response::new(ReplyBody::bytes(text, self.seen.map(|seen| *seen)));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.extend(self.headers.into_iter().map(|(name, value)| (Some(name), value)));
+        response
+    }
+}
+
+/// A reply of JSON.
+pub fn json<T: Serialize>(status: StatusCode, value: &T, seen: Option<Seen>) -> Response<ReplyBody> {
+    let text = serde_json::to_vec(value).unwrap_or_default();
+    typed(status, "application/json", text, seen)
+}
+
+/// A reply of some text.
+pub fn typed(
+    status: StatusCode,
+    content_type: &'static str,
+    text: Vec<u8>,
+    seen: Option<Seen>,
+) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::bytes(Bytes::from(text), seen));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// Serves a connection until it ends, or the process drains.
+pub async fn connection(
+    shared: Arc<Shared>,
+    lane: Arc<Lane>,
+    stream: TcpStream,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let _ = stream.set_nodelay(true);
+    let serve = &shared.config.serve;
+    let service = {
+        let (shared, lane) = (shared.clone(), lane);
+        service_fn(move |request| {
+            let (shared, lane) = (shared.clone(), lane.clone());
+            async move { Ok::<_, Infallible>(answer(&shared, &lane, request).await) }
+        })
+    };
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_secs_f64(serve.idle_s))
+        .max_buf_size(serve.header_bytes_max.0 as usize);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    // What goes wrong on a connection (a client that leaves, a malformed head, which hyper answers) is
+    // the client's to know.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stopping.wait_for(|stopping| *stopping) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+async fn answer(
+    shared: &Arc<Shared>,
+    lane: &Arc<Lane>,
+    request: Request<Incoming>,
+) -> Response<ReplyBody> {
+    route(shared, lane, request).await.unwrap_or_else(Problem::response)
+}
+
+async fn route(
+    shared: &Arc<Shared>,
+    lane: &Arc<Lane>,
+    request: Request<Incoming>,
+) -> Result<Response<ReplyBody>, Problem> {
+    let path = request.uri().path();
+    if path == "/healthz" || path == "/readyz" {
+        only_get(&request)?;
+        return Ok(admin::health(shared, path == "/readyz"));
+    }
+    authorize(shared, request.headers())?;
+    if let Some(encoded) = path.strip_prefix("/objects/") {
+        let key = objects::key_of(encoded)?;
+        return objects::object(shared, lane, key, request).await;
+    }
+    match path {
+        "/objects" => {
+            only_get(&request)?;
+            let query = request.uri().query().unwrap_or("").to_owned();
+            objects::list(shared, lane, &query).await
+        }
+        "/metrics" => {
+            only_get(&request)?;
+            Ok(admin::metrics(shared))
+        }
+        "/admin/status" => {
+            only_get(&request)?;
+            Ok(admin::status(shared))
+        }
+        _ => Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            "there is nothing here; objects are at /objects/KEY, their list at /objects, and beside \
+             them are /healthz, /readyz, /metrics and /admin/status",
+        )),
+    }
+}
+
+fn only_get(request: &Request<Incoming>) -> Result<(), Problem> {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this takes GET and HEAD only")
+        .with(ALLOW, HeaderValue::from_static("GET, HEAD")))
+}
+
+fn authorize(shared: &Arc<Shared>, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(token) = &shared.token else { return Ok(()) };
+    let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+    // Hashes are compared (in constant time), so that the time taken tells nothing of the token.
+    if given.strip_prefix(b"Bearer ").is_some_and(|given| blake3::hash(given) == *token) {
+        return Ok(());
+    }
+    let what = "this needs the header `Authorization: Bearer TOKEN` with the token of serve.token";
+    Err(Problem::new(StatusCode::UNAUTHORIZED, what)
+        .with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
+}

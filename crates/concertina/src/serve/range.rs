@@ -1,0 +1,121 @@
+//! The `Range` header (RFC 9110, section 14).
+
+use std::ops::Range;
+
+/// What a `Range` header asks of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// All of it: no range, one that is not understood, or several (which a server may pass over).
+    Whole,
+    /// These bytes.
+    Part(Range<u64>),
+    /// Bytes that are not there.
+    Unsatisfiable,
+}
+
+/// Reads a `Range` header for an object of `size` bytes.
+pub fn parse(header: &str, size: u64) -> Asked {
+    let Some((unit, spec)) = header.split_once('=') else { return Asked::Whole };
+    if !unit.trim().eq_ignore_ascii_case("bytes") || spec.contains(',') {
+        return Asked::Whole;
+    }
+    let Some((first, last)) = spec.trim().split_once('-') else { return Asked::Whole };
+    match (number(first), number(last)) {
+        (Number::None, Number::Some(0)) => Asked::Unsatisfiable,
+        (Number::None, Number::Some(_)) if size == 0 => Asked::Unsatisfiable,
+        (Number::None, Number::Some(n)) => Asked::Part(size.saturating_sub(n)..size),
+        (Number::Some(first), Number::None) if first < size => Asked::Part(first..size),
+        (Number::Some(first), Number::Some(last)) if first > last => Asked::Whole,
+        (Number::Some(first), Number::Some(last)) if first < size => {
+            Asked::Part(first..last.saturating_add(1).min(size))
+        }
+        (Number::Some(_), Number::None | Number::Some(_)) => Asked::Unsatisfiable,
+        _ => Asked::Whole,
+    }
+}
+
+enum Number {
+    None,
+    Some(u64),
+    Broken,
+}
+
+/// Digits; a number too large to count is as good as the largest.
+fn number(text: &str) -> Number {
+    if text.is_empty() {
+        Number::None
+    } else if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        Number::Some(text.parse().unwrap_or(u64::MAX))
+    } else {
+        Number::Broken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Which bytes of an object a header asks for, one by one.
+    fn naive(first: Option<u64>, last: Option<u64>, size: u64) -> Vec<u64> {
+        let wanted = |i: &u64| match (first, last) {
+            (Some(first), Some(last)) => *i >= first && *i <= last,
+            (Some(first), None) => *i >= first,
+            (None, Some(n)) => *i + n >= size,
+            (None, None) => true,
+        };
+        (0..size).filter(wanted).collect()
+    }
+
+    #[test]
+    fn rows() {
+        let rows: &[(&str, u64, Asked)] = &[
+            ("bytes=0-0", 10, Asked::Part(0..1)),
+            ("Bytes = 2-", 10, Asked::Part(2..10)),
+            ("bytes=-3", 10, Asked::Part(7..10)),
+            ("bytes=-30", 10, Asked::Part(0..10)),
+            ("bytes=-0", 10, Asked::Unsatisfiable),
+            ("bytes=-1", 0, Asked::Unsatisfiable),
+            ("bytes=0-", 0, Asked::Unsatisfiable),
+            ("bytes=10-", 10, Asked::Unsatisfiable),
+            ("bytes=9-99999999999999999999999", 10, Asked::Part(9..10)),
+            ("bytes=99999999999999999999999-", 10, Asked::Unsatisfiable),
+            ("bytes=5-4", 10, Asked::Whole),
+            ("bytes=0-1,3-4", 10, Asked::Whole),
+            ("lines=0-1", 10, Asked::Whole),
+            ("bytes=-", 10, Asked::Whole),
+            ("bytes=a-b", 10, Asked::Whole),
+            ("bytes=+1-2", 10, Asked::Whole),
+            ("bytes", 10, Asked::Whole),
+        ];
+        for (header, size, expected) in rows {
+            assert_eq!(parse(header, *size), *expected, "{header} of {size}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_naive_twin(
+            first in proptest::option::of(0u64..30),
+            last in proptest::option::of(0u64..30),
+            size in 0u64..20,
+        ) {
+            prop_assume!(first.is_some() || last.is_some());
+            let show = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
+            let header = format!("bytes={}-{}", show(first), show(last));
+            let expected = naive(first, last, size);
+            match parse(&header, size) {
+                Asked::Part(range) => prop_assert_eq!(range.collect::<Vec<_>>(), expected),
+                Asked::Unsatisfiable => prop_assert!(expected.is_empty()),
+                Asked::Whole => prop_assert!(first > last && last.is_some()),
+            }
+        }
+
+        #[test]
+        fn any_header_is_read_without_panic(header in ".*", size: u64) {
+            if let Asked::Part(range) = parse(&header, size) {
+                prop_assert!(range.start < range.end && range.end <= size);
+            }
+        }
+    }
+}
