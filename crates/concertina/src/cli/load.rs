@@ -1,12 +1,479 @@
 //! `concertina load`.
 
+use std::io::IsTerminal;
+use std::ops::Range;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::clock;
+use crate::load::{
+    Arrivals, Keys, Length, Load, Plan, Popularity, Progress, Size, Speed, Summary, Think,
+    run as go,
+};
+
+/// Examples at the end of the help.
+const EXAMPLES: &str = "\
+Examples:
+  Store 10,000 objects of 16 KiB, then measure at three rates, 30 s each:
+    concertina load http://127.0.0.1:7070 --count 10000 --size 16k --keys zipf:0.9 --fill \\
+      --rate 500,1000,2000 --warmup 10s --duration 30s --out runs/sweep
+  Replay a trace's keys and sizes with Poisson arrivals, the same slice at each rate:
+    concertina load http://127.0.0.1:7070 --trace t.csv.zst --slice 0..100000 --fill --rate 1000,2000
+  Replay a trace at its own times, twice as fast:
+    concertina load http://127.0.0.1:7070 --trace t.csv --arrivals trace --speed 2
+  A closed loop of 16 clients that think 50 ms on average:
+    concertina load http://127.0.0.1:7070 --clients 16 --think-ms 50
+  A load that changes with time:
+    concertina load http://127.0.0.1:7070 --schedule 100:10s,400:10s,100:10s
+
+Exit codes: 0 measured; 1 it could not be, wrong bytes came, or nothing but errors; 130 interrupted.";
+
+/// How arrivals follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ArrivalsArg {
+    /// Exponential gaps
+    Poisson,
+    /// Equal gaps
+    Constant,
+    /// The times of the trace, scaled by --rate or --speed
+    Trace,
+}
+
+/// How think times are distributed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ThinkArg {
+    /// Exponential
+    Exponential,
+    /// Always the mean
+    Constant,
+}
 
 /// Arguments of the command.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The service: http://HOST:PORT, with a path if keys do not follow /objects/
+    url: String,
+
+    /// Open loop: requests/s, one step for each of a list
+    #[arg(long, value_delimiter = ',', value_name = "R,…", help_heading = "When")]
+    rate: Vec<f64>,
+    /// How the arrivals of an open loop follow each other
+    #[arg(long, value_enum, default_value = "poisson", help_heading = "When")]
+    arrivals: ArrivalsArg,
+    /// With --arrivals trace: how many times as fast as recorded, one step for each
+    #[arg(long, value_delimiter = ',', value_name = "X,…", conflicts_with = "rate")]
+    #[arg(help_heading = "When")]
+    speed: Vec<f64>,
+    /// A rate after the other without a pause, as RATE:TIME,…; one step for each
+    #[arg(long, value_delimiter = ',', value_parser = segment, value_name = "R:TIME,…")]
+    #[arg(conflicts_with_all = ["rate", "speed"], help_heading = "When")]
+    schedule: Vec<(f64, f64)>,
+    /// Closed loop: clients that wait for their reply, one step for each number of a list
+    #[arg(long, value_delimiter = ',', value_name = "N,…", help_heading = "When")]
+    #[arg(conflicts_with_all = ["rate", "speed", "schedule"])]
+    clients: Vec<usize>,
+    /// Closed loop: mean time between a reply and the next request, ms
+    #[arg(long, default_value_t = 0.0, value_name = "MS", help_heading = "When")]
+    think_ms: f64,
+    /// Closed loop: how think times are distributed
+    #[arg(long, value_enum, default_value = "exponential", help_heading = "When")]
+    think: ThinkArg,
+    /// Load before each step that is not counted in it, e.g. 10s; 0s for none
+    #[arg(long, default_value = "5s", value_parser = seconds, value_name = "TIME")]
+    #[arg(help_heading = "When")]
+    warmup: f64,
+    /// The same as a number of requests
+    #[arg(long, value_name = "N", conflicts_with = "warmup", help_heading = "When")]
+    warmup_requests: Option<u64>,
+    /// Requests/s of the warm-up, if not those of the step
+    #[arg(long, value_name = "R", help_heading = "When")]
+    warmup_rate: Option<f64>,
+    /// How long each step is [default: the trace's slice once, else 30s]
+    #[arg(long, value_parser = seconds, value_name = "TIME", help_heading = "When")]
+    duration: Option<f64>,
+    /// The same as a number of requests
+    #[arg(long, value_name = "N", conflicts_with = "duration", help_heading = "When")]
+    requests: Option<u64>,
+
+    /// Popularity of generated keys: zipf:S or uniform
+    #[arg(long, default_value = "zipf:0.99", value_parser = popularity, help_heading = "What")]
+    keys: Popularity,
+    /// How many generated keys there are
+    #[arg(long, default_value_t = 10_000, value_name = "N", help_heading = "What")]
+    count: u64,
+    /// Bytes of each object (k and M for KiB and MiB), or MIN..MAX: log-uniform, fixed by the key.
+    /// With a trace: of those whose size it does not say
+    #[arg(long, default_value = "4096", value_parser = size, value_name = "BYTES")]
+    #[arg(help_heading = "What")]
+    size: Size,
+    /// How generated keys are called; {i} is their number
+    #[arg(long, default_value = "k{i}", value_name = "TEXT", help_heading = "What")]
+    key_format: String,
+    /// Share of gets among requests for generated keys; the rest are puts
+    #[arg(long, default_value_t = 1.0, value_name = "SHARE", help_heading = "What")]
+    read_share: f64,
+    /// Keys, sizes and operations of a trace: CSV of time_ms,key,size,op, plain or .zst
+    #[arg(long, value_name = "FILE", help_heading = "What")]
+    trace: Option<PathBuf>,
+    /// The rows of the trace that are measured, from 0, e.g. 1000..5000
+    #[arg(long, value_parser = rows, value_name = "FROM..TO", requires = "trace")]
+    #[arg(help_heading = "What")]
+    slice: Option<Range<u64>>,
+    /// The rows of the warm-up [default: those that are measured]
+    #[arg(long, value_parser = rows, value_name = "FROM..TO", requires = "slice")]
+    #[arg(help_heading = "What")]
+    warmup_slice: Option<Range<u64>>,
+    /// Count broken lines of the trace and pass over them
+    #[arg(long, requires = "trace", help_heading = "What")]
+    skip_broken: bool,
+    /// The resolution of the trace's times [default: found out]
+    #[arg(long, requires = "trace", value_name = "MS", help_heading = "What")]
+    resolution_ms: Option<f64>,
+    /// Put every distinct key once before measuring; alone, that is all
+    #[arg(long, help_heading = "What")]
+    fill: bool,
+    /// Clients of the fill
+    #[arg(long, default_value_t = 64, value_name = "N", help_heading = "What")]
+    fill_clients: usize,
+    /// Compare the bytes of replies with those that --fill and puts store; differences are errors
+    #[arg(long, help_heading = "What")]
+    verify: bool,
+
+    /// What precedes the key in the path [default: /objects/]
+    #[arg(long, value_name = "PATH", help_heading = "How")]
+    prefix: Option<String>,
+    /// A file that holds a bearer token
+    #[arg(long, value_name = "FILE", help_heading = "How")]
+    token_file: Option<PathBuf>,
+    /// Threads that generate
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "How")]
+    threads: usize,
+    /// The most connections
+    #[arg(long, default_value_t = 8192, value_name = "N", help_heading = "How")]
+    connections: usize,
+    /// The most arrivals that wait for a connection; more are dropped
+    #[arg(long, default_value_t = 8192, value_name = "N", help_heading = "How")]
+    backlog: usize,
+    /// When a request without a reply is given up
+    #[arg(long, default_value = "10s", value_parser = seconds, value_name = "TIME")]
+    #[arg(help_heading = "How")]
+    timeout: f64,
+    /// Where all random numbers come from
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "How")]
+    seed: u64,
+
+    /// The run folder [default: runs/TIME]
+    #[arg(long, value_name = "DIR", help_heading = "Result")]
+    out: Option<PathBuf>,
+    /// Length of the recorded windows
+    #[arg(long, default_value = "1s", value_parser = seconds, value_name = "TIME")]
+    #[arg(help_heading = "Result")]
+    window: f64,
+    /// Response times in ms at which completions are counted exactly
+    #[arg(long, value_delimiter = ',', default_value = "20,50,100", value_name = "MS,…")]
+    #[arg(help_heading = "Result")]
+    objectives: Vec<f64>,
+    /// One key in N is sampled; 0 for none
+    #[arg(long, default_value_t = 64, value_name = "N", help_heading = "Result")]
+    sample_one_in: u64,
+    /// Print the result as JSON
+    #[arg(long, help_heading = "Result")]
+    json: bool,
+    /// Show no progress
+    #[arg(long, short, help_heading = "Result")]
+    quiet: bool,
+}
 
 /// Runs the command.
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("`load` is not built yet")
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let plan = args.plan()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    watch_interrupts(&stop)?;
+    let bar = bar(args.quiet || !std::io::stderr().is_terminal());
+    let summary = go(&plan, &stop, &mut |p: &Progress| {
+        bar.set_position((p.done * 1000.0) as u64);
+        bar.set_prefix(p.stage.clone());
+        let Progress { rate, p99_ms, errors, .. } = p;
+        bar.set_message(format!("{rate:.0}/s, p99 {p99_ms:.1} ms, {errors} errors"));
+    });
+    bar.finish_and_clear();
+    let summary = summary?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&summary)?);
+    } else {
+        print!("{}", summary.table());
+    }
+    Ok(exit_code(&summary))
+}
+
+fn exit_code(summary: &Summary) -> ExitCode {
+    if summary.interrupted {
+        return ExitCode::from(130);
+    }
+    if summary.is_wrong() || summary.is_all_errors() {
+        eprintln!("concertina: wrong bytes came, or nothing but errors: see above");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+fn bar(hidden: bool) -> ProgressBar {
+    if hidden {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(1000);
+    let style = ProgressStyle::with_template("{prefix:24} {bar:30} {percent:>3} %  {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// The first interrupt ends the run cleanly, the second at once.
+fn watch_interrupts(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+    let stop = stop.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot listen for interrupts")?;
+    std::thread::Builder::new()
+        .name("interrupts".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                if tokio::signal::ctrl_c().await.is_ok() {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                if tokio::signal::ctrl_c().await.is_ok() {
+                    std::process::exit(130);
+                }
+            });
+        })
+        .context("cannot listen for interrupts")?;
+    Ok(())
+}
+
+impl Args {
+    fn plan(&self) -> anyhow::Result<Plan> {
+        let out = match &self.out {
+            Some(out) => out.clone(),
+            None => default_out(),
+        };
+        let token = match &self.token_file {
+            None => None,
+            Some(path) => {
+                let text = std::fs::read_to_string(path);
+                Some(text.with_context(|| format!("cannot read the token in {}", path.display()))?)
+            }
+        };
+        let warmup = match self.warmup_requests {
+            Some(n) => Length::Requests(n),
+            None => Length::Seconds(self.warmup),
+        };
+        let length = match self.requests {
+            Some(n) => Some(Length::Requests(n)),
+            None => self.duration.map(Length::Seconds),
+        };
+        if !self.schedule.is_empty() && length.is_some() {
+            anyhow::bail!(
+                "a schedule says itself how long it is: leave out --duration, --requests"
+            );
+        }
+        Ok(Plan {
+            prefix: self.prefix.clone(),
+            token,
+            warmup: Some(warmup),
+            warmup_rate: self.warmup_rate,
+            length,
+            fill: self.fill.then_some(self.fill_clients),
+            verify: self.verify,
+            threads: self.threads,
+            connections: self.connections,
+            backlog: self.backlog,
+            timeout_s: self.timeout,
+            window_s: self.window,
+            objectives_ms: self.objectives.clone(),
+            sample_one_in: self.sample_one_in,
+            seed: self.seed,
+            ..Plan::new(&self.url, self.load()?, self.what(), out)
+        })
+    }
+
+    fn load(&self) -> anyhow::Result<Load> {
+        let arrivals = match self.arrivals {
+            ArrivalsArg::Constant => Arrivals::Constant,
+            _ => Arrivals::Poisson,
+        };
+        if !self.clients.is_empty() {
+            let think = match self.think {
+                ThinkArg::Exponential => Think::Exponential,
+                ThinkArg::Constant => Think::Constant,
+            };
+            let (clients, think_ms) = (self.clients.clone(), self.think_ms);
+            return Ok(Load::Closed { clients, think_ms, think });
+        }
+        if self.arrivals == ArrivalsArg::Trace {
+            anyhow::ensure!(self.trace.is_some(), "--arrivals trace needs --trace FILE");
+            anyhow::ensure!(self.schedule.is_empty(), "--arrivals trace has its own schedule");
+            let mut speeds: Vec<Speed> = self.rate.iter().map(|&r| Speed::Rate(r)).collect();
+            speeds.extend(self.speed.iter().map(|&x| Speed::Factor(x)));
+            if speeds.is_empty() {
+                speeds.push(Speed::Factor(1.0));
+            }
+            return Ok(Load::Trace { speeds });
+        }
+        anyhow::ensure!(self.speed.is_empty(), "--speed is for --arrivals trace");
+        if !self.schedule.is_empty() {
+            return Ok(Load::Schedule { segments: self.schedule.clone(), arrivals });
+        }
+        if !self.rate.is_empty() {
+            return Ok(Load::Open { rates: self.rate.clone(), arrivals });
+        }
+        anyhow::ensure!(
+            self.fill,
+            "say what load: --rate R (open loop), --clients N (closed loop), --schedule, \
+             --arrivals trace, or --fill alone"
+        );
+        Ok(Load::Nothing)
+    }
+
+    fn what(&self) -> Keys {
+        match &self.trace {
+            Some(file) => Keys::Trace {
+                file: file.clone(),
+                slice: self.slice.clone(),
+                warmup_slice: self.warmup_slice.clone(),
+                size: self.size,
+                skip_broken: self.skip_broken,
+                resolution_ms: self.resolution_ms,
+            },
+            None => Keys::Synthetic {
+                popularity: self.keys,
+                count: self.count,
+                size: self.size,
+                format: self.key_format.clone(),
+                read_share: self.read_share,
+            },
+        }
+    }
+}
+
+/// `runs/` and the time, UTC.
+fn default_out() -> PathBuf {
+    let unix_s = (i128::from(clock::now()) + clock::unix_offset_ns()) / 1_000_000_000;
+    let (days, second) = (unix_s as i64 / 86_400, unix_s as i64 % 86_400);
+    // Days since 0000-03-01 (Howard Hinnant, "chrono-compatible low-level date algorithms").
+    let z = days + 719_468;
+    let era = z / 146_097;
+    let day_of_era = z - era * 146_097;
+    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    let (h, m, s) = (second / 3600, second / 60 % 60, second % 60);
+    PathBuf::from(format!("runs/{year:04}-{month:02}-{day:02}T{h:02}{m:02}{s:02}Z"))
+}
+
+/// A time with its unit: `10s`, `500ms`, `2m`; seconds without one.
+fn seconds(text: &str) -> Result<f64, String> {
+    let (number, factor) = if let Some(number) = text.strip_suffix("ms") {
+        (number, 1e-3)
+    } else if let Some(number) = text.strip_suffix('s') {
+        (number, 1.0)
+    } else if let Some(number) = text.strip_suffix('m') {
+        (number, 60.0)
+    } else if let Some(number) = text.strip_suffix('h') {
+        (number, 3600.0)
+    } else {
+        (text, 1.0)
+    };
+    let value: Option<f64> = number.trim().parse().ok();
+    value
+        .map(|v| v * factor)
+        .filter(|v| v.is_finite() && *v >= 0.0)
+        .ok_or_else(|| format!("`{text}` is not a time: 10s, 500ms or 2m expected"))
+}
+
+/// `RATE:TIME`.
+fn segment(text: &str) -> Result<(f64, f64), String> {
+    let wrong = || format!("`{text}`: RATE:TIME expected, e.g. 100:10s");
+    let (rate, time) = text.split_once(':').ok_or_else(wrong)?;
+    Ok((rate.trim().parse().map_err(|_| wrong())?, seconds(time)?))
+}
+
+/// `zipf:S` or `uniform`.
+fn popularity(text: &str) -> Result<Popularity, String> {
+    let wrong = || format!("`{text}`: zipf:S (e.g. zipf:0.99) or uniform expected");
+    match text.split_once(':') {
+        None if text == "uniform" => Ok(Popularity::Uniform),
+        Some(("zipf", s)) => s.parse().map(Popularity::Zipf).map_err(|_| wrong()),
+        _ => Err(wrong()),
+    }
+}
+
+/// `4096`, `16k`, `1M`, or `MIN..MAX` of such.
+fn size(text: &str) -> Result<Size, String> {
+    match text.split_once("..") {
+        Some((min, max)) => Ok(Size { min: bytes(min)?, max: bytes(max)? }),
+        None => bytes(text).map(Size::fixed),
+    }
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is not a size: 4096, 16k or 1M expected");
+    let (number, shift) = match text.trim_end_matches('B').trim_end_matches('i') {
+        t if t.ends_with(['k', 'K']) => (&t[..t.len() - 1], 10),
+        t if t.ends_with('M') => (&t[..t.len() - 1], 20),
+        t if t.ends_with('G') => (&t[..t.len() - 1], 30),
+        t => (t, 0),
+    };
+    let number: u64 = number.trim().parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+/// `FROM..TO`.
+fn rows(text: &str) -> Result<Range<u64>, String> {
+    let wrong = || format!("`{text}`: FROM..TO expected, e.g. 0..100000");
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let number = |t: &str| t.trim().replace('_', "").parse().map_err(|_| wrong());
+    let range: Range<u64> = number(from)?..number(to)?;
+    if range.is_empty() { Err(wrong()) } else { Ok(range) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn arguments_mean_what_they_say() {
+        assert_eq!(seconds("500ms"), Ok(0.5));
+        assert_eq!(seconds("2m"), Ok(120.0));
+        assert_eq!(seconds("3"), Ok(3.0));
+        assert_eq!(segment("100:10s"), Ok((100.0, 10.0)));
+        assert_eq!(size("16k"), Ok(Size::fixed(16 << 10)));
+        assert_eq!(size("1KiB..2M"), Ok(Size { min: 1 << 10, max: 2 << 20 }));
+        assert_eq!(popularity("zipf:0.9"), Ok(Popularity::Zipf(0.9)));
+        assert_eq!(rows("1_000..2000"), Ok(1000..2000));
+        for text in ["", "x", "-1s", "1..0", "zipf:", ":", "1e999s", "🦀", "18446744073709551615G"]
+        {
+            assert!(seconds(text).is_err() && rows(text).is_err(), "{text}");
+            assert!(size(text).is_err() && popularity(text).is_err(), "{text}");
+            assert!(segment(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_arguments_never_panic(text in "\\PC{0,12}") {
+            let _ = (seconds(&text), segment(&text), popularity(&text), size(&text), rows(&text));
+        }
+    }
 }

@@ -8,6 +8,7 @@
 
 mod host;
 mod read;
+pub mod trace;
 
 pub use host::{Host, HostSampler, Machine};
 pub use read::{ReadError, RunFolder};

@@ -46,6 +46,7 @@ fn replays(world: &World, start: u64) -> bool {
     })
 }
 
+#[allow(clippy::disallowed_methods, reason = "a test's seeds come from the environment")]
 #[test]
 fn no_older_version_after_an_acknowledged_write() {
     let env = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());

@@ -77,6 +77,10 @@ impl Ord for Scheduled {
     }
 }
 
+/// Records of a segment by offset.
+type Segment = BTreeMap<u64, (Location, Key, Size)>;
+
+/// A line of the event log.
 pub type Logged = (Nanos, Event<Size>, Vec<Action<Size>>);
 
 pub struct World {
@@ -97,8 +101,8 @@ pub struct World {
     faults: Faults,
     load: Load,
     origin: HashMap<u32, Size>,
-    /// Records by device, segment and offset.
-    disks: Vec<BTreeMap<u64, BTreeMap<u64, (Location, Key, Size)>>>,
+    /// Segments of each device.
+    disks: Vec<BTreeMap<u64, Segment>>,
     reads: HashMap<RequestId, (u32, Nanos)>,
     writes: HashMap<RequestId, (u32, bool)>,
     /// Jobs of the node that lives now; answers to an earlier one's are dropped.

@@ -1,0 +1,232 @@
+//! A socket with the request that it sends and the reply that it reads.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use model::window::Operation;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
+    sockopt,
+};
+
+use super::{Body, Reply, ReplyError, ReplyReader, Target};
+
+/// Bytes of a generated body that are made at a time: about 10 µs of work, so that a large upload
+/// does not hold up the clock of the thread that makes it.
+const PIECE: usize = 64 * 1024;
+/// How often one call reads before others get their turn.
+const READS_MAX: usize = 8;
+
+/// Why an exchange failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The connection could not be made.
+    #[error("cannot connect: {0}")]
+    Connect(Errno),
+    /// The socket failed.
+    #[error("the connection failed: {0}")]
+    Socket(Errno),
+    /// What came is not a reply.
+    #[error("{0}")]
+    Reply(#[from] ReplyError),
+}
+
+/// How far an exchange is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// More is to come when the socket is ready.
+    Pending,
+    /// The reply is complete.
+    Complete,
+}
+
+/// A connection: at most one request is on its way.
+pub struct Connection {
+    socket: OwnedFd,
+    connected: bool,
+    out: Vec<u8>,
+    sent: usize,
+    upload: Option<Upload>,
+    reader: ReplyReader,
+    check: Option<Check>,
+    exchanges: u64,
+}
+
+/// A body on its way out.
+struct Upload {
+    body: Body,
+    made: u64,
+}
+
+/// A body that is compared as it comes in.
+struct Check {
+    body: Body,
+    seen: u64,
+    wrong: bool,
+}
+
+impl Connection {
+    /// Begins to connect; the socket is ready for writing when that is over.
+    pub fn open(address: &SocketAddr) -> Result<Connection, Fault> {
+        let family = match address {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket =
+            socket_with(family, SocketType::STREAM, flags, None).map_err(Fault::Connect)?;
+        sockopt::set_tcp_nodelay(&socket, true).map_err(Fault::Connect)?;
+        let connected = match connect(&socket, address) {
+            Ok(()) => true,
+            Err(Errno::INPROGRESS | Errno::INTR) => false,
+            Err(error) => return Err(Fault::Connect(error)),
+        };
+        Ok(Connection {
+            socket,
+            connected,
+            out: Vec::new(),
+            sent: 0,
+            upload: None,
+            reader: ReplyReader::default(),
+            check: None,
+            exchanges: 0,
+        })
+    }
+
+    /// The socket, to be watched.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Whether a reply has come over this connection before.
+    pub fn is_used(&self) -> bool {
+        self.exchanges > 0
+    }
+
+    /// Whether no byte of the present reply has come.
+    pub fn is_unanswered(&self) -> bool {
+        self.reader.untouched()
+    }
+
+    /// Whether something waits for the socket to be ready for writing.
+    pub fn wants_write(&self) -> bool {
+        !self.connected || self.sent < self.out.len() || self.upload.is_some()
+    }
+
+    /// Begins a request. `body` is what a put uploads, and with `check` what the reply to a get must
+    /// hold (of whatever length; the caller knows which is right).
+    pub fn begin(
+        &mut self,
+        target: &Target,
+        operation: Operation,
+        key: &[u8],
+        body: Body,
+        check: bool,
+    ) {
+        self.out.clear();
+        self.sent = 0;
+        target.write_head(&mut self.out, operation, key, body.size);
+        let put = operation == Operation::Put && body.size > 0;
+        self.upload = put.then_some(Upload { body, made: 0 });
+        let get = check && operation == Operation::Get;
+        self.check = get.then_some(Check { body, seen: 0, wrong: false });
+        self.reader.start(operation == Operation::Head);
+    }
+
+    /// Sends as much of the request as the socket takes.
+    pub fn write(&mut self) -> Result<(), Fault> {
+        if !self.connected {
+            match sockopt::socket_error(&self.socket).map_err(Fault::Connect)? {
+                Ok(()) => self.connected = true,
+                Err(error) => return Err(Fault::Connect(error)),
+            }
+        }
+        loop {
+            if let Some(upload) = &mut self.upload {
+                let kept = self.out.len() - self.sent;
+                if kept < PIECE / 2 {
+                    self.out.drain(..self.sent);
+                    self.sent = 0;
+                    let more = (upload.body.size - upload.made).min((PIECE - kept) as u64);
+                    self.out.resize(kept + more as usize, 0);
+                    upload.body.fill(upload.made, &mut self.out[kept..]);
+                    upload.made += more;
+                    if upload.made == upload.body.size {
+                        self.upload = None;
+                    }
+                }
+            }
+            if self.sent == self.out.len() {
+                return Ok(());
+            }
+            match send(&self.socket, &self.out[self.sent..], SendFlags::NOSIGNAL) {
+                Ok(count) => self.sent += count,
+                Err(Errno::AGAIN | Errno::INTR | Errno::NOTCONN) => return Ok(()),
+                Err(error) => return Err(Fault::Socket(error)),
+            }
+        }
+    }
+
+    /// Reads what has come. `scratch` is room for it; bodies that need no look are dropped in the
+    /// kernel, without being copied.
+    pub fn read(&mut self, scratch: &mut [u8]) -> Result<Progress, Fault> {
+        for _ in 0..READS_MAX {
+            let skippable = if self.check.is_some() { 0 } else { self.reader.skippable() };
+            let skip = skippable >= 4096;
+            let (room, flags) = if skip {
+                (skippable.min(scratch.len() as u64) as usize, RecvFlags::TRUNC)
+            } else {
+                (scratch.len().min(PIECE), RecvFlags::empty())
+            };
+            let count = match recv(&self.socket, &mut scratch[..room], flags) {
+                Ok((count, _)) => count,
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(Progress::Pending),
+                Err(error) => return Err(Fault::Socket(error)),
+            };
+            if count == 0 {
+                self.reader.end_of_stream()?;
+                return Ok(self.complete());
+            }
+            let done = if skip {
+                self.reader.skipped(count as u64)
+            } else {
+                let check = &mut self.check;
+                self.reader.feed(&scratch[..count], &mut |piece| {
+                    if let Some(check) = check {
+                        check.wrong |= !check.body.matches(check.seen, piece);
+                        check.seen += piece.len() as u64;
+                    }
+                })?
+            };
+            if done {
+                return Ok(self.complete());
+            }
+            if count < room {
+                return Ok(Progress::Pending);
+            }
+        }
+        Ok(Progress::Pending)
+    }
+
+    fn complete(&mut self) -> Progress {
+        self.exchanges += 1;
+        Progress::Complete
+    }
+
+    /// The reply, complete or as far as it came.
+    pub fn reply(&self) -> &Reply {
+        self.reader.reply()
+    }
+
+    /// Whether bytes came that are not those of the checked body.
+    pub fn is_wrong(&self) -> bool {
+        self.check.as_ref().is_some_and(|check| check.wrong)
+    }
+
+    /// Whether the connection can take another request: the last was sent whole and its reply allows.
+    pub fn is_reusable(&self) -> bool {
+        self.reader.reply().keep_alive && !self.wants_write()
+    }
+}

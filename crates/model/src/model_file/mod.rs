@@ -1,0 +1,226 @@
+//! [`Model`]: what a fit found, as a TOML file that a person can read and change.
+//!
+//! Every fitted number is a [`Parameter`]: value, 95 % interval, unit. The laws of service times are
+//! kept as a shape (mean 1) beside mean and squared coefficient of variation, so that these can be edited.
+//! `replicates` are the fits of resampled windows: a prediction's interval is the spread of the
+//! predictions that they make.
+
+mod parts;
+mod predict;
+mod text;
+
+pub use parts::{
+    About, ClassParameters, Devices, FittedPoint, FittedStep, Law, Parameter, Replicates, Requests,
+    SpotifyParameters,
+};
+pub use predict::{Limits, Point, Prediction};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, check, positive};
+use crate::storage::{Class, DeviceGroup, HitRatio, Node, Spotify};
+
+/// The version of the file's form that is written, and the only one that is read.
+pub const FORMAT: u32 = 1;
+
+/// A fitted storage node. See [`crate::fit::fit`]; [`Model::predict`] uses it.
+///
+/// A model can also be written by hand, for what-if questions:
+///
+/// ```
+/// let model = model::Model::from_toml(r#"
+/// format = 1
+/// [requests]
+/// q0 = { value = 0.8, low = 0.79, high = 0.81, unit = "1" }
+/// alpha = { value = 0.0, low = 0.0, high = 0.0, unit = "s" }
+/// other_share = { value = 0.0, low = 0.0, high = 0.0, unit = "1" }
+/// front_delay = { value = 0.0003, low = 0.0003, high = 0.0003, unit = "s" }
+/// reads_per_miss = { value = 1.0, low = 1.0, high = 1.0, unit = "1" }
+/// joining = { value = 0.0, low = 0.0, high = 0.0, unit = "1" }
+/// rate_low = 500.0
+/// rate_high = 1500.0
+/// [spotify]
+/// q0 = { value = 0.8, low = 0.79, high = 0.81, unit = "1" }
+/// alpha = { value = 0.0, low = 0.0, high = 0.0, unit = "s" }
+/// mu_d = { value = 125.0, low = 124.0, high = 126.0, unit = "1/s" }
+/// n_d = 4
+/// [[classes]]
+/// name = "bulk_device"
+/// servers = 1
+/// [classes.service]
+/// mean = { value = 0.008, low = 0.0079, high = 0.0081, unit = "s" }
+/// scv = { value = 0.2, low = 0.2, high = 0.2, unit = "1" }
+/// shape = [[0.6, 0.3, 0.5], [1.4, 0.5, 0.5]]
+/// [[devices]]
+/// class = "bulk_device"
+/// count = 4
+/// share = 0.25
+/// factor = 1.0
+/// "#)?;
+/// let prediction = model.predict(1_200.0, &[0.020, 0.050])?;
+/// assert!((prediction.utilisation_mean - 0.48).abs() < 1e-9);
+/// assert!(prediction.points[1].concertina.value > 0.99 && !prediction.beyond_limit);
+/// assert!(matches!(model.predict(2_600.0, &[]), Err(model::Error::Unstable { .. })));
+/// # Ok::<(), model::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// What a user of the model should know, in sentences.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// Where it comes from.
+    #[serde(default)]
+    pub about: About,
+    /// What becomes of a request before a device sees it.
+    pub requests: Requests,
+    /// The published model of the same node.
+    pub spotify: SpotifyParameters,
+    /// Response of what memory answers, as clients see it; absent if it answered nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Law>,
+    /// Response of what neither memory nor a device answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other: Option<Law>,
+    /// Kinds of devices.
+    pub classes: Vec<ClassParameters>,
+    /// The devices.
+    pub devices: Vec<Devices>,
+    /// The steps that were fitted, and how well.
+    #[serde(default)]
+    pub fitted: Vec<FittedStep>,
+    /// For the intervals of predictions.
+    #[serde(default)]
+    pub replicates: Replicates,
+}
+
+impl Model {
+    /// Checks every number, as [`Model::from_toml`] does; for models that were edited in memory.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.format != FORMAT {
+            return Err(Error::File(format!(
+                "format {} is not known (this version reads {FORMAT}); fit the run again",
+                self.format
+            )));
+        }
+        let r = &self.requests;
+        for (what, parameter) in [
+            ("q0", &r.q0),
+            ("alpha", &r.alpha),
+            ("other_share", &r.other_share),
+            ("front_delay", &r.front_delay),
+            ("reads_per_miss", &r.reads_per_miss),
+            ("joining", &r.joining),
+            ("spotify.q0", &self.spotify.q0),
+            ("spotify.alpha", &self.spotify.alpha),
+            ("spotify.mu_d", &self.spotify.mu_d),
+        ] {
+            parameter.check(what)?;
+        }
+        positive("rate_high", r.rate_high)?;
+        check("rate_low", r.rate_low, 0.0..=r.rate_high, "0 to rate_high")?;
+        for law in
+            self.memory.iter().chain(&self.other).chain(self.classes.iter().map(|c| &c.service))
+        {
+            law.check()?;
+        }
+        for step in &self.fitted {
+            step.check()?;
+        }
+        let width = Replicates::COLUMNS.len() + 2 * self.classes.len();
+        check(
+            "the number of replicates",
+            self.replicates.rows.len() as f64,
+            0.0..=1e4,
+            "at most 10,000",
+        )?;
+        for row in &self.replicates.rows {
+            if row.len() != width {
+                return Err(Error::File(format!(
+                    "a replicate has {} numbers, not {width}; do not edit replicates, fit again",
+                    row.len()
+                )));
+            }
+        }
+        self.spotify()?;
+        let (node, replicates) = (self.node()?, self.replicates.rows.iter());
+        for row in replicates {
+            self.replicate(row)?;
+        }
+        if node.groups.is_empty() {
+            return Err(Error::File("it has no devices; add [[devices]] or fit again".into()));
+        }
+        Ok(())
+    }
+
+    /// The node with the fitted values: change its fields and ask what if.
+    pub fn node(&self) -> Result<Node, Error> {
+        let r = &self.requests;
+        let values =
+            [&r.q0, &r.alpha, &r.other_share, &r.front_delay, &r.reads_per_miss, &r.joining]
+                .map(|p| p.value);
+        self.node_with(&values, &[])
+    }
+
+    /// The node with the values of a replicate.
+    fn replicate(&self, row: &[f64]) -> Result<Node, Error> {
+        let moments = row.get(Replicates::COLUMNS.len()..).unwrap_or_default();
+        self.node_with(row, moments)
+    }
+
+    fn node_with(&self, values: &[f64], moments: &[f64]) -> Result<Node, Error> {
+        let &[q0, alpha, other_share, delay, reads_per_miss, joining, ..] = values else {
+            return Err(Error::File("a replicate is too short; fit again".into()));
+        };
+        let law = |law: &Option<Law>| law.as_ref().map(|l| l.distribution(None)).transpose();
+        let mut classes = Vec::new();
+        for (i, class) in self.classes.iter().enumerate() {
+            let moments = moments.get(2 * i..2 * i + 2).map(|m| (m[0], m[1]));
+            classes.push(Class {
+                service: class.service.distribution(moments)?,
+                servers: class.servers,
+            });
+        }
+        let mut groups = Vec::new();
+        for devices in &self.devices {
+            let class = self.classes.iter().position(|c| c.name == devices.class);
+            let class = class.ok_or_else(|| {
+                Error::File(format!(
+                    "devices of class {:?}, which it does not define",
+                    devices.class
+                ))
+            })?;
+            let (count, share, factor) = (devices.count, devices.share, devices.factor);
+            groups.push(DeviceGroup { class, count, share, factor });
+        }
+        let node = Node {
+            hit_ratio: HitRatio::new(q0, alpha)?.held_from(self.requests.rate_high),
+            memory: law(&self.memory)?,
+            other_share,
+            other: law(&self.other)?,
+            delay,
+            reads_per_miss,
+            joining,
+            classes,
+            groups,
+        };
+        node.check()?;
+        Ok(node)
+    }
+
+    /// The published model of the same node, with the paper's estimators.
+    pub fn spotify(&self) -> Result<Spotify, Error> {
+        let s = &self.spotify;
+        self.spotify_with(s.q0.value, s.alpha.value, s.mu_d.value)
+    }
+
+    fn spotify_with(&self, q0: f64, alpha: f64, mu_d: f64) -> Result<Spotify, Error> {
+        let q = HitRatio::new(q0, alpha)?.held_from(self.requests.rate_high);
+        Spotify::new(q, mu_d, f64::from(self.spotify.n_d))
+    }
+}
+
+#[cfg(test)]
+mod tests;
