@@ -4,6 +4,45 @@
 //! prediction cannot peek at the running system. Rates are in requests/s and times in seconds inside;
 //! recorded times are whole nanoseconds; `ms` appears at the edges only.
 //!
-//! - [`window`]: the two records that every queue writes and every fit reads.
+//! A short course, in the order of reading:
+//!
+//! 1. [`window`]: the two records that every queue writes and every fit reads. A queue's service times
+//!    come as a histogram with exact sums.
+//! 2. [`distribution`]: laws of service times by mean, variation, CDF and Laplace transform, and how to
+//!    come back from a transform to a CDF.
+//! 3. [`queue`]: one device. With Poisson arrivals at rate λ and mean service b it is busy a share
+//!    ρ = λb of the time; a request waits with probability ρ, and the longer the nearer ρ is to 1 and the
+//!    more service times vary.
+//! 4. [`storage`]: a node of many devices behind a memory. The published Spotify model
+//!    ([`storage::Spotify`]) and ours ([`storage::Node`]), each with its confidence limit: the load at
+//!    which the mean number at a device reaches 1.
+//! 5. [`fit`]: from windows to a [`Model`], every parameter with its 95 % interval.
+//! 6. [`Model::predict`]: from a model and a load to the shares within given times, with intervals, and
+//!    whether the load is past the confidence limit.
+//!
+//! The symbols of the papers, and which printed formulas are wrong: `docs/models.md`.
+//!
+//! ```
+//! use model::storage::{HitRatio, Spotify};
+//! // The published "large" server: what share is answered within 50 ms at 100 requests/s?
+//! let server = Spotify::new(HitRatio::new(1.15, 0.0058)?, 120.0, 1.0)?;
+//! let within = server.cdf(100.0, 0.050)?;
+//! assert!((within - 0.9909).abs() < 1e-3);
+//! assert!(100.0 < server.confidence_limit());
+//! # Ok::<(), model::Error>(())
+//! ```
 
+pub mod distribution;
+mod error;
+pub mod fit;
+mod model_file;
+pub mod queue;
+pub mod statistics;
+pub mod storage;
 pub mod window;
+
+pub use error::Error;
+pub use model_file::{
+    About, ClassParameters, Devices, FORMAT, FittedPoint, FittedStep, Law, Limits, Model,
+    Parameter, Point, Prediction, Replicates, Requests, SpotifyParameters,
+};

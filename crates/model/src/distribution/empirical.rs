@@ -1,0 +1,246 @@
+//! A measured law: uniform pieces from a histogram, with the histogram's exact moments.
+
+use crate::error::{Error, check, not_negative, positive};
+use crate::window::Histogram;
+
+use super::{Complex64, ServiceTime};
+
+/// One uniform piece of an [`Empirical`] law: `share` of the times lies in centre ± half_width.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Piece {
+    /// Middle in seconds.
+    pub centre: f64,
+    /// Half the width in seconds; 0 is an atom.
+    pub half_width: f64,
+    /// Probability.
+    pub share: f64,
+}
+
+/// Neighbouring buckets are merged to about this many pieces.
+const PIECES: f64 = 160.0;
+
+/// Pieces narrower than this part of t are summed by series, wider ones by differences.
+const NARROW: f64 = 2e-4;
+
+/// A mixture of uniform pieces: the law of a measured [`Histogram`].
+///
+/// Buckets that carry little of the first two moments are merged, each merged piece keeping mean and
+/// variance of what it stands for. Then the whole is shifted and stretched so that mean and variance
+/// are the histogram's exact ones, not those of bucket middles: at 90 % utilisation 1 % of the mean is
+/// 3.5 points of the response-time distribution.
+///
+/// Cost: `cdf` one pass over the pieces (some 160); `transform_line` some 5 ns for a piece and point.
+/// Weak spot: nothing beyond the largest observed time exists in it.
+///
+/// ```
+/// use model::distribution::{Empirical, ServiceTime};
+/// use model::window::Histogram;
+/// let mut times = Histogram::default();
+/// for us in [3_900u64, 4_000, 4_100, 9_000] {
+///     times.record(us * 1_000);
+/// }
+/// let law = Empirical::from_histogram(&times)?;
+/// assert!((law.mean() - times.mean_s()).abs() < 1e-15);
+/// # Ok::<(), model::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Empirical {
+    pieces: Vec<Piece>,
+    mean: f64,
+    variance: f64,
+}
+
+impl Empirical {
+    /// The law of a histogram's times. An error if it is empty or its times are all 0.
+    pub fn from_histogram(times: &Histogram) -> Result<Self, Error> {
+        let mean = positive("the mean of a histogram", times.mean_s())?;
+        let n = times.count() as f64;
+        let importance = |low: f64, high: f64, count: u64| {
+            let x = 0.5 * (low + high) / mean;
+            count as f64 / n * (1.0 + x + x * x)
+        };
+        let total: f64 = times.buckets().map(|(l, h, c)| importance(l, h, c)).sum();
+        let mut pieces: Vec<Piece> = Vec::new();
+        let (mut mass, mut first, mut second, mut weight) = (0.0, 0.0, 0.0, 0.0);
+        let mut flush = |mass: &mut f64, first: &mut f64, second: &mut f64| {
+            if *mass > 0.0 {
+                let centre = *first / *mass;
+                let variance = (*second / *mass - centre * centre).max(0.0);
+                let half_width = (3.0 * variance).sqrt().min(centre);
+                pieces.push(Piece { centre, half_width, share: *mass });
+            }
+            (*mass, *first, *second) = (0.0, 0.0, 0.0);
+        };
+        for (low, high, count) in times.buckets() {
+            if weight > 0.0 && weight + importance(low, high, count) > total / PIECES {
+                flush(&mut mass, &mut first, &mut second);
+                weight = 0.0;
+            }
+            let (p, x, h) = (count as f64 / n, 0.5 * (low + high), 0.5 * (high - low));
+            mass += p;
+            first += p * x;
+            second += p * (x * x + h * h / 3.0);
+            weight += importance(low, high, count);
+        }
+        flush(&mut mass, &mut first, &mut second);
+        let law = Self::from_pieces(pieces)?;
+        let scv = times.variance_s2() / (mean * mean);
+        law.with_moments(mean, if times.count() < 2 { law.scv() } else { scv })
+    }
+
+    /// A law of the given pieces, whose shares are scaled to add to 1. An error if a number is not
+    /// finite or negative, if there are no pieces, or more than 100,000.
+    pub fn from_pieces(mut pieces: Vec<Piece>) -> Result<Self, Error> {
+        check("the number of pieces", pieces.len() as f64, 1.0..=1e5, "1 to 100,000")?;
+        let mut total = 0.0;
+        for piece in &pieces {
+            not_negative("the centre of a piece", piece.centre)?;
+            not_negative("the half width of a piece", piece.half_width)?;
+            total += not_negative("the share of a piece", piece.share)?;
+        }
+        positive("the sum of the shares", total)?;
+        pieces.iter_mut().for_each(|p| p.share /= total);
+        let mut law = Empirical { pieces, mean: 0.0, variance: 0.0 };
+        law.measure();
+        positive("the mean of the pieces", law.mean)?;
+        not_negative("the variance of the pieces", law.variance)?;
+        Ok(law)
+    }
+
+    fn measure(&mut self) {
+        self.mean = self.pieces.iter().map(|p| p.share * p.centre).sum();
+        let mean = self.mean;
+        let square =
+            |p: &Piece| p.share * ((p.centre - mean).powi(2) + p.half_width * p.half_width / 3.0);
+        self.variance = self.pieces.iter().map(square).sum();
+    }
+
+    /// The same shape with another mean (seconds) and squared coefficient of variation: scaled to the
+    /// mean, then stretched about it. A stretch that would push times below 0 is cut short, so a much
+    /// larger variance than the shape's own is reached only in part.
+    pub fn with_moments(&self, mean: f64, scv: f64) -> Result<Self, Error> {
+        positive("the mean of a law", mean)?;
+        not_negative("the squared coefficient of variation of a law", scv)?;
+        let lowest =
+            self.pieces.iter().map(|p| p.centre - p.half_width).fold(f64::INFINITY, f64::min);
+        let wanted = if self.variance > 0.0 { (scv / self.scv()).sqrt() } else { 1.0 };
+        let room = if lowest < self.mean { self.mean / (self.mean - lowest) } else { f64::MAX };
+        let stretch = wanted.min(room.max(1.0));
+        let factor = mean / self.mean;
+        let pieces = self.pieces.iter().map(|p| Piece {
+            centre: (mean + (p.centre - self.mean) * stretch * factor).max(0.0),
+            half_width: p.half_width * stretch * factor,
+            share: p.share,
+        });
+        let mut law = Empirical { pieces: pieces.collect(), mean, variance: self.variance };
+        law.measure();
+        Ok(law)
+    }
+
+    /// The pieces, in ascending order of their centres where they came from a histogram.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+}
+
+impl ServiceTime for Empirical {
+    fn mean(&self) -> f64 {
+        self.mean
+    }
+
+    fn scv(&self) -> f64 {
+        self.variance / (self.mean * self.mean)
+    }
+
+    fn transform(&self, s: Complex64) -> Complex64 {
+        let mut value = [Complex64::ZERO];
+        if s.im == 0.0 {
+            self.transform_line(s.re, 1.0 / self.mean, &mut value);
+            return value[0];
+        }
+        self.pieces
+            .iter()
+            .map(|p| {
+                let z = s * p.half_width;
+                let spread = if z.norm() < 0.1 { series(z) } else { z.sinh() / z };
+                (-s * p.centre).exp() * spread * p.share
+            })
+            .sum()
+    }
+
+    fn cdf(&self, t: f64) -> f64 {
+        let below = |p: &Piece| {
+            let (low, high) = (p.centre - p.half_width, p.centre + p.half_width);
+            if t >= high {
+                p.share
+            } else if t > low {
+                p.share * (t - low) / (high - low)
+            } else {
+                0.0
+            }
+        };
+        if t < 0.0 { 0.0 } else { self.pieces.iter().map(below).sum::<f64>().clamp(0.0, 1.0) }
+    }
+
+    /// All points of a line have the same real part and equal steps, so each piece's exponentials are
+    /// powers of one rotation: a multiplication a point instead of an exponential.
+    fn transform_line(&self, re: f64, step: f64, out: &mut [Complex64]) {
+        out.fill(Complex64::ZERO);
+        // With the step of `inversion::line`, π / step is its t.
+        let narrow = NARROW * std::f64::consts::PI / step;
+        for piece in &self.pieces {
+            if piece.half_width < narrow && piece.half_width * re < 0.1 {
+                add_narrow(piece, re, step, out);
+            } else {
+                add_wide(piece, re, step, out);
+            }
+        }
+    }
+}
+
+/// sinh(z)/z for small |z|: four terms leave |z|⁸/362,880.
+fn series(z: Complex64) -> Complex64 {
+    let z2 = z * z;
+    1.0 + z2 / 6.0 * (1.0 + z2 / 20.0 * (1.0 + z2 / 42.0))
+}
+
+/// Adds share·exp(−sc)·sinh(sh)/(sh) at each s, by series in sh.
+fn add_narrow(piece: &Piece, re: f64, step: f64, out: &mut [Complex64]) {
+    let size = piece.share * (-re * piece.centre).exp();
+    let (turn_im, turn_re) = (-step * piece.centre).sin_cos();
+    let (mut x, mut y) = (size, 0.0);
+    let h = piece.half_width;
+    for (k, value) in out.iter_mut().enumerate() {
+        let (a, b) = (re * h, step * h * k as f64);
+        // z² and 1 + z²/6·(1 + z²/20).
+        let (u, v) = (a * a - b * b, 2.0 * a * b);
+        let (p, q) = (1.0 + u / 20.0, v / 20.0);
+        let (f, g) = (1.0 + (u * p - v * q) / 6.0, (u * q + v * p) / 6.0);
+        value.re += x * f - y * g;
+        value.im += x * g + y * f;
+        (x, y) = (x * turn_re - y * turn_im, x * turn_im + y * turn_re);
+    }
+}
+
+/// Adds share·(exp(−s·low) − exp(−s·high)) / (s·width) at each s.
+fn add_wide(piece: &Piece, re: f64, step: f64, out: &mut [Complex64]) {
+    let (low, high) = (piece.centre - piece.half_width, piece.centre + piece.half_width);
+    let scale = piece.share / (high - low);
+    let (low_im, low_re) = (-step * low).sin_cos();
+    let (high_im, high_re) = (-step * high).sin_cos();
+    let (mut a, mut b) = (scale * (-re * low).exp(), 0.0);
+    let (mut c, mut d) = (scale * (-re * high).exp(), 0.0);
+    for (k, value) in out.iter_mut().enumerate() {
+        let im = step * k as f64;
+        let norm = re * re + im * im;
+        if norm > 0.0 {
+            let (x, y) = (a - c, b - d);
+            value.re += (x * re + y * im) / norm;
+            value.im += (y * re - x * im) / norm;
+        } else {
+            value.re += piece.share;
+        }
+        (a, b) = (a * low_re - b * low_im, a * low_im + b * low_re);
+        (c, d) = (c * high_re - d * high_im, c * high_im + d * high_re);
+    }
+}

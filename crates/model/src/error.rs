@@ -1,0 +1,123 @@
+//! The one error of the crate.
+
+use thiserror::Error;
+
+/// Why a law, a queue, a fit or a prediction could not be made. Messages say what to do.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A number that must be finite and in a range was not.
+    #[error("{what} is {value}: it must be {must}")]
+    Invalid {
+        /// What the number stands for.
+        what: &'static str,
+        /// What it was.
+        value: f64,
+        /// What it must be.
+        must: &'static str,
+    },
+    /// The load is at or past what the devices can serve, so queues grow without bound.
+    #[error(
+        "{rate:.1} requests/s is not stable: the devices saturate at {saturation:.1} requests/s; \
+         ask for less, or add servers, devices or memory"
+    )]
+    Unstable {
+        /// The load that was asked for, requests/s.
+        rate: f64,
+        /// The load at which the busiest device is always busy, requests/s.
+        saturation: f64,
+    },
+    /// No load, however small, keeps that share within that time.
+    #[error(
+        "no load keeps {:.3} % within {:.3} ms: even an idle system keeps {:.3} %; \
+         relax the objective or make the service faster",
+        share * 100.0, within_s * 1e3, best * 100.0
+    )]
+    Unattainable {
+        /// The share that was asked for.
+        share: f64,
+        /// Within this many seconds.
+        within_s: f64,
+        /// The share that an idle system keeps.
+        best: f64,
+    },
+    /// A fit without steps.
+    #[error("nothing to fit: no steps; give at least one steady interval of windows")]
+    NoSteps,
+    /// A step without the windows of any queue that sees clients.
+    #[error(
+        "step {step}: no windows of `load`, `gateway` or `node` with answered reads; measure one of them"
+    )]
+    NoClientWindows {
+        /// The step's name.
+        step: String,
+    },
+    /// A step without device windows.
+    #[error(
+        "step {step}: no windows of any `device/N`; record the node's device queues in the run"
+    )]
+    NoDeviceWindows {
+        /// The step's name.
+        step: String,
+    },
+    /// Device windows in which nothing was served.
+    #[error("no device completed a read in any step; raise the load or lower the hit ratio")]
+    NoCompletions,
+    /// Steps of different systems.
+    #[error(
+        "step {step}: {got} device queues where the first step has {expected}; fit one configuration at a time"
+    )]
+    DeviceCount {
+        /// The step's name.
+        step: String,
+        /// Devices of the first step.
+        expected: usize,
+        /// Devices of this step.
+        got: usize,
+    },
+    /// A device queue without a stated number of servers.
+    #[error(
+        "queue {queue}: its number of servers is not limited, so it is no queue; set the device's parallel reads"
+    )]
+    Unlimited {
+        /// The queue's name.
+        queue: String,
+    },
+    /// A fitted step was not stable, so it is not a steady interval.
+    #[error(
+        "step {step}: utilisation {utilisation:.3} of its devices is no steady state; fit loads below saturation"
+    )]
+    Overloaded {
+        /// The step's name.
+        step: String,
+        /// Busy share of the busiest device.
+        utilisation: f64,
+    },
+    /// A model file that is not one.
+    #[error("model file: {0}")]
+    File(String),
+}
+
+/// Checks that a number is finite and within `low..=high`.
+pub(crate) fn check(
+    what: &'static str,
+    value: f64,
+    range: std::ops::RangeInclusive<f64>,
+    must: &'static str,
+) -> Result<f64, Error> {
+    if value.is_finite() && range.contains(&value) {
+        Ok(value)
+    } else {
+        Err(Error::Invalid { what, value, must })
+    }
+}
+
+/// Checks that a number is finite and above 0.
+pub(crate) fn positive(what: &'static str, value: f64) -> Result<f64, Error> {
+    check(what, value, f64::MIN_POSITIVE..=f64::MAX, "a finite number above 0")
+}
+
+/// Checks that a number is finite and at least 0.
+pub(crate) fn not_negative(what: &'static str, value: f64) -> Result<f64, Error> {
+    check(what, value, 0.0..=f64::MAX, "a finite number, at least 0")
+}

@@ -1,0 +1,348 @@
+//! Sums of windows: for each step, in blocks of a few seconds; for all steps, histograms.
+
+use std::collections::BTreeMap;
+
+use crate::error::Error;
+use crate::window::{Dispersion, Histogram, Operation, Outcome, Window};
+
+use super::{Options, Step};
+
+/// Sums of the services of one class of devices.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ClassSums {
+    /// Services, sum of their times (s) and of the squares.
+    pub n: f64,
+    pub sum: f64,
+    pub squares: f64,
+}
+
+/// Sums over a stretch of time, of all that parameters are estimated from.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sums {
+    /// Client side: seconds, arrivals.
+    pub time: f64,
+    pub arrivals: f64,
+    /// Answered reads: all, from memory, by neither memory nor devices, under 1 ms.
+    pub requests: f64,
+    pub memory: f64,
+    pub other: f64,
+    pub fast: f64,
+    /// Reads answered by devices, as clients see them: count and sum of responses.
+    pub client_device_n: f64,
+    pub client_device_s: f64,
+    /// Reads joined to others (node).
+    pub joined: f64,
+    /// Device queues: seconds × devices, integral of lengths, arrivals, responses, busy time.
+    pub device_time: f64,
+    pub length_integral: f64,
+    pub reads: f64,
+    pub response_n: f64,
+    pub response_s: f64,
+    pub busy: f64,
+    pub completions: f64,
+    pub classes: Vec<ClassSums>,
+}
+
+impl Sums {
+    pub fn new(classes: usize) -> Self {
+        Sums { classes: vec![ClassSums::default(); classes], ..Sums::default() }
+    }
+
+    /// Adds all of another.
+    pub fn add(&mut self, o: &Sums) {
+        self.time += o.time;
+        self.arrivals += o.arrivals;
+        self.requests += o.requests;
+        self.memory += o.memory;
+        self.other += o.other;
+        self.fast += o.fast;
+        self.client_device_n += o.client_device_n;
+        self.client_device_s += o.client_device_s;
+        self.joined += o.joined;
+        self.device_time += o.device_time;
+        self.length_integral += o.length_integral;
+        self.reads += o.reads;
+        self.response_n += o.response_n;
+        self.response_s += o.response_s;
+        self.busy += o.busy;
+        self.completions += o.completions;
+        for (mine, theirs) in self.classes.iter_mut().zip(&o.classes) {
+            mine.n += theirs.n;
+            mine.sum += theirs.sum;
+            mine.squares += theirs.squares;
+        }
+    }
+
+    /// Arrivals per second.
+    pub fn rate(&self) -> f64 {
+        if self.time > 0.0 { self.arrivals / self.time } else { 0.0 }
+    }
+
+    fn add_client(&mut self, window: &Window) {
+        self.time += window.length_s;
+        self.arrivals += window.arrivals as f64;
+        for times in window.times.iter().filter(|t| t.operation == Operation::Get) {
+            let (n, sum) = (times.response.count() as f64, times.response.sum_s());
+            self.requests += n;
+            self.fast += n * times.response.share_within(1e-3).unwrap_or(0.0);
+            if times.outcome == Outcome::Memory {
+                self.memory += n;
+            } else if times.outcome.is_device() {
+                self.client_device_n += n;
+                self.client_device_s += sum;
+            } else {
+                self.other += n;
+            }
+        }
+    }
+
+    fn add_device(&mut self, window: &Window, class: usize) {
+        self.device_time += window.length_s;
+        self.length_integral += window.length_integral_s;
+        self.reads += (window.arrivals - window.refusals.min(window.arrivals)) as f64;
+        self.busy += window.busy_s;
+        self.completions += window.completions as f64;
+        for times in &window.times {
+            self.response_n += times.response.count() as f64;
+            self.response_s += times.response.sum_s();
+            let sums = &mut self.classes[class];
+            add_service(sums, &times.service);
+        }
+    }
+}
+
+/// Adds the times of a histogram, by its exact sums.
+fn add_service(sums: &mut ClassSums, times: &Histogram) {
+    let (n, mean) = (times.count() as f64, times.mean_s());
+    sums.n += n;
+    sums.sum += times.sum_s();
+    sums.squares += times.variance_s2() * (n - 1.0).max(0.0) + n * mean * mean;
+}
+
+/// A class of devices, over all steps.
+#[derive(Clone, Debug)]
+pub(super) struct ClassData {
+    pub name: String,
+    pub servers: u32,
+    pub service: Histogram,
+}
+
+/// A device, over all steps.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DeviceData {
+    pub class: usize,
+    pub reads: f64,
+    pub service: ClassSums,
+}
+
+/// A step, gathered.
+#[derive(Clone, Debug)]
+pub(super) struct StepData {
+    pub name: String,
+    pub blocks: Vec<Sums>,
+    pub total: Sums,
+    /// Responses of all reads that clients had answered.
+    pub responses: Histogram,
+    /// Objectives in seconds and how many were within each.
+    pub within: Vec<(f64, u64)>,
+    pub dispersion: Dispersion,
+    pub device_dispersion: Dispersion,
+    /// Mean time in seconds by which the load generator sent late.
+    pub lateness_s: f64,
+    /// Arrivals, refusals, errors at the client side; answered requests that were no reads.
+    pub refusals: u64,
+    pub errors: u64,
+    pub not_reads: u64,
+    pub utilisation_max: f64,
+}
+
+/// All steps, gathered.
+#[derive(Clone, Debug)]
+pub(super) struct Gathered {
+    pub steps: Vec<StepData>,
+    pub classes: Vec<ClassData>,
+    pub devices: Vec<DeviceData>,
+    pub memory: Histogram,
+    pub other: Histogram,
+    /// Which queue was taken for the client side.
+    pub client_queue: String,
+}
+
+/// The windows that say what clients saw: those nearest to the client that know who answered.
+fn client_side(step: &Step) -> Result<(&'static str, &[Window]), Error> {
+    let sides = [("load", &step.load), ("gateway", &step.gateway), ("node", &step.node)];
+    let counts = |windows: &[Window]| {
+        let (mut known, mut all) = (0, 0);
+        for times in windows.iter().flat_map(|w| &w.times) {
+            if times.operation == Operation::Get {
+                all += times.response.count();
+                known += if times.outcome == Outcome::Unknown { 0 } else { times.response.count() };
+            }
+        }
+        (known, all)
+    };
+    let knows = |w: &Vec<Window>| matches!(counts(w), (known, all) if all > 0 && 2 * known >= all);
+    let side = sides.iter().find(|(_, w)| knows(w));
+    let side = side.or_else(|| sides.iter().find(|(_, w)| counts(w).1 > 0));
+    side.map(|(name, w)| (*name, w.as_slice()))
+        .ok_or_else(|| Error::NoClientWindows { step: step.name.clone() })
+}
+
+/// Sums all windows. Cost: one pass.
+pub(super) fn gather(steps: &[Step], options: &Options) -> Result<Gathered, Error> {
+    let first = steps.first().ok_or(Error::NoSteps)?;
+    let expected = first.devices.len();
+    for step in steps {
+        client_side(step)?;
+        if step.devices.iter().all(Vec::is_empty) {
+            return Err(Error::NoDeviceWindows { step: step.name.clone() });
+        }
+        let got = step.devices.len();
+        if got != expected {
+            return Err(Error::DeviceCount { step: step.name.clone(), expected, got });
+        }
+    }
+    let (classes, mut devices) = classify(steps)?;
+    let mut gathered = Gathered {
+        steps: Vec::new(),
+        classes,
+        devices: Vec::new(),
+        memory: Histogram::default(),
+        other: Histogram::default(),
+        client_queue: String::new(),
+    };
+    for step in steps {
+        let (queue, client) = client_side(step)?;
+        gathered.client_queue = queue.to_owned();
+        for times in client.iter().flat_map(|w| &w.times) {
+            if times.operation != Operation::Get || times.outcome.is_device() {
+                continue;
+            }
+            let memory = times.outcome == Outcome::Memory;
+            let into = if memory { &mut gathered.memory } else { &mut gathered.other };
+            into.merge(&times.response);
+        }
+        let data = gather_step(step, client, &mut devices, gathered.classes.len(), options);
+        if data.utilisation_max > 0.995 {
+            let utilisation = data.utilisation_max;
+            return Err(Error::Overloaded { step: step.name.clone(), utilisation });
+        }
+        gathered.steps.push(data);
+    }
+    gathered.devices = devices;
+    Ok(gathered)
+}
+
+/// The classes of the devices, by the outcome that most of their services had, and their services.
+fn classify(steps: &[Step]) -> Result<(Vec<ClassData>, Vec<DeviceData>), Error> {
+    let mut classes: Vec<ClassData> = Vec::new();
+    let mut devices = Vec::new();
+    for device in 0..steps.first().map_or(0, |s| s.devices.len()) {
+        let windows = || steps.iter().flat_map(|s| &s.devices[device]);
+        let mut outcomes: BTreeMap<Outcome, u64> = BTreeMap::new();
+        let mut service = Histogram::default();
+        for times in windows().flat_map(|w| &w.times) {
+            *outcomes.entry(times.outcome).or_insert(0) += times.service.count();
+            service.merge(&times.service);
+        }
+        let outcome = outcomes.iter().max_by_key(|(_, n)| **n).map(|(o, _)| *o);
+        let servers = windows().map(|w| w.servers).max().unwrap_or(0);
+        if let Some(unlimited) = windows().find(|w| w.servers == 0) {
+            return Err(Error::Unlimited { queue: unlimited.queue.clone() });
+        }
+        // A device that served nothing is counted with the first class.
+        let name = outcome.map(Outcome::as_str);
+        let known = name.and_then(|name| classes.iter().position(|c| c.name == name));
+        let class = known.unwrap_or_else(|| match name {
+            None => 0,
+            Some(name) => {
+                let (name, service) = (name.to_owned(), Histogram::default());
+                classes.push(ClassData { name, servers: 0, service });
+                classes.len() - 1
+            }
+        });
+        if let Some(data) = classes.get_mut(class) {
+            data.servers = data.servers.max(servers);
+            data.service.merge(&service);
+        }
+        let mut sums = ClassSums::default();
+        add_service(&mut sums, &service);
+        devices.push(DeviceData { class, reads: 0.0, service: sums });
+    }
+    if classes.iter().any(|c| c.service.mean_s() <= 0.0) || classes.is_empty() {
+        return Err(Error::NoCompletions);
+    }
+    Ok((classes, devices))
+}
+
+fn gather_step(
+    step: &Step,
+    client: &[Window],
+    devices: &mut [DeviceData],
+    classes: usize,
+    options: &Options,
+) -> StepData {
+    let all = client.iter().chain(&step.node).chain(step.devices.iter().flatten());
+    let start = all.clone().map(|w| w.start_unix_us).min().unwrap_or(0);
+    let end = all.map(Window::end_unix_us).max().unwrap_or(start);
+    let span = end.saturating_sub(start) as f64 * 1e-6;
+    let wanted = if options.block_s > 0.0 { options.block_s } else { f64::INFINITY };
+    let block_us = (wanted.min(span / 8.0) * 1e6).max(1.0);
+    let mut blocks: BTreeMap<u64, Sums> = BTreeMap::new();
+    let mut block = |window: &Window, add: &mut dyn FnMut(&mut Sums)| {
+        let index = (window.start_unix_us.saturating_sub(start) as f64 / block_us) as u64;
+        add(blocks.entry(index).or_insert_with(|| Sums::new(classes)));
+    };
+    let mut merged = Window::new("", start, 0, client.first().map_or(&[], |w| &w.objectives_ms));
+    for window in client {
+        block(window, &mut |sums| sums.add_client(window));
+        if window.objectives_ms == merged.objectives_ms {
+            merged.merge(window, false);
+        }
+    }
+    for window in &step.node {
+        block(window, &mut |sums| sums.joined += window.joined as f64);
+    }
+    let mut utilisation_max = 0.0f64;
+    let mut device_dispersion = Dispersion::default();
+    for (windows, device) in step.devices.iter().zip(devices.iter_mut()) {
+        let (mut busy, mut time) = (0.0, 0.0);
+        for window in windows {
+            block(window, &mut |sums| sums.add_device(window, device.class));
+            device.reads += window.arrivals as f64;
+            busy += window.busy_s;
+            time += window.length_s * f64::from(window.servers);
+            device_dispersion.merge(&window.dispersion);
+        }
+        utilisation_max = utilisation_max.max(if time > 0.0 { busy / time } else { 0.0 });
+    }
+    let blocks: Vec<Sums> = blocks.into_values().collect();
+    let mut total = Sums::new(classes);
+    blocks.iter().for_each(|b| total.add(b));
+    let mut responses = Histogram::default();
+    let mut within: Vec<(f64, u64)> =
+        merged.objectives_ms.iter().map(|ms| (ms * 1e-3, 0)).collect();
+    let (mut late, mut answered) = (0.0, 0);
+    for times in &merged.times {
+        answered += times.response.count();
+        late += times.waiting.sum_s();
+        if times.operation == Operation::Get {
+            responses.merge(&times.response);
+            within.iter_mut().zip(&times.within).for_each(|(w, n)| w.1 += n);
+        }
+    }
+    StepData {
+        name: step.name.clone(),
+        blocks,
+        total,
+        within,
+        dispersion: merged.dispersion,
+        device_dispersion,
+        lateness_s: late / answered.max(1) as f64,
+        refusals: merged.refusals,
+        errors: merged.errors,
+        not_reads: answered - responses.count(),
+        responses,
+        utilisation_max,
+    }
+}

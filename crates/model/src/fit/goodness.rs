@@ -1,0 +1,198 @@
+//! The model beside what was measured, and what its user should know.
+
+use crate::error::Error;
+use crate::model_file::{FittedPoint, FittedStep, Model};
+
+use super::gather::{Gathered, StepData};
+
+/// Quantiles of the measured responses at which the CDFs are compared.
+const KS_POINTS: usize = 40;
+
+/// Each step as measured and as predicted.
+pub(super) fn compare(model: &Model, gathered: &Gathered) -> Result<Vec<FittedStep>, Error> {
+    let node = model.node()?;
+    let spotify = model.spotify()?;
+    let mut all = Vec::new();
+    for step in &gathered.steps {
+        let total = &step.total;
+        let rate = total.rate();
+        // A step that the fitted model holds for unstable gives a poor fit, not an error.
+        let operating = node.operating(rate).unwrap_or_else(|_| node.overloaded(rate));
+        let count = step.responses.count().max(1) as f64;
+        let points = step.within.iter().map(|&(t_s, within)| FittedPoint {
+            t_s,
+            measured: within as f64 / count,
+            predicted: node.at(t_s).cdf(&operating),
+            spotify: spotify.cdf(rate, t_s).ok(),
+        });
+        let distance = |i: usize| {
+            let t = step.responses.quantile_s((i as f64 + 0.5) / KS_POINTS as f64)?;
+            // At the top of the bucket that holds t, so that a constant is not a misfit.
+            let t = t * (1.0 + 1.0 / 128.0);
+            Some((step.responses.share_within(t)? - node.at(t).cdf(&operating)).abs())
+        };
+        let finite = |x: f64| if x.is_finite() { x } else { 1e9 };
+        let device_time = total.device_time.max(f64::MIN_POSITIVE);
+        all.push(FittedStep {
+            name: step.name.clone(),
+            rate,
+            seconds: total.time,
+            requests: step.responses.count(),
+            hit_ratio: total.memory / total.requests.max(1.0),
+            dispersion: step.dispersion.index().unwrap_or(1.0),
+            utilisation: total.busy / device_time / servers_mean(model),
+            utilisation_predicted: operating.utilisation_mean,
+            queue_length: total.length_integral / device_time,
+            queue_length_predicted: finite(operating.queue_length_mean),
+            response_mean: step.responses.mean_s(),
+            response_mean_predicted: finite(operating.response_mean),
+            ks_distance: (0..KS_POINTS).filter_map(distance).fold(0.0, f64::max),
+            points: points.collect(),
+        });
+    }
+    Ok(all)
+}
+
+/// Servers of a device, on average.
+fn servers_mean(model: &Model) -> f64 {
+    let servers = |name: &str| {
+        model.classes.iter().find(|c| c.name == name).map_or(1.0, |c| f64::from(c.servers))
+    };
+    let (mut sum, mut count) = (0.0, 0.0);
+    for devices in &model.devices {
+        sum += f64::from(devices.count) * servers(&devices.class);
+        count += f64::from(devices.count);
+    }
+    if count > 0.0 { sum / count } else { 1.0 }
+}
+
+/// What the user of the model should know, in sentences.
+pub(super) fn warnings(model: &Model, gathered: &Gathered, differ: Vec<String>) -> Vec<String> {
+    let mut all = Vec::new();
+    if !super::estimate::spread_enough(
+        &gathered.steps.iter().map(|s| s.total.clone()).collect::<Vec<_>>(),
+    ) {
+        all.push(
+            "All steps have about the same load: how the hit ratio depends on load is unknown; \
+             measure a second load."
+                .to_owned(),
+        );
+    }
+    if gathered.client_queue != "load" {
+        all.push(format!(
+            "Client side is the queue `{}`: what lies before it is not in the predictions.",
+            gathered.client_queue
+        ));
+    }
+    for name in differ {
+        all.push(format!(
+            "Devices of class {name} differ in mean service time by more than chance; they are \
+             modelled in groups."
+        ));
+    }
+    for class in model.classes.iter().filter(|c| c.servers > 1) {
+        all.push(format!(
+            "Devices of class {} serve {} reads at once: their queues are an approximation \
+             (Erlang's probability of waiting, M/G/1 beyond), exact for exponential service only.",
+            class.name, class.servers
+        ));
+    }
+    let services: f64 = gathered.devices.iter().map(|d| d.service.n).sum();
+    if services < 2_000.0 {
+        all.push(format!(
+            "Only {services:.0} device reads: the tail of the service time is hardly known; measure \
+             longer."
+        ));
+    }
+    if model.requests.other_share.value > 0.01 {
+        all.push(format!(
+            "{:.1} % of the reads were answered by neither memory nor a device of this node; their \
+             response is taken as measured, at any load.",
+            model.requests.other_share.value * 100.0
+        ));
+    }
+    for (step, fitted) in gathered.steps.iter().zip(&model.fitted) {
+        of_step(&mut all, step, fitted.response_mean, fitted.ks_distance);
+    }
+    trend(&mut all, gathered);
+    all
+}
+
+fn of_step(all: &mut Vec<String>, step: &StepData, response_mean: f64, ks_distance: f64) {
+    let name = &step.name;
+    if step.blocks.len() < 8 {
+        all.push(format!(
+            "Step {name}: only {} blocks of windows; intervals are too narrow.",
+            step.blocks.len()
+        ));
+    }
+    for (what, dispersion) in
+        [("at the client", &step.dispersion), ("at the devices", &step.device_dispersion)]
+    {
+        if let Some(index) = dispersion.index() {
+            let chance = 4.0 * (2.0 / dispersion.intervals as f64).sqrt();
+            if (index - 1.0).abs() > chance.max(0.1) {
+                all.push(format!(
+                    "Step {name}: arrivals {what} are not Poisson (index of dispersion {index:.2}); \
+                     waiting times are predicted too {}.",
+                    if index > 1.0 { "short" } else { "long" }
+                ));
+            }
+        }
+    }
+    if step.lateness_s > 0.02 * response_mean {
+        all.push(format!(
+            "Step {name}: the load generator sent {:.2} ms late on average; its own delay is in the \
+             responses.",
+            step.lateness_s * 1e3
+        ));
+    }
+    let answered = step.responses.count().max(1);
+    for (count, what) in [
+        (step.refusals, "were refused"),
+        (step.errors, "failed"),
+        (step.not_reads, "were no reads"),
+    ] {
+        if count * 100 > answered {
+            all.push(format!(
+                "Step {name}: {count} requests {what}; the model is of reads served."
+            ));
+        }
+    }
+    if ks_distance > 0.05 {
+        all.push(format!(
+            "Step {name}: the model misses the measured distribution by {:.1} points.",
+            ks_distance * 100.0
+        ));
+    }
+}
+
+/// Warns where service slows down or speeds up with load: then the mean at other loads is a guess.
+fn trend(all: &mut Vec<String>, gathered: &Gathered) {
+    for (i, class) in gathered.classes.iter().enumerate() {
+        let mut means: Vec<(f64, f64, f64)> = Vec::new();
+        for step in &gathered.steps {
+            let sums = &step.total.classes[i];
+            if sums.n > 30.0 {
+                let mean = sums.sum / sums.n;
+                let variance = (sums.squares / sums.n - mean * mean).max(0.0);
+                means.push((step.total.rate(), mean, variance / sums.n));
+            }
+        }
+        means.sort_by(|a, b| a.0.total_cmp(&b.0));
+        if let (Some(first), Some(last)) = (means.first(), means.last()) {
+            let change = last.1 / first.1 - 1.0;
+            let chance = 4.0 * (first.2 + last.2).sqrt() / first.1;
+            if change.abs() > chance.max(0.01) {
+                all.push(format!(
+                    "Service of class {} takes {:+.1} % at {:.0} requests/s against {:.0}: one law \
+                     for all loads is an approximation.",
+                    class.name,
+                    change * 100.0,
+                    last.0,
+                    first.0
+                ));
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! M/M/1: Poisson arrivals, exponential service, one server. Every formula is a closed one.
+
+use crate::error::{Error, check, positive};
+
+use super::stable;
+
+/// The M/M/1 queue. Source: any text on queues, for example Jain, "The Art of Computer Systems
+/// Performance Analysis", box 31.1. All calls cost nanoseconds.
+///
+/// ```
+/// use model::queue::Mm1;
+/// let disk = Mm1::new(90.0, 100.0)?;
+/// assert!((disk.utilisation() - 0.9).abs() < 1e-12);
+/// assert!((disk.response_mean() - 0.1).abs() < 1e-12);
+/// assert!((disk.response_cdf(0.1) - 0.632_120_558_8).abs() < 1e-9);
+/// # Ok::<(), model::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mm1 {
+    arrival_rate: f64,
+    service_rate: f64,
+}
+
+impl Mm1 {
+    /// With arrivals and services per second. [`Error::Unstable`] unless the first is below the second.
+    pub fn new(arrival_rate: f64, service_rate: f64) -> Result<Self, Error> {
+        positive("the service rate", service_rate)?;
+        Ok(Mm1 { arrival_rate: stable(arrival_rate, service_rate)?, service_rate })
+    }
+
+    /// Share of time that the server is busy.
+    pub fn utilisation(&self) -> f64 {
+        self.arrival_rate / self.service_rate
+    }
+
+    /// Mean response time in seconds.
+    pub fn response_mean(&self) -> f64 {
+        1.0 / (self.service_rate - self.arrival_rate)
+    }
+
+    /// Mean waiting time in seconds.
+    pub fn waiting_mean(&self) -> f64 {
+        self.utilisation() * self.response_mean()
+    }
+
+    /// Mean number of requests, waiting and in service.
+    pub fn number_mean(&self) -> f64 {
+        self.arrival_rate * self.response_mean()
+    }
+
+    /// Probability of `n` requests in the system.
+    pub fn number_probability(&self, n: u32) -> f64 {
+        let rho = self.utilisation();
+        (1.0 - rho) * rho.powf(f64::from(n))
+    }
+
+    /// P(waiting time ≤ t seconds).
+    pub fn waiting_cdf(&self, t: f64) -> f64 {
+        if t < 0.0 { 0.0 } else { 1.0 - self.utilisation() * (-t / self.response_mean()).exp() }
+    }
+
+    /// P(response time ≤ t seconds).
+    pub fn response_cdf(&self, t: f64) -> f64 {
+        if t < 0.0 { 0.0 } else { -(-t / self.response_mean()).exp_m1() }
+    }
+
+    /// The response time in seconds that a share `p` (0 ≤ p < 1) does not exceed.
+    pub fn response_quantile(&self, p: f64) -> Result<f64, Error> {
+        check("the share of a quantile", p, 0.0..=1.0 - f64::EPSILON, "at least 0 and below 1")?;
+        Ok(-(-p).ln_1p() * self.response_mean())
+    }
+}

@@ -1,0 +1,67 @@
+//! Means of dependent observations with honest intervals.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// A mean with the half width of its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The mean, in the unit of the observations.
+    pub mean: f64,
+    /// Half the width of the 95 % interval, in the same unit.
+    pub half_width: f64,
+    /// How many observations (batches) it rests on.
+    pub batches: usize,
+}
+
+/// The t quantile for a 95 % two-sided interval; 1.96 for many degrees of freedom.
+///
+/// ```
+/// assert!((model::statistics::student_95(9) - 2.262).abs() < 1e-3);
+/// ```
+pub fn student_95(degrees: usize) -> f64 {
+    StudentsT::new(0.0, 1.0, degrees.max(1) as f64).map_or(1.96, |t| t.inverse_cdf(0.975))
+}
+
+/// Mean and 95 % half width (Student's t) of batch means, each the mean of one batch (a run, or a part
+/// of a run long enough that neighbours hardly depend on each other). `None` below two batches or if
+/// an observation is not finite.
+///
+/// ```
+/// let e = model::statistics::batch_means(&[9.0, 10.0, 11.0]).unwrap();
+/// assert_eq!(e.mean, 10.0);
+/// assert!((e.half_width - 2.484).abs() < 1e-3);
+/// ```
+pub fn batch_means(batches: &[f64]) -> Option<Estimate> {
+    let n = batches.len();
+    if n < 2 || batches.iter().any(|x| !x.is_finite()) {
+        return None;
+    }
+    let mean = batches.iter().sum::<f64>() / n as f64;
+    let variance = batches.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
+    let half_width = student_95(n - 1) * (variance / n as f64).sqrt();
+    half_width.is_finite().then_some(Estimate { mean, half_width, batches: n })
+}
+
+/// Cuts a series of successive observations (windows) into `count` batches of equal size, dropping the
+/// oldest ones that do not fill a batch, and gives [`batch_means`] of them.
+pub fn batch_means_of_series(series: &[f64], count: usize) -> Option<Estimate> {
+    let size = series.len().checked_div(count).filter(|&size| size > 0)?;
+    let used = &series[series.len() - size * count..];
+    let means: Vec<f64> =
+        used.chunks_exact(size).map(|c| c.iter().sum::<f64>() / size as f64).collect();
+    batch_means(&means)
+}
+
+/// The p-quantile of values, interpolated between order statistics; `None` if there are none.
+pub fn quantile(values: &[f64], p: f64) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|v| !v.is_nan()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    let at = p.clamp(0.0, 1.0) * last as f64;
+    let (low, part) = (at.floor() as usize, at.fract());
+    let high = (low + 1).min(last);
+    if sorted[low] == sorted[high] {
+        return Some(sorted[low]);
+    }
+    Some(sorted[low] * (1.0 - part) + sorted[high] * part)
+}

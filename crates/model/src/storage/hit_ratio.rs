@@ -1,0 +1,89 @@
+//! q(λ): the share of requests that memory answers, as a function of load.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, check};
+
+/// q(λ) = q₀ − αλ, clamped to [0, 1]; λ in requests/s of one server.
+///
+/// Where q *rises* with load (α < 0, which caches that warm with traffic show), the line is held at its
+/// value for `held_from` requests/s, the largest load it was fitted on: extended, it would soon promise
+/// that memory answers everything.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HitRatio {
+    q0: f64,
+    alpha: f64,
+    #[serde(default = "infinite")]
+    held_from: f64,
+}
+
+fn infinite() -> f64 {
+    f64::INFINITY
+}
+
+impl HitRatio {
+    /// With q₀ (which may lie outside [0, 1], as in the paper's Table II) and α in seconds per request.
+    pub fn new(q0: f64, alpha: f64) -> Result<Self, Error> {
+        check("q0", q0, -1e3..=1e3, "a finite number")?;
+        check("alpha", alpha, -1e3..=1e3, "a finite number")?;
+        Ok(HitRatio { q0, alpha, held_from: f64::INFINITY })
+    }
+
+    /// The same line, held beyond `rate` requests/s if it rises.
+    pub fn held_from(self, rate: f64) -> Self {
+        HitRatio { held_from: if rate > 0.0 { rate } else { f64::INFINITY }, ..self }
+    }
+
+    /// q₀.
+    pub fn q0(&self) -> f64 {
+        self.q0
+    }
+
+    /// α, seconds per request.
+    pub fn alpha(&self) -> f64 {
+        self.alpha
+    }
+
+    /// q at `rate` requests/s, within [0, 1].
+    ///
+    /// ```
+    /// let small = model::storage::HitRatio::new(0.946, 0.0137)?; // Table II
+    /// assert!((small.at(56.32) - 0.1744).abs() < 1e-4);
+    /// assert_eq!(small.at(70.0), 0.0); // the line would say −0.013
+    /// # Ok::<(), model::Error>(())
+    /// ```
+    pub fn at(&self, rate: f64) -> f64 {
+        let rate = if self.alpha < 0.0 { rate.min(self.held_from) } else { rate };
+        (self.q0 - self.alpha * rate).clamp(0.0, 1.0)
+    }
+
+    /// The smallest load in requests/s at which `misses` requests/s are not answered from memory:
+    /// (1 − q(λ))·λ = misses. Infinite if there is none.
+    pub fn rate_for_misses(&self, misses: f64) -> f64 {
+        if misses.is_nan() || misses <= 0.0 {
+            return 0.0;
+        }
+        let b = 1.0 - self.q0;
+        let discriminant = b * b + 4.0 * self.alpha * misses;
+        let root = if discriminant < 0.0 {
+            f64::INFINITY
+        } else if b >= 0.0 {
+            2.0 * misses / (b + discriminant.sqrt())
+        } else if self.alpha > 0.0 {
+            (discriminant.sqrt() - b) / (2.0 * self.alpha)
+        } else {
+            f64::INFINITY
+        };
+        // Where the clamp or the hold bends the line, the root is not the answer.
+        let bent = self.q0 - self.alpha * root < 0.0 || (self.alpha < 0.0 && root > self.held_from);
+        if !bent {
+            return root;
+        }
+        if self.alpha >= 0.0 {
+            return misses;
+        }
+        let missed = 1.0 - self.at(self.held_from);
+        let held = if missed > 0.0 { misses / missed } else { f64::INFINITY };
+        if self.q0 >= 0.0 { held } else { misses.min(held) }
+    }
+}

@@ -1,0 +1,322 @@
+//! Our model of a node: memory and devices with their measured laws.
+//!
+//! P(T ≤ t) = q·F_memory(t) + (1−q)·Σᵢ shareᵢ·Fᵢ(t − δ): memory answers with probability q(λ), the rest
+//! waits at one of the devices, each an M/G/1 queue with the measured service law; δ is what gateway and
+//! network add. Requests for a key that is already being read are joined to that read, so the device
+//! arrival rate is λ(1−q)·r·(1 − j·L): r reads for a request, L the mean number in all device queues.
+//!
+//! What it leaves out: a joined request is given the response of a whole read, though it waits only for
+//! the rest of one; δ is taken as constant; devices are taken as independent.
+
+use crate::distribution::{Empirical, ServiceTime};
+use crate::error::{Error, check, not_negative, positive};
+use crate::queue::{Evaluated, bisect, quantile};
+
+use super::HitRatio;
+
+/// Devices of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// The law of their service time.
+    pub service: Empirical,
+    /// Reads that a device serves at once; past 1 its queue is an approximation (see [`Evaluated`]).
+    pub servers: u32,
+}
+
+/// Devices of one class with nearly equal load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeviceGroup {
+    /// Index of the class.
+    pub class: usize,
+    /// How many devices.
+    pub count: u32,
+    /// Share of all device reads that goes to each of them.
+    pub share: f64,
+    /// Their mean service time over that of the class.
+    pub factor: f64,
+}
+
+/// A storage node. Fields are public: change one and ask what if; [`Node::check`] says if they make sense.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// q(λ).
+    pub hit_ratio: HitRatio,
+    /// Response of what memory answers, as the client sees it; `None` is instant.
+    pub memory: Option<Empirical>,
+    /// Share of requests that neither memory nor a device answers (origin, replica, no such key).
+    pub other_share: f64,
+    /// Response of those; `None` is instant.
+    pub other: Option<Empirical>,
+    /// What gateway and network add to a device's response, seconds.
+    pub delay: f64,
+    /// Device reads for a request that needs one, joined reads included.
+    pub reads_per_miss: f64,
+    /// Share of reads that are joined, for each read in the device queues.
+    pub joining: f64,
+    /// Kinds of devices.
+    pub classes: Vec<Class>,
+    /// The devices.
+    pub groups: Vec<DeviceGroup>,
+}
+
+/// Where a node stands at a load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Operating {
+    /// Load in requests/s.
+    pub rate: f64,
+    /// Share answered from memory.
+    pub hit_ratio: f64,
+    /// Share that a device answers.
+    pub miss_ratio: f64,
+    /// Reads per second of all devices.
+    pub device_rate: f64,
+    /// Share of reads that were joined to another.
+    pub joined_share: f64,
+    /// Utilisation of a device, on average.
+    pub utilisation_mean: f64,
+    /// Utilisation of the busiest device.
+    pub utilisation_max: f64,
+    /// Mean number waiting and in service at a device, on average.
+    pub queue_length_mean: f64,
+    /// Mean response time of all requests, seconds.
+    pub response_mean: f64,
+}
+
+impl Node {
+    /// Checks every number and that the shares of the devices add to 1 (within 1e-6).
+    pub fn check(&self) -> Result<(), Error> {
+        check("the share of other answers", self.other_share, 0.0..=1.0, "0 to 1")?;
+        not_negative("the front delay", self.delay)?;
+        not_negative("reads per miss", self.reads_per_miss)?;
+        not_negative("the joining factor", self.joining)?;
+        let mut total = 0.0;
+        for group in &self.groups {
+            check(
+                "a group's class",
+                group.class as f64,
+                0.0..=self.classes.len() as f64 - 1.0,
+                "the index of a class",
+            )?;
+            check("the number of devices", f64::from(group.count), 1.0..=1e6, "1 to 1,000,000")?;
+            positive("a device's factor", group.factor)?;
+            total += f64::from(group.count) * not_negative("a device's share", group.share)?;
+        }
+        check("the sum of the devices' shares", total, 1.0 - 1e-6..=1.0 + 1e-6, "1")?;
+        for class in &self.classes {
+            check("a device's servers", f64::from(class.servers), 1.0..=1e4, "1 to 10,000")?;
+        }
+        Ok(())
+    }
+
+    /// Devices.
+    pub fn devices(&self) -> u32 {
+        self.groups.iter().map(|g| g.count).sum()
+    }
+
+    /// A group's mean service time, SCV and servers.
+    fn service(&self, group: &DeviceGroup) -> Option<(f64, f64, u32)> {
+        let class = self.classes.get(group.class)?;
+        Some((class.service.mean() * group.factor, class.service.scv(), class.servers.max(1)))
+    }
+
+    /// Reads/s at which the busiest device is always busy.
+    fn device_saturation(&self) -> f64 {
+        let limit = |g: &DeviceGroup| {
+            let (mean, _, servers) = self.service(g)?;
+            Some(f64::from(servers) / (mean * g.share))
+        };
+        self.groups.iter().filter_map(limit).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Sums over the devices at `reads` per second: numbers in the queues, and mean response seconds.
+    fn at_devices(&self, reads: f64) -> (f64, f64) {
+        let (mut number, mut response) = (0.0, 0.0);
+        for group in &self.groups {
+            if let Some((mean, scv, servers)) = self.service(group) {
+                let rate = reads * group.share;
+                let time = mean + crate::queue::waiting_mean(rate, mean, scv, servers);
+                let count = f64::from(group.count);
+                number += count * rate * time;
+                response += count * group.share * time;
+            }
+        }
+        (number, response)
+    }
+
+    /// Shares of requests that memory and devices answer.
+    fn shares(&self, rate: f64) -> (f64, f64) {
+        let hit = self.hit_ratio.at(rate).min(1.0 - self.other_share);
+        (hit, (1.0 - self.other_share - hit).max(0.0))
+    }
+
+    /// The smallest load in requests/s that brings `reads` per second, joined ones included.
+    fn rate_for_reads(&self, reads: f64) -> f64 {
+        let brought = |rate: f64| rate * self.shares(rate).1 * self.reads_per_miss;
+        let mut high = 1.0;
+        while brought(high) < reads {
+            high *= 2.0;
+            if high > 1e15 {
+                return f64::INFINITY;
+            }
+        }
+        bisect(high, |rate| brought(rate) < reads)
+    }
+
+    /// Load in requests/s at which the busiest device is always busy. Joining is left out: near
+    /// saturation it would hold any load, but it was measured far from there. Infinite without misses.
+    pub fn saturation(&self) -> f64 {
+        self.rate_for_reads(self.device_saturation())
+    }
+
+    /// The confidence limit: load in requests/s at which the mean number waiting and in service at a
+    /// device (the mean over devices) is 1. Infinite without misses.
+    pub fn confidence_limit(&self) -> f64 {
+        let devices = f64::from(self.devices());
+        let reads = bisect(self.device_saturation(), |x| self.at_devices(x).0 < devices);
+        let joined = (self.joining * devices).min(0.99);
+        self.rate_for_reads(reads / (1.0 - joined)).min(self.saturation())
+    }
+
+    /// Where the node stands at `rate` requests/s. [`Error::Unstable`] at or past saturation.
+    /// Cost: microseconds.
+    pub fn operating(&self, rate: f64) -> Result<Operating, Error> {
+        not_negative("the request rate", rate)?;
+        let (hit_ratio, miss_ratio) = self.shares(rate);
+        let reads = rate * miss_ratio * self.reads_per_miss;
+        if reads >= self.device_saturation() {
+            return Err(Error::Unstable { rate, saturation: self.saturation() });
+        }
+        let left = |x: f64| reads * (1.0 - self.joining * self.at_devices(x).0).max(0.0);
+        let device_rate = if self.joining > 0.0 { bisect(reads, |x| x < left(x)) } else { reads };
+        let (number, device_response) = self.at_devices(device_rate);
+        let devices = f64::from(self.devices().max(1));
+        let (mut busy, mut busiest) = (0.0, 0.0f64);
+        for group in &self.groups {
+            if let Some((mean, _, servers)) = self.service(group) {
+                let rho = device_rate * group.share * mean / f64::from(servers);
+                busy += rho * f64::from(group.count);
+                busiest = busiest.max(rho);
+            }
+        }
+        let mean = |law: &Option<Empirical>| law.as_ref().map_or(0.0, ServiceTime::mean);
+        Ok(Operating {
+            rate,
+            hit_ratio,
+            miss_ratio,
+            device_rate,
+            joined_share: if reads > 0.0 { 1.0 - device_rate / reads } else { 0.0 },
+            utilisation_mean: busy / devices,
+            utilisation_max: busiest,
+            queue_length_mean: number / devices,
+            response_mean: hit_ratio * mean(&self.memory)
+                + self.other_share * mean(&self.other)
+                + miss_ratio * (self.delay + device_response),
+        })
+    }
+
+    /// Where the node stands past saturation: queues without bound, responses of devices never in time.
+    pub(crate) fn overloaded(&self, rate: f64) -> Operating {
+        let (hit_ratio, miss_ratio) = self.shares(rate);
+        Operating {
+            rate,
+            hit_ratio,
+            miss_ratio,
+            device_rate: f64::INFINITY,
+            joined_share: 0.0,
+            utilisation_mean: 1.0,
+            utilisation_max: 1.0,
+            queue_length_mean: f64::INFINITY,
+            response_mean: f64::INFINITY,
+        }
+    }
+
+    /// The node's transforms at one time, for CDFs at many loads. Cost: some 0.1 ms for each class and
+    /// distinct factor.
+    pub fn at(&self, t: f64) -> NodeAt {
+        let memory = |law: &Option<Empirical>| law.as_ref().map_or(1.0, |law| law.cdf(t));
+        let mut laws: Vec<(usize, f64, Evaluated)> = Vec::new();
+        let mut groups = Vec::new();
+        for group in &self.groups {
+            let Some(class) = self.classes.get(group.class) else { continue };
+            let known = laws.iter().position(|l| l.0 == group.class && l.1 == group.factor);
+            let index = known.unwrap_or_else(|| {
+                // A service time k times longer at rate λ is the same queue at kλ with time over k.
+                let t = (t - self.delay) / group.factor;
+                let law = Evaluated::new(&class.service, class.servers, t);
+                laws.push((group.class, group.factor, law));
+                laws.len() - 1
+            });
+            groups.push((index, *group));
+        }
+        NodeAt {
+            t,
+            memory: memory(&self.memory),
+            other: memory(&self.other),
+            laws,
+            groups,
+            other_share: self.other_share,
+        }
+    }
+
+    /// P(T ≤ t) for each `t` in seconds at `rate` requests/s. [`Error::Unstable`] past saturation.
+    /// Cost: some 0.1 ms for each t.
+    pub fn cdf(&self, rate: f64, times: &[f64]) -> Result<Vec<f64>, Error> {
+        let operating = self.operating(rate)?;
+        Ok(times.iter().map(|&t| self.at(t).cdf(&operating)).collect())
+    }
+
+    /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at `rate`
+    /// requests/s. Cost: some 60 CDFs.
+    pub fn quantile(&self, rate: f64, p: f64) -> Result<f64, Error> {
+        let operating = self.operating(rate)?;
+        quantile(p, operating.response_mean.max(1e-6), |t| self.at(t).cdf(&operating))
+    }
+
+    /// The largest load in requests/s at which a share `share` of requests is answered within
+    /// `within_s` seconds. [`Error::Unattainable`] if even an idle node does not. Infinite if memory
+    /// answers all. Cost: one [`Node::at`] and a bisection.
+    pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<f64, Error> {
+        not_negative("the time of an objective", within_s)?;
+        check("the share of an objective", share, 0.0..=1.0, "0 to 1")?;
+        let at = self.at(within_s);
+        let holds = |rate: f64| self.operating(rate).is_ok_and(|o| at.cdf(&o) >= share);
+        if !holds(0.0) {
+            let best = self.operating(0.0).map_or(0.0, |o| at.cdf(&o));
+            return Err(Error::Unattainable { share, within_s, best });
+        }
+        let saturation = self.saturation();
+        if saturation.is_infinite() { Ok(saturation) } else { Ok(bisect(saturation, holds)) }
+    }
+}
+
+/// A [`Node`] at one time t.
+#[derive(Clone, Debug)]
+pub struct NodeAt {
+    t: f64,
+    memory: f64,
+    other: f64,
+    other_share: f64,
+    laws: Vec<(usize, f64, Evaluated)>,
+    groups: Vec<(usize, DeviceGroup)>,
+}
+
+impl NodeAt {
+    /// P(T ≤ t) where the node stands. Cost: a microsecond for each group of devices.
+    pub fn cdf(&self, operating: &Operating) -> f64 {
+        if self.t.is_nan() || self.t < 0.0 {
+            return 0.0;
+        }
+        let devices: f64 = self
+            .groups
+            .iter()
+            .map(|(law, group)| {
+                let rate = operating.device_rate * group.share * group.factor;
+                f64::from(group.count) * group.share * self.laws[*law].2.response_cdf(rate)
+            })
+            .sum();
+        let total = operating.hit_ratio * self.memory
+            + self.other_share * self.other
+            + operating.miss_ratio * devices;
+        total.clamp(0.0, 1.0)
+    }
+}
