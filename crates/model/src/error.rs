@@ -121,3 +121,9 @@ pub(crate) fn positive(what: &'static str, value: f64) -> Result<f64, Error> {
 pub(crate) fn not_negative(what: &'static str, value: f64) -> Result<f64, Error> {
     check(what, value, 0.0..=f64::MAX, "a finite number, at least 0")
 }
+
+/// Checks that a number can be a service time in seconds: 1 ps to 30,000 years, so that no formula
+/// leaves the range of f64.
+pub(crate) fn time(what: &'static str, value: f64) -> Result<f64, Error> {
+    check(what, value, 1e-12..=1e12, "a time in seconds from 1e-12 to 1e12")
+}

@@ -3,7 +3,7 @@
 use statrs::function::erf::erfc;
 use statrs::function::gamma::gamma_lr;
 
-use crate::error::{Error, check, positive};
+use crate::error::{Error, check, time};
 
 use super::{Complex64, Empirical, Piece, ServiceTime};
 
@@ -16,7 +16,7 @@ pub struct Exponential {
 impl Exponential {
     /// With a mean in seconds; an error unless it is finite and above 0.
     pub fn new(mean: f64) -> Result<Self, Error> {
-        Ok(Exponential { mean: positive("the mean of an exponential law", mean)? })
+        Ok(Exponential { mean: time("the mean of an exponential law", mean)? })
     }
 }
 
@@ -46,7 +46,7 @@ impl Gamma {
     /// With a mean in seconds and a squared coefficient of variation, both above 0.
     pub fn new(mean: f64, scv: f64) -> Result<Self, Error> {
         Ok(Gamma {
-            mean: positive("the mean of a gamma law", mean)?,
+            mean: time("the mean of a gamma law", mean)?,
             scv: check("the SCV of a gamma law", scv, 1e-6..=1e6, "0.000001 to 1,000,000")?,
         })
     }
@@ -80,7 +80,7 @@ pub struct Deterministic {
 impl Deterministic {
     /// Of a value in seconds, above 0.
     pub fn new(value: f64) -> Result<Self, Error> {
-        Ok(Deterministic { value: positive("a constant service time", value)? })
+        Ok(Deterministic { value: time("a constant service time", value)? })
     }
 }
 
@@ -110,7 +110,7 @@ impl Hyperexponential {
     pub fn new(branches: &[(f64, f64)]) -> Result<Self, Error> {
         for &(p, mean) in branches {
             check("the probability of a branch", p, 0.0..=1.0, "0 to 1")?;
-            positive("the mean of a branch", mean)?;
+            time("the mean of a branch", mean)?;
         }
         let total: f64 = branches.iter().map(|b| b.0).sum();
         check("the sum of the branches' probabilities", total, 1.0 - 1e-9..=1.0 + 1e-9, "1")?;
@@ -155,9 +155,9 @@ impl UniformPlusExponential {
     /// seconds, above 0 (the constant may be 0).
     pub fn new(uniform: f64, constant: f64, exponential: f64) -> Result<Self, Error> {
         Ok(UniformPlusExponential {
-            uniform: positive("the uniform part of a law", uniform)?,
+            uniform: time("the uniform part of a law", uniform)?,
             constant: crate::error::not_negative("the constant part of a law", constant)?,
-            exponential: positive("the exponential part of a law", exponential)?,
+            exponential: time("the exponential part of a law", exponential)?,
         })
     }
 }
@@ -201,7 +201,7 @@ fn normal_cdf(x: f64) -> f64 {
 impl Lognormal {
     /// With a mean in seconds and a squared coefficient of variation from 0.0001 to 100.
     pub fn new(mean: f64, scv: f64) -> Result<Self, Error> {
-        positive("the mean of a lognormal law", mean)?;
+        time("the mean of a lognormal law", mean)?;
         check("the SCV of a lognormal law", scv, 1e-4..=100.0, "0.0001 to 100")?;
         let variance = scv.ln_1p();
         let (mu, sigma) = (mean.ln() - variance / 2.0, variance.sqrt());

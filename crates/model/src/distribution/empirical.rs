@@ -1,6 +1,6 @@
 //! A measured law: uniform pieces from a histogram, with the histogram's exact moments.
 
-use crate::error::{Error, check, not_negative, positive};
+use crate::error::{Error, check, not_negative, positive, time};
 use crate::window::Histogram;
 
 use super::{Complex64, ServiceTime};
@@ -18,6 +18,9 @@ pub struct Piece {
 
 /// Neighbouring buckets are merged to about this many pieces.
 const PIECES: f64 = 160.0;
+
+/// The largest squared coefficient of variation that is believed.
+const SCV_MAX: f64 = 1e12;
 
 /// Pieces narrower than this part of t are summed by series, wider ones by differences.
 const NARROW: f64 = 2e-4;
@@ -53,7 +56,7 @@ pub struct Empirical {
 impl Empirical {
     /// The law of a histogram's times. An error if it is empty or its times are all 0.
     pub fn from_histogram(times: &Histogram) -> Result<Self, Error> {
-        let mean = positive("the mean of a histogram", times.mean_s())?;
+        let mean = time("the mean of a histogram", times.mean_s())?;
         let n = times.count() as f64;
         let importance = |low: f64, high: f64, count: u64| {
             let x = 0.5 * (low + high) / mean;
@@ -84,7 +87,8 @@ impl Empirical {
         }
         flush(&mut mass, &mut first, &mut second);
         let law = Self::from_pieces(pieces)?;
-        let scv = times.variance_s2() / (mean * mean);
+        // Of the observed times themselves, which is a little less than their estimate for the law.
+        let scv = times.variance_s2() * (n - 1.0) / n / (mean * mean);
         law.with_moments(mean, if times.count() < 2 { law.scv() } else { scv })
     }
 
@@ -102,8 +106,8 @@ impl Empirical {
         pieces.iter_mut().for_each(|p| p.share /= total);
         let mut law = Empirical { pieces, mean: 0.0, variance: 0.0 };
         law.measure();
-        positive("the mean of the pieces", law.mean)?;
-        not_negative("the variance of the pieces", law.variance)?;
+        time("the mean of the pieces", law.mean)?;
+        check("the SCV of the pieces", law.scv(), 0.0..=SCV_MAX, "0 to 1e12")?;
         Ok(law)
     }
 
@@ -119,8 +123,8 @@ impl Empirical {
     /// mean, then stretched about it. A stretch that would push times below 0 is cut short, so a much
     /// larger variance than the shape's own is reached only in part.
     pub fn with_moments(&self, mean: f64, scv: f64) -> Result<Self, Error> {
-        positive("the mean of a law", mean)?;
-        not_negative("the squared coefficient of variation of a law", scv)?;
+        time("the mean of a law", mean)?;
+        check("the SCV of a law", scv, 0.0..=SCV_MAX, "0 to 1e12")?;
         let lowest =
             self.pieces.iter().map(|p| p.centre - p.half_width).fold(f64::INFINITY, f64::min);
         let wanted = if self.variance > 0.0 { (scv / self.scv()).sqrt() } else { 1.0 };
@@ -162,8 +166,12 @@ impl ServiceTime for Empirical {
             .iter()
             .map(|p| {
                 let z = s * p.half_width;
-                let spread = if z.norm() < 0.1 { series(z) } else { z.sinh() / z };
-                (-s * p.centre).exp() * spread * p.share
+                let value = if z.norm() < 0.1 {
+                    (-s * p.centre).exp() * series(z)
+                } else {
+                    ((z - s * p.centre).exp() - (-z - s * p.centre).exp()) / (2.0 * z)
+                };
+                value * p.share
             })
             .sum()
     }

@@ -52,7 +52,7 @@ fn weights() -> &'static [f64; TERMS] {
     })
 }
 
-/// The CDF at `t` from `value(k)` = the Laplace–Stieltjes transform at the k-th point of [`line`].
+/// The CDF at `t` from `value(k)` = the Laplace–Stieltjes transform at the k-th point of [`line()`].
 ///
 /// Not clamped: the caller knows the bounds of what it inverts. Never NaN for finite values.
 pub fn sum(mut value: impl FnMut(usize) -> Complex64, t: f64) -> f64 {

@@ -1,1 +1,144 @@
+use proptest::prelude::*;
 
+use crate::window::Histogram;
+
+use super::*;
+
+fn laws(mean: f64) -> Vec<(&'static str, Box<dyn ServiceTime>)> {
+    vec![
+        ("exponential", Box::new(Exponential::new(mean).unwrap())),
+        ("gamma 0.25", Box::new(Gamma::new(mean, 0.25).unwrap())),
+        ("gamma 2", Box::new(Gamma::new(mean, 2.0).unwrap())),
+        ("hyperexponential 4", Box::new(Hyperexponential::balanced(mean, 4.0).unwrap())),
+        ("lognormal 4", Box::new(Lognormal::new(mean, 4.0).unwrap())),
+        ("disk", Box::new(UniformPlusExponential::new(mean, mean * 0.1, mean * 0.4).unwrap())),
+        ("constant", Box::new(Deterministic::new(mean).unwrap())),
+    ]
+}
+
+/// Mean and SCV by integrating 1 − CDF on a grid: the naive twin of the formulas.
+fn moments(law: &dyn ServiceTime) -> (f64, f64) {
+    let (mut first, mut second) = (0.0, 0.0);
+    let step = law.mean() / 2_000.0;
+    for i in 0..400_000 {
+        let t = (i as f64 + 0.5) * step;
+        let above = 1.0 - law.cdf(t);
+        first += above * step;
+        second += 2.0 * t * above * step;
+    }
+    (first, second / (first * first) - 1.0)
+}
+
+#[test]
+fn moments_agree_with_the_cdf_and_the_transform() {
+    for (name, law) in laws(0.01) {
+        let (mean, scv) = moments(law.as_ref());
+        assert!((mean / law.mean() - 1.0).abs() < 1e-3, "{name}: mean {mean}");
+        assert!((scv - law.scv()).abs() < 2e-2 * (1.0 + scv), "{name}: scv {scv}");
+        let s = 1e-3 / law.mean();
+        let b = law.transform(Complex64::new(s, 0.0)).re;
+        assert!(((1.0 - b) / s / law.mean() - 1.0).abs() < 3e-3, "{name}: transform {b}");
+    }
+}
+
+#[test]
+fn inversion_gives_the_cdf_back() {
+    for (name, law) in laws(0.01).into_iter().filter(|l| l.0 != "constant") {
+        let worst = match name {
+            "disk" => 1e-4,
+            "lognormal 4" => 2e-4,
+            _ => 1e-9,
+        };
+        for k in [0.3, 0.5, 0.9, 1.3, 2.0, 4.0, 9.0] {
+            let t = law.mean() * k;
+            let inverted = inversion::cdf(|s| law.transform(s), t);
+            let error = (inverted - law.cdf(t)).abs();
+            assert!(error < worst, "{name} at {k} means: off by {error:e}");
+        }
+    }
+}
+
+#[test]
+fn a_line_of_transforms_is_the_transforms() {
+    for (name, law) in laws(0.01) {
+        for t in [1e-5, 0.01, 3.0] {
+            let (re, step) = inversion::line(t);
+            let mut line = [Complex64::ZERO; inversion::TERMS];
+            law.transform_line(re, step, &mut line);
+            for (k, value) in line.iter().enumerate() {
+                let one = law.transform(Complex64::new(re, step * k as f64));
+                assert!((one - value).norm() < 1e-12, "{name} at {t}, {k}: {one} {value}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bad_parameters_are_errors() {
+    for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(Exponential::new(bad).is_err());
+        assert!(Deterministic::new(bad).is_err());
+        assert!(Gamma::new(bad, 1.0).is_err() && Gamma::new(1.0, bad).is_err());
+        assert!(Lognormal::new(bad, 1.0).is_err() && Lognormal::new(1.0, bad).is_err());
+        assert!(UniformPlusExponential::new(bad, 1.0, 1.0).is_err());
+        assert!(Hyperexponential::new(&[(1.0, bad)]).is_err());
+    }
+    assert!(Hyperexponential::new(&[(0.5, 1.0)]).is_err());
+    assert!(Empirical::from_pieces(vec![]).is_err());
+    assert!(Empirical::from_histogram(&Histogram::default()).is_err());
+    let mut zeros = Histogram::default();
+    zeros.record(0);
+    assert!(Empirical::from_histogram(&zeros).is_err());
+}
+
+proptest! {
+    #[test]
+    fn empirical_laws_keep_the_histogram(
+        values in prop::collection::vec(10_000u64..5_000_000_000, 2..400),
+        at in 0.001f64..6.0,
+    ) {
+        let mut times = Histogram::default();
+        values.iter().for_each(|&v| times.record(v));
+        let law = Empirical::from_histogram(&times).unwrap();
+        prop_assert!((law.mean() / times.mean_s() - 1.0).abs() < 1e-6);
+        let n = values.len() as f64;
+        let scv = times.variance_s2() * (n - 1.0) / n / times.mean_s().powi(2);
+        prop_assert!((law.scv() - scv).abs() < 1e-3 + 0.03 * scv, "{} {scv}", law.scv());
+        let t = law.mean() * at;
+        let (low, high) = (law.cdf(t), law.cdf(t * 1.01));
+        prop_assert!((0.0..=1.0).contains(&low) && low <= high && high <= 1.0);
+        let b = law.transform(Complex64::new(1.0 / t, 2.0 / t));
+        prop_assert!(b.norm() <= 1.0 + 1e-9, "{b}");
+    }
+
+    #[test]
+    fn hostile_pieces_are_errors_or_laws(
+        pieces in prop::collection::vec((any::<f64>(), any::<f64>(), any::<f64>()), 0..5),
+        mean in any::<f64>(), scv in any::<f64>(),
+    ) {
+        let pieces = pieces.into_iter()
+            .map(|(centre, half_width, share)| Piece { centre, half_width, share }).collect();
+        if let Ok(law) = Empirical::from_pieces(pieces) {
+            prop_assert!(law.mean() > 0.0 && !law.cdf(law.mean()).is_nan());
+            if let Ok(law) = law.with_moments(mean, scv) {
+                prop_assert!(law.mean() >= 0.0 && !law.scv().is_nan());
+            }
+        }
+    }
+}
+
+#[test]
+fn large_histograms_become_few_pieces() {
+    let mut times = Histogram::default();
+    let law = Exponential::new(0.005).unwrap();
+    for i in 0..200_000u32 {
+        let u = (f64::from(i) + 0.5) / 200_000.0;
+        times.record((-(1.0 - u).ln() * law.mean() * 1e9) as u64);
+    }
+    let measured = Empirical::from_histogram(&times).unwrap();
+    assert!(measured.pieces().len() < 260, "{}", measured.pieces().len());
+    for k in 1..60 {
+        let t = law.mean() * 0.1 * f64::from(k);
+        assert!((measured.cdf(t) - law.cdf(t)).abs() < 2e-3);
+    }
+}

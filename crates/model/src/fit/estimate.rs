@@ -80,7 +80,8 @@ fn line(points: &[(f64, f64, f64)], shrink: bool) -> (f64, f64) {
         (1.0 - variance / xx / (slope * slope)).max(0.0)
     };
     let slope = slope * keep;
-    (share - slope * rate, -slope)
+    // Adding 0 makes a negative zero positive.
+    (share - slope * rate, 0.0 - slope)
 }
 
 /// Regression through the origin of joined shares on the number in the device queues.
@@ -90,38 +91,61 @@ fn through_origin(points: &[(f64, f64, f64)]) -> f64 {
     if xx > 0.0 { (xy / xx).max(0.0) } else { 0.0 }
 }
 
+/// What a step says of reads per second: at the devices, joined, and missed at the client side. Rates,
+/// not counts, because the queues' windows need not cover the same seconds.
+struct Reads {
+    length: f64,
+    started: f64,
+    joined: f64,
+    misses: f64,
+    weight: f64,
+}
+
+fn reads(s: &Sums, devices: usize) -> Reads {
+    let over = |x: f64, time: f64| if time > 0.0 { x / time } else { 0.0 };
+    Reads {
+        length: over(s.length_integral, s.device_time) * devices as f64,
+        started: over(s.reads, s.device_time) * devices as f64,
+        joined: over(s.joined, s.node_time),
+        misses: over(s.client_device_n, s.time),
+        weight: s.time,
+    }
+}
+
 /// Reads per miss, and the share joined for each read in the queues.
 fn joining(steps: &[Sums], devices: usize) -> (f64, f64) {
-    let reads: f64 = steps.iter().map(|s| s.reads).sum();
-    let joined: f64 = steps.iter().map(|s| s.joined).sum();
-    let misses: f64 = steps.iter().map(|s| s.client_device_n).sum();
-    if misses <= 0.0 || reads <= 0.0 {
+    let all: Vec<Reads> = steps.iter().map(|s| reads(s, devices)).collect();
+    let all: Vec<Reads> = all.into_iter().filter(|r| r.misses > 0.0 && r.started > 0.0).collect();
+    let sum = |f: &dyn Fn(&Reads) -> f64| all.iter().map(|r| r.weight * f(r)).sum::<f64>();
+    let (started, joined) = (sum(&|r| r.started), sum(&|r| r.joined));
+    let misses = sum(&|r| r.misses);
+    if misses <= 0.0 {
         return (1.0, 0.0);
     }
-    let length = |s: &Sums| {
-        if s.device_time > 0.0 { s.length_integral / s.device_time * devices as f64 } else { 0.0 }
-    };
+    // A read is counted when it starts, a miss when it is answered: what is in flight at the ends of a
+    // step is counted once. A ratio that differs from 1 by no more than that is 1.
+    let in_flight: f64 = all.iter().map(|r| r.length + 3.0 * (2.0 * r.length).sqrt()).sum();
+    let snapped = |ratio: f64| if (ratio - 1.0).abs() * misses <= in_flight { 1.0 } else { ratio };
     if joined > 0.0 {
-        let point = |s: &Sums| {
-            let all = s.reads + s.joined;
-            (length(s), if all > 0.0 { s.joined / all } else { 0.0 }, all)
+        let point = |r: &Reads| {
+            let both = r.started + r.joined;
+            (r.length, r.joined / both, r.weight * both)
         };
-        let points: Vec<_> = steps.iter().map(point).collect();
-        return ((reads + joined) / misses, through_origin(&points));
+        let points: Vec<_> = all.iter().map(point).collect();
+        return (snapped((started + joined) / misses), through_origin(&points));
     }
     // Nobody counted joins. Fewer reads than misses may be joins (more of them at longer queues) or a
     // constant ratio: take what fits the steps better; one step can't tell.
-    let constant = reads / misses;
-    let seen = |s: &&Sums| s.client_device_n > 0.0;
-    let point = |s: &Sums| (length(s), 1.0 - s.reads / s.client_device_n, s.client_device_n);
-    let points: Vec<_> = steps.iter().filter(seen).map(point).collect();
+    let constant = snapped(started / misses);
+    let point = |r: &Reads| (r.length, 1.0 - r.started / r.misses, r.weight * r.misses);
+    let points: Vec<_> = all.iter().map(point).collect();
     let slope = through_origin(&points);
     let square = |f: &dyn Fn(f64) -> f64| -> f64 {
         points.iter().map(|p| p.2 * (p.1 - f(p.0)).powi(2)).sum()
     };
     let by_length = square(&|l| slope * l);
     let by_constant = square(&|_| 1.0 - constant);
-    if points.len() >= 2 && slope > 0.0 && by_length < by_constant {
+    if constant != 1.0 && points.len() >= 2 && slope > 0.0 && by_length < by_constant {
         (1.0, slope)
     } else {
         (constant, 0.0)

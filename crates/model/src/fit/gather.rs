@@ -30,8 +30,9 @@ pub(super) struct Sums {
     /// Reads answered by devices, as clients see them: count and sum of responses.
     pub client_device_n: f64,
     pub client_device_s: f64,
-    /// Reads joined to others (node).
+    /// Reads joined to others, and seconds of the node's windows.
     pub joined: f64,
+    pub node_time: f64,
     /// Device queues: seconds × devices, integral of lengths, arrivals, responses, busy time.
     pub device_time: f64,
     pub length_integral: f64,
@@ -59,6 +60,7 @@ impl Sums {
         self.client_device_n += o.client_device_n;
         self.client_device_s += o.client_device_s;
         self.joined += o.joined;
+        self.node_time += o.node_time;
         self.device_time += o.device_time;
         self.length_integral += o.length_integral;
         self.reads += o.reads;
@@ -172,18 +174,20 @@ pub(super) struct Gathered {
 fn client_side(step: &Step) -> Result<(&'static str, &[Window]), Error> {
     let sides = [("load", &step.load), ("gateway", &step.gateway), ("node", &step.node)];
     let counts = |windows: &[Window]| {
-        let (mut known, mut all) = (0, 0);
+        let (mut known, mut all) = (0.0, 0.0);
         for times in windows.iter().flat_map(|w| &w.times) {
             if times.operation == Operation::Get {
-                all += times.response.count();
-                known += if times.outcome == Outcome::Unknown { 0 } else { times.response.count() };
+                let count = times.response.count() as f64;
+                all += count;
+                known += if times.outcome == Outcome::Unknown { 0.0 } else { count };
             }
         }
         (known, all)
     };
-    let knows = |w: &Vec<Window>| matches!(counts(w), (known, all) if all > 0 && 2 * known >= all);
+    let knows =
+        |w: &Vec<Window>| matches!(counts(w), (known, all) if all > 0.0 && 2.0 * known >= all);
     let side = sides.iter().find(|(_, w)| knows(w));
-    let side = side.or_else(|| sides.iter().find(|(_, w)| counts(w).1 > 0));
+    let side = side.or_else(|| sides.iter().find(|(_, w)| counts(w).1 > 0.0));
     side.map(|(name, w)| (*name, w.as_slice()))
         .ok_or_else(|| Error::NoClientWindows { step: step.name.clone() })
 }
@@ -242,7 +246,8 @@ fn classify(steps: &[Step]) -> Result<(Vec<ClassData>, Vec<DeviceData>), Error> 
         let mut outcomes: BTreeMap<Outcome, u64> = BTreeMap::new();
         let mut service = Histogram::default();
         for times in windows().flat_map(|w| &w.times) {
-            *outcomes.entry(times.outcome).or_insert(0) += times.service.count();
+            let count = outcomes.entry(times.outcome).or_insert(0);
+            *count = count.saturating_add(times.service.count());
             service.merge(&times.service);
         }
         let outcome = outcomes.iter().max_by_key(|(_, n)| **n).map(|(o, _)| *o);
@@ -301,7 +306,10 @@ fn gather_step(
         }
     }
     for window in &step.node {
-        block(window, &mut |sums| sums.joined += window.joined as f64);
+        block(window, &mut |sums| {
+            sums.joined += window.joined as f64;
+            sums.node_time += window.length_s;
+        });
     }
     let mut utilisation_max = 0.0f64;
     let mut device_dispersion = Dispersion::default();
@@ -322,13 +330,14 @@ fn gather_step(
     let mut responses = Histogram::default();
     let mut within: Vec<(f64, u64)> =
         merged.objectives_ms.iter().map(|ms| (ms * 1e-3, 0)).collect();
-    let (mut late, mut answered) = (0.0, 0);
+    let (mut late, mut answered) = (0.0, 0u64);
     for times in &merged.times {
-        answered += times.response.count();
+        answered = answered.saturating_add(times.response.count());
         late += times.waiting.sum_s();
         if times.operation == Operation::Get {
             responses.merge(&times.response);
-            within.iter_mut().zip(&times.within).for_each(|(w, n)| w.1 += n);
+            let within = within.iter_mut().zip(&times.within);
+            within.for_each(|(w, n)| w.1 = w.1.saturating_add(*n));
         }
     }
     StepData {
@@ -341,7 +350,7 @@ fn gather_step(
         lateness_s: late / answered.max(1) as f64,
         refusals: merged.refusals,
         errors: merged.errors,
-        not_reads: answered - responses.count(),
+        not_reads: answered.saturating_sub(responses.count()),
         responses,
         utilisation_max,
     }

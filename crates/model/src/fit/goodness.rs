@@ -153,7 +153,7 @@ fn of_step(all: &mut Vec<String>, step: &StepData, response_mean: f64, ks_distan
         (step.errors, "failed"),
         (step.not_reads, "were no reads"),
     ] {
-        if count * 100 > answered {
+        if count > answered / 100 {
             all.push(format!(
                 "Step {name}: {count} requests {what}; the model is of reads served."
             ));

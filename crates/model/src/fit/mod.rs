@@ -1,9 +1,9 @@
 //! From windows to a [`Model`].
 //!
-//! A fit sees [`Window`]s and nothing else. The steps of its work: [`gather`] sums the windows of each
-//! steady interval in blocks; [`estimate`] turns sums into parameters, once for all blocks and once for
+//! A fit sees [`Window`]s and nothing else. The steps of its work: `gather` sums the windows of each
+//! steady interval in blocks; `estimate` turns sums into parameters, once for all blocks and once for
 //! each resampling of them (a block bootstrap, so that neighbouring windows may depend on each other);
-//! [`devices`] says which devices differ, in load or in service, by more than chance; [`goodness`] sets
+//! `devices` says which devices differ, in load or in service, by more than chance; `goodness` sets
 //! the model beside what was measured and writes the warnings.
 //!
 //! What makes the difference, since at 90 % utilisation 1 % of the service rate is 3.5 points of the
@@ -29,6 +29,9 @@ use estimate::Estimates;
 use gather::{Gathered, Sums};
 
 /// The windows of one steady interval at one arrival rate.
+///
+/// The windows of a queue must follow each other: where several recorders saw the same seconds of one
+/// queue, merge them first (`Window::merge` with `parallel`).
 #[derive(Clone, Debug, Default)]
 pub struct Step {
     /// Its name, for messages.
@@ -143,6 +146,7 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
     model.check()?;
     model.fitted = goodness::compare(&model, &gathered)?;
     model.warnings = goodness::warnings(&model, &gathered, groups.differ);
+    model.check()?;
     Ok(model)
 }
 

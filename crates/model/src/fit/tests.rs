@@ -1,1 +1,318 @@
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Exp, Gamma, LogNormal};
 
+use crate::window::{Finished, Nanos, Operation, Outcome, Recorder, Settings};
+
+use super::*;
+
+/// Draws a service time of mean 1.
+type Draw = Box<dyn Fn(&mut StdRng) -> f64>;
+
+/// A simulated node: virtual time, Lindley's recursion for each device.
+struct Simulated {
+    devices: usize,
+    hit_ratio: f64,
+    mean: f64,
+    delay: f64,
+    service: Draw,
+    /// Share of device 0 over an equal share.
+    hot: f64,
+}
+
+/// A request at a queue: arrival, start, end, response as recorded, outcome.
+type Visit = (f64, f64, f64, f64, Outcome);
+
+fn nanos(s: f64) -> Nanos {
+    (s * 1e9).round() as Nanos
+}
+
+fn windows(queue: &str, servers: u32, visits: &[Visit], seconds: f64) -> Vec<Window> {
+    let mut events: Vec<(Nanos, u8, usize)> = Vec::new();
+    for (i, v) in visits.iter().enumerate() {
+        events.push((nanos(v.0), 1, i));
+        events.push((nanos(v.1), 2, i));
+        events.push((nanos(v.2), 3, i));
+    }
+    // At the same instant a service ends before the next begins; a request arrives before it starts.
+    events.sort_by_key(|e| (e.0, if e.1 == 3 { 0 } else { e.1 }, e.2));
+    let mut recorder = Recorder::new(queue, servers, Settings::default(), 0);
+    let mut all = Vec::new();
+    for (time, kind, i) in events {
+        if time >= nanos(seconds) {
+            break;
+        }
+        all.extend(recorder.roll(time));
+        let v = &visits[i];
+        match kind {
+            1 => recorder.arrive(time),
+            2 => recorder.start(time),
+            _ => recorder.finish(
+                time,
+                &Finished {
+                    operation: Operation::Get,
+                    outcome: v.4,
+                    waiting: nanos(v.1 - v.0),
+                    service: nanos(v.2 - v.1),
+                    response: nanos(v.3),
+                    bytes: 10_000,
+                },
+            ),
+        }
+    }
+    all.extend(recorder.roll(nanos(seconds)));
+    all
+}
+
+impl Simulated {
+    fn run(&self, rate: f64, seconds: f64, seed: u64) -> (Vec<Visit>, Vec<Vec<Visit>>) {
+        let mut random = StdRng::seed_from_u64(seed);
+        let gaps = Exp::new(rate).unwrap();
+        let mut free = vec![0.0f64; self.devices];
+        let (mut client, mut devices) = (Vec::new(), vec![Vec::new(); self.devices]);
+        let mut now = 0.0;
+        while now < seconds {
+            now += gaps.sample(&mut random);
+            if random.random::<f64>() < self.hit_ratio {
+                let response = 0.0002 + 0.0001 * random.random::<f64>();
+                client.push((now, now, now + response, response, Outcome::Memory));
+                continue;
+            }
+            let first = self.hot / self.devices as f64;
+            let device = if random.random::<f64>() < first {
+                0
+            } else if self.hot == 1.0 {
+                random.random_range(0..self.devices)
+            } else {
+                random.random_range(1..self.devices)
+            };
+            let device =
+                if self.hot == 1.0 { random.random_range(0..self.devices) } else { device };
+            // At least 2 ns, so that no service ends before it starts once rounded.
+            let time = (self.mean * (self.service)(&mut random)).max(2e-9);
+            let start = free[device].max(now);
+            let end = start + time;
+            free[device] = end;
+            devices[device].push((now, start, end, end - now, Outcome::BulkDevice));
+            let response = end - now + self.delay;
+            client.push((now, now, now + response, response, Outcome::BulkDevice));
+        }
+        (client, devices)
+    }
+
+    fn step(&self, rate: f64, seconds: f64, seed: u64) -> Step {
+        let (client, devices) = self.run(rate, seconds, seed);
+        let device = |(i, v): (usize, &Vec<Visit>)| windows(&format!("device/{i}"), 1, v, seconds);
+        Step {
+            name: format!("{rate:.0}/s"),
+            load: windows("load", 0, &client, seconds),
+            devices: devices.iter().enumerate().map(device).collect(),
+            ..Step::default()
+        }
+    }
+
+    /// The load at a utilisation of the devices.
+    fn rate(&self, utilisation: f64) -> f64 {
+        utilisation * self.devices as f64 / self.mean / (1.0 - self.hit_ratio)
+    }
+}
+
+fn simulated(service: Draw) -> Simulated {
+    Simulated { devices: 16, hit_ratio: 0.3, mean: 0.008, delay: 0.0003, service, hot: 1.0 }
+}
+
+fn laws() -> Vec<(&'static str, Draw)> {
+    let exponential = Exp::new(1.0).unwrap();
+    let gamma = Gamma::new(4.0, 0.25).unwrap();
+    let variance = 5.0f64.ln();
+    let lognormal = LogNormal::new(-variance / 2.0, variance.sqrt()).unwrap();
+    vec![
+        ("exponential", Box::new(move |r: &mut StdRng| exponential.sample(r))),
+        ("gamma 0.25", Box::new(move |r: &mut StdRng| gamma.sample(r))),
+        ("lognormal 4", Box::new(move |r: &mut StdRng| lognormal.sample(r))),
+        ("constant", Box::new(|_: &mut StdRng| 1.0)),
+    ]
+}
+
+const OBJECTIVES: [f64; 4] = [0.005, 0.020, 0.050, 0.100];
+
+#[test]
+fn modest_loads_predict_high_ones() {
+    for (name, service) in laws() {
+        let system = simulated(service);
+        let steps: Vec<Step> = [0.2, 0.35, 0.5]
+            .iter()
+            .enumerate()
+            .map(|(i, rho)| system.step(system.rate(*rho), 100.0, 100 + i as u64))
+            .collect();
+        let model = fit(&steps, &Options::default()).unwrap();
+        for fitted in &model.fitted {
+            assert!(fitted.ks_distance < 0.015, "{name}: {fitted:?}");
+            for p in &fitted.points {
+                assert!((p.measured - p.predicted).abs() < 0.01, "{name}: {p:?}");
+            }
+        }
+        for (rho, allowed) in [(0.5, 0.01), (0.7, 0.015), (0.9, 0.03)] {
+            let rate = system.rate(rho);
+            let (client, _) = system.run(rate, 700.0, 7);
+            let measured: Vec<&Visit> = client.iter().filter(|v| v.0 > 20.0).collect();
+            let prediction = model.predict(rate, &OBJECTIVES).unwrap();
+            let mut worst = 0.0f64;
+            for point in &prediction.points {
+                let within = measured.iter().filter(|v| v.3 <= point.t_s).count() as f64
+                    / measured.len() as f64;
+                let off = (point.concertina.value - within).abs();
+                worst = worst.max(off);
+                assert!(point.concertina.low <= point.concertina.value);
+            }
+            let widths = prediction.points.iter().map(|p| p.concertina.high - p.concertina.low);
+            let widest = widths.fold(0.0, f64::max);
+            println!(
+                "{name} at {rho}: worst {:.2}, interval {:.2} points",
+                worst * 100.0,
+                widest * 100.0
+            );
+            assert!(worst < allowed, "{name} at {rho}: {:.2} points", worst * 100.0);
+            assert!((prediction.utilisation_mean - rho).abs() < 0.01 * rho + 0.005);
+        }
+        let delay = &model.requests.front_delay;
+        assert!((delay.value - 0.0003).abs() < 0.0001, "{name}: {delay:?}");
+        assert!((model.requests.q0.value - 0.3).abs() < 0.01, "{:?}", model.requests.q0);
+        let mean = &model.classes[0].service.mean;
+        assert!(mean.low < 0.008 * 1.01 && mean.high > 0.008 * 0.99, "{mean:?}");
+        assert_eq!(model.devices.iter().map(|d| d.count).sum::<u32>(), 16);
+        assert!(model.devices.len() <= 3, "chance is taken for imbalance: {:?}", model.devices);
+        assert!(model.warnings.is_empty(), "{:?}", model.warnings);
+    }
+}
+
+#[test]
+fn real_imbalance_is_kept_and_chance_is_not() {
+    let exponential = Exp::new(1.0).unwrap();
+    let service = move |r: &mut StdRng| exponential.sample(r);
+    let system = Simulated { hot: 2.0, ..simulated(Box::new(service)) };
+    let step = system.step(system.rate(0.3), 60.0, 5);
+    let model = fit(&[step], &Options::default()).unwrap();
+    let busiest = model.devices.iter().max_by(|a, b| a.share.total_cmp(&b.share)).unwrap();
+    assert_eq!(busiest.count, 1);
+    assert!((busiest.share - 2.0 / 16.0).abs() < 0.005, "{busiest:?}");
+    assert!(model.warnings.iter().any(|w| w.contains("same load")), "{:?}", model.warnings);
+    let alpha = &model.requests.alpha;
+    assert!(alpha.value == 0.0 && alpha.low < -1e-4 && alpha.high > 1e-4);
+}
+
+#[test]
+fn devices_that_differ_are_told_apart() {
+    let gamma = Gamma::new(4.0, 0.25).unwrap();
+    let system = simulated(Box::new(move |r: &mut StdRng| gamma.sample(r)));
+    let slow =
+        Simulated { mean: 0.012, ..simulated(Box::new(move |r: &mut StdRng| gamma.sample(r))) };
+    let rate = system.rate(0.3);
+    let mut step = system.step(rate, 60.0, 5);
+    step.devices[3] = slow.step(rate, 60.0, 6).devices.swap_remove(3);
+    let model = fit(&[step], &Options::default()).unwrap();
+    let slowest = model.devices.iter().max_by(|a, b| a.factor.total_cmp(&b.factor)).unwrap();
+    assert_eq!(slowest.count, 1);
+    let factor = slowest.factor * model.classes[0].service.mean.value / 0.012;
+    assert!((factor - 1.0).abs() < 0.03, "{slowest:?}");
+    assert!((model.classes[0].service.scv.value - 0.25).abs() < 0.02);
+    assert!(model.warnings.iter().any(|w| w.contains("differ")));
+}
+
+#[test]
+fn joins_are_fitted_against_the_queue_length() {
+    let step = |length: f64, share: f64, counted: bool| Sums {
+        time: 100.0,
+        arrivals: 10_000.0,
+        requests: 10_000.0,
+        client_device_n: 10_000.0,
+        reads: 10_000.0 * (1.0 - share),
+        joined: if counted { 10_000.0 * share } else { 0.0 },
+        device_time: 400.0,
+        node_time: 100.0,
+        length_integral: 100.0 * length,
+        busy: 100.0,
+        completions: 1e4,
+        response_n: 1e4,
+        response_s: 100.0,
+        classes: vec![gather::ClassSums { n: 1e4, sum: 100.0, squares: 2.0 }],
+        ..Sums::default()
+    };
+    for counted in [true, false] {
+        let steps = [step(1.0, 0.01, counted), step(3.0, 0.03, counted)];
+        let found = estimate::estimate(&steps, 4, "load").unwrap();
+        assert!((found.joining - 0.01).abs() < 1e-9, "{found:?}");
+        assert!((found.reads_per_miss - 1.0).abs() < 1e-9, "{found:?}");
+    }
+    let constant = [step(1.0, 0.1, false), step(3.0, 0.1, false)];
+    let found = estimate::estimate(&constant, 4, "load").unwrap();
+    assert!(found.joining == 0.0 && (found.reads_per_miss - 0.9).abs() < 1e-9, "{found:?}");
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let exponential = Exp::new(1.0).unwrap();
+    let system = simulated(Box::new(move |r: &mut StdRng| exponential.sample(r)));
+    let good = system.step(system.rate(0.3), 10.0, 5);
+    let check = |damage: &dyn Fn(&mut Step), expected: &str| {
+        let mut step = good.clone();
+        damage(&mut step);
+        let error = fit(&[good.clone(), step], &Options::default()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    check(&|s| s.load.clear(), "no windows of `load`");
+    check(&|s| s.devices.clear(), "no windows of any `device/N`");
+    check(&|s| s.devices.truncate(3), "3 device queues where the first step has 16");
+    check(&|s| s.devices[2][0].servers = 0, "queue device/2");
+    check(&|s| s.devices[1].iter_mut().for_each(|w| w.busy_s = w.length_s), "utilisation 1.000");
+    assert_eq!(fit(&[], &Options::default()), Err(Error::NoSteps));
+    let mut idle = good.clone();
+    for window in idle.devices.iter_mut().flatten() {
+        *window = Window::new(&window.queue, window.start_unix_us, 1, &[]);
+        window.length_s = 1.0;
+    }
+    assert_eq!(fit(&[idle], &Options::default()), Err(Error::NoCompletions));
+}
+
+#[test]
+fn a_device_that_serves_several_at_once_is_an_announced_approximation() {
+    let exponential = Exp::new(1.0).unwrap();
+    let system = simulated(Box::new(move |r: &mut StdRng| exponential.sample(r)));
+    let mut step = system.step(system.rate(0.3), 20.0, 5);
+    step.devices.iter_mut().flatten().for_each(|w| w.servers = 2);
+    let model = fit(&[step], &Options::default()).unwrap();
+    assert!(model.warnings.iter().any(|w| w.contains("2 reads at once")), "{:?}", model.warnings);
+    assert!(model.predict(system.rate(1.2), &[0.05]).unwrap().utilisation_mean < 0.7);
+}
+
+#[test]
+fn hostile_windows_are_errors_or_models() {
+    let exponential = Exp::new(1.0).unwrap();
+    let system = simulated(Box::new(move |r: &mut StdRng| exponential.sample(r)));
+    let good = system.step(system.rate(0.3), 5.0, 5);
+    let damages: [&dyn Fn(&mut Window); 10] = [
+        &|w| w.dispersion.sum_of_squares = u64::MAX,
+        &|w| w.arrivals = u64::MAX,
+        &|w| w.refusals = u64::MAX,
+        &|w| w.times.iter_mut().for_each(|t| t.within = vec![u64::MAX; 5]),
+        &|w| w.length_s = f64::NAN,
+        &|w| w.length_s = -1.0,
+        &|w| w.start_unix_us = u64::MAX,
+        &|w| w.busy_s = f64::INFINITY,
+        &|w| w.length_integral_s = f64::NAN,
+        &|w| w.arrivals = 0,
+    ];
+    for damage in damages {
+        for client in [true, false] {
+            let mut step = good.clone();
+            let into = if client { &mut step.load } else { &mut step.devices[0] };
+            into.iter_mut().for_each(damage);
+            if let Ok(model) = fit(&[step], &Options { replicates: 5, ..Options::default() })
+                && let Ok(prediction) = model.predict(100.0, &[0.05])
+            {
+                assert!(!prediction.points[0].concertina.value.is_nan());
+                model.to_toml().unwrap();
+            }
+        }
+    }
+}

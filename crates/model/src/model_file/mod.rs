@@ -5,243 +5,64 @@
 //! `replicates` are the fits of resampled windows: a prediction's interval is the spread of the
 //! predictions that they make.
 
+mod parts;
 mod predict;
 mod text;
 
+pub use parts::{
+    About, ClassParameters, Devices, FittedPoint, FittedStep, Law, Parameter, Replicates, Requests,
+    SpotifyParameters,
+};
 pub use predict::{Limits, Point, Prediction};
 
 use serde::{Deserialize, Serialize};
 
-use crate::distribution::{Empirical, Piece, ServiceTime};
-use crate::error::{Error, check, not_negative, positive};
+use crate::error::{Error, check, positive};
 use crate::storage::{Class, DeviceGroup, HitRatio, Node, Spotify};
 
 /// The version of the file's form that is written, and the only one that is read.
 pub const FORMAT: u32 = 1;
 
-/// A number with its 95 % interval.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Parameter {
-    /// The estimate.
-    pub value: f64,
-    /// Lower end of the 95 % interval.
-    pub low: f64,
-    /// Upper end.
-    pub high: f64,
-    /// Unit of all three: `s`, `1/s`, or `1` for a pure number.
-    pub unit: String,
-}
-
-impl Parameter {
-    /// A value with the 2.5 % and 97.5 % quantiles of its replicates; the interval always holds the
-    /// value, and is the value alone if there are no replicates.
-    pub fn from_replicates(value: f64, replicates: &[f64], unit: &str) -> Self {
-        let at = |p| crate::statistics::quantile(replicates, p).unwrap_or(value);
-        let (low, high) = (at(0.025).min(value), at(0.975).max(value));
-        Parameter { value, low, high, unit: unit.to_owned() }
-    }
-
-    /// A number that is known, not estimated.
-    pub fn exact(value: f64, unit: &str) -> Self {
-        Parameter { value, low: value, high: value, unit: unit.to_owned() }
-    }
-
-    fn check(&self, what: &'static str) -> Result<(), Error> {
-        check(what, self.value, self.low..=self.high, "a finite number within its low and high")?;
-        check(what, self.low, f64::MIN..=f64::MAX, "a finite number")?;
-        check(what, self.high, f64::MIN..=f64::MAX, "a finite number").map(|_| ())
-    }
-}
-
-/// Where a model comes from.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct About {
-    /// What was fitted, in a line.
-    pub title: String,
-    /// Names of the runs whose windows were read.
-    pub runs: Vec<String>,
-    /// Says that figures come from a laboratory (simulated devices, one machine), and how; shown with
-    /// every prediction.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub laboratory: Option<String>,
-}
-
-/// What becomes of a request before a device sees it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Requests {
-    /// q₀ of q(λ) = q₀ − αλ, the share that memory answers.
-    pub q0: Parameter,
-    /// α, seconds.
-    pub alpha: Parameter,
-    /// Share that neither memory nor a device answers.
-    pub other_share: Parameter,
-    /// What gateway and network add to a device's response, seconds.
-    pub front_delay: Parameter,
-    /// Device reads for a request that needs one, joined ones included.
-    pub reads_per_miss: Parameter,
-    /// Share of reads joined to one on its way, for each read in the device queues.
-    pub joining: Parameter,
-    /// Smallest load that was fitted, requests/s of one node.
-    pub rate_low: f64,
-    /// Largest load that was fitted, requests/s of one node.
-    pub rate_high: f64,
-}
-
-/// A measured law.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Law {
-    /// Mean, seconds.
-    pub mean: Parameter,
-    /// Squared coefficient of variation.
-    pub scv: Parameter,
-    /// Uniform pieces: centre and half width over the mean, share.
-    pub shape: Vec<[f64; 3]>,
-}
-
-impl Law {
-    /// The shape of a law, with the given parameters.
-    pub(crate) fn new(law: &Empirical, mean: Parameter, scv: Parameter) -> Self {
-        // Seven digits: the moments are kept exactly beside the shape, and restored on reading.
-        let short = |x: f64| format!("{x:.6e}").parse().unwrap_or(x);
-        let unit = law.mean();
-        let piece =
-            |p: &Piece| [short(p.centre / unit), short(p.half_width / unit), short(p.share)];
-        Law { mean, scv, shape: law.pieces().iter().map(piece).collect() }
-    }
-
-    /// The law, with its mean and SCV as parameters say, or as a replicate does.
-    pub fn distribution(&self, moments: Option<(f64, f64)>) -> Result<Empirical, Error> {
-        let piece = |p: &[f64; 3]| Piece { centre: p[0], half_width: p[1], share: p[2] };
-        let (mean, scv) = moments.unwrap_or((self.mean.value, self.scv.value));
-        Empirical::from_pieces(self.shape.iter().map(piece).collect())?.with_moments(mean, scv)
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        self.mean.check("the mean of a law")?;
-        self.scv.check("the SCV of a law")?;
-        self.distribution(None).map(|_| ())
-    }
-}
-
-/// Devices of one kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ClassParameters {
-    /// `bulk_device`, `hot_device` …
-    pub name: String,
-    /// Reads that a device serves at once.
-    pub servers: u32,
-    /// Its service time.
-    pub service: Law,
-}
-
-/// Devices of one class with nearly equal load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Devices {
-    /// Name of the class.
-    pub class: String,
-    /// How many.
-    pub count: u32,
-    /// Share of all reads that goes to each.
-    pub share: f64,
-    /// Their mean service time over that of the class.
-    pub factor: f64,
-}
-
-/// The published model's parameters, by the paper's own estimators.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SpotifyParameters {
-    /// q₀: from the share of responses under 1 ms.
-    pub q0: Parameter,
-    /// α, seconds.
-    pub alpha: Parameter,
-    /// Service rate of a disk: reads over busy time.
-    pub mu_d: Parameter,
-    /// Disks.
-    pub n_d: u32,
-}
-
-/// A step that was fitted: what was measured and what the model says of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FittedStep {
-    /// Its name.
-    pub name: String,
-    /// Load, requests/s.
-    pub rate: f64,
-    /// Length, seconds.
-    pub seconds: f64,
-    /// Reads that clients had answered.
-    pub requests: u64,
-    /// Share of them that memory answered.
-    pub hit_ratio: f64,
-    /// Index of dispersion of arrivals: 1 for Poisson.
-    pub dispersion: f64,
-    /// Mean utilisation of the devices, measured.
-    pub utilisation: f64,
-    /// Mean utilisation of the devices, by the model.
-    pub utilisation_predicted: f64,
-    /// Mean number at a device, measured.
-    pub queue_length: f64,
-    /// Mean number at a device, by the model.
-    pub queue_length_predicted: f64,
-    /// Mean response, seconds, measured.
-    pub response_mean: f64,
-    /// Mean response, seconds, by the model.
-    pub response_mean_predicted: f64,
-    /// Largest difference between the measured and the model's CDF (Kolmogorov and Smirnov).
-    pub ks_distance: f64,
-    /// Shares within each objective.
-    pub points: Vec<FittedPoint>,
-}
-
-/// A share within an objective, at a fitted step.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FittedPoint {
-    /// The objective, seconds.
-    pub t_s: f64,
-    /// Share measured.
-    pub measured: f64,
-    /// Share by the model.
-    pub predicted: f64,
-    /// Share by the published model; absent where that is not stable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spotify: Option<f64>,
-}
-
-/// Parameters of the fits of resampled windows, a row each.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Replicates {
-    /// Names of the columns, [`Replicates::COLUMNS`] and then mean and SCV of each class.
-    pub columns: Vec<String>,
-    /// The rows.
-    pub rows: Vec<Vec<f64>>,
-}
-
-impl Replicates {
-    /// The columns that do not depend on the classes.
-    pub const COLUMNS: [&'static str; 9] = [
-        "q0",
-        "alpha",
-        "other_share",
-        "front_delay",
-        "reads_per_miss",
-        "joining",
-        "spotify_q0",
-        "spotify_alpha",
-        "spotify_mu_d",
-    ];
-}
-
 /// A fitted storage node. See [`crate::fit::fit`]; [`Model::predict`] uses it.
+///
+/// A model can also be written by hand, for what-if questions:
+///
+/// ```
+/// let model = model::Model::from_toml(r#"
+/// format = 1
+/// [requests]
+/// q0 = { value = 0.8, low = 0.79, high = 0.81, unit = "1" }
+/// alpha = { value = 0.0, low = 0.0, high = 0.0, unit = "s" }
+/// other_share = { value = 0.0, low = 0.0, high = 0.0, unit = "1" }
+/// front_delay = { value = 0.0003, low = 0.0003, high = 0.0003, unit = "s" }
+/// reads_per_miss = { value = 1.0, low = 1.0, high = 1.0, unit = "1" }
+/// joining = { value = 0.0, low = 0.0, high = 0.0, unit = "1" }
+/// rate_low = 500.0
+/// rate_high = 1500.0
+/// [spotify]
+/// q0 = { value = 0.8, low = 0.79, high = 0.81, unit = "1" }
+/// alpha = { value = 0.0, low = 0.0, high = 0.0, unit = "s" }
+/// mu_d = { value = 125.0, low = 124.0, high = 126.0, unit = "1/s" }
+/// n_d = 4
+/// [[classes]]
+/// name = "bulk_device"
+/// servers = 1
+/// [classes.service]
+/// mean = { value = 0.008, low = 0.0079, high = 0.0081, unit = "s" }
+/// scv = { value = 0.2, low = 0.2, high = 0.2, unit = "1" }
+/// shape = [[0.6, 0.3, 0.5], [1.4, 0.5, 0.5]]
+/// [[devices]]
+/// class = "bulk_device"
+/// count = 4
+/// share = 0.25
+/// factor = 1.0
+/// "#)?;
+/// let prediction = model.predict(1_200.0, &[0.020, 0.050])?;
+/// assert!((prediction.utilisation_mean - 0.48).abs() < 1e-9);
+/// assert!(prediction.points[1].concertina.value > 0.99 && !prediction.beyond_limit);
+/// assert!(matches!(model.predict(2_600.0, &[]), Err(model::Error::Unstable { .. })));
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
@@ -306,7 +127,7 @@ impl Model {
             law.check()?;
         }
         for step in &self.fitted {
-            not_negative("the rate of a fitted step", step.rate)?;
+            step.check()?;
         }
         let width = Replicates::COLUMNS.len() + 2 * self.classes.len();
         check(

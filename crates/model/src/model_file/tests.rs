@@ -1,1 +1,174 @@
+use proptest::prelude::*;
 
+use super::*;
+
+fn model() -> Model {
+    let p = |value: f64, unit: &str| Parameter {
+        value,
+        low: value * 0.98,
+        high: value * 1.02,
+        unit: unit.to_owned(),
+    };
+    let shape: Vec<[f64; 3]> = (0..100)
+        .map(|i| {
+            let low = f64::from(i) * 0.1;
+            [low + 0.05, 0.05, (-low).exp() - (-low - 0.1).exp()]
+        })
+        .collect();
+    let law = Law { mean: p(0.008, "s"), scv: p(1.0, "1"), shape };
+    let memory = Law {
+        mean: p(0.0003, "s"),
+        scv: p(0.1, "1"),
+        shape: vec![[0.9, 0.2, 0.5], [1.1, 0.5, 0.5]],
+    };
+    let row =
+        |k: f64| vec![0.3, 0.0, 0.0, 0.0003, 1.0, 1e-5, 0.3, 0.0, 125.0 / k, 0.008 * k, 1.0 * k];
+    Model {
+        format: FORMAT,
+        warnings: vec!["A \"quoted\" warning\nof two lines.".into()],
+        about: About {
+            title: "test".into(),
+            runs: vec!["a".into()],
+            laboratory: Some("simulated devices".into()),
+        },
+        requests: Requests {
+            q0: p(0.3, "1"),
+            alpha: p(0.0, "s"),
+            other_share: p(0.0, "1"),
+            front_delay: p(0.0003, "s"),
+            reads_per_miss: p(1.0, "1"),
+            joining: p(1e-5, "1"),
+            rate_low: 400.0,
+            rate_high: 1_000.0,
+        },
+        spotify: SpotifyParameters {
+            q0: p(0.3, "1"),
+            alpha: p(0.0, "s"),
+            mu_d: p(125.0, "1/s"),
+            n_d: 16,
+        },
+        memory: Some(memory),
+        other: None,
+        classes: vec![ClassParameters { name: "bulk_device".into(), servers: 1, service: law }],
+        devices: vec![
+            Devices { class: "bulk_device".into(), count: 12, share: 0.06, factor: 1.0 },
+            Devices { class: "bulk_device".into(), count: 4, share: 0.07, factor: 1.0 },
+        ],
+        fitted: vec![FittedStep {
+            name: "400/s".into(),
+            rate: 400.0,
+            seconds: 60.0,
+            requests: 24_000,
+            hit_ratio: 0.3,
+            dispersion: 1.01,
+            utilisation: 0.14,
+            utilisation_predicted: 0.14,
+            queue_length: 0.16,
+            queue_length_predicted: 0.16,
+            response_mean: 0.0067,
+            response_mean_predicted: 0.0067,
+            ks_distance: 0.004,
+            points: vec![FittedPoint {
+                t_s: 0.02,
+                measured: 0.92,
+                predicted: 0.921,
+                spotify: None,
+            }],
+        }],
+        replicates: Replicates {
+            columns: Vec::new(),
+            rows: (0..60).map(|i| row(1.0 + f64::from(i - 30) * 3e-4)).collect(),
+        },
+    }
+}
+
+#[test]
+fn the_file_comes_back() {
+    let model = model();
+    let text = model.to_toml().unwrap();
+    assert_eq!(Model::from_toml(&text).unwrap(), model);
+    assert!(text.contains("[requests]") && text.contains("# Where the model comes from."));
+    let line = text.lines().find(|l| l.starts_with("q0 = {")).unwrap();
+    assert!(line.contains("value = 0.3, low = 0.294, high = 0.306, unit = \"1\""), "{line}");
+}
+
+#[test]
+fn hostile_files_are_errors_that_say_what() {
+    let text = model().to_toml().unwrap();
+    for (from, to, says) in [
+        ("format = 1", "format = 2", "format 2"),
+        ("value = 0.008,", "value = -0.008,", "mean of a law"),
+        ("value = 0.008,", "value = nan,", "mean of a law"),
+        ("value = 125.0, low = 122.5,", "value = inf, low = 122.5,", "mu_d"),
+        ("share = 0.07", "share = 0.5", "sum of the devices' shares"),
+        ("share = 0.07", "share = nan", "share"),
+        ("count = 4", "count = 0", "number of devices"),
+        ("class = \"bulk_device\"", "class = \"tape\"", "tape"),
+        ("rate_high = 1000.0", "rate_high = -1.0", "rate_high"),
+        ("[requests]", "[requests]\nwhat = 1", "what"),
+        ("n_d = 16", "n_d = -3", "n_d"),
+        ("n_d = 16", "n_d = 0", "n_d"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = Model::from_toml(&text.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(error.contains(says), "{to}: {error}");
+    }
+    assert!(Model::from_toml("").is_err());
+}
+
+#[test]
+fn predictions_carry_intervals_and_limits() {
+    let model = model();
+    let limits = model.limits().unwrap();
+    assert!(limits.mg1 < limits.saturation && limits.spotify_single < limits.saturation * 1.2);
+    let prediction = model.predict(limits.mg1 * 1.2, &[0.02, 0.05, 0.1]).unwrap();
+    assert!(prediction.beyond_limit && prediction.laboratory.is_some());
+    assert!(!model.predict(limits.mg1 * 0.9, &[0.02]).unwrap().beyond_limit);
+    for point in &prediction.points {
+        let p = &point.concertina;
+        assert!(p.low < p.value && p.value < p.high, "{p:?}");
+        assert!(point.spotify.is_some());
+    }
+    let cdf = model.cdf(prediction.rate, &[0.02, 0.05, 0.1]).unwrap();
+    assert!(cdf.iter().zip(&prediction.points).all(|(f, p)| *f == p.concertina.value));
+    let two = model.predict_cluster(prediction.rate * 2.0, 2, &[0.02]).unwrap();
+    assert_eq!(two.points[0].concertina, prediction.points[0].concertina);
+    assert!(two.confidence_limit < 2.0 * limits.mg1);
+    let json = serde_json::to_string(&prediction).unwrap();
+    let back: Prediction = serde_json::from_str(&json).unwrap();
+    assert!(back.points.len() == 3 && back.beyond_limit);
+
+    let largest = model.largest_rate(0.05, 0.95).unwrap();
+    assert!((model.cdf(largest, &[0.05]).unwrap()[0] - 0.95).abs() < 1e-6);
+    let interval = model.largest_rate_with_interval(0.05, 0.95).unwrap();
+    assert!(interval.low < largest && largest < interval.high);
+    assert!(model.quantile(largest, 0.95).unwrap() - 0.05 < 1e-6);
+    assert!(model.spotify_largest_rate(0.05, 0.95).unwrap() > 0.0);
+    assert!(model.servers_for(limits.mg1 * 5.0).unwrap() > 5);
+    assert!(model.cluster_limit(3).unwrap() > model.cluster_limit(2).unwrap());
+    let error = model.predict_cluster(limits.saturation * 3.0, 2, &[0.1]).unwrap_err();
+    let Error::Unstable { saturation, .. } = error else { panic!("{error}") };
+    assert!((saturation - 2.0 * limits.saturation).abs() < 1e-6);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_model_or_an_error(text in "[ -~\n]{0,200}") {
+        prop_assert!(Model::from_toml(&text).is_err());
+    }
+
+    #[test]
+    fn any_question_gets_an_answer_or_an_error(rate in any::<f64>(), t in any::<f64>(), p in any::<f64>()) {
+        let mut model = model();
+        model.replicates.rows.truncate(2);
+        if let Ok(prediction) = model.predict(rate, &[t]) {
+            prop_assert!((0.0..=1.0).contains(&prediction.points[0].concertina.value));
+        }
+        if let Ok(rate) = model.largest_rate(t, p) {
+            prop_assert!(!rate.is_nan());
+        }
+        if let Ok(cdf) = model.cdf(rate, &[t]) {
+            prop_assert!((0.0..=1.0).contains(&cdf[0]));
+        }
+    }
+}

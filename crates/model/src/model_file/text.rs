@@ -86,7 +86,15 @@ fn section(out: &mut String, path: &str, value: &Value) {
 }
 
 fn body(out: &mut String, path: &str, table: &Table) {
-    for (key, value) in table.iter().filter(|(_, v)| is_inline(v)) {
+    // What a person looks for first goes first.
+    let rank = |key: &str| {
+        ["title", "name", "class", "rate", "mean", "scv", "q0", "alpha"]
+            .iter()
+            .position(|k| *k == key)
+    };
+    let mut pairs: Vec<_> = table.iter().filter(|(_, v)| is_inline(v)).collect();
+    pairs.sort_by_key(|(key, _)| rank(key).unwrap_or(usize::MAX));
+    for (key, value) in pairs {
         pair(out, key, value);
     }
     for (key, value) in table.iter().filter(|(_, v)| !is_inline(v)) {

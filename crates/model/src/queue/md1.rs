@@ -1,6 +1,6 @@
 //! M/D/1: constant service, in closed form.
 
-use crate::error::{Error, positive};
+use crate::error::{Error, time};
 
 use super::{quantile, stable};
 
@@ -35,7 +35,7 @@ impl Md1 {
     /// With arrivals per second and the service time in seconds. [`Error::Unstable`] at utilisation 1
     /// or more.
     pub fn new(arrival_rate: f64, service: f64) -> Result<Self, Error> {
-        positive("a constant service time", service)?;
+        time("a constant service time", service)?;
         stable(arrival_rate, 1.0 / service)?;
         let rho = arrival_rate * service;
         // P(more than n arrivals in a service), summed from the small end.

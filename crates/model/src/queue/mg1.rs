@@ -61,10 +61,10 @@ impl<D: ServiceTime> Mg1<D> {
             return 0.0;
         }
         let rho = self.utilisation();
-        if t == 0.0 {
-            return 1.0 - rho;
-        }
         let at = Evaluated::new(&self.service, 1, t);
+        if at.lines.is_empty() {
+            return if t >= T_MAX { 1.0 } else { 1.0 - rho };
+        }
         let waits = inversion::sum(|k| at.waits(k, rho), t);
         (1.0 - rho + rho * waits).clamp(0.0, 1.0)
     }
@@ -79,6 +79,10 @@ impl<D: ServiceTime> Mg1<D> {
         quantile(p, self.response_mean(), |t| self.response_cdf(t))
     }
 }
+
+/// Seconds at and below which, and at and above which, a CDF is not worth inverting.
+const T_MIN: f64 = 1e-18;
+const T_MAX: f64 = 1e18;
 
 /// Probability that a request waits in M/M/c at utilisation `rho` of each server (Erlang's C formula).
 /// 1 at `rho` ≥ 1. Cost: `servers` multiplications.
@@ -126,7 +130,8 @@ impl Evaluated {
     pub fn new(service: &dyn ServiceTime, servers: u32, t: f64) -> Self {
         let (mean, servers) = (service.mean(), servers.max(1));
         let at = Evaluated { t, mean, servers, cdf: service.cdf(t), lines: Vec::new() };
-        if t.is_nan() || t <= 0.0 || t.is_infinite() {
+        // Times beyond any service's: the law's own CDF decides.
+        if t.is_nan() || t <= T_MIN || t >= T_MAX {
             return at;
         }
         let (re, step) = inversion::line(t);
@@ -161,7 +166,7 @@ impl Evaluated {
             return 0.0;
         }
         if self.lines.is_empty() {
-            return 1.0;
+            return if self.t >= T_MAX { 1.0 } else { 0.0 };
         }
         let waiting = erlang_c(self.servers, rho);
         let delayed = inversion::sum(|k| self.waits(k, rho) * self.lines[k].0, self.t);

@@ -1,6 +1,6 @@
 //! M/M/1: Poisson arrivals, exponential service, one server. Every formula is a closed one.
 
-use crate::error::{Error, check, positive};
+use crate::error::{Error, check};
 
 use super::stable;
 
@@ -24,7 +24,7 @@ pub struct Mm1 {
 impl Mm1 {
     /// With arrivals and services per second. [`Error::Unstable`] unless the first is below the second.
     pub fn new(arrival_rate: f64, service_rate: f64) -> Result<Self, Error> {
-        positive("the service rate", service_rate)?;
+        check("the service rate", service_rate, 1e-12..=1e12, "1e-12 to 1e12 per second")?;
         Ok(Mm1 { arrival_rate: stable(arrival_rate, service_rate)?, service_rate })
     }
 

@@ -63,17 +63,7 @@ impl HitRatio {
         if misses.is_nan() || misses <= 0.0 {
             return 0.0;
         }
-        let b = 1.0 - self.q0;
-        let discriminant = b * b + 4.0 * self.alpha * misses;
-        let root = if discriminant < 0.0 {
-            f64::INFINITY
-        } else if b >= 0.0 {
-            2.0 * misses / (b + discriminant.sqrt())
-        } else if self.alpha > 0.0 {
-            (discriminant.sqrt() - b) / (2.0 * self.alpha)
-        } else {
-            f64::INFINITY
-        };
+        let root = self.rate_for_misses_unclamped(misses).unwrap_or(f64::INFINITY);
         // Where the clamp or the hold bends the line, the root is not the answer.
         let bent = self.q0 - self.alpha * root < 0.0 || (self.alpha < 0.0 && root > self.held_from);
         if !bent {
@@ -85,5 +75,20 @@ impl HitRatio {
         let missed = 1.0 - self.at(self.held_from);
         let held = if missed > 0.0 { misses / missed } else { f64::INFINITY };
         if self.q0 >= 0.0 { held } else { misses.min(held) }
+    }
+
+    /// The same for the line itself, clamped nowhere: the smallest positive root of
+    /// αλ² + (1 − q₀)λ = misses. `None` if there is none.
+    pub fn rate_for_misses_unclamped(&self, misses: f64) -> Option<f64> {
+        let b = 1.0 - self.q0;
+        let discriminant = b * b + 4.0 * self.alpha * misses;
+        let root = if discriminant < 0.0 {
+            return None;
+        } else if b >= 0.0 {
+            2.0 * misses / (b + discriminant.sqrt())
+        } else {
+            (discriminant.sqrt() - b) / (2.0 * self.alpha)
+        };
+        (root.is_finite() && root >= 0.0).then_some(root)
     }
 }

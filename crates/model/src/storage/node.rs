@@ -37,6 +37,27 @@ pub struct DeviceGroup {
 }
 
 /// A storage node. Fields are public: change one and ask what if; [`Node::check`] says if they make sense.
+///
+/// ```
+/// use model::distribution::{Empirical, Piece};
+/// use model::storage::{Class, DeviceGroup, HitRatio, Node};
+/// let service = Empirical::from_pieces(vec![Piece { centre: 0.008, half_width: 0.004, share: 1.0 }])?;
+/// let node = Node {
+///     hit_ratio: HitRatio::new(0.8, 0.0)?,
+///     memory: None,
+///     other_share: 0.0,
+///     other: None,
+///     delay: 0.0003,
+///     reads_per_miss: 1.0,
+///     joining: 0.0,
+///     classes: vec![Class { service, servers: 1 }],
+///     groups: vec![DeviceGroup { class: 0, count: 4, share: 0.25, factor: 1.0 }],
+/// };
+/// let now = node.largest_rate(0.020, 0.99)?;
+/// let more_memory = Node { hit_ratio: HitRatio::new(0.9, 0.0)?, ..node };
+/// assert!(more_memory.largest_rate(0.020, 0.99)? > 2.0 * now);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     /// q(λ).

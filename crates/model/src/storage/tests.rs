@@ -1,1 +1,242 @@
+use proptest::prelude::*;
 
+use crate::Error;
+use crate::distribution::{Empirical, Piece};
+
+use super::*;
+
+/// Table II of the paper: µ_d, n_d, α, q₀, and what follows from them.
+const TABLE_2: [(&str, f64, f64, f64, f64, f64, f64); 3] = [
+    ("small", 93.0, 1.0, 0.0137, 0.946, 56.32, 80.4),
+    ("large", 120.0, 1.0, 0.005_80, 1.15, 115.46, 157.4),
+    ("spotify", 150.0, 6.0, 0.000_501, 0.815, 780.92, 1168.3),
+];
+
+fn published(name: &str) -> Spotify {
+    let row = TABLE_2.iter().find(|r| r.0 == name).unwrap();
+    Spotify::new(HitRatio::new(row.4, row.3).unwrap(), row.1, row.2).unwrap()
+}
+
+#[test]
+fn table_2_gives_its_limits() {
+    for (name, _, _, _, _, limit, saturation) in TABLE_2 {
+        let server = published(name);
+        assert!((server.confidence_limit() - limit).abs() < 0.005, "{name}");
+        assert!((server.saturation_published().unwrap() - saturation).abs() < 0.05, "{name}");
+        let rho = server.utilisation(server.confidence_limit());
+        assert!((rho - 0.5).abs() < 1e-9, "{name}: mean number 1 is utilisation ½, not {rho}");
+    }
+    let close = |x: f64, y: f64| assert!((x - y).abs() < 1e-6, "{x} {y}");
+    close(published("small").confidence_limit(), 56.321946613059204);
+    close(published("small").cluster_confidence_limit(5), 223.84829126883918);
+    close(published("large").cluster_confidence_limit(3), 302.2243420207125);
+}
+
+#[test]
+fn published_predictions_come_out() {
+    let server = published("spotify");
+    for (servers, limit) in [
+        (3, 2223.017119594325),
+        (16, 11530.9142708062),
+        (17, 12240.880112516896),
+        (25, 17904.418186731134),
+        (31, 22137.379318255153),
+        (60, 42487.45196471251),
+    ] {
+        assert!((server.cluster_confidence_limit(servers) - limit).abs() < 1e-6, "{servers}");
+    }
+    assert_eq!(server.servers_for(12_000.0).unwrap(), 17);
+    assert_eq!(server.servers_for(0.0).unwrap(), 1);
+    assert!(server.servers_for(1e300).is_err());
+    // Figure 9b: 25 servers, share within t seconds at a load.
+    for (t, rate, share) in [
+        (0.001, 1000.0, 0.8233),
+        (0.010, 12_000.0, 0.8666),
+        (0.020, 18_000.0, 0.8993),
+        (0.050, 20_000.0, 0.9839),
+    ] {
+        let found = server.cluster_cdf(rate, 25, t).unwrap();
+        assert!((found - share).abs() < 5e-5, "{t} {rate}: {found}");
+        let mean = cluster_cdf(&[server; 25], rate, t).unwrap();
+        assert!((found - mean).abs() < 1e-12);
+    }
+    assert!(cluster_cdf(&[], 1.0, 0.1).is_err());
+}
+
+#[test]
+fn the_linear_hit_ratio_is_clamped() {
+    assert_eq!(published("small").hit_ratio().at(70.0), 0.0);
+    assert_eq!(published("large").hit_ratio().at(20.0), 1.0);
+    assert!(published("small").cdf(70.0, 0.05).unwrap() > 0.0);
+    // Not clamped, q = −0.16 would end the small server at 80.4 requests/s.
+    assert_eq!(published("small").saturation(), 93.0);
+    assert!(published("small").cdf(92.0, 0.05).is_ok());
+    assert!(matches!(published("small").cdf(93.0, 0.05), Err(Error::Unstable { .. })));
+}
+
+#[test]
+fn the_unit_free_limit_does_not_depend_on_the_unit_of_time() {
+    let server = published("spotify");
+    let limit = server.confidence_limit();
+    let seconds = weighted_limit(limit, 25, 1e6).unwrap();
+    let minutes = weighted_limit(limit * 60.0, 25, 1e6).unwrap();
+    assert!((minutes / seconds - 60.0).abs() < 1e-9);
+    let published = |limit| balls_into_bins_limit(limit, 25, BETA);
+    assert!(published(limit * 60.0) / published(limit) > 61.0, "the published one does");
+    assert!(seconds < 25.0 * limit);
+    assert_eq!(effective_objects(&[2.0; 50]), Some(50.0));
+    assert_eq!(effective_objects(&[1.0, 0.0]), Some(1.0));
+    for bad in [&[][..], &[0.0], &[-1.0, 2.0], &[f64::NAN], &[f64::INFINITY]] {
+        assert_eq!(effective_objects(bad), None);
+    }
+}
+
+#[test]
+fn a_load_for_misses_misses_that_much() {
+    for (q0, alpha, held) in [
+        (0.946, 0.0137, 60.0),
+        (1.15, 0.0058, 60.0),
+        (0.5, 0.0, 60.0),
+        (0.3, -0.002, 100.0),
+        (0.0, 0.0, 10.0),
+        (-0.2, 0.001, 10.0),
+    ] {
+        let q = HitRatio::new(q0, alpha).unwrap().held_from(held);
+        for misses in [1.0, 20.0, 60.0, 500.0] {
+            let rate = q.rate_for_misses(misses);
+            let found = (1.0 - q.at(rate)) * rate;
+            assert!((found / misses - 1.0).abs() < 1e-9, "{q0} {alpha} {misses}: {rate} {found}");
+        }
+    }
+    assert_eq!(HitRatio::new(1.0, 0.0).unwrap().rate_for_misses(1.0), f64::INFINITY);
+}
+
+fn exponential(mean: f64) -> Empirical {
+    let pieces = (0..400).map(|i| {
+        let (low, high) = (f64::from(i) * 0.04, f64::from(i + 1) * 0.04);
+        Piece {
+            centre: mean * 0.5 * (low + high),
+            half_width: mean * 0.02,
+            share: (-low).exp() - (-high).exp(),
+        }
+    });
+    Empirical::from_pieces(pieces.collect()).unwrap().with_moments(mean, 1.0).unwrap()
+}
+
+fn node(q0: f64, alpha: f64, devices: u32) -> Node {
+    Node {
+        hit_ratio: HitRatio::new(q0, alpha).unwrap(),
+        memory: None,
+        other_share: 0.0,
+        other: None,
+        delay: 0.0,
+        reads_per_miss: 1.0,
+        joining: 0.0,
+        classes: vec![Class { service: exponential(0.01), servers: 1 }],
+        groups: vec![DeviceGroup {
+            class: 0,
+            count: devices,
+            share: 1.0 / f64::from(devices),
+            factor: 1.0,
+        }],
+    }
+}
+
+#[test]
+fn a_node_of_exponential_disks_is_the_published_model() {
+    let published = Spotify::new(HitRatio::new(0.6, 0.001).unwrap(), 100.0, 4.0).unwrap();
+    let node = node(0.6, 0.001, 4);
+    assert!((node.confidence_limit() / published.confidence_limit() - 1.0).abs() < 1e-3);
+    assert!((node.saturation() / published.saturation() - 1.0).abs() < 1e-9);
+    for rate in [0.0, 50.0, 200.0, 400.0] {
+        for t in [0.001, 0.01, 0.05, 0.2] {
+            let (ours, theirs) =
+                (node.cdf(rate, &[t]).unwrap()[0], published.cdf(rate, t).unwrap());
+            assert!((ours - theirs).abs() < 1e-3, "{rate} {t}: {ours} {theirs}");
+        }
+    }
+    let (ours, theirs) =
+        (node.largest_rate(0.05, 0.95).unwrap(), published.largest_rate(0.05, 0.95).unwrap());
+    assert!((ours / theirs - 1.0).abs() < 0.01, "{ours} {theirs}");
+    assert!(node.cdf(ours, &[0.05]).unwrap()[0] >= 0.95);
+    assert!(matches!(node.largest_rate(0.001, 0.999), Err(Error::Unattainable { .. })));
+    assert!(matches!(node.cdf(1e4, &[0.1]), Err(Error::Unstable { .. })));
+    assert!(
+        (node.cdf(100.0, &[node.quantile(100.0, 0.9).unwrap()]).unwrap()[0] - 0.9).abs() < 1e-6
+    );
+}
+
+#[test]
+fn joining_is_consistent_with_itself() {
+    let node = Node { joining: 0.01, ..node(0.0, 0.0, 8) };
+    let operating = node.operating(600.0).unwrap();
+    let length = operating.queue_length_mean * 8.0;
+    assert!((operating.joined_share - 0.01 * length).abs() < 1e-6, "{operating:?}");
+    assert!((operating.device_rate - 600.0 * (1.0 - operating.joined_share)).abs() < 1e-6);
+    let limit = node.operating(node.confidence_limit()).unwrap();
+    assert!((limit.queue_length_mean - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn slower_devices_are_a_change_of_unit() {
+    let plain = node(0.0, 0.0, 1);
+    let mut slower = plain.clone();
+    slower.groups[0].factor = 2.0;
+    let a = plain.cdf(60.0, &[0.03]).unwrap()[0];
+    let b = slower.cdf(30.0, &[0.06]).unwrap()[0];
+    assert!((a - b).abs() < 1e-9);
+    let mut many = plain.clone();
+    many.classes[0].servers = 3;
+    assert!(many.cdf(60.0, &[0.03]).unwrap()[0] > a);
+}
+
+#[test]
+fn impossible_nodes_are_errors() {
+    let good = node(0.5, 0.0, 2);
+    assert!(good.check().is_ok());
+    let broken: [&dyn Fn(&mut Node); 6] = [
+        &|n| n.groups[0].share = 0.7,
+        &|n| n.groups[0].class = 3,
+        &|n| n.groups[0].factor = f64::NAN,
+        &|n| n.delay = -1.0,
+        &|n| n.other_share = 1.5,
+        &|n| n.groups.clear(),
+    ];
+    for (i, damage) in broken.iter().enumerate() {
+        let mut node = good.clone();
+        damage(&mut node);
+        assert!(node.check().is_err(), "{i}");
+        assert!(node.cdf(10.0, &[0.1]).is_ok_and(|c| !c[0].is_nan()) || i == 2, "{i}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn responses_get_worse_with_load_and_better_with_time(
+        q0 in 0.0f64..0.95, alpha in 0.0f64..0.001, t in 0.001f64..0.3, part in 0.05f64..0.9,
+    ) {
+        let node = node(q0, alpha, 3);
+        let rate = node.saturation() * part;
+        let at = node.at(t);
+        let now = at.cdf(&node.operating(rate).unwrap());
+        let more = at.cdf(&node.operating(rate * 1.05).unwrap());
+        let later = node.at(t * 1.1).cdf(&node.operating(rate).unwrap());
+        prop_assert!((0.0..=1.0).contains(&now));
+        prop_assert!(more <= now + 1e-7 && later >= now - 1e-7);
+        let published = Spotify::new(HitRatio::new(q0, alpha).unwrap(), 100.0, 3.0).unwrap();
+        prop_assert!(published.confidence_limit() < published.saturation());
+        prop_assert!(published.cluster_confidence_limit(9) < 9.0 * published.confidence_limit());
+    }
+
+    #[test]
+    fn spotify_takes_any_numbers(q0 in any::<f64>(), alpha in any::<f64>(), mu in any::<f64>(),
+                                 n in any::<f64>(), rate in any::<f64>(), t in any::<f64>()) {
+        if let Ok(server) = HitRatio::new(q0, alpha).and_then(|q| Spotify::new(q, mu, n)) {
+            prop_assert!(!server.confidence_limit().is_nan() && !server.saturation().is_nan());
+            prop_assert!(!server.cluster_confidence_limit(7).is_nan());
+            if let Ok(f) = server.cdf(rate, t) {
+                prop_assert!((0.0..=1.0).contains(&f));
+            }
+        }
+    }
+}

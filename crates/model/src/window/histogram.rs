@@ -79,9 +79,10 @@ impl Histogram {
     /// Adds all of another histogram. Exact: the result is that of recording both.
     pub fn merge(&mut self, other: &Histogram) {
         for (&bucket, &count) in &other.counts {
-            *self.counts.entry(bucket).or_insert(0) += count;
+            let mine = self.counts.entry(bucket).or_insert(0);
+            *mine = mine.saturating_add(count);
         }
-        self.count += other.count;
+        self.count = self.count.saturating_add(other.count);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.sum_of_squares_s2 += other.sum_of_squares_s2;
         self.max_ns = self.max_ns.max(other.max_ns);

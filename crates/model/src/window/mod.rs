@@ -113,9 +113,9 @@ impl Dispersion {
 
     /// Adds the counts of another window.
     pub fn merge(&mut self, other: &Dispersion) {
-        self.intervals += other.intervals;
-        self.sum += other.sum;
-        self.sum_of_squares += other.sum_of_squares;
+        self.intervals = self.intervals.saturating_add(other.intervals);
+        self.sum = self.sum.saturating_add(other.sum);
+        self.sum_of_squares = self.sum_of_squares.saturating_add(other.sum_of_squares);
     }
 }
 
@@ -158,7 +158,7 @@ impl Times {
         self.service.merge(&other.service);
         self.response.merge(&other.response);
         for (mine, theirs) in self.within.iter_mut().zip(&other.within) {
-            *mine += theirs;
+            *mine = mine.saturating_add(*theirs);
         }
     }
 }
@@ -263,7 +263,7 @@ impl Window {
 
     /// End, in microseconds since 1970-01-01 UTC.
     pub fn end_unix_us(&self) -> u64 {
-        self.start_unix_us + (self.length_s * 1e6).round() as u64
+        self.start_unix_us.saturating_add((self.length_s * 1e6).round() as u64)
     }
 
     /// Adds another window of the same kind of queue: a later one of the same queue, or the same
@@ -277,21 +277,22 @@ impl Window {
         } else {
             self.length_s + other.length_s
         };
-        self.arrivals += other.arrivals;
-        self.completions += other.completions;
-        self.errors += other.errors;
-        self.refusals += other.refusals;
-        self.joined += other.joined;
-        self.bytes += other.bytes;
+        self.arrivals = self.arrivals.saturating_add(other.arrivals);
+        self.completions = self.completions.saturating_add(other.completions);
+        self.errors = self.errors.saturating_add(other.errors);
+        self.refusals = self.refusals.saturating_add(other.refusals);
+        self.joined = self.joined.saturating_add(other.joined);
+        self.bytes = self.bytes.saturating_add(other.bytes);
         self.bytes_squared += other.bytes_squared;
         self.dispersion.merge(&other.dispersion);
-        self.length_met_sum += other.length_met_sum;
+        self.length_met_sum = self.length_met_sum.saturating_add(other.length_met_sum);
         self.length_integral_s += other.length_integral_s;
         self.busy_s += other.busy_s;
         for theirs in &other.service_by_number {
             match self.service_by_number.binary_search_by_key(&theirs.number, |s| s.number) {
                 Ok(i) => {
-                    self.service_by_number[i].count += theirs.count;
+                    let mine = &mut self.service_by_number[i];
+                    mine.count = mine.count.saturating_add(theirs.count);
                     self.service_by_number[i].sum_s += theirs.sum_s;
                 }
                 Err(i) => self.service_by_number.insert(i, *theirs),

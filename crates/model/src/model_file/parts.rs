@@ -1,0 +1,254 @@
+//! The parts of a model file.
+
+use serde::{Deserialize, Serialize};
+
+use crate::distribution::{Empirical, Piece, ServiceTime};
+use crate::error::{Error, check, not_negative};
+
+/// A number with its 95 % interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameter {
+    /// The estimate.
+    pub value: f64,
+    /// Lower end of the 95 % interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Unit of all three: `s`, `1/s`, or `1` for a pure number.
+    pub unit: String,
+}
+
+impl Parameter {
+    /// A value with the 2.5 % and 97.5 % quantiles of its replicates; the interval always holds the
+    /// value, and is the value alone if there are no replicates.
+    pub fn from_replicates(value: f64, replicates: &[f64], unit: &str) -> Self {
+        let at = |p| crate::statistics::quantile(replicates, p).unwrap_or(value);
+        let (low, high) = (at(0.025).min(value), at(0.975).max(value));
+        Parameter { value, low, high, unit: unit.to_owned() }
+    }
+
+    /// A number that is known, not estimated.
+    pub fn exact(value: f64, unit: &str) -> Self {
+        Parameter { value, low: value, high: value, unit: unit.to_owned() }
+    }
+
+    pub(super) fn check(&self, what: &'static str) -> Result<(), Error> {
+        check(what, self.value, self.low..=self.high, "a finite number within its low and high")?;
+        check(what, self.low, f64::MIN..=f64::MAX, "a finite number")?;
+        check(what, self.high, f64::MIN..=f64::MAX, "a finite number").map(|_| ())
+    }
+}
+
+/// Where a model comes from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct About {
+    /// What was fitted, in a line.
+    pub title: String,
+    /// Names of the runs whose windows were read.
+    pub runs: Vec<String>,
+    /// Says that figures come from a laboratory (simulated devices, one machine), and how; shown with
+    /// every prediction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub laboratory: Option<String>,
+}
+
+/// What becomes of a request before a device sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Requests {
+    /// q₀ of q(λ) = q₀ − αλ, the share that memory answers.
+    pub q0: Parameter,
+    /// α, seconds.
+    pub alpha: Parameter,
+    /// Share that neither memory nor a device answers.
+    pub other_share: Parameter,
+    /// What gateway and network add to a device's response, seconds.
+    pub front_delay: Parameter,
+    /// Device reads for a request that needs one, joined ones included.
+    pub reads_per_miss: Parameter,
+    /// Share of reads joined to one on its way, for each read in the device queues.
+    pub joining: Parameter,
+    /// Smallest load that was fitted, requests/s of one node.
+    pub rate_low: f64,
+    /// Largest load that was fitted, requests/s of one node.
+    pub rate_high: f64,
+}
+
+/// A measured law.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Law {
+    /// Mean, seconds.
+    pub mean: Parameter,
+    /// Squared coefficient of variation.
+    pub scv: Parameter,
+    /// Uniform pieces: centre and half width over the mean, share.
+    pub shape: Vec<[f64; 3]>,
+}
+
+impl Law {
+    /// The shape of a law, with the given parameters.
+    pub(crate) fn new(law: &Empirical, mean: Parameter, scv: Parameter) -> Self {
+        // Seven digits: the moments are kept exactly beside the shape, and restored on reading.
+        let short = |x: f64| format!("{x:.6e}").parse().unwrap_or(x);
+        let unit = law.mean();
+        let piece =
+            |p: &Piece| [short(p.centre / unit), short(p.half_width / unit), short(p.share)];
+        Law { mean, scv, shape: law.pieces().iter().map(piece).collect() }
+    }
+
+    /// The law, with its mean and SCV as parameters say, or as a replicate does.
+    pub fn distribution(&self, moments: Option<(f64, f64)>) -> Result<Empirical, Error> {
+        let piece = |p: &[f64; 3]| Piece { centre: p[0], half_width: p[1], share: p[2] };
+        let (mean, scv) = moments.unwrap_or((self.mean.value, self.scv.value));
+        Empirical::from_pieces(self.shape.iter().map(piece).collect())?.with_moments(mean, scv)
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.mean.check("the mean of a law")?;
+        self.scv.check("the SCV of a law")?;
+        self.distribution(None).map(|_| ())
+    }
+}
+
+/// Devices of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassParameters {
+    /// `bulk_device`, `hot_device` …
+    pub name: String,
+    /// Reads that a device serves at once.
+    pub servers: u32,
+    /// Its service time.
+    pub service: Law,
+}
+
+/// Devices of one class with nearly equal load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Devices {
+    /// Name of the class.
+    pub class: String,
+    /// How many.
+    pub count: u32,
+    /// Share of all reads that goes to each.
+    pub share: f64,
+    /// Their mean service time over that of the class.
+    pub factor: f64,
+}
+
+/// The published model's parameters, by the paper's own estimators.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpotifyParameters {
+    /// q₀: from the share of responses under 1 ms.
+    pub q0: Parameter,
+    /// α, seconds.
+    pub alpha: Parameter,
+    /// Service rate of a disk: reads over busy time.
+    pub mu_d: Parameter,
+    /// Disks.
+    pub n_d: u32,
+}
+
+/// A step that was fitted: what was measured and what the model says of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FittedStep {
+    /// Its name.
+    pub name: String,
+    /// Load, requests/s.
+    pub rate: f64,
+    /// Length, seconds.
+    pub seconds: f64,
+    /// Reads that clients had answered.
+    pub requests: u64,
+    /// Share of them that memory answered.
+    pub hit_ratio: f64,
+    /// Index of dispersion of arrivals: 1 for Poisson.
+    pub dispersion: f64,
+    /// Mean utilisation of the devices, measured.
+    pub utilisation: f64,
+    /// Mean utilisation of the devices, by the model.
+    pub utilisation_predicted: f64,
+    /// Mean number at a device, measured.
+    pub queue_length: f64,
+    /// Mean number at a device, by the model.
+    pub queue_length_predicted: f64,
+    /// Mean response, seconds, measured.
+    pub response_mean: f64,
+    /// Mean response, seconds, by the model.
+    pub response_mean_predicted: f64,
+    /// Largest difference between the measured and the model's CDF (Kolmogorov and Smirnov).
+    pub ks_distance: f64,
+    /// Shares within each objective.
+    pub points: Vec<FittedPoint>,
+}
+
+impl FittedStep {
+    pub(super) fn check(&self) -> Result<(), Error> {
+        not_negative("the rate of a fitted step", self.rate)?;
+        let shares = self
+            .points
+            .iter()
+            .flat_map(|p| [p.t_s, p.measured, p.predicted].into_iter().chain(p.spotify));
+        let numbers = [
+            self.seconds,
+            self.hit_ratio,
+            self.dispersion,
+            self.utilisation,
+            self.utilisation_predicted,
+            self.queue_length,
+            self.queue_length_predicted,
+            self.response_mean,
+            self.response_mean_predicted,
+            self.ks_distance,
+        ];
+        for number in numbers.into_iter().chain(shares) {
+            not_negative("a number of a fitted step", number)?;
+        }
+        Ok(())
+    }
+}
+
+/// A share within an objective, at a fitted step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FittedPoint {
+    /// The objective, seconds.
+    pub t_s: f64,
+    /// Share measured.
+    pub measured: f64,
+    /// Share by the model.
+    pub predicted: f64,
+    /// Share by the published model; absent where that is not stable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spotify: Option<f64>,
+}
+
+/// Parameters of the fits of resampled windows, a row each.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Replicates {
+    /// Names of the columns, [`Replicates::COLUMNS`] and then mean and SCV of each class.
+    pub columns: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<f64>>,
+}
+
+impl Replicates {
+    /// The columns that do not depend on the classes.
+    pub const COLUMNS: [&'static str; 9] = [
+        "q0",
+        "alpha",
+        "other_share",
+        "front_delay",
+        "reads_per_miss",
+        "joining",
+        "spotify_q0",
+        "spotify_alpha",
+        "spotify_mu_d",
+    ];
+}
