@@ -89,7 +89,10 @@ fn values_are_checked() {
         ("[node]\nmemory_bytes = -1", "bytes, like"),
         ("[node]\nrevalidate_s = -1", "node.revalidate_s: must be between"),
         ("[[device]]\nbytes = \"1MiB\"", "must hold two segments"),
-        ("[[device]]\nparallel = 4\nservice = { kind = \"exponential\", mean_ms = 1 }", "one server"),
+        (
+            "[[device]]\nparallel = 4\nservice = { kind = \"exponential\", mean_ms = 1 }",
+            "one server",
+        ),
         ("[[device]]\nservice = { kind = \"gamma\" }", "service.mean_ms: must be positive"),
         ("[[device]]\nservice = { kind = \"normal\", mean_ms = 1 }", "\"lognormal\""),
         ("[[device]]\nservice = { kind = \"exponential\", mean_ms = 1, scv = 2 }", "SCV 1"),

@@ -121,9 +121,10 @@ impl Disks {
     /// [`engine::node::Action::Read`].
     pub fn read(&self, id: DeviceId, location: Location, key: Key, job: JobId, start: Nanos) {
         let Some(device) = self.devices.get(id).cloned() else { return };
-        let held_to = device.profile.as_ref().map(|profile| {
-            start + profile.lock().unwrap_or_else(PoisonError::into_inner).draw()
-        });
+        let held_to = device
+            .profile
+            .as_ref()
+            .map(|profile| start + profile.lock().unwrap_or_else(PoisonError::into_inner).draw());
         let segment = device.segments.segment(location.segment());
         let _ = self.reads.send(Some(Read { device, segment, location, key, job, held_to }));
     }

@@ -19,7 +19,11 @@ type Next = (Box<dyn Chunks>, Option<Result<Bytes, Error>>);
 enum Kind {
     Bytes(Option<Bytes>),
     /// Bytes from the origin: how many are left, and the piece that is awaited.
-    Stream { left: u64, next: Pin<Box<dyn Future<Output = Next> + Send>>, failed: bool },
+    Stream {
+        left: u64,
+        next: Pin<Box<dyn Future<Output = Next> + Send>>,
+        failed: bool,
+    },
 }
 
 /// The body of a reply. It holds the request's record, which is complete when the body is dropped.
@@ -134,9 +138,9 @@ impl Budget {
     }
 
     fn take(self: &Arc<Budget>, bytes: u64) -> Option<Share> {
-        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-            left.checked_sub(bytes)
-        });
+        let taken = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
         taken.is_ok().then(|| Share { budget: self.clone(), bytes })
     }
 }

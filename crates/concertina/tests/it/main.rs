@@ -2,3 +2,4 @@
 
 mod load;
 mod load_bench;
+mod tidy;
