@@ -355,7 +355,7 @@ fn filled_objects_are_verified_and_wrong_bytes_are_noticed() {
     }
     let step = &summary.steps[0];
     assert_eq!(step.mismatches, 0);
-    assert!(step.outcomes.get("miss").is_none(), "{:?}", step.outcomes);
+    assert!(!step.outcomes.contains_key("miss"), "{:?}", step.outcomes);
 
     spoil.store(true, Ordering::Relaxed);
     let spoilt = Plan { fill: None, out: dir.path().join("spoilt"), ..filled };
@@ -445,6 +445,41 @@ fn mistakes_are_told_all_at_once() {
     for part in ["rate NaN", "0 threads", "timeout", "0 keys"] {
         assert!(error.contains(part), "{error}");
     }
+}
+
+#[test]
+fn the_command_ends_cleanly_when_interrupted_and_names_broken_lines() {
+    let url = serve(Arc::new(|asked: &Asked| (reply("200 OK", "", asked.key.as_bytes()), true)));
+    let dir = tempfile::tempdir().unwrap();
+    let command = || std::process::Command::new(env!("CARGO_BIN_EXE_concertina"));
+    let out = dir.path().join("run");
+    let mut child = command()
+        .args(["load", &url, "--rate", "200", "--warmup", "0s", "--window", "100ms", "--out"])
+        .arg(&out)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(800));
+    let id = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(!RunFolder::read(&out).unwrap().windows.is_empty());
+
+    let trace = dir.path().join("bad.csv");
+    std::fs::write(&trace, "time_ms,key,size,op\n0,a,1,get\n0,b,x,get\n").unwrap();
+    let run = |more: &[&str], name: &str| {
+        let mut run = command();
+        run.args(["load", &url, "--rate", "100", "--warmup", "0s", "--trace"]).arg(&trace);
+        run.args(more).arg("--out").arg(dir.path().join(name)).output().unwrap()
+    };
+    let failed = run(&[], "bad");
+    let words = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(words.contains("bad.csv, line 3: size `x`"), "{words}");
+    assert!(!dir.path().join("bad").exists());
+    let passed = run(&["--skip-broken", "--requests", "5", "--json"], "good");
+    let said: serde_json::Value = serde_json::from_slice(&passed.stdout).unwrap();
+    assert_eq!((&said["broken_lines"], &said["steps"][0]["completions"]), (&1.into(), &5.into()));
 }
 
 /// The wall of the load generator: it measures what it does not share.
