@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::report::compare::parameters;
+use crate::report::compare::{parameters, warnings_of};
 use crate::report::{self, Observed, Selection, StepChoice};
 
 /// Arguments of the command.
@@ -55,7 +55,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "parameters": parameters(&model),
             "limits": model.limits()?,
             "fitted": model.fitted,
-            "warnings": model.warnings,
+            "warnings": warnings_of(&model),
         });
         println!("{json:#}");
     } else {

@@ -1,1 +1,3 @@
 //! The integration tests of the process, in one binary: each would be a link of its own otherwise.
+
+mod report;
