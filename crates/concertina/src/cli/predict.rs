@@ -21,8 +21,8 @@ Examples:
   concertina predict model.toml --objective \"99% within 50ms\" --plot predicted.svg
   concertina predict model.toml --rate 1000 --json
 
-A prediction past the confidence limit (the load at which the mean number at a device is 1) is marked
-everywhere. A load past saturation is not predicted: queues would grow without bound.")]
+A prediction past the confidence limit (the load at which the mean number at a device is 1)
+is marked everywhere. A load past saturation is not predicted: queues would grow without bound.")]
 pub struct Args {
     /// The model file, from `concertina fit`
     model: PathBuf,
