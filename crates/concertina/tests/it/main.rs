@@ -2,4 +2,5 @@
 
 mod load;
 mod load_bench;
+mod report;
 mod tidy;
