@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use engine::node::{DeviceSettings, OriginSettings, Restored, Settings};
 use model::window::{self, Nanos, Outcome};
+use socket2::{Domain, Socket, Type};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
@@ -143,7 +144,16 @@ fn folders_of(config: &Config) -> Vec<DeviceFolder> {
 
 fn listen(config: &Config) -> anyhow::Result<TcpListener> {
     let address: SocketAddr = config.serve.listen.parse()?;
-    let listener = TcpListener::bind(address).with_context(|| {
+    let bind = || -> std::io::Result<TcpListener> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        // The standard library's 128 overflow when a thousand clients connect at once; each that is
+        // dropped then tries again after a second.
+        socket.listen(4096)?;
+        Ok(socket.into())
+    };
+    let listener = bind().with_context(|| {
         format!(
             "cannot listen on {address}; if another process has the port, stop it or choose another \
              with --set serve.listen={}:PORT",
