@@ -228,54 +228,109 @@ impl Default for Observe {
 
 impl Serve {
     fn visit(&mut self, v: &mut dyn Visitor) {
-        v.field("listen", "Address and port. Port 0 lets the kernel choose. Anything wider than \
-            loopback needs a token.", &mut self.listen);
-        v.field("threads", "Threads that serve connections; 0: one for each core.", &mut self.threads);
-        v.field("token", "If set, every request (but /healthz and /readyz) must carry \
-            `Authorization: Bearer TOKEN`.", &mut self.token);
-        v.field("connections_max", "Connections at once; more are answered 503 and closed.",
-            &mut self.connections_max);
-        v.field("header_bytes_max", "Longest head of a request, at least 8KiB; longer is answered 431.",
-            &mut self.header_bytes_max);
-        v.field("idle_s", "A connection that sends nothing for so long (between requests, in a head \
-            or in a body) is closed.", &mut self.idle_s);
-        v.field("drain_s", "How long requests in flight may take to end after SIGINT or SIGTERM.",
-            &mut self.drain_s);
-        v.field("uploads_bytes_max", "Bytes of uploads under way that are held in memory to fill the \
-            tiers; past it, uploads go to the origin alone.", &mut self.uploads_bytes_max);
+        v.field(
+            "listen",
+            "Address and port. Port 0 lets the kernel choose. Anything wider than \
+            loopback needs a token.",
+            &mut self.listen,
+        );
+        v.field(
+            "threads",
+            "Threads that serve connections; 0: one for each core.",
+            &mut self.threads,
+        );
+        v.field(
+            "token",
+            "If set, every request (but /healthz and /readyz) must carry \
+            `Authorization: Bearer TOKEN`.",
+            &mut self.token,
+        );
+        v.field(
+            "connections_max",
+            "Connections at once; more are answered 503 and closed.",
+            &mut self.connections_max,
+        );
+        v.field(
+            "header_bytes_max",
+            "Longest head of a request, at least 8KiB; longer is answered 431.",
+            &mut self.header_bytes_max,
+        );
+        v.field(
+            "idle_s",
+            "A connection that sends nothing for so long (between requests, in a head \
+            or in a body) is closed.",
+            &mut self.idle_s,
+        );
+        v.field(
+            "drain_s",
+            "How long requests in flight may take to end after SIGINT or SIGTERM.",
+            &mut self.drain_s,
+        );
+        v.field(
+            "uploads_bytes_max",
+            "Bytes of uploads under way that are held in memory to fill the \
+            tiers; past it, uploads go to the origin alone.",
+            &mut self.uploads_bytes_max,
+        );
     }
 }
 
 impl Node {
     fn visit(&mut self, v: &mut dyn Visitor) {
         v.field("memory_bytes", "Budget of the memory tier: object bytes.", &mut self.memory_bytes);
-        v.field("object_bytes_max", "Largest object that memory and devices keep; larger ones are \
-            streamed from the origin.", &mut self.object_bytes_max);
+        v.field(
+            "object_bytes_max",
+            "Largest object that memory and devices keep; larger ones are \
+            streamed from the origin.",
+            &mut self.object_bytes_max,
+        );
         v.field("revalidate_s", "An object is served from the tiers at most so long without asking \
             the origin whether it is still current: the bound on staleness after a write made behind \
             Concertina's back. Writes through Concertina are seen at once, whatever this is. 0: ask \
             once after a restart, and then believe that nobody else writes to the origin.",
             &mut self.revalidate_s);
-        v.field("appends_bytes_max", "Bytes on their way to the devices; past it, objects are not \
-            written to a device until they are read again.", &mut self.appends_bytes_max);
-        v.field("writes_waiting_max", "PUTs and DELETEs that wait for another of the same key; past \
-            it they are answered 503.", &mut self.writes_waiting_max);
+        v.field(
+            "appends_bytes_max",
+            "Bytes on their way to the devices; past it, objects are not \
+            written to a device until they are read again.",
+            &mut self.appends_bytes_max,
+        );
+        v.field(
+            "writes_waiting_max",
+            "PUTs and DELETEs that wait for another of the same key; past \
+            it they are answered 503.",
+            &mut self.writes_waiting_max,
+        );
     }
 }
 
 impl Device {
     fn visit(&mut self, v: &mut dyn Visitor) {
-        v.field("path", "Folder of its segments; made if it is not there. With `count`, each device \
-            has a folder 00, 01 ... in it.", &mut self.path);
+        v.field(
+            "path",
+            "Folder of its segments; made if it is not there. With `count`, each device \
+            has a folder 00, 01 ... in it.",
+            &mut self.path,
+        );
         v.field("count", "So many devices of this kind.", &mut self.count);
         v.field("bytes", "Byte budget of each device.", &mut self.bytes);
         v.field("class", "\"bulk\" or \"hot\".", &mut self.class);
-        v.field("queue_length_max", "Reads waiting and in service; past it they are answered 503.",
-            &mut self.queue_length_max);
-        v.field("parallel", "Reads at once; 0: 8, or 1 with a `service` profile, which is one server.",
-            &mut self.parallel);
-        v.field("segment_bytes", "Objects lie in segments of this size, and the oldest segment goes \
-            first; 0: 1/16 of `bytes`, between 1MiB and 64MiB.", &mut self.segment_bytes);
+        v.field(
+            "queue_length_max",
+            "Reads waiting and in service; past it they are answered 503.",
+            &mut self.queue_length_max,
+        );
+        v.field(
+            "parallel",
+            "Reads at once; 0: 8, or 1 with a `service` profile, which is one server.",
+            &mut self.parallel,
+        );
+        v.field(
+            "segment_bytes",
+            "Objects lie in segments of this size, and the oldest segment goes \
+            first; 0: 1/16 of `bytes`, between 1MiB and 64MiB.",
+            &mut self.segment_bytes,
+        );
         v.field("service", "LABORATORY: hold each real read for a drawn time, as a disk would that \
             this machine does not have: { kind = \"exponential\" | \"gamma\" | \"lognormal\" | \
             \"empirical\", mean_ms = 10.0, scv = 1.0 (gamma, lognormal), file = \"times\" (empirical: \
@@ -334,28 +389,50 @@ impl Service {
 
 impl Origin {
     fn visit(&mut self, v: &mut dyn Visitor) {
-        v.field("kind", "\"folder\": a local folder, durable (temporary file, fsync, rename).",
-            &mut self.kind);
+        v.field(
+            "kind",
+            "\"folder\": a local folder, durable (temporary file, fsync, rename).",
+            &mut self.kind,
+        );
         v.field("path", "Its folder; made if it is not there.", &mut self.path);
         v.field("parallel", "Requests to the origin at once.", &mut self.parallel);
-        v.field("queue_length_max", "Fetches waiting and under way; past it requests are answered 503.",
-            &mut self.queue_length_max);
-        v.field("timeout_s", "How long the origin may take; past it the client is answered 504.",
-            &mut self.timeout_s);
+        v.field(
+            "queue_length_max",
+            "Fetches waiting and under way; past it requests are answered 503.",
+            &mut self.queue_length_max,
+        );
+        v.field(
+            "timeout_s",
+            "How long the origin may take; past it the client is answered 504.",
+            &mut self.timeout_s,
+        );
     }
 }
 
 impl Observe {
     fn visit(&mut self, v: &mut dyn Visitor) {
-        v.field("run_dir", "Run folder to be made (windows, samples, host each second); none if unset.",
-            &mut self.run_dir);
+        v.field(
+            "run_dir",
+            "Run folder to be made (windows, samples, host each second); none if unset.",
+            &mut self.run_dir,
+        );
         v.field("window_s", "Length of a window.", &mut self.window_s);
-        v.field("objectives_ms", "Responses within these are counted exactly.",
-            &mut self.objectives_ms);
-        v.field("sample_one_in", "One key in so many is sampled, every request of it; 0: none.",
-            &mut self.sample_one_in);
-        v.field("events", "Record every event and action of the engine in the run folder, so that the \
-            run can be replayed. For tests: it costs more than serving.", &mut self.events);
+        v.field(
+            "objectives_ms",
+            "Responses within these are counted exactly.",
+            &mut self.objectives_ms,
+        );
+        v.field(
+            "sample_one_in",
+            "One key in so many is sampled, every request of it; 0: none.",
+            &mut self.sample_one_in,
+        );
+        v.field(
+            "events",
+            "Record every event and action of the engine in the run folder, so that the \
+            run can be replayed. For tests: it costs more than serving.",
+            &mut self.events,
+        );
     }
 }
 
@@ -464,17 +541,35 @@ impl Config {
             }
         };
         match self.serve.listen.parse::<SocketAddr>() {
-            Err(_) => must(false, "serve.listen", format!(
-                "{:?} is not an address and port; write it as \"127.0.0.1:7070\"", self.serve.listen)),
-            Ok(address) => must(address.ip().is_loopback() || self.serve.token.is_some(),
-                "serve.listen", format!("{address} is reachable from outside; set serve.token, or \
-                listen on 127.0.0.1")),
+            Err(_) => must(
+                false,
+                "serve.listen",
+                format!(
+                    "{:?} is not an address and port; write it as \"127.0.0.1:7070\"",
+                    self.serve.listen
+                ),
+            ),
+            Ok(address) => must(
+                address.ip().is_loopback() || self.serve.token.is_some(),
+                "serve.listen",
+                format!(
+                    "{address} is reachable from outside; set serve.token, or \
+                listen on 127.0.0.1"
+                ),
+            ),
         }
         must(self.serve.token.as_deref() != Some(""), "serve.token", "is empty".to_owned());
-        must(self.serve.connections_max > 0, "serve.connections_max", "must be at least 1".to_owned());
+        must(
+            self.serve.connections_max > 0,
+            "serve.connections_max",
+            "must be at least 1".to_owned(),
+        );
         must(self.serve.threads <= 1024, "serve.threads", "must be at most 1024".to_owned());
-        must((8 << 10..=16 << 20).contains(&self.serve.header_bytes_max.0), "serve.header_bytes_max",
-            "must be between 8KiB and 16MiB".to_owned());
+        must(
+            (8 << 10..=16 << 20).contains(&self.serve.header_bytes_max.0),
+            "serve.header_bytes_max",
+            "must be between 8KiB and 16MiB".to_owned(),
+        );
         for (place, value, low) in [
             ("serve.idle_s", self.serve.idle_s, 0.01),
             ("serve.drain_s", self.serve.drain_s, 0.0),
@@ -482,26 +577,49 @@ impl Config {
             ("origin.timeout_s", self.origin.timeout_s, 0.001),
             ("observe.window_s", self.observe.window_s, 0.01),
         ] {
-            must((low..=1e6).contains(&value), place,
-                format!("must be between {low} and 1000000 seconds, not {value}"));
+            must(
+                (low..=1e6).contains(&value),
+                place,
+                format!("must be between {low} and 1000000 seconds, not {value}"),
+            );
         }
-        must(self.node.object_bytes_max.0 <= 1 << 30, "node.object_bytes_max",
-            "must be at most 1GiB: objects that are kept are held in memory whole".to_owned());
-        must(self.origin.kind == "folder", "origin.kind",
-            format!("{:?} is not known; only \"folder\" is", self.origin.kind));
-        must((1..=256).contains(&self.origin.parallel), "origin.parallel",
-            "must be between 1 and 256".to_owned());
-        must(self.observe.objectives_ms.iter().all(|o| o.is_finite() && *o > 0.0),
-            "observe.objectives_ms", "must all be positive".to_owned());
-        must(!self.observe.events || self.observe.run_dir.is_some(), "observe.events",
-            "needs observe.run_dir, the folder that events are written to".to_owned());
+        must(
+            self.node.object_bytes_max.0 <= 1 << 30,
+            "node.object_bytes_max",
+            "must be at most 1GiB: objects that are kept are held in memory whole".to_owned(),
+        );
+        must(
+            self.origin.kind == "folder",
+            "origin.kind",
+            format!("{:?} is not known; only \"folder\" is", self.origin.kind),
+        );
+        must(
+            (1..=256).contains(&self.origin.parallel),
+            "origin.parallel",
+            "must be between 1 and 256".to_owned(),
+        );
+        must(
+            self.observe.objectives_ms.iter().all(|o| o.is_finite() && *o > 0.0),
+            "observe.objectives_ms",
+            "must all be positive".to_owned(),
+        );
+        must(
+            !self.observe.events || self.observe.run_dir.is_some(),
+            "observe.events",
+            "needs observe.run_dir, the folder that events are written to".to_owned(),
+        );
         let mut folders: Vec<PathBuf> = vec![self.origin.path.clone()];
         for (index, device) in self.devices.iter().enumerate() {
             device.check(&format!("device.{index}"), &mut must);
             for folder in if device.count <= 4096 { device.folders() } else { Vec::new() } {
-                must(!folders.contains(&folder), &format!("device.{index}.path"),
-                    format!("{} is used twice; give each device and the origin its own folder",
-                    folder.display()));
+                must(
+                    !folders.contains(&folder),
+                    &format!("device.{index}.path"),
+                    format!(
+                        "{} is used twice; give each device and the origin its own folder",
+                        folder.display()
+                    ),
+                );
                 folders.push(folder);
             }
         }
@@ -527,7 +645,8 @@ impl Config {
         printer.section("[node]", "What is kept, and how long it is believed.");
         config.node.visit(&mut printer);
         for device in &mut config.devices {
-            printer.section("[[device]]", "Where objects lie beside memory. Repeat for other kinds.");
+            printer
+                .section("[[device]]", "Where objects lie beside memory. Repeat for other kinds.");
             device.visit(&mut printer);
         }
         if config.devices.is_empty() {
@@ -558,30 +677,60 @@ impl Config {
 
 impl Device {
     fn check(&self, place: &str, must: &mut dyn FnMut(bool, &str, String)) {
-        must((1..=4096).contains(&self.count), &format!("{place}.count"),
-            "must be between 1 and 4096".to_owned());
-        must((1..=1024).contains(&self.servers()), &format!("{place}.parallel"),
-            "must be between 1 and 1024".to_owned());
-        must(self.queue_length_max > 0, &format!("{place}.queue_length_max"),
-            "must be at least 1".to_owned());
-        must((4096..=1 << 40).contains(&self.segment()), &format!("{place}.segment_bytes"),
-            "must be between 4KiB and 1TiB".to_owned());
-        must(self.bytes.0 >= 2 * self.segment(), &format!("{place}.bytes"),
-            format!("must hold two segments of {}; make it larger, or segment_bytes smaller",
-            Size(self.segment())));
+        must(
+            (1..=4096).contains(&self.count),
+            &format!("{place}.count"),
+            "must be between 1 and 4096".to_owned(),
+        );
+        must(
+            (1..=1024).contains(&self.servers()),
+            &format!("{place}.parallel"),
+            "must be between 1 and 1024".to_owned(),
+        );
+        must(
+            self.queue_length_max > 0,
+            &format!("{place}.queue_length_max"),
+            "must be at least 1".to_owned(),
+        );
+        must(
+            (4096..=1 << 40).contains(&self.segment()),
+            &format!("{place}.segment_bytes"),
+            "must be between 4KiB and 1TiB".to_owned(),
+        );
+        must(
+            self.bytes.0 >= 2 * self.segment(),
+            &format!("{place}.bytes"),
+            format!(
+                "must hold two segments of {}; make it larger, or segment_bytes smaller",
+                Size(self.segment())
+            ),
+        );
         let Some(service) = &self.service else { return };
-        must(self.parallel <= 1, &format!("{place}.parallel"),
-            "a device with a service profile is one server; leave it out".to_owned());
-        must(service.kind == Kind::Empirical || (service.mean_ms > 0.0 && service.mean_ms <= 1e6),
-            &format!("{place}.service.mean_ms"), "must be positive, in milliseconds".to_owned());
-        must(service.scv > 0.0 && service.scv <= 1e4, &format!("{place}.service.scv"),
-            "must be positive".to_owned());
-        must(service.kind != Kind::Exponential || service.scv == 1.0,
+        must(
+            self.parallel <= 1,
+            &format!("{place}.parallel"),
+            "a device with a service profile is one server; leave it out".to_owned(),
+        );
+        must(
+            service.kind == Kind::Empirical || (service.mean_ms > 0.0 && service.mean_ms <= 1e6),
+            &format!("{place}.service.mean_ms"),
+            "must be positive, in milliseconds".to_owned(),
+        );
+        must(
+            service.scv > 0.0 && service.scv <= 1e4,
             &format!("{place}.service.scv"),
-            "an exponential time has SCV 1; use gamma or lognormal for another".to_owned());
-        must((service.kind == Kind::Empirical) == service.file.is_some(),
+            "must be positive".to_owned(),
+        );
+        must(
+            service.kind != Kind::Exponential || service.scv == 1.0,
+            &format!("{place}.service.scv"),
+            "an exponential time has SCV 1; use gamma or lognormal for another".to_owned(),
+        );
+        must(
+            (service.kind == Kind::Empirical) == service.file.is_some(),
             &format!("{place}.service.file"),
-            "goes with kind = \"empirical\", and must be given for it".to_owned());
+            "goes with kind = \"empirical\", and must be given for it".to_owned(),
+        );
     }
 }
 

@@ -149,7 +149,8 @@ fn step<'a>(at: &'a mut Value, part: &str) -> Result<&'a mut Value, String> {
             Ok(table.entry(part).or_insert_with(|| Value::Table(toml::Table::new())))
         }
         Value::Array(list) => {
-            let index: usize = part.parse().map_err(|_| format!("`{part}` is not a place in a list"))?;
+            let index: usize =
+                part.parse().map_err(|_| format!("`{part}` is not a place in a list"))?;
             if index == list.len() {
                 list.push(Value::Table(toml::Table::new()));
             }
@@ -284,12 +285,9 @@ field!(u32, "a number from 0 to 4294967295", |v| v.as_integer()?.try_into().ok()
 ));
 field!(u64, "a number, 0 or more", |v| v.as_integer()?.try_into().ok(), |n| Some(n.to_string()));
 field!(f64, "a number", number, |n| Some(format!("{n:?}")));
-field!(
-    Vec<f64>,
-    "a list of numbers",
-    |v| v.as_array()?.iter().map(number).collect(),
-    |list| Some(format!("{list:?}"))
-);
+field!(Vec<f64>, "a list of numbers", |v| v.as_array()?.iter().map(number).collect(), |list| Some(
+    format!("{list:?}")
+));
 field!(Size, "bytes, like 4096 or \"64MiB\"", size, |s| quoted(&s.to_string()));
 field!(
     Class,

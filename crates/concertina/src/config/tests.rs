@@ -89,7 +89,10 @@ fn values_are_checked() {
         ("[node]\nmemory_bytes = -1", "bytes, like"),
         ("[node]\nrevalidate_s = -1", "node.revalidate_s: must be between"),
         ("[[device]]\nbytes = \"1MiB\"", "must hold two segments"),
-        ("[[device]]\nparallel = 4\nservice = { kind = \"exponential\", mean_ms = 1 }", "one server"),
+        (
+            "[[device]]\nparallel = 4\nservice = { kind = \"exponential\", mean_ms = 1 }",
+            "one server",
+        ),
         ("[[device]]\nservice = { kind = \"gamma\" }", "service.mean_ms: must be positive"),
         ("[[device]]\nservice = { kind = \"normal\", mean_ms = 1 }", "\"lognormal\""),
         ("[[device]]\nservice = { kind = \"exponential\", mean_ms = 1, scv = 2 }", "SCV 1"),
@@ -102,4 +105,11 @@ fn values_are_checked() {
         let told = mistakes(text, &[]);
         assert!(told.contains(part), "{part:?} is missing in {told} of {text}");
     }
+}
+
+#[test]
+fn the_document_shows_the_defaults_as_they_are() {
+    let document = include_str!("../../../../docs/configuration.md");
+    let printed = Config::parse("", "", &[]).unwrap().print();
+    assert!(document.contains(&printed), "docs/configuration.md is to show:\n{printed}");
 }

@@ -136,7 +136,8 @@ impl Segments {
         options.read(true);
         let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
         let direct = self.direct.load(Ordering::Relaxed);
-        let opened = if direct { options.custom_flags(flags).open(&path) } else { options.open(&path) };
+        let opened =
+            if direct { options.custom_flags(flags).open(&path) } else { options.open(&path) };
         let (file, direct) = match opened {
             Err(error) if direct && error.kind() == io::ErrorKind::InvalidInput => {
                 self.refuse_direct(&error);

@@ -110,8 +110,7 @@ impl Folder {
             }
         }
         File::open(root)?.sync_all().with_context(|| format!("cannot sync {shown}"))?;
-        let tree =
-            Tree { root: root.to_owned(), temporary: AtomicU64::new(0), _lock: lock };
+        let tree = Tree { root: root.to_owned(), temporary: AtomicU64::new(0), _lock: lock };
         Ok(Folder { tree: Arc::new(tree), pool: Pool::start(threads)? })
     }
 }
@@ -158,7 +157,12 @@ impl Tree {
     }
 
     /// Collects the `limit` smallest keys in a heap, whatever the number of objects.
-    fn list(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Listed>, Error> {
+    fn list(
+        &self,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, Error> {
         let failed = |e: &io::Error| Error::of_io(e, "list");
         let mut smallest: BinaryHeap<Vec<u8>> = BinaryHeap::new();
         for shard in 0..=255u8 {
@@ -425,8 +429,7 @@ impl Origin for Folder {
                 (upload.metadata(attributes), StagedBytes::Memory(first))
             };
             let (tree, pool) = (self.tree.clone(), self.pool.clone());
-            let staged: Box<dyn Staged> =
-                Box::new(StagedFile { tree, pool, key, metadata, bytes });
+            let staged: Box<dyn Staged> = Box::new(StagedFile { tree, pool, key, metadata, bytes });
             Ok(staged)
         })
     }
@@ -444,9 +447,9 @@ impl Origin for Folder {
     ) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
         let (tree, prefix) = (self.tree.clone(), prefix.to_vec());
         let after = after.map(<[u8]>::to_vec);
-        Box::pin(async move {
-            self.pool.run(move || tree.list(&prefix, after.as_deref(), limit)).await
-        })
+        Box::pin(
+            async move { self.pool.run(move || tree.list(&prefix, after.as_deref(), limit)).await },
+        )
     }
 }
 

@@ -19,7 +19,11 @@ type Next = (Box<dyn Chunks>, Option<Result<Bytes, Error>>);
 enum Kind {
     Bytes(Option<Bytes>),
     /// Bytes from the origin: how many are left, and the piece that is awaited.
-    Stream { left: u64, next: Pin<Box<dyn Future<Output = Next> + Send>>, failed: bool },
+    Stream {
+        left: u64,
+        next: Pin<Box<dyn Future<Output = Next> + Send>>,
+        failed: bool,
+    },
 }
 
 /// The body of a reply. It holds the request's record, which is complete when the body is dropped.
@@ -134,9 +138,9 @@ impl Budget {
     }
 
     fn take(self: &Arc<Budget>, bytes: u64) -> Option<Share> {
-        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-            left.checked_sub(bytes)
-        });
+        let taken = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
         taken.is_ok().then(|| Share { budget: self.clone(), bytes })
     }
 }
@@ -152,6 +156,11 @@ impl Drop for Share {
         self.budget.left.fetch_add(self.bytes, Ordering::Relaxed);
     }
 }
+
+/// Bytes of a refused upload that are taken.
+const DISCARD_BYTES_MAX: u64 = 64 << 20;
+/// Time that is spent on them.
+const DISCARD_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// When the origin was given the last piece of an upload and has not asked for the next: then it is the
 /// origin that is slow, not the client. 0 while the client is waited for.
@@ -207,6 +216,22 @@ impl Upload {
             Copy::Many(bytes) => Some((bytes.freeze(), self.shares)),
             Copy::TooLarge => None,
         }
+    }
+
+    /// Takes what the client still sends, within reason, so that it reads its answer: a connection that
+    /// is closed while it sends would be reset under it.
+    pub async fn discard(mut self) {
+        let mut left = DISCARD_BYTES_MAX;
+        let discard = async {
+            while let Some(Ok(frame)) = self.incoming.frame().await {
+                let bytes = frame.into_data().map_or(0, |piece| piece.len() as u64);
+                left = left.saturating_sub(bytes);
+                if left == 0 {
+                    break;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(DISCARD_TIME_MAX, discard).await;
     }
 
     fn keep(&mut self, piece: &Bytes) {

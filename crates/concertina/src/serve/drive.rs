@@ -173,11 +173,7 @@ impl Drive {
     }
 
     /// Lets go of the lock between finding who is to be told, and telling them and all else.
-    fn carry_out(
-        self: &Arc<Self>,
-        mut state: MutexGuard<'_, State>,
-        actions: Vec<Action<Object>>,
-    ) {
+    fn carry_out(self: &Arc<Self>, mut state: MutexGuard<'_, State>, actions: Vec<Action<Object>>) {
         if actions.is_empty() {
             return;
         }

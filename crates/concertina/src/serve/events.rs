@@ -62,9 +62,8 @@ impl EventLog {
     /// Starts the file.
     pub fn create(path: &Path, settings: &Settings, now: Nanos) -> anyhow::Result<EventLog> {
         let shown = path.display().to_string();
-        let mut file = BufWriter::new(
-            File::create_new(path).with_context(|| format!("cannot make {shown}"))?,
-        );
+        let mut file =
+            BufWriter::new(File::create_new(path).with_context(|| format!("cannot make {shown}"))?);
         let (lines, queue) = bounded(LINES_MAX);
         let writer = std::thread::Builder::new().name("events".to_owned()).spawn(move || {
             let mut failed = false;

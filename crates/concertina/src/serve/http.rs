@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
-    WWW_AUTHENTICATE,
+    ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE,
 };
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -78,7 +77,11 @@ impl Problem {
 }
 
 /// A reply of JSON.
-pub fn json<T: Serialize>(status: StatusCode, value: &T, seen: Option<Seen>) -> Response<ReplyBody> {
+pub fn json<T: Serialize>(
+    status: StatusCode,
+    value: &T,
+    seen: Option<Seen>,
+) -> Response<ReplyBody> {
     let text = serde_json::to_vec(value).unwrap_or_default();
     typed(status, "application/json", text, seen)
 }

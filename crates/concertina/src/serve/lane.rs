@@ -60,8 +60,7 @@ impl Lane {
     /// The windows that ended by `now` (all, if `flush`) and the samples since.
     pub fn take(&self, now: Nanos, flush: bool) -> (Vec<Window>, Vec<Sample>) {
         let mut state = self.lock();
-        let windows =
-            if flush { state.recorder.flush(now) } else { state.recorder.roll(now) };
+        let windows = if flush { state.recorder.flush(now) } else { state.recorder.roll(now) };
         (windows, std::mem::take(&mut state.samples))
     }
 }

@@ -46,7 +46,8 @@ impl Metrics {
             let _ = writeln!(text, "# TYPE concertina_queue_{name}_total counter");
             for (queue, window) in queues.iter() {
                 let value = value(window);
-                let _ = writeln!(text, "concertina_queue_{name}_total{{queue=\"{queue}\"}} {value}");
+                let _ =
+                    writeln!(text, "concertina_queue_{name}_total{{queue=\"{queue}\"}} {value}");
             }
         }
         let _ = writeln!(text, "# HELP concertina_response_seconds Response times of a queue.");

@@ -5,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use engine::{Etag, Payload};
-use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::header::{ACCEPT_RANGES, CONTENT_TYPE, ETAG, LAST_MODIFIED};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::origin::Metadata;
 

@@ -49,11 +49,15 @@ pub fn key_of(encoded: &str) -> Result<Key, Problem> {
     }
     let key: Vec<u8> = percent_encoding::percent_decode_str(encoded).collect();
     if key.is_empty() {
-        return Err(bad("the key is empty; write it after /objects/, or list with /objects?prefix="));
+        return Err(bad(
+            "the key is empty; write it after /objects/, or list with /objects?prefix=",
+        ));
     }
     if key.len() > KEY_BYTES_MAX {
-        return Err(bad(&format!("the key has {} bytes; at most {KEY_BYTES_MAX} are taken",
-            key.len())));
+        return Err(bad(&format!(
+            "the key has {} bytes; at most {KEY_BYTES_MAX} are taken",
+            key.len()
+        )));
     }
     Ok(Key::from(key))
 }
@@ -143,7 +147,10 @@ fn not_found(headers: &HeaderMap) -> Problem {
 }
 
 fn precondition_failed() -> Problem {
-    Problem::new(StatusCode::PRECONDITION_FAILED, "the object is not as the request's condition says")
+    Problem::new(
+        StatusCode::PRECONDITION_FAILED,
+        "the object is not as the request's condition says",
+    )
 }
 
 fn busy(queue: &str) -> Problem {
@@ -193,7 +200,10 @@ fn found(mut seen: Seen, object: &Object, headers: &HeaderMap) -> Response<Reply
 }
 
 /// What a read is answered: status, and the range if it is a part. Conditions come before the range.
-fn selected(metadata: &Metadata, headers: &HeaderMap) -> (StatusCode, Option<std::ops::Range<u64>>) {
+fn selected(
+    metadata: &Metadata,
+    headers: &HeaderMap,
+) -> (StatusCode, Option<std::ops::Range<u64>>) {
     match condition::judge(headers, Some(metadata), true) {
         Verdict::Failed => return (StatusCode::PRECONDITION_FAILED, None),
         Verdict::NotModified => return (StatusCode::NOT_MODIFIED, None),
@@ -242,12 +252,7 @@ fn close_head(
 }
 
 /// An object that no tier keeps, straight from the origin.
-async fn stream(
-    shared: &Arc<Shared>,
-    mut seen: Seen,
-    key: &Key,
-    headers: &HeaderMap,
-) -> Answered {
+async fn stream(shared: &Arc<Shared>, mut seen: Seen, key: &Key, headers: &HeaderMap) -> Answered {
     let drive = &shared.drive;
     // The range needs the size, which the first answer brings; a second is asked for a part.
     for _ in 0..3 {
@@ -345,7 +350,12 @@ async fn put(
     let mut upload = Upload::new(incoming, idle, object_bytes_max, shared.uploads.clone());
     let staged = match stage(shared, &key, attributes, &mut upload).await {
         Ok(staged) => staged,
-        Err(error) => return Err(origin_problem(&error).of(seen)),
+        Err(error) => {
+            if !matches!(error, Error::Upload(_)) {
+                upload.discard().await;
+            }
+            return Err(origin_problem(&error).of(seen));
+        }
     };
     let copy = upload.into_copy();
     seen.size = staged.metadata().size;
@@ -357,7 +367,8 @@ async fn put(
         Ok(Done { etag, .. }) => {
             seen.outcome = Outcome::Origin;
             let mut response = Response::new(ReplyBody::empty(None));
-            if let Some(value) = etag.and_then(|e| HeaderValue::from_str(&format!("\"{e}\"")).ok()) {
+            if let Some(value) = etag.and_then(|e| HeaderValue::from_str(&format!("\"{e}\"")).ok())
+            {
                 response.headers_mut().insert(ETAG, value);
             }
             add_stages(&seen, &headers, response.headers_mut());
@@ -455,7 +466,8 @@ async fn in_turn(
                 let (result, payload) = write(&shared, &key, work, conditional).await;
                 let served = clock::now();
                 shared.drive.tell(served, Event::WriteEnd { request, key, payload });
-                let stages = Stages { received, queued: received, started, served, ..Stages::default() };
+                let stages =
+                    Stages { received, queued: received, started, served, ..Stages::default() };
                 (result, Some(stages))
             }
             // The client left while it waited.
@@ -557,9 +569,10 @@ pub async fn list(shared: &Arc<Shared>, lane: &Arc<Lane>, query: &str) -> Answer
             "prefix" => prefix = decoded,
             "after" => after = Some(decoded),
             "limit" => {
-                limit = value.parse().ok().filter(|n| (1..=LIST_MAX).contains(n)).ok_or_else(|| {
-                    bad(format!("limit must be a number from 1 to {LIST_MAX}, not {value:?}"))
-                })?;
+                limit =
+                    value.parse().ok().filter(|n| (1..=LIST_MAX).contains(n)).ok_or_else(|| {
+                        bad(format!("limit must be a number from 1 to {LIST_MAX}, not {value:?}"))
+                    })?;
             }
             _ => return Err(bad(format!("{name:?} is none of prefix, after and limit"))),
         }

@@ -133,11 +133,7 @@ impl Watch {
     }
 }
 
-fn difference(
-    before: &procfs::DiskStat,
-    now: &procfs::DiskStat,
-    length_s: f64,
-) -> KernelDevice {
+fn difference(before: &procfs::DiskStat, now: &procfs::DiskStat, length_s: f64) -> KernelDevice {
     let reads = now.reads.saturating_sub(before.reads);
     let writes = now.writes.saturating_sub(before.writes);
     let time = |f: fn(&procfs::DiskStat) -> u64| f(now).saturating_sub(f(before)) as f64;
@@ -157,9 +153,9 @@ fn kernel_disks(shared: &Arc<Shared>) -> Vec<KernelDisk> {
     let mut id = 0;
     for device in &shared.config.devices {
         for folder in device.folders() {
-            let number = rustix::fs::stat(&folder).ok().map(|stat| {
-                (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev))
-            });
+            let number = rustix::fs::stat(&folder)
+                .ok()
+                .map(|stat| (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev)));
             if let Some(number) = number.filter(|_| device.service.is_none()) {
                 disks.push(KernelDisk { queue: format!("device/{id}"), number, last: None });
             }
