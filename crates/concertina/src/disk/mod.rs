@@ -6,6 +6,7 @@
 //! with that time, so that the next read starts where this one ended.
 
 pub mod format;
+mod held;
 mod pacer;
 mod profile;
 mod segments;
@@ -31,7 +32,10 @@ pub use segments::{Buffer, FoundSegment, Segments};
 use crate::clock;
 use crate::config::Service;
 use crate::serve::Object;
+use held::{HELD_READERS, HeldQueue};
 
+/// A held read with so much time left may wait to be read together with others.
+const PATIENCE: Nanos = 2_000_000;
 /// Threads that read.
 const READERS: usize = 8;
 /// Threads that append; a device has one of them.
@@ -74,6 +78,7 @@ enum Write {
 pub struct Disks {
     devices: Vec<Arc<Device>>,
     reads: Sender<Option<Read>>,
+    held: Arc<HeldQueue<Read>>,
     writes: Vec<Sender<Option<Write>>>,
     pacer: Arc<Pacer<Event<Object>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -101,11 +106,27 @@ impl Disks {
         }
         let deliver = told.clone();
         let pacer = Arc::new(Pacer::start(move |at, event| deliver(at, event))?);
-        let (reads, queue) = unbounded();
+        let (reads, queue) = unbounded::<Option<Read>>();
         let mut threads = Vec::new();
         for index in 0..READERS {
             let (queue, told, pacer) = (queue.clone(), told.clone(), pacer.clone());
-            threads.push(spawn(format!("read/{index}"), move || reader(&queue, &told, &pacer))?);
+            let reader = move || {
+                let mut buffer = Buffer::default();
+                while let Ok(Some(read)) = queue.recv() {
+                    read.carry_out(&mut buffer, &told, &pacer);
+                }
+            };
+            threads.push(spawn(format!("read/{index}"), reader)?);
+        }
+        let held = Arc::new(HeldQueue::default());
+        let any_held = devices.iter().any(|device| device.profile.is_some());
+        for index in 0..if any_held { HELD_READERS } else { 0 } {
+            let (held, told, pacer) = (held.clone(), told.clone(), pacer.clone());
+            let reader = move || {
+                let mut buffer = Buffer::default();
+                held.run(|read: Read| read.carry_out(&mut buffer, &told, &pacer));
+            };
+            threads.push(spawn(format!("held/{index}"), reader)?);
         }
         let mut writes = Vec::new();
         for index in 0..WRITERS {
@@ -115,17 +136,23 @@ impl Disks {
             writes.push(send);
         }
         let threads = Mutex::new(threads);
-        Ok((Disks { devices, reads, writes, pacer, threads }, found))
+        Ok((Disks { devices, reads, held, writes, pacer, threads }, found))
     }
 
     /// [`engine::node::Action::Read`].
     pub fn read(&self, id: DeviceId, location: Location, key: Key, job: JobId, start: Nanos) {
         let Some(device) = self.devices.get(id).cloned() else { return };
-        let held_to = device.profile.as_ref().map(|profile| {
-            start + profile.lock().unwrap_or_else(PoisonError::into_inner).draw()
-        });
+        let held_to = device
+            .profile
+            .as_ref()
+            .map(|profile| start + profile.lock().unwrap_or_else(PoisonError::into_inner).draw());
         let segment = device.segments.segment(location.segment());
-        let _ = self.reads.send(Some(Read { device, segment, location, key, job, held_to }));
+        let read = Read { device, segment, location, key, job, held_to };
+        if held_to.is_some_and(|at| at > start + PATIENCE) {
+            self.held.push(read);
+        } else {
+            let _ = self.reads.send(Some(read));
+        }
     }
 
     /// [`engine::node::Action::Append`].
@@ -160,6 +187,7 @@ impl Disks {
         for _ in 0..READERS {
             let _ = self.reads.send(None);
         }
+        self.held.stop();
         for writes in &self.writes {
             let _ = writes.send(None);
         }
@@ -178,12 +206,11 @@ fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> anyhow::Result<Jo
     std::thread::Builder::new().name(name).spawn(run).context("cannot start a thread")
 }
 
-fn reader(queue: &Receiver<Option<Read>>, told: &Told, pacer: &Pacer<Event<Object>>) {
-    let mut buffer = Buffer::default();
-    while let Ok(Some(read)) = queue.recv() {
-        let Read { device, segment, location, key, job, held_to } = read;
+impl Read {
+    fn carry_out(self, buffer: &mut Buffer, told: &Told, pacer: &Pacer<Event<Object>>) {
+        let Read { device, segment, location, key, job, held_to } = self;
         let result = match segment {
-            Some(segment) => device.segments.read(&segment, location, &key, &mut buffer),
+            Some(segment) => device.segments.read(&segment, location, &key, buffer),
             None => Err(format!("segment {} is gone", location.segment())),
         };
         if let Err(reason) = &result {
