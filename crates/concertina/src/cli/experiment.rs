@@ -1,12 +1,85 @@
 //! `concertina experiment`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Subcommand;
+
+use crate::experiment::{self, Context, claims};
+use crate::record::Machine;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = "Examples:
+  concertina experiment run experiments/spotify-single --short
+  concertina experiment run experiments/spotify-single --out /tmp/again --json")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Do an experiment again on this machine; exits with 0 only if all its claims hold
+    Run(Run),
+}
+
+#[derive(clap::Args)]
+struct Run {
+    /// The experiment's folder
+    folder: PathBuf,
+    /// Measure fewer points, at full width and with the same goals, in at most five minutes
+    #[arg(long)]
+    short: bool,
+    /// Where results go [default: FOLDER/record/DATE-MACHINE]
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Where data, run folders and logs go while it runs [default: a temporary folder, removed after]
+    #[arg(long)]
+    scratch: Option<PathBuf>,
+    /// Print the claims as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show no progress
+    #[arg(long)]
+    quiet: bool,
+}
 
 /// Runs the command.
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("`experiment` is not built yet")
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let Command::Run(run) = args.command;
+    let out = run.out.unwrap_or_else(|| run.folder.join("record").join(record_name()));
+    let temporary = tempfile::tempdir()?;
+    let scratch = run.scratch.unwrap_or_else(|| temporary.path().to_owned());
+    let context = Context { folder: run.folder, out, scratch, short: run.short, quiet: run.quiet };
+    let claims = experiment::run(&context)?;
+    if run.json {
+        println!("{}", serde_json::to_string_pretty(&claims)?);
+    } else {
+        print!("{}", claims::table(&claims));
+        println!("results: {}", context.out.display());
+    }
+    let all = claims.iter().all(|claim| claim.holds);
+    Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// `DATE-MACHINE`: the day in UTC, and the machine's processor and cores.
+fn record_name() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let date = httpdate::fmt_http_date(UNIX_EPOCH + since);
+    // "Sun, 06 Nov 1994 08:49:37 GMT"
+    let parts: Vec<&str> = date.split(' ').collect();
+    let months = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    let month = parts.get(2).and_then(|m| months.find(m)).map_or(0, |at| at / 3 + 1);
+    let (day, year) = (parts.get(1).unwrap_or(&"00"), parts.get(3).unwrap_or(&"0000"));
+    let machine = Machine::here();
+    let processor: String = machine
+        .processor
+        .to_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .collect();
+    let processor = processor.trim_matches('-');
+    format!("{year}-{month:02}-{day}-{processor}-{}-cores", machine.cores)
 }

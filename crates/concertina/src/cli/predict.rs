@@ -1,12 +1,244 @@
 //! `concertina predict`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+use anyhow::bail;
+use model::{Limits, Model, Parameter, Prediction};
+
+use crate::report::compare::LargestRate;
+use crate::report::grid::{Grid, printable};
+use crate::report::objective::{digits, time};
+use crate::report::table::{limits_text, percent, warnings_text};
+use crate::report::{self, Objective, figures, objective, svg};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = "\
+Examples:
+  concertina predict model.toml --rate 500,1000,1500
+  concertina predict model.toml --rate 12000 --servers 17 --within 20ms,50ms,100ms
+  concertina predict model.toml --objective \"99% within 50ms\" --plot predicted.svg
+  concertina predict model.toml --rate 1000 --json
+
+A prediction past the confidence limit (the load at which the mean number at a device is 1) is marked
+everywhere. A load past saturation is not predicted: queues would grow without bound.")]
+pub struct Args {
+    /// The model file, from `concertina fit`
+    model: PathBuf,
+    /// Loads in requests/s on all servers; 10 to 90 % of saturation if not given
+    #[arg(long, value_delimiter = ',', value_name = "RATE")]
+    rate: Vec<f64>,
+    /// Servers like the fitted one that share the load equally
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    servers: u32,
+    /// Response times
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "TIME",
+        default_value = "20ms,50ms,100ms",
+        value_parser = objective::seconds
+    )]
+    within: Vec<f64>,
+    /// An objective, like "99% within 50ms": the largest load that holds it
+    #[arg(long, value_name = "OBJECTIVE")]
+    objective: Vec<Objective>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write a plot of the fractions within each time against load
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+}
+
+/// What is said of a load: a prediction and the response of 99 %, or why there is none.
+struct Answer {
+    rate: f64,
+    found: Result<(Prediction, f64), String>,
+}
 
 /// Runs the command.
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("`predict` is not built yet")
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let model = report::read_model(&args.model)?;
+    let limits = model.limits()?;
+    let n = f64::from(args.servers);
+    if let Some(rate) = args.rate.iter().find(|r| !(r.is_finite() && **r > 0.0)) {
+        bail!("--rate {rate}: a load is a number of requests/s above 0");
+    }
+    let rates = match (args.rate.is_empty(), limits.saturation.is_finite()) {
+        (false, _) => args.rate.clone(),
+        (true, true) => [0.1, 0.3, 0.5, 0.7, 0.9].map(|x| x * limits.saturation * n).to_vec(),
+        (true, false) => vec![model.requests.rate_high * n],
+    };
+    let mut answers = Vec::new();
+    for rate in rates {
+        answers.push(answer(&model, rate, args.servers, &args.within)?);
+    }
+    let objectives = args.objective.iter().map(|&o| report::largest_rate(&model, o, args.servers));
+    let objectives = objectives.collect::<Result<Vec<_>, _>>()?;
+    if let Some(path) = &args.plot {
+        let text = plot(&model, &limits, &args, &answers);
+        report::write_whole(path, &text, |old| old.starts_with("<svg"))?;
+    }
+    if args.json {
+        println!("{:#}", json(&model, &limits, &args, &answers, &objectives)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    print!("{}", text(&model, &limits, &args, &answers, &objectives)?);
+    if let Some(path) = &args.plot {
+        println!("\nWrote {}.", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn answer(model: &Model, rate: f64, servers: u32, within_s: &[f64]) -> anyhow::Result<Answer> {
+    let found = match model.predict_cluster(rate, servers, within_s) {
+        Ok(prediction) => Ok((prediction, model.quantile(rate / f64::from(servers), 0.99)?)),
+        Err(error @ model::Error::Unstable { .. }) => Err(error.to_string()),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Answer { rate, found })
+}
+
+/// The confidence limits of all servers: ours and the published one.
+fn cluster_limits(model: &Model, limits: &Limits, servers: u32) -> anyhow::Result<(f64, f64)> {
+    Ok(match servers {
+        1 => (limits.mg1, limits.spotify_single),
+        n => (model.cluster_limit_mg1(n)?, model.cluster_limit(n)?),
+    })
+}
+
+fn text(
+    model: &Model,
+    limits: &Limits,
+    args: &Args,
+    answers: &[Answer],
+    objectives: &[LargestRate],
+) -> anyhow::Result<String> {
+    let mut out = String::new();
+    if let Some(note) = &model.about.laboratory {
+        out += &format!("LABORATORY: {}\n\n", printable(note));
+    }
+    out += &grid(args, answers).text();
+    let found = || answers.iter().filter_map(|a| a.found.as_ref().ok());
+    if found().any(|(p, _)| p.beyond_limit) {
+        out += "! PAST THE CONFIDENCE LIMIT: queues are long there, and small errors of the model grow.\n";
+    }
+    if found().any(|(p, _)| p.beyond_fitted) {
+        out += &format!(
+            "> past every fitted load ({} requests/s of one server): extrapolated.\n",
+            digits(model.requests.rate_high, 4)
+        );
+    }
+    for answer in answers {
+        if let Err(why) = &answer.found {
+            out += &format!("{}\n", why.trim_end());
+        }
+    }
+    out.push('\n');
+    if args.servers > 1 {
+        let (ours, published) = cluster_limits(model, limits, args.servers)?;
+        out += &format!(
+            "Confidence limit of {} servers (balls into bins): {} requests/s; by the Spotify model {}; \
+             saturation {} requests/s.\n",
+            args.servers,
+            digits(ours, 4),
+            digits(published, 4),
+            digits(limits.saturation * f64::from(args.servers), 4)
+        );
+    } else {
+        out += &limits_text(limits);
+    }
+    for objective in objectives {
+        out += &format!("{}\n", objective.statement);
+    }
+    out += &warnings_text(&model.warnings);
+    Ok(out)
+}
+
+fn grid(args: &Args, answers: &[Answer]) -> Grid {
+    let mut head: Vec<String> = ["rate/s", "busy %", "memory %"].map(String::from).to_vec();
+    for &t in &args.within {
+        head.push(format!("≤ {} % [95 %]", time(t)));
+        head.push("Spotify".to_owned());
+    }
+    head.extend(["mean", "p99", ""].map(String::from));
+    // Words are in the last column alone; eight columns and two for each time.
+    let mut grid = Grid { head, align: "", rows: Vec::new() };
+    for answer in answers {
+        let Ok((p, p99)) = &answer.found else {
+            grid.row([digits(answer.rate, 4), "not stable".to_owned()]);
+            continue;
+        };
+        let busy = digits(p.utilisation_max * 100.0, 3);
+        let mut cells = vec![digits(p.rate, 4), busy, digits(p.hit_ratio.value * 100.0, 3)];
+        for point in &p.points {
+            let Parameter { value, low, high, .. } = &point.concertina;
+            cells.push(format!("{} [{}, {}]", percent(*value), percent(*low), percent(*high)));
+            cells.push(point.spotify.as_ref().map_or("unstable".to_owned(), |s| percent(s.value)));
+        }
+        let limit = if p.beyond_limit { "!" } else { "" };
+        let fitted = if p.beyond_fitted { ">" } else { "" };
+        cells.extend([time(p.response_mean.value), time(*p99), format!("{limit}{fitted}")]);
+        grid.row(cells);
+    }
+    grid
+}
+
+fn json(
+    model: &Model,
+    limits: &Limits,
+    args: &Args,
+    answers: &[Answer],
+    objectives: &[LargestRate],
+) -> anyhow::Result<serde_json::Value> {
+    let n = f64::from(args.servers);
+    let mut predictions = Vec::new();
+    for answer in answers {
+        predictions.push(match &answer.found {
+            Ok((prediction, p99)) => {
+                let mut value = serde_json::to_value(prediction)?;
+                value["stable"] = true.into();
+                value["response_p99"] = (*p99).into();
+                value
+            }
+            Err(why) => serde_json::json!({
+                "rate": answer.rate,
+                "servers": args.servers,
+                "stable": false,
+                "saturation": limits.saturation * n,
+                "statement": why,
+            }),
+        });
+    }
+    let (ours, published) = cluster_limits(model, limits, args.servers)?;
+    Ok(serde_json::json!({
+        "model": model.about.title,
+        "runs": model.about.runs,
+        "laboratory": model.about.laboratory,
+        "servers": args.servers,
+        "within_s": args.within,
+        "confidence_limit": ours,
+        "confidence_limit_spotify": published,
+        "saturation": limits.saturation * n,
+        "predictions": predictions,
+        "objectives": objectives,
+        "warnings": model.warnings,
+    }))
+}
+
+fn plot(model: &Model, limits: &Limits, args: &Args, answers: &[Answer]) -> String {
+    let found = answers.iter().filter_map(|a| a.found.as_ref().ok());
+    let asked: Vec<Prediction> = found.map(|(p, _)| p.clone()).collect();
+    let plots = figures::predictions(model, limits, &args.within, args.servers, &asked);
+    let mut notes = Vec::new();
+    if let Some(note) = &model.about.laboratory {
+        notes.push(format!("Laboratory: {note}"));
+    }
+    notes.push(
+        "Shaded: past the confidence limit. Band: 95 % interval of Concertina's model.".to_owned(),
+    );
+    notes.extend(answers.iter().filter_map(|a| a.found.as_ref().err().cloned()));
+    svg::standalone(&plots, &notes)
 }

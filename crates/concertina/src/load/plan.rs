@@ -83,44 +83,14 @@ impl Plan {
                 found.push(words);
             }
         };
-        let positive = |x: f64| x.is_finite() && x > 0.0;
-        let rate = |r: f64| positive(r) && r <= 1e7;
-        let span = |s: f64| positive(s) && s <= 1e8;
-        match &self.load {
-            Load::Nothing => check(self.fill.is_some(), "nothing to do: no load, no fill".into()),
-            Load::Open { rates, .. } => {
-                check(!rates.is_empty(), "no rate is given".into());
-                for &r in rates {
-                    check(rate(r), format!("rate {r}: above 0 and at most 10,000,000 expected"));
-                }
-            }
-            Load::Trace { speeds } => {
-                check(!speeds.is_empty(), "no speed is given".into());
-                let trace = matches!(self.keys, Keys::Trace { .. });
-                check(trace, "the arrivals of a trace need a trace".into());
-                for &speed in speeds {
-                    let (Speed::Factor(x) | Speed::Rate(x)) = speed;
-                    check(rate(x), format!("speed {x}: above 0 expected"));
-                }
-            }
-            Load::Schedule { segments, .. } => {
-                check(!segments.is_empty(), "the schedule is empty".into());
-                for &(r, s) in segments {
-                    let words = format!("{r}:{s}s: a rate and a time above 0 expected");
-                    check(rate(r) && span(s), words);
-                }
-            }
-            Load::Closed { clients, think_ms, .. } => {
-                check(!clients.is_empty(), "no number of clients is given".into());
-                for &n in clients {
-                    let most = self.connections;
-                    let words = format!("{n} clients: 1 to {most} (the connections) expected");
-                    check((1..=most).contains(&n), words);
-                }
-                let fine = think_ms.is_finite() && *think_ms >= 0.0;
-                check(fine, format!("think time {think_ms} ms: 0 or more expected"));
-            }
+        if self.load == Load::Nothing {
+            check(self.fill.is_some(), "nothing to do: no load, no fill".into());
         }
+        if matches!(self.load, Load::Trace { .. }) {
+            let trace = matches!(self.keys, Keys::Trace { .. });
+            check(trace, "the arrivals of a trace need a trace".into());
+        }
+        self.load.mistakes(self.connections, &mut check);
         for length in self.warmup.iter().chain(&self.length) {
             let fine = match length {
                 Length::Seconds(s) => s.is_finite() && (0.0..=1e8).contains(s),
@@ -193,6 +163,58 @@ pub enum Load {
         /// How think times are distributed.
         think: Think,
     },
+}
+
+impl Load {
+    fn mistakes(&self, connections: usize, check: &mut impl FnMut(bool, String)) {
+        match self {
+            Load::Nothing => {}
+            Load::Open { rates, .. } => {
+                check(!rates.is_empty(), "no rate is given".into());
+                for &r in rates {
+                    check(rate(r), format!("rate {r}: above 0 and at most 10,000,000 expected"));
+                }
+            }
+            Load::Trace { speeds } => {
+                check(!speeds.is_empty(), "no speed is given".into());
+                for &speed in speeds {
+                    let (Speed::Factor(x) | Speed::Rate(x)) = speed;
+                    check(rate(x), format!("speed {x}: above 0 expected"));
+                }
+            }
+            Load::Schedule { segments, .. } => {
+                check(!segments.is_empty(), "the schedule is empty".into());
+                for &(r, s) in segments {
+                    let words = format!("{r}:{s}s: a rate and a time above 0 expected");
+                    check(rate(r) && span(s), words);
+                }
+            }
+            Load::Closed { clients, think_ms, .. } => {
+                check(!clients.is_empty(), "no number of clients is given".into());
+                for &n in clients {
+                    let words =
+                        format!("{n} clients: 1 to {connections} (the connections) expected");
+                    check((1..=connections).contains(&n), words);
+                }
+                let fine = think_ms.is_finite() && *think_ms >= 0.0;
+                check(fine, format!("think time {think_ms} ms: 0 or more expected"));
+            }
+        }
+    }
+}
+
+fn positive(x: f64) -> bool {
+    x.is_finite() && x > 0.0
+}
+
+/// Whether this is a rate, in requests/s.
+fn rate(r: f64) -> bool {
+    positive(r) && r <= 1e7
+}
+
+/// Whether this is a time that something takes, in seconds.
+fn span(s: f64) -> bool {
+    positive(s) && s <= 1e8
 }
 
 /// How the arrivals of an open loop follow each other.

@@ -68,6 +68,7 @@ pub fn run(
         settings: settings.clone(),
         threads: plan.threads,
         shortage,
+        stop: stop.clone(),
         steps: passes.iter().flatten().filter(|phase| phase.step.is_some()).count(),
         summary: Summary {
             dir: plan.out.clone(),
@@ -244,6 +245,7 @@ struct Runner {
     settings: Settings,
     threads: usize,
     shortage: Option<String>,
+    stop: Arc<AtomicBool>,
     steps: usize,
     summary: Summary,
 }
@@ -280,9 +282,13 @@ impl Runner {
                 .collect();
             drop(sender);
             let gathered = self.gather(&pass, &receiver, progress);
-            // Without a reader the threads go on unrecorded; they end with their pass.
+            if gathered.is_err() {
+                // What cannot be recorded need not be measured.
+                self.stop.store(true, Ordering::Relaxed);
+            }
             drop(receiver);
-            let fine = workers.into_iter().map(|w| w.join().is_ok()).fold(true, |a, b| a && b);
+            let failed = workers.into_iter().filter_map(|worker| worker.join().err()).count();
+            let fine = failed == 0;
             anyhow::ensure!(fine, "a thread of the generator failed; this is a bug");
             gathered
         })

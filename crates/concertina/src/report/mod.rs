@@ -1,1 +1,76 @@
-//! To come.
+//! From run folders and a model to tables, JSON and pages.
+//!
+//! The way of the data: run folders → [`Observed`] (the windows of each step) → [`measured`] (each step's
+//! figures with their uncertainty) and a [`model::Model`] → [`Comparison`] → [`table()`], its JSON (it
+//! serialises) or [`html()`]. The demo and the experiments call the same functions as the commands.
+//! How to read what comes out: `docs/reports.md`.
+
+pub mod compare;
+mod error;
+pub mod figures;
+pub mod grid;
+mod html;
+pub mod measured;
+pub mod objective;
+pub mod steps;
+pub mod svg;
+pub mod table;
+
+pub use compare::{Comparison, Row, largest_rate};
+pub use error::Error;
+pub use html::{GENERATOR, Page, html};
+pub use objective::Objective;
+pub use steps::{Observed, Selection, StepChoice};
+pub use table::{model_text, table};
+
+use std::path::Path;
+
+use anyhow::Context;
+use model::Model;
+
+/// Reads a model file.
+pub fn read_model(path: &Path) -> anyhow::Result<Model> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| {
+        let hint = if path.is_dir() {
+            ": it is a folder; `concertina fit` makes a model of runs"
+        } else {
+            ""
+        };
+        format!("cannot read the model {shown}{hint}")
+    })?;
+    Model::from_toml(&text).with_context(|| format!("{shown} is no model that can be used"))
+}
+
+/// Fits the steps of runs.
+pub fn fit(observed: &Observed, title: &str) -> Result<Model, Error> {
+    let options =
+        model::fit::Options { about: observed.about(title), ..model::fit::Options::default() };
+    Ok(model::fit::fit(&observed.fit_steps(), &options)?)
+}
+
+/// Writes a file whole or not at all. A file that is there already is replaced only if `ours` says that it
+/// is one of the same kind.
+pub fn write_whole(path: &Path, text: &str, ours: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+    let shown = path.display();
+    match std::fs::read(path) {
+        Ok(old) if !old.is_empty() && !ours(&String::from_utf8_lossy(&old)) => {
+            anyhow::bail!(
+                "{shown} exists and is something else; name another file, or remove it first"
+            )
+        }
+        Ok(_) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        Err(e) => return Err(e).with_context(|| format!("cannot write {shown}")),
+    }
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let written = || -> anyhow::Result<()> {
+        let mut builder = tempfile::Builder::new();
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
+        let mut file = builder.tempfile_in(folder)?;
+        std::io::Write::write_all(&mut file, text.as_bytes())?;
+        file.persist(path)?;
+        Ok(())
+    };
+    written().with_context(|| format!("cannot write {shown}"))
+}

@@ -7,6 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use engine::node::Contents;
 use model::window::Window;
 
+/// Name, explanation and value of a counter.
+type Counter = (&'static str, &'static str, fn(&Window) -> f64);
+
 /// The sum of all windows so far, by queue.
 #[derive(Default)]
 pub struct Metrics {
@@ -31,7 +34,7 @@ impl Metrics {
     pub fn text(&self, contents: &Contents, waiting: usize, connections: usize) -> String {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
-        let counters: [(&str, &str, fn(&Window) -> f64); 8] = [
+        let counters: [Counter; 8] = [
             ("arrivals", "Requests that came, refused ones included.", |w| w.arrivals as f64),
             ("completions", "Requests that were answered.", |w| w.completions as f64),
             ("errors", "Requests that were answered by an error.", |w| w.errors as f64),

@@ -122,17 +122,21 @@ fn joining(steps: &[Sums], devices: usize) -> (f64, f64) {
     if misses <= 0.0 {
         return (1.0, 0.0);
     }
+    // A read is counted when it starts, a miss when it is answered: what is in flight at the ends of a
+    // step is counted once. A ratio that differs from 1 by no more than that is 1.
+    let in_flight: f64 = all.iter().map(|r| r.length + 3.0 * (2.0 * r.length).sqrt()).sum();
+    let snapped = |ratio: f64| if (ratio - 1.0).abs() * misses <= in_flight { 1.0 } else { ratio };
     if joined > 0.0 {
         let point = |r: &Reads| {
             let both = r.started + r.joined;
             (r.length, r.joined / both, r.weight * both)
         };
         let points: Vec<_> = all.iter().map(point).collect();
-        return ((started + joined) / misses, through_origin(&points));
+        return (snapped((started + joined) / misses), through_origin(&points));
     }
     // Nobody counted joins. Fewer reads than misses may be joins (more of them at longer queues) or a
     // constant ratio: take what fits the steps better; one step can't tell.
-    let constant = started / misses;
+    let constant = snapped(started / misses);
     let point = |r: &Reads| (r.length, 1.0 - r.started / r.misses, r.weight * r.misses);
     let points: Vec<_> = all.iter().map(point).collect();
     let slope = through_origin(&points);
@@ -141,7 +145,7 @@ fn joining(steps: &[Sums], devices: usize) -> (f64, f64) {
     };
     let by_length = square(&|l| slope * l);
     let by_constant = square(&|_| 1.0 - constant);
-    if points.len() >= 2 && slope > 0.0 && by_length < by_constant {
+    if constant != 1.0 && points.len() >= 2 && slope > 0.0 && by_length < by_constant {
         (1.0, slope)
     } else {
         (constant, 0.0)

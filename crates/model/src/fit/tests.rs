@@ -88,7 +88,8 @@ impl Simulated {
             };
             let device =
                 if self.hot == 1.0 { random.random_range(0..self.devices) } else { device };
-            let time = self.mean * (self.service)(&mut random);
+            // At least 2 ns, so that no service ends before it starts once rounded.
+            let time = (self.mean * (self.service)(&mut random)).max(2e-9);
             let start = free[device].max(now);
             let end = start + time;
             free[device] = end;

@@ -4,8 +4,8 @@ use crate::error::{Error, time};
 
 use super::{quantile, stable};
 
-/// Past this many services a waiting time is so improbable that the CDF is 1 in f64 for utilisations up
-/// to 0.99; beyond it (utilisation nearer to 1) the last value is extended geometrically.
+/// Probabilities of the number waiting are kept up to this; beyond, they fall geometrically, which is
+/// exact to rounding long before (it is reached at utilisations above 0.99 only).
 const STEPS_MAX: usize = 2_000;
 
 /// The M/D/1 queue.
@@ -14,7 +14,7 @@ const STEPS_MAX: usize = 2_000;
 /// Research Letters 29 (2001), for one server: with (k−1)D ≤ x < kD,
 /// P(W ≤ x) = e^(−u) Σ_{j<k} Q(k−1−j) u^j / j!, u = λ(kD − x), Q(m) = P(at most m waiting). All terms are
 /// positive, so it is stable where Erlang's alternating sum loses all digits (x ≳ 20 D).
-/// Cost: k² operations once for [`Md1::new`]'s probabilities, k for each CDF.
+/// Cost: at most some 300,000 operations once for [`Md1::new`]'s probabilities, 200 for each CDF.
 ///
 /// ```
 /// use model::queue::Md1;
@@ -29,6 +29,8 @@ pub struct Md1 {
     service: f64,
     /// P(at most m requests wait).
     at_most_waiting: Vec<f64>,
+    /// P(m + 1 in the system) / P(m in the system) for large m.
+    decay: f64,
 }
 
 impl Md1 {
@@ -66,7 +68,11 @@ impl Md1 {
             at_most.push(total);
             p.push(next);
         }
-        Ok(Md1 { arrival_rate, service, at_most_waiting: at_most })
+        let decay = match p[..] {
+            [.., before, last] if before > 0.0 => (last / before).clamp(0.0, 1.0),
+            _ => 0.0,
+        };
+        Ok(Md1 { arrival_rate, service, at_most_waiting: at_most, decay })
     }
 
     /// Share of time that the server is busy.
@@ -95,22 +101,28 @@ impl Md1 {
             return 0.0;
         }
         let k = (t / self.service).floor() + 1.0;
-        if k > STEPS_MAX as f64 {
-            return 1.0;
-        }
         let u = self.arrival_rate * (k * self.service - t).max(0.0);
-        let k = k as usize;
+        let k = if k < 1e9 { k as usize } else { return 1.0 };
         let mut term = (-u).exp();
         let mut sum = 0.0;
         for j in 0..k {
-            let q = self.at_most_waiting.get(k - 1 - j).copied().unwrap_or(1.0);
-            sum += q * term;
+            sum += self.at_most_waiting(k - 1 - j) * term;
             term *= u / (j + 1) as f64;
             if term < 1e-300 {
                 break;
             }
         }
         sum.clamp(0.0, 1.0)
+    }
+
+    /// P(at most m requests wait).
+    fn at_most_waiting(&self, m: usize) -> f64 {
+        let kept = self.at_most_waiting.len();
+        match (self.at_most_waiting.get(m), self.at_most_waiting.last()) {
+            (Some(q), _) => *q,
+            (None, Some(last)) => 1.0 - (1.0 - last) * self.decay.powf((m + 1 - kept) as f64),
+            (None, None) => 1.0,
+        }
     }
 
     /// P(response time ≤ t seconds).

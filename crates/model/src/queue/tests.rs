@@ -317,3 +317,19 @@ fn md1_agrees_with_erlang_where_that_is_exact() {
         assert!((queue.waiting_cdf(t) - naive).abs() < 1e-11, "{t}");
     }
 }
+
+#[test]
+fn md1_near_saturation_has_an_exponential_tail() {
+    // At ρ = 0.999 the mean waiting time is 499.5 services; the tail's rate θ solves ρ(e^θ − 1) = θ.
+    let rho = 0.999;
+    let queue = Md1::new(rho, 1.0).unwrap();
+    let mut theta = 2.0 * (1.0 - rho) / rho;
+    for _ in 0..50 {
+        theta -= (rho * theta.exp_m1() - theta) / (rho * theta.exp() - 1.0);
+    }
+    let above = |t: f64| 1.0 - queue.waiting_cdf(t);
+    for t in [500.5, 1_900.5, 2_100.5, 4_000.5] {
+        let ratio = above(t + 200.0) / above(t) / (-200.0 * theta).exp();
+        assert!((ratio - 1.0).abs() < 1e-6, "{t}: {ratio}");
+    }
+}

@@ -1,0 +1,43 @@
+# The two commands that matter: `make demo` and `make test`.
+
+CARGO ?= cargo
+
+.PHONY: demo test setup format lint unit docs simulate experiment clean
+
+# Build, start a node, load it, fit, predict, compare, report. About four minutes after the build.
+demo:
+	$(CARGO) build --release --locked -p concertina
+	target/release/concertina demo
+
+# The whole of CI: formatting, lints as errors, all tests, the documentation.
+test: setup format lint unit docs
+
+# What the tests need beside a Rust toolchain, where this can be installed.
+setup:
+	@sh .ci/setup
+
+format:
+	$(CARGO) fmt --all -- --check
+
+lint:
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+unit:
+	$(CARGO) test --workspace --locked
+
+docs:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+# More seeds than a test run has time for: make simulate SEEDS=100000
+SEEDS ?= 10000
+simulate:
+	SIM_SEEDS=$(SEEDS) $(CARGO) test --release -p engine --test sim faults -- --nocapture
+
+# One experiment again on this machine: make experiment NAME=spotify-single
+NAME ?= spotify-single
+experiment:
+	$(CARGO) build --release --locked -p concertina
+	target/release/concertina experiment run experiments/$(NAME)
+
+clean:
+	$(CARGO) clean

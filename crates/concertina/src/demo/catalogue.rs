@@ -1,0 +1,130 @@
+//! What the demo asks for: the keys and sizes of a trace, and how much memory makes them interesting.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use engine::tier::Memory;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Zipf};
+
+use crate::record::trace::Trace;
+
+/// Size of an object whose size the trace does not say.
+const SIZE_UNKNOWN_BYTES: u64 = 1024;
+
+/// The first rows of a trace.
+pub struct Catalogue {
+    /// The trace's file.
+    pub path: PathBuf,
+    /// What it is, for a person.
+    pub description: String,
+    requests: Vec<(u32, u64)>,
+}
+
+impl Catalogue {
+    /// The first `rows` rows of a trace.
+    pub fn of_trace(path: &Path, rows: usize) -> anyhow::Result<Catalogue> {
+        let trace = Trace::open(path, Some(0..rows as u64), false)?;
+        if trace.rows.len() < rows {
+            bail!(
+                "{} has {} rows; the demo replays {rows}. Use a longer one, or none",
+                path.display(),
+                trace.rows.len()
+            );
+        }
+        let size = |size: Option<u32>| size.map_or(SIZE_UNKNOWN_BYTES, u64::from);
+        let requests: Vec<_> = trace.rows[..rows].iter().map(|r| (r.key, size(r.size))).collect();
+        let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        Ok(Catalogue {
+            path: path.to_owned(),
+            description: describe(&format!("the trace {name}"), &requests),
+            requests,
+        })
+    }
+
+    /// Makes a trace with the published statistics of the Twitter cluster that the demo uses otherwise:
+    /// Zipf(0.99) over 248,646 keys, 203 bytes on average.
+    pub fn generated(path: &Path, rows: usize) -> anyhow::Result<Catalogue> {
+        let mut rng = StdRng::seed_from_u64(1);
+        let popularity = Zipf::new(248_646.0, 0.99).context("the law of popularity")?;
+        let mut text = String::from("time_ms,key,size,op\n");
+        let mut requests = Vec::with_capacity(rows);
+        let sizes: Vec<u64> = (0..4096)
+            .map(|_| (-203.0 * f64::ln(1.0 - rng.random::<f64>())).ceil().max(1.0) as u64)
+            .collect();
+        for row in 0..rows {
+            let key = popularity.sample(&mut rng) as u32;
+            let size = sizes[key as usize % sizes.len()];
+            requests.push((key, size));
+            // 2,000 requests/s, as in the original; the demo sets its own rates.
+            let _ = writeln!(text, "{},k{key},{size},get", row / 2);
+        }
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Catalogue {
+            path: path.to_owned(),
+            description: describe("generated keys, Zipf(0.99)", &requests),
+            requests,
+        })
+    }
+
+    /// The share of requests after the first `warmup` that a memory tier of so many bytes answers.
+    pub fn hit_ratio(&self, memory_bytes: u64, warmup: usize) -> f64 {
+        let mut memory = Memory::new(memory_bytes);
+        let mut hits = 0;
+        // The node replays the slice again and again: what is measured is a replay over a full memory.
+        for round in 0..2 {
+            for (index, &(key, size)) in self.requests.iter().enumerate() {
+                let name: engine::Key = key.to_be_bytes()[..].into();
+                let hit = memory.get(&name).is_some();
+                hits += usize::from(hit && round == 1 && index >= warmup);
+                if !hit {
+                    memory.insert(name, (), size + METADATA_BYTES);
+                }
+            }
+        }
+        hits as f64 / (self.requests.len() - warmup) as f64
+    }
+
+    /// The least memory, to 5 %, that answers a share of the requests.
+    pub fn memory_for(&self, hit_ratio: f64, warmup: usize) -> u64 {
+        let (mut low, mut high) = (1u64 << 12, 1u64 << 32);
+        while high > low + low / 20 {
+            let middle = ((low as f64 * high as f64).sqrt()) as u64;
+            if self.hit_ratio(middle, warmup) < hit_ratio { low = middle } else { high = middle }
+        }
+        high
+    }
+}
+
+/// Bytes of metadata that the node keeps with a small object, about.
+const METADATA_BYTES: u64 = 80;
+
+fn describe(what: &str, requests: &[(u32, u64)]) -> String {
+    let mut keys: Vec<u32> = requests.iter().map(|r| r.0).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let bytes: u64 = requests.iter().map(|r| r.1).sum();
+    format!(
+        "{what}: {} requests of {} keys, {} bytes on average",
+        requests.len(),
+        keys.len(),
+        bytes / requests.len().max(1) as u64
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_chosen_for_a_hit_ratio() {
+        let dir = tempfile::tempdir().unwrap();
+        let catalogue = Catalogue::generated(&dir.path().join("t.csv"), 20_000).unwrap();
+        let bytes = catalogue.memory_for(0.5, 2_000);
+        assert!((catalogue.hit_ratio(bytes, 2_000) - 0.5).abs() < 0.05);
+        let again = Catalogue::of_trace(&dir.path().join("t.csv"), 20_000).unwrap();
+        assert!((again.hit_ratio(bytes, 2_000) - catalogue.hit_ratio(bytes, 2_000)).abs() < 0.02);
+    }
+}

@@ -1,0 +1,341 @@
+//! `experiments/spotify-single`: the single server of Yanggratoke et al. (Figures 6–8, Table II),
+//! with disks of three kinds and loads up to 90 % utilisation.
+//!
+//! Many servers run side by side in one node, each with its own disks, so that the measurement at 90 %
+//! is narrow enough to judge within minutes. They get equal shares of a Poisson stream, so each is the
+//! paper's server at its share of the load.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde::Deserialize;
+
+use super::lab::{self, Server};
+use super::{Claim, Context, Goal, Peer};
+use crate::record::RunFolder;
+use crate::report::{self, Comparison, Observed, Page, Selection};
+
+/// `config.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    objects: u64,
+    object_bytes: u64,
+    fit_utilisations: Vec<f64>,
+    held_out_utilisations: Vec<f64>,
+    half_width_points: f64,
+    measure_s_min: f64,
+    measure_s_max: f64,
+    relaxation_times: f64,
+    warmup_s_min: f64,
+    short: Short,
+    scenario: Vec<Scenario>,
+    profile: Vec<Profile>,
+}
+
+/// What `--short` measures: one server under one profile.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Short {
+    server: String,
+    profile: String,
+    fit_utilisations: Vec<f64>,
+    held_out_utilisations: Vec<f64>,
+}
+
+/// A server of the paper's Table II.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Scenario {
+    server: String,
+    mu_per_s: f64,
+    disks: u32,
+    servers: u32,
+    hit_ratio: f64,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Profile {
+    name: String,
+    kind: String,
+    scv: f64,
+}
+
+/// Largest half-width of a measurement with which a claim can hold, points.
+const WIDTH_MAX_POINTS: f64 = 1.0;
+
+/// The paper's largest error of prediction, points (Section V.C).
+const PUBLISHED_POINTS: f64 = 11.0;
+
+pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
+    let config: Config = context.config()?;
+    let data = Data::fill(context, &config)?;
+    let mut claims = Vec::new();
+    for scenario in &config.scenario {
+        for profile in &config.profile {
+            let short = &config.short;
+            if context.short && (scenario.server != short.server || profile.name != short.profile) {
+                continue;
+            }
+            let case = Case { context, config: &config, data: &data, scenario, profile };
+            claims.extend(case.run()?);
+        }
+    }
+    Ok(claims)
+}
+
+/// The catalogue, on devices and in the origin; every case serves the same files.
+struct Data {
+    devices: PathBuf,
+    origin: PathBuf,
+    /// A trace that asks for every object once: the warm-up, apart from what is measured.
+    every_object: PathBuf,
+}
+
+impl Data {
+    /// Puts the catalogue, through a node whose devices are as fast as they are.
+    fn fill(context: &Context, config: &Config) -> anyhow::Result<Data> {
+        let data = Data {
+            devices: context.scratch.join("device"),
+            origin: context.scratch.join("origin"),
+            every_object: context.scratch.join("every-object.csv"),
+        };
+        let mut text = String::from("time_ms,key,size,op\n");
+        for object in 0..config.objects {
+            text.push_str(&format!("0,k{object},{},get\n", config.object_bytes));
+        }
+        std::fs::write(&data.every_object, text).context("cannot write the catalogue")?;
+        let devices = config.scenario.iter().map(|s| s.disks * s.servers).max().unwrap_or(1);
+        context.say(format!("putting {} objects", config.objects));
+        let path = context.scratch.join("fill.toml");
+        write_server(&path, &data, devices, 1 << 20, None, None)?;
+        let server = Server::start(&path, &context.scratch.join("fill.log"))?;
+        let arguments = ["--fill", "--trace", &data.every_object.display().to_string()];
+        let arguments: Vec<String> = arguments.iter().map(|&a| a.to_owned()).collect();
+        lab::load(server.url(), &arguments, &context.scratch.join("fill"), context.quiet)?;
+        server.stop()?;
+        Ok(data)
+    }
+}
+
+/// One server under one profile.
+struct Case<'a> {
+    context: &'a Context,
+    config: &'a Config,
+    data: &'a Data,
+    scenario: &'a Scenario,
+    profile: &'a Profile,
+}
+
+impl Case<'_> {
+    fn name(&self) -> String {
+        format!("{}-{}", self.scenario.server, self.profile.name)
+    }
+
+    fn disks(&self) -> u32 {
+        self.scenario.disks * self.scenario.servers
+    }
+
+    fn run(&self) -> anyhow::Result<Vec<Claim>> {
+        let scratch = self.context.scratch.join(self.name());
+        std::fs::create_dir_all(&scratch)?;
+        let config = scratch.join("server.toml");
+        let server_run = scratch.join("server");
+        let memory = self.memory_bytes();
+        let data = self.data;
+        write_server(&config, data, self.disks(), memory, Some(self), Some(&server_run))?;
+        let server = Server::start(&config, &scratch.join("server.log"))?;
+        self.context.say(format!("{}: warming up", self.name()));
+        let warmup =
+            ["--warmup", "0s", "--clients", "512", "--requests", &self.config.objects.to_string()];
+        let trace = ["--trace".to_owned(), data.every_object.display().to_string()];
+        let warmup: Vec<String> = warmup.iter().map(|&a| a.to_owned()).chain(trace).collect();
+        lab::load(server.url(), &warmup, &scratch.join("warmup"), self.context.quiet)?;
+
+        let (fit, held_out) = if self.context.short {
+            let short = &self.config.short;
+            (&short.fit_utilisations, &short.held_out_utilisations)
+        } else {
+            (&self.config.fit_utilisations, &self.config.held_out_utilisations)
+        };
+        let mut fit_runs = Vec::new();
+        for &utilisation in fit {
+            fit_runs.push(self.measure(&server, &scratch, "fit", utilisation)?);
+        }
+        let mut held_out_runs = Vec::new();
+        for &utilisation in held_out {
+            held_out_runs.push(self.measure(&server, &scratch, "held-out", utilisation)?);
+        }
+        server.stop()?;
+
+        let server_run = RunFolder::read(&server_run)?;
+        fit_runs.push(server_run.clone());
+        held_out_runs.push(server_run);
+        let observed = Observed::new(fit_runs, &Selection::default())?;
+        let model = report::fit(&observed, &self.name())?;
+        let observed = Observed::new(held_out_runs, &Selection::default())?;
+        let comparison = Comparison::new(&observed, &model, &[], &[])?;
+        self.record(&model, &comparison)?;
+        let claims = self.claims(&model, &comparison)?;
+        std::fs::remove_dir_all(&scratch).context("cannot remove run folders")?;
+        Ok(claims)
+    }
+
+    /// Measures one load in a run of its own.
+    fn measure(
+        &self,
+        server: &Server,
+        scratch: &Path,
+        kind: &str,
+        utilisation: f64,
+    ) -> anyhow::Result<RunFolder> {
+        let rate = self.rate(utilisation);
+        let (warmup_s, measure_s) = self.lengths(utilisation);
+        self.context.say(format!(
+            "{}: {kind}, utilisation {utilisation}, {rate:.0} requests/s, {warmup_s:.0} s + {measure_s:.0} s",
+            self.name()
+        ));
+        let arguments = [
+            format!("--rate={rate}"),
+            format!("--warmup={warmup_s:.1}s"),
+            format!("--duration={measure_s:.1}s"),
+            "--keys=uniform".to_owned(),
+            format!("--count={}", self.config.objects),
+            format!("--size={}", self.config.object_bytes),
+            "--key-format=k{i}".to_owned(),
+            // Another stream of random numbers at each load.
+            format!("--seed={}", (utilisation * 1000.0) as u64),
+        ];
+        let out = scratch.join(format!("{kind}-{utilisation}"));
+        lab::load(server.url(), &arguments, &out, self.context.quiet)
+    }
+
+    /// Requests/s on all servers that make the disks so busy.
+    fn rate(&self, utilisation: f64) -> f64 {
+        let misses = utilisation * self.scenario.mu_per_s * f64::from(self.disks());
+        (misses / (1.0 - self.scenario.hit_ratio)).round()
+    }
+
+    /// Seconds of warm-up and of measurement.
+    ///
+    /// The relaxation time of M/M/1 is 1/(µ (1 − √ρ)²), and about (1 + scv)/2 times that with other
+    /// service. The variance of the time average of an indicator is taken as twice p(1 − p) τ/T with
+    /// τ = (1 + ρ)/((1 − ρ)² µ)/2, half of what the queue length itself has.
+    fn lengths(&self, utilisation: f64) -> (f64, f64) {
+        let config = self.config;
+        let mu = self.scenario.mu_per_s;
+        let spread = f64::midpoint(1.0, self.profile.scv).max(0.5);
+        let relaxation = spread / (mu * (1.0 - utilisation.sqrt()).powi(2));
+        let tau = spread * (1.0 + utilisation) / ((1.0 - utilisation).powi(2) * mu) / 2.0;
+        let misses = 1.0 - self.scenario.hit_ratio;
+        let half_width = config.half_width_points / 100.0;
+        let measure = 2.0 * tau * 0.25 * misses.powi(2) * (1.96 / half_width).powi(2)
+            / f64::from(self.disks());
+        (
+            (config.relaxation_times * relaxation).max(config.warmup_s_min),
+            measure.clamp(config.measure_s_min, config.measure_s_max),
+        )
+    }
+
+    /// Memory that holds the stated share of the catalogue: with equally popular objects that is the
+    /// hit ratio.
+    fn memory_bytes(&self) -> u64 {
+        let objects = self.config.objects as f64 * self.scenario.hit_ratio;
+        (objects * (self.config.object_bytes + ENTRY_BYTES) as f64) as u64
+    }
+
+    fn record(&self, model: &model::Model, comparison: &Comparison) -> anyhow::Result<()> {
+        let out = &self.context.out;
+        let write = |name: String, text: String| {
+            let path = out.join(name);
+            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        };
+        let page = Page {
+            title: format!("spotify-single: {}", self.name()),
+            commands: vec!["concertina experiment run experiments/spotify-single".to_owned()],
+        };
+        write(format!("{}.model.toml", self.name()), model.to_toml()?)?;
+        write(format!("{}.json", self.name()), serde_json::to_string_pretty(comparison)?)?;
+        write(format!("{}.html", self.name()), report::html(comparison, &page))?;
+        self.context.say(report::table(comparison));
+        Ok(())
+    }
+
+    /// The largest error up to the published confidence limit and up to 90 %, each with the interval
+    /// of the measurement where it is.
+    fn claims(&self, model: &model::Model, comparison: &Comparison) -> anyhow::Result<Vec<Claim>> {
+        let limit = model.limits()?.spotify_single;
+        let parts =
+            [("up to the confidence limit", limit, 2.0), ("up to 90 %", f64::INFINITY, 5.0)];
+        let claims = parts.into_iter().filter_map(|(part, rate_max, goal)| {
+            let in_part = |row: &report::Row| row.rate <= rate_max;
+            let (worst, value) = comparison
+                .predicted(in_part)
+                .map(|(row, error)| (row, error.abs()))
+                .max_by(|a, b| a.1.total_cmp(&b.1))?;
+            // Each point of the part has to be measured well, not the worst alone.
+            let half_width = comparison
+                .predicted(in_part)
+                .map(|(row, _)| row.measured.half_width.map_or(f64::NAN, |h| h * 100.0))
+                .fold(0.0, |widest: f64, h| if h.is_nan() { h } else { widest.max(h) });
+            let spotify = comparison
+                .predicted(in_part)
+                .filter_map(|(row, _)| row.spotify_error_points)
+                .fold(0.0, |largest: f64, error| largest.max(error.abs()));
+            let requests = comparison.steps.iter().filter(|step| step.measured.rate <= rate_max);
+            Some(Claim {
+                name: format!(
+                    "{}: |error of P(T ≤ t)| {part}, worst at {:.0}/s and {} ms",
+                    self.name(),
+                    worst.rate,
+                    worst.within_s * 1e3
+                ),
+                value,
+                low: value - half_width,
+                high: value + half_width,
+                unit: "points".into(),
+                samples: requests.map(|step| step.measured.requests).sum(),
+                width_max: WIDTH_MAX_POINTS,
+                published: Some(PUBLISHED_POINTS),
+                goal: Some(Goal::AtMost(goal)),
+                peer: Some(Peer { name: "Spotify model".into(), value: spotify }),
+                holds: false,
+            })
+        });
+        Ok(claims.collect())
+    }
+}
+
+/// Bytes that an entry of the memory tier takes beside the object: key, metadata, overhead.
+const ENTRY_BYTES: u64 = 260;
+
+fn write_server(
+    path: &Path,
+    data: &Data,
+    devices: u32,
+    memory_bytes: u64,
+    case: Option<&Case>,
+    run_dir: Option<&Path>,
+) -> anyhow::Result<()> {
+    let quoted = |path: &Path| toml::Value::String(path.display().to_string()).to_string();
+    let service = case.map_or(String::new(), |case| {
+        format!(
+            "service = {{ kind = \"{}\", mean_ms = {}, scv = {:?} }}\n",
+            case.profile.kind,
+            1000.0 / case.scenario.mu_per_s,
+            case.profile.scv
+        )
+    });
+    let observe = run_dir.map_or(String::new(), |dir| format!("run_dir = {}\n", quoted(dir)));
+    let text = format!(
+        "[serve]\nlisten = \"127.0.0.1:0\"\nconnections_max = 16384\n\n\
+         [node]\nmemory_bytes = {memory_bytes}\nrevalidate_s = 0\n\n\
+         [[device]]\npath = {}\ncount = {devices}\nbytes = \"64MiB\"\nqueue_length_max = 100000\n{service}\n\
+         [origin]\nkind = \"folder\"\npath = {}\n\n\
+         [observe]\nwindow_s = 1.0\nobjectives_ms = [20, 50, 100]\n{observe}",
+        quoted(&data.devices),
+        quoted(&data.origin),
+    );
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

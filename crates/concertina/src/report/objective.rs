@@ -1,0 +1,145 @@
+//! Times and objectives as people write them: `50ms`, `99% within 50ms`.
+
+use std::str::FromStr;
+
+use serde::Serialize;
+
+/// "A share of requests within a time."
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Objective {
+    /// The share, 0 to 1.
+    pub share: f64,
+    /// Within this many seconds.
+    pub within_s: f64,
+}
+
+impl FromStr for Objective {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Objective, String> {
+        let wrong = || format!("`{text}` is no objective: write it like `99% within 50ms`");
+        let (share, within) = text.split_once("within").ok_or_else(wrong)?;
+        let share = share.trim().strip_suffix('%').ok_or_else(wrong)?.trim();
+        let share: f64 = share.parse().map_err(|_| wrong())?;
+        if !(share > 0.0 && share < 100.0) {
+            return Err(format!("`{text}`: the share must be above 0 % and below 100 %"));
+        }
+        Ok(Objective { share: share / 100.0, within_s: seconds(within)? })
+    }
+}
+
+impl std::fmt::Display for Objective {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Rounded to what a share is known to, so that 0.99 × 100 is 99.
+        let percent = (self.share * 1e10).round() / 1e8;
+        write!(f, "{percent} % within {}", time(self.within_s))
+    }
+}
+
+/// The seconds of `20ms`, `1.5s` or `800us`; at most an hour.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    let text = text.trim();
+    let units = [("ms", 1e3), ("us", 1e6), ("µs", 1e6), ("s", 1.0)];
+    let found = units.iter().find_map(|(unit, per_s)| Some((text.strip_suffix(unit)?, per_s)));
+    let (number, per_s) =
+        found.ok_or_else(|| format!("`{text}` is no time: write it with its unit, like `50ms`"))?;
+    let value: f64 = number.trim().parse().map_err(|_| format!("`{text}` is no time"))?;
+    let value = value / per_s;
+    if value > 0.0 && value <= 3600.0 {
+        Ok(value)
+    } else {
+        Err(format!("`{text}`: a time must be above 0 and at most 3600 s"))
+    }
+}
+
+/// A time with three digits and the unit that suits it.
+pub fn time(seconds: f64) -> String {
+    let (value, unit) = match seconds.abs() {
+        s if !s.is_finite() => return "without bound".to_owned(),
+        s if s >= 1.0 => (seconds, "s"),
+        s if s >= 1e-3 => (seconds * 1e3, "ms"),
+        0.0 => (0.0, "ms"),
+        _ => (seconds * 1e6, "µs"),
+    };
+    format!("{} {unit}", digits(value, 3))
+}
+
+/// A number with so many significant digits, without trailing zeros after the point, in groups of three
+/// before it.
+pub fn digits(value: f64, significant: i32) -> String {
+    if !value.is_finite() {
+        return if value.is_nan() { "–".to_owned() } else { "∞".to_owned() };
+    }
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let magnitude = value.abs().log10().floor() as i32;
+    if magnitude >= 15 || magnitude < -12 {
+        return format!("{value:.2e}");
+    }
+    let decimals = (significant - 1 - magnitude).max(0) as usize;
+    let text = format!("{value:.decimals$}");
+    let text = match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    };
+    group(&text)
+}
+
+/// Commas between the thousands.
+fn group(text: &str) -> String {
+    let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("−", rest));
+    let (whole, fraction) = rest.find('.').map_or((rest, ""), |at| rest.split_at(at));
+    let mut out = sign.to_owned();
+    for (i, c) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out + fraction
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objectives_and_times_are_read() {
+        let objective: Objective = "99.9 % within 50ms".parse().unwrap();
+        assert!((objective.share - 0.999).abs() < 1e-12 && objective.within_s == 0.05);
+        assert_eq!(objective.to_string(), "99.9 % within 50 ms");
+        for bad in [
+            "",
+            "99%",
+            "99% within",
+            "99% within 50",
+            "100% within 1s",
+            "x% within 1s",
+            "99% within -1s",
+            "99% within NaNs",
+            "99% within 1e9s",
+        ] {
+            assert!(bad.parse::<Objective>().is_err(), "{bad}");
+        }
+        assert_eq!(seconds("1.5s"), Ok(1.5));
+        assert!((seconds(" 800us").unwrap() - 8e-4).abs() < 1e-15);
+    }
+
+    #[test]
+    fn numbers_are_shown_to_their_digits() {
+        let rows = [
+            (1234.56, "1,235"),
+            (0.012345, "0.0123"),
+            (-7.0, "−7"),
+            (1e6, "1,000,000"),
+            (f64::INFINITY, "∞"),
+            (0.0, "0"),
+            (99.96, "100"),
+        ];
+        for (value, shown) in rows {
+            assert_eq!(digits(value, 3), shown);
+        }
+        assert_eq!((time(0.0123), time(2e-5)), ("12.3 ms".to_owned(), "20 µs".to_owned()));
+    }
+}

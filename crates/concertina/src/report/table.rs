@@ -1,0 +1,233 @@
+//! The tables of comparisons, models and predictions.
+
+use std::fmt::Write;
+
+use model::{Limits, Model, Parameter};
+
+use super::compare::{Comparison, NamedParameter, Row, parameters};
+use super::grid::{Grid, printable};
+use super::objective::{digits, time};
+use super::steps::short_name;
+
+/// What the marks of a comparison mean.
+pub const MARKS: &str = "fit: the model was fitted to this step; others were held out. ! past the confidence limit. \
+     > past every fitted load. Errors in points (hundredths): prediction minus measurement.";
+
+/// A share in percent.
+pub fn percent(share: f64) -> String {
+    format!("{:.2}", share * 100.0)
+}
+
+/// A value with its interval, all in percent.
+fn percent_interval(p: &Parameter) -> String {
+    format!("{} [{}, {}]", percent(p.value), percent(p.low), percent(p.high))
+}
+
+/// An error in points, with its sign.
+pub fn points(error: Option<f64>) -> String {
+    error.map_or("–".to_owned(), |e| format!("{e:+.2}").replace('-', "−"))
+}
+
+fn marks(row: &Row) -> String {
+    let mut marks = Vec::new();
+    if row.used_for_fit {
+        marks.push("fit");
+    }
+    if row.beyond_limit {
+        marks.push("!");
+    }
+    if row.beyond_fitted && !row.used_for_fit {
+        marks.push(">");
+    }
+    marks.join(" ")
+}
+
+/// Prediction beside measurement: rate · share within t measured · Spotify model · ours · errors.
+pub fn comparison_grid(comparison: &Comparison) -> Grid {
+    let mut grid = Grid::new(
+        "rrrrrrrrl",
+        &[
+            "rate/s",
+            "busy %",
+            "within",
+            "measured %",
+            "Spotify %",
+            "Concertina % [95 %]",
+            "err. Spotify",
+            "err. Concertina",
+            "",
+        ],
+    );
+    let mut last = "";
+    for row in &comparison.rows {
+        let first = last != row.step;
+        last = &row.step;
+        let once = |text: String| if first { text } else { String::new() };
+        let half = row.measured.half_width.map_or("?".to_owned(), |h| format!("{:.2}", h * 100.0));
+        grid.row([
+            once(digits(row.rate, 4)),
+            once(digits(row.utilisation * 100.0, 3)),
+            time(row.within_s),
+            format!("{} ± {half}", percent(row.measured.value)),
+            row.spotify.as_ref().map_or("unstable".to_owned(), |p| percent(p.value)),
+            row.concertina.as_ref().map_or("unstable".to_owned(), percent_interval),
+            points(row.spotify_error_points),
+            points(row.concertina_error_points),
+            marks(row),
+        ]);
+    }
+    grid
+}
+
+/// The whole comparison as text: laboratory note, table, limits, objectives, warnings.
+pub fn table(comparison: &Comparison) -> String {
+    let mut out = String::new();
+    for note in &comparison.laboratory {
+        let _ = writeln!(out, "LABORATORY: {}", printable(note));
+    }
+    if !comparison.laboratory.is_empty() {
+        out.push('\n');
+    }
+    out += &comparison_grid(comparison).text();
+    let _ = writeln!(out, "{MARKS}\n");
+    out += &limits_text(&comparison.limits);
+    for largest in &comparison.largest_rates {
+        let _ = writeln!(out, "{}", largest.statement);
+    }
+    out += &worst_text(comparison);
+    out += &warnings_text(&comparison.warnings);
+    out
+}
+
+/// The largest errors on held-out steps.
+pub fn worst_text(comparison: &Comparison) -> String {
+    let held = |row: &Row| !row.used_for_fit;
+    let within = comparison.worst_error(|row| held(row) && !row.beyond_limit);
+    let all = comparison.worst_error(held);
+    let spotify = comparison.rows.iter().filter(|row| held(row));
+    let spotify = spotify.filter_map(|r| r.spotify_error_points).map(f64::abs).reduce(f64::max);
+    let mut out = String::new();
+    if let Some(worst) = within {
+        let _ =
+            writeln!(out, "Largest error on held-out loads within the limit: {worst:.2} points.");
+    }
+    if let Some(worst) = all {
+        let spotify = spotify.map_or(String::new(), |s| format!(" (Spotify model: {s:.2})"));
+        let _ = writeln!(out, "Largest error on all held-out loads: {worst:.2} points{spotify}.");
+    }
+    out
+}
+
+/// The confidence limits in words.
+pub fn limits_text(limits: &Limits) -> String {
+    let rate = |r: f64| match r.is_finite() {
+        true => format!("{} requests/s", digits(r, 4)),
+        false => "none (memory answers everything)".to_owned(),
+    };
+    format!(
+        "Confidence limit: {} (mean number at a device is 1); by the Spotify model {}; saturation {}.\n",
+        rate(limits.mg1),
+        rate(limits.spotify_single),
+        rate(limits.saturation)
+    )
+}
+
+/// Warnings, a line each.
+pub fn warnings_text(warnings: &[String]) -> String {
+    warnings.iter().map(|w| format!("Warning: {}\n", printable(w))).collect()
+}
+
+/// A number of the model in the unit that suits it.
+fn value_in_unit(value: f64, unit: &str) -> String {
+    match unit {
+        "s" if value.abs() < 3600.0 => time(value),
+        "1" => digits(value, 4),
+        "1/s" => format!("{} /s", digits(value, 4)),
+        other => format!("{} {other}", digits(value, 4)),
+    }
+}
+
+/// α is a share for each request/s, though its unit is a second.
+fn parameter_cells(named: &NamedParameter) -> [String; 4] {
+    let p = &named.parameter;
+    let shown = |value: f64| match named.name.starts_with('α') {
+        true => format!("{value:.3e} s"),
+        false => value_in_unit(value, &p.unit),
+    };
+    let interval = match p.low == p.high {
+        true => "known".to_owned(),
+        false => format!("[{}, {}]", shown(p.low), shown(p.high)),
+    };
+    [named.name.clone(), shown(p.value), interval, named.meaning.clone()]
+}
+
+/// The parameters with their intervals.
+pub fn parameters_grid(named: &[NamedParameter]) -> Grid {
+    let mut grid = Grid::new("lrrl", &["parameter", "value", "95 % interval", "meaning"]);
+    for n in named {
+        grid.row(parameter_cells(n));
+    }
+    grid
+}
+
+/// How well the model fits the steps that it was fitted to.
+pub fn goodness_grid(model: &Model) -> Grid {
+    let mut grid = Grid::new(
+        "lrrrrrrrrrr",
+        &[
+            "fitted step",
+            "rate/s",
+            "reads",
+            "busy %",
+            "model",
+            "number at device",
+            "model",
+            "mean response",
+            "model",
+            "KS",
+            "dispersion",
+        ],
+    );
+    for step in &model.fitted {
+        grid.row([
+            short_name(&step.name).to_owned(),
+            digits(step.rate, 4),
+            digits(step.requests as f64, 9),
+            digits(step.utilisation * 100.0, 3),
+            digits(step.utilisation_predicted * 100.0, 3),
+            digits(step.queue_length, 3),
+            digits(step.queue_length_predicted, 3),
+            time(step.response_mean),
+            time(step.response_mean_predicted),
+            format!("{:.4}", step.ks_distance),
+            digits(step.dispersion, 3),
+        ]);
+    }
+    grid
+}
+
+/// A fitted model as text: what `concertina fit` prints.
+pub fn model_text(model: &Model) -> String {
+    let mut out = String::new();
+    if let Some(note) = &model.about.laboratory {
+        let _ = writeln!(out, "LABORATORY: {}\n", printable(note));
+    }
+    out += &parameters_grid(&parameters(model)).text();
+    out += "\nGoodness of fit (KS: largest difference between measured and predicted CDF)\n";
+    out += &goodness_grid(model).text();
+    out.push('\n');
+    match model.limits() {
+        Ok(limits) => out += &limits_text(&limits),
+        Err(error) => out += &format!("No limits: {error}\n"),
+    }
+    let warnings: Vec<String> = model
+        .warnings
+        .iter()
+        .map(|w| {
+            let short = |t: String, s: &model::FittedStep| t.replace(&s.name, short_name(&s.name));
+            model.fitted.iter().fold(w.clone(), short)
+        })
+        .collect();
+    out += &warnings_text(&warnings);
+    out
+}

@@ -1,0 +1,195 @@
+//! The tree's own rules, so that there is no second truth: lengths of files, walls between parts,
+//! licences and reasons of dependencies.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Lines of a source file, its tests in a sibling file not counted with it. The limit only ever goes
+/// down.
+const LINES_MAX: usize = 600;
+
+/// Licences that a dependency may have; an expression passes if one of its alternatives is here.
+const LICENCES: [&str; 12] = [
+    "MIT",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "ISC",
+    "Zlib",
+    "0BSD",
+    "CC0-1.0",
+    "Unlicense",
+    "Unicode-3.0",
+    "MIT-0",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn sources(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+#[test]
+fn no_source_file_is_too_long() {
+    let long: Vec<String> = sources(&root().join("crates"))
+        .iter()
+        .filter_map(|path| {
+            let lines = fs::read_to_string(path).unwrap().lines().count();
+            (lines > LINES_MAX).then(|| format!("{} has {lines} lines", shown(path)))
+        })
+        .collect();
+    assert!(long.is_empty(), "split by noun, or move tests to a sibling: {long:#?}");
+}
+
+#[test]
+fn every_source_file_says_what_it_is_for() {
+    let silent: Vec<String> = sources(&root().join("crates"))
+        .iter()
+        .filter(|path| !fs::read_to_string(path).unwrap().starts_with("//!"))
+        .filter(|path| path.file_name().is_some_and(|name| name != "tests.rs"))
+        .map(|path| shown(path))
+        .collect();
+    assert!(silent.is_empty(), "these do not open with what they are for: {silent:#?}");
+}
+
+#[test]
+fn load_stands_behind_its_wall() {
+    let allowed = ["client", "clock", "load", "record", "trace"];
+    for path in sources(&root().join("crates/concertina/src/load")) {
+        let text = fs::read_to_string(&path).unwrap();
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            for rest in code.split("crate::").skip(1) {
+                let module: String =
+                    rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                assert!(
+                    module.is_empty() || allowed.contains(&module.as_str()),
+                    "{}:{}: `load` may not use `{module}`: what measures must not share code with what is measured",
+                    shown(&path),
+                    number + 1,
+                );
+            }
+            assert!(!code.contains("engine::"), "{}: `load` may not use `engine`", shown(&path));
+        }
+    }
+}
+
+fn metadata() -> serde_json::Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn walls_between_crates_hold() {
+    let edges = [
+        ("shard", vec![]),
+        ("model", vec![]),
+        ("engine", vec!["model"]),
+        ("concertina", vec!["engine", "model", "shard"]),
+    ];
+    let metadata = metadata();
+    let ours: BTreeSet<&str> = edges.iter().map(|(name, _)| *name).collect();
+    for (name, allowed) in &edges {
+        let package = metadata["packages"].as_array().unwrap().iter();
+        let package = package.into_iter().find(|p| p["name"] == *name).unwrap();
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let on = dependency["name"].as_str().unwrap();
+            assert!(!ours.contains(on) || allowed.contains(&on), "{name} may not depend on {on}");
+        }
+    }
+    let runtime = ["tokio", "mio", "socket2", "rustix", "libc"];
+    for name in ["shard", "model", "engine"] {
+        let manifest =
+            fs::read_to_string(root().join(format!("crates/{name}/Cargo.toml"))).unwrap();
+        for forbidden in runtime {
+            let named = manifest.lines().any(|line| line.starts_with(forbidden));
+            assert!(!named, "{name} has no runtime, clock or socket, but names {forbidden}");
+        }
+    }
+}
+
+#[test]
+fn licences_of_dependencies_are_known() {
+    let metadata = metadata();
+    for package in metadata["packages"].as_array().unwrap() {
+        let name = package["name"].as_str().unwrap();
+        let licence = package["license"].as_str().unwrap_or("");
+        let passes = licence.replace('/', " OR ").split(" OR ").any(|alternative| {
+            alternative
+                .split(" AND ")
+                .all(|part| LICENCES.contains(&part.trim_matches(&['(', ')', ' '][..])))
+        });
+        let conjunction = licence.split(" AND ").all(|part| {
+            part.split(" OR ").any(|one| LICENCES.contains(&one.trim_matches(&['(', ')', ' '][..])))
+        });
+        assert!(passes || conjunction, "{name} has the licence {licence:?}");
+    }
+}
+
+#[test]
+fn every_dependency_has_a_reason() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let section = manifest.split("[workspace.dependencies]").nth(1).unwrap();
+    let section = section.split("\n[").next().unwrap();
+    let mut explained = false;
+    for line in section.lines().filter(|line| !line.trim().is_empty()) {
+        if line.starts_with('#') {
+            explained = true;
+        } else if !line.contains("path = \"crates/") {
+            assert!(explained, "give this dependency a sentence: {line}");
+        }
+    }
+    for name in ["shard", "model", "engine", "concertina"] {
+        let text = fs::read_to_string(root().join(format!("crates/{name}/Cargo.toml"))).unwrap();
+        for line in text.lines().filter(|line| line.contains(" = \"") && line.contains("version")) {
+            panic!("crates/{name}: depend through the workspace, where the reason stands: {line}");
+        }
+    }
+}
+
+#[test]
+fn metrics_in_the_documents_are_those_in_the_code() {
+    let names = |text: &str| -> BTreeSet<String> {
+        text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .filter(|word| word.starts_with("concertina_") && word.len() > "concertina_".len())
+            .map(|word| {
+                let stem = ["_bucket", "_sum", "_count"].iter().find_map(|s| word.strip_suffix(s));
+                stem.unwrap_or(word).to_owned()
+            })
+            .collect()
+    };
+    let code: BTreeSet<String> = sources(&root().join("crates/concertina/src/serve"))
+        .iter()
+        .flat_map(|path| names(&fs::read_to_string(path).unwrap()))
+        .collect();
+    let documented = names(&fs::read_to_string(root().join("docs/operations.md")).unwrap());
+    assert!(!code.is_empty(), "the server has metrics");
+    assert_eq!(code, documented, "left: in the code; right: in docs/operations.md");
+}
