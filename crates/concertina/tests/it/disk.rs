@@ -130,7 +130,7 @@ fn the_golden_record_and_index_are_as_documented() {
     let parsed = format::record(&record, 7).unwrap();
     assert_eq!(parsed.key, &key[..]);
     let entry = Entry::of(&parsed, 64).unwrap();
-    let index = format::encode_index(7, &[entry.clone()]);
+    let index = format::encode_index(7, std::slice::from_ref(&entry));
     assert_eq!(format::decode_index(&index, 7).unwrap(), [entry]);
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let document = include_str!("../../../../docs/device-format.md");

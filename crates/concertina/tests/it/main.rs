@@ -8,4 +8,5 @@ mod serve;
 mod serve_client;
 mod serve_faults;
 mod serve_replay;
+mod serve_runs;
 mod tidy;

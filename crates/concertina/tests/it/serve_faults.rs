@@ -48,7 +48,7 @@ impl Faults {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let one_in = self.fail_one_in.load(Ordering::Relaxed);
-        if self.fail.load(Ordering::Relaxed) || (one_in > 0 && number % one_in == 0) {
+        if self.fail.load(Ordering::Relaxed) || (one_in > 0 && number.is_multiple_of(one_in)) {
             return Err(Error::Failed("as the test asked".to_owned()));
         }
         Ok(())
