@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::report::compare::parameters;
+use crate::report::compare::{parameters, warnings_of};
 use crate::report::{self, Observed, Selection, StepChoice};
 
 /// Arguments of the command.
@@ -14,9 +14,9 @@ Examples:
   concertina fit runs/load runs/server --steps 0,1,2       the lightest three; hold the others out
   concertina fit runs/load runs/server --steps 500/s,900/s --out light.toml
 
-The load generator's run says when it measured at which rate; the server's run has the windows of its
-queues. Two or three loads at modest utilisation suffice. What is left out can then be predicted, and
-`concertina report` sets it beside what was measured.")]
+The load generator's run says when it measured at which rate; the server's run has the
+windows of its queues. Two or three loads at modest utilisation suffice. What is left out can
+then be predicted, and `concertina report` sets it beside what was measured.")]
 pub struct Args {
     /// Run folders: the load generator's and the server's
     #[arg(required = true, value_name = "RUN")]
@@ -55,7 +55,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "parameters": parameters(&model),
             "limits": model.limits()?,
             "fitted": model.fitted,
-            "warnings": model.warnings,
+            "warnings": warnings_of(&model),
         });
         println!("{json:#}");
     } else {

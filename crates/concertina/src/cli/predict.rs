@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use anyhow::bail;
 use model::{Limits, Model, Parameter, Prediction};
 
-use crate::report::compare::LargestRate;
+use crate::report::compare::{LargestRate, warnings_of};
 use crate::report::grid::{Grid, printable};
 use crate::report::objective::{digits, time};
-use crate::report::table::{limits_text, percent, warnings_text};
+use crate::report::table::{limits_text, percent, tenths, warnings_text};
 use crate::report::{self, Objective, figures, objective, svg};
 
 /// Arguments of the command.
@@ -21,13 +21,13 @@ Examples:
   concertina predict model.toml --objective \"99% within 50ms\" --plot predicted.svg
   concertina predict model.toml --rate 1000 --json
 
-A prediction past the confidence limit (the load at which the mean number at a device is 1) is marked
-everywhere. A load past saturation is not predicted: queues would grow without bound.")]
+A prediction past the confidence limit (the load at which the mean number at a device is 1)
+is marked everywhere. A load past saturation is not predicted: queues would grow without bound.")]
 pub struct Args {
     /// The model file, from `concertina fit`
     model: PathBuf,
     /// Loads in requests/s on all servers; 10 to 90 % of saturation if not given
-    #[arg(long, value_delimiter = ',', value_name = "RATE")]
+    #[arg(long, value_delimiter = ',', value_name = "RATE", allow_negative_numbers = true)]
     rate: Vec<f64>,
     /// Servers like the fitted one that share the load equally
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -153,7 +153,7 @@ fn text(
     for objective in objectives {
         out += &format!("{}\n", objective.statement);
     }
-    out += &warnings_text(&model.warnings);
+    out += &warnings_text(&warnings_of(model));
     Ok(out)
 }
 
@@ -171,8 +171,8 @@ fn grid(args: &Args, answers: &[Answer]) -> Grid {
             grid.row([digits(answer.rate, 4), "not stable".to_owned()]);
             continue;
         };
-        let busy = digits(p.utilisation_max * 100.0, 3);
-        let mut cells = vec![digits(p.rate, 4), busy, digits(p.hit_ratio.value * 100.0, 3)];
+        let busy = tenths(p.utilisation_max);
+        let mut cells = vec![digits(p.rate, 4), busy, tenths(p.hit_ratio.value)];
         for point in &p.points {
             let Parameter { value, low, high, .. } = &point.concertina;
             cells.push(format!("{} [{}, {}]", percent(*value), percent(*low), percent(*high)));
@@ -224,7 +224,7 @@ fn json(
         "saturation": limits.saturation * n,
         "predictions": predictions,
         "objectives": objectives,
-        "warnings": model.warnings,
+        "warnings": warnings_of(model),
     }))
 }
 

@@ -11,17 +11,20 @@ use crate::report::{
 
 /// Arguments of the command.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "concertina report [OPTIONS] <RUN>... <MODEL>",
+    after_help = "\
 Examples:
   concertina report runs/load runs/server model.toml
   concertina report runs/load runs/server model.toml --out report.html --objective \"99% within 50ms\"
   concertina report runs/load runs/server model.toml --within 10ms,50ms --json
 
-Steps that the model was fitted to are marked; all others were held out, so their errors are those of
-predictions. docs/reports.md says how to read the page.")]
+Steps that the model was fitted to are marked; all others were held out, so their errors are
+those of predictions. docs/reports.md says how to read the page."
+)]
 pub struct Args {
     /// Run folders (the load generator's and the server's) and a model file, in any order
-    #[arg(required = true, num_args = 2.., value_name = "RUN… MODEL")]
+    #[arg(required = true, num_args = 2.., value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// The HTML file to write
     #[arg(long, short, default_value = "report.html", value_name = "FILE")]

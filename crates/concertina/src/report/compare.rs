@@ -140,7 +140,7 @@ impl Comparison {
             let known = laboratory.join(" · ");
             !laboratory.contains(note) && known != *note
         }));
-        let mut warnings: Vec<String> = model.warnings.iter().map(|w| shorten(w, model)).collect();
+        let mut warnings = warnings_of(model);
         for step in &steps {
             let hints = step.measured.hints.iter();
             warnings.extend(hints.map(|hint| format!("Step {}: {hint}.", step.name)));
@@ -181,10 +181,11 @@ impl Comparison {
     }
 }
 
-/// Names of steps in the model's own sentences, without their start times.
-fn shorten(warning: &str, model: &Model) -> String {
+/// What a model warns of, the names of its steps without their start times.
+pub fn warnings_of(model: &Model) -> Vec<String> {
     let short = |text: String, s: &model::FittedStep| text.replace(&s.name, short_name(&s.name));
-    model.fitted.iter().fold(warning.to_owned(), short)
+    let shorten = |warning: &String| model.fitted.iter().fold(warning.clone(), short);
+    model.warnings.iter().map(shorten).collect()
 }
 
 /// The objectives at which the windows of the first step counted.

@@ -231,13 +231,10 @@ fn cdf(comparison: &Comparison, step: &ComparedStep) -> Plot {
     marks.rotate_left(1);
     let used = if step.used_for_fit { "fitted" } else { "held out" };
     let beyond = step.prediction.as_ref().is_none_or(|p| p.beyond_limit);
-    let beyond = if beyond { ", PAST THE LIMIT" } else { "" };
+    let beyond = if beyond { ", past the limit" } else { "" };
+    let busy = step.measured.utilisation_mean * 100.0;
     Plot {
-        title: format!(
-            "{} requests/s, devices {:.0} % busy ({used}{beyond})",
-            digits(rate, 4),
-            step.measured.utilisation_mean * 100.0
-        ),
+        title: format!("{}/s, {busy:.0} % busy, {used}{beyond}", digits(rate, 4)),
         x: Axis::log("response time, ms", low * 1e3, high * 1e3),
         y: Axis::linear("fraction of requests", 0.0, 1.02),
         marks,
@@ -253,7 +250,9 @@ pub fn errors(comparison: &Comparison) -> Vec<Plot> {
                 let rows = rows.iter().filter(|r| r.used_for_fit == fitted);
                 let point = |r: &&Row| {
                     let y = error(r)?;
-                    let (x, half) = (r.utilisation * 100.0, half(&r.measured) * 100.0);
+                    // The two models stand side by side, so that their bars do not hide each other.
+                    let x = r.utilisation * 100.0 + if class == "ours" { 0.7 } else { -0.7 };
+                    let half = half(&r.measured) * 100.0;
                     let title = format!("{}: {y:+.2} points (measured ± {half:.2})", r.step);
                     Some(PlotPoint { x, y, half, title })
                 };
@@ -318,7 +317,7 @@ pub fn hosts(comparison: &Comparison) -> Vec<Plot> {
         series("spotify", "busiest disk", &|h| h.disk_utilisation_max);
         series("third", "stolen by the hypervisor", &|h| h.cpu_stolen);
         Plot {
-            title: format!("Host of {name}"),
+            title: format!("Host of {name}; steps shaded"),
             x: Axis::linear("seconds since the first step", 0.0, end),
             y: Axis::linear("busy, %", 0.0, 102.0),
             marks,

@@ -35,8 +35,8 @@ p,li{max-width:76ch}p.lead{font-size:1.05rem}.soft{color:var(--soft);font-size:.
 .scroll{overflow-x:auto;margin:.6em 0}table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums}
 th,td{padding:.28em .7em;text-align:left;white-space:nowrap;border-bottom:1px solid var(--grid)}th{background:var(--panel);vertical-align:bottom}
 td.n,th.n{text-align:right}tr.first td{border-top:2px solid var(--axis)}tr.beyond td{background:var(--shade)}
-td:last-child{white-space:normal;min-width:3em}
-nav{font-size:.9rem}nav a{margin-right:1em;color:var(--ours)}
+td:last-child{white-space:normal;min-width:4.5em}
+nav{font-size:.9rem}nav a{display:inline-block;margin-right:1em;color:var(--ours)}
 pre{background:var(--panel);padding:.8em;overflow-x:auto;font-size:.82rem;border-radius:4px}code{font-size:.9em}
 summary{cursor:pointer}
 @media print{body{font-size:10.5pt}main{max-width:none;padding:0}nav{display:none}.plots{grid-template-columns:1fr 1fr}

@@ -5,6 +5,7 @@
 //! serialises) or [`html()`]. The demo and the experiments call the same functions as the commands.
 //! How to read what comes out: `docs/reports.md`.
 
+mod axis;
 pub mod compare;
 mod error;
 pub mod figures;

@@ -74,7 +74,7 @@ pub fn digits(value: f64, significant: i32) -> String {
         return "0".to_owned();
     }
     let magnitude = value.abs().log10().floor() as i32;
-    if magnitude >= 15 || magnitude < -12 {
+    if !(-12..15).contains(&magnitude) {
         return format!("{value:.2e}");
     }
     let decimals = (significant - 1 - magnitude).max(0) as usize;

@@ -214,7 +214,7 @@ fn check_runs(runs: &[RunFolder], selection: &Selection) -> Result<(), Error> {
                 return Err(Error::Damaged { run: run.dir.display().to_string(), what });
             }
         }
-        for step in run.steps.iter().filter(|s| s.start_unix_us >= s.end_unix_us) {
+        if let Some(step) = run.steps.iter().find(|s| s.start_unix_us >= s.end_unix_us) {
             let what = format!("step {} ends before it begins", step.index);
             return Err(Error::Damaged { run: run.dir.display().to_string(), what });
         }

@@ -4,18 +4,24 @@ use std::fmt::Write;
 
 use model::{Limits, Model, Parameter};
 
-use super::compare::{Comparison, NamedParameter, Row, parameters};
+use super::compare::{Comparison, NamedParameter, Row, parameters, warnings_of};
 use super::grid::{Grid, printable};
 use super::objective::{digits, time};
 use super::steps::short_name;
 
 /// What the marks of a comparison mean.
-pub const MARKS: &str = "fit: the model was fitted to this step; others were held out. ! past the confidence limit. \
-     > past every fitted load. Errors in points (hundredths): prediction minus measurement.";
+pub const MARKS: &str = "fit: the model was fitted to this step; the others were held out. \
+     !: past the confidence limit. >: past every fitted load.\n\
+     Errors in points (hundredths): prediction minus measurement.";
 
 /// A share in percent.
 pub fn percent(share: f64) -> String {
     format!("{:.2}", share * 100.0)
+}
+
+/// A share in percent, to a tenth.
+pub fn tenths(share: f64) -> String {
+    format!("{:.1}", share * 100.0)
 }
 
 /// A value with its interval, all in percent.
@@ -25,7 +31,9 @@ fn percent_interval(p: &Parameter) -> String {
 
 /// An error in points, with its sign.
 pub fn points(error: Option<f64>) -> String {
-    error.map_or("–".to_owned(), |e| format!("{e:+.2}").replace('-', "−"))
+    // + 0.0 turns a rounded −0 into 0.
+    let round = |e: f64| (e * 100.0).round() / 100.0 + 0.0;
+    error.map_or("–".to_owned(), |e| format!("{:+.2}", round(e)).replace('-', "−"))
 }
 
 fn marks(row: &Row) -> String {
@@ -66,7 +74,7 @@ pub fn comparison_grid(comparison: &Comparison) -> Grid {
         let half = row.measured.half_width.map_or("?".to_owned(), |h| format!("{:.2}", h * 100.0));
         grid.row([
             once(digits(row.rate, 4)),
-            once(digits(row.utilisation * 100.0, 3)),
+            once(tenths(row.utilisation)),
             time(row.within_s),
             format!("{} ± {half}", percent(row.measured.value)),
             row.spotify.as_ref().map_or("unstable".to_owned(), |p| percent(p.value)),
@@ -140,6 +148,8 @@ pub fn warnings_text(warnings: &[String]) -> String {
 /// A number of the model in the unit that suits it.
 fn value_in_unit(value: f64, unit: &str) -> String {
     match unit {
+        // Below a nanosecond is what arithmetic leaves of 0.
+        "s" if value.abs() < 1e-9 => "0 ms".to_owned(),
         "s" if value.abs() < 3600.0 => time(value),
         "1" => digits(value, 4),
         "1/s" => format!("{} /s", digits(value, 4)),
@@ -151,11 +161,12 @@ fn value_in_unit(value: f64, unit: &str) -> String {
 fn parameter_cells(named: &NamedParameter) -> [String; 4] {
     let p = &named.parameter;
     let shown = |value: f64| match named.name.starts_with('α') {
-        true => format!("{value:.3e} s"),
+        true if value.abs() < 1e-15 => "0 s".to_owned(),
+        true => format!("{value:.2e} s").replace('-', "−"),
         false => value_in_unit(value, &p.unit),
     };
     let interval = match p.low == p.high {
-        true => "known".to_owned(),
+        true => "–".to_owned(),
         false => format!("[{}, {}]", shown(p.low), shown(p.high)),
     };
     [named.name.clone(), shown(p.value), interval, named.meaning.clone()]
@@ -193,8 +204,8 @@ pub fn goodness_grid(model: &Model) -> Grid {
             short_name(&step.name).to_owned(),
             digits(step.rate, 4),
             digits(step.requests as f64, 9),
-            digits(step.utilisation * 100.0, 3),
-            digits(step.utilisation_predicted * 100.0, 3),
+            tenths(step.utilisation),
+            tenths(step.utilisation_predicted),
             digits(step.queue_length, 3),
             digits(step.queue_length_predicted, 3),
             time(step.response_mean),
@@ -220,14 +231,6 @@ pub fn model_text(model: &Model) -> String {
         Ok(limits) => out += &limits_text(&limits),
         Err(error) => out += &format!("No limits: {error}\n"),
     }
-    let warnings: Vec<String> = model
-        .warnings
-        .iter()
-        .map(|w| {
-            let short = |t: String, s: &model::FittedStep| t.replace(&s.name, short_name(&s.name));
-            model.fitted.iter().fold(w.clone(), short)
-        })
-        .collect();
-    out += &warnings_text(&warnings);
+    out += &warnings_text(&warnings_of(model));
     out
 }

@@ -4,6 +4,7 @@ mod disk;
 mod load;
 mod load_bench;
 mod origin;
+mod report;
 mod serve;
 mod serve_client;
 mod serve_faults;

@@ -1,0 +1,434 @@
+//! Fit, predict and report, through the binary, on simulated run folders.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use concertina::record::{Generator, Host, Machine, Run, RunWriter, Step};
+use model::window::{Finished, Nanos, Operation, Outcome, Recorder, SECOND, Settings};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::Value;
+
+/// When the simulated laboratory began, in microseconds since 1970.
+const START_US: u64 = 1_760_000_000_000_000;
+const DEVICES: usize = 8;
+/// Mean service time of a device, seconds; exponential.
+const SERVICE_S: f64 = 0.005;
+/// Share of requests that memory answers.
+const HITS: f64 = 0.6;
+const STEP_S: u64 = 24;
+/// Loads of 25, 50 and 80 % utilisation: λ(1−q)s̄/n.
+const RATES: [f64; 3] = [1000.0, 2000.0, 3200.0];
+
+/// A queue's event: when, and what the recorder is told.
+enum Event {
+    Arrive,
+    Start,
+    Finish(Finished),
+}
+
+/// Two run folders, of a load generator and of a server, that share a sweep of rates.
+struct Lab {
+    dir: tempfile::TempDir,
+}
+
+fn machine() -> Machine {
+    Machine {
+        cores: 2,
+        processor: "Simulated <b>CPU</b>".into(),
+        memory_bytes: 8 << 30,
+        kernel: "6".into(),
+    }
+}
+
+fn run(kind: &str, laboratory: Option<&str>) -> Run {
+    let asked = match kind {
+        "load" => "note = '<script>alert(1)</script>'\n[load.open]\nrates = [1000.0]",
+        _ => "devices = 8",
+    };
+    Run {
+        format: 1,
+        version: "0.1.0".into(),
+        kind: kind.into(),
+        start_unix_us: START_US,
+        laboratory: laboratory.map(str::to_owned),
+        machine: machine(),
+        asked: asked.parse().unwrap(),
+    }
+}
+
+fn exponential(random: &mut StdRng, mean: f64) -> f64 {
+    -mean * (1.0 - random.random::<f64>()).ln()
+}
+
+fn nanos(seconds: f64) -> Nanos {
+    (seconds * 1e9) as Nanos
+}
+
+/// The windows of a queue whose events are given in any order, from `from` for the length of a step.
+fn windows(
+    queue: &str,
+    servers: u32,
+    from: Nanos,
+    mut events: Vec<(Nanos, Event)>,
+) -> Vec<model::window::Window> {
+    let settings = Settings { unix_offset_ns: i128::from(START_US) * 1000, ..Settings::default() };
+    let mut recorder = Recorder::new(queue, servers, settings, from);
+    let mut all = Vec::new();
+    events.sort_by_key(|(at, event)| (*at, matches!(event, Event::Start)));
+    for (at, event) in events {
+        all.extend(recorder.roll(at));
+        match event {
+            Event::Arrive => recorder.arrive(at),
+            Event::Start => recorder.start(at),
+            Event::Finish(finished) => recorder.finish(at, &finished),
+        }
+    }
+    all.extend(recorder.roll(from + (STEP_S + 5) * SECOND));
+    all
+}
+
+impl Lab {
+    /// A sweep over [`RATES`]: Poisson arrivals, memory hits of 0.2 ms, devices of one exponential server.
+    fn new(seed: u64) -> Lab {
+        let lab = Lab { dir: tempfile::tempdir().unwrap() };
+        let note = "Devices are profiled <i>(exponential)</i>.";
+        let mut load = RunWriter::create(&lab.path("load"), &run("load", None)).unwrap();
+        let mut server = RunWriter::create(&lab.path("server"), &run("serve", Some(note))).unwrap();
+        let mut random = StdRng::seed_from_u64(seed);
+        for (index, &rate) in RATES.iter().enumerate() {
+            let from = (index as u64 * (STEP_S + 10) + 2) * SECOND;
+            step(&mut random, rate, index, from, &mut load, &mut server);
+        }
+        load.flush().unwrap();
+        server.flush().unwrap();
+        lab
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Runs the binary in the laboratory's folder.
+    fn concertina(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
+        command.args(args).current_dir(self.dir.path()).output().unwrap()
+    }
+
+    fn succeeds(&self, args: &[&str]) -> String {
+        let output = self.concertina(args);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{args:?}: {error}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_str(&self.succeeds(args)).unwrap()
+    }
+
+    /// Fails with one line that holds all of `words`.
+    fn fails(&self, args: &[&str], words: &[&str]) {
+        let output = self.concertina(args);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{args:?} succeeded");
+        assert!(!error.contains("panicked"), "{error}");
+        for word in words {
+            assert!(error.contains(word), "{args:?}: {error:?} does not say {word:?}");
+        }
+    }
+}
+
+fn step(
+    random: &mut StdRng,
+    rate: f64,
+    index: usize,
+    from: Nanos,
+    load: &mut RunWriter,
+    server: &mut RunWriter,
+) {
+    let mut client = Vec::new();
+    let mut node = Vec::new();
+    let mut devices: Vec<Vec<(Nanos, Event)>> = (0..DEVICES).map(|_| Vec::new()).collect();
+    let mut free = [0.0f64; DEVICES];
+    let mut at = from as f64 * 1e-9;
+    // The two seconds before are a warm-up, which no step of a fit may see.
+    let end = at + STEP_S as f64 + 2.0;
+    while at < end {
+        at += exponential(random, 1.0 / rate);
+        let hit = random.random::<f64>() < HITS;
+        let device = random.random_range(0..DEVICES);
+        let (start, done) = match hit {
+            true => (at, at + 0.0002),
+            false => {
+                let start = at.max(free[device]);
+                free[device] = start + exponential(random, SERVICE_S);
+                (start, free[device])
+            }
+        };
+        let outcome = if hit { Outcome::Memory } else { Outcome::BulkDevice };
+        let (arrived, started, done) = (nanos(at), nanos(start), nanos(done));
+        let finished = |waiting| Finished {
+            operation: Operation::Get,
+            outcome,
+            waiting,
+            service: done - arrived - waiting,
+            response: done - arrived,
+            bytes: 1000,
+        };
+        let put = |into: &mut Vec<(Nanos, Event)>, started: Nanos| {
+            into.push((arrived, Event::Arrive));
+            into.push((started, Event::Start));
+            into.push((done, Event::Finish(finished(started - arrived))));
+        };
+        put(&mut client, arrived);
+        put(&mut node, arrived);
+        if !hit {
+            put(&mut devices[device], started);
+        }
+    }
+    load.windows(&windows("load", 0, from, client)).unwrap();
+    server.windows(&windows("node", 0, from, node)).unwrap();
+    for (i, events) in devices.into_iter().enumerate() {
+        server.windows(&windows(&format!("device/{i}"), 1, from, events)).unwrap();
+    }
+    let unix_us = |ns: Nanos| START_US + ns / 1000;
+    for second in 0..STEP_S + 2 {
+        let unix_us = unix_us(from + (second + 1) * SECOND);
+        let host = Host { unix_us, length_s: 1.0, cpu_user: 0.2 + rate * 5e-5, ..Host::default() };
+        server.host(&host).unwrap();
+    }
+    let complaints = match index {
+        2 => vec!["the generator was <late>".to_owned()],
+        _ => Vec::new(),
+    };
+    let generator = Generator {
+        lateness_us_mean: 8.0,
+        lateness_us_p99: 40.0,
+        lateness_us_max: 300.0,
+        complaints,
+        ..Generator::default()
+    };
+    load.step(&Step {
+        index,
+        rate: Some(rate),
+        clients: None,
+        start_unix_us: unix_us(from + 2 * SECOND),
+        end_unix_us: unix_us(from + (STEP_S + 2) * SECOND),
+        generator,
+    })
+    .unwrap();
+}
+
+/// P(T ≤ t) of the simulated laboratory: M/M/1 devices behind a memory.
+fn exact(rate: f64, t: f64) -> f64 {
+    let miss = rate * (1.0 - HITS) / DEVICES as f64;
+    let mu = 1.0 / SERVICE_S;
+    HITS + (1.0 - HITS) * (1.0 - (-(mu - miss) * t).exp())
+}
+
+#[test]
+fn what_is_fitted_light_predicts_heavy_load() {
+    let lab = Lab::new(1);
+    // A run that was killed while it wrote.
+    let cut = |name: &str| {
+        use std::io::Write;
+        let file = std::fs::OpenOptions::new().append(true).open(lab.path(name));
+        file.unwrap().write_all(b"{\"queue\":\"de").unwrap();
+    };
+    cut("server/windows");
+    cut("load/steps");
+    let fit = lab.succeeds(&["fit", "load", "server", "--steps", "0,2000/s"]);
+    for word in
+        ["LABORATORY: Devices are profiled", "q₀", "SCV", "KS", "Confidence limit", "model.toml"]
+    {
+        assert!(fit.contains(word), "{word} is missing in\n{fit}");
+    }
+    let fit = lab.json(&["fit", "load", "server", "--steps", "0-1", "--json"]);
+    assert_eq!(fit["fitted"].as_array().unwrap().len(), 2);
+    let parameter = |name: &str| {
+        let all = fit["parameters"].as_array().unwrap();
+        let found = all.iter().find(|p| p["name"] == name).unwrap_or_else(|| panic!("{name}"));
+        found["parameter"]["value"].as_f64().unwrap()
+    };
+    assert!((parameter("q₀") - HITS).abs() < 0.02);
+    assert!((parameter("s̄ bulk_device") / SERVICE_S - 1.0).abs() < 0.03);
+
+    let predicted = lab.json(&[
+        "predict",
+        "model.toml",
+        "--rate",
+        "3200,9000",
+        "--within",
+        "20ms,50ms,100ms",
+        "--json",
+        "--objective",
+        "99% within 50ms",
+        "--plot",
+        "plot.svg",
+    ]);
+    let heavy = &predicted["predictions"][0];
+    for (point, t) in heavy["points"].as_array().unwrap().iter().zip([0.02, 0.05, 0.1]) {
+        let ours = point["concertina"]["value"].as_f64().unwrap();
+        assert!((ours - exact(3200.0, t)).abs() < 0.03, "{t}: {ours} {}", exact(3200.0, t));
+    }
+    assert_eq!(heavy["beyond_limit"], true);
+    assert_eq!(heavy["beyond_fitted"], true);
+    assert!(heavy["laboratory"].as_str().unwrap().contains("profiled"));
+    let past = &predicted["predictions"][1];
+    assert_eq!(past["stable"], false);
+    assert!((past["saturation"].as_f64().unwrap() / 4000.0 - 1.0).abs() < 0.05);
+    let limit = predicted["confidence_limit"].as_f64().unwrap();
+    assert!((limit / 2000.0 - 1.0).abs() < 0.05, "{limit}: M/M/1 has its at half the saturation");
+    let largest = &predicted["objectives"][0];
+    let rate = largest["rate"]["value"].as_f64().unwrap();
+    assert!((exact(rate, 0.05) - 0.99).abs() < 0.01);
+    let plot = std::fs::read_to_string(lab.path("plot.svg")).unwrap();
+    well_formed(&plot);
+    assert!(plot.contains("confidence limit") && plot.contains("class=\"shade\""));
+
+    let text = lab.succeeds(&["predict", "model.toml", "--rate", "1000,3200,9000"]);
+    for word in ["! PAST THE CONFIDENCE LIMIT", "not stable", "saturate at", "LABORATORY"] {
+        assert!(text.contains(word), "{word} is missing in\n{text}");
+    }
+    assert!(!text.contains("NaN"));
+    let cluster =
+        lab.json(&["predict", "model.toml", "--rate", "20000", "--servers", "20", "--json"]);
+    assert_eq!(cluster["predictions"][0]["servers"], 20);
+    assert!(cluster["confidence_limit"].as_f64().unwrap() < 20.0 * limit);
+
+    let report = lab.json(&["report", "load", "server", "model.toml", "--json"]);
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), RATES.len() * 3);
+    for row in rows {
+        let (rate, t) = (row["rate"].as_f64().unwrap(), row["within_s"].as_f64().unwrap());
+        let measured = row["measured"]["value"].as_f64().unwrap();
+        let half = row["measured"]["half_width"].as_f64().unwrap();
+        assert!((measured - exact(rate, t)).abs() < 3.0 * half + 0.001, "{row}");
+        let error = row["concertina_error_points"].as_f64().unwrap();
+        let ours = row["concertina"]["value"].as_f64().unwrap();
+        assert!((error - (ours - measured) * 100.0).abs() < 1e-9 && error.abs() < 4.0, "{row}");
+        assert_eq!(row["used_for_fit"], rate < 2500.0);
+        assert_eq!(row["beyond_limit"], rate > limit);
+    }
+    let laws = report["steps"][0]["measured"]["laws"].as_array().unwrap();
+    assert_eq!(laws.len(), 3, "load, node and devices");
+    assert!(laws.iter().all(|l| l["deviation"].as_f64().unwrap().abs() < 0.01), "{laws:?}");
+    let html = std::fs::read_to_string(lab.path("report.html")).unwrap();
+    page(&html);
+    let table = lab.succeeds(&["report", "load", "server", "model.toml"]);
+    assert!(table.contains("generator: the generator was <late>"), "{table}");
+    lab.succeeds(&["report", "load", "server", "model.toml", "--within", "7ms", "--steps", "1"]);
+}
+
+/// A report that can be mailed: complete, nothing loaded, nothing of the inputs let through.
+fn page(html: &str) {
+    assert!(html.starts_with("<!doctype html>"));
+    for loaded in ["src=", "href=\"http", "url(", "@import", "<script", "<link", "<iframe"] {
+        assert!(!html.contains(loaded), "{loaded} in the report");
+    }
+    assert!(!html.contains("NaN") && !html.contains("<b>CPU") && !html.contains("<i>("));
+    for word in [
+        "Laboratory conditions",
+        "Fraction served within 50 ms",
+        "confidence limit",
+        "&lt;late&gt;",
+        "concertina fit load server",
+        "prefers-color-scheme",
+        "Little",
+    ] {
+        assert!(html.contains(word), "{word} is missing");
+    }
+    assert_eq!(html.matches("<figure>").count(), 3 + 3 + 1 + 3 + 2);
+    let body = html.split_once("<body>").unwrap().1.replace("<br>", "");
+    well_formed(&format!("<body>{}", body.split_once("</html>").unwrap().0));
+}
+
+/// Every element that opens closes, in order. Enough for what we write: no `>` in attributes.
+fn well_formed(text: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    for tag in text.split('<').skip(1) {
+        let tag = tag.split_once('>').expect("a tag without its end").0;
+        let name = tag.trim_start_matches('/').split([' ', '/', '\n']).next().unwrap();
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "closed in the wrong order");
+        } else if !tag.ends_with('/') {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "never closed: {open:?}");
+}
+
+/// Copies a laboratory's folder and changes one file of it by words.
+fn changed(lab: &Lab, from: &str, to: &str, file: &str, change: impl Fn(String) -> String) {
+    let (from, to) = (lab.path(from), lab.path(to));
+    copy(&from, &to);
+    let text = std::fs::read_to_string(to.join(file)).unwrap();
+    std::fs::write(to.join(file), change(text)).unwrap();
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_to_do() {
+    let lab = Lab::new(2);
+    lab.fails(&["fit"], &["RUN"]);
+    lab.fails(&["fit", "nowhere"], &["cannot read nowhere/run.toml"]);
+    lab.fails(&["fit", "load"], &["load has windows of device queues", "give the server's run"]);
+    lab.fails(&["fit", "server"], &["none of server is a run of the load generator"]);
+    lab.fails(&["fit", "load", "server", "load"], &["give each run once"]);
+    lab.fails(&["fit", "load", "server", "--steps", "9"], &["no step 9", "0 (1000/s)"]);
+    lab.fails(&["fit", "load", "server", "--steps", "77/s"], &["no step of 77/s"]);
+    lab.fails(&["fit", "load", "server", "--steps", "x"], &["names no step"]);
+
+    let other = |text: String| text.replace("cores = 2", "cores = 64");
+    changed(&lab, "server", "elsewhere", "run.toml", other);
+    lab.fails(
+        &["fit", "load", "elsewhere"],
+        &["different machines", "64 cores", "--across-machines"],
+    );
+    lab.succeeds(&["fit", "load", "elsewhere", "--across-machines", "--out", "across.toml"]);
+    let second =
+        |text: String| text.replace("start_unix_us = 1760000000", "start_unix_us = 1760000001");
+    changed(&lab, "server", "second", "run.toml", second);
+    lab.fails(&["fit", "load", "server", "second"], &["both", "one server at a time"]);
+    changed(&lab, "load", "killed", "steps", |_| String::new());
+    lab.fails(&["fit", "killed", "server"], &["killed has no finished step"]);
+    let later = |text: String| text.replace("_unix_us\":1760000", "_unix_us\":1770000");
+    changed(&lab, "load", "later", "steps", later);
+    lab.fails(&["fit", "later", "server"], &["step later#0", "no windows of clients", "before it"]);
+    let broken = |text: String| text.replacen("{", "{{", 3);
+    changed(&lab, "server", "broken", "windows", broken);
+    lab.fails(&["fit", "load", "broken"], &["broken/windows, line 1"]);
+    let huge = |text: String| text.replacen("\"arrivals\":", "\"arrivals\":9999999999999999", 1);
+    changed(&lab, "server", "huge", "windows", huge);
+    lab.fails(&["fit", "load", "huge"], &["huge", "too large", "damaged"]);
+    let reversed = |text: String| text.replace("\"end_unix_us\":176", "\"end_unix_us\":156");
+    changed(&lab, "load", "reversed", "steps", reversed);
+    lab.fails(&["fit", "reversed", "server"], &["ends before it begins"]);
+
+    std::fs::write(lab.path("notes.txt"), "mine").unwrap();
+    lab.fails(&["fit", "load", "server", "--out", "notes.txt"], &["is something else"]);
+    assert_eq!(std::fs::read_to_string(lab.path("notes.txt")).unwrap(), "mine");
+    lab.fails(&["predict", "notes.txt"], &["notes.txt", "no model"]);
+    lab.fails(&["predict", "load"], &["it is a folder"]);
+    lab.succeeds(&["fit", "load", "server"]);
+    lab.succeeds(&["fit", "load", "server"]);
+    lab.fails(&["report", "load", "server"], &["no model file", "concertina fit"]);
+    lab.fails(&["report", "load", "model.toml", "model.toml"], &["2 files", "one model"]);
+    lab.fails(&["predict", "model.toml", "--rate", "-5"], &["requests/s above 0"]);
+    lab.fails(&["predict", "model.toml", "--rate", "NaN"], &["requests/s above 0"]);
+    lab.fails(&["predict", "model.toml", "--within", "50"], &["with its unit"]);
+    lab.fails(&["predict", "model.toml", "--objective", "fast"], &["99% within 50ms"]);
+    lab.fails(&["predict", "model.toml", "--servers", "0"], &["servers"]);
+    let never = lab.succeeds(&["predict", "model.toml", "--objective", "99.999% within 1ms"]);
+    assert!(never.contains("No load holds 99.999 % within 1 ms"), "{never}");
+    let text = std::fs::read_to_string(lab.path("model.toml")).unwrap();
+    std::fs::write(lab.path("bent.toml"), text.replacen("value = ", "value = nan # ", 1)).unwrap();
+    lab.fails(&["predict", "bent.toml"], &["bent.toml"]);
+}
