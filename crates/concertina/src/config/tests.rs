@@ -106,3 +106,10 @@ fn values_are_checked() {
         assert!(told.contains(part), "{part:?} is missing in {told} of {text}");
     }
 }
+
+#[test]
+fn the_document_shows_the_defaults_as_they_are() {
+    let document = include_str!("../../../../docs/configuration.md");
+    let printed = Config::parse("", "", &[]).unwrap().print();
+    assert!(document.contains(&printed), "docs/configuration.md is to show:\n{printed}");
+}

@@ -422,7 +422,7 @@ impl Origin for Folder {
             let mut upload = Upload { origin: self, hasher: VersionHasher::default(), size: 0 };
             let (first, more) = gather(body).await?;
             let (metadata, bytes) = if more {
-                upload.to_file(first, body, attributes, &key).await?
+                upload.write_file(first, body, attributes, &key).await?
             } else {
                 upload.hasher.update(&first);
                 upload.size = first.len() as u64;
@@ -470,7 +470,7 @@ impl Upload<'_> {
         }
     }
 
-    async fn to_file(
+    async fn write_file(
         &mut self,
         first: Bytes,
         body: &mut dyn Chunks,

@@ -56,10 +56,10 @@ pub enum Error {
 impl Error {
     /// The error for what the operating system said while doing `what`.
     pub fn of_io(error: &std::io::Error, what: &str) -> Error {
-        use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
         let text = format!("{what}: {error}");
         match error.kind() {
-            StorageFull | QuotaExceeded => Error::Full(text),
+            StorageFull | QuotaExceeded | FileTooLarge => Error::Full(text),
             ReadOnlyFilesystem => Error::ReadOnly(text),
             _ => Error::Failed(text),
         }

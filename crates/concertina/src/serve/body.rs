@@ -157,6 +157,11 @@ impl Drop for Share {
     }
 }
 
+/// Bytes of a refused upload that are taken.
+const DISCARD_BYTES_MAX: u64 = 64 << 20;
+/// Time that is spent on them.
+const DISCARD_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// When the origin was given the last piece of an upload and has not asked for the next: then it is the
 /// origin that is slow, not the client. 0 while the client is waited for.
 pub type GivenAt = Arc<AtomicU64>;
@@ -211,6 +216,22 @@ impl Upload {
             Copy::Many(bytes) => Some((bytes.freeze(), self.shares)),
             Copy::TooLarge => None,
         }
+    }
+
+    /// Takes what the client still sends, within reason, so that it reads its answer: a connection that
+    /// is closed while it sends would be reset under it.
+    pub async fn discard(mut self) {
+        let mut left = DISCARD_BYTES_MAX;
+        let discard = async {
+            while let Some(Ok(frame)) = self.incoming.frame().await {
+                let bytes = frame.into_data().map_or(0, |piece| piece.len() as u64);
+                left = left.saturating_sub(bytes);
+                if left == 0 {
+                    break;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(DISCARD_TIME_MAX, discard).await;
     }
 
     fn keep(&mut self, piece: &Bytes) {

@@ -7,6 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use engine::node::Contents;
 use model::window::Window;
 
+/// Name, explanation and value of a counter.
+type Counter = (&'static str, &'static str, fn(&Window) -> f64);
+
 /// The sum of all windows so far, by queue.
 #[derive(Default)]
 pub struct Metrics {
@@ -31,23 +34,40 @@ impl Metrics {
     pub fn text(&self, contents: &Contents, waiting: usize, connections: usize) -> String {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
-        let counters: [(&str, &str, fn(&Window) -> f64); 8] = [
-            ("arrivals", "Requests that came, refused ones included.", |w| w.arrivals as f64),
-            ("completions", "Requests that were answered.", |w| w.completions as f64),
-            ("errors", "Requests that were answered by an error.", |w| w.errors as f64),
-            ("refusals", "Requests turned away by a full queue.", |w| w.refusals as f64),
-            ("joined", "Requests joined to one under way.", |w| w.joined as f64),
-            ("bytes", "Bytes of replies.", |w| w.bytes as f64),
-            ("busy_seconds", "Time in service, over all servers.", |w| w.busy_s),
-            ("length_seconds", "Integral of the queue length over time.", |w| w.length_integral_s),
+        let counters: [Counter; 8] = [
+            (
+                "concertina_queue_arrivals_total",
+                "Requests that came, refused ones included.",
+                |w| w.arrivals as f64,
+            ),
+            ("concertina_queue_completions_total", "Requests that were answered.", |w| {
+                w.completions as f64
+            }),
+            ("concertina_queue_errors_total", "Requests that were answered by an error.", |w| {
+                w.errors as f64
+            }),
+            ("concertina_queue_refusals_total", "Requests turned away by a full queue.", |w| {
+                w.refusals as f64
+            }),
+            ("concertina_queue_joined_total", "Requests joined to one under way.", |w| {
+                w.joined as f64
+            }),
+            ("concertina_queue_bytes_total", "Bytes of replies.", |w| w.bytes as f64),
+            ("concertina_queue_busy_seconds_total", "Time in service, over all servers.", |w| {
+                w.busy_s
+            }),
+            (
+                "concertina_queue_length_seconds_total",
+                "Integral of the queue length over time.",
+                |w| w.length_integral_s,
+            ),
         ];
         for (name, help, value) in counters {
-            let _ = writeln!(text, "# HELP concertina_queue_{name}_total {help}");
-            let _ = writeln!(text, "# TYPE concertina_queue_{name}_total counter");
+            let _ = writeln!(text, "# HELP {name} {help}");
+            let _ = writeln!(text, "# TYPE {name} counter");
             for (queue, window) in queues.iter() {
                 let value = value(window);
-                let _ =
-                    writeln!(text, "concertina_queue_{name}_total{{queue=\"{queue}\"}} {value}");
+                let _ = writeln!(text, "{name}{{queue=\"{queue}\"}} {value}");
             }
         }
         let _ = writeln!(text, "# HELP concertina_response_seconds Response times of a queue.");
@@ -76,18 +96,18 @@ impl Metrics {
         }
         let device_bytes: u64 = contents.device_bytes.iter().sum();
         let gauges = [
-            ("memory_objects", "Objects in memory.", contents.memory_objects as u64),
-            ("memory_bytes", "Bytes of the memory tier.", contents.memory_bytes),
-            ("device_objects", "Objects on devices.", contents.device_objects as u64),
-            ("device_bytes", "Bytes on devices.", device_bytes),
-            ("requests_waiting", "Requests that wait for something.", waiting as u64),
-            ("connections", "Connections.", connections as u64),
+            ("concertina_memory_objects", "Objects in memory.", contents.memory_objects as u64),
+            ("concertina_memory_bytes", "Bytes of the memory tier.", contents.memory_bytes),
+            ("concertina_device_objects", "Objects on devices.", contents.device_objects as u64),
+            ("concertina_device_bytes", "Bytes on devices.", device_bytes),
+            ("concertina_requests_waiting", "Requests that wait for something.", waiting as u64),
+            ("concertina_connections", "Connections.", connections as u64),
         ];
         for (name, help, value) in gauges {
             let _ = writeln!(
                 text,
-                "# HELP concertina_{name} {help}\n# TYPE concertina_{name} gauge\n\
-                 concertina_{name} {value}"
+                "# HELP {name} {help}\n# TYPE {name} gauge\n\
+                 {name} {value}"
             );
         }
         text

@@ -350,7 +350,12 @@ async fn put(
     let mut upload = Upload::new(incoming, idle, object_bytes_max, shared.uploads.clone());
     let staged = match stage(shared, &key, attributes, &mut upload).await {
         Ok(staged) => staged,
-        Err(error) => return Err(origin_problem(&error).of(seen)),
+        Err(error) => {
+            if !matches!(error, Error::Upload(_)) {
+                upload.discard().await;
+            }
+            return Err(origin_problem(&error).of(seen));
+        }
     };
     let copy = upload.into_copy();
     seen.size = staged.metadata().size;

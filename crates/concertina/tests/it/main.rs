@@ -1,6 +1,13 @@
 //! The integration tests of the process, in one binary: each would be a link of its own otherwise.
 
+mod disk;
 mod load;
 mod load_bench;
+mod origin;
 mod report;
+mod serve;
+mod serve_client;
+mod serve_faults;
+mod serve_replay;
+mod serve_runs;
 mod tidy;

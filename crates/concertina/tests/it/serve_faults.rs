@@ -1,0 +1,249 @@
+//! Origins that fail, hang, are slow or full; devices that cannot be written.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use concertina::origin::{
+    Attributes, BoxFuture, Chunks, Error, Folder, Found, Listed, Metadata, Origin, Staged,
+};
+use engine::Key;
+
+use crate::serve_client::{Client, bytes, spawn, start_on};
+
+/// How an origin is to behave.
+#[derive(Default)]
+pub struct Faults {
+    /// No answer while set.
+    pub hang: AtomicBool,
+    /// Every request fails while set.
+    pub fail: AtomicBool,
+    /// No space while set.
+    pub full: AtomicBool,
+    /// Every n-th request fails; 0: none.
+    pub fail_one_in: AtomicU64,
+    /// Milliseconds before each answer.
+    pub delay_ms: AtomicU64,
+    /// Requests so far, by kind.
+    pub gets: AtomicU64,
+    requests: AtomicU64,
+}
+
+/// The folder origin with faults.
+pub struct Faulty {
+    pub inner: Folder,
+    pub faults: Arc<Faults>,
+}
+
+impl Faults {
+    async fn before(&self) -> Result<(), Error> {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let delay = self.delay_ms.load(Ordering::Relaxed);
+        if delay > 0 {
+            tokio::time::sleep(Duration::from_millis(delay)).await;
+        }
+        while self.hang.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let one_in = self.fail_one_in.load(Ordering::Relaxed);
+        if self.fail.load(Ordering::Relaxed) || (one_in > 0 && number.is_multiple_of(one_in)) {
+            return Err(Error::Failed("as the test asked".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+struct FaultyStaged {
+    inner: Box<dyn Staged>,
+    faults: Arc<Faults>,
+}
+
+impl Staged for FaultyStaged {
+    fn metadata(&self) -> &Metadata {
+        self.inner.metadata()
+    }
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(async move {
+            self.faults.before().await?;
+            if self.faults.full.load(Ordering::Relaxed) {
+                return Err(Error::Full("as the test asked".to_owned()));
+            }
+            self.inner.commit().await
+        })
+    }
+}
+
+impl Origin for Faulty {
+    fn head(&self, key: &Key) -> BoxFuture<'_, Result<Option<Metadata>, Error>> {
+        let key = key.clone();
+        Box::pin(async move {
+            self.faults.before().await?;
+            self.inner.head(&key).await
+        })
+    }
+    fn get(
+        &self,
+        key: &Key,
+        range: Option<Range<u64>>,
+    ) -> BoxFuture<'_, Result<Option<Found>, Error>> {
+        let key = key.clone();
+        self.faults.gets.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            self.faults.before().await?;
+            self.inner.get(&key, range).await
+        })
+    }
+    fn stage<'a>(
+        &'a self,
+        key: &Key,
+        attributes: Attributes,
+        body: &'a mut dyn Chunks,
+    ) -> BoxFuture<'a, Result<Box<dyn Staged>, Error>> {
+        let key = key.clone();
+        Box::pin(async move {
+            let inner = self.inner.stage(&key, attributes, body).await?;
+            let staged: Box<dyn Staged> =
+                Box::new(FaultyStaged { inner, faults: self.faults.clone() });
+            Ok(staged)
+        })
+    }
+    fn delete(&self, key: &Key) -> BoxFuture<'_, Result<bool, Error>> {
+        let key = key.clone();
+        Box::pin(async move {
+            self.faults.before().await?;
+            self.inner.delete(&key).await
+        })
+    }
+    fn list(
+        &self,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+        self.inner.list(prefix, after, limit)
+    }
+}
+
+/// A folder origin with faults to be set.
+pub fn faulty(folder: &Path) -> (Arc<Faults>, Arc<dyn Origin>) {
+    let faults = Arc::new(Faults::default());
+    let inner = Folder::open(&folder.join("origin"), 4).unwrap();
+    (faults.clone(), Arc::new(Faulty { inner, faults }))
+}
+
+#[test]
+fn a_hundred_readers_of_one_key_are_one_fetch() {
+    let folder = tempfile::tempdir().unwrap();
+    let (faults, origin) = faulty(folder.path());
+    let server =
+        start_on(folder.path(), &["node.memory_bytes=0", "device.0.bytes=3MiB"], Some(origin));
+    let address = server.address();
+    let body = bytes(1, 2_000_000);
+    // Too large for the device, and memory holds nothing: each read is a fetch.
+    let more = Client::connect(address).put("/objects/a", &body);
+    assert_eq!(more.status, 200);
+    faults.delay_ms.store(500, Ordering::Relaxed);
+    let readers: Vec<_> = (0..100)
+        .map(|_| std::thread::spawn(move || Client::connect(address).get("/objects/a")))
+        .collect();
+    for reader in readers {
+        let reply = reader.join().unwrap();
+        assert!(reply.status == 200 && reply.body == body);
+    }
+    assert_eq!(faults.gets.load(Ordering::Relaxed), 1);
+    server.stop();
+}
+
+#[test]
+fn an_origin_that_hangs_is_told_and_full_queues_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (faults, origin) = faulty(folder.path());
+    let more = ["origin.timeout_s=0.4", "origin.parallel=1", "origin.queue_length_max=1"];
+    let server = start_on(folder.path(), &more, Some(origin));
+    let address = server.address();
+    let mut client = Client::connect(address);
+    assert_eq!(client.put("/objects/kept", b"1").status, 200);
+    faults.hang.store(true, Ordering::Relaxed);
+    let waiting = std::thread::spawn(move || Client::connect(address).get("/objects/a"));
+    std::thread::sleep(Duration::from_millis(100));
+    let refused = client.get("/objects/b");
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    assert!(refused.text().contains("`origin` is full"), "{}", refused.text());
+    let timed_out = waiting.join().unwrap();
+    assert_eq!(timed_out.status, 504, "{}", timed_out.text());
+    assert_eq!(client.get("/objects/kept").status, 200);
+    // A write that hangs holds its turn; those behind it are told; none is lost or out of order.
+    let hung = std::thread::spawn(move || Client::connect(address).put("/objects/kept", b"2"));
+    std::thread::sleep(Duration::from_millis(50));
+    let behind = client.put("/objects/kept", b"3");
+    assert_eq!((hung.join().unwrap().status, behind.status), (504, 504));
+    faults.hang.store(false, Ordering::Relaxed);
+    assert_eq!(client.put("/objects/kept", b"4").status, 200);
+    assert_eq!(client.get("/objects/kept").body, b"4");
+    server.stop();
+}
+
+#[test]
+fn an_origin_that_fails_or_is_full_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (faults, origin) = faulty(folder.path());
+    let server = start_on(folder.path(), &[], Some(origin));
+    let mut client = Client::connect(server.address());
+    assert_eq!(client.put("/objects/a", b"old").status, 200);
+    faults.full.store(true, Ordering::Relaxed);
+    let full = client.put("/objects/a", b"new");
+    assert_eq!(full.status, 507, "{}", full.text());
+    assert_eq!(client.get("/objects/a").body, b"old");
+    faults.full.store(false, Ordering::Relaxed);
+    faults.fail.store(true, Ordering::Relaxed);
+    assert_eq!(client.put("/objects/a", b"new").status, 503);
+    assert_eq!(client.get("/objects/b").status, 503);
+    assert_eq!(client.send("DELETE", "/objects/a", &[], None).unwrap().status, 503);
+    faults.fail.store(false, Ordering::Relaxed);
+    assert_eq!(client.get("/objects/a").body, b"old");
+    server.stop();
+}
+
+#[test]
+fn a_disk_that_takes_no_more_stops_no_reads() {
+    // The shell limits the size of files: what is longer fails as on a full disk.
+    let folder = tempfile::tempdir().unwrap();
+    let more = ["node.memory_bytes=0", "device.0.bytes=64MiB"];
+    let server = spawn(folder.path(), &more, "trap '' XFSZ; ulimit -f 200;");
+    let mut client = Client::connect(server.address);
+    let small = bytes(1, 30_000);
+    for i in 0..20 {
+        // More than the segment's file can hold, so that appends begin to fail.
+        assert_eq!(client.put(&format!("/objects/{i}"), &small).status, 200);
+    }
+    let large = client.put("/objects/0", &bytes(2, 900_000));
+    assert_eq!(large.status, 507, "{}", large.text());
+    for i in 0..20 {
+        let got = client.get(&format!("/objects/{i}"));
+        assert!(got.status == 200 && got.body == small, "{i}: {}", got.status);
+    }
+    let left = std::fs::read_dir(folder.path().join("origin/tmp")).unwrap().count();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn damage_on_a_device_is_found_and_the_origin_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, origin) = faulty(folder.path());
+    let server = start_on(folder.path(), &["node.memory_bytes=0"], Some(origin));
+    let mut client = Client::connect(server.address());
+    let body = bytes(1, 9_000);
+    assert_eq!(client.put("/objects/a", &body).status, 200);
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(client.get("/objects/a").header("concertina-outcome"), Some("bulk_device"));
+    let segment = folder.path().join("device/00000000.seg");
+    let mut stored = std::fs::read(&segment).unwrap();
+    stored[5_000] ^= 1;
+    std::fs::write(&segment, stored).unwrap();
+    let got = client.get("/objects/a");
+    assert_eq!(got.header("concertina-outcome"), Some("origin"));
+    assert!(got.body == body);
+    server.stop();
+}
