@@ -16,7 +16,7 @@ use crate::report::{self, Comparison, Objective, Observed, Page, Selection};
 use catalogue::Catalogue;
 
 /// Devices of the node.
-const DEVICES: u32 = 16;
+const DEVICES: u32 = 8;
 
 /// Mean service time of a device, milliseconds, and its squared coefficient of variation.
 const SERVICE_MS: f64 = 2.0;

@@ -1,14 +1,13 @@
 //! The devices: carries out what the engine decides about segments and records.
 //!
-//! A device has a thread for each read that it serves at once, so that between the end of one read and
-//! the start of the next lies no hand-over while reads wait; appends of a device run in order on one
+//! Reads of all devices share one pool of threads that block; appends of a device run in order on one
 //! writer thread. A device with a laboratory profile holds each read: its completion is the drawn time
 //! after its start (or the real read's end, if that is later), and the engine is told so at that time,
-//! with that time, so that the next read starts where this one ended. Its thread sleeps to an absolute
-//! time with the kernel's slack off and, where it may, in the real-time class, and keeps account of how
-//! late it woke. (A shared pool with one pacer thread was tried: two more wake-ups for each read.)
+//! with that time, so that the next read starts where this one ended.
 
 pub mod format;
+mod held;
+mod pacer;
 mod profile;
 mod segments;
 
@@ -23,17 +22,22 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use engine::Key;
 use engine::node::{DeviceId, Event, Failure, JobId};
 use engine::tier::Location;
-use model::window::{Histogram, Nanos};
-use serde::Serialize;
+use model::window::Nanos;
 use tracing::warn;
 
+pub use pacer::{Lateness, Pacer};
 pub use profile::Profile;
 pub use segments::{Buffer, FoundSegment, Segments};
 
 use crate::clock;
 use crate::config::Service;
 use crate::serve::Object;
+use held::{HELD_READERS, HeldQueue};
 
+/// A held read with so much time left may wait to be read together with others.
+const PATIENCE: Nanos = 2_000_000;
+/// Threads that read.
+const READERS: usize = 8;
 /// Threads that append; a device has one of them.
 const WRITERS: usize = 2;
 
@@ -44,8 +48,6 @@ pub type Told = Arc<dyn Fn(Nanos, Event<Object>) + Send + Sync>;
 pub struct DeviceFolder {
     /// Its folder.
     pub folder: PathBuf,
-    /// Reads that it serves at once.
-    pub parallel: u32,
     /// Its laboratory profile, and its place in its group.
     pub service: Option<(Service, u64)>,
 }
@@ -53,24 +55,11 @@ pub struct DeviceFolder {
 struct Device {
     segments: Segments,
     profile: Option<Mutex<Profile>>,
-    lateness: Mutex<Histogram>,
     complained: AtomicBool,
 }
 
-/// How late held reads were told, microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Lateness {
-    /// Reads that were held.
-    pub count: u64,
-    /// Mean.
-    pub mean_us: f64,
-    /// 99 % were at most so late.
-    pub p99_us: f64,
-    /// The latest.
-    pub max_us: f64,
-}
-
 struct Read {
+    device: Arc<Device>,
     segment: Option<Arc<segments::Segment>>,
     location: Location,
     key: Key,
@@ -88,9 +77,10 @@ enum Write {
 /// The devices of a node.
 pub struct Disks {
     devices: Vec<Arc<Device>>,
-    /// By device; the number is that of its threads.
-    reads: Vec<(Sender<Option<Read>>, u32)>,
+    reads: Sender<Option<Read>>,
+    held: Arc<HeldQueue<Read>>,
     writes: Vec<Sender<Option<Write>>>,
+    pacer: Arc<Pacer<Event<Object>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -103,27 +93,40 @@ impl Disks {
     ) -> anyhow::Result<(Disks, HashMap<DeviceId, Vec<FoundSegment>>)> {
         let mut devices = Vec::new();
         let mut found = HashMap::new();
-        let mut threads = Vec::new();
-        let mut reads = Vec::new();
-        for (id, DeviceFolder { folder, parallel, service }) in folders.iter().enumerate() {
+        for (id, DeviceFolder { folder, service }) in folders.iter().enumerate() {
             let profile = service.as_ref().map(|(service, i)| Profile::new(service, *i));
             let profile = profile.transpose().with_context(|| format!("device {id}"))?;
             let (segments, segments_found) = Segments::open(folder)?;
             found.insert(id, segments_found);
-            let device = Arc::new(Device {
+            devices.push(Arc::new(Device {
                 segments,
                 profile: profile.map(Mutex::new),
-                lateness: Mutex::default(),
                 complained: AtomicBool::new(false),
-            });
-            let (send, queue) = unbounded();
-            for _ in 0..*parallel {
-                let (device, queue, told) = (device.clone(), queue.clone(), told.clone());
-                let run = move || reader(&device, &queue, &told);
-                threads.push(spawn(format!("device/{id}"), run)?);
-            }
-            reads.push((send, *parallel));
-            devices.push(device);
+            }));
+        }
+        let deliver = told.clone();
+        let pacer = Arc::new(Pacer::start(move |at, event| deliver(at, event))?);
+        let (reads, queue) = unbounded::<Option<Read>>();
+        let mut threads = Vec::new();
+        for index in 0..READERS {
+            let (queue, told, pacer) = (queue.clone(), told.clone(), pacer.clone());
+            let reader = move || {
+                let mut buffer = Buffer::default();
+                while let Ok(Some(read)) = queue.recv() {
+                    read.carry_out(&mut buffer, &told, &pacer);
+                }
+            };
+            threads.push(spawn(format!("read/{index}"), reader)?);
+        }
+        let held = Arc::new(HeldQueue::default());
+        let any_held = devices.iter().any(|device| device.profile.is_some());
+        for index in 0..if any_held { HELD_READERS } else { 0 } {
+            let (held, told, pacer) = (held.clone(), told.clone(), pacer.clone());
+            let reader = move || {
+                let mut buffer = Buffer::default();
+                held.run(|read: Read| read.carry_out(&mut buffer, &told, &pacer));
+            };
+            threads.push(spawn(format!("held/{index}"), reader)?);
         }
         let mut writes = Vec::new();
         for index in 0..WRITERS {
@@ -133,7 +136,7 @@ impl Disks {
             writes.push(send);
         }
         let threads = Mutex::new(threads);
-        Ok((Disks { devices, reads, writes, threads }, found))
+        Ok((Disks { devices, reads, held, writes, pacer, threads }, found))
     }
 
     /// [`engine::node::Action::Read`].
@@ -144,7 +147,12 @@ impl Disks {
             .as_ref()
             .map(|profile| start + profile.lock().unwrap_or_else(PoisonError::into_inner).draw());
         let segment = device.segments.segment(location.segment());
-        let _ = self.reads[id].0.send(Some(Read { segment, location, key, job, held_to }));
+        let read = Read { device, segment, location, key, job, held_to };
+        if held_to.is_some_and(|at| at > start + PATIENCE) {
+            self.held.push(read);
+        } else {
+            let _ = self.reads.send(Some(read));
+        }
     }
 
     /// [`engine::node::Action::Append`].
@@ -171,26 +179,15 @@ impl Disks {
 
     /// How late held reads were told since this was asked last.
     pub fn lateness(&self) -> Lateness {
-        let mut times = Histogram::default();
-        for device in &self.devices {
-            let lateness = &mut *device.lateness.lock().unwrap_or_else(PoisonError::into_inner);
-            times.merge(&std::mem::take(lateness));
-        }
-        Lateness {
-            count: times.count(),
-            mean_us: times.mean_s() * 1e6,
-            p99_us: times.quantile_s(0.99).unwrap_or(0.0) * 1e6,
-            max_us: times.max_s() * 1e6,
-        }
+        self.pacer.lateness()
     }
 
     /// Ends the threads, and seals what is open so that the next start need not scan it.
     pub fn stop(&self) {
-        for (reads, threads) in &self.reads {
-            for _ in 0..*threads {
-                let _ = reads.send(None);
-            }
+        for _ in 0..READERS {
+            let _ = self.reads.send(None);
         }
+        self.held.stop();
         for writes in &self.writes {
             let _ = writes.send(None);
         }
@@ -198,6 +195,7 @@ impl Disks {
         for thread in threads.drain(..) {
             let _ = thread.join();
         }
+        self.pacer.stop();
         for device in &self.devices {
             device.segments.close();
         }
@@ -208,30 +206,22 @@ fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> anyhow::Result<Jo
     std::thread::Builder::new().name(name).spawn(run).context("cannot start a thread")
 }
 
-fn reader(device: &Device, queue: &Receiver<Option<Read>>, told: &Told) {
-    if device.profile.is_some() {
-        clock::precise_thread();
-        clock::raise_thread();
-    }
-    let mut buffer = Buffer::default();
-    while let Ok(Some(read)) = queue.recv() {
-        let Read { segment, location, key, job, held_to } = read;
+impl Read {
+    fn carry_out(self, buffer: &mut Buffer, told: &Told, pacer: &Pacer<Event<Object>>) {
+        let Read { device, segment, location, key, job, held_to } = self;
         let result = match segment {
-            Some(segment) => device.segments.read(&segment, location, &key, &mut buffer),
+            Some(segment) => device.segments.read(&segment, location, &key, buffer),
             None => Err(format!("segment {} is gone", location.segment())),
         };
         if let Err(reason) = &result {
             warn!("{reason}; the origin is asked");
         }
-        let mut ended = clock::now();
-        if let Some(at) = held_to.filter(|&at| at > ended) {
-            clock::sleep_until(at);
-            let late = clock::now().saturating_sub(at);
-            device.lateness.lock().unwrap_or_else(PoisonError::into_inner).record(late);
-            ended = at;
+        let event = Event::Read { job, result: result.map_err(|reason| Failure { reason }) };
+        let now = clock::now();
+        match held_to {
+            Some(at) if at > now => pacer.at(at, event),
+            _ => told(now, event),
         }
-        let result = result.map_err(|reason| Failure { reason });
-        told(ended, Event::Read { job, result });
     }
 }
 

@@ -317,8 +317,8 @@ pub fn parameters(model: &Model) -> Vec<NamedParameter> {
     add("α", "how much of that share one more request/s takes", &r.alpha);
     add("other", "share that neither memory nor a device answers", &r.other_share);
     add("δ", "what gateway and network add to a device's response", &r.front_delay);
-    add("reads", "device reads for each request that needs one", &r.reads_per_miss);
-    add("joining", "share of reads joined to one under way, for each in the queues", &r.joining);
+    add("joining", "share of requests joined to a read, for each read in short queues", &r.joining);
+    add("joining knee", "reads in the queues beyond which fewer are joined", &r.joining_knee);
     for class in &model.classes {
         let reads = match class.servers {
             1 => String::new(),

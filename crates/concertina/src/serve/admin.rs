@@ -40,7 +40,7 @@ struct Status<'a> {
     contents: Contents,
     requests_waiting: usize,
     connections: usize,
-    hold_lateness: Lateness,
+    pacer_lateness: Lateness,
     config: &'a toml::Table,
 }
 
@@ -53,7 +53,7 @@ pub fn status(shared: &Arc<Shared>) -> Response<ReplyBody> {
         contents,
         requests_waiting,
         connections: shared.connections.load(Ordering::Relaxed),
-        hold_lateness: shared.drive.disks().map(|disks| disks.lateness()).unwrap_or_default(),
+        pacer_lateness: shared.drive.disks().map(|disks| disks.lateness()).unwrap_or_default(),
         config: &shared.asked,
     };
     json(StatusCode::OK, &status, None)

@@ -180,7 +180,14 @@ fn every_dependency_has_a_reason() {
 fn metrics_of_a_server() -> String {
     let dir = tempfile::tempdir().unwrap();
     let mut server = Command::new(env!("CARGO_BIN_EXE_concertina"))
-        .args(["serve", "--json", "--set", "serve.listen=127.0.0.1:0", "--set", "observe.window_s=0.1"])
+        .args([
+            "serve",
+            "--json",
+            "--set",
+            "serve.listen=127.0.0.1:0",
+            "--set",
+            "observe.window_s=0.1",
+        ])
         .current_dir(dir.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

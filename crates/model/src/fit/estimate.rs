@@ -11,8 +11,8 @@ pub(super) struct Estimates {
     pub alpha: f64,
     pub other_share: f64,
     pub delay: f64,
-    pub reads_per_miss: f64,
     pub joining: f64,
+    pub joining_knee: f64,
     pub spotify_q0: f64,
     pub spotify_alpha: f64,
     pub spotify_mu_d: f64,
@@ -28,8 +28,8 @@ impl Estimates {
             self.alpha,
             self.other_share,
             self.delay,
-            self.reads_per_miss,
             self.joining,
+            self.joining_knee,
             self.spotify_q0,
             self.spotify_alpha,
             self.spotify_mu_d,
@@ -84,71 +84,55 @@ fn line(points: &[(f64, f64, f64)], shrink: bool) -> (f64, f64) {
     (share - slope * rate, 0.0 - slope)
 }
 
-/// Regression through the origin of joined shares on the number in the device queues.
-fn through_origin(points: &[(f64, f64, f64)]) -> f64 {
-    let xx: f64 = points.iter().map(|p| p.2 * p.0 * p.0).sum();
-    let xy: f64 = points.iter().map(|p| p.2 * p.0 * p.1).sum();
-    if xx > 0.0 { (xy / xx).max(0.0) } else { 0.0 }
+/// The knee that stands for none: joins in proportion to the reads in the queues.
+pub(crate) const NO_KNEE: f64 = 1e9;
+
+/// Device reads that the requests of a step caused. By rates, not counts, because the queues' windows
+/// need not cover the same seconds.
+fn reads_of(s: &Sums, devices: usize) -> f64 {
+    let rate = if s.device_time > 0.0 { s.reads / s.device_time * devices as f64 } else { 0.0 };
+    (rate * s.time).min(s.requests - s.other).max(0.0)
 }
 
-/// What a step says of reads per second: at the devices, joined, and missed at the client side. Rates,
-/// not counts, because the queues' windows need not cover the same seconds.
-struct Reads {
-    length: f64,
-    started: f64,
-    joined: f64,
-    misses: f64,
-    weight: f64,
-}
-
-fn reads(s: &Sums, devices: usize) -> Reads {
-    let over = |x: f64, time: f64| if time > 0.0 { x / time } else { 0.0 };
-    Reads {
-        length: over(s.length_integral, s.device_time) * devices as f64,
-        started: over(s.reads, s.device_time) * devices as f64,
-        joined: over(s.joined, s.node_time),
-        misses: over(s.client_device_n, s.time),
-        weight: s.time,
-    }
-}
-
-/// Reads per miss, and the share joined for each read in the queues.
-fn joining(steps: &[Sums], devices: usize) -> (f64, f64) {
-    let all: Vec<Reads> = steps.iter().map(|s| reads(s, devices)).collect();
-    let all: Vec<Reads> = all.into_iter().filter(|r| r.misses > 0.0 && r.started > 0.0).collect();
-    let sum = |f: &dyn Fn(&Reads) -> f64| all.iter().map(|r| r.weight * f(r)).sum::<f64>();
-    let (started, joined) = (sum(&|r| r.started), sum(&|r| r.joined));
-    let misses = sum(&|r| r.misses);
-    if misses <= 0.0 {
-        return (1.0, 0.0);
-    }
-    // A read is counted when it starts, a miss when it is answered: what is in flight at the ends of a
-    // step is counted once. A ratio that differs from 1 by no more than that is 1.
-    let in_flight: f64 = all.iter().map(|r| r.length + 3.0 * (2.0 * r.length).sqrt()).sum();
-    let snapped = |ratio: f64| if (ratio - 1.0).abs() * misses <= in_flight { 1.0 } else { ratio };
-    if joined > 0.0 {
-        let point = |r: &Reads| {
-            let both = r.started + r.joined;
-            (r.length, r.joined / both, r.weight * both)
-        };
-        let points: Vec<_> = all.iter().map(point).collect();
-        return (snapped((started + joined) / misses), through_origin(&points));
-    }
-    // Nobody counted joins. Fewer reads than misses may be joins (more of them at longer queues) or a
-    // constant ratio: take what fits the steps better; one step can't tell.
-    let constant = snapped(started / misses);
-    let point = |r: &Reads| (r.length, 1.0 - r.started / r.misses, r.weight * r.misses);
-    let points: Vec<_> = all.iter().map(point).collect();
-    let slope = through_origin(&points);
-    let square = |f: &dyn Fn(f64) -> f64| -> f64 {
-        points.iter().map(|p| p.2 * (p.1 - f(p.0)).powi(2)).sum()
+/// j and k of J(L) = j·k·ln(1 + L/k), least squares over the steps: what memory would have answered at
+/// once, less what it answered, against the number in the device queues. The knee is searched on a grid;
+/// it stays out unless it fits better by more than chance makes it.
+fn joining(steps: &[Sums], devices: usize, (q0, alpha): (f64, f64)) -> (f64, f64) {
+    let point = |s: &Sums| {
+        let length = s.length_integral / s.device_time * devices as f64;
+        let counted = s.joined / s.node_time * s.time / s.requests;
+        let at_once = q0 - alpha * s.rate();
+        let inferred = at_once - s.memory / s.requests;
+        let share = if s.joined > 0.0 && s.node_time > 0.0 { counted } else { inferred };
+        (length, share, s.requests)
     };
-    let by_length = square(&|l| slope * l);
-    let by_constant = square(&|_| 1.0 - constant);
-    if constant != 1.0 && points.len() >= 2 && slope > 0.0 && by_length < by_constant {
-        (1.0, slope)
-    } else {
-        (constant, 0.0)
+    let seen = steps.iter().filter(|s| s.requests > 0.0 && s.device_time > 0.0);
+    let points: Vec<_> = seen.map(point).filter(|p| p.0 > 0.0 && p.1.is_finite()).collect();
+    // With a knee: the slope that fits best, and its weighted sum of squares.
+    let fitted = |knee: f64| {
+        let shape = |length: f64| knee * (length / knee).ln_1p();
+        let xx: f64 = points.iter().map(|p| p.2 * shape(p.0).powi(2)).sum();
+        let xy: f64 = points.iter().map(|p| p.2 * shape(p.0) * p.1).sum();
+        let slope = if xx > 0.0 { (xy / xx).max(0.0) } else { 0.0 };
+        let squares: f64 = points.iter().map(|p| p.2 * (p.1 - slope * shape(p.0)).powi(2)).sum();
+        (slope, squares)
+    };
+    let (slope, squares) = fitted(NO_KNEE);
+    let longest = points.iter().map(|p| p.0).fold(0.0, f64::max);
+    let requests: f64 = points.iter().map(|p| p.2).sum();
+    let share = points.iter().map(|p| p.1 * p.2).sum::<f64>() / requests.max(1.0);
+    // Of one request: whether it is joined is a coin. Less than twice its error is not there at all.
+    let binomial = (share * (1.0 - share)).max(1e-12);
+    if slope <= 0.0 || share <= 2.0 * (binomial / requests.max(1.0)).sqrt() {
+        return (0.0, NO_KNEE);
+    }
+    let grid = (0..=60).map(|i| longest * 10f64.powf(f64::from(i) / 20.0 - 2.0));
+    let best = grid.map(|knee| (knee, fitted(knee))).min_by(|a, b| a.1.1.total_cmp(&b.1.1));
+    match best {
+        Some((knee, (bent, left))) if points.len() > 1 && squares - left > 9.0 * binomial => {
+            (bent, knee)
+        }
+        _ => (slope, NO_KNEE),
     }
 }
 
@@ -166,10 +150,12 @@ pub(super) fn estimate(
         let seen = steps.iter().filter(|s| s.requests > 0.0);
         seen.map(|s| (s.rate(), f(s) / s.requests, s.requests)).collect()
     };
-    let (q0, alpha) = line(&share(&|s| s.memory), true);
+    // What memory would answer if reads took no time: all but reads and other answers.
+    let at_once = |s: &Sums| s.requests - s.other - reads_of(s, devices);
+    let (q0, alpha) = line(&share(&at_once), true);
     let (spotify_q0, spotify_alpha) = line(&share(&|s| s.fast), false);
     let other_share = steps.iter().map(|s| s.other).sum::<f64>() / requests;
-    let (reads_per_miss, joining) = joining(steps, devices);
+    let (joining, joining_knee) = joining(steps, devices, (q0, alpha));
     let (mut delay, mut weight) = (0.0, 0.0);
     for s in steps.iter().filter(|s| s.client_device_n > 0.0 && s.response_n > 0.0) {
         let n = s.client_device_n;
@@ -201,8 +187,8 @@ pub(super) fn estimate(
         alpha,
         other_share,
         delay: if weight > 0.0 { (delay / weight).max(0.0) } else { 0.0 },
-        reads_per_miss,
         joining,
+        joining_knee,
         spotify_q0,
         spotify_alpha,
         spotify_mu_d: completions / busy,

@@ -221,13 +221,14 @@ fn devices_that_differ_are_told_apart() {
 
 #[test]
 fn joins_are_fitted_against_the_queue_length() {
-    let step = |length: f64, share: f64, counted: bool| Sums {
+    let step = |length: f64, joined: f64, counted: bool| Sums {
         time: 100.0,
         arrivals: 10_000.0,
         requests: 10_000.0,
-        client_device_n: 10_000.0,
-        reads: 10_000.0 * (1.0 - share),
-        joined: if counted { 10_000.0 * share } else { 0.0 },
+        memory: 10_000.0 * (0.6 - joined),
+        client_device_n: 10_000.0 * (0.4 + joined),
+        reads: 4_000.0,
+        joined: if counted { 10_000.0 * joined } else { 0.0 },
         device_time: 400.0,
         node_time: 100.0,
         length_integral: 100.0 * length,
@@ -242,11 +243,16 @@ fn joins_are_fitted_against_the_queue_length() {
         let steps = [step(1.0, 0.01, counted), step(3.0, 0.03, counted)];
         let found = estimate::estimate(&steps, 4, "load").unwrap();
         assert!((found.joining - 0.01).abs() < 1e-9, "{found:?}");
-        assert!((found.reads_per_miss - 1.0).abs() < 1e-9, "{found:?}");
+        assert!((found.q0 - 0.6).abs() < 1e-9 && found.alpha == 0.0, "{found:?}");
+        assert_eq!(found.joining_knee, estimate::NO_KNEE);
+        // What a replayed trace showed: j·k·ln(1 + L/k) with k = 4.7 fits loads from 30 to 90 %.
+        let bent = |length: f64| step(length, 0.052 * (length / 4.7).ln_1p(), counted);
+        let found = estimate::estimate(&[bent(4.0), bent(10.0), bent(25.0)], 4, "load").unwrap();
+        let at = |l: f64| found.joining * found.joining_knee * (l / found.joining_knee).ln_1p();
+        assert!((at(90.0) - 0.052 * (90f64 / 4.7).ln_1p()).abs() < 0.005, "{found:?}");
     }
-    let constant = [step(1.0, 0.1, false), step(3.0, 0.1, false)];
-    let found = estimate::estimate(&constant, 4, "load").unwrap();
-    assert!(found.joining == 0.0 && (found.reads_per_miss - 0.9).abs() < 1e-9, "{found:?}");
+    let none = [step(1.0, 0.0, false), step(3.0, 0.0, false)];
+    assert_eq!(estimate::estimate(&none, 4, "load").unwrap().joining, 0.0);
 }
 
 #[test]

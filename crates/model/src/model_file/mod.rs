@@ -35,8 +35,8 @@ pub const FORMAT: u32 = 1;
 /// alpha = { value = 0.0, low = 0.0, high = 0.0, unit = "s" }
 /// other_share = { value = 0.0, low = 0.0, high = 0.0, unit = "1" }
 /// front_delay = { value = 0.0003, low = 0.0003, high = 0.0003, unit = "s" }
-/// reads_per_miss = { value = 1.0, low = 1.0, high = 1.0, unit = "1" }
 /// joining = { value = 0.0, low = 0.0, high = 0.0, unit = "1" }
+/// joining_knee = { value = 1e9, low = 1e9, high = 1e9, unit = "reads" }
 /// rate_low = 500.0
 /// rate_high = 1500.0
 /// [spotify]
@@ -111,8 +111,8 @@ impl Model {
             ("alpha", &r.alpha),
             ("other_share", &r.other_share),
             ("front_delay", &r.front_delay),
-            ("reads_per_miss", &r.reads_per_miss),
             ("joining", &r.joining),
+            ("joining_knee", &r.joining_knee),
             ("spotify.q0", &self.spotify.q0),
             ("spotify.alpha", &self.spotify.alpha),
             ("spotify.mu_d", &self.spotify.mu_d),
@@ -158,9 +158,8 @@ impl Model {
     /// The node with the fitted values: change its fields and ask what if.
     pub fn node(&self) -> Result<Node, Error> {
         let r = &self.requests;
-        let values =
-            [&r.q0, &r.alpha, &r.other_share, &r.front_delay, &r.reads_per_miss, &r.joining]
-                .map(|p| p.value);
+        let values = [&r.q0, &r.alpha, &r.other_share, &r.front_delay, &r.joining, &r.joining_knee]
+            .map(|p| p.value);
         self.node_with(&values, &[])
     }
 
@@ -171,7 +170,7 @@ impl Model {
     }
 
     fn node_with(&self, values: &[f64], moments: &[f64]) -> Result<Node, Error> {
-        let &[q0, alpha, other_share, delay, reads_per_miss, joining, ..] = values else {
+        let &[q0, alpha, other_share, delay, joining, joining_knee, ..] = values else {
             return Err(Error::File("a replicate is too short; fit again".into()));
         };
         let law = |law: &Option<Law>| law.as_ref().map(|l| l.distribution(None)).transpose();
@@ -201,8 +200,8 @@ impl Model {
             other_share,
             other: law(&self.other)?,
             delay,
-            reads_per_miss,
             joining,
+            joining_knee,
             classes,
             groups,
         };

@@ -58,7 +58,7 @@ pub struct About {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Requests {
-    /// q₀ of q(λ) = q₀ − αλ, the share that memory answers.
+    /// q₀ of q₀ − αλ, the share that memory would answer if reads took no time.
     pub q0: Parameter,
     /// α, seconds.
     pub alpha: Parameter,
@@ -66,10 +66,10 @@ pub struct Requests {
     pub other_share: Parameter,
     /// What gateway and network add to a device's response, seconds.
     pub front_delay: Parameter,
-    /// Device reads for a request that needs one, joined ones included.
-    pub reads_per_miss: Parameter,
-    /// Share of reads joined to one on its way, for each read in the device queues.
+    /// Share of requests joined to a read on its way, for each read in short device queues.
     pub joining: Parameter,
+    /// Reads in the device queues beyond which fewer are joined; 1e9 for none.
+    pub joining_knee: Parameter,
     /// Smallest load that was fitted, requests/s of one node.
     pub rate_low: f64,
     /// Largest load that was fitted, requests/s of one node.
@@ -245,8 +245,8 @@ impl Replicates {
         "alpha",
         "other_share",
         "front_delay",
-        "reads_per_miss",
         "joining",
+        "joining_knee",
         "spotify_q0",
         "spotify_alpha",
         "spotify_mu_d",

@@ -2,8 +2,11 @@
 //!
 //! P(T ≤ t) = q·F_memory(t) + (1−q)·Σᵢ shareᵢ·Fᵢ(t − δ): memory answers with probability q(λ), the rest
 //! waits at one of the devices, each an M/G/1 queue with the measured service law; δ is what gateway and
-//! network add. Requests for a key that is already being read are joined to that read, so the device
-//! arrival rate is λ(1−q)·r·(1 − j·L): r reads for a request, L the mean number in all device queues.
+//! network add. A request for a key that is being read is joined to that read. Had the read taken no time,
+//! memory would have answered it, so joins come out of hits, not out of reads: the devices get
+//! λ(1 − q₀ + αλ) reads/s whatever their queues, and q = q₀ − αλ − J(L), where J is the joined share and L
+//! the mean number in all device queues. J(L) = j·k·ln(1 + L/k): j for each read in short queues, flatter
+//! beyond the knee k, because the requests for a key that follow each other closely are joined first.
 //!
 //! What it leaves out: a joined request is given the response of a whole read, though it waits only for
 //! the rest of one; δ is taken as constant; devices are taken as independent.
@@ -48,8 +51,8 @@ pub struct DeviceGroup {
 ///     other_share: 0.0,
 ///     other: None,
 ///     delay: 0.0003,
-///     reads_per_miss: 1.0,
 ///     joining: 0.0,
+///     joining_knee: f64::INFINITY,
 ///     classes: vec![Class { service, servers: 1 }],
 ///     groups: vec![DeviceGroup { class: 0, count: 4, share: 0.25, factor: 1.0 }],
 /// };
@@ -60,7 +63,7 @@ pub struct DeviceGroup {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// q(λ).
+    /// The share that memory would answer if reads took no time.
     pub hit_ratio: HitRatio,
     /// Response of what memory answers, as the client sees it; `None` is instant.
     pub memory: Option<Empirical>,
@@ -70,10 +73,10 @@ pub struct Node {
     pub other: Option<Empirical>,
     /// What gateway and network add to a device's response, seconds.
     pub delay: f64,
-    /// Device reads for a request that needs one, joined reads included.
-    pub reads_per_miss: f64,
-    /// Share of reads that are joined, for each read in the device queues.
+    /// j: share of requests that are joined to a read, for each read in short device queues.
     pub joining: f64,
+    /// k: reads in the device queues beyond which fewer are; infinite for none.
+    pub joining_knee: f64,
     /// Kinds of devices.
     pub classes: Vec<Class>,
     /// The devices.
@@ -91,7 +94,7 @@ pub struct Operating {
     pub miss_ratio: f64,
     /// Reads per second of all devices.
     pub device_rate: f64,
-    /// Share of reads that were joined to another.
+    /// Share of requests that were joined to a read.
     pub joined_share: f64,
     /// Utilisation of a device, on average.
     pub utilisation_mean: f64,
@@ -108,8 +111,10 @@ impl Node {
     pub fn check(&self) -> Result<(), Error> {
         check("the share of other answers", self.other_share, 0.0..=1.0, "0 to 1")?;
         not_negative("the front delay", self.delay)?;
-        not_negative("reads per miss", self.reads_per_miss)?;
         not_negative("the joining factor", self.joining)?;
+        if self.joining_knee.is_nan() || self.joining_knee <= 0.0 {
+            positive("the joining knee", self.joining_knee)?;
+        }
         let mut total = 0.0;
         for group in &self.groups {
             check(
@@ -164,15 +169,24 @@ impl Node {
         (number, response)
     }
 
-    /// Shares of requests that memory and devices answer.
+    /// Share of requests that memory would answer if reads took no time, and reads for a request.
     fn shares(&self, rate: f64) -> (f64, f64) {
         let hit = self.hit_ratio.at(rate).min(1.0 - self.other_share);
         (hit, (1.0 - self.other_share - hit).max(0.0))
     }
 
-    /// The smallest load in requests/s that brings `reads` per second, joined ones included.
+    /// Share of requests that are joined with `number` reads in the device queues.
+    fn joined(&self, number: f64) -> f64 {
+        if self.joining_knee.is_finite() {
+            self.joining * self.joining_knee * (number / self.joining_knee).ln_1p()
+        } else {
+            self.joining * number
+        }
+    }
+
+    /// The smallest load in requests/s that brings `reads` per second.
     fn rate_for_reads(&self, reads: f64) -> f64 {
-        let brought = |rate: f64| rate * self.shares(rate).1 * self.reads_per_miss;
+        let brought = |rate: f64| rate * self.shares(rate).1;
         let mut high = 1.0;
         while brought(high) < reads {
             high *= 2.0;
@@ -183,8 +197,7 @@ impl Node {
         bisect(high, |rate| brought(rate) < reads)
     }
 
-    /// Load in requests/s at which the busiest device is always busy. Joining is left out: near
-    /// saturation it would hold any load, but it was measured far from there. Infinite without misses.
+    /// Load in requests/s at which the busiest device is always busy. Infinite without misses.
     pub fn saturation(&self) -> f64 {
         self.rate_for_reads(self.device_saturation())
     }
@@ -194,22 +207,22 @@ impl Node {
     pub fn confidence_limit(&self) -> f64 {
         let devices = f64::from(self.devices());
         let reads = bisect(self.device_saturation(), |x| self.at_devices(x).0 < devices);
-        let joined = (self.joining * devices).min(0.99);
-        self.rate_for_reads(reads / (1.0 - joined)).min(self.saturation())
+        self.rate_for_reads(reads).min(self.saturation())
     }
 
     /// Where the node stands at `rate` requests/s. [`Error::Unstable`] at or past saturation.
     /// Cost: microseconds.
     pub fn operating(&self, rate: f64) -> Result<Operating, Error> {
         not_negative("the request rate", rate)?;
-        let (hit_ratio, miss_ratio) = self.shares(rate);
-        let reads = rate * miss_ratio * self.reads_per_miss;
-        if reads >= self.device_saturation() {
+        let (hit_at_once, read_share) = self.shares(rate);
+        let device_rate = rate * read_share;
+        if device_rate >= self.device_saturation() {
             return Err(Error::Unstable { rate, saturation: self.saturation() });
         }
-        let left = |x: f64| reads * (1.0 - self.joining * self.at_devices(x).0).max(0.0);
-        let device_rate = if self.joining > 0.0 { bisect(reads, |x| x < left(x)) } else { reads };
         let (number, device_response) = self.at_devices(device_rate);
+        let joined_share = self.joined(number).min(hit_at_once).max(0.0);
+        let hit_ratio = hit_at_once - joined_share;
+        let miss_ratio = read_share + joined_share;
         let devices = f64::from(self.devices().max(1));
         let (mut busy, mut busiest) = (0.0, 0.0f64);
         for group in &self.groups {
@@ -225,7 +238,7 @@ impl Node {
             hit_ratio,
             miss_ratio,
             device_rate,
-            joined_share: if reads > 0.0 { 1.0 - device_rate / reads } else { 0.0 },
+            joined_share,
             utilisation_mean: busy / devices,
             utilisation_max: busiest,
             queue_length_mean: number / devices,

@@ -130,8 +130,8 @@ fn node(q0: f64, alpha: f64, devices: u32) -> Node {
         other_share: 0.0,
         other: None,
         delay: 0.0,
-        reads_per_miss: 1.0,
         joining: 0.0,
+        joining_knee: f64::INFINITY,
         classes: vec![Class { service: exponential(0.01), servers: 1 }],
         groups: vec![DeviceGroup {
             class: 0,
@@ -167,12 +167,15 @@ fn a_node_of_exponential_disks_is_the_published_model() {
 }
 
 #[test]
-fn joining_is_consistent_with_itself() {
-    let node = Node { joining: 0.01, ..node(0.0, 0.0, 8) };
-    let operating = node.operating(600.0).unwrap();
+fn joins_come_out_of_hits_and_not_out_of_reads() {
+    let node = Node { joining: 0.01, ..node(0.5, 0.0, 8) };
+    let operating = node.operating(1_200.0).unwrap();
     let length = operating.queue_length_mean * 8.0;
     assert!((operating.joined_share - 0.01 * length).abs() < 1e-6, "{operating:?}");
-    assert!((operating.device_rate - 600.0 * (1.0 - operating.joined_share)).abs() < 1e-6);
+    assert!((operating.device_rate - 600.0).abs() < 1e-6);
+    assert!((operating.hit_ratio - 0.5 + operating.joined_share).abs() < 1e-12);
+    let bent = Node { joining_knee: 5.0, ..node.clone() }.operating(1_200.0).unwrap();
+    assert!((bent.joined_share - 0.05 * (length / 5.0).ln_1p()).abs() < 1e-6, "{bent:?}");
     let limit = node.operating(node.confidence_limit()).unwrap();
     assert!((limit.queue_length_mean - 1.0).abs() < 1e-6);
 }

@@ -170,7 +170,10 @@ impl Recorder {
 
     fn close(&mut self, end: Nanos) -> Window {
         self.integrate(end);
-        self.interval_to(INTERVALS);
+        // A window that ends early has fewer sub-intervals; the one it cuts says nothing.
+        let length = self.settings.window_ns.max(1);
+        self.interval_to(((end - self.start).min(length) * INTERVALS / length).min(INTERVALS));
+        self.interval_arrivals = 0;
         let next = Window::new(
             &self.window.queue,
             self.settings.unix_us(end),
