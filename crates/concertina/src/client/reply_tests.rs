@@ -1,3 +1,5 @@
+//! Replies cut anywhere, and replies that are none.
+
 use proptest::prelude::*;
 
 use super::*;
