@@ -37,6 +37,15 @@ impl Context {
         toml::from_str(&text).with_context(|| format!("{} is not as expected", path.display()))
     }
 
+    /// Judges claims and writes them to `claims.json`.
+    fn record(&self, claims: &[Claim]) -> anyhow::Result<Vec<Claim>> {
+        let claims: Vec<Claim> = claims.iter().cloned().map(Claim::judged).collect();
+        let path = self.out.join("claims.json");
+        std::fs::write(&path, serde_json::to_string_pretty(&claims)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(claims)
+    }
+
     /// Says what is being done.
     pub fn say(&self, what: impl AsRef<str>) {
         if !self.quiet {
@@ -63,11 +72,8 @@ pub fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     for dir in [&context.out, &context.scratch] {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
-    let claims: Vec<Claim> = experiment(context)?.into_iter().map(Claim::judged).collect();
-    let path = context.out.join("claims.json");
-    std::fs::write(&path, serde_json::to_string_pretty(&claims)?)
-        .with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(claims)
+    let claims = experiment(context)?;
+    context.record(&claims)
 }
 
 fn name_of(folder: &Path) -> anyhow::Result<String> {

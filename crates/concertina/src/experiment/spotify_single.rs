@@ -28,9 +28,19 @@ struct Config {
     measure_s_max: f64,
     relaxation_times: f64,
     warmup_s_min: f64,
+    fit_s: f64,
     short: Short,
-    scenario: Vec<Scenario>,
+    server: Vec<Scenario>,
     profile: Vec<Profile>,
+    case: Vec<Pair>,
+}
+
+/// A server under a profile, by their names.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pair {
+    server: String,
+    profile: String,
 }
 
 /// What `--short` measures: one server under one profile.
@@ -47,7 +57,7 @@ struct Short {
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Scenario {
-    server: String,
+    name: String,
     mu_per_s: f64,
     disks: u32,
     servers: u32,
@@ -71,16 +81,18 @@ const PUBLISHED_POINTS: f64 = 11.0;
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let config: Config = context.config()?;
     let data = Data::fill(context, &config)?;
+    let short = Pair { server: config.short.server.clone(), profile: config.short.profile.clone() };
+    let pairs = if context.short { vec![short] } else { config.case.clone() };
     let mut claims = Vec::new();
-    for scenario in &config.scenario {
-        for profile in &config.profile {
-            let short = &config.short;
-            if context.short && (scenario.server != short.server || profile.name != short.profile) {
-                continue;
-            }
-            let case = Case { context, config: &config, data: &data, scenario, profile };
-            claims.extend(case.run()?);
-        }
+    for pair in &pairs {
+        let scenario = config.server.iter().find(|s| s.name == pair.server);
+        let scenario = scenario.with_context(|| format!("there is no server {}", pair.server))?;
+        let profile = config.profile.iter().find(|p| p.name == pair.profile);
+        let profile = profile.with_context(|| format!("there is no profile {}", pair.profile))?;
+        let case = Case { context, config: &config, data: &data, scenario, profile };
+        claims.extend(case.run()?);
+        // What is measured is recorded, whatever becomes of the rest.
+        context.record(&claims)?;
     }
     Ok(claims)
 }
@@ -106,7 +118,7 @@ impl Data {
             text.push_str(&format!("0,k{object},{},get\n", config.object_bytes));
         }
         std::fs::write(&data.every_object, text).context("cannot write the catalogue")?;
-        let devices = config.scenario.iter().map(|s| s.disks * s.servers).max().unwrap_or(1);
+        let devices = config.server.iter().map(|s| s.disks * s.servers).max().unwrap_or(1);
         context.say(format!("putting {} objects", config.objects));
         let path = context.scratch.join("fill.toml");
         write_server(&path, &data, devices, 1 << 20, None, None)?;
@@ -130,7 +142,7 @@ struct Case<'a> {
 
 impl Case<'_> {
     fn name(&self) -> String {
-        format!("{}-{}", self.scenario.server, self.profile.name)
+        format!("{}-{}", self.scenario.name, self.profile.name)
     }
 
     fn disks(&self) -> u32 {
@@ -191,7 +203,10 @@ impl Case<'_> {
         utilisation: f64,
     ) -> anyhow::Result<RunFolder> {
         let rate = self.rate(utilisation);
-        let (warmup_s, measure_s) = self.lengths(utilisation);
+        let (warmup_s, mut measure_s) = self.lengths(utilisation);
+        if kind == "fit" {
+            measure_s = self.config.fit_s;
+        }
         self.context.say(format!(
             "{}: {kind}, utilisation {utilisation}, {rate:.0} requests/s, {warmup_s:.0} s + {measure_s:.0} s",
             self.name()

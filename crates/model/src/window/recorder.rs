@@ -69,6 +69,8 @@ const INTERVALS: u64 = 16;
 pub struct Recorder {
     settings: Settings,
     window: Window,
+    /// Windows that an event past their end has ended.
+    ended: Vec<Window>,
     start: Nanos,
     /// Up to when the integrals are complete.
     counted_to: Nanos,
@@ -85,6 +87,7 @@ impl Recorder {
         Recorder {
             settings,
             window,
+            ended: Vec::new(),
             start: now,
             counted_to: now,
             waiting: 0,
@@ -148,15 +151,19 @@ impl Recorder {
     /// The windows that ended by `now`, oldest first. A long silence makes empty windows, at most 60:
     /// past that the silence is one long window.
     pub fn roll(&mut self, now: Nanos) -> Vec<Window> {
-        let mut ended = Vec::new();
+        self.end_before(now.saturating_add(1));
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Ends the windows whose end lies before `now`.
+    fn end_before(&mut self, now: Nanos) {
         let length = self.settings.window_ns.max(1);
-        while now >= self.start + length {
+        while now > self.start.saturating_add(length) {
             let behind = (now - self.start) / length;
             let take = if behind > 60 { behind * length } else { length };
-            let end = self.start + take;
-            ended.push(self.close(end));
+            let window = self.close(self.start + take);
+            self.ended.push(window);
         }
-        ended
     }
 
     /// Ends the open window at `now`, however short it is.
@@ -221,8 +228,11 @@ impl Recorder {
         }
     }
 
-    /// Brings integrals and the dispersion's sub-interval up to `now`, within the open window.
+    /// Brings integrals and the dispersion's sub-interval up to `now`. An event past the end of the open
+    /// window ends it, so that windows are exact however late they are asked for; an event at its very
+    /// end still belongs to it.
     fn advance(&mut self, now: Nanos) {
+        self.end_before(now);
         self.integrate(now);
         let length = self.settings.window_ns.max(1);
         let at = now.saturating_sub(self.start).min(length - 1);
