@@ -172,9 +172,12 @@ pub fn hit_ratio(comparison: &Comparison) -> Plot {
         marks.push(Mark::Line { class: "spotify", label, points });
     }
     if let Ok(node) = model.node() {
-        let points = line(&|x| node.hit_ratio.at(x));
+        let points = line(&|x| node.operating(x).map_or(f64::NAN, |at| at.hit_ratio));
+        let points = points.into_iter().filter(|point| point.1.is_finite()).collect();
         marks.push(Mark::Line {
-            class: "ours", label: "fitted q = q₀ − αλ".to_owned(), points
+            class: "ours",
+            label: "fitted q = q₀ − αλ − J(L)".to_owned(),
+            points,
         });
     }
     marks.extend(measured_marks(

@@ -19,7 +19,10 @@ fn gold(name: &str) -> Option<serde_json::Value> {
     match std::fs::read_to_string(&path) {
         Ok(text) => Some(serde_json::from_str(&text).unwrap()),
         Err(error) => {
-            println!("not checked against {path}: {error}");
+            use std::io::Write;
+            // Not `eprintln!`: the harness would keep it to itself when the test passes.
+            let _ = writeln!(std::io::stderr(), "left out: the check against {path}: {error}");
+            assert!(std::env::var_os("CI").is_none(), "left out in CI: {path}: {error}");
             None
         }
     }

@@ -163,12 +163,12 @@ impl Times {
     }
 }
 
-/// How long services took that began with a given number of requests in service (themselves included).
+/// How long services took that ended with a given number of requests in service (themselves included).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServiceByNumber {
-    /// Requests in service at the start, at least 1.
+    /// Requests in service at the end, at least 1.
     pub number: u32,
-    /// How many services began so.
+    /// How many services ended so.
     pub count: u64,
     /// Sum of their service times in seconds.
     pub sum_s: f64,

@@ -171,6 +171,13 @@ impl Recorder {
         let mut ended = self.roll(now);
         if now > self.start {
             ended.push(self.close(now));
+        } else if self.window.completions + self.window.arrivals > 0 {
+            // Events of before `now` were told after one past it: they belong to the last window.
+            let rest = self.close(self.start);
+            match ended.last_mut() {
+                Some(last) => last.merge(&rest, true),
+                None => ended.push(rest),
+            }
         }
         ended
     }
