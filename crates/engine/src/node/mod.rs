@@ -24,7 +24,7 @@ pub use settings::{DeviceSettings, OriginSettings, Settings};
 
 use std::collections::{HashMap, VecDeque};
 
-use model::window::{Nanos, Outcome, Recorder, Window};
+use model::window::{Nanos, Outcome, Recorder, SECOND, Window};
 use serde::{Deserialize, Serialize};
 
 use crate::queue::Queue;
@@ -89,7 +89,12 @@ struct Device {
     queue: Queue<JobId>,
     log: Log,
     outcome: Outcome,
+    /// Until when nothing is written to it, after a write failed: a full device is not tried each time.
+    rests_until: Nanos,
 }
+
+/// How long a device is not written to after a write to it failed.
+const REST: Nanos = 10 * SECOND;
 
 /// The writes of one key: the one whose turn it is, and those behind it.
 struct Writers {
@@ -115,6 +120,8 @@ pub struct Node<P> {
     writes_waiting: u32,
     recorder: Recorder,
     next_job: JobId,
+    /// The latest time that was told.
+    now: Nanos,
 }
 
 impl<P: Payload> Node<P> {
@@ -130,6 +137,7 @@ impl<P: Payload> Node<P> {
             ),
             log: Log::new(d.bytes_max, d.segment_bytes),
             outcome: d.outcome,
+            rests_until: 0,
         });
         let origin = &settings.origin;
         Node {
@@ -151,6 +159,7 @@ impl<P: Payload> Node<P> {
             writes_waiting: 0,
             recorder: Recorder::new("node", 0, settings.windows.clone(), now),
             next_job: 0,
+            now,
             settings,
         }
     }
@@ -170,6 +179,7 @@ impl<P: Payload> Node<P> {
     /// Takes in what happened at `now` and adds to `actions` what is to be done. Times may run back by
     /// as much as a completion is late in being told.
     pub fn handle(&mut self, now: Nanos, event: Event<P>, actions: &mut Vec<Action<P>>) {
+        self.now = self.now.max(now);
         match event {
             Event::Get { request, key } => self.get(now, request, key, actions),
             Event::WriteBegin { request, key } => self.write_begin(now, request, key, actions),

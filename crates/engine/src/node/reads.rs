@@ -39,25 +39,49 @@ impl<P: Payload> Node<P> {
                 );
             }
             Some((payload, _)) => {
-                if !self.join(now, &key, waiter) {
+                if !self.join(now, &key, waiter, actions) {
                     self.enter_origin(now, Flight::new(key, waiter), Some(payload.etag()), actions);
                 }
             }
             None => {
-                if !self.join(now, &key, waiter) {
+                if !self.join(now, &key, waiter, actions) {
                     self.depart(now, Flight::new(key, waiter), actions);
                 }
             }
         }
     }
 
-    /// Adds a reader to the flight for its key, if there is one that is not voided.
-    pub(super) fn join(&mut self, now: Nanos, key: &Key, mut waiter: Waiter) -> bool {
+    /// Adds a reader to the flight for its key, if there is one that is not voided; refuses it if as many
+    /// wait for that key as may wait in the queue. Returns whether there is such a flight.
+    pub(super) fn join(
+        &mut self,
+        now: Nanos,
+        key: &Key,
+        mut waiter: Waiter,
+        actions: &mut Vec<Action<P>>,
+    ) -> bool {
         let Some(flight) = self.flights.joinable(key) else { return false };
-        let length = flight.device.and_then(|d| self.devices.get(d)).map(|d| d.queue.length());
-        waiter.length_met = length.unwrap_or_else(|| self.origin.length());
-        flight.waiters.push(waiter);
-        self.recorder.join(now);
+        let device = flight.device;
+        let (length, length_max) = match device {
+            Some(d) => (self.devices[d].queue.length(), self.settings.devices[d].queue_length_max),
+            None => (self.origin.length(), self.settings.origin.queue_length_max),
+        };
+        waiter.length_met = length;
+        if flight.waiters.len() < length_max as usize {
+            flight.waiters.push(waiter);
+            self.recorder.join(now);
+        } else {
+            let queue = device.map_or("origin", |d| &self.settings.devices[d].name).to_owned();
+            let stages = Stages {
+                received: now,
+                queued: now,
+                started: now,
+                served: now,
+                length_met: length,
+                length_left: length,
+            };
+            self.answer(now, waiter.request, Reply::Busy { queue }, stages, actions);
+        }
         true
     }
 
@@ -133,6 +157,15 @@ impl<P: Payload> Node<P> {
         let Some(device) = flight.device else { return };
         let served = now.max(flight.started);
         let outcome = self.devices[device].outcome;
+        // What was compared with the origin is the index's version: another one there is not it.
+        let indexed = self.index.get(&flight.key);
+        let indexed = indexed.filter(|on| on.device == device && on.location == flight.location);
+        let result = result.and_then(|payload| match indexed {
+            Some(on) if on.etag != payload.etag() => {
+                Err(Failure { reason: "the record is of another version".to_owned() })
+            }
+            _ => Ok(payload),
+        });
         let bytes = result.as_ref().map_or(0, Payload::bytes);
         let outcome_recorded = if result.is_ok() { outcome } else { Outcome::Error };
         let finished = flight.finished(served, outcome_recorded, bytes);

@@ -2,7 +2,7 @@
 
 use model::window::Nanos;
 
-use super::{Action, Appending, Device, DeviceId, JobId, Kept, Node, OnDevice};
+use super::{Action, Appending, Device, DeviceId, JobId, Kept, Node, OnDevice, REST};
 use crate::tier::RECORD_OVERHEAD_BYTES;
 use crate::{Key, Payload};
 
@@ -44,7 +44,8 @@ impl<P: Payload> Node<P> {
             return;
         }
         let fullness = |d: &Device| d.log.bytes() as f64 / d.log.bytes_max() as f64;
-        let candidates = self.devices.iter().enumerate().filter(|(_, d)| d.log.fits(bytes));
+        let takes = |d: &Device| d.log.fits(bytes) && d.rests_until <= self.now;
+        let candidates = self.devices.iter().enumerate().filter(|(_, d)| takes(d));
         let least = candidates.min_by(|(_, a), (_, b)| fullness(a).total_cmp(&fullness(b)));
         let Some((device, _)) = least else { return };
         let (location, placed) = self.devices[device].log.place(key, bytes);
@@ -108,6 +109,7 @@ impl<P: Payload> Node<P> {
             self.appending_of.remove(&key);
         }
         if !written {
+            self.devices[device].rests_until = self.now + REST;
             if let Some(segment) = self.devices[device].log.seal_if(location.segment()) {
                 actions.push(Action::SealSegment { device, segment });
             }
