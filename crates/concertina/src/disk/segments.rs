@@ -176,7 +176,6 @@ impl Segments {
                 entries: Vec::new(),
                 unsynced_bytes: 0,
             });
-            self.open_reader(location.segment())?;
         }
         let Some(head) = head.as_mut() else { return Err(io::ErrorKind::NotFound.into()) };
         let header = Header::of(location.segment(), key, object.block(), object.body());
@@ -198,6 +197,10 @@ impl Segments {
         }
         head.file.write_all_at(&start, location.offset())?;
         head.file.write_all_at(tail, location.offset() + start.len() as u64)?;
+        if head.entries.is_empty() {
+            // Not before: a device that is full would leave a handle for each try.
+            self.open_reader(location.segment())?;
+        }
         let etag = object.metadata().etag.clone();
         head.entries.push(Entry { key: key.clone(), etag, offset: location.offset(), bytes });
         head.unsynced_bytes += bytes;
@@ -213,6 +216,10 @@ impl Segments {
         let Some(head) = lock(&self.head).take_if(|head| head.number == number) else {
             return Ok(());
         };
+        if head.entries.is_empty() {
+            // The first write to it failed: there is nothing to keep.
+            return fs::remove_file(self.path(number, "seg"));
+        }
         leave_page_cache(&head.file);
         self.write_index(number, &head.entries)
     }

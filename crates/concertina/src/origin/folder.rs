@@ -22,11 +22,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use bytes::{Bytes, BytesMut};
-use crossbeam_channel::{Sender, unbounded};
 use engine::Key;
-use tokio::sync::oneshot;
 
 use super::name::{self, Named};
+use super::pool::Pool;
 use super::{
     Attributes, BoxFuture, Chunks, Error, Found, Listed, Lock, Metadata, Origin, Staged,
     VersionHasher, Whole,
@@ -42,41 +41,6 @@ const PIECE_BYTES: usize = 256 << 10;
 const TAIL_BYTES: u64 = 4096;
 /// Longest metadata and key that are read.
 const BLOCK_BYTES_MAX: u64 = 256 << 10;
-
-type Job = Box<dyn FnOnce() + Send>;
-
-/// Threads for calls that block.
-#[derive(Clone)]
-struct Pool {
-    jobs: Sender<Job>,
-}
-
-impl Pool {
-    fn start(threads: u32) -> io::Result<Pool> {
-        let (jobs, queue) = unbounded::<Job>();
-        for index in 0..threads {
-            let queue = queue.clone();
-            std::thread::Builder::new().name(format!("origin/{index}")).spawn(move || {
-                for job in queue {
-                    // A panic is the end of that job, which its waiter learns, not of the pool.
-                    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
-                }
-            })?;
-        }
-        Ok(Pool { jobs })
-    }
-
-    async fn run<T: Send + 'static>(
-        &self,
-        job: impl FnOnce() -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        let (send, receive) = oneshot::channel();
-        let _ = self.jobs.send(Box::new(move || {
-            let _ = send.send(job());
-        }));
-        receive.await.unwrap_or_else(|_| Err(Error::Failed("its worker failed".to_owned())))
-    }
-}
 
 /// Folder and names, shared with the jobs.
 struct Tree {
@@ -149,20 +113,54 @@ impl Tree {
         let path = self.path(key);
         match fs::remove_file(&path) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            // An earlier try may have removed it and failed to make that durable.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                sync_parent(&path)?;
+                return Ok(false);
+            }
             Err(error) => return Err(Error::of_io(&error, &format!("remove {}", path.display()))),
         }
         sync_parent(&path)?;
         Ok(true)
     }
 
-    /// Collects the `limit` smallest keys in a heap, whatever the number of objects.
+    /// The first `limit` objects in order of their keys. What vanished or is damaged is passed over, and
+    /// the page filled with what follows: a page that is not full is the last.
     fn list(
         &self,
         prefix: &[u8],
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<Listed>, Error> {
+        let mut listed = Vec::with_capacity(limit);
+        let mut after = after.map(<[u8]>::to_vec);
+        loop {
+            let wanted = limit - listed.len();
+            let keys = self.smallest(prefix, after.as_deref(), wanted)?;
+            let last = keys.len() < wanted;
+            after = keys.last().cloned().or(after);
+            for key in keys {
+                match self.open(&key) {
+                    Ok(Some((_, metadata))) => {
+                        listed.push(Listed { key: Key::from(key), metadata });
+                    }
+                    Ok(None) | Err(Error::Damaged(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if last || listed.len() == limit {
+                return Ok(listed);
+            }
+        }
+    }
+
+    /// Collects the `limit` smallest keys in a heap, whatever the number of objects.
+    fn smallest(
+        &self,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, Error> {
         let failed = |e: &io::Error| Error::of_io(e, "list");
         let mut smallest: BinaryHeap<Vec<u8>> = BinaryHeap::new();
         for shard in 0..=255u8 {
@@ -196,13 +194,7 @@ impl Tree {
                 }
             }
         }
-        let mut listed = Vec::with_capacity(smallest.len());
-        for key in smallest.into_sorted_vec() {
-            if let Some((_, metadata)) = self.open(&key)? {
-                listed.push(Listed { key: Key::from(key), metadata });
-            }
-        }
-        Ok(listed)
+        Ok(smallest.into_sorted_vec())
     }
 }
 

@@ -10,6 +10,7 @@ mod folder;
 mod lock;
 mod metadata;
 mod name;
+mod pool;
 
 use std::fmt;
 use std::future::Future;

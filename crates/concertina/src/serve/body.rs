@@ -252,7 +252,8 @@ impl Upload {
         self.copy = match std::mem::replace(&mut self.copy, Copy::None) {
             Copy::None => Copy::One(piece.clone()),
             Copy::One(first) => {
-                let left = self.incoming.size_hint().exact().unwrap_or(0);
+                // What is declared need not come: more than this is taken as it does.
+                let left = self.incoming.size_hint().exact().unwrap_or(0).min(1 << 18);
                 let capacity = (length + left).min(self.object_bytes_max);
                 let mut bytes = BytesMut::with_capacity(capacity as usize);
                 bytes.extend_from_slice(&first);

@@ -185,6 +185,12 @@ impl Drive {
                     let waiter = state.waiters.remove(&request);
                     answers.extend(waiter.map(|waiter| (waiter, answer)));
                 }
+                // In the order decided: two threads that let go of the lock first could swap them.
+                Err(
+                    action @ (Action::Append { .. }
+                    | Action::SealSegment { .. }
+                    | Action::DropSegment { .. }),
+                ) => self.begin(action),
                 Err(action) => rest.push(action),
             }
         }

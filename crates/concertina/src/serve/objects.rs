@@ -33,6 +33,8 @@ type Answered = Result<Response<ReplyBody>, Problem>;
 const META_BYTES_MAX: usize = 8 << 10;
 /// Longest content type.
 const CONTENT_TYPE_BYTES_MAX: usize = 1 << 10;
+/// Writes under way at once, those included whose client was told that they took too long.
+const WRITES_MAX: usize = 1024;
 /// Most objects of a page of a listing.
 const LIST_MAX: usize = 1000;
 
@@ -446,6 +448,10 @@ async fn in_turn(
 ) -> Written {
     let (send, receive) = oneshot::channel();
     let timeout = shared.drive.timeout();
+    // Writes whose client was told that they took too long go on, and hold what they write.
+    if shared.writes.load(Ordering::Relaxed) >= WRITES_MAX {
+        return (Err(busy("writes")), None);
+    }
     let shared = shared.clone();
     let task = async move {
         let _writing = shared.writing();

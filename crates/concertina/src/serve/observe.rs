@@ -1,5 +1,6 @@
 //! Rolls the windows of all queues, and writes the run folder.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -74,21 +75,24 @@ struct Watch {
 
 impl Watch {
     fn roll(&mut self, now: Nanos, flush: bool) {
-        let mut gateway: Vec<Window> = Vec::new();
+        // By their starts: a lane whose last event was past a window's end gives one more.
+        let mut gateway: BTreeMap<u64, Window> = BTreeMap::new();
         let mut samples = Vec::new();
         for lane in &self.shared.lanes {
             let (windows, sampled) = lane.take(now, flush);
             samples.extend(sampled);
-            for (index, window) in windows.into_iter().enumerate() {
-                match gateway.get_mut(index) {
+            for window in windows {
+                match gateway.get_mut(&window.start_unix_us) {
                     Some(merged) => merged.merge(&window, true),
-                    None => gateway.push(window),
+                    None => {
+                        gateway.insert(window.start_unix_us, window);
+                    }
                 }
             }
         }
         let mut windows = self.shared.drive.windows(now, flush);
         self.add_kernel(&mut windows);
-        windows.extend(gateway);
+        windows.extend(gateway.into_values());
         self.shared.metrics.add(&windows);
         if let Some(run) = &mut self.run {
             let written = run
