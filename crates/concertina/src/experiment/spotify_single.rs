@@ -285,15 +285,21 @@ impl Case<'_> {
             [("up to the confidence limit", limit, 2.0), ("up to 90 %", f64::INFINITY, 5.0)];
         let claims = parts.into_iter().filter_map(|(part, rate_max, goal)| {
             let in_part = |row: &report::Row| row.rate <= rate_max;
+            // A load that was measured and that the model calls unstable is missed by all.
             let (worst, value) = comparison
-                .predicted(in_part)
-                .map(|(row, error)| (row, error.abs()))
+                .rows
+                .iter()
+                .filter(|row| in_part(row))
+                .map(|row| (row, row.concertina_error_points.map_or(f64::INFINITY, f64::abs)))
                 .max_by(|a, b| a.1.total_cmp(&b.1))?;
             // Each point of the part has to be measured well, not the worst alone.
             let half_width = comparison
                 .predicted(in_part)
                 .map(|(row, _)| row.measured.half_width.map_or(f64::NAN, |h| h * 100.0))
-                .fold(0.0, |widest: f64, h| if h.is_nan() { h } else { widest.max(h) });
+                .fold(0.0, |widest: f64, h| {
+                    // An unknown width stays unknown; `max` alone would drop it.
+                    if h.is_nan() || widest.is_nan() { f64::NAN } else { widest.max(h) }
+                });
             let spotify = comparison
                 .predicted(in_part)
                 .filter_map(|(row, _)| row.spotify_error_points)

@@ -3,6 +3,7 @@
 //! `bench/load.c` and `bench/ceil.c` lie outside of the repository, beside it; where they or a C
 //! compiler are missing, the test says so and passes.
 
+use crate::left_out::left_out;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -20,6 +21,8 @@ impl Drop for Running {
     }
 }
 
+const TEST: &str = "load_bench::agrees_with_an_independent_generator";
+
 fn build(bench: &Path, name: &str, into: &Path) -> Option<PathBuf> {
     let out = into.join(name);
     let built = Command::new("gcc")
@@ -31,11 +34,11 @@ fn build(bench: &Path, name: &str, into: &Path) -> Option<PathBuf> {
     match built {
         Ok(output) if output.status.success() => Some(out),
         Ok(output) => {
-            println!("skipped: {name}.c: {}", String::from_utf8_lossy(&output.stderr));
+            left_out(TEST, &format!("{name}.c: {}", String::from_utf8_lossy(&output.stderr)));
             None
         }
         Err(error) => {
-            println!("skipped: gcc cannot be run: {error}");
+            left_out(TEST, &format!("gcc cannot be run: {error}"));
             None
         }
     }
@@ -45,7 +48,7 @@ fn build(bench: &Path, name: &str, into: &Path) -> Option<PathBuf> {
 fn agrees_with_an_independent_generator() {
     let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/bench");
     if !bench.join("load.c").exists() {
-        println!("skipped: {} is not there", bench.display());
+        left_out(TEST, &format!("{} is not there", bench.display()));
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,9 @@
 //! The integration tests of the process, in one binary: each would be a link of its own otherwise.
 
 mod disk;
+mod experiment;
+mod left_out;
+
 mod load;
 mod load_bench;
 mod origin;

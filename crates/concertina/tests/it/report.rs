@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::left_out::left_out;
 use concertina::record::{Generator, Host, Machine, Run, RunWriter, Step};
 use model::window::{Finished, Nanos, Operation, Outcome, Recorder, SECOND, Settings};
 use rand::rngs::StdRng;
@@ -315,6 +316,7 @@ fn what_is_fitted_light_predicts_heavy_load() {
     assert!(laws.iter().all(|l| l["deviation"].as_f64().unwrap().abs() < 0.01), "{laws:?}");
     let html = std::fs::read_to_string(lab.path("report.html")).unwrap();
     page(&html);
+    browser(&lab.path("report.html"), &html);
     let table = lab.succeeds(&["report", "load", "server", "model.toml"]);
     assert!(table.contains("generator: the generator was <late>"), "{table}");
     lab.succeeds(&["report", "load", "server", "model.toml", "--within", "7ms", "--steps", "1"]);
@@ -341,6 +343,28 @@ fn page(html: &str) {
     assert_eq!(html.matches("<figure>").count(), 3 + 3 + 1 + 3 + 2);
     let body = html.split_once("<body>").unwrap().1.replace("<br>", "");
     well_formed(&format!("<body>{}", body.split_once("</html>").unwrap().0));
+}
+
+/// Opens the report in a browser: it shows every figure, and asks for nothing.
+fn browser(path: &Path, html: &str) {
+    let profile = tempfile::tempdir().unwrap();
+    let shot = profile.path().join("report.png");
+    let run = Command::new("chromium")
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("--screenshot={}", shot.display()))
+        .args(["--window-size=1200,4000", "--dump-dom"])
+        .arg(format!("file://{}", path.display()))
+        .output();
+    let Ok(output) = run else {
+        return left_out("report::browser", "chromium is not installed");
+    };
+    let dom = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(dom.matches("<svg").count(), html.matches("<svg").count());
+    let drawn = std::fs::metadata(shot).map(|png| png.len()).unwrap_or(0);
+    assert!(drawn > 50_000, "the page as drawn takes {drawn} bytes: it is all but empty");
 }
 
 /// Every element that opens closes, in order. Enough for what we write: no `>` in attributes.

@@ -1,0 +1,92 @@
+//! A smoke run of an experiment: it starts, loads, fits, predicts and writes its claims. Whether they
+//! hold is not judged here: that takes minutes on a quiet machine.
+
+use std::path::Path;
+use std::process::Command;
+
+const CONFIG: &str = r#"
+objects = 400
+object_bytes = 512
+fit_utilisations = [0.2, 0.4]
+fit_s = 2.0
+held_out_utilisations = [0.3]
+half_width_points = 50.0
+measure_s_min = 2.0
+measure_s_max = 2.0
+relaxation_times = 0.1
+warmup_s_min = 0.2
+
+[[server]]
+name = "tiny"
+mu_per_s = 200.0
+disks = 2
+servers = 2
+hit_ratio = 0.5
+
+[[profile]]
+name = "disk-like"
+kind = "gamma"
+scv = 0.2
+
+[[case]]
+server = "tiny"
+profile = "disk-like"
+
+[short]
+server = "tiny"
+profile = "disk-like"
+fit_utilisations = [0.2, 0.4]
+held_out_utilisations = [0.3]
+"#;
+
+fn run(folder: &Path, out: &Path, short: bool) -> std::process::Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
+    command.args(["experiment", "run"]).arg(folder).args(["--json", "--quiet", "--out"]).arg(out);
+    if short {
+        command.arg("--short");
+    }
+    command.output().unwrap()
+}
+
+#[test]
+fn an_experiment_runs_and_writes_its_claims() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("spotify-single");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("config.toml"), CONFIG).unwrap();
+    let out = dir.path().join("out");
+    let output = run(&folder, &out, true);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let claims: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {errors}"));
+    assert_eq!(claims.as_array().unwrap().len(), 2, "{errors}");
+    for claim in claims.as_array().unwrap() {
+        assert!(claim["value"].as_f64().unwrap() < 50.0, "{claim}");
+        assert!(claim["samples"].as_u64().unwrap() > 100, "{claim}");
+        assert_eq!(claim["peer"]["name"], "Spotify model");
+    }
+    let all = claims.as_array().unwrap().iter().all(|claim| claim["holds"] == true);
+    assert_eq!(output.status.success(), all, "exits with 0 only if all claims hold");
+    for file in ["claims.json", "tiny-disk-like.json", "tiny-disk-like.html"] {
+        assert!(out.join(file).exists(), "{file}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_experiment_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = |folder: &Path, word: &str| {
+        let output = run(folder, &dir.path().join("out"), false);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && errors.contains(word), "{word}: {errors}");
+    };
+    said(&dir.path().join("none"), "there is no experiment folder");
+    let unknown = dir.path().join("unknown");
+    std::fs::create_dir(&unknown).unwrap();
+    said(&unknown, "spotify-single");
+    let broken = dir.path().join("spotify-single");
+    std::fs::create_dir(&broken).unwrap();
+    said(&broken, "config.toml");
+    std::fs::write(broken.join("config.toml"), CONFIG.replace("fit_s", "fits")).unwrap();
+    said(&broken, "config.toml");
+}
