@@ -262,8 +262,11 @@ impl Case<'_> {
 
     fn record(&self, model: &model::Model, comparison: &Comparison) -> anyhow::Result<()> {
         let out = &self.context.out;
+        // Where it ran is of no interest to who reads the record.
+        let scratch = self.context.scratch.display().to_string();
         let write = |name: String, text: String| {
             let path = out.join(name);
+            let text = text.replace(&scratch, "scratch");
             std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
         };
         let page = Page {
