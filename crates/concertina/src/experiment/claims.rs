@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::report::grid::Grid;
+
 /// What a value must be for its claim to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -80,17 +82,15 @@ impl Claim {
 
 /// A table of claims for a terminal.
 pub fn table(claims: &[Claim]) -> String {
-    let mut rows = vec![
-        ["claim", "value", "95 % interval", "goal", "published", "peer", "samples", ""]
-            .map(str::to_owned),
-    ];
+    let head = ["claim", "value", "95 % interval", "goal", "published", "peer", "samples", ""];
+    let mut grid = Grid::new("lrrrrrrl", &head);
     for claim in claims {
         let verdict = match (claim.goal, claim.holds) {
             (None, _) => "",
             (Some(_), true) => "holds",
             (Some(_), false) => "DOES NOT HOLD",
         };
-        rows.push([
+        grid.row([
             claim.name.clone(),
             format!("{:.3} {}", claim.value, claim.unit),
             format!("{:.3} … {:.3}", claim.low, claim.high),
@@ -101,25 +101,7 @@ pub fn table(claims: &[Claim]) -> String {
             verdict.to_owned(),
         ]);
     }
-    aligned(&rows)
-}
-
-/// Rows with their columns aligned, two spaces apart.
-pub fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
-    let mut widths = [0; N];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let line = |row: &[String; N]| {
-        let cells = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell}{}", " ".repeat(width - cell.chars().count())));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-    };
-    rows.iter().map(line).collect()
+    grid.text()
 }
 
 #[cfg(test)]
