@@ -307,6 +307,8 @@ impl Case<'_> {
                 .predicted(in_part)
                 .filter_map(|(row, _)| row.spotify_error_points)
                 .fold(0.0, |largest: f64, error| largest.max(error.abs()));
+            let unstable = comparison.rows.iter().any(|row| in_part(row) && row.spotify.is_none());
+            let peer = if unstable { "Spotify model where stable" } else { "Spotify model" };
             let requests = comparison.steps.iter().filter(|step| step.measured.rate <= rate_max);
             Some(Claim {
                 name: format!(
@@ -323,7 +325,7 @@ impl Case<'_> {
                 width_max: WIDTH_MAX_POINTS,
                 published: Some(PUBLISHED_POINTS),
                 goal: Some(Goal::AtMost(goal)),
-                peer: Some(Peer { name: "Spotify model".into(), value: spotify }),
+                peer: Some(Peer { name: peer.into(), value: spotify }),
                 holds: false,
             })
         });

@@ -120,7 +120,14 @@ pub fn worst_text(comparison: &Comparison) -> String {
             writeln!(out, "Largest error on held-out loads within the limit: {worst:.2} points.");
     }
     if let Some(worst) = all {
-        let spotify = spotify.map_or(String::new(), |s| format!(" (Spotify model: {s:.2})"));
+        // An error that is not a number is not a small one.
+        let unstable = comparison.rows.iter().filter(|r| held(r) && r.spotify.is_none()).count();
+        let unstable = match unstable {
+            0 => String::new(),
+            n => format!(", and unstable for {n} of the shares"),
+        };
+        let spotify =
+            spotify.map_or(String::new(), |s| format!(" (Spotify model: {s:.2}{unstable})"));
         let _ = writeln!(out, "Largest error on all held-out loads: {worst:.2} points{spotify}.");
     }
     out

@@ -63,7 +63,7 @@ fn an_experiment_runs_and_writes_its_claims() {
     for claim in claims.as_array().unwrap() {
         assert!(claim["value"].as_f64().unwrap() < 50.0, "{claim}");
         assert!(claim["samples"].as_u64().unwrap() > 100, "{claim}");
-        assert_eq!(claim["peer"]["name"], "Spotify model");
+        assert!(claim["peer"]["name"].as_str().unwrap().starts_with("Spotify model"));
     }
     let all = claims.as_array().unwrap().iter().all(|claim| claim["holds"] == true);
     assert_eq!(output.status.success(), all, "exits with 0 only if all claims hold");
