@@ -1,6 +1,7 @@
 //! The devices: carries out what the engine decides about segments and records.
 //!
-//! Reads of all devices share one pool of threads that block; appends of a device run in order on one
+//! Reads of all devices share one pool of threads that block, with a thread for each read that the real
+//! devices serve at once, so that a slow device never holds up another's reads; appends of a device run in order on one
 //! writer thread. A device with a laboratory profile holds each read: its completion is the drawn time
 //! after its start (or the real read's end, if that is later), and the engine is told so at that time,
 //! with that time, so that the next read starts where this one ended.
@@ -36,8 +37,10 @@ use held::{HELD_READERS, HeldQueue};
 
 /// A held read with so much time left may wait to be read together with others.
 const PATIENCE: Nanos = 2_000_000;
-/// Threads that read.
+/// Threads that read beside those of the real devices: for profiled devices, whose reads are short.
 const READERS: usize = 8;
+/// The most threads that read.
+const READERS_MAX: usize = 1024;
 /// Threads that append; a device has one of them.
 const WRITERS: usize = 2;
 
@@ -48,6 +51,8 @@ pub type Told = Arc<dyn Fn(Nanos, Event<Object>) + Send + Sync>;
 pub struct DeviceFolder {
     /// Its folder.
     pub folder: PathBuf,
+    /// Reads that it serves at once.
+    pub parallel: u32,
     /// Its laboratory profile, and its place in its group.
     pub service: Option<(Service, u64)>,
 }
@@ -78,6 +83,7 @@ enum Write {
 pub struct Disks {
     devices: Vec<Arc<Device>>,
     reads: Sender<Option<Read>>,
+    readers: usize,
     held: Arc<HeldQueue<Read>>,
     writes: Vec<Sender<Option<Write>>>,
     pacer: Arc<Pacer<Event<Object>>>,
@@ -93,7 +99,7 @@ impl Disks {
     ) -> anyhow::Result<(Disks, HashMap<DeviceId, Vec<FoundSegment>>)> {
         let mut devices = Vec::new();
         let mut found = HashMap::new();
-        for (id, DeviceFolder { folder, service }) in folders.iter().enumerate() {
+        for (id, DeviceFolder { folder, service, .. }) in folders.iter().enumerate() {
             let profile = service.as_ref().map(|(service, i)| Profile::new(service, *i));
             let profile = profile.transpose().with_context(|| format!("device {id}"))?;
             let (segments, segments_found) = Segments::open(folder)?;
@@ -108,7 +114,10 @@ impl Disks {
         let pacer = Arc::new(Pacer::start(move |at, event| deliver(at, event))?);
         let (reads, queue) = unbounded::<Option<Read>>();
         let mut threads = Vec::new();
-        for index in 0..READERS {
+        let real = folders.iter().filter(|device| device.service.is_none());
+        let readers = real.map(|device| device.parallel as usize).sum::<usize>() + READERS;
+        let readers = readers.min(READERS_MAX);
+        for index in 0..readers {
             let (queue, told, pacer) = (queue.clone(), told.clone(), pacer.clone());
             let reader = move || {
                 let mut buffer = Buffer::default();
@@ -136,7 +145,7 @@ impl Disks {
             writes.push(send);
         }
         let threads = Mutex::new(threads);
-        Ok((Disks { devices, reads, held, writes, pacer, threads }, found))
+        Ok((Disks { devices, reads, readers, held, writes, pacer, threads }, found))
     }
 
     /// [`engine::node::Action::Read`].
@@ -184,7 +193,7 @@ impl Disks {
 
     /// Ends the threads, and seals what is open so that the next start need not scan it.
     pub fn stop(&self) {
-        for _ in 0..READERS {
+        for _ in 0..self.readers {
             let _ = self.reads.send(None);
         }
         self.held.stop();

@@ -136,7 +136,7 @@ fn folders_of(config: &Config) -> Vec<DeviceFolder> {
     for group in &config.devices {
         for (index, folder) in group.folders().into_iter().enumerate() {
             let service = group.service.clone().map(|service| (service, index as u64));
-            folders.push(DeviceFolder { folder, service });
+            folders.push(DeviceFolder { folder, parallel: group.servers(), service });
         }
     }
     folders

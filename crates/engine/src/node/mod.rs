@@ -220,11 +220,6 @@ impl<P: Payload> Node<P> {
         }
     }
 
-    /// Requests waiting and in service at a device.
-    pub fn device_length(&self, device: DeviceId) -> Option<u32> {
-        self.devices.get(device).map(|d| d.queue.length())
-    }
-
     fn is_fresh(&self, verified: Option<Nanos>, now: Nanos) -> bool {
         match (verified, self.settings.revalidate) {
             (None, _) => false,
