@@ -11,6 +11,7 @@
 
 pub mod node;
 pub mod queue;
+pub mod route;
 pub mod tier;
 
 use std::sync::Arc;
