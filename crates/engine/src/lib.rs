@@ -9,8 +9,10 @@
 //! - [`tier`]: where objects lie in a node: memory, and the segments of the devices.
 //! - [`queue`]: a bounded queue before one or more servers, which records its own windows.
 
+pub mod gateway;
 pub mod node;
 pub mod queue;
+pub mod route;
 pub mod tier;
 
 use std::sync::Arc;
