@@ -180,6 +180,21 @@ pub fn write_config(path: &Path, config: &Config) -> anyhow::Result<()> {
     std::fs::write(path, config.print()).with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// The part of a configuration that says who is in the cluster, by names and addresses, all of one
+/// weight; `own` is the member that the process is, `None` for a gateway.
+pub fn cluster_section(own: Option<&str>, members: &[(String, String)], replicas: usize) -> String {
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    let mut text = format!("\n[cluster]\nreplicas = {replicas}\n");
+    if let Some(own) = own {
+        text += &format!("name = {}\n", quoted(own));
+    }
+    for (name, address) in members {
+        let (name, address) = (quoted(name), quoted(address));
+        text += &format!("\n[[member]]\nname = {name}\naddress = {address}\nweight = 1.0\n");
+    }
+    text + "\n"
+}
+
 /// Objects `k0`, `k1` … of one size, all equally popular.
 pub struct Catalogue {
     objects: u64,

@@ -7,6 +7,7 @@
 
 mod axis;
 pub mod cluster;
+pub mod cluster_file;
 pub mod compare;
 mod error;
 pub mod figures;
