@@ -16,6 +16,7 @@ use crate::report::table::{cluster_limits_text, percent, tenths};
 
 /// Which cluster, and what is changed in it.
 #[derive(clap::Args)]
+#[group(skip)]
 #[command(group = clap::ArgGroup::new("is_cluster").args(["cluster", "node"]))]
 pub struct Args {
     /// A cluster file: fitted nodes and their shares (docs/models.md)

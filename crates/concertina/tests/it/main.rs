@@ -1,5 +1,6 @@
 //! The integration tests of the process, in one binary: each would be a link of its own otherwise.
 
+mod cluster_report;
 mod disk;
 mod experiment;
 mod left_out;
