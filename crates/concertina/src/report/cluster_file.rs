@@ -46,6 +46,9 @@ fn three() -> usize {
     3
 }
 
+/// How a cluster file that was written begins.
+pub const HEAD: &str = "# A cluster of fitted nodes; `concertina predict --cluster` reads it.\n";
+
 /// A cluster as a file, or a command line, describes it.
 #[derive(Debug)]
 pub struct ClusterFile {
@@ -171,6 +174,5 @@ pub fn text(
         replicas: three(),
         node: fitted.nodes.iter().map(entry).collect(),
     };
-    let head = "# A cluster of fitted nodes; `concertina predict --cluster` reads it.\n";
-    Ok(head.to_owned() + &toml::to_string(&file)?)
+    Ok(HEAD.to_owned() + &toml::to_string(&file)?)
 }

@@ -141,11 +141,15 @@ pub fn cluster_table(comparison: &ClusterComparison) -> String {
     }
     out += &grid.text();
     out += &cluster_limits_text(&comparison.limits);
-    let Parameter { value, low, high, .. } = &comparison.delay;
-    let [value, low, high] = [value, low, high].map(|s| time(*s));
-    let _ = writeln!(out, "Gateway and network add {value} [{low}, {high}].");
+    out += &delay_text(&comparison.delay);
     out += &warnings_text(&comparison.warnings);
     out
+}
+
+/// δ in words.
+pub fn delay_text(delay: &Parameter) -> String {
+    let [value, low, high] = [delay.value, delay.low, delay.high].map(time);
+    format!("Gateway and network add {value} [{low}, {high}] to every response.\n")
 }
 
 /// The limits of a cluster in words.

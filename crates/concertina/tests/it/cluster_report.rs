@@ -190,6 +190,39 @@ fn a_cluster_is_predicted_from_its_nodes_before_and_after_changes() {
     predict_by_file(dir.path(), &fitted, &model);
 }
 
+#[test]
+fn a_cluster_is_fitted_through_the_binary() {
+    let dir = tempfile::tempdir().unwrap();
+    measure(dir.path(), "fit", &cluster(), &[rate(0.3), rate(0.6)], 5);
+    let concertina = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
+        let output = command.args(arguments).current_dir(dir.path()).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap(), errors)
+    };
+    let nodes = ["--node", "a=fit-a", "--node", "b=fit-b", "--node", "c=fit-c"];
+    let fit = |rest: &[&str]| concertina(&[&["fit", "fit-load"], &nodes[..], rest].concat());
+    let (succeeded, text, errors) = fit(&["--out", "cluster.toml"]);
+    assert!(succeeded && text.contains("Gateway and network add 300 µs"), "{text} {errors}");
+    let (succeeded, text, errors) = fit(&["--out", "cluster.toml", "--json"]);
+    assert!(succeeded && text.contains("\"share\""), "{errors}");
+    for file in ["a.model.toml", "b.model.toml", "c.model.toml", "cluster.toml"] {
+        assert!(dir.path().join(file).exists(), "{file}");
+    }
+    let (succeeded, text, errors) =
+        concertina(&["predict", "--cluster", "cluster.toml", "--without", "b"]);
+    assert!(succeeded && text.contains("What if: without b"), "{errors}");
+    for (arguments, word) in [
+        (&["fit", "fit-load", "--node", "a"][..], "a=runs/a"),
+        (&["fit", "fit-load", "--node", "../a=fit-a"], "a=runs/a"),
+        (&["fit", "fit-load", "--node", "a=none"], "none"),
+        (&["fit", "fit-load", "--node", "a=fit-a", "--node", "a=fit-b"], "two servers"),
+    ] {
+        let (succeeded, _, errors) = concertina(arguments);
+        assert!(!succeeded && errors.contains(word), "{arguments:?}: {errors}");
+    }
+}
+
 /// The cluster file that a fit makes gives the same predictions through the binary.
 fn predict_by_file(
     dir: &Path,
