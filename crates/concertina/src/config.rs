@@ -168,6 +168,7 @@ impl Config {
             ("serve.idle_s", self.serve.idle_s, 0.01),
             ("serve.drain_s", self.serve.drain_s, 0.0),
             ("node.revalidate_s", self.node.revalidate_s, 0.0),
+            ("node.stale_if_error_s", self.node.stale_if_error_s, 0.0),
             ("origin.timeout_s", self.origin.timeout_s, 0.001),
             ("observe.window_s", self.observe.window_s, 0.01),
         ] {

@@ -34,6 +34,8 @@ pub struct Node {
     pub object_bytes_max: Size,
     /// How long a kept object is served without asking the origin.
     pub revalidate_s: f64,
+    /// How much longer, while the origin cannot be had.
+    pub stale_if_error_s: f64,
     /// Bytes on their way to devices.
     pub appends_bytes_max: Size,
     /// Writes that wait for their turn.
@@ -151,6 +153,7 @@ impl Default for Node {
             memory_bytes: Size(64 * MIB),
             object_bytes_max: Size(8 * MIB),
             revalidate_s: 60.0,
+            stale_if_error_s: 3600.0,
             appends_bytes_max: Size(64 * MIB),
             writes_waiting_max: 1024,
         }
@@ -265,6 +268,13 @@ impl Node {
             Concertina's back. Writes through Concertina are seen at once, whatever this is. 0: ask \
             once after a restart, and then believe that nobody else writes to the origin.",
             &mut self.revalidate_s);
+        v.field(
+            "stale_if_error_s",
+            "While the origin cannot be had, objects whose revalidate_s has passed are served for so \
+            much longer, unless a write through Concertina may have been missed. 0: they are answered \
+            503 or 504.",
+            &mut self.stale_if_error_s,
+        );
         v.field(
             "appends_bytes_max",
             "Bytes on their way to the devices; past it, objects are not \

@@ -12,11 +12,13 @@ mod drive;
 pub mod events;
 mod http;
 mod lane;
+mod list;
 mod metrics;
 mod object;
 mod objects;
 mod observe;
 mod range;
+mod writes;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -116,6 +118,8 @@ fn settings_of(config: &Config, unix_offset_ns: i128) -> Settings {
         memory_bytes_max: node.memory_bytes.0,
         object_bytes_max: node.object_bytes_max.0,
         revalidate: (node.revalidate_s > 0.0).then_some((node.revalidate_s * 1e9) as Nanos),
+        stale_if_error: (node.stale_if_error_s * 1e9) as Nanos,
+        cluster: None,
         devices,
         origin: OriginSettings {
             servers: config.origin.parallel,
