@@ -30,7 +30,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .with_target(false)
         .with_max_level(tracing::Level::INFO)
         .try_init();
-    let config = Config::load(args.config.as_deref(), &args.set)?;
+    let mut config = Config::load(args.config.as_deref(), &args.set)?;
+    config.origin.fill_credentials(|name| std::env::var(name).ok());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Before anything is written, so that no signal finds the process without its handler.
     let signals = runtime.block_on(async { signals() })?;

@@ -174,7 +174,7 @@ fn unavailable(reason: &str) -> Problem {
 fn origin_problem(error: &Error) -> Problem {
     let status = match error {
         Error::Full(_) | Error::ReadOnly(_) => StatusCode::INSUFFICIENT_STORAGE,
-        Error::Upload(_) => StatusCode::BAD_REQUEST,
+        Error::Upload(_) | Error::Refused(_) => StatusCode::BAD_REQUEST,
         _ => return unavailable(&error.to_string()),
     };
     Problem::new(status, &error.to_string())
@@ -523,7 +523,7 @@ async fn write(
         Work::Put { staged, copy } => {
             let metadata = staged.metadata().clone();
             let etag = Some(metadata.etag.clone());
-            match staged.commit().await {
+            match staged.commit(None).await {
                 Ok(()) => {
                     let whole = copy.filter(|(bytes, _)| bytes.len() as u64 == metadata.size);
                     let object = whole.map(|(bytes, _)| Object::new(metadata, bytes));
