@@ -319,3 +319,4 @@ impl Gateway {
         }
     }
 }
+
