@@ -320,3 +320,7 @@ impl Gateway {
     }
 }
 
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
