@@ -131,6 +131,18 @@ impl Gateway {
         self.nodes_due = self.first_due();
     }
 
+    /// If this gateway itself stood still (its process was stopped, its machine asleep), pings that are
+    /// under way get their time anew: else it would hold all nodes for dead at once.
+    pub(super) fn excuse(&mut self, now: Nanos) {
+        if now.saturating_sub(self.nodes_due) < self.settings.ping_interval {
+            return;
+        }
+        for node in &mut self.nodes {
+            node.pinged = node.pinged.map(|_| now);
+        }
+        self.nodes_due = self.first_due();
+    }
+
     fn first_due(&self) -> Nanos {
         self.nodes.iter().map(|node| node.due(&self.settings)).min().unwrap_or(Nanos::MAX)
     }

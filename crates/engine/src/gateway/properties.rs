@@ -100,6 +100,17 @@ impl Checker {
         assert!(at_once <= most, "{at_once} attempts at once");
     }
 
+    fn pong(&mut self, node: NodeId, fits: bool) {
+        if !self.pinged.remove(&node) {
+            return;
+        }
+        if fits {
+            self.unfit.remove(&node);
+        } else {
+            self.unfit.insert(node);
+        }
+    }
+
     fn end(&mut self, request: RequestId, action: &Action) {
         let before = self.ended.insert(request, action.clone());
         assert_eq!(before, None, "request {request} ended twice");
@@ -131,15 +142,7 @@ impl Run {
                     self.checker.ended.entry(*request).or_insert(over);
                 }
             }
-            Event::Ponged { node, fits, .. } => {
-                if self.checker.pinged.remove(node) {
-                    if *fits {
-                        self.checker.unfit.remove(node);
-                    } else {
-                        self.checker.unfit.insert(*node);
-                    }
-                }
-            }
+            Event::Ponged { node, fits, .. } => self.checker.pong(*node, *fits),
             Event::PingFailed { node } => {
                 self.checker.pinged.remove(node);
             }
@@ -149,7 +152,7 @@ impl Run {
         self.gateway.handle(self.now, event, &mut actions);
         // The gateway's own time for a ping may have run out: then it pings again.
         for node in 0..self.gateway.nodes.len() {
-            let again = actions.iter().any(|a| *a == Action::Ping { node });
+            let again = actions.contains(&Action::Ping { node });
             if again && self.checker.pinged.contains(&node) {
                 self.checker.pinged.remove(&node);
             }

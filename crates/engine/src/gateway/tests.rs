@@ -253,6 +253,23 @@ fn a_silent_driver_counts_as_a_failed_ping() {
 }
 
 #[test]
+fn a_gateway_that_stood_still_does_not_blame_the_nodes() {
+    let mut desk = Desk::new(settings(2, 2));
+    desk.now += SECOND / 10;
+    assert_eq!(pings(&desk.tell(Event::Tick)), [0, 1]);
+    desk.now += 60 * SECOND;
+    desk.tell(Event::Tick);
+    assert_eq!((desk.state(0), desk.state(1)), (State::Healthy, State::Healthy));
+    // The answers to those pings, and to those that were due meanwhile.
+    desk.all_well();
+    desk.all_well();
+    desk.pass(SECOND);
+    assert_eq!((desk.state(0), desk.state(1)), (State::Healthy, State::Healthy));
+    desk.pass_without(SECOND, &[1]);
+    assert_eq!((desk.state(0), desk.state(1)), (State::Healthy, State::Suspect));
+}
+
+#[test]
 fn a_node_that_came_back_gets_a_growing_share() {
     let mut desk = Desk::new(Settings { hedge: None, ..settings(3, 3) });
     let primary = desk.order()[0];

@@ -172,7 +172,7 @@ impl Responses {
 
     /// Whether a quantile that was computed before should be computed again after this answer.
     pub fn is_due(&self) -> bool {
-        self.recorded % REFRESH == 0
+        self.recorded.is_multiple_of(REFRESH)
     }
 
     /// The response that a share `p` of the recent ones does not exceed, to the upper end of its bucket;
