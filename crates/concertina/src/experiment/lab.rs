@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::config::{Config, Device, Kind, Service, Size};
+use crate::config::{Config, Device, Kind, Member, Role, Service, Size};
 use crate::record::RunFolder;
 
 /// A server that runs until it is stopped or dropped.
@@ -30,20 +30,11 @@ impl Server {
     /// # Errors
     /// If it does not come up within 60 s; the error shows the end of its log.
     pub fn start(config: &Path, log: &Path) -> anyhow::Result<Server> {
-        Server::start_as(&[], config, log)
-    }
-
-    /// The same with further arguments: `["--role", "node"]`.
-    ///
-    /// # Errors
-    /// As [`Server::start`].
-    pub fn start_as(arguments: &[&str], config: &Path, log: &Path) -> anyhow::Result<Server> {
         let errors =
             File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut child = program()?
             .args(["serve", "--json", "--config"])
             .arg(config)
-            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(errors)
@@ -180,19 +171,17 @@ pub fn write_config(path: &Path, config: &Config) -> anyhow::Result<()> {
     std::fs::write(path, config.print()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The part of a configuration that says who is in the cluster, by names and addresses, all of one
-/// weight; `own` is the member that the process is, `None` for a gateway.
-pub fn cluster_section(own: Option<&str>, members: &[(String, String)], replicas: usize) -> String {
-    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
-    let mut text = format!("\n[cluster]\nreplicas = {replicas}\n");
+/// The same, as a process of a cluster: `own` is the member that it is and where it listens, `None` a
+/// gateway. Nothing is copied to replicas before it is asked of them, so that memory holds what it is told.
+pub fn in_cluster(mut config: Config, own: Option<&Member>, members: &[Member]) -> Config {
+    config.serve.role = if own.is_some() { Role::Node } else { Role::Gateway };
     if let Some(own) = own {
-        text += &format!("name = {}\n", quoted(own));
+        config.serve.listen = own.address.clone();
     }
-    for (name, address) in members {
-        let (name, address) = (quoted(name), quoted(address));
-        text += &format!("\n[[member]]\nname = {name}\naddress = {address}\nweight = 1.0\n");
-    }
-    text + "\n"
+    config.cluster.name = own.map(|own| own.name.clone());
+    config.cluster.replicate_bytes = Size(0);
+    config.members = members.to_vec();
+    config
 }
 
 /// Objects `k0`, `k1` … of one size, all equally popular.

@@ -20,6 +20,7 @@ use serde::Deserialize;
 use super::accuracy::Accuracy;
 use super::lab::{self, Catalogue, Server};
 use super::{Claim, Context};
+use crate::config;
 use crate::record::RunFolder;
 use crate::report::cluster::{self, ClusterComparison, ClusterRuns, FittedCluster};
 use crate::report::table::cluster_table;
@@ -47,6 +48,15 @@ struct Config {
     gateway: toml::Table,
     cluster: Vec<Scenario>,
     short: Short,
+}
+
+impl Config {
+    /// `[gateway]` with what it does not say filled in.
+    fn gateway(&self) -> anyhow::Result<config::Gateway> {
+        let gateway = toml::Value::Table(self.gateway.clone());
+        let text = toml::to_string(&toml::Table::from_iter([("gateway".to_owned(), gateway)]))?;
+        Ok(config::Config::parse(&text, "config.toml", &[])?.gateway)
+    }
 }
 
 /// What `--short` measures: one cluster, fewer loads.

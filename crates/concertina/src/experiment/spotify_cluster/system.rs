@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use super::plan::{Plan, names};
+use crate::config::Member;
 use crate::experiment::lab::{self, Catalogue, Server};
 use crate::record::RunFolder;
 
@@ -27,39 +28,33 @@ impl System {
             .with_context(|| format!("cannot make {}", folder.display()))?;
         let mut members = Vec::new();
         for name in names(plan.scenario) {
-            members.push((name, lab::free_address()?));
+            members.push(Member { name, address: lab::free_address()?, ..Member::default() });
         }
-        let cluster = |own| lab::cluster_section(own, &members, plan.config.replicas);
+        let replicas = u32::try_from(plan.config.replicas)?;
         let memory = catalogue.memory_bytes(plan.memory_objects());
+        let start = |name: &str, own: Option<&Member>, devices| {
+            let mut config = lab::in_cluster(lab::server(memory, devices, origin), own, &members);
+            config.cluster.replicas = replicas;
+            config.gateway = plan.config.gateway()?;
+            config.observe.run_dir = Some(folder.join(name));
+            let path = folder.join(format!("{name}.toml"));
+            lab::write_config(&path, &config)?;
+            Server::start(&path, &folder.join(format!("{name}.log")))
+        };
         let mut nodes = Vec::new();
-        for (i, (name, address)) in members.iter().enumerate() {
+        for (i, member) in members.iter().enumerate() {
+            let name = &member.name;
             let speed = plan.places.iter().find(|p| p.name == *name).map_or(1.0, |p| p.speed);
             let scenario = plan.scenario;
             let mut service =
                 lab::service(&scenario.kind, scenario.mu_per_s * speed, scenario.scv)?;
             // No two disks of the cluster draw the same times.
             service.seed = 1 + 4096 * i as u64;
-            let disks =
-                lab::disks(&folder.join(format!("{name}-device")), scenario.disks, Some(service));
-            let mut config = lab::server(memory, disks, origin);
-            config.serve.listen = address.clone();
-            config.observe.run_dir = Some(folder.join(name));
-            let path = folder.join(format!("{name}.toml"));
-            write(&path, &(config.print() + &cluster(Some(name.as_str()))))?;
-            let log = folder.join(format!("{name}.log"));
-            let server = Server::start_as(&["--role", "node"], &path, &log)?;
-            nodes.push((name.clone(), server));
+            let path = folder.join(format!("{name}-device"));
+            let disks = lab::disks(&path, scenario.disks, Some(service));
+            nodes.push((name.clone(), start(name, Some(member), disks)?));
         }
-        let mut config = lab::server(memory, Vec::new(), origin);
-        config.observe.run_dir = Some(folder.join("gateway"));
-        let path = folder.join("gateway.toml");
-        let own = toml::Table::from_iter([(
-            "gateway".to_owned(),
-            toml::Value::Table(plan.config.gateway.clone()),
-        )]);
-        write(&path, &(config.print() + &cluster(None) + &toml::to_string(&own)?))?;
-        let log = folder.join("gateway.log");
-        let gateway = Server::start_as(&["--role", "gateway"], &path, &log)?;
+        let gateway = start("gateway", None, Vec::new())?;
         Ok(System { nodes, gateway, folder: folder.to_owned() })
     }
 
@@ -100,8 +95,4 @@ impl System {
         }
         Ok(runs)
     }
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
