@@ -28,7 +28,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let _ = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_target(false)
-        .with_max_level(tracing::Level::INFO)
+        // Of requests to a store that are tried again there may be thousands a second.
+        .with_env_filter("info,object_store=warn")
         .try_init();
     let mut config = Config::load(args.config.as_deref(), &args.set)?;
     config.origin.fill_credentials(|name| std::env::var(name).ok());

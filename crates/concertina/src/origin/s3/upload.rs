@@ -170,7 +170,7 @@ impl Parts {
     async fn send(&mut self, part: Bytes) -> Result<(), Error> {
         let Some(upload) = &mut self.upload else { return Ok(()) };
         let what = || format!("an upload of {}", self.path);
-        let sent = upload.put_part(part.into()).await;
+        let sent = self.store.thread.run(upload.put_part(part.into())).await;
         sent.map_err(|e| self.store.failed(&e, &what(), Access::Write))
     }
 
@@ -255,7 +255,9 @@ impl StagedUpload {
                     (Some(_), e_tag) => PutMode::Update(UpdateVersion { e_tag, version: None }),
                 };
                 let options = PutOptions { mode, attributes, ..PutOptions::default() };
-                store.client.put_opts(&path, bytes.into(), options).await.map(|_| ())
+                let (client, to) = (store.client.clone(), path.clone());
+                let put = async move { client.put_opts(&to, bytes.into(), options).await };
+                store.thread.run(put).await.map(|_| ())
             }
             Content::Parts(mut parts) => {
                 let header = match (&condition, etag) {
