@@ -31,7 +31,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let _ = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_target(false)
-        .with_max_level(tracing::Level::INFO)
+        // Of requests to a store that are tried again there may be thousands a second.
+        .with_env_filter("info,object_store=warn")
         .try_init();
     let mut set = args.set;
     set.extend(args.role.map(|role| format!("serve.role={role}")));

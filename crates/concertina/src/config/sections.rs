@@ -478,6 +478,15 @@ impl Origin {
         );
     }
 
+    /// Where it is, in words: a folder, or a bucket.
+    pub fn in_words(&self) -> String {
+        match (self.kind.as_str(), &self.endpoint) {
+            ("s3", Some(endpoint)) => format!("bucket {} of {endpoint}", self.bucket),
+            ("s3", None) => format!("bucket {} in region {}", self.bucket, self.region),
+            _ => self.path.display().to_string(),
+        }
+    }
+
     /// Takes what the file leaves open of the credentials from the environment, if they are of use.
     /// The caller looks it up, since nothing below the command line does.
     pub fn fill_credentials(&mut self, variable: impl Fn(&str) -> Option<String>) {

@@ -458,7 +458,7 @@ pub fn announce(config: &Config, address: SocketAddr) {
     info!(
         "{} of memory, {devices} device(s), origin {}",
         config.node.memory_bytes,
-        config.origin.path.display()
+        config.origin.in_words()
     );
     if let Some(laboratory) = config.laboratory() {
         info!("LABORATORY: {laboratory}");

@@ -58,10 +58,7 @@ pub fn trouble(error: &object_store::Error, place: &str, what: &str, access: Acc
             "{at}: the store keeps objects as files, and another object's key is the start of this \
              one's, or the other way round ({said})"
         )),
-        (code, Some(507)) => full(&at, code, &said),
-        (code, _) if code.contains("Quota") || code.contains("StorageFull") => {
-            full(&at, code, &said)
-        }
+        (code, status) if is_full(code, status) => Error::Full(format!("{at}: {said}")),
         (_, Some(403)) if access == Access::Write => Error::ReadOnly(format!(
             "{at}: access is denied ({said}); give the key of origin.access_key_id the right to \
              write"
@@ -84,8 +81,10 @@ pub fn trouble(error: &object_store::Error, place: &str, what: &str, access: Acc
     Trouble { error, status, code }
 }
 
-fn full(at: &str, _: &str, said: &str) -> Error {
-    Error::Full(format!("{at}: {said}"))
+/// Whether the store has no space, in the words of those that have such words.
+fn is_full(code: &str, status: Option<u16>) -> bool {
+    let words = ["Quota", "StorageFull", "NoSpaceLeft"];
+    status == Some(507) || words.iter().any(|word| code.contains(word))
 }
 
 /// The text of the first cause: the others wrap it in words of no use to an operator.

@@ -254,7 +254,8 @@ impl Store {
             let listed = self.client.list_paginated(start, options).await?;
             let page = listed.result.extensions.get::<Page>().map(|page| page.0.clone());
             let page = page.ok_or_else(|| odd("it sent no page".into()))?;
-            quick_xml::de::from_reader(&page[..]).map_err(|error| odd(error.into()))
+            quick_xml::de::from_reader(&page[..])
+                .map_err(|error| odd(format!("what it sent is no listing: {error}").into()))
         };
         page.await.map_err(|error| self.trouble(&error, "a listing", Access::Read))
     }

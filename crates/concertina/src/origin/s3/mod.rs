@@ -130,10 +130,8 @@ impl Store {
         if let Some(token) = &config.session_token {
             builder = builder.with_token(token.expose());
         }
-        let mut place = format!("bucket {} in region {}", config.bucket, config.region);
         if let Some(endpoint) = &config.endpoint {
             builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
-            place = format!("bucket {} of {endpoint}", config.bucket);
         }
         let held_bytes_max = config.uploads_bytes_max.0;
         let held_kib = usize::try_from(held_bytes_max >> 10)?.min(Semaphore::MAX_PERMITS);
@@ -141,7 +139,7 @@ impl Store {
             client: builder.build().context("cannot use the [origin] of the configuration")?,
             thread,
             prefix: config.prefix.clone(),
-            place,
+            place: config.in_words(),
             parallel: config.parallel as usize,
             held_kib: Arc::new(Semaphore::new(held_kib)),
             held_bytes_max,
@@ -250,7 +248,6 @@ impl Chunks for Body {
     fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
         Box::pin(async move {
             let piece = match self.stream.next().await {
-                Some(Ok(piece)) if piece.is_empty() && self.left > 0 => Ok(piece),
                 Some(Ok(piece)) => Ok(piece),
                 Some(Err(error)) => Err(self.store.failed(&error, "a read", Access::Read)),
                 None if self.left > 0 => {

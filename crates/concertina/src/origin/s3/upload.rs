@@ -18,12 +18,14 @@ use super::super::{
 };
 use super::errors::Access;
 use super::http::EXTRA;
-use super::{Store, Trouble, attributes};
+use super::{Head, Store, Trouble, attributes};
 
 /// Bytes of a part, the last excepted; some stores want all the same. An object up to this is one PUT.
 pub const PART_BYTES: usize = 8 << 20;
 /// Parts that a store takes.
 const PARTS_MAX: u64 = 10_000;
+/// Looks at an object that changes all the time, before a condition on it is given up.
+const LOOKS_MAX: usize = 10;
 /// Steps in which memory is asked for.
 const STEP_BYTES: usize = 256 << 10;
 
@@ -168,7 +170,7 @@ impl Parts {
     async fn send(&mut self, part: Bytes) -> Result<(), Error> {
         let Some(upload) = &mut self.upload else { return Ok(()) };
         let what = || format!("an upload of {}", self.path);
-        let sent = upload.put_part(part.into()).await;
+        let sent = self.store.thread.run(upload.put_part(part.into())).await;
         sent.map_err(|e| self.store.failed(&e, &what(), Access::Write))
     }
 
@@ -236,7 +238,7 @@ impl StagedUpload {
         };
         let mut etag = None;
         if let (Some(condition), true) = (&condition, looks) {
-            let head = store.head(&path).await?;
+            let head = consistent_head(&store, &path).await?;
             condition.judge(head.as_ref().map(|head| &head.metadata))?;
             if let Some(head) = head {
                 let missing = || {
@@ -253,7 +255,9 @@ impl StagedUpload {
                     (Some(_), e_tag) => PutMode::Update(UpdateVersion { e_tag, version: None }),
                 };
                 let options = PutOptions { mode, attributes, ..PutOptions::default() };
-                store.client.put_opts(&path, bytes.into(), options).await.map(|_| ())
+                let (client, to) = (store.client.clone(), path.clone());
+                let put = async move { client.put_opts(&to, bytes.into(), options).await };
+                store.thread.run(put).await.map(|_| ())
             }
             Content::Parts(mut parts) => {
                 let header = match (&condition, etag) {
@@ -272,6 +276,24 @@ impl StagedUpload {
         let trouble = store.trouble(&error, &format!("a write of {path}"), Access::Write);
         settle(&store, &path, &metadata, condition, trouble).await
     }
+}
+
+/// Looks until two looks agree. A store that keeps metadata beside the bytes may answer one that meets a
+/// write with our version of before and its own of after (`versitygw` does), and a condition on that
+/// pair would let through what it is to stop.
+async fn consistent_head(store: &Store, path: &Path) -> Result<Option<Head>, Error> {
+    let mut before = store.head(path).await?;
+    for _ in 0..LOOKS_MAX {
+        let now = store.head(path).await?;
+        let known = |head: &Option<Head>| {
+            head.as_ref().map(|head| (head.metadata.clone(), head.meta.e_tag.clone()))
+        };
+        if known(&before) == known(&now) {
+            return Ok(now);
+        }
+        before = now;
+    }
+    Err(Error::Condition("it is being written".to_owned()))
 }
 
 /// What a write that was answered by an error came to. If an answer was lost and the request sent again,
