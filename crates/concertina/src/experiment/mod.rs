@@ -6,6 +6,7 @@
 
 pub mod claims;
 pub mod lab;
+mod nginx;
 mod spotify_single;
 
 use std::path::{Path, PathBuf};
@@ -57,7 +58,8 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 1] = [("spotify-single", spotify_single::run)];
+const EXPERIMENTS: [(&str, Experiment); 2] =
+    [("nginx", nginx::run), ("spotify-single", spotify_single::run)];
 
 /// Runs the experiment of a folder and writes `claims.json` to `context.out`.
 ///

@@ -20,10 +20,8 @@ pub fn unix_offset_us() -> i64 {
 
 /// Sleeps until a monotonic time.
 pub fn sleep_until(time: Nanos) {
-    let at = Timespec {
-        tv_sec: (time / 1_000_000_000) as i64,
-        tv_nsec: (time % 1_000_000_000) as i64,
-    };
+    let at =
+        Timespec { tv_sec: (time / 1_000_000_000) as i64, tv_nsec: (time % 1_000_000_000) as i64 };
     while now() < time {
         // An interrupted sleep is gone back to.
         let _ = clock_nanosleep_absolute(ClockId::Monotonic, &at);
