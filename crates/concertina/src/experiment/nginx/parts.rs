@@ -241,6 +241,9 @@ pub(super) struct Nginx {
 /// Threads that read: more than there are ever reads waiting, so that these wait at the disk.
 const THREADS: u32 = 512;
 
+/// Open files beside those that are served: connections.
+const CONNECTIONS: u64 = 4096;
+
 impl Nginx {
     /// Starts nginx in a memory group; it serves the files below `root`, so many.
     pub fn start(
@@ -253,12 +256,15 @@ impl Nginx {
         let (conf, log) = (scratch.join("nginx.conf"), scratch.join("nginx.log"));
         std::fs::write(&conf, configuration(scratch, root, port, files))?;
         // The shell puts itself into the group and becomes nginx, so that all memory is charged there.
-        let script = "ulimit -n $((\"$4\" + 40000)) && echo $$ > \"$1/cgroup.procs\" && \
-                      exec setpriv --pdeathsig KILL nginx -p \"$2\" -c \"$3\"";
+        let script = r#"
+            if [ "$(ulimit -n)" != unlimited ] && [ "$(ulimit -n)" -lt "$4" ]; then
+                ulimit -n "$4" || { echo "it takes $4 open files: fewer objects, or ulimit -n" >&2; exit 1; }
+            fi
+            echo $$ > "$1/cgroup.procs" && exec setpriv --pdeathsig KILL nginx -p "$2" -c "$3""#;
         let child = Command::new("sh")
             .args(["-c", script, "sh"])
             .args([&group.dir, scratch, &conf])
-            .arg(files.to_string())
+            .arg((files + CONNECTIONS).to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log)?)
@@ -306,14 +312,14 @@ fn configuration(scratch: &Path, root: &Path, port: u16, files: u64) -> String {
         "daemon off;\nmaster_process off;\nworker_processes 1;\npid {scratch}/nginx.pid;\n\
          error_log stderr warn;\n\
          thread_pool disk threads={THREADS} max_queue=65536;\n\
-         events {{ worker_connections 16384; }}\n\
+         events {{ worker_connections {CONNECTIONS}; }}\n\
          http {{\n    access_log off;\n    default_type application/octet-stream;\n{temporary}\
          \u{20}   sendfile off;\n    aio threads=disk;\n    output_buffers 1 64k;\n    tcp_nodelay on;\n\
          \u{20}   keepalive_timeout 1d;\n    keepalive_requests 1000000000;\n\
          \u{20}   open_file_cache max={} inactive=1d;\n    open_file_cache_valid 1d;\n\
          \u{20}   open_file_cache_min_uses 1;\n\
          \u{20}   server {{\n        listen 127.0.0.1:{port} backlog=4096;\n        root {root};\n    }}\n}}\n",
-        files + 1000
+        files
     )
 }
 
