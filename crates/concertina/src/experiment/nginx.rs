@@ -239,6 +239,7 @@ impl Case<'_> {
         let arguments: Vec<String> = prefix.iter().chain(arguments).cloned().collect();
         let mut run = lab::load(&system.nginx.url(), &arguments, out, self.context.quiet)?;
         system.nginx.check()?;
+        system.disk.check()?;
         run.run.laboratory = Some(format!(
             "{} serves from {} slow disks of the laboratory ({})",
             self.version, self.config.disks, self.profile.name

@@ -76,6 +76,7 @@ pub(super) fn slowdisk(folder: &Path) -> anyhow::Result<PathBuf> {
 pub(super) struct SlowDisk {
     child: Child,
     mount: PathBuf,
+    log: PathBuf,
     windows: Arc<Mutex<Vec<Window>>>,
 }
 
@@ -100,7 +101,12 @@ impl SlowDisk {
             .with_context(|| format!("cannot start {}", program.display()))?;
         let stdout = child.stdout.take().context("the slow disk has no output")?;
         let windows = Arc::new(Mutex::new(Vec::new()));
-        let disk = SlowDisk { child, mount: mount.to_owned(), windows: windows.clone() };
+        let disk = SlowDisk {
+            child,
+            mount: mount.to_owned(),
+            log: log.to_owned(),
+            windows: windows.clone(),
+        };
         let mut lines = BufReader::new(stdout).lines();
         if !lines.next().is_some_and(|line| line.is_ok_and(|l| l.contains("mounted"))) {
             bail!("the slow disk did not start: {}", tail(log));
@@ -114,6 +120,14 @@ impl SlowDisk {
             }
         });
         Ok(disk)
+    }
+
+    /// An error if it does not run any more.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("the slow disk ended ({status}): {}", tail(&self.log)),
+        }
     }
 
     /// What it counted since this was asked last, up to now.
