@@ -7,6 +7,7 @@
 mod accuracy;
 pub mod claims;
 pub mod lab;
+mod nginx;
 mod spotify_cluster;
 mod spotify_single;
 
@@ -59,8 +60,11 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 2] =
-    [("spotify-cluster", spotify_cluster::run), ("spotify-single", spotify_single::run)];
+const EXPERIMENTS: [(&str, Experiment); 3] = [
+    ("nginx", nginx::run),
+    ("spotify-cluster", spotify_cluster::run),
+    ("spotify-single", spotify_single::run),
+];
 
 /// Runs the experiment of a folder and writes `claims.json` to `context.out`.
 ///

@@ -131,6 +131,36 @@ impl Histogram {
         })
     }
 
+    /// The times in the buckets that begin at or below `t_s` seconds, and those in the others. Counts and
+    /// the sums of both together are exact; what of the sums is whose is taken from the buckets' middles.
+    pub fn split_at(&self, t_s: f64) -> (Histogram, Histogram) {
+        let (mut low, mut high) = (Histogram::default(), Histogram::default());
+        let (mut sum_low, mut sum, mut squares_low, mut squares) = (0.0, 0.0, 0.0, 0.0);
+        for (&bucket, &count) in &self.counts {
+            let (from, to) = bounds_of(bucket);
+            let (middle, n) = (f64::midpoint(from, to), count as f64);
+            sum += n * middle;
+            squares += n * middle * middle;
+            let part = if from * 1e-9 <= t_s {
+                sum_low += n * middle;
+                squares_low += n * middle * middle;
+                low.max_ns = (to as Nanos).min(self.max_ns);
+                &mut low
+            } else {
+                high.max_ns = self.max_ns;
+                &mut high
+            };
+            part.counts.insert(bucket, count);
+            part.count = part.count.saturating_add(count);
+        }
+        let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+        low.sum_ns = ((self.sum_ns as f64 * share(sum_low, sum)) as Nanos).min(self.sum_ns);
+        high.sum_ns = self.sum_ns - low.sum_ns;
+        low.sum_of_squares_s2 = self.sum_of_squares_s2 * share(squares_low, squares);
+        high.sum_of_squares_s2 = self.sum_of_squares_s2 - low.sum_of_squares_s2;
+        (low, high)
+    }
+
     /// Share of the times at or below `t_s` seconds, a bucket that `t_s` cuts counted in proportion.
     /// `None` if nothing was recorded.
     pub fn share_within(&self, t_s: f64) -> Option<f64> {

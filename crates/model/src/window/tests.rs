@@ -28,6 +28,26 @@ proptest! {
     }
 
     #[test]
+    fn parts_of_a_histogram_add_to_the_whole(
+        values in prop::collection::vec(0u64..20_000_000_000, 1..300),
+        t_s in 0.0f64..25.0,
+    ) {
+        let whole = histogram_of(&values);
+        let (low, high) = whole.split_at(t_s);
+        let naive = values.iter().filter(|&&v| v as f64 * 1e-9 <= t_s).count() as u64;
+        prop_assert!(low.count() >= naive, "{} {naive}", low.count());
+        prop_assert!(low.count() as f64 <= whole.share_within(t_s * 1.02 + 1e-8).unwrap()
+            * values.len() as f64 + 1e-6);
+        let mut both = low.clone();
+        both.merge(&high);
+        prop_assert_eq!((both.count(), both.sum_s()), (whole.count(), whole.sum_s()));
+        prop_assert_eq!(both.max_s(), whole.max_s());
+        prop_assert!((both.variance_s2() - whole.variance_s2()).abs() <= 1e-9 * (1.0 + whole.variance_s2()));
+        prop_assert!(both.buckets().eq(whole.buckets()));
+        prop_assert!(low.is_empty() || high.is_empty() || low.mean_s() <= high.mean_s() * 1.01);
+    }
+
+    #[test]
     fn merging_is_recording_both(a in prop::collection::vec(any::<u32>(), 0..50),
                                  b in prop::collection::vec(any::<u32>(), 0..50)) {
         let wide = |v: &[u32]| v.iter().map(|&x| u64::from(x)).collect::<Vec<_>>();
