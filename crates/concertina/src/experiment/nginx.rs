@@ -275,7 +275,8 @@ impl Case<'_> {
             measure_s = self.config.fit_s;
         }
         self.context.say(format!(
-            "{}: {kind}, utilisation {utilisation}, {rate:.0} requests/s, {warmup_s:.0} s + {measure_s:.0} s",
+            "{}: {kind}, utilisation {utilisation}, {rate:.0} requests/s, \
+             {warmup_s:.0} s + {measure_s:.0} s",
             self.profile.name
         ));
         // Another stream of random numbers at each load.

@@ -272,7 +272,8 @@ impl Nginx {
         // The shell puts itself into the group and becomes nginx, so that all memory is charged there.
         let script = r#"
             if [ "$(ulimit -n)" != unlimited ] && [ "$(ulimit -n)" -lt "$4" ]; then
-                ulimit -n "$4" || { echo "it takes $4 open files: fewer objects, or ulimit -n" >&2; exit 1; }
+                ulimit -n "$4" ||
+                    { echo "it takes $4 open files: fewer objects, or ulimit -n" >&2; exit 1; }
             fi
             echo $$ > "$1/cgroup.procs" && exec setpriv --pdeathsig KILL nginx -p "$2" -c "$3""#;
         let child = Command::new("sh")
@@ -332,7 +333,8 @@ fn configuration(scratch: &Path, root: &Path, port: u16, files: u64) -> String {
          \u{20}   keepalive_timeout 1d;\n    keepalive_requests 1000000000;\n\
          \u{20}   open_file_cache max={} inactive=1d;\n    open_file_cache_valid 1d;\n\
          \u{20}   open_file_cache_min_uses 1;\n\
-         \u{20}   server {{\n        listen 127.0.0.1:{port} backlog=4096;\n        root {root};\n    }}\n}}\n",
+         \u{20}   server {{\n        listen 127.0.0.1:{port} backlog=4096;\n\
+         \u{20}       root {root};\n    }}\n}}\n",
         files
     )
 }
