@@ -19,6 +19,7 @@ use tokio::sync::watch;
 
 use super::body::ReplyBody;
 use super::cluster;
+use super::front::{Front, Service};
 use super::lane::{Lane, Seen};
 use super::{Shared, admin, headers, list, objects};
 
@@ -47,6 +48,21 @@ impl Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
     }
 
+    /// An address that is none.
+    pub fn nothing_here() -> Problem {
+        Problem::new(
+            StatusCode::NOT_FOUND,
+            "there is nothing here; objects are at /objects/KEY, their list at /objects, and beside \
+             them are /healthz, /readyz, /metrics and /admin/status",
+        )
+    }
+
+    /// Status and body alone.
+    pub fn plain(&self) -> (StatusCode, Bytes) {
+        let text = serde_json::to_vec(&ProblemText { error: &self.what }).unwrap_or_default();
+        (self.status, Bytes::from(text))
+    }
+
     /// Adds a header.
     pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Problem {
         self.headers.push((name, value));
@@ -69,9 +85,9 @@ impl Problem {
         self
     }
 
-    fn response(self) -> Response<ReplyBody> {
-        let text = serde_json::to_vec(&ProblemText { error: &self.what }).unwrap_or_default();
-        let text = if self.body { Bytes::from(text) } else { Bytes::new() };
+    /// The reply.
+    pub fn response(self) -> Response<ReplyBody> {
+        let text = if self.body { self.plain().1 } else { Bytes::new() };
         let mut response = Response::new(ReplyBody::bytes(text, self.seen.map(|seen| *seen)));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
@@ -105,8 +121,8 @@ pub fn typed(
 }
 
 /// Serves a connection until it ends, or the process drains.
-pub async fn connection(
-    shared: Arc<Shared>,
+pub async fn connection<S: Service>(
+    shared: Arc<S>,
     lane: Arc<Lane>,
     stream: TcpStream,
     mut stopping: watch::Receiver<bool>,
@@ -117,7 +133,7 @@ pub async fn connection(
         let (shared, lane) = (shared.clone(), lane);
         service_fn(move |request| {
             let (shared, lane) = (shared.clone(), lane.clone());
-            async move { Ok::<_, Infallible>(answer(&shared, &lane, request).await) }
+            async move { Ok::<_, Infallible>(shared.answer(&lane, request).await) }
         })
     };
     let mut builder = http1::Builder::new();
@@ -136,7 +152,8 @@ pub async fn connection(
     let _ = connection.await;
 }
 
-async fn answer(
+/// Answers a request to a node.
+pub async fn answer(
     shared: &Arc<Shared>,
     lane: &Arc<Lane>,
     request: Request<Incoming>,
@@ -170,7 +187,7 @@ async fn route(
         "/objects" => {
             only_get(&request)?;
             let query = request.uri().query().unwrap_or("").to_owned();
-            list::list(shared, lane, &query).await
+            list::list(shared.drive.origin(), shared.drive.timeout(), lane, &query).await
         }
         "/metrics" => {
             only_get(&request)?;
@@ -180,15 +197,12 @@ async fn route(
             only_get(&request)?;
             Ok(admin::status(shared))
         }
-        _ => Err(Problem::new(
-            StatusCode::NOT_FOUND,
-            "there is nothing here; objects are at /objects/KEY, their list at /objects, and beside \
-             them are /healthz, /readyz, /metrics and /admin/status",
-        )),
+        _ => Err(Problem::nothing_here()),
     }
 }
 
-fn only_get(request: &Request<Incoming>) -> Result<(), Problem> {
+/// Refuses all but reads.
+pub fn only_get(request: &Request<Incoming>) -> Result<(), Problem> {
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return Ok(());
     }
@@ -196,8 +210,9 @@ fn only_get(request: &Request<Incoming>) -> Result<(), Problem> {
         .with(ALLOW, HeaderValue::from_static("GET, HEAD")))
 }
 
-fn authorize(shared: &Arc<Shared>, headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(token) = &shared.token else { return Ok(()) };
+/// Refuses whoever does not show the token, if there is one.
+pub fn authorize(front: &Front, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(token) = &front.token else { return Ok(()) };
     let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     // Hashes are compared (in constant time), so that the time taken tells nothing of the token.
     if given.strip_prefix(b"Bearer ").is_some_and(|given| blake3::hash(given) == *token) {

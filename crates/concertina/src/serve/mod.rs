@@ -1,9 +1,7 @@
 //! The serving process: sockets, the engine behind them, and what is observed.
 //!
-//! One current-thread runtime for each core serves connections; a hit never leaves its thread. One
-//! listener hands connections to the thread that has fewest: with a listener for each thread
-//! (`SO_REUSEPORT`) the kernel would spread a dozen connections unevenly by their hash, and a second
-//! process could listen on the same port without an error.
+//! A process is a node, a gateway, or both; each has its own [`front::Front`]: address, threads and
+//! connections.
 
 mod admin;
 mod body;
@@ -11,6 +9,8 @@ mod cluster;
 mod condition;
 mod drive;
 pub mod events;
+mod front;
+mod gateway;
 mod headers;
 mod http;
 mod lane;
@@ -22,20 +22,16 @@ mod observe;
 mod range;
 mod writes;
 
-use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use anyhow::{Context, bail};
 use engine::node::{ClusterSettings, DeviceSettings, OriginSettings, Restored, Settings};
-use model::window::{self, Nanos, Outcome};
-use socket2::{Domain, Socket, Type};
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use tokio::runtime::Handle;
-use tokio::sync::{mpsc as queue, watch};
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use model::window::{self, Nanos, Outcome, Window};
 use tracing::{info, warn};
 
 pub use object::Object;
@@ -45,27 +41,53 @@ use crate::config::{Class, Config};
 use crate::disk::{DeviceFolder, Disks, Told};
 use crate::origin::{self, Origin, Sharing};
 use crate::record::{FORMAT, Machine, Run, RunWriter};
-use body::Budget;
+use body::{Budget, ReplyBody};
 use cluster::{Beat, Membership, Mismatches, Peers, Static};
 use drive::Drive;
 use events::EventLog;
+use front::{Front, Running, Service};
+use gateway::Access;
 use lane::Lane;
-use metrics::Metrics;
-use observe::Observer;
+use observe::{Observed, Observer};
 
-/// What all threads share.
+/// What all threads of a node share.
 pub struct Shared {
-    config: Config,
-    asked: toml::Table,
-    token: Option<blake3::Hash>,
+    front: Front,
     drive: Arc<Drive>,
-    lanes: Vec<Arc<Lane>>,
-    metrics: Metrics,
     mismatches: Arc<Mismatches>,
     uploads: Arc<Budget>,
-    connections: AtomicUsize,
     writes: AtomicUsize,
-    stopping: AtomicBool,
+}
+
+impl Deref for Shared {
+    type Target = Front;
+    fn deref(&self) -> &Front {
+        &self.front
+    }
+}
+
+impl Service for Shared {
+    async fn answer(
+        self: &Arc<Self>,
+        lane: &Arc<Lane>,
+        request: Request<Incoming>,
+    ) -> Response<ReplyBody> {
+        http::answer(self, lane, request).await
+    }
+
+    fn under_way(&self) -> usize {
+        self.writes.load(Ordering::Relaxed)
+    }
+}
+
+impl Observed for Shared {
+    fn front(&self) -> &Front {
+        &self.front
+    }
+
+    fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
+        self.drive.windows(now, flush)
+    }
 }
 
 /// Counts a write under way, so that the end of the process waits for it.
@@ -84,19 +106,12 @@ impl Shared {
     }
 }
 
-/// A serving thread as the listener sees it.
-struct Worker {
-    streams: queue::UnboundedSender<std::net::TcpStream>,
-    connections: Arc<AtomicUsize>,
-}
-
 /// A running server.
 pub struct Server {
-    address: SocketAddr,
-    shared: Arc<Shared>,
-    stopping: watch::Sender<bool>,
-    threads: Vec<JoinHandle<()>>,
+    node: Option<(Arc<Shared>, Running)>,
     beat: Option<Beat>,
+    gateway: Option<(Arc<Access>, Running)>,
+    address: SocketAddr,
     observer: Observer,
 }
 
@@ -120,7 +135,7 @@ fn cluster_of(config: &Config, view_lag: Nanos) -> Option<ClusterSettings> {
 fn settings_of(
     config: &Config,
     cluster: Option<ClusterSettings>,
-    unix_offset_ns: i128,
+    windows: window::Settings,
 ) -> Settings {
     let mut devices = Vec::new();
     for group in &config.devices {
@@ -152,11 +167,7 @@ fn settings_of(
         },
         appends_bytes_max: node.appends_bytes_max.0,
         writes_waiting_max: node.writes_waiting_max,
-        windows: window::Settings {
-            window_ns: (config.observe.window_s * 1e9) as Nanos,
-            objectives_ms: config.observe.objectives_ms.clone(),
-            unix_offset_ns,
-        },
+        windows,
     }
 }
 
@@ -169,28 +180,6 @@ fn folders_of(config: &Config) -> Vec<DeviceFolder> {
         }
     }
     folders
-}
-
-fn listen(config: &Config) -> anyhow::Result<TcpListener> {
-    let address: SocketAddr = config.node_address().parse()?;
-    let bind = || -> std::io::Result<TcpListener> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-        socket.set_reuse_address(true)?;
-        socket.bind(&address.into())?;
-        // The standard library's 128 overflow when a thousand clients connect at once; each that is
-        // dropped then tries again after a second.
-        socket.listen(4096)?;
-        Ok(socket.into())
-    };
-    let listener = bind().with_context(|| {
-        format!(
-            "cannot listen on {address}; if another process has the port, stop it or choose another: \
-             --set serve.listen={}:PORT, or in a cluster the member's address in every process",
-            address.ip()
-        )
-    })?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
 }
 
 /// As many files as the kernel lets this process open: each segment of a device is one.
@@ -206,63 +195,54 @@ fn raise_file_limit() {
 impl Server {
     /// Starts a server. `origin` replaces that of the configuration (tests put faulty ones there).
     pub fn start(config: Config, origin: Option<Arc<dyn Origin>>) -> anyhow::Result<Server> {
-        if !config.is_node() {
-            bail!("serve.role is \"gateway\": that is no node");
-        }
         raise_file_limit();
-        let listener = listen(&config)?;
-        let address = listener.local_addr()?;
+        let key = if config.members.is_empty() { "serve.listen" } else { "member.N.address" };
+        let listen = |wanted: bool, address: &str, key: &str| {
+            wanted.then(|| front::listen(address, key)).transpose()
+        };
+        let node_listener = listen(config.is_node(), config.node_address(), key)?;
+        let gateway_listener = listen(config.is_gateway(), &config.serve.listen, "serve.listen")?;
         let sharing = if config.members.is_empty() { Sharing::Alone } else { Sharing::Cluster };
         let origin = match origin {
             Some(origin) => origin,
             None => origin::open(&config.origin, sharing)?,
         };
         let (now, unix_offset_ns) = (clock::now(), clock::unix_offset_ns());
-        let membership: Arc<dyn Membership> = Arc::new(Static::new(config.members.len()));
-        let cluster = cluster_of(&config, membership.lag());
-        let mismatches = Arc::new(Mismatches::default());
-        let peers = cluster.as_ref().map(|c| Peers::new(&config, c, mismatches.clone()));
-        let peers = peers.transpose()?.map(Arc::new);
-        let tick = cluster.as_ref().map(|cluster| Duration::from_nanos(cluster.tick()));
-        let settings = settings_of(&config, cluster, unix_offset_ns);
         let run = create_run(&config, now, unix_offset_ns)?;
-        let log = match &config.observe.run_dir {
-            Some(dir) if config.observe.events => {
-                Some(EventLog::create(&dir.join("events"), &settings, now)?)
+        let windows = windows_of(&config, unix_offset_ns);
+        let mut observed: Vec<Arc<dyn Observed>> = Vec::new();
+        let mut addresses = Vec::new();
+        let (mut node, mut beat) = (None, None);
+        if let Some(listener) = node_listener {
+            let membership: Arc<dyn Membership> = Arc::new(Static::new(config.members.len()));
+            let cluster = cluster_of(&config, membership.lag());
+            let tick = cluster.as_ref().map(|cluster| Duration::from_nanos(cluster.tick()));
+            let shared = start_node(&config, cluster, windows.clone(), origin.clone(), now)?;
+            let running = front::run(&shared, listener)?;
+            shared.drive.set_runtimes(running.runtimes());
+            let start = |tick| Beat::start(shared.drive.clone(), membership, tick);
+            beat = tick.map(start).transpose()?;
+            addresses.push(running.address());
+            observed.push(shared.clone());
+            node = Some((shared, running));
+        }
+        let mut gateway = None;
+        if let (Some(listener), Some(ring)) = (gateway_listener, config.ring()) {
+            let access = Arc::new(Access::new(&config, ring, windows, origin, now)?);
+            let running = front::run(&access, listener)?;
+            if let Some(runtime) = running.runtimes().first() {
+                runtime.spawn(access.clone().run());
             }
-            _ => None,
-        };
-        let windows = settings.windows.clone();
-        let timeout = Duration::from_secs_f64(config.origin.timeout_s);
-        let drive = Arc::new(Drive::new(settings, origin, timeout, peers, log, now));
-        open_disks(&config, &drive)?;
-        let threads = match config.serve.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            n => n as usize,
-        };
-        let one_in = config.observe.sample_one_in;
-        let lane = || Arc::new(Lane::new(windows.clone(), one_in, now));
-        let shared = Arc::new(Shared {
-            asked: config.asked(),
-            token: config.serve.token.as_ref().map(|token| blake3::hash(token.as_bytes())),
-            drive,
-            lanes: (0..threads).map(|_| lane()).collect(),
-            metrics: Metrics::default(),
-            mismatches,
-            uploads: Budget::new(config.serve.uploads_bytes_max.0),
-            connections: AtomicUsize::new(0),
-            writes: AtomicUsize::new(0),
-            stopping: AtomicBool::new(false),
-            config,
-        });
-        let (stopping, threads) = start_threads(&shared, listener)?;
-        let beat =
-            tick.map(|tick| Beat::start(shared.drive.clone(), membership, tick)).transpose()?;
-        let observer = Observer::start(shared.clone(), run, now)?;
-        Ok(Server { address, shared, stopping, threads, beat, observer })
+            addresses.push(running.address());
+            observed.push(access.clone());
+            gateway = Some((access, running));
+        }
+        let Some(&address) = addresses.last() else { anyhow::bail!("there is nothing to serve") };
+        let observer = Observer::start(observed, run, now)?;
+        Ok(Server { node, beat, gateway, address, observer })
     }
 
-    /// Where it listens.
+    /// Where clients are served: at the gateway, if there is one.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -270,19 +250,65 @@ impl Server {
     /// Takes no further connections, lets requests in flight end within `drain_s`, writes the last
     /// windows and seals the segments.
     pub fn stop(self) {
-        self.shared.stopping.store(true, Ordering::Relaxed);
-        let _ = self.stopping.send(true);
-        for thread in self.threads {
-            let _ = thread.join();
+        if let Some((access, running)) = self.gateway {
+            access.stop();
+            running.stop();
         }
-        if let Some(beat) = self.beat {
-            beat.stop();
-        }
-        if let Some(disks) = self.shared.drive.disks() {
-            disks.stop();
-        }
+        let node = self.node.map(|(shared, running)| {
+            shared.stop();
+            running.stop();
+            if let Some(beat) = self.beat {
+                beat.stop();
+            }
+            if let Some(disks) = shared.drive.disks() {
+                disks.stop();
+            }
+            shared
+        });
         self.observer.stop();
-        self.shared.drive.close_log();
+        if let Some(shared) = node {
+            shared.drive.close_log();
+        }
+    }
+}
+
+/// A node that is not running yet.
+fn start_node(
+    config: &Config,
+    cluster: Option<ClusterSettings>,
+    windows: window::Settings,
+    origin: Arc<dyn Origin>,
+    now: Nanos,
+) -> anyhow::Result<Arc<Shared>> {
+    let mismatches = Arc::new(Mismatches::default());
+    let peers = cluster.as_ref().map(|c| Peers::new(config, c, mismatches.clone()));
+    let peers = peers.transpose()?.map(Arc::new);
+    let settings = settings_of(config, cluster, windows.clone());
+    let log = match &config.observe.run_dir {
+        Some(dir) if config.observe.events => {
+            Some(EventLog::create(&dir.join("events"), &settings, now)?)
+        }
+        _ => None,
+    };
+    let timeout = Duration::from_secs_f64(config.origin.timeout_s);
+    let drive = Arc::new(Drive::new(settings, origin, timeout, peers, log, now));
+    open_disks(config, &drive)?;
+    // In one process with a gateway, whose queue is the clients'.
+    let queue = if config.is_gateway() { "node/http" } else { "gateway" };
+    Ok(Arc::new(Shared {
+        front: Front::new(config, queue, windows, now),
+        drive,
+        mismatches,
+        uploads: Budget::new(config.serve.uploads_bytes_max.0),
+        writes: AtomicUsize::new(0),
+    }))
+}
+
+fn windows_of(config: &Config, unix_offset_ns: i128) -> window::Settings {
+    window::Settings {
+        window_ns: (config.observe.window_s * 1e9) as Nanos,
+        objectives_ms: config.observe.objectives_ms.clone(),
+        unix_offset_ns,
     }
 }
 
@@ -331,184 +357,14 @@ fn open_disks(config: &Config, drive: &Arc<Drive>) -> anyhow::Result<()> {
     Ok(())
 }
 
-type Started = (watch::Sender<bool>, Vec<JoinHandle<()>>);
-
-fn start_threads(shared: &Arc<Shared>, listener: TcpListener) -> anyhow::Result<Started> {
-    let (stopping, stop) = watch::channel(false);
-    let (send_handle, handles) = mpsc::channel();
-    let mut workers = Vec::new();
-    let mut threads = Vec::new();
-    let mut streams_of = Vec::new();
-    for _ in &shared.lanes {
-        let (streams, receive) = queue::unbounded_channel();
-        let connections = Arc::new(AtomicUsize::new(0));
-        workers.push(Worker { streams, connections: connections.clone() });
-        streams_of.push((receive, connections));
-    }
-    let mut accepting = Some((listener, workers));
-    for (index, (streams, connections)) in streams_of.into_iter().enumerate() {
-        let thread = Thread {
-            shared: shared.clone(),
-            lane: shared.lanes[index].clone(),
-            accepting: accepting.take(),
-            streams,
-            connections,
-            stop: stop.clone(),
-        };
-        let send_handle = send_handle.clone();
-        let spawned = std::thread::Builder::new()
-            .name(format!("serve/{index}"))
-            .spawn(move || thread.run(send_handle))?;
-        threads.push(spawned);
-    }
-    drop(send_handle);
-    let runtimes: Vec<Handle> = handles.iter().collect();
-    if runtimes.len() < threads.len() {
-        bail!("a runtime did not start");
-    }
-    shared.drive.set_runtimes(runtimes);
-    Ok((stopping, threads))
-}
-
-/// One serving thread.
-struct Thread {
-    shared: Arc<Shared>,
-    lane: Arc<Lane>,
-    accepting: Option<(TcpListener, Vec<Worker>)>,
-    streams: queue::UnboundedReceiver<std::net::TcpStream>,
-    connections: Arc<AtomicUsize>,
-    stop: watch::Receiver<bool>,
-}
-
-/// Counts a connection while it is open.
-struct Open(Arc<Shared>, Arc<AtomicUsize>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
-        self.1.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Thread {
-    fn run(self, started: mpsc::Sender<Handle>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        match runtime {
-            Ok(runtime) => {
-                let _ = started.send(runtime.handle().clone());
-                // Who waits for the handles waits until all senders are gone.
-                drop(started);
-                runtime.block_on(self.serve());
-                runtime.shutdown_background();
-            }
-            Err(error) => warn!("cannot start a runtime: {error}"),
-        }
-    }
-
-    async fn serve(mut self) {
-        if let Some((listener, workers)) = self.accepting.take() {
-            let (shared, stop) = (self.shared.clone(), self.stop.clone());
-            tokio::spawn(accept(shared, listener, workers, stop));
-        }
-        let mut stop = self.stop.clone();
-        loop {
-            let stream = tokio::select! {
-                stream = self.streams.recv() => stream,
-                _ = stop.wait_for(|stop| *stop) => None,
-            };
-            let Some(stream) = stream else { break };
-            let open = Open(self.shared.clone(), self.connections.clone());
-            let Ok(stream) = TcpStream::from_std(stream) else { continue };
-            let (shared, lane, stop) = (self.shared.clone(), self.lane.clone(), self.stop.clone());
-            tokio::spawn(async move {
-                let _open = open;
-                http::connection(shared, lane, stream, stop).await;
-            });
-        }
-        self.drain().await;
-    }
-
-    /// Waits for requests in flight; then for writes whose client was told, or has left.
-    async fn drain(&self) {
-        let drain = Duration::from_secs_f64(self.shared.config.serve.drain_s);
-        let start = Instant::now();
-        let busy = || {
-            self.shared.connections.load(Ordering::Relaxed)
-                + self.shared.writes.load(Ordering::Relaxed)
-        };
-        while busy() > 0 && start.elapsed() < drain {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    }
-}
-
-async fn accept(
-    shared: Arc<Shared>,
-    listener: TcpListener,
-    workers: Vec<Worker>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => return warn!("cannot accept connections: {error}"),
-    };
-    let max = shared.config.serve.connections_max as usize;
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => return,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of files, most likely: those who are connected go on.
-                warn!("cannot accept a connection: {error}");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                continue;
-            }
-        };
-        if shared.connections.load(Ordering::Relaxed) >= max {
-            tokio::spawn(refuse(stream));
-            continue;
-        }
-        let least = workers.iter().min_by_key(|w| w.connections.load(Ordering::Relaxed));
-        if let (Some(worker), Ok(stream)) = (least, stream.into_std()) {
-            shared.connections.fetch_add(1, Ordering::Relaxed);
-            worker.connections.fetch_add(1, Ordering::Relaxed);
-            let _ = worker.streams.send(stream);
-        }
-    }
-}
-
-/// Answers a connection too many.
-async fn refuse(mut stream: TcpStream) {
-    const REPLY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
-        content-type: application/json\r\ncontent-length: 32\r\nconnection: close\r\n\r\n\
-        {\"error\":\"too many connections\"}";
-    let write = async {
-        stream.write_all(REPLY).await?;
-        stream.shutdown().await
-    };
-    let _ = tokio::time::timeout(Duration::from_secs(1), write).await;
-}
-
 /// Logs what a server was started with.
 pub fn announce(config: &Config, address: SocketAddr) {
     let devices: u32 = config.devices.iter().map(|group| group.count).sum();
     info!("objects at http://{address}/objects/KEY");
-    if let (Some(ring), Some(me)) = (config.ring(), config.me()) {
-        info!(
-            "node {} of {}, {} nodes for each key, ring {:016x}",
-            ring.name(me),
-            ring.members().len(),
-            ring.replica_count(),
-            ring.fingerprint()
-        );
-    }
     info!(
         "{} of memory, {devices} device(s), origin {}",
         config.node.memory_bytes,
-        config.origin.in_words()
+        config.origin.path.display()
     );
     if let Some(laboratory) = config.laboratory() {
         info!("LABORATORY: {laboratory}");

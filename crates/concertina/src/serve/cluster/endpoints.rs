@@ -1,7 +1,6 @@
 //! What gateways and other nodes ask of this node, and whether they are fit to.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use engine::node::{Asker, Event};
 use engine::route::NodeId;
@@ -158,7 +157,7 @@ fn empty(status: StatusCode) -> Response<ReplyBody> {
 
 /// Says what this node is. While it ends, it says no.
 fn ping(shared: &Arc<Shared>, peers: &Peers) -> Response<ReplyBody> {
-    let stopping = shared.stopping.load(Ordering::Relaxed);
+    let stopping = shared.is_stopping();
     let mut response =
         empty(if stopping { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK });
     let to = response.headers_mut();
