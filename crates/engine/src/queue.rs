@@ -44,6 +44,11 @@ impl<J> Queue<J> {
         self.waiting.len() as u32 + self.in_service
     }
 
+    /// Most requests that it holds, those in service included.
+    pub fn length_max(&self) -> u32 {
+        self.length_max
+    }
+
     /// Takes a request, unless the queue is full; then it comes back.
     pub fn push(&mut self, job: J, now: Nanos) -> Result<(), J> {
         if self.length() >= self.length_max {

@@ -3,8 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use model::ClusterModel;
+
+use crate::record::RunFolder;
+use crate::report::cluster::ClusterRuns;
 use crate::report::compare::{parameters, warnings_of};
-use crate::report::{self, Observed, Selection, StepChoice};
+use crate::report::grid::printable;
+use crate::report::table::{cluster_limits_text, delay_text, percent};
+use crate::report::{self, Observed, Selection, StepChoice, cluster_file};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -13,6 +19,10 @@ Examples:
   concertina fit runs/load runs/server                     fit all steps, write model.toml
   concertina fit runs/load runs/server --steps 0,1,2       the lightest three; hold the others out
   concertina fit runs/load runs/server --steps 500/s,900/s --out light.toml
+  concertina fit runs/load --node a=runs/a --node b=runs/b --out cluster.toml
+
+With --node, a cluster is fitted: each node from its own run, and what lies between it and the
+clients. Beside the cluster file each node's model is written, as NAME.model.toml.
 
 The load generator's run says when it measured at which rate; the server's run has the
 windows of its queues. Two or three loads at modest utilisation suffice. What is left out can
@@ -21,7 +31,10 @@ pub struct Args {
     /// Run folders: the load generator's and the server's
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// The model file to write
+    /// A node of a cluster and its run folder; once for each, the RUNs being the load generator's
+    #[arg(long, value_name = "NAME=RUN", value_parser = named)]
+    node: Vec<(String, PathBuf)>,
+    /// The model file to write; with --node, the cluster file
     #[arg(long, short, default_value = "model.toml", value_name = "FILE")]
     out: PathBuf,
     /// Steps to fit: numbers (0,2 or 0-3) or rates (1500/s); all if not given
@@ -38,9 +51,74 @@ pub struct Args {
     json: bool,
 }
 
+fn named(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, run))
+            if !name.is_empty() && !run.is_empty() && !name.contains(['/', char::from(0)]) =>
+        {
+            Ok((name.to_owned(), run.into()))
+        }
+        _ => Err(format!("`{text}`: write a node's name and its run folder, like `a=runs/a`")),
+    }
+}
+
+/// Fits a cluster and writes its file and its nodes' models.
+fn cluster(args: &Args, selection: &Selection) -> anyhow::Result<ExitCode> {
+    let read = |path: &PathBuf| RunFolder::read(path);
+    let load = args.runs.iter().map(read).collect::<Result<_, _>>()?;
+    let mut nodes = Vec::new();
+    for (name, path) in &args.node {
+        nodes.push((name.clone(), read(path)?));
+    }
+    let title = args.title.clone().unwrap_or_else(|| "Fit of a cluster".to_owned());
+    let fitted = report::cluster::fit(&ClusterRuns { load, nodes }, selection, &title)?;
+    // Names that are used twice are found here, before anything is written.
+    let model = ClusterModel::new(&fitted.nodes, fitted.delay.clone())?;
+    let file = |name: &str| PathBuf::from(format!("{name}.model.toml"));
+    for node in &fitted.nodes {
+        let ours = |old: &str| model::Model::from_toml(old).is_ok();
+        report::write_whole(
+            &args.out.with_file_name(file(&node.name)),
+            &node.model.to_toml()?,
+            ours,
+        )?;
+    }
+    let ours = |old: &str| old.starts_with(cluster_file::HEAD);
+    report::write_whole(&args.out, &cluster_file::text(&fitted, file)?, ours)?;
+    if args.json {
+        let nodes = fitted.nodes.iter().map(|node| {
+            serde_json::json!({
+                "name": node.name,
+                "share": node.share,
+                "parameters": parameters(&node.model),
+                "warnings": warnings_of(&node.model),
+            })
+        });
+        let json = serde_json::json!({
+            "out": args.out.display().to_string(),
+            "delay": fitted.delay,
+            "limits": model.limits(),
+            "nodes": nodes.collect::<Vec<_>>(),
+        });
+        println!("{json:#}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    for node in &fitted.nodes {
+        println!("Node {}, {} % of the requests", printable(&node.name), percent(node.share));
+        println!("{}", report::model_text(&node.model));
+    }
+    print!("{}", delay_text(&fitted.delay));
+    print!("{}", cluster_limits_text(&model.limits()));
+    println!("\nWrote {}.", args.out.display());
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let selection = Selection::new(&args.steps, args.across_machines);
+    if !args.node.is_empty() {
+        return cluster(&args, &selection);
+    }
     let observed = Observed::read(&args.runs, &selection)?;
     let names = || observed.runs.iter().map(report::steps::run_name).collect::<Vec<_>>().join(", ");
     let title = args.title.clone().unwrap_or_else(|| format!("Fit of {}", names()));

@@ -10,6 +10,7 @@ mod experiment;
 mod fit;
 mod load;
 mod predict;
+mod predict_cluster;
 mod report;
 mod serve;
 

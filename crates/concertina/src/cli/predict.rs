@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use model::{Limits, Model, Parameter, Prediction};
 
+use super::predict_cluster;
 use crate::report::compare::{LargestRate, warnings_of};
 use crate::report::grid::{Grid, printable};
 use crate::report::objective::{digits, time};
@@ -20,17 +21,22 @@ Examples:
   concertina predict model.toml --rate 12000 --servers 17 --within 20ms,50ms,100ms
   concertina predict model.toml --objective \"99% within 50ms\" --plot predicted.svg
   concertina predict model.toml --rate 1000 --json
+  concertina predict --cluster cluster.toml --rate 5000 --without b
+  concertina predict --node a.model.toml:0.5 --node b.model.toml:0.5 --speed b=0.5 --memory a=2
 
 A prediction past the confidence limit (the load at which the mean number at a device is 1)
 is marked everywhere. A load past saturation is not predicted: queues would grow without bound.")]
 pub struct Args {
     /// The model file, from `concertina fit`
-    model: PathBuf,
+    #[arg(required_unless_present_any = ["cluster", "node"])]
+    model: Option<PathBuf>,
+    #[command(flatten)]
+    cluster: predict_cluster::Args,
     /// Loads in requests/s on all servers; 10 to 90 % of saturation if not given
     #[arg(long, value_delimiter = ',', value_name = "RATE", allow_negative_numbers = true)]
     rate: Vec<f64>,
     /// Servers like the fitted one that share the load equally
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 1, conflicts_with_all = ["cluster", "node"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     servers: u32,
     /// Response times
     #[arg(
@@ -48,7 +54,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Write a plot of the fractions within each time against load
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["cluster", "node"])]
     plot: Option<PathBuf>,
 }
 
@@ -60,12 +66,17 @@ struct Answer {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let model = report::read_model(&args.model)?;
-    let limits = model.limits()?;
-    let n = f64::from(args.servers);
     if let Some(rate) = args.rate.iter().find(|r| !(r.is_finite() && **r > 0.0)) {
         bail!("--rate {rate}: a load is a number of requests/s above 0");
     }
+    let Some(path) = &args.model else {
+        let (rate, within_s, objectives) = (&args.rate, &args.within, &args.objective);
+        let asked = predict_cluster::Asked { rate, within_s, objectives, json: args.json };
+        return predict_cluster::run(&args.cluster, &asked);
+    };
+    let model = report::read_model(path)?;
+    let limits = model.limits()?;
+    let n = f64::from(args.servers);
     let rates = match (args.rate.is_empty(), limits.saturation.is_finite()) {
         (false, _) => args.rate.clone(),
         (true, true) => [0.1, 0.3, 0.5, 0.7, 0.9].map(|x| x * limits.saturation * n).to_vec(),

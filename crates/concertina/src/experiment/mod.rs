@@ -4,9 +4,11 @@
 //! module here that measures it. The module gives figures; whether a claim holds is judged by the
 //! runner alone. Predictions come from the model that was fitted to other runs than the ones measured.
 
+mod accuracy;
 pub mod claims;
 pub mod lab;
 mod nginx;
+mod spotify_cluster;
 mod spotify_single;
 
 use std::path::{Path, PathBuf};
@@ -58,8 +60,11 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 2] =
-    [("nginx", nginx::run), ("spotify-single", spotify_single::run)];
+const EXPERIMENTS: [(&str, Experiment); 3] = [
+    ("nginx", nginx::run),
+    ("spotify-cluster", spotify_cluster::run),
+    ("spotify-single", spotify_single::run),
+];
 
 /// Runs the experiment of a folder and writes `claims.json` to `context.out`.
 ///

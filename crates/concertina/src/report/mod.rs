@@ -6,6 +6,8 @@
 //! How to read what comes out: `docs/reports.md`.
 
 mod axis;
+pub mod cluster;
+pub mod cluster_file;
 pub mod compare;
 mod error;
 pub mod figures;

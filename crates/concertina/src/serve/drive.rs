@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use engine::node::{
-    Action, Checked, Contents, Event, Failure, Fetched, Node, Reply, RequestId, Restored, Settings,
-    Stages,
+    Action, Asker, Checked, Contents, Event, Failure, Fetched, Node, Reply, RequestId, Restored,
+    Settings, Stages,
 };
 use engine::{Etag, Key};
 use model::window::{Nanos, Window};
@@ -33,6 +33,8 @@ pub enum Answer {
     Reply(Reply<Object>, Stages),
     /// A write's turn has come.
     Turn,
+    /// A write that ended is known to all nodes of its key; whether it may be acknowledged.
+    Done { certain: bool },
 }
 
 /// When a request is told.
@@ -134,12 +136,24 @@ impl Drive {
     /// Reads an object.
     pub fn get(self: &Arc<Self>, now: Nanos, key: Key) -> Asked {
         let request = self.request();
-        self.ask(now, request, Event::Get { request, key })
+        let asker = Asker::Client { avoid: None };
+        self.ask(now, request, Event::Get { request, key, asker, deadline: None })
     }
 
     /// Asks for a turn in a key's order of writes. Whoever gets the turn must tell `WriteEnd`.
     pub fn write_begin(self: &Arc<Self>, now: Nanos, request: RequestId, key: Key) -> Asked {
         self.ask(now, request, Event::WriteBegin { request, key })
+    }
+
+    /// Ends a write that had its turn; the answer is [`Answer::Done`].
+    pub fn write_end(
+        self: &Arc<Self>,
+        now: Nanos,
+        request: RequestId,
+        key: Key,
+        payload: Option<Object>,
+    ) -> Asked {
+        self.ask(now, request, Event::WriteEnd { request, key, payload })
     }
 
     fn ask(self: &Arc<Self>, now: Nanos, request: RequestId, event: Event<Object>) -> Asked {
@@ -316,7 +330,9 @@ impl State {
 
 fn is_answer(action: &Action<Object>, to: RequestId) -> bool {
     match action {
-        Action::Reply { request, .. } | Action::WriteTurn { request } => *request == to,
+        Action::Reply { request, .. }
+        | Action::WriteTurn { request }
+        | Action::WriteDone { request, .. } => *request == to,
         _ => false,
     }
 }
@@ -325,6 +341,7 @@ fn answer_of(action: Action<Object>) -> Result<(RequestId, Answer), Action<Objec
     match action {
         Action::Reply { request, reply, stages } => Ok((request, Answer::Reply(reply, stages))),
         Action::WriteTurn { request } => Ok((request, Answer::Turn)),
+        Action::WriteDone { request, certain } => Ok((request, Answer::Done { certain })),
         other => Err(other),
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use super::body::ReplyBody;
 use super::lane::{Lane, Seen};
-use super::{Shared, admin, objects};
+use super::{Shared, admin, list, objects};
 
 /// An answer that is an error: status, and words that say what to do.
 pub struct Problem {
@@ -158,7 +158,7 @@ async fn route(
         "/objects" => {
             only_get(&request)?;
             let query = request.uri().query().unwrap_or("").to_owned();
-            objects::list(shared, lane, &query).await
+            list::list(shared, lane, &query).await
         }
         "/metrics" => {
             only_get(&request)?;

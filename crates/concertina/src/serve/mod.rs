@@ -12,11 +12,13 @@ mod drive;
 pub mod events;
 mod http;
 mod lane;
+mod list;
 mod metrics;
 mod object;
 mod objects;
 mod observe;
 mod range;
+mod writes;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -39,7 +41,7 @@ pub use object::Object;
 use crate::clock;
 use crate::config::{Class, Config};
 use crate::disk::{DeviceFolder, Disks, Told};
-use crate::origin::{Folder, Origin};
+use crate::origin::{self, Origin, Sharing};
 use crate::record::{FORMAT, Machine, Run, RunWriter};
 use body::Budget;
 use drive::Drive;
@@ -116,6 +118,8 @@ fn settings_of(config: &Config, unix_offset_ns: i128) -> Settings {
         memory_bytes_max: node.memory_bytes.0,
         object_bytes_max: node.object_bytes_max.0,
         revalidate: (node.revalidate_s > 0.0).then_some((node.revalidate_s * 1e9) as Nanos),
+        stale_if_error: (node.stale_if_error_s * 1e9) as Nanos,
+        cluster: None,
         devices,
         origin: OriginSettings {
             servers: config.origin.parallel,
@@ -182,7 +186,7 @@ impl Server {
         let address = listener.local_addr()?;
         let origin = match origin {
             Some(origin) => origin,
-            None => Arc::new(Folder::open(&config.origin.path, config.origin.parallel)?),
+            None => origin::open(&config.origin, Sharing::Alone)?,
         };
         let (now, unix_offset_ns) = (clock::now(), clock::unix_offset_ns());
         let settings = settings_of(&config, unix_offset_ns);
@@ -454,7 +458,7 @@ pub fn announce(config: &Config, address: SocketAddr) {
     info!(
         "{} of memory, {devices} device(s), origin {}",
         config.node.memory_bytes,
-        config.origin.path.display()
+        config.origin.in_words()
     );
     if let Some(laboratory) = config.laboratory() {
         info!("LABORATORY: {laboratory}");

@@ -90,3 +90,63 @@ fn what_is_wrong_with_an_experiment_is_said() {
     std::fs::write(broken.join("config.toml"), CONFIG.replace("fit_s", "fits")).unwrap();
     said(&broken, "config.toml");
 }
+
+const CLUSTER: &str = r#"
+objects = 600
+object_bytes = 512
+replicas = 2
+fit_utilisations = [0.2, 0.4]
+fit_s = 2.0
+held_out_utilisations = [0.3]
+changed_utilisations = [0.3]
+half_width_points = 50.0
+measure_s_min = 2.0
+measure_s_max = 2.0
+relaxation_times = 0.1
+warmup_s_min = 0.2
+
+[gateway]
+spread = "primary"
+
+[[cluster]]
+name = "tiny"
+nodes = 3
+mu_per_s = 200.0
+kind = "gamma"
+scv = 0.2
+disks = 1
+hit_ratio = 0.5
+
+[short]
+cluster = "tiny"
+fit_utilisations = [0.2, 0.4]
+held_out_utilisations = [0.3]
+changed_utilisations = [0.3]
+"#;
+
+#[test]
+#[ignore = "needs `serve --role gateway`; take this line away with it"]
+fn a_cluster_is_measured_whole_with_a_node_lost_and_with_a_slow_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("spotify-cluster");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("config.toml"), CLUSTER).unwrap();
+    let out = dir.path().join("out");
+    let output = run(&folder, &out, true);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let claims: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {errors}"));
+    let claims = claims.as_array().unwrap();
+    // Three states, each up to the published limit and up to 0.9.
+    assert_eq!(claims.len(), 6, "{errors}");
+    for claim in claims {
+        assert!(claim["value"].as_f64().unwrap() < 50.0, "{claim}");
+        assert!(claim["samples"].as_u64().unwrap() > 100, "{claim}");
+    }
+    for file in ["tiny.json", "tiny-one-node-lost.json", "tiny.cluster.toml"] {
+        assert!(out.join(file).exists(), "{file}");
+    }
+    let mut predict = Command::new(env!("CARGO_BIN_EXE_concertina"));
+    predict.args(["predict", "--cluster"]).arg(out.join("tiny.cluster.toml"));
+    assert!(predict.output().unwrap().status.success());
+}

@@ -1,5 +1,6 @@
 //! The integration tests of the process, in one binary: each would be a link of its own otherwise.
 
+mod cluster_report;
 mod disk;
 mod experiment;
 mod left_out;
@@ -7,6 +8,7 @@ mod left_out;
 mod load;
 mod load_bench;
 mod origin;
+mod origin_s3;
 mod report;
 mod serve;
 mod serve_client;

@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
 /// When the simulated laboratory began, in microseconds since 1970.
-const START_US: u64 = 1_760_000_000_000_000;
+pub const START_US: u64 = 1_760_000_000_000_000;
 const DEVICES: usize = 8;
 /// Mean service time of a device, seconds; exponential.
 const SERVICE_S: f64 = 0.005;
@@ -22,7 +22,7 @@ const STEP_S: u64 = 24;
 const RATES: [f64; 3] = [1000.0, 2000.0, 3200.0];
 
 /// A queue's event: when, and what the recorder is told.
-enum Event {
+pub enum Event {
     Arrive,
     Start,
     Finish(Finished),
@@ -33,7 +33,7 @@ struct Lab {
     dir: tempfile::TempDir,
 }
 
-fn machine() -> Machine {
+pub fn machine() -> Machine {
     Machine {
         cores: 2,
         processor: "Simulated <b>CPU</b>".into(),
@@ -58,16 +58,16 @@ fn run(kind: &str, laboratory: Option<&str>) -> Run {
     }
 }
 
-fn exponential(random: &mut StdRng, mean: f64) -> f64 {
+pub fn exponential(random: &mut StdRng, mean: f64) -> f64 {
     -mean * (1.0 - random.random::<f64>()).ln()
 }
 
-fn nanos(seconds: f64) -> Nanos {
+pub fn nanos(seconds: f64) -> Nanos {
     (seconds * 1e9) as Nanos
 }
 
 /// The windows of a queue whose events are given in any order, from `from` for the length of a step.
-fn windows(
+pub fn windows(
     queue: &str,
     servers: u32,
     from: Nanos,

@@ -3,6 +3,7 @@
 use model::window::{Nanos, Outcome};
 use serde::{Deserialize, Serialize};
 
+use crate::route::{NodeId, View};
 use crate::tier::Location;
 use crate::{Etag, Key, Payload, Size};
 
@@ -15,15 +16,31 @@ pub type JobId = u64;
 /// Index of a device in the node's settings.
 pub type DeviceId = usize;
 
+/// Who asks for an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Asker {
+    /// A client, perhaps through a gateway.
+    Client {
+        /// A node that the gateway could not get it from: it is not asked again.
+        avoid: Option<NodeId>,
+    },
+    /// Another node that fills its tiers: it is answered from the tiers alone.
+    Peer,
+}
+
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event<P> {
-    /// A client wants an object.
+    /// Somebody wants an object.
     Get {
-        /// Who asks.
+        /// The request.
         request: RequestId,
         /// What for.
         key: Key,
+        /// Who asks.
+        asker: Asker,
+        /// When nobody waits for the answer any more.
+        deadline: Option<Nanos>,
     },
     /// A client wants to write or delete an object, and waits for its turn in the key's order.
     WriteBegin {
@@ -32,8 +49,9 @@ pub enum Event<P> {
         /// Which key.
         key: Key,
     },
-    /// A write is over, with whatever result, or its client left while it waited. Told before the client
-    /// is answered: from here on no read returns the older version.
+    /// A write is over at the origin, with whatever result, or its client left while it waited. From here
+    /// on no read of this node returns the older version; [`Action::WriteDone`] says when no read of any
+    /// node does, which is when the client may be told.
     WriteEnd {
         /// Who wrote.
         request: RequestId,
@@ -71,6 +89,69 @@ pub enum Event<P> {
         /// The answer.
         result: Checked,
     },
+    /// A peer answered [`Action::Ask`], or did not.
+    Answered {
+        /// The job.
+        job: JobId,
+        /// The answer.
+        result: Answered<P>,
+    },
+    /// A peer asks for a lease on the keys of which this node is the primary. Answered by
+    /// [`Action::Grant`] at once, or not at all.
+    LeaseAsked {
+        /// Who.
+        peer: NodeId,
+    },
+    /// A peer granted the lease that [`Action::AskLease`] asked for.
+    LeaseGranted {
+        /// Who.
+        peer: NodeId,
+        /// When it was asked, on this node's clock: the lease counts from there.
+        asked: Nanos,
+        /// For how long.
+        term: Nanos,
+    },
+    /// A peer that orders a key's writes says that a write to it ended. When this event has been handled
+    /// the driver tells the peer so: no read of this node returns the older version any more.
+    Invalidate {
+        /// Which key.
+        key: Key,
+    },
+    /// A peer has carried out [`Action::Invalidate`], or it is not known whether it has.
+    Invalidated {
+        /// Of which write.
+        request: RequestId,
+        /// Who.
+        peer: NodeId,
+        /// Whether it said so.
+        done: bool,
+    },
+    /// A key's primary has what a second reader asked for: this node may fetch it, to be warm before it
+    /// is needed.
+    Offered {
+        /// Which key.
+        key: Key,
+    },
+    /// The membership changed, or was confirmed.
+    View(View),
+    /// Time has passed: tell it at least every [`super::ClusterSettings::tick`].
+    Tick,
+}
+
+/// What a peer says to [`Action::Ask`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Answered<P> {
+    /// It has it.
+    Found {
+        /// The object.
+        payload: P,
+        /// How long ago it was compared with the origin.
+        age: Nanos,
+    },
+    /// It has it not, or may not say.
+    NotHere,
+    /// It did not answer.
+    Failed(Failure),
 }
 
 /// Why a device or the origin could not do what it was asked.
@@ -120,6 +201,14 @@ pub enum Action<P> {
     WriteTurn {
         /// Whose turn.
         request: RequestId,
+    },
+    /// No node returns a version older than this write's: its client may be told what became of it.
+    WriteDone {
+        /// Whose.
+        request: RequestId,
+        /// Whether it may be acknowledged. If not, this node has lost its place in the membership
+        /// meanwhile, and it is not known whether the write will last.
+        certain: bool,
     },
     /// Read a record, then tell [`Event::Read`].
     Read {
@@ -178,9 +267,49 @@ pub enum Action<P> {
         /// Its name.
         job: JobId,
     },
+    /// Get an object from a peer's tiers ([`Asker::Peer`] there), then tell [`Event::Answered`].
+    Ask {
+        /// Whom.
+        peer: NodeId,
+        /// For which object.
+        key: Key,
+        /// Its name.
+        job: JobId,
+    },
+    /// Ask a peer for a lease ([`Event::LeaseAsked`] there); if it grants one, tell
+    /// [`Event::LeaseGranted`].
+    AskLease {
+        /// Whom.
+        peer: NodeId,
+        /// The time now, to be told back.
+        asked: Nanos,
+    },
+    /// The answer to [`Event::LeaseAsked`].
+    Grant {
+        /// To whom.
+        peer: NodeId,
+        /// For how long.
+        term: Nanos,
+    },
+    /// Tell a peer [`Event::Invalidate`], then [`Event::Invalidated`] here.
+    Invalidate {
+        /// Whom.
+        peer: NodeId,
+        /// Of which key.
+        key: Key,
+        /// For which write.
+        request: RequestId,
+    },
+    /// Tell a peer [`Event::Offered`]; whether it hears does not matter.
+    Offer {
+        /// Whom.
+        peer: NodeId,
+        /// Which key.
+        key: Key,
+    },
 }
 
-/// An answer to a client.
+/// An answer to a client or a peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reply<P> {
     /// The object.
@@ -189,6 +318,11 @@ pub enum Reply<P> {
         payload: P,
         /// Who had it.
         outcome: Outcome,
+        /// How long ago it was compared with the origin, for a peer.
+        age: Nanos,
+        /// Which of the key's nodes have it too, as far as its primary knows: bit `i` for the node at
+        /// place `i` of [`crate::route::Ring::replicas`].
+        warm: u8,
     },
     /// It is too large to be kept: the driver streams it from the origin to this client.
     Stream,
@@ -201,6 +335,14 @@ pub enum Reply<P> {
     },
     /// The origin is needed and cannot be had.
     Unavailable(Failure),
+    /// To a peer: it is not in the tiers, or may not be given.
+    NotHere,
+    /// The key does not belong to this node: its configuration and the asker's differ.
+    NotMine,
+    /// This node does not order the key's writes now.
+    NotPrimary,
+    /// The deadline passed before its service began.
+    TooLate,
 }
 
 /// When what happened to a request, on the node's clock.
@@ -220,36 +362,74 @@ pub struct Stages {
     pub length_met: u32,
     /// Length of that queue now: what the reply tells the gateway.
     pub length_left: u32,
+    /// Requests that wait in any queue of the node now.
+    pub node_length: u32,
+}
+
+impl Stages {
+    /// Of a request that was answered when it came, with so many waiting in the node.
+    pub(super) fn at_once(now: Nanos, node_length: u32) -> Stages {
+        Stages {
+            received: now,
+            queued: now,
+            started: now,
+            served: now,
+            length_met: 0,
+            length_left: 0,
+            node_length,
+        }
+    }
 }
 
 impl<P: Payload> Event<P> {
     /// The event with sizes in place of bytes, for a log.
     pub fn sizes(&self) -> Event<Size> {
-        match self {
-            Event::Get { request, key } => Event::Get { request: *request, key: key.clone() },
-            Event::WriteBegin { request, key } => {
-                Event::WriteBegin { request: *request, key: key.clone() }
+        self.map(Size::of)
+    }
+
+    /// The event with another payload.
+    pub fn map<Q>(&self, mut to: impl FnMut(&P) -> Q) -> Event<Q> {
+        match self.clone() {
+            Event::Get { request, key, asker, deadline } => {
+                Event::Get { request, key, asker, deadline }
             }
-            Event::WriteEnd { request, key, payload } => Event::WriteEnd {
-                request: *request,
-                key: key.clone(),
-                payload: payload.as_ref().map(Size::of),
-            },
-            Event::Read { job, result } => Event::Read {
-                job: *job,
-                result: result.as_ref().map(Size::of).map_err(Clone::clone),
-            },
-            Event::Appended { job, written } => Event::Appended { job: *job, written: *written },
-            Event::Fetched { job, result } => Event::Fetched {
-                job: *job,
-                result: match result {
-                    Fetched::Found(payload) => Fetched::Found(Size::of(payload)),
+            Event::WriteBegin { request, key } => Event::WriteBegin { request, key },
+            Event::WriteEnd { request, key, payload } => {
+                Event::WriteEnd { request, key, payload: payload.as_ref().map(to) }
+            }
+            Event::Read { job, result } => {
+                Event::Read { job, result: result.map(|payload| to(&payload)) }
+            }
+            Event::Appended { job, written } => Event::Appended { job, written },
+            Event::Fetched { job, result } => {
+                let result = match result {
+                    Fetched::Found(payload) => Fetched::Found(to(&payload)),
                     Fetched::TooLarge => Fetched::TooLarge,
                     Fetched::NotFound => Fetched::NotFound,
-                    Fetched::Unavailable(failure) => Fetched::Unavailable(failure.clone()),
-                },
-            },
-            Event::Checked { job, result } => Event::Checked { job: *job, result: result.clone() },
+                    Fetched::Unavailable(failure) => Fetched::Unavailable(failure),
+                };
+                Event::Fetched { job, result }
+            }
+            Event::Checked { job, result } => Event::Checked { job, result },
+            Event::Answered { job, result } => {
+                let result = match result {
+                    Answered::Found { payload, age } => {
+                        Answered::Found { payload: to(&payload), age }
+                    }
+                    Answered::NotHere => Answered::NotHere,
+                    Answered::Failed(failure) => Answered::Failed(failure),
+                };
+                Event::Answered { job, result }
+            }
+            Event::LeaseAsked { peer } => Event::LeaseAsked { peer },
+            Event::LeaseGranted { peer, asked, term } => Event::LeaseGranted { peer, asked, term },
+            Event::Invalidate { key } => Event::Invalidate { key },
+            Event::Invalidated { request, peer, done } => {
+                Event::Invalidated { request, peer, done }
+            }
+            Event::Offered { key } => Event::Offered { key },
+            Event::View(view) => Event::View(view),
+            Event::Tick => Event::Tick,
         }
     }
 }
@@ -257,45 +437,46 @@ impl<P: Payload> Event<P> {
 impl<P: Payload> Action<P> {
     /// The action with sizes in place of bytes, for a log.
     pub fn sizes(&self) -> Action<Size> {
-        match self {
-            Action::Reply { request, reply, stages } => Action::Reply {
-                request: *request,
-                reply: match reply {
-                    Reply::Found { payload, outcome } => {
-                        Reply::Found { payload: Size::of(payload), outcome: *outcome }
-                    }
-                    Reply::Stream => Reply::Stream,
-                    Reply::NotFound => Reply::NotFound,
-                    Reply::Busy { queue } => Reply::Busy { queue: queue.clone() },
-                    Reply::Unavailable(failure) => Reply::Unavailable(failure.clone()),
-                },
-                stages: *stages,
-            },
-            Action::WriteTurn { request } => Action::WriteTurn { request: *request },
-            Action::Read { device, location, key, job, start } => Action::Read {
-                device: *device,
-                location: *location,
-                key: key.clone(),
-                job: *job,
-                start: *start,
-            },
-            Action::Append { device, location, key, payload, job } => Action::Append {
-                device: *device,
-                location: *location,
-                key: key.clone(),
-                payload: Size::of(payload),
-                job: *job,
-            },
-            Action::SealSegment { device, segment } => {
-                Action::SealSegment { device: *device, segment: *segment }
+        match self.clone() {
+            Action::Reply { request, reply, stages } => {
+                Action::Reply { request, reply: reply.sizes(), stages }
             }
-            Action::DropSegment { device, segment } => {
-                Action::DropSegment { device: *device, segment: *segment }
+            Action::Append { device, location, key, payload, job } => {
+                let payload = Size::of(&payload);
+                Action::Append { device, location, key, payload, job }
             }
-            Action::Fetch { key, job } => Action::Fetch { key: key.clone(), job: *job },
-            Action::Check { key, etag, job } => {
-                Action::Check { key: key.clone(), etag: etag.clone(), job: *job }
+            Action::WriteTurn { request } => Action::WriteTurn { request },
+            Action::WriteDone { request, certain } => Action::WriteDone { request, certain },
+            Action::Read { device, location, key, job, start } => {
+                Action::Read { device, location, key, job, start }
             }
+            Action::SealSegment { device, segment } => Action::SealSegment { device, segment },
+            Action::DropSegment { device, segment } => Action::DropSegment { device, segment },
+            Action::Fetch { key, job } => Action::Fetch { key, job },
+            Action::Check { key, etag, job } => Action::Check { key, etag, job },
+            Action::Ask { peer, key, job } => Action::Ask { peer, key, job },
+            Action::AskLease { peer, asked } => Action::AskLease { peer, asked },
+            Action::Grant { peer, term } => Action::Grant { peer, term },
+            Action::Invalidate { peer, key, request } => Action::Invalidate { peer, key, request },
+            Action::Offer { peer, key } => Action::Offer { peer, key },
+        }
+    }
+}
+
+impl<P: Payload> Reply<P> {
+    fn sizes(&self) -> Reply<Size> {
+        match self.clone() {
+            Reply::Found { payload, outcome, age, warm } => {
+                Reply::Found { payload: Size::of(&payload), outcome, age, warm }
+            }
+            Reply::Stream => Reply::Stream,
+            Reply::NotFound => Reply::NotFound,
+            Reply::Busy { queue } => Reply::Busy { queue },
+            Reply::Unavailable(failure) => Reply::Unavailable(failure),
+            Reply::NotHere => Reply::NotHere,
+            Reply::NotMine => Reply::NotMine,
+            Reply::NotPrimary => Reply::NotPrimary,
+            Reply::TooLate => Reply::TooLate,
         }
     }
 }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use model::window::{Finished, Nanos, Operation, Outcome};
 
+use super::cluster::{Standing, Verified};
 use super::event::{DeviceId, JobId, RequestId, Stages};
+use crate::route::NodeId;
 use crate::tier::Location;
 use crate::{Etag, Key};
 
@@ -14,44 +16,86 @@ pub(super) struct Waiter {
     pub request: RequestId,
     pub received: Nanos,
     pub length_met: u32,
+    pub deadline: Option<Nanos>,
+    /// It is a peer, which is answered from the tiers alone.
+    pub peer: bool,
+}
+
+/// Where a flight waits or is served.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum At {
+    Device(DeviceId),
+    Origin,
+    Peer(NodeId),
 }
 
 /// A piece of work for a key, and who waits for it.
 pub(super) struct Flight {
     pub key: Key,
+    /// None, if nobody asked: a copy is made beforehand.
     pub waiters: Vec<Waiter>,
-    /// The device it went to; `None`: the origin.
-    pub device: Option<DeviceId>,
+    pub at: At,
+    /// By whose leave what it brings is kept.
+    pub standing: Option<Standing>,
+    /// A node that is not to be asked.
+    pub avoid: Option<NodeId>,
+    /// The place of the next of the key's nodes to ask.
+    pub next_peer: u8,
     /// Where on that device.
     pub location: Location,
     /// The version to ask the origin about, rather than for the object.
     pub check: Option<Etag>,
+    /// The version that the origin had after its readers asked: they may be given that.
+    pub settled: Option<Etag>,
     pub queued: Nanos,
     pub started: Nanos,
     /// When service ended, and the length of the queue then.
     pub served: Option<(Nanos, u32)>,
-    /// A write to the key ended since the flight began: it fills nothing and nobody joins it.
+    /// A write to the key ended since the flight began, or may have: it fills nothing and nobody joins it.
     pub void: bool,
 }
 
 impl Flight {
-    pub fn new(key: Key, waiter: Waiter) -> Flight {
+    /// A flight that begins now. Without a standing it is void from the start: others may write the key
+    /// without this node being told.
+    pub fn new(
+        key: Key,
+        now: Nanos,
+        waiters: Vec<Waiter>,
+        standing: Option<Standing>,
+        avoid: Option<NodeId>,
+    ) -> Flight {
         Flight {
             key,
-            waiters: vec![waiter],
-            device: None,
+            waiters,
+            at: At::Origin,
+            standing,
+            avoid,
+            next_peer: 0,
             location: Location::new(0, 0, 0),
             check: None,
-            queued: waiter.received,
-            started: waiter.received,
+            settled: None,
+            queued: now,
+            started: now,
             served: None,
-            void: false,
+            void: standing.is_none(),
         }
     }
 
+    /// That what it brings is of the version that the origin had at a time.
+    pub fn verified(&self, at: Nanos) -> Option<Verified> {
+        self.standing.map(|standing| Verified { at, standing })
+    }
+
+    /// Whether all who asked have stopped waiting.
+    pub fn is_given_up(&self, now: Nanos) -> bool {
+        let given_up = |waiter: &Waiter| waiter.deadline.is_some_and(|deadline| deadline <= now);
+        !self.waiters.is_empty() && self.waiters.iter().all(given_up)
+    }
+
     /// Enters a queue of a given length.
-    pub fn enter(&mut self, now: Nanos, device: Option<DeviceId>, length: u32) {
-        self.device = device;
+    pub fn enter(&mut self, now: Nanos, at: At, length: u32) {
+        self.at = at;
         self.queued = now;
         self.started = now;
         self.served = None;
@@ -82,6 +126,7 @@ impl Flight {
             served,
             length_met: waiter.length_met,
             length_left,
+            node_length: 0,
         }
     }
 }

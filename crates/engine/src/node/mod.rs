@@ -7,9 +7,15 @@
 //! may carry it are *voided*: they still answer those who asked before the write ended, and fill
 //! nothing. So after an acknowledged write no later read returns an older version.
 //!
+//! In a cluster ([`ClusterSettings`]) a key belongs to several nodes. Its primary orders its writes and
+//! tells the others to drop their copies before a write is acknowledged; they serve copies under leases
+//! from the primary, and fill their tiers from it as it does from them.
+//!
 //! Objects that came from a device's restored segments, and any that have not been compared with the
 //! origin for [`Settings::revalidate`], are checked by etag before they are served.
 
+mod behind;
+mod cluster;
 mod event;
 mod flights;
 mod reads;
@@ -17,10 +23,12 @@ mod settings;
 mod tiers;
 mod writes;
 
+pub use cluster::PeerStatus;
 pub use event::{
-    Action, Checked, DeviceId, Event, Failure, Fetched, JobId, Reply, RequestId, Stages,
+    Action, Answered, Asker, Checked, DeviceId, Event, Failure, Fetched, JobId, Reply, RequestId,
+    Stages,
 };
-pub use settings::{DeviceSettings, OriginSettings, Settings};
+pub use settings::{ClusterSettings, DeviceSettings, OriginSettings, Settings};
 
 use std::collections::{HashMap, VecDeque};
 
@@ -30,12 +38,17 @@ use serde::{Deserialize, Serialize};
 use crate::queue::Queue;
 use crate::tier::{Location, Log, Memory};
 use crate::{Etag, Key, Payload};
+use cluster::{Cluster, Standing, Verified};
 use flights::Flights;
 
 /// An object in memory.
 struct Kept<P> {
     payload: P,
-    verified: Option<Nanos>,
+    verified: Option<Verified>,
+    /// Times that it was read here, up to 2.
+    hits: u8,
+    /// Which of the key's nodes it was offered to.
+    warm: u8,
 }
 
 /// An object on a device.
@@ -44,7 +57,7 @@ struct OnDevice {
     location: Location,
     etag: Etag,
     /// When the origin was known to have this version; `None` since a restart.
-    verified: Option<Nanos>,
+    verified: Option<Verified>,
 }
 
 /// A record that is being written to a device.
@@ -53,7 +66,7 @@ struct Appending {
     location: Location,
     key: Key,
     etag: Etag,
-    verified: Option<Nanos>,
+    verified: Option<Verified>,
     stored_bytes: u64,
     /// A write to the key ended since: the record is not to be indexed.
     void: bool,
@@ -99,6 +112,8 @@ const REST: Nanos = 10 * SECOND;
 /// The writes of one key: the one whose turn it is, and those behind it.
 struct Writers {
     current: RequestId,
+    /// The view changed since its turn came.
+    uncertain: bool,
     waiting: VecDeque<RequestId>,
 }
 
@@ -111,6 +126,11 @@ pub struct Node<P> {
     index: HashMap<Key, OnDevice>,
     devices: Vec<Device>,
     origin: Queue<JobId>,
+    /// The origin failed when it was asked last; when to ask again whether it is back.
+    origin_down: Option<Nanos>,
+    /// Requests to peers for objects.
+    peers: Queue<JobId>,
+    cluster: Option<Cluster>,
     flights: Flights,
     appending: HashMap<JobId, Appending>,
     /// The newest of a key's records that are being written and not void.
@@ -140,6 +160,7 @@ impl<P: Payload> Node<P> {
             rests_until: 0,
         });
         let origin = &settings.origin;
+        let peers = settings.cluster.as_ref().map_or(origin, |cluster| &cluster.peers);
         Node {
             memory: Memory::new(settings.memory_bytes_max),
             index: HashMap::new(),
@@ -151,6 +172,15 @@ impl<P: Payload> Node<P> {
                 settings.windows.clone(),
                 now,
             ),
+            origin_down: None,
+            peers: Queue::new(
+                "peers",
+                peers.servers,
+                peers.queue_length_max,
+                settings.windows.clone(),
+                now,
+            ),
+            cluster: settings.cluster.clone().map(|cluster| Cluster::new(cluster, now)),
             flights: Flights::default(),
             appending: HashMap::new(),
             appending_of: HashMap::new(),
@@ -181,7 +211,9 @@ impl<P: Payload> Node<P> {
     pub fn handle(&mut self, now: Nanos, event: Event<P>, actions: &mut Vec<Action<P>>) {
         self.now = self.now.max(now);
         match event {
-            Event::Get { request, key } => self.get(now, request, key, actions),
+            Event::Get { request, key, asker, deadline } => {
+                self.get(now, request, key, asker, deadline, actions);
+            }
             Event::WriteBegin { request, key } => self.write_begin(now, request, key, actions),
             Event::WriteEnd { request, key, payload } => {
                 self.write_end(now, request, key, payload, actions);
@@ -190,6 +222,18 @@ impl<P: Payload> Node<P> {
             Event::Appended { job, written } => self.appended(job, written, actions),
             Event::Fetched { job, result } => self.fetched(now, job, result, actions),
             Event::Checked { job, result } => self.checked(now, job, result, actions),
+            Event::Answered { job, result } => self.answered(now, job, result, actions),
+            Event::LeaseAsked { peer } => self.lease_asked(now, peer, actions),
+            Event::LeaseGranted { peer, asked, term } => {
+                self.lease_granted(now, peer, asked, term);
+            }
+            Event::Invalidate { key } => self.invalidate(&key),
+            Event::Invalidated { request, peer, done } => {
+                self.invalidated(now, request, peer, done, actions);
+            }
+            Event::Offered { key } => self.offered(now, key, actions),
+            Event::View(view) => self.view(now, view, actions),
+            Event::Tick => self.tick(now, actions),
         }
     }
 
@@ -197,6 +241,9 @@ impl<P: Payload> Node<P> {
     pub fn windows(&mut self, now: Nanos) -> Vec<Window> {
         let mut windows = self.recorder.roll(now);
         windows.extend(self.origin.windows(now));
+        if self.cluster.is_some() {
+            windows.extend(self.peers.windows(now));
+        }
         windows.extend(self.devices.iter_mut().flat_map(|d| d.queue.windows(now)));
         windows
     }
@@ -205,6 +252,9 @@ impl<P: Payload> Node<P> {
     pub fn flush_windows(&mut self, now: Nanos) -> Vec<Window> {
         let mut windows = self.recorder.flush(now);
         windows.extend(self.origin.flush(now));
+        if self.cluster.is_some() {
+            windows.extend(self.peers.flush(now));
+        }
         windows.extend(self.devices.iter_mut().flat_map(|d| d.queue.flush(now)));
         windows
     }
@@ -220,11 +270,45 @@ impl<P: Payload> Node<P> {
         }
     }
 
-    fn is_fresh(&self, verified: Option<Nanos>, now: Nanos) -> bool {
-        match (verified, self.settings.revalidate) {
-            (None, _) => false,
-            (Some(_), None) => true,
-            (Some(at), Some(bound)) => now.saturating_sub(at) < bound,
+    /// What this node knows of its peers; none without a cluster.
+    pub fn peers(&self, now: Nanos) -> Vec<PeerStatus> {
+        self.cluster.as_ref().map_or(Vec::new(), |cluster| cluster.status(now))
+    }
+
+    /// By whose leave copies of a key are served now; `None`: each is compared with the origin first.
+    fn standing(&self, key: &Key, now: Nanos) -> Option<Standing> {
+        match &self.cluster {
+            None => Some(Standing::ALONE),
+            Some(cluster) => cluster.standing(key, now),
         }
+    }
+
+    /// Whether a copy may be served as it is.
+    fn is_fresh(&self, verified: Option<Verified>, standing: Option<Standing>, now: Nanos) -> bool {
+        self.is_within(verified, standing, now, 0)
+    }
+
+    /// Whether a copy may be served while the origin cannot be had.
+    fn is_spared(
+        &self,
+        verified: Option<Verified>,
+        standing: Option<Standing>,
+        now: Nanos,
+    ) -> bool {
+        self.is_within(verified, standing, now, self.settings.stale_if_error)
+    }
+
+    fn is_within(
+        &self,
+        verified: Option<Verified>,
+        standing: Option<Standing>,
+        now: Nanos,
+        longer: Nanos,
+    ) -> bool {
+        let Some(verified) = verified.filter(|v| Some(v.standing) == standing) else {
+            return false;
+        };
+        let bound = self.settings.revalidate.map(|bound| bound.saturating_add(longer));
+        bound.is_none_or(|bound| now.saturating_sub(verified.at) < bound)
     }
 }

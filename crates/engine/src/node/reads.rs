@@ -1,13 +1,13 @@
-//! Reads: from memory at once, or a flight to a device or the origin, and their answers.
+//! Reads: from memory at once, or a flight to a device, a peer or the origin, and their answers.
 
 use model::window::{Finished, Nanos, Operation, Outcome};
 
-use super::flights::{Flight, Waiter};
+use super::flights::{At, Flight, Waiter};
 use super::{
-    Action, Checked, DeviceId, Failure, Fetched, JobId, Node, OnDevice, Reply, RequestId, Stages,
+    Action, Asker, DeviceId, Failure, JobId, Node, OnDevice, Reply, RequestId, Stages, Standing,
 };
 use crate::tier::Location;
-use crate::{Etag, Key, Payload};
+use crate::{Key, Payload};
 
 impl<P: Payload> Node<P> {
     pub(super) fn get(
@@ -15,88 +15,142 @@ impl<P: Payload> Node<P> {
         now: Nanos,
         request: RequestId,
         key: Key,
+        asker: Asker,
+        deadline: Option<Nanos>,
         actions: &mut Vec<Action<P>>,
     ) {
         self.recorder.arrive(now);
         self.recorder.start(now);
-        let waiter = Waiter { request, received: now, length_met: 0 };
-        let kept = self.memory.get(&key).map(|kept| (kept.payload.clone(), kept.verified));
-        match kept {
-            Some((payload, verified)) if self.is_fresh(verified, now) => {
-                let stages = Stages {
-                    received: now,
-                    queued: now,
-                    started: now,
-                    served: now,
-                    ..Stages::default()
-                };
-                self.answer(
-                    now,
-                    request,
-                    Reply::Found { payload, outcome: Outcome::Memory },
-                    stages,
-                    actions,
-                );
+        if self.cluster.as_ref().is_some_and(|cluster| !cluster.is_mine(&key)) {
+            self.answer_at_once(now, request, Reply::NotMine, actions);
+            return;
+        }
+        let standing = self.standing(&key, now);
+        if self.get_from_memory(now, request, &key, standing, actions) {
+            return;
+        }
+        let (peer, avoid) = match asker {
+            Asker::Peer => (true, None),
+            Asker::Client { avoid } => (false, avoid),
+        };
+        let waiter = Waiter { request, received: now, length_met: 0, deadline, peer };
+        let on_device = self.index.get(&key).map(|on| (on.device, on.location, on.verified));
+        let on_device = on_device.filter(|(_, _, v)| self.is_fresh(*v, standing, now));
+        if peer && on_device.is_none() {
+            self.answer_at_once(now, request, Reply::NotHere, actions);
+            return;
+        }
+        if self.join(now, &key, waiter, standing, actions) {
+            return;
+        }
+        let flight = Flight::new(key, now, vec![waiter], standing, avoid);
+        match on_device {
+            Some((device, location, _)) => {
+                self.enter_device(now, device, location, flight, actions);
             }
-            Some((payload, _)) => {
-                if !self.join(now, &key, waiter, actions) {
-                    self.enter_origin(now, Flight::new(key, waiter), Some(payload.etag()), actions);
-                }
-            }
-            None => {
-                if !self.join(now, &key, waiter, actions) {
-                    self.depart(now, Flight::new(key, waiter), actions);
-                }
-            }
+            None => self.depart(now, flight, actions),
         }
     }
 
-    /// Adds a reader to the flight for its key, if there is one that is not voided; refuses it if as many
+    /// Answers from memory if what is there may be served.
+    fn get_from_memory(
+        &mut self,
+        now: Nanos,
+        request: RequestId,
+        key: &Key,
+        standing: Option<Standing>,
+        actions: &mut Vec<Action<P>>,
+    ) -> bool {
+        let Some(kept) = self.memory.get(key) else { return false };
+        let (payload, verified, warm) = (kept.payload.clone(), kept.verified, kept.warm);
+        kept.hits = (kept.hits + 1).min(2);
+        let again = kept.hits == 2;
+        if !self.is_fresh(verified, standing, now) {
+            if self.origin_down.is_none() || !self.is_spared(verified, standing, now) {
+                return false;
+            }
+            self.ask_whether_back(now, key, standing, actions);
+        }
+        let warm = if again && warm == 0 { self.offer(now, key, &payload, actions) } else { warm };
+        let age = verified.map_or(0, |verified| now.saturating_sub(verified.at));
+        let reply = Reply::Found { payload, outcome: Outcome::Memory, age, warm };
+        self.answer_at_once(now, request, reply, actions);
+        true
+    }
+
+    /// Offers what is read for the second time to the key's other nodes, as far as the budget goes.
+    fn offer(&mut self, now: Nanos, key: &Key, payload: &P, actions: &mut Vec<Action<P>>) -> u8 {
+        let Some(cluster) = &mut self.cluster else { return 0 };
+        let (peers, warm) = cluster.offer_to(key, payload.stored_bytes(), now);
+        actions.extend(peers.into_iter().map(|peer| Action::Offer { peer, key: key.clone() }));
+        if warm != 0
+            && let Some(kept) = self.memory.get(key)
+        {
+            kept.warm = warm;
+        }
+        warm
+    }
+
+    /// Adds a reader to the flight for its key, if there is one that it may join; refuses it if as many
     /// wait for that key as may wait in the queue. Returns whether there is such a flight.
-    pub(super) fn join(
+    fn join(
         &mut self,
         now: Nanos,
         key: &Key,
         mut waiter: Waiter,
+        standing: Option<Standing>,
         actions: &mut Vec<Action<P>>,
     ) -> bool {
         let Some(flight) = self.flights.joinable(key) else { return false };
-        let device = flight.device;
-        let (length, length_max) = match device {
-            Some(d) => (self.devices[d].queue.length(), self.settings.devices[d].queue_length_max),
-            None => (self.origin.length(), self.settings.origin.queue_length_max),
+        if flight.standing != standing || standing.is_none() {
+            return false;
+        }
+        // Two nodes that asked each other would wait for each other.
+        if waiter.peer && !matches!(flight.at, At::Device(_)) {
+            self.answer_at_once(now, waiter.request, Reply::NotHere, actions);
+            return true;
+        }
+        let (length, length_max, queue) = match flight.at {
+            At::Device(d) => {
+                let settings = &self.settings.devices[d];
+                (self.devices[d].queue.length(), settings.queue_length_max, &*settings.name)
+            }
+            At::Origin => (self.origin.length(), self.settings.origin.queue_length_max, "origin"),
+            At::Peer(_) => (self.peers.length(), self.peers.length_max(), "peers"),
         };
         waiter.length_met = length;
         if flight.waiters.len() < length_max as usize {
             flight.waiters.push(waiter);
             self.recorder.join(now);
         } else {
-            let queue = device.map_or("origin", |d| &self.settings.devices[d].name).to_owned();
-            let stages = Stages {
-                received: now,
-                queued: now,
-                started: now,
-                served: now,
-                length_met: length,
-                length_left: length,
-            };
-            self.answer(now, waiter.request, Reply::Busy { queue }, stages, actions);
+            let reply = Reply::Busy { queue: queue.to_owned() };
+            let mut stages = Stages::at_once(now, self.flights.len() as u32);
+            (stages.length_met, stages.length_left) = (length, length);
+            self.answer(now, waiter.request, reply, stages, actions);
         }
         true
     }
 
-    /// Sends a flight to where its object is: a device, or the origin.
+    /// Sends a flight to where its object is: a device, a peer, or the origin, which is asked whether
+    /// what lies here is still current if that is not known.
     pub(super) fn depart(&mut self, now: Nanos, flight: Flight, actions: &mut Vec<Action<P>>) {
-        match self.index.get(&flight.key) {
-            Some(on) if self.is_fresh(on.verified, now) => {
-                let (device, location) = (on.device, on.location);
-                self.enter_device(now, device, location, flight, actions);
+        if let Some(kept) = self.memory.get(&flight.key) {
+            let etag = kept.payload.etag();
+            return self.enter_origin(now, flight, Some(etag), actions);
+        }
+        let Some(on) = self.index.get(&flight.key) else {
+            return self.go_behind(now, flight, actions);
+        };
+        let (device, location, verified, etag) =
+            (on.device, on.location, on.verified, on.etag.clone());
+        let spared = self.origin_down.is_some() && self.is_spared(verified, flight.standing, now);
+        if self.is_fresh(verified, flight.standing, now) || spared {
+            if spared {
+                self.ask_whether_back(now, &flight.key, None, actions);
             }
-            Some(on) => {
-                let etag = on.etag.clone();
-                self.enter_origin(now, flight, Some(etag), actions);
-            }
-            None => self.enter_origin(now, flight, None, actions),
+            self.enter_device(now, device, location, flight, actions);
+        } else {
+            self.enter_origin(now, flight, Some(etag), actions);
         }
     }
 
@@ -109,7 +163,7 @@ impl<P: Payload> Node<P> {
         actions: &mut Vec<Action<P>>,
     ) {
         let queue = &mut self.devices[device].queue;
-        flight.enter(now, Some(device), queue.length());
+        flight.enter(now, At::Device(device), queue.length());
         flight.location = location;
         let job = self.next_job;
         self.next_job += 1;
@@ -125,16 +179,17 @@ impl<P: Payload> Node<P> {
         }
     }
 
-    pub(super) fn start_reads(
-        &mut self,
-        now: Nanos,
-        device: DeviceId,
-        actions: &mut Vec<Action<P>>,
-    ) {
+    fn start_reads(&mut self, now: Nanos, device: DeviceId, actions: &mut Vec<Action<P>>) {
         while let Some(started) = self.devices[device].queue.start(now) {
             let job = started.job;
-            let flight = self.flights.get_mut(job).expect("a queued job has a flight");
+            let Some(flight) = self.flights.get_mut(job) else { continue };
             flight.started = started.start;
+            if flight.is_given_up(now) {
+                let finished = flight.finished(started.start, Outcome::Error, 0);
+                self.devices[device].queue.finish(now, &finished);
+                self.give_up(now, job, actions);
+                continue;
+            }
             let key = flight.key.clone();
             // The record may have moved while the flight waited. If it has gone, the read fails and
             // the flight goes on to the origin.
@@ -146,6 +201,13 @@ impl<P: Payload> Node<P> {
         }
     }
 
+    /// Answers a flight whose readers have all stopped waiting.
+    pub(super) fn give_up(&mut self, now: Nanos, job: JobId, actions: &mut Vec<Action<P>>) {
+        if let Some(flight) = self.flights.remove(job) {
+            self.answer_all(now, flight, || Reply::TooLate, actions);
+        }
+    }
+
     pub(super) fn read(
         &mut self,
         now: Nanos,
@@ -154,18 +216,21 @@ impl<P: Payload> Node<P> {
         actions: &mut Vec<Action<P>>,
     ) {
         let Some(mut flight) = self.flights.remove(job) else { return };
-        let Some(device) = flight.device else { return };
+        let At::Device(device) = flight.at else { return };
         let served = now.max(flight.started);
         let outcome = self.devices[device].outcome;
         // What was compared with the origin is the index's version: another one there is not it.
         let indexed = self.index.get(&flight.key);
         let indexed = indexed.filter(|on| on.device == device && on.location == flight.location);
-        let result = result.and_then(|payload| match indexed {
-            Some(on) if on.etag != payload.etag() => {
-                Err(Failure { reason: "the record is of another version".to_owned() })
-            }
-            _ => Ok(payload),
+        let right = |payload: &P| {
+            indexed.is_none_or(|on| on.etag == payload.etag())
+                && flight.settled.as_ref().is_none_or(|settled| *settled == payload.etag())
+        };
+        let result = result.and_then(|payload| match right(&payload) {
+            true => Ok(payload),
+            false => Err(Failure { reason: "the record is of another version".to_owned() }),
         });
+        let age = indexed.and_then(|on| on.verified).map_or(0, |v| served.saturating_sub(v.at));
         let bytes = result.as_ref().map_or(0, Payload::bytes);
         let outcome_recorded = if result.is_ok() { outcome } else { Outcome::Error };
         let finished = flight.finished(served, outcome_recorded, bytes);
@@ -177,7 +242,7 @@ impl<P: Payload> Node<P> {
                     self.keep_read(device, &flight, &payload, actions);
                 }
                 flight.served = Some((served, self.devices[device].queue.length()));
-                let reply = || Reply::Found { payload: payload.clone(), outcome };
+                let reply = || Reply::Found { payload: payload.clone(), outcome, age, warm: 0 };
                 self.answer_all(served, flight, reply, actions);
             }
             Err(_) => {
@@ -185,13 +250,27 @@ impl<P: Payload> Node<P> {
                 if self.index.get(&flight.key).is_some_and(there) {
                     self.index.remove(&flight.key);
                 }
-                self.enter_origin(served, flight, None, actions);
+                self.dismiss_peers(served, &mut flight, actions);
+                if !flight.waiters.is_empty() {
+                    self.enter_origin(served, flight, None, actions);
+                }
             }
         }
     }
 
+    /// Tells peers that wait for what is not in the tiers after all that it is not.
+    fn dismiss_peers(&mut self, now: Nanos, flight: &mut Flight, actions: &mut Vec<Action<P>>) {
+        let (peers, clients) = flight.waiters.iter().partition(|waiter| waiter.peer);
+        flight.waiters = clients;
+        let peers: Vec<Waiter> = peers;
+        for peer in &peers {
+            let stages = flight.stages(peer, now);
+            self.answer(now, peer.request, Reply::NotHere, stages, actions);
+        }
+    }
+
     /// Fills the memory tier with what a device gave, and writes it again if its segment goes soon.
-    pub(super) fn keep_read(
+    fn keep_read(
         &mut self,
         device: DeviceId,
         flight: &Flight,
@@ -207,150 +286,6 @@ impl<P: Payload> Node<P> {
         self.keep(flight.key.clone(), payload.clone(), verified, actions);
     }
 
-    pub(super) fn enter_origin(
-        &mut self,
-        now: Nanos,
-        mut flight: Flight,
-        check: Option<Etag>,
-        actions: &mut Vec<Action<P>>,
-    ) {
-        flight.enter(now, None, self.origin.length());
-        flight.check = check;
-        let job = self.next_job;
-        self.next_job += 1;
-        match self.origin.push(job, now) {
-            Ok(()) => {
-                self.flights.insert(job, flight);
-                self.start_fetches(now, actions);
-            }
-            Err(_) => {
-                self.answer_all(now, flight, || Reply::Busy { queue: "origin".into() }, actions);
-            }
-        }
-    }
-
-    pub(super) fn start_fetches(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
-        while let Some(started) = self.origin.start(now) {
-            let job = started.job;
-            let flight = self.flights.get_mut(job).expect("a queued job has a flight");
-            flight.started = started.start;
-            let key = flight.key.clone();
-            actions.push(match flight.check.clone() {
-                Some(etag) => Action::Check { key, etag, job },
-                None => Action::Fetch { key, job },
-            });
-        }
-    }
-
-    pub(super) fn fetched(
-        &mut self,
-        now: Nanos,
-        job: JobId,
-        result: Fetched<P>,
-        actions: &mut Vec<Action<P>>,
-    ) {
-        let Some(mut flight) = self.flights.remove(job) else { return };
-        let (outcome, bytes) = match &result {
-            Fetched::Found(payload) => (Outcome::Origin, payload.bytes()),
-            Fetched::TooLarge => (Outcome::Origin, 0),
-            Fetched::NotFound => (Outcome::Miss, 0),
-            Fetched::Unavailable(_) => (Outcome::Error, 0),
-        };
-        self.leave_origin(now, &mut flight, outcome, bytes, actions);
-        match result {
-            Fetched::Found(payload) => {
-                if !flight.void {
-                    // Compared with the origin when the fetch began: what came later was not seen.
-                    let verified = Some(flight.started);
-                    self.append(&flight.key, &payload, verified, actions);
-                    self.keep(flight.key.clone(), payload.clone(), verified, actions);
-                }
-                let reply = || Reply::Found { payload: payload.clone(), outcome };
-                self.answer_all(now, flight, reply, actions);
-            }
-            Fetched::TooLarge => self.answer_all(now, flight, || Reply::Stream, actions),
-            Fetched::NotFound => self.answer_all(now, flight, || Reply::NotFound, actions),
-            Fetched::Unavailable(failure) => {
-                self.answer_all(now, flight, || Reply::Unavailable(failure.clone()), actions);
-            }
-        }
-    }
-
-    pub(super) fn checked(
-        &mut self,
-        now: Nanos,
-        job: JobId,
-        result: Checked,
-        actions: &mut Vec<Action<P>>,
-    ) {
-        let Some(mut flight) = self.flights.remove(job) else { return };
-        let outcome = match result {
-            Checked::Unavailable(_) => Outcome::Error,
-            _ => Outcome::Origin,
-        };
-        self.leave_origin(now, &mut flight, outcome, 0, actions);
-        flight.served = None;
-        match result {
-            Checked::Current if !flight.void => self.checked_current(now, flight, actions),
-            Checked::Unavailable(failure) => {
-                self.answer_all(now, flight, || Reply::Unavailable(failure.clone()), actions);
-            }
-            // Changed, or a write ended meanwhile. A voided flight must still bring an answer that is
-            // no older than its readers' questions: the origin's.
-            Checked::Current | Checked::Changed => {
-                if !flight.void {
-                    self.forget(&flight.key);
-                }
-                self.enter_origin(now, flight, None, actions);
-            }
-        }
-    }
-
-    /// The version that was asked about is the origin's: it may be served.
-    pub(super) fn checked_current(
-        &mut self,
-        now: Nanos,
-        flight: Flight,
-        actions: &mut Vec<Action<P>>,
-    ) {
-        let verified = Some(flight.started);
-        let current = flight.check.clone();
-        if let Some(on) = self.index.get_mut(&flight.key)
-            && Some(&on.etag) == current.as_ref()
-        {
-            on.verified = verified;
-        }
-        let kept = self.memory.get(&flight.key);
-        let kept = kept.filter(|kept| Some(kept.payload.etag()) == current);
-        let payload = kept.map(|kept| {
-            kept.verified = verified;
-            kept.payload.clone()
-        });
-        match payload {
-            Some(payload) => {
-                let reply = || Reply::Found { payload: payload.clone(), outcome: Outcome::Memory };
-                self.answer_all(now, flight, reply, actions);
-            }
-            // A bound shorter than the check itself would ask for ever: serve from the origin then.
-            None if !self.is_fresh(verified, now) => self.enter_origin(now, flight, None, actions),
-            None => self.depart(now, flight, actions),
-        }
-    }
-
-    pub(super) fn leave_origin(
-        &mut self,
-        now: Nanos,
-        flight: &mut Flight,
-        outcome: Outcome,
-        bytes: u64,
-        actions: &mut Vec<Action<P>>,
-    ) {
-        let finished = flight.finished(now, outcome, bytes);
-        self.origin.finish(now, &finished);
-        self.start_fetches(now, actions);
-        flight.served = Some((now, self.origin.length()));
-    }
-
     pub(super) fn answer_all(
         &mut self,
         now: Nanos,
@@ -364,19 +299,30 @@ impl<P: Payload> Node<P> {
         }
     }
 
-    pub(super) fn answer(
+    fn answer_at_once(
         &mut self,
         now: Nanos,
         request: RequestId,
         reply: Reply<P>,
-        stages: Stages,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        let stages = Stages::at_once(now, self.flights.len() as u32);
+        self.answer(now, request, reply, stages, actions);
+    }
+
+    fn answer(
+        &mut self,
+        now: Nanos,
+        request: RequestId,
+        reply: Reply<P>,
+        mut stages: Stages,
         actions: &mut Vec<Action<P>>,
     ) {
         let (outcome, bytes) = match &reply {
-            Reply::Found { payload, outcome } => (*outcome, payload.bytes()),
+            Reply::Found { payload, outcome, .. } => (*outcome, payload.bytes()),
             Reply::Stream => (Outcome::Origin, 0),
-            Reply::NotFound => (Outcome::Miss, 0),
-            Reply::Busy { .. } | Reply::Unavailable(_) => (Outcome::Error, 0),
+            Reply::NotFound | Reply::NotHere => (Outcome::Miss, 0),
+            _ => (Outcome::Error, 0),
         };
         let finished = Finished {
             operation: Operation::Get,
@@ -387,6 +333,7 @@ impl<P: Payload> Node<P> {
             bytes,
         };
         self.recorder.finish(now, &finished);
+        stages.node_length = self.flights.len() as u32;
         actions.push(Action::Reply { request, reply, stages });
     }
 }

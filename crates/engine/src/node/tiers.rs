@@ -1,8 +1,6 @@
 //! What the node keeps where: filling memory and devices, and forgetting.
 
-use model::window::Nanos;
-
-use super::{Action, Appending, Device, DeviceId, JobId, Kept, Node, OnDevice, REST};
+use super::{Action, Appending, Device, DeviceId, JobId, Kept, Node, OnDevice, REST, Verified};
 use crate::tier::RECORD_OVERHEAD_BYTES;
 use crate::{Key, Payload};
 
@@ -12,14 +10,14 @@ impl<P: Payload> Node<P> {
         &mut self,
         key: Key,
         payload: P,
-        verified: Option<Nanos>,
+        verified: Option<Verified>,
         actions: &mut Vec<Action<P>>,
     ) {
         if payload.bytes() > self.settings.object_bytes_max {
             return;
         }
         let bytes = payload.stored_bytes();
-        let left = self.memory.insert(key, Kept { payload, verified }, bytes);
+        let left = self.memory.insert(key, Kept { payload, verified, hits: 0, warm: 0 }, bytes);
         for (key, kept) in left {
             if !self.index.contains_key(&key) && !self.appending_of.contains_key(&key) {
                 self.append(&key, &kept.payload, kept.verified, actions);
@@ -33,7 +31,7 @@ impl<P: Payload> Node<P> {
         &mut self,
         key: &Key,
         payload: &P,
-        verified: Option<Nanos>,
+        verified: Option<Verified>,
         actions: &mut Vec<Action<P>>,
     ) {
         let stored_bytes = payload.stored_bytes();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use model::window::Nanos;
 
-use super::{Action, Node, Reply, RequestId, Stages, Writers};
+use super::{Action, Node, Reply, RequestId, Stages, Verified, Writers};
 use crate::{Key, Payload};
 
 impl<P: Payload> Node<P> {
@@ -15,22 +15,20 @@ impl<P: Payload> Node<P> {
         key: Key,
         actions: &mut Vec<Action<P>>,
     ) {
+        if self.cluster.as_ref().is_some_and(|cluster| !cluster.is_primary(&key, now)) {
+            self.refuse_write(now, request, Reply::NotPrimary, actions);
+            return;
+        }
         match self.writers.get_mut(&key) {
             None => {
-                let writers = Writers { current: request, waiting: VecDeque::new() };
+                let writers =
+                    Writers { current: request, uncertain: false, waiting: VecDeque::new() };
                 self.writers.insert(key, writers);
                 actions.push(Action::WriteTurn { request });
             }
             Some(_) if self.writes_waiting >= self.settings.writes_waiting_max => {
                 let reply = Reply::Busy { queue: "writes".into() };
-                let stages = Stages {
-                    received: now,
-                    queued: now,
-                    started: now,
-                    served: now,
-                    ..Stages::default()
-                };
-                actions.push(Action::Reply { request, reply, stages });
+                self.refuse_write(now, request, reply, actions);
             }
             Some(writers) => {
                 writers.waiting.push_back(request);
@@ -55,21 +53,47 @@ impl<P: Payload> Node<P> {
             self.writes_waiting -= (before - writers.waiting.len()) as u32;
             return;
         }
-        match writers.waiting.pop_front() {
-            Some(next) => {
-                writers.current = next;
-                self.writes_waiting -= 1;
-                actions.push(Action::WriteTurn { request: next });
-            }
-            None => {
-                self.writers.remove(&key);
-            }
-        }
+        let uncertain = writers.uncertain;
+        self.next_turn(now, &key, actions);
         self.forget(&key);
         self.flights.void(&key);
-        if let Some(payload) = payload {
-            self.append(&key, &payload, Some(now), actions);
-            self.keep(key, payload, Some(now), actions);
+        let verified = self.standing(&key, now).map(|standing| Verified { at: now, standing });
+        if let Some(payload) = payload.filter(|_| verified.is_some()) {
+            self.append(&key, &payload, verified, actions);
+            self.keep(key.clone(), payload, verified, actions);
         }
+        self.spread_write(now, request, &key, uncertain, actions);
+    }
+
+    /// Gives the turn to the next writer of a key. If this node does not order its writes any more, all
+    /// who wait are told so.
+    fn next_turn(&mut self, now: Nanos, key: &Key, actions: &mut Vec<Action<P>>) {
+        let primary = self.cluster.as_ref().is_none_or(|cluster| cluster.is_primary(key, now));
+        let Some(writers) = self.writers.get_mut(key) else { return };
+        let next = if primary { writers.waiting.pop_front() } else { None };
+        if let Some(request) = next {
+            writers.current = request;
+            writers.uncertain = false;
+            self.writes_waiting -= 1;
+            actions.push(Action::WriteTurn { request });
+            return;
+        }
+        let waiting = std::mem::take(&mut writers.waiting);
+        self.writers.remove(key);
+        self.writes_waiting -= waiting.len() as u32;
+        for request in waiting {
+            self.refuse_write(now, request, Reply::NotPrimary, actions);
+        }
+    }
+
+    fn refuse_write(
+        &mut self,
+        now: Nanos,
+        request: RequestId,
+        reply: Reply<P>,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        let stages = Stages::at_once(now, self.flights.len() as u32);
+        actions.push(Action::Reply { request, reply, stages });
     }
 }

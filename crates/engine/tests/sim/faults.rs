@@ -19,6 +19,8 @@ fn settings(devices: usize, queue_length_max: u32) -> Settings {
         memory_bytes_max: 4_000,
         object_bytes_max: 1_000,
         revalidate: Some(SECOND),
+        stale_if_error: 0,
+        cluster: None,
         devices: (0..devices).map(device).collect(),
         origin: OriginSettings { servers: 4, queue_length_max },
         appends_bytes_max: 2_000,

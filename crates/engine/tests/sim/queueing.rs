@@ -15,6 +15,8 @@ fn a_device_with_exponential_service_is_an_mm1_queue() {
         memory_bytes_max: 0,
         object_bytes_max: 1_000,
         revalidate: None,
+        stale_if_error: 0,
+        cluster: None,
         devices: vec![DeviceSettings {
             name: "device/0".into(),
             outcome: Outcome::BulkDevice,

@@ -105,6 +105,8 @@ pub struct World {
     disks: Vec<BTreeMap<u64, Segment>>,
     reads: HashMap<RequestId, (u32, Nanos)>,
     writes: HashMap<RequestId, (u32, bool)>,
+    /// Writes that the origin has, until they are acknowledged.
+    written: HashMap<RequestId, (u32, u64)>,
     /// Jobs of the node that lives now; answers to an earlier one's are dropped.
     generation: u64,
     next_request: RequestId,
@@ -142,6 +144,7 @@ impl World {
             disks: vec![BTreeMap::new(); devices],
             reads: HashMap::new(),
             writes: HashMap::new(),
+            written: HashMap::new(),
             generation: 0,
             next_request: 0,
             service: (0..devices).map(|d| (d, Exp::new(1.0 / mean_s).unwrap())).collect(),
@@ -193,18 +196,17 @@ impl World {
             Happening::WriteDone { request, key, version, size, delete } => {
                 let payload = version.filter(|_| !delete).map(|v| size_of(v, size));
                 let end = Event::WriteEnd { request, key: key_name(key), payload };
+                if let Some(version) = version {
+                    self.written.insert(request, (key, version));
+                }
                 match self.faults.late_write_end {
                     Some(late) => {
                         let generation = self.generation;
+                        self.acknowledge(request);
                         self.schedule(self.now + late, Happening::Event(generation, end));
                     }
                     None if self.writes.contains_key(&request) => self.tell(end),
-                    None => return,
-                }
-                if self.writes.remove(&request).is_some()
-                    && let Some(version) = version
-                {
-                    self.checker.acknowledged(key, version, self.now);
+                    None => (),
                 }
             }
             Happening::Restart => self.restart(),
@@ -221,7 +223,18 @@ impl World {
             self.tell(Event::WriteBegin { request, key: key_name(key) });
         } else {
             self.reads.insert(request, (key, self.now));
-            self.tell(Event::Get { request, key: key_name(key) });
+            let asker = Asker::Client { avoid: None };
+            let key = key_name(key);
+            self.tell(Event::Get { request, key, asker, deadline: None });
+        }
+    }
+
+    /// The client is told that its write is done.
+    fn acknowledge(&mut self, request: RequestId) {
+        if self.writes.remove(&request).is_some()
+            && let Some((key, version)) = self.written.remove(&request)
+        {
+            self.checker.acknowledged(key, version, self.now);
         }
     }
 
@@ -248,6 +261,7 @@ impl World {
         self.generation += 1;
         self.reads.clear();
         self.writes.clear();
+        self.written.clear();
         self.in_service.clear();
         self.log.clear();
         self.node = Node::new(self.settings.clone(), self.now);
@@ -300,6 +314,15 @@ impl World {
                 self.later(after, Event::Appended { job, written });
             }
             Action::SealSegment { .. } => {}
+            Action::WriteDone { request, certain } => {
+                assert!(certain, "a node alone is never in doubt");
+                self.acknowledge(request);
+            }
+            Action::Ask { .. }
+            | Action::AskLease { .. }
+            | Action::Grant { .. }
+            | Action::Invalidate { .. }
+            | Action::Offer { .. } => unreachable!("a node alone has no peers"),
             Action::DropSegment { device, segment } => {
                 self.disks[device].remove(&segment);
             }
@@ -356,7 +379,7 @@ impl World {
         assert!(stages.received <= stages.queued && stages.queued <= stages.started);
         assert!(stages.started <= stages.served);
         let seen = match reply {
-            Reply::Found { payload, outcome } => {
+            Reply::Found { payload, outcome, .. } => {
                 *self.by_outcome.entry(outcome).or_default() += 1;
                 self.responses.push((outcome, stages.served - stages.received));
                 Seen::Version(payload.etag.parse().expect("a version"))
@@ -370,6 +393,9 @@ impl World {
             Reply::Unavailable(_) => {
                 self.failed += 1;
                 return;
+            }
+            Reply::NotHere | Reply::NotMine | Reply::NotPrimary | Reply::TooLate => {
+                unreachable!("a node alone has every key, and its clients wait")
             }
         };
         if let Err(violation) = self.checker.read(key, began, seen) {

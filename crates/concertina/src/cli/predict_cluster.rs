@@ -1,0 +1,312 @@
+//! `concertina predict --cluster`: a cluster of fitted nodes, and what-ifs.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use anyhow::{Context, bail};
+use model::storage::{Change, Popularity};
+use model::{ClusterLimits, ClusterModel, ClusterPrediction, Parameter};
+
+use crate::report::Objective;
+use crate::report::cluster_file::ClusterFile;
+use crate::report::grid::{Grid, printable};
+use crate::report::objective::{digits, time};
+use crate::report::table::{cluster_limits_text, percent, tenths};
+
+/// Which cluster, and what is changed in it.
+#[derive(clap::Args)]
+#[group(skip)]
+#[command(group = clap::ArgGroup::new("is_cluster").args(["cluster", "node"]))]
+pub struct Args {
+    /// A cluster file: fitted nodes and their shares (docs/models.md)
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
+    cluster: Option<PathBuf>,
+    /// A node of a cluster: its model file and its share of the requests; once for each
+    #[arg(long, value_name = "MODEL:SHARE", conflicts_with = "model")]
+    node: Vec<String>,
+    /// What if this node is lost, and its replicas have filled
+    #[arg(long, value_name = "NAME", requires = "is_cluster")]
+    without: Option<String>,
+    /// What if a node's devices had another speed: 0.5 is half as fast
+    #[arg(long, value_name = "NAME=FACTOR", requires = "is_cluster")]
+    speed: Vec<Factor>,
+    /// What if a node had so many times its memory
+    #[arg(long, value_name = "NAME=FACTOR", requires = "is_cluster")]
+    memory: Vec<Factor>,
+    /// What if the nodes (those that are left) had these shares of the requests, in their order
+    #[arg(long, value_delimiter = ',', value_name = "SHARE", requires = "is_cluster")]
+    shares: Vec<f64>,
+    /// How hits follow memory for each object: 1 if all are equally popular, 1 − s for Zipf's s < 1
+    #[arg(long, default_value_t = 1.0, value_name = "EXPONENT")]
+    memory_exponent: f64,
+}
+
+/// `NAME=FACTOR`.
+#[derive(Clone, Debug, PartialEq)]
+struct Factor {
+    name: String,
+    factor: f64,
+}
+
+impl FromStr for Factor {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Factor, String> {
+        let parts = text.rsplit_once('=');
+        let parts = parts.and_then(|(name, factor)| Some((name, factor.parse().ok()?)));
+        match parts {
+            Some((name, factor)) if factor > 0.0 && !name.is_empty() => {
+                Ok(Factor { name: name.to_owned(), factor })
+            }
+            _ => Err(format!("`{text}`: write a node and a factor above 0, like `b=0.5`")),
+        }
+    }
+}
+
+impl Args {
+    /// What is to be changed, in the order in which it is.
+    fn changes(&self, file: &ClusterFile) -> Vec<Change> {
+        let own = |f: &Factor| (f.name.clone(), f.factor);
+        let memory = self.memory.iter().map(own);
+        let mut changes: Vec<Change> =
+            memory.map(|(name, factor)| Change::Memory { name, factor }).collect();
+        let speed = self.speed.iter().map(own);
+        changes.extend(speed.map(|(name, factor)| Change::Speed { name, factor }));
+        if let Some(name) = &self.without {
+            let shares_after = match self.shares.is_empty() {
+                true => file.shares_without(name),
+                false => self.shares.clone(),
+            };
+            changes.push(Change::Without { name: name.clone(), shares_after });
+        } else if !self.shares.is_empty() {
+            changes.push(Change::Shares(self.shares.clone()));
+        }
+        changes
+    }
+}
+
+/// What is asked of it.
+pub struct Asked<'a> {
+    /// Loads in requests/s; 10 to 90 % of saturation if there are none.
+    pub rate: &'a [f64],
+    /// Response times, seconds.
+    pub within_s: &'a [f64],
+    /// Objectives whose largest load is wanted.
+    pub objectives: &'a [Objective],
+    /// Print JSON.
+    pub json: bool,
+}
+
+/// A load, and what is said of it or why nothing is.
+struct Answer {
+    rate: f64,
+    found: Result<ClusterPrediction, String>,
+}
+
+/// Runs the command.
+pub fn run(args: &Args, asked: &Asked) -> anyhow::Result<ExitCode> {
+    let file = match &args.cluster {
+        Some(path) => ClusterFile::read(path)?,
+        None => ClusterFile::of_arguments(&args.node)?,
+    };
+    let popularity = Popularity::new(args.memory_exponent).context("--memory-exponent")?;
+    let mut model = file.model()?;
+    let changes = args.changes(&file);
+    for change in &changes {
+        model = model.changed(change, popularity)?;
+    }
+    let limits = model.limits();
+    let rates = match (asked.rate.is_empty(), limits.saturation.is_finite()) {
+        (false, _) => asked.rate.to_vec(),
+        (true, true) => [0.1, 0.3, 0.5, 0.7, 0.9].map(|x| x * limits.saturation).to_vec(),
+        (true, false) => bail!("memory answers everything: say at which --rate"),
+    };
+    let mut answers = Vec::new();
+    for rate in rates {
+        let found = match model.predict(rate, asked.within_s) {
+            Ok(prediction) => Ok(prediction),
+            Err(error @ model::Error::Unstable { .. }) => Err(error.to_string()),
+            Err(error) => return Err(error.into()),
+        };
+        answers.push(Answer { rate, found });
+    }
+    let mut statements = Vec::new();
+    for objective in asked.objectives {
+        statements.push(statement(&model, &limits, *objective)?);
+    }
+    if asked.json {
+        println!("{:#}", json(&limits, &changes, &answers, &statements)?);
+    } else {
+        print!("{}", text(&limits, &changes, &answers, &statements, asked.within_s));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The largest load that holds an objective, in words.
+fn statement(
+    model: &ClusterModel,
+    limits: &ClusterLimits,
+    objective: Objective,
+) -> anyhow::Result<String> {
+    let found = match model.largest_rate(objective.within_s, objective.share) {
+        Ok(found) => found,
+        Err(error @ model::Error::Unattainable { .. }) => return Ok(error.to_string()),
+        Err(error) => return Err(error.into()),
+    };
+    let [value, low, high] = [found.value, found.low, found.high].map(|r| digits(r, 4));
+    let beyond = if found.value > limits.placed {
+        format!(" This is BEYOND THE CONFIDENCE LIMIT of {}.", digits(limits.placed, 4))
+    } else {
+        String::new()
+    };
+    Ok(format!("{objective} holds up to {value} requests/s [{low}, {high}].{beyond}"))
+}
+
+/// A change in words.
+fn words(change: &Change) -> String {
+    let list = |shares: &[f64]| {
+        shares.iter().map(|s| format!("{} %", tenths(*s))).collect::<Vec<_>>().join(", ")
+    };
+    match change {
+        Change::Without { name, shares_after } => {
+            format!("without {name}; shares of the others {}", list(shares_after))
+        }
+        Change::Shares(shares) => format!("shares {}", list(shares)),
+        Change::Speed { name, factor } => {
+            format!("devices of {name} at {} times their speed", digits(*factor, 4))
+        }
+        Change::Memory { name, factor } => {
+            format!("{name} with {} times its memory", digits(*factor, 4))
+        }
+    }
+}
+
+fn text(
+    limits: &ClusterLimits,
+    changes: &[Change],
+    answers: &[Answer],
+    statements: &[String],
+    within_s: &[f64],
+) -> String {
+    let found = || answers.iter().filter_map(|a| a.found.as_ref().ok());
+    let mut out = String::new();
+    for note in found().next().iter().flat_map(|p| &p.laboratory) {
+        out += &format!("LABORATORY: {}\n", printable(note));
+    }
+    for change in changes {
+        out += &format!("What if: {}\n", printable(&words(change)));
+    }
+    out += &grid(answers, within_s).text();
+    if found().any(|p| p.beyond_limit) {
+        out += "! PAST THE CONFIDENCE LIMIT of a node: queues are long there, and small errors of the \
+                model grow.\n";
+    }
+    if found().any(|p| p.beyond_fitted) {
+        out += "> past every load that a node was fitted to: extrapolated.\n";
+    }
+    for answer in answers {
+        if let Err(why) = &answer.found {
+            out += &format!("{}\n", why.trim_end());
+        }
+    }
+    out += &format!("\n{}", nodes_grid(answers).text());
+    out += &format!("\n{}", cluster_limits_text(limits));
+    for statement in statements {
+        out += &format!("{statement}\n");
+    }
+    out
+}
+
+fn marks(beyond_limit: bool, beyond_fitted: bool) -> String {
+    let limit = if beyond_limit { "!" } else { "" };
+    let fitted = if beyond_fitted { ">" } else { "" };
+    format!("{limit}{fitted}")
+}
+
+fn grid(answers: &[Answer], within_s: &[f64]) -> Grid {
+    let mut head: Vec<String> = ["rate/s", "busiest %", "memory %"].map(String::from).to_vec();
+    for &t in within_s {
+        head.push(format!("≤ {} % [95 %]", time(t)));
+        head.push("Spotify".to_owned());
+    }
+    head.extend(["mean", ""].map(String::from));
+    let mut grid = Grid { head, align: "", rows: Vec::new() };
+    for answer in answers {
+        let Ok(p) = &answer.found else {
+            grid.row([digits(answer.rate, 4), "not stable".to_owned()]);
+            continue;
+        };
+        let busy = tenths(p.utilisation_max);
+        let mut cells = vec![digits(p.rate, 4), busy, tenths(p.hit_ratio.value)];
+        for point in &p.points {
+            let Parameter { value, low, high, .. } = &point.concertina;
+            cells.push(format!("{} [{}, {}]", percent(*value), percent(*low), percent(*high)));
+            cells.push(point.spotify.as_ref().map_or("unstable".to_owned(), |s| percent(s.value)));
+        }
+        cells.extend([time(p.response_mean.value), marks(p.beyond_limit, p.beyond_fitted)]);
+        grid.row(cells);
+    }
+    grid
+}
+
+/// The nodes at the largest load that is stable.
+fn nodes_grid(answers: &[Answer]) -> Grid {
+    let head = ["node", "share %", "rate/s", "busy %", "memory %", "number at a device", ""];
+    let mut grid = Grid::new("lrrrrrl", &head);
+    let stable = answers.iter().filter_map(|a| a.found.as_ref().ok());
+    let largest = stable.max_by(|a, b| a.rate.total_cmp(&b.rate));
+    for node in largest.iter().flat_map(|p| &p.nodes) {
+        grid.row([
+            node.name.clone(),
+            percent(node.share),
+            digits(node.rate, 4),
+            tenths(node.utilisation_mean),
+            tenths(node.hit_ratio),
+            digits(node.device_queue_length_mean, 3),
+            marks(node.beyond_limit, node.beyond_fitted),
+        ]);
+    }
+    grid
+}
+
+fn json(
+    limits: &ClusterLimits,
+    changes: &[Change],
+    answers: &[Answer],
+    statements: &[String],
+) -> anyhow::Result<serde_json::Value> {
+    let mut predictions = Vec::new();
+    for answer in answers {
+        predictions.push(match &answer.found {
+            Ok(prediction) => {
+                let mut value = serde_json::to_value(prediction)?;
+                value["stable"] = true.into();
+                value
+            }
+            Err(why) => serde_json::json!({
+                "rate": answer.rate, "stable": false, "statement": why,
+            }),
+        });
+    }
+    Ok(serde_json::json!({
+        "what_if": changes.iter().map(words).collect::<Vec<_>>(),
+        "limits": limits,
+        "predictions": predictions,
+        "objectives": statements,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_are_read() {
+        let factor = Factor { name: "b".to_owned(), factor: 0.5 };
+        assert_eq!("b=0.5".parse(), Ok(factor));
+        for bad in ["", "b", "b=", "=1", "b=0", "b=-1", "b=NaN", "b=x"] {
+            assert!(bad.parse::<Factor>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The cluster file: which nodes, by their model files, make a cluster, and with what shares.
+//!
+//! ```toml
+//! delay_ms = 0.2             # what gateway and network add; 0 if not given
+//! replicas = 3               # with weights: nodes of a key, for what a lost node's keys do
+//! [[node]]
+//! name = "a"                 # the name in the ring; the model file's if not given
+//! model = "a.model.toml"     # beside this file
+//! share = 0.2                # of the requests; or `weight`, of which the ring makes shares
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use engine::route::{Member, Ring};
+use model::{ClusterModel, ClusterNode, Parameter};
+use serde::{Deserialize, Serialize};
+
+use super::cluster::FittedCluster;
+use super::read_model;
+
+/// The file's text as it is.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    delay_ms: f64,
+    #[serde(default = "three")]
+    replicas: usize,
+    node: Vec<Entry>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    model: PathBuf,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    share: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    weight: Option<f64>,
+}
+
+fn three() -> usize {
+    3
+}
+
+/// How a cluster file that was written begins.
+pub const HEAD: &str = "# A cluster of fitted nodes; `concertina predict --cluster` reads it.\n";
+
+/// A cluster as a file, or a command line, describes it.
+#[derive(Debug)]
+pub struct ClusterFile {
+    /// The fitted nodes and their shares.
+    pub nodes: Vec<ClusterNode>,
+    /// What gateway and network add, seconds.
+    pub delay: Parameter,
+    /// The ring, where shares come from weights.
+    pub ring: Option<Ring>,
+}
+
+impl ClusterFile {
+    /// Reads a file and the models that it names.
+    ///
+    /// # Errors
+    /// If one of them cannot be read, or the file mixes shares and weights.
+    pub fn read(path: &Path) -> anyhow::Result<ClusterFile> {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the cluster {shown}"))?;
+        let file: File = toml::from_str(&text)
+            .with_context(|| format!("{shown} is not as docs/models.md says of a cluster file"))?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        ClusterFile::of(file, folder).with_context(|| format!("{shown} makes no cluster"))
+    }
+
+    /// Of models and shares, written `FILE:SHARE`.
+    ///
+    /// # Errors
+    /// If a model cannot be read, or a text is not written so.
+    pub fn of_arguments(nodes: &[String]) -> anyhow::Result<ClusterFile> {
+        let entry = |text: &String| -> anyhow::Result<Entry> {
+            let parts = text.rsplit_once(':');
+            let parts = parts.and_then(|(model, share)| Some((model, share.parse().ok()?)));
+            let Some((model, share)) = parts else {
+                bail!(
+                    "--node {text}: write a model file and its share of the requests, like a.toml:0.5"
+                );
+            };
+            Ok(Entry { name: None, model: model.into(), share: Some(share), weight: None })
+        };
+        let node = nodes.iter().map(entry).collect::<Result<_, _>>()?;
+        ClusterFile::of(File { delay_ms: 0.0, replicas: three(), node }, Path::new(""))
+    }
+
+    fn of(file: File, folder: &Path) -> anyhow::Result<ClusterFile> {
+        let shares = file.node.iter().filter(|e| e.share.is_some()).count();
+        let weights = file.node.iter().filter(|e| e.weight.is_some()).count();
+        if shares.max(weights) != file.node.len() || shares.min(weights) > 0 {
+            bail!("give every node a `share`, or every node a `weight`");
+        }
+        let mut nodes = Vec::new();
+        for entry in &file.node {
+            let name = entry.name.clone().unwrap_or_else(|| stem(&entry.model));
+            let model = read_model(&folder.join(&entry.model))?;
+            nodes.push(ClusterNode { name, model, share: entry.share.unwrap_or_default() });
+        }
+        let mut ring = None;
+        if weights > 0 {
+            let weights = nodes.iter().zip(&file.node).filter_map(|(node, entry)| {
+                Some(Member { name: node.name.clone(), weight: entry.weight? })
+            });
+            let made = Ring::new(weights.collect(), file.replicas)?;
+            let shares = made.shares();
+            for node in &mut nodes {
+                let at = made.find(&node.name).and_then(|at| shares.get(at));
+                node.share = at.copied().unwrap_or_default();
+            }
+            ring = Some(made);
+        }
+        let delay = Parameter::exact(file.delay_ms * 1e-3, "s");
+        Ok(ClusterFile { nodes, delay, ring })
+    }
+
+    /// The cluster as a model.
+    ///
+    /// # Errors
+    /// If shares do not add to 1, or names are not different.
+    pub fn model(&self) -> Result<ClusterModel, model::Error> {
+        ClusterModel::new(&self.nodes, self.delay.clone())
+    }
+
+    /// Shares of the others after one node is lost, in their order: by the ring if there is one, else
+    /// each grows in proportion.
+    pub fn shares_without(&self, name: &str) -> Vec<f64> {
+        let others = || self.nodes.iter().filter(|node| node.name != name);
+        if let Some(ring) = &self.ring {
+            let live: Vec<bool> = ring.members().iter().map(|m| m.name != name).collect();
+            let shares = ring.shares_of(&live);
+            let of = |node: &ClusterNode| ring.find(&node.name).map_or(0.0, |at| shares[at]);
+            let sum: f64 = others().map(of).sum();
+            // Keys all of whose nodes are gone count for none.
+            return others().map(|node| of(node) / sum).collect();
+        }
+        let sum: f64 = others().map(|node| node.share).sum();
+        others().map(|node| node.share / sum).collect()
+    }
+}
+
+/// `a` of `runs/a.model.toml`.
+fn stem(path: &Path) -> String {
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let stem = name.strip_suffix(".toml").unwrap_or(&name);
+    stem.strip_suffix(".model").unwrap_or(stem).to_owned()
+}
+
+/// The file of a fitted cluster; `model` says where each node's model file is, as seen from it.
+///
+/// # Errors
+/// If a number cannot be written.
+pub fn text(
+    fitted: &FittedCluster,
+    model: impl Fn(&str) -> PathBuf,
+) -> Result<String, toml::ser::Error> {
+    let entry = |node: &ClusterNode| Entry {
+        name: Some(node.name.clone()),
+        model: model(&node.name),
+        share: Some(node.share),
+        weight: None,
+    };
+    let file = File {
+        delay_ms: fitted.delay.value * 1e3,
+        replicas: three(),
+        node: fitted.nodes.iter().map(entry).collect(),
+    };
+    Ok(HEAD.to_owned() + &toml::to_string(&file)?)
+}

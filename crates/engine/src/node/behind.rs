@@ -1,0 +1,335 @@
+//! What is not in this node's tiers: peers, and the origin.
+
+use model::window::{Finished, Nanos, Outcome, SECOND};
+
+use super::flights::{At, Flight};
+use super::{Action, Answered, Checked, Fetched, JobId, Node, Reply, Standing};
+use crate::queue::Queue;
+use crate::{Etag, Key, Payload};
+
+/// How often an origin that failed is asked whether it is back, by readers who do not wait for it.
+const ORIGIN_ASKED_EVERY: Nanos = SECOND;
+
+impl<P: Payload> Node<P> {
+    /// Sends a flight to the next peer that may have its object, or else to the origin.
+    pub(super) fn go_behind(
+        &mut self,
+        now: Nanos,
+        mut flight: Flight,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        let next = self.cluster.as_ref().filter(|_| !flight.void).and_then(|cluster| {
+            cluster.next_peer(&flight.key, flight.next_peer, flight.avoid, self.next_job, now)
+        });
+        let Some((peer, next_peer)) = next else {
+            // A copy that nobody has asked for is not worth a request to the origin.
+            if !flight.waiters.is_empty() {
+                self.enter_origin(now, flight, None, actions);
+            }
+            return;
+        };
+        flight.next_peer = next_peer;
+        flight.enter(now, At::Peer(peer), self.peers.length());
+        let job = self.next_job;
+        self.next_job += 1;
+        match self.peers.push(job, now) {
+            Ok(()) => {
+                self.flights.insert(job, flight);
+                self.start_asks(now, actions);
+            }
+            Err(_) if flight.waiters.is_empty() => {}
+            Err(_) => self.enter_origin(now, flight, None, actions),
+        }
+    }
+
+    fn start_asks(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
+        while let Some((job, at)) = self.start_next(now, |node| &mut node.peers, actions) {
+            let Some(flight) = self.flights.get_mut(job) else { continue };
+            if let At::Peer(peer) = at {
+                actions.push(Action::Ask { peer, key: flight.key.clone(), job });
+            }
+        }
+    }
+
+    /// Starts the service of the next flight in a queue whose readers still wait.
+    fn start_next(
+        &mut self,
+        now: Nanos,
+        queue: impl Fn(&mut Self) -> &mut Queue<JobId>,
+        actions: &mut Vec<Action<P>>,
+    ) -> Option<(JobId, At)> {
+        loop {
+            let started = queue(self).start(now)?;
+            let Some(flight) = self.flights.get_mut(started.job) else { continue };
+            flight.started = started.start;
+            if !flight.is_given_up(now) {
+                return Some((started.job, flight.at));
+            }
+            let finished = flight.finished(started.start, Outcome::Error, 0);
+            queue(self).finish(now, &finished);
+            self.give_up(now, started.job, actions);
+        }
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        now: Nanos,
+        job: JobId,
+        result: Answered<P>,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        let Some(mut flight) = self.flights.remove(job) else { return };
+        let At::Peer(peer) = flight.at else { return };
+        let found = matches!(result, Answered::Found { .. });
+        if let (Some(cluster), false) = (&mut self.cluster, matches!(result, Answered::Failed(_))) {
+            cluster.asked(peer, found);
+        }
+        let (outcome, bytes) = match &result {
+            Answered::Found { payload, .. } => (Outcome::Replica, payload.bytes()),
+            Answered::NotHere => (Outcome::Miss, 0),
+            Answered::Failed(_) => (Outcome::Error, 0),
+        };
+        let finished = flight.finished(now, outcome, bytes);
+        self.peers.finish(now, &finished);
+        self.start_asks(now, actions);
+        let Answered::Found { payload, age } = result else {
+            return self.go_behind(now, flight, actions);
+        };
+        flight.served = Some((now, self.peers.length()));
+        let compared = flight.started.saturating_sub(age);
+        if !flight.void {
+            let verified = flight.verified(compared);
+            self.append(&flight.key, &payload, verified, actions);
+            // A copy made beforehand does not push out of memory what is read now.
+            if !flight.waiters.is_empty() || self.devices.is_empty() {
+                self.keep(flight.key.clone(), payload.clone(), verified, actions);
+            }
+        }
+        let age = now.saturating_sub(compared);
+        let reply = || Reply::Found { payload: payload.clone(), outcome, age, warm: 0 };
+        self.answer_all(now, flight, reply, actions);
+    }
+
+    /// A peer has an object that was asked for twice: makes a copy of it, if nothing is in the way.
+    pub(super) fn offered(&mut self, now: Nanos, key: Key, actions: &mut Vec<Action<P>>) {
+        let standing = self.standing(&key, now);
+        let mine = self.cluster.as_ref().is_some_and(|cluster| cluster.is_mine(&key));
+        let here = self.memory.get(&key).is_some() || self.index.contains_key(&key);
+        if !mine || here || standing.is_none() || self.flights.joinable(&key).is_some() {
+            return;
+        }
+        self.go_behind(now, Flight::new(key, now, Vec::new(), standing, None), actions);
+    }
+
+    pub(super) fn enter_origin(
+        &mut self,
+        now: Nanos,
+        mut flight: Flight,
+        check: Option<Etag>,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        flight.enter(now, At::Origin, self.origin.length());
+        flight.check = check;
+        let job = self.next_job;
+        self.next_job += 1;
+        match self.origin.push(job, now) {
+            Ok(()) => {
+                self.flights.insert(job, flight);
+                self.start_fetches(now, actions);
+            }
+            Err(_) => {
+                self.answer_all(now, flight, || Reply::Busy { queue: "origin".into() }, actions);
+            }
+        }
+    }
+
+    fn start_fetches(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
+        while let Some((job, _)) = self.start_next(now, |node| &mut node.origin, actions) {
+            let Some(flight) = self.flights.get_mut(job) else { continue };
+            let key = flight.key.clone();
+            actions.push(match flight.check.clone() {
+                Some(etag) => Action::Check { key, etag, job },
+                None => Action::Fetch { key, job },
+            });
+        }
+    }
+
+    /// Asks an origin that failed whether it is back, for a reader who is answered meanwhile.
+    pub(super) fn ask_whether_back(
+        &mut self,
+        now: Nanos,
+        key: &Key,
+        standing: Option<Standing>,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        if self.origin_down.is_none_or(|at| now < at) {
+            return;
+        }
+        let etag = match (self.memory.get(key), self.index.get(key)) {
+            (Some(kept), _) => kept.payload.etag(),
+            (None, Some(on)) => on.etag.clone(),
+            (None, None) => return,
+        };
+        // Void if a flight for the key is under way: there is one that others join.
+        let standing = standing.filter(|_| self.flights.joinable(key).is_none());
+        let flight = Flight::new(key.clone(), now, Vec::new(), standing, None);
+        self.origin_down = Some(now + ORIGIN_ASKED_EVERY);
+        self.enter_origin(now, flight, Some(etag), actions);
+    }
+
+    /// Remembers whether the origin answers.
+    fn origin_answered(&mut self, now: Nanos, failed: bool) {
+        self.origin_down = failed.then_some(now + ORIGIN_ASKED_EVERY);
+    }
+
+    pub(super) fn fetched(
+        &mut self,
+        now: Nanos,
+        job: JobId,
+        result: Fetched<P>,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        let Some(mut flight) = self.flights.remove(job) else { return };
+        let (outcome, bytes) = match &result {
+            Fetched::Found(payload) => (Outcome::Origin, payload.bytes()),
+            Fetched::TooLarge => (Outcome::Origin, 0),
+            Fetched::NotFound => (Outcome::Miss, 0),
+            Fetched::Unavailable(_) => (Outcome::Error, 0),
+        };
+        self.origin_answered(now, matches!(result, Fetched::Unavailable(_)));
+        self.leave_origin(now, &mut flight, outcome, bytes, actions);
+        match result {
+            Fetched::Found(payload) => {
+                if !flight.void {
+                    // Compared with the origin when the fetch began: what came later was not seen.
+                    let verified = flight.verified(flight.started);
+                    self.append(&flight.key, &payload, verified, actions);
+                    self.keep(flight.key.clone(), payload.clone(), verified, actions);
+                }
+                let age = now.saturating_sub(flight.started);
+                let reply = || Reply::Found { payload: payload.clone(), outcome, age, warm: 0 };
+                self.answer_all(now, flight, reply, actions);
+            }
+            Fetched::TooLarge => self.answer_all(now, flight, || Reply::Stream, actions),
+            Fetched::NotFound => self.answer_all(now, flight, || Reply::NotFound, actions),
+            Fetched::Unavailable(failure) => {
+                self.answer_all(now, flight, || Reply::Unavailable(failure.clone()), actions);
+            }
+        }
+    }
+
+    pub(super) fn checked(
+        &mut self,
+        now: Nanos,
+        job: JobId,
+        result: Checked,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        let Some(mut flight) = self.flights.remove(job) else { return };
+        let failed = matches!(result, Checked::Unavailable(_));
+        self.origin_answered(now, failed);
+        let outcome = if failed { Outcome::Error } else { Outcome::Origin };
+        self.leave_origin(now, &mut flight, outcome, 0, actions);
+        flight.served = None;
+        match result {
+            Checked::Current => self.checked_current(now, flight, actions),
+            Checked::Unavailable(failure) => self.serve_spared(now, flight, &failure, actions),
+            Checked::Changed => {
+                if !flight.void {
+                    self.forget(&flight.key);
+                }
+                if !flight.waiters.is_empty() {
+                    self.enter_origin(now, flight, None, actions);
+                }
+            }
+        }
+    }
+
+    /// The version that was asked about was the origin's after all who wait had asked: they may be
+    /// given it, and if the flight is not void, so may later readers.
+    fn checked_current(&mut self, now: Nanos, mut flight: Flight, actions: &mut Vec<Action<P>>) {
+        let verified = flight.verified(flight.started);
+        flight.settled = flight.check.take();
+        let here = self.index.get_mut(&flight.key);
+        let here = here.filter(|on| Some(&on.etag) == flight.settled.as_ref());
+        let on_device = here.map(|on| {
+            if !flight.void {
+                on.verified = verified;
+            }
+            (on.device, on.location)
+        });
+        let kept = self.memory.get(&flight.key);
+        let kept = kept.filter(|kept| Some(kept.payload.etag()) == flight.settled);
+        let payload = kept.map(|kept| {
+            if !flight.void {
+                kept.verified = verified;
+            }
+            kept.payload.clone()
+        });
+        let age = now.saturating_sub(flight.started);
+        let outcome = Outcome::Memory;
+        if flight.waiters.is_empty() {
+            return;
+        }
+        match (payload, on_device) {
+            (Some(payload), _) => {
+                let reply = || Reply::Found { payload: payload.clone(), outcome, age, warm: 0 };
+                self.answer_all(now, flight, reply, actions);
+            }
+            (None, Some((device, location))) => {
+                self.enter_device(now, device, location, flight, actions);
+            }
+            (None, None) => {
+                flight.settled = None;
+                self.enter_origin(now, flight, None, actions);
+            }
+        }
+    }
+
+    /// The origin cannot say whether a version is current: serves it if it may be served so, unless a
+    /// write may have been missed.
+    fn serve_spared(
+        &mut self,
+        now: Nanos,
+        flight: Flight,
+        failure: &super::Failure,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        let standing = flight.standing.filter(|_| !flight.void);
+        let kept = self.memory.get(&flight.key).map(|k| (k.payload.clone(), k.verified));
+        if let Some((payload, verified)) = kept
+            && standing.is_some()
+            && self.is_spared(verified, standing, now)
+        {
+            let age = verified.map_or(0, |verified| now.saturating_sub(verified.at));
+            let outcome = Outcome::Memory;
+            let reply = || Reply::Found { payload: payload.clone(), outcome, age, warm: 0 };
+            return self.answer_all(now, flight, reply, actions);
+        }
+        let on = self.index.get(&flight.key).map(|on| (on.device, on.location, on.verified));
+        match on {
+            Some((device, location, verified))
+                if standing.is_some()
+                    && !flight.waiters.is_empty()
+                    && self.is_spared(verified, standing, now) =>
+            {
+                self.enter_device(now, device, location, flight, actions);
+            }
+            _ => self.answer_all(now, flight, || Reply::Unavailable(failure.clone()), actions),
+        }
+    }
+
+    fn leave_origin(
+        &mut self,
+        now: Nanos,
+        flight: &mut Flight,
+        outcome: Outcome,
+        bytes: u64,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        let finished: Finished = flight.finished(now, outcome, bytes);
+        self.origin.finish(now, &finished);
+        self.start_fetches(now, actions);
+        flight.served = Some((now, self.origin.length()));
+    }
+}

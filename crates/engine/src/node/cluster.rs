@@ -1,0 +1,349 @@
+//! A node among others: leases, invalidations, offers.
+//!
+//! One node orders a key's writes: its *primary*, the first of the key's nodes that is live. The other
+//! nodes of the key may serve copies of it, under a *lease* from the primary that they renew all the
+//! time: as long as it lasts, the primary acknowledges no write to the key before they have dropped
+//! their copies (Gray and Cheriton, "Leases: an efficient fault-tolerant mechanism for distributed file
+//! cache consistency", SOSP 1989, with one lease for all keys of a primary). A node whose lease ran out
+//! may have missed an invalidation: what it holds is compared with the origin before it is served, and
+//! what it fetches meanwhile is not kept. Lengths of time are compared on one clock each, and who grants
+//! a lease holds it for longer than who has it, so clocks need not agree; their rates must, to 1/16.
+//!
+//! A copy is tied to the lease under which it was compared with the origin, by its [`Standing`]: a lease
+//! that lapsed and was granted again has another generation, a changed view another epoch.
+
+use std::collections::BTreeMap;
+
+use model::window::{Nanos, SECOND};
+use serde::Serialize;
+
+use super::event::RequestId;
+use super::{Action, ClusterSettings, Node};
+use crate::route::{NodeId, View};
+use crate::{Key, Payload};
+
+/// By whose leave a copy may be served. Copies of another standing than the present one are compared
+/// with the origin first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    primary: NodeId,
+    generation: u32,
+    epoch: u64,
+}
+
+impl Standing {
+    /// That of a node without peers.
+    pub const ALONE: Standing = Standing { primary: 0, generation: 0, epoch: 0 };
+}
+
+/// When and by whose leave a copy was compared with the origin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verified {
+    pub at: Nanos,
+    pub standing: Standing,
+}
+
+/// A lease from a peer.
+#[derive(Clone, Copy, Default)]
+struct Lease {
+    until: Nanos,
+    /// Counts the times that it had lapsed when it was granted.
+    generation: u32,
+    /// When it was asked for last.
+    asked: Option<Nanos>,
+}
+
+/// A write that is in the origin, and not yet known to all nodes of its key.
+struct Pending {
+    key: Key,
+    uncertain: bool,
+    /// Who has not confirmed, and when to tell it again.
+    peers: Vec<(NodeId, Option<Nanos>)>,
+}
+
+/// What a node knows of its peers.
+pub(super) struct Cluster {
+    pub settings: ClusterSettings,
+    view: View,
+    /// Since when all others act on this view too.
+    settled_from: Nanos,
+    leases: Vec<Lease>,
+    /// Until when each peer may hold a lease of this node's.
+    granted: Vec<Nanos>,
+    pending: BTreeMap<RequestId, Pending>,
+    /// How often each peer had what it was asked for lately, 0 to 1.
+    useful: Vec<f32>,
+    /// Bytes that may be offered now, and when that was reckoned.
+    budget: (f64, Nanos),
+}
+
+/// A peer as a node sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PeerStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether it is live in the view.
+    pub live: bool,
+    /// Whether this node holds a lease of it.
+    pub leased: bool,
+    /// Whether it may hold a lease of this node.
+    pub granted: bool,
+}
+
+impl Cluster {
+    pub fn new(settings: ClusterSettings, now: Nanos) -> Cluster {
+        let members = settings.ring.members().len();
+        // Whoever ran under this name before may have granted leases up to now.
+        let granted = vec![now + settings.lease + settings.margin(); members];
+        Cluster {
+            view: View::fixed(members),
+            settled_from: now,
+            leases: vec![Lease::default(); members],
+            granted,
+            pending: BTreeMap::new(),
+            useful: vec![1.0; members],
+            budget: (0.0, now),
+            settings,
+        }
+    }
+
+    fn me(&self) -> NodeId {
+        self.settings.me
+    }
+
+    /// Whether this node knows its place: its own membership lasts, and nobody acts on an older view.
+    fn is_settled(&self, now: Nanos) -> bool {
+        self.settled_from <= now && now < self.view.until
+    }
+
+    pub fn standing(&self, key: &Key, now: Nanos) -> Option<Standing> {
+        let primary = self.view.primary(&self.settings.ring.replicas(key))?;
+        let lease = self.leases[primary];
+        let leased = primary == self.me() || now < lease.until;
+        let standing = Standing { primary, generation: lease.generation, epoch: self.view.epoch };
+        (leased && self.is_settled(now)).then_some(standing)
+    }
+
+    pub fn is_mine(&self, key: &Key) -> bool {
+        self.settings.ring.replicas(key).place(self.me()).is_some()
+    }
+
+    /// Whether this node orders the key's writes.
+    pub fn is_primary(&self, key: &Key, now: Nanos) -> bool {
+        let primary = self.view.primary(&self.settings.ring.replicas(key));
+        primary == Some(self.me()) && self.is_settled(now)
+    }
+
+    /// The peers that are asked for an object that this node has not, in order, from place `from` on:
+    /// the primary, or if this node is that, the others. Who was not heard of lately is left out, and
+    /// who seldom has what it is asked for is asked only now and then.
+    pub fn next_peer(
+        &self,
+        key: &Key,
+        from: u8,
+        avoid: Option<NodeId>,
+        turn: u64,
+        now: Nanos,
+    ) -> Option<(NodeId, u8)> {
+        let replicas = self.settings.ring.replicas(key);
+        let primary = self.view.primary(&replicas)?;
+        let mine = primary == self.me();
+        let asked = |node: NodeId| {
+            node != self.me()
+                && (mine || node == primary)
+                && Some(node) != avoid
+                && now < self.leases[node].until
+                && (self.useful[node] > 0.05 || turn.is_multiple_of(16))
+        };
+        let places = replicas.iter().enumerate().skip(usize::from(from));
+        let mut found = places.filter(|(_, node)| asked(*node));
+        found.next().map(|(place, node)| (node, place as u8 + 1))
+    }
+
+    pub fn asked(&mut self, peer: NodeId, found: bool) {
+        let useful = &mut self.useful[peer];
+        *useful += (f32::from(u8::from(found)) - *useful) / 32.0;
+    }
+
+    /// Whom to offer an object of so many bytes to, within the budget, as bits of places.
+    pub fn offer_to(&mut self, key: &Key, bytes: u64, now: Nanos) -> (Vec<NodeId>, u8) {
+        let rate = self.settings.replicate_bytes_per_s as f64;
+        let replicas = self.settings.ring.replicas(key);
+        if rate == 0.0 || self.view.primary(&replicas) != Some(self.me()) {
+            return (Vec::new(), 0);
+        }
+        let (left, at) = self.budget;
+        let since = now.saturating_sub(at) as f64 / SECOND as f64;
+        let left = (left + since * rate).min(rate);
+        let there = |(_, node): &(usize, NodeId)| *node != self.me() && now < self.granted[*node];
+        let peers: Vec<(usize, NodeId)> = replicas.iter().enumerate().filter(there).collect();
+        let cost = bytes as f64 * peers.len() as f64;
+        let afforded = cost <= left;
+        self.budget = (if afforded { left - cost } else { left }, now);
+        if !afforded {
+            return (Vec::new(), 0);
+        }
+        let warm = peers.iter().fold(0, |bits, (place, _)| bits | 1 << place);
+        (peers.into_iter().map(|(_, node)| node).collect(), warm)
+    }
+
+    /// What is known of each peer.
+    pub fn status(&self, now: Nanos) -> Vec<PeerStatus> {
+        let peers = self.settings.ring.members().iter().enumerate();
+        let peers = peers.filter(|(node, _)| *node != self.me());
+        let status = |(node, member): (usize, &crate::route::Member)| PeerStatus {
+            name: member.name.clone(),
+            live: self.view.live[node],
+            leased: now < self.leases[node].until,
+            granted: now < self.granted[node],
+        };
+        peers.map(status).collect()
+    }
+}
+
+impl<P: Payload> Node<P> {
+    pub(super) fn lease_asked(&mut self, now: Nanos, peer: NodeId, actions: &mut Vec<Action<P>>) {
+        let Some(cluster) = &mut self.cluster else { return };
+        let known = peer < cluster.granted.len() && peer != cluster.me();
+        // Who has not confirmed an invalidation gets no new lease, so that the write ends in time.
+        let owes = |pending: &Pending| pending.peers.iter().any(|(owing, _)| *owing == peer);
+        if !known || !cluster.is_settled(now) || cluster.pending.values().any(owes) {
+            return;
+        }
+        let term = cluster.settings.lease.min(cluster.view.until - now);
+        let until = now + term + cluster.settings.margin();
+        cluster.granted[peer] = cluster.granted[peer].max(until);
+        actions.push(Action::Grant { peer, term });
+    }
+
+    pub(super) fn lease_granted(&mut self, now: Nanos, peer: NodeId, asked: Nanos, term: Nanos) {
+        let Some(cluster) = &mut self.cluster else { return };
+        let until = asked.saturating_add(term.min(cluster.settings.lease));
+        let Some(lease) = cluster.leases.get_mut(peer) else { return };
+        if until <= now {
+            return;
+        }
+        if lease.until <= now {
+            lease.generation += 1;
+        }
+        lease.until = lease.until.max(until);
+    }
+
+    pub(super) fn invalidate(&mut self, key: &Key) {
+        self.forget(key);
+        self.flights.void(key);
+    }
+
+    /// A write is over at the origin and forgotten here: tells the key's other nodes.
+    pub(super) fn spread_write(
+        &mut self,
+        now: Nanos,
+        request: RequestId,
+        key: &Key,
+        uncertain: bool,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        let Some(cluster) = &mut self.cluster else {
+            actions.push(Action::WriteDone { request, certain: true });
+            return;
+        };
+        let replicas = cluster.settings.ring.replicas(key);
+        let leased = |node: &NodeId| *node != cluster.me() && now < cluster.granted[*node];
+        let peers: Vec<NodeId> = replicas.iter().filter(leased).collect();
+        for &peer in &peers {
+            actions.push(Action::Invalidate { peer, key: key.clone(), request });
+        }
+        let peers = peers.into_iter().map(|peer| (peer, None)).collect();
+        cluster.pending.insert(request, Pending { key: key.clone(), uncertain, peers });
+        self.end_writes(now, Some(request), actions);
+    }
+
+    pub(super) fn invalidated(
+        &mut self,
+        now: Nanos,
+        request: RequestId,
+        peer: NodeId,
+        done: bool,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        let Some(cluster) = &mut self.cluster else { return };
+        let again = now + cluster.settings.tick();
+        let Some(pending) = cluster.pending.get_mut(&request) else { return };
+        if done {
+            pending.peers.retain(|(owing, _)| *owing != peer);
+        } else if let Some(owing) = pending.peers.iter_mut().find(|(owing, _)| *owing == peer) {
+            owing.1 = Some(again);
+        }
+        self.end_writes(now, Some(request), actions);
+    }
+
+    /// Ends the writes (one, or all) that no lease holds up any more.
+    fn end_writes(&mut self, now: Nanos, only: Option<RequestId>, actions: &mut Vec<Action<P>>) {
+        let Some(cluster) = &mut self.cluster else { return };
+        let Cluster { pending, granted, .. } = cluster;
+        let mut done = Vec::new();
+        let end = |request: RequestId, write: &mut Pending, done: &mut Vec<RequestId>| {
+            write.peers.retain(|(peer, _)| now < granted[*peer]);
+            if write.peers.is_empty() {
+                done.push(request);
+            }
+        };
+        match only {
+            Some(request) => {
+                if let Some(write) = pending.get_mut(&request) {
+                    end(request, write, &mut done);
+                }
+            }
+            None => pending.iter_mut().for_each(|(&r, write)| end(r, write, &mut done)),
+        }
+        for request in done {
+            let Some(write) = cluster.pending.remove(&request) else { continue };
+            let certain = !write.uncertain && cluster.is_primary(&write.key, now);
+            actions.push(Action::WriteDone { request, certain });
+        }
+    }
+
+    pub(super) fn view(&mut self, now: Nanos, view: View, actions: &mut Vec<Action<P>>) {
+        let Some(cluster) = &mut self.cluster else { return };
+        if view.live.len() != cluster.leases.len() || view.epoch < cluster.view.epoch {
+            return;
+        }
+        let me = cluster.me();
+        if cluster.view.until <= now {
+            cluster.leases[me].generation += 1;
+        }
+        if view.epoch == cluster.view.epoch {
+            cluster.view.until = cluster.view.until.max(view.until);
+            return;
+        }
+        cluster.view = view;
+        cluster.settled_from = now + cluster.settings.view_lag;
+        cluster.pending.values_mut().for_each(|pending| pending.uncertain = true);
+        self.writers.values_mut().for_each(|writers| writers.uncertain = true);
+        self.tick(now, actions);
+    }
+
+    pub(super) fn tick(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
+        self.end_writes(now, None, actions);
+        let Some(cluster) = &mut self.cluster else { return };
+        let (me, tick) = (cluster.me(), cluster.settings.tick());
+        for (&request, write) in &mut cluster.pending {
+            for (peer, again) in &mut write.peers {
+                if again.is_some_and(|at| at <= now) {
+                    *again = None;
+                    let (peer, key) = (*peer, write.key.clone());
+                    actions.push(Action::Invalidate { peer, key, request });
+                }
+            }
+        }
+        // Three tries in a lease's time, less a tick.
+        let every = (cluster.settings.lease / 3).saturating_sub(tick);
+        for (peer, lease) in cluster.leases.iter_mut().enumerate() {
+            let due = lease.asked.is_none_or(|at| at + every <= now);
+            if peer != me && due && cluster.view.live[peer] {
+                lease.asked = Some(now);
+                actions.push(Action::AskLease { peer, asked: now });
+            }
+        }
+    }
+}
