@@ -12,6 +12,7 @@ mod report;
 mod serve;
 mod serve_client;
 mod serve_faults;
+mod serve_gateway;
 mod serve_replay;
 mod serve_runs;
 mod tidy;
