@@ -14,6 +14,7 @@ mod serve;
 mod serve_client;
 mod serve_cluster;
 mod serve_faults;
+mod serve_gateway;
 mod serve_replay;
 mod serve_runs;
 mod tidy;
