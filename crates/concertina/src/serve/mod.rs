@@ -6,6 +6,7 @@
 //! process could listen on the same port without an error.
 
 mod admin;
+mod arena;
 mod body;
 mod condition;
 mod drive;
@@ -18,6 +19,7 @@ mod object;
 mod objects;
 mod observe;
 mod range;
+mod socket;
 mod writes;
 
 use std::net::{SocketAddr, TcpListener};
@@ -49,6 +51,11 @@ use events::EventLog;
 use lane::Lane;
 use metrics::Metrics;
 use observe::Observer;
+
+/// Address space for larger objects, times the memory tier's budget and more: room for those that are on
+/// their way, and for gaps.
+const ARENA_TIMES: u64 = 2;
+const ARENA_BYTES_MORE: u64 = 256 << 20;
 
 /// What all threads share.
 pub struct Shared {
@@ -182,6 +189,7 @@ impl Server {
     /// Starts a server. `origin` replaces that of the configuration (tests put faulty ones there).
     pub fn start(config: Config, origin: Option<Arc<dyn Origin>>) -> anyhow::Result<Server> {
         raise_file_limit();
+        arena::open(ARENA_TIMES * config.node.memory_bytes.0 + ARENA_BYTES_MORE);
         let listener = listen(&config)?;
         let address = listener.local_addr()?;
         let origin = match origin {
