@@ -58,6 +58,11 @@ impl Server {
         &self.url
     }
 
+    /// Its process.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
     /// Ends it at once, as a power failure would, and waits until it is gone. Its run folder stays
     /// readable up to its last second.
     pub fn kill(self) {

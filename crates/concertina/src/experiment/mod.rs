@@ -8,6 +8,7 @@ mod accuracy;
 pub mod claims;
 pub mod lab;
 mod nginx;
+mod serve_objects;
 mod spotify_cluster;
 mod spotify_single;
 
@@ -60,8 +61,9 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 3] = [
+const EXPERIMENTS: [(&str, Experiment); 4] = [
     ("nginx", nginx::run),
+    ("serve-objects", serve_objects::run),
     ("spotify-cluster", spotify_cluster::run),
     ("spotify-single", spotify_single::run),
 ];

@@ -24,7 +24,9 @@ struct Shared {
     /// The header lines of every request.
     common: Vec<u8>,
     limits: Limits,
-    /// By thread, the one that was used last at the end. Never held over an `await`.
+    /// By thread, the one that was used last at the end. Never held over an `await`. Boxed, because a
+    /// connection is large and moves between here and its exchange.
+    #[expect(clippy::vec_box, reason = "see above")]
     idle: Mutex<HashMap<ThreadId, Vec<Box<Connection>>>>,
 }
 
@@ -146,6 +148,7 @@ impl Pool {
         Ok(out)
     }
 
+    #[expect(clippy::vec_box, reason = "see `idle`")]
     fn lock(&self) -> MutexGuard<'_, HashMap<ThreadId, Vec<Box<Connection>>>> {
         self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }

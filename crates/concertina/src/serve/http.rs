@@ -21,6 +21,7 @@ use super::body::ReplyBody;
 use super::cluster;
 use super::front::{Front, Service};
 use super::lane::{Lane, Seen};
+use super::socket::Socket;
 use super::{Shared, admin, headers, list, objects};
 
 /// An answer that is an error: status, and words that say what to do.
@@ -141,7 +142,7 @@ pub async fn connection<S: Service>(
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_secs_f64(serve.idle_s))
         .max_buf_size(serve.header_bytes_max.0 as usize);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let connection = builder.serve_connection(TokioIo::new(Socket::new(stream)), service);
     let mut connection = std::pin::pin!(connection);
     // What goes wrong on a connection (a client that leaves, a malformed head, which hyper answers) is
     // the client's to know.

@@ -4,6 +4,7 @@
 //! connections.
 
 mod admin;
+mod arena;
 mod body;
 mod cluster;
 mod condition;
@@ -20,6 +21,7 @@ mod object;
 mod objects;
 mod observe;
 mod range;
+mod socket;
 mod writes;
 
 use std::net::SocketAddr;
@@ -49,6 +51,11 @@ use front::{Front, Running, Service};
 use gateway::Access;
 use lane::Lane;
 use observe::{Observed, Observer};
+
+/// Address space for larger objects, times the memory tier's budget and more: room for those that are on
+/// their way, and for gaps.
+const ARENA_TIMES: u64 = 2;
+const ARENA_BYTES_MORE: u64 = 256 << 20;
 
 /// What all threads of a node share.
 pub struct Shared {
@@ -280,6 +287,7 @@ fn start_node(
     origin: Arc<dyn Origin>,
     now: Nanos,
 ) -> anyhow::Result<Arc<Shared>> {
+    arena::open(ARENA_TIMES * config.node.memory_bytes.0 + ARENA_BYTES_MORE);
     let mismatches = Arc::new(Mismatches::default());
     let peers = cluster.as_ref().map(|c| Peers::new(config, c, mismatches.clone()));
     let peers = peers.transpose()?.map(Arc::new);

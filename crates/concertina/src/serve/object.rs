@@ -8,6 +8,7 @@ use engine::{Etag, Payload};
 use http::header::{ACCEPT_RANGES, CONTENT_TYPE, ETAG, LAST_MODIFIED};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
+use super::arena;
 use crate::origin::Metadata;
 
 /// What headers of user metadata begin with.
@@ -37,6 +38,7 @@ impl Object {
         debug_assert_eq!(metadata.size, body.len() as u64);
         let block = metadata.encode();
         let headers = headers_of(&metadata);
+        let body = arena::keep(body);
         Object(Arc::new(Inner { metadata, block, body, headers }))
     }
 
