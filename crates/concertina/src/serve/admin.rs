@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use engine::node::Contents;
-use http::{HeaderValue, Response, StatusCode};
+use http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::Shared;
 use super::body::ReplyBody;
+use super::cluster::{self, ClusterStatus, Mismatch};
 use super::front::Front;
-use super::headers::{PROTOCOL, PROTOCOL_VERSION, RING};
 use super::http::{json, typed};
+use crate::clock;
 use crate::disk::Lateness;
 
 #[derive(Serialize)]
@@ -26,23 +27,13 @@ pub fn health(front: &Front, ready: bool) -> Response<ReplyBody> {
     json(status, &Health { ok }, None)
 }
 
-/// What a gateway asks to know whether the node is well, and of its cluster.
-pub fn ping(front: &Front) -> Response<ReplyBody> {
-    let mut response = Response::new(ReplyBody::empty(None));
-    if front.is_stopping() {
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    }
-    let ring = front.ring.as_deref().and_then(|ring| HeaderValue::from_str(ring).ok());
-    let headers = response.headers_mut();
-    headers.insert(PROTOCOL.clone(), HeaderValue::from_static(PROTOCOL_VERSION));
-    headers.extend(ring.map(|ring| (RING.clone(), ring)));
-    response
-}
-
 /// Prometheus text.
 pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let (contents, waiting) = shared.drive.contents();
-    let text = shared.metrics.text(&contents, waiting, shared.connections.load(Ordering::Relaxed));
+    let connections = shared.connections.load(Ordering::Relaxed);
+    let mut text = shared.metrics.text(&contents, waiting, connections);
+    let peers = shared.drive.peers().map(|peers| &peers.counts);
+    cluster::add_metrics(&mut text, peers, &shared.drive.peers_status(clock::now()));
     typed(StatusCode::OK, "text/plain; version=0.0.4", text.into_bytes(), None)
 }
 
@@ -55,6 +46,12 @@ struct Status<'a> {
     contents: Contents,
     requests_waiting: usize,
     connections: usize,
+    role: &'static str,
+    /// Present where there are members.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<ClusterStatus<'a>>,
+    /// Processes that were refused, or refused this one, because their version or configuration differs.
+    mismatches: Vec<Mismatch>,
     pacer_lateness: Lateness,
     config: &'a toml::Table,
 }
@@ -62,12 +59,16 @@ struct Status<'a> {
 /// What runs here.
 pub fn status(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let (contents, requests_waiting) = shared.drive.contents();
+    let peers = shared.drive.peers_status(clock::now());
     let status = Status {
         version: env!("CARGO_PKG_VERSION"),
         laboratory: shared.config.laboratory(),
         contents,
         requests_waiting,
         connections: shared.connections.load(Ordering::Relaxed),
+        role: shared.config.serve.role.as_str(),
+        cluster: shared.drive.peers().map(|cluster| cluster.status(peers)),
+        mismatches: shared.mismatches.list(),
         pacer_lateness: shared.drive.disks().map(|disks| disks.lateness()).unwrap_or_default(),
         config: &shared.asked,
     };

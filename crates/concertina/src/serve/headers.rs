@@ -1,7 +1,5 @@
 //! The headers that are Concertina's own, between its processes and to clients (docs/cluster.md).
 
-#![expect(dead_code, reason = "nodes use the rest")]
-
 use http::HeaderName;
 
 /// Version of what the processes of a cluster say to each other.

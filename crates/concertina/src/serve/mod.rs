@@ -5,6 +5,7 @@
 
 mod admin;
 mod body;
+mod cluster;
 mod condition;
 mod drive;
 pub mod events;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use engine::node::{DeviceSettings, OriginSettings, Restored, Settings};
+use engine::node::{ClusterSettings, DeviceSettings, OriginSettings, Restored, Settings};
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use model::window::{self, Nanos, Outcome, Window};
@@ -41,6 +42,7 @@ use crate::disk::{DeviceFolder, Disks, Told};
 use crate::origin::{self, Origin, Sharing};
 use crate::record::{FORMAT, Machine, Run, RunWriter};
 use body::{Budget, ReplyBody};
+use cluster::{Beat, Membership, Mismatches, Peers, Static};
 use drive::Drive;
 use events::EventLog;
 use front::{Front, Running, Service};
@@ -52,6 +54,7 @@ use observe::{Observed, Observer};
 pub struct Shared {
     front: Front,
     drive: Arc<Drive>,
+    mismatches: Arc<Mismatches>,
     uploads: Arc<Budget>,
     writes: AtomicUsize,
 }
@@ -105,14 +108,34 @@ impl Shared {
 
 /// A running server.
 pub struct Server {
-    node: Option<(Arc<Shared>, Running)>,
+    node: Option<(Arc<Shared>, Running, Option<Beat>)>,
     gateway: Option<(Arc<Access>, Running)>,
     address: SocketAddr,
     observer: Observer,
 }
 
+/// A node's place in the cluster of a configuration; `None` alone.
+fn cluster_of(config: &Config, view_lag: Nanos) -> Option<ClusterSettings> {
+    let (ring, me, cluster) = (config.ring()?, config.me()?, &config.cluster);
+    Some(ClusterSettings {
+        ring,
+        me,
+        lease: (cluster.lease_s * 1e9) as Nanos,
+        view_lag,
+        peers: OriginSettings {
+            servers: cluster.peers_parallel,
+            queue_length_max: cluster.peers_queue_length_max,
+        },
+        replicate_bytes_per_s: cluster.replicate_bytes.0,
+    })
+}
+
 /// The engine's settings of a configuration.
-fn settings_of(config: &Config, windows: window::Settings) -> Settings {
+fn settings_of(
+    config: &Config,
+    cluster: Option<ClusterSettings>,
+    windows: window::Settings,
+) -> Settings {
     let mut devices = Vec::new();
     for group in &config.devices {
         for _ in 0..group.count {
@@ -135,7 +158,7 @@ fn settings_of(config: &Config, windows: window::Settings) -> Settings {
         object_bytes_max: node.object_bytes_max.0,
         revalidate: (node.revalidate_s > 0.0).then_some((node.revalidate_s * 1e9) as Nanos),
         stale_if_error: (node.stale_if_error_s * 1e9) as Nanos,
-        cluster: None,
+        cluster,
         devices,
         origin: OriginSettings {
             servers: config.origin.parallel,
@@ -190,12 +213,17 @@ impl Server {
         let mut addresses = Vec::new();
         let mut node = None;
         if let Some(listener) = node_listener {
-            let shared = start_node(&config, windows.clone(), origin.clone(), now)?;
+            let membership: Arc<dyn Membership> = Arc::new(Static::new(config.members.len()));
+            let cluster = cluster_of(&config, membership.lag());
+            let tick = cluster.as_ref().map(|cluster| Duration::from_nanos(cluster.tick()));
+            let shared = start_node(&config, cluster, windows.clone(), origin.clone(), now)?;
             let running = front::run(&shared, listener)?;
             shared.drive.set_runtimes(running.runtimes());
             addresses.push(running.address());
             observed.push(shared.clone());
-            node = Some((shared, running));
+            let beat = |tick| Beat::start(shared.drive.clone(), membership, tick);
+            let beat = tick.map(beat).transpose()?;
+            node = Some((shared, running, beat));
         }
         let mut gateway = None;
         if let (Some(listener), Some(ring)) = (gateway_listener, config.ring()) {
@@ -225,9 +253,12 @@ impl Server {
             access.stop();
             running.stop();
         }
-        let node = self.node.map(|(shared, running)| {
+        let node = self.node.map(|(shared, running, beat)| {
             shared.stop();
             running.stop();
+            if let Some(beat) = beat {
+                beat.stop();
+            }
             if let Some(disks) = shared.drive.disks() {
                 disks.stop();
             }
@@ -243,11 +274,15 @@ impl Server {
 /// A node that is not running yet.
 fn start_node(
     config: &Config,
+    cluster: Option<ClusterSettings>,
     windows: window::Settings,
     origin: Arc<dyn Origin>,
     now: Nanos,
 ) -> anyhow::Result<Arc<Shared>> {
-    let settings = settings_of(config, windows.clone());
+    let mismatches = Arc::new(Mismatches::default());
+    let peers = cluster.as_ref().map(|c| Peers::new(config, c, mismatches.clone()));
+    let peers = peers.transpose()?.map(Arc::new);
+    let settings = settings_of(config, cluster, windows.clone());
     let log = match &config.observe.run_dir {
         Some(dir) if config.observe.events => {
             Some(EventLog::create(&dir.join("events"), &settings, now)?)
@@ -255,13 +290,14 @@ fn start_node(
         _ => None,
     };
     let timeout = Duration::from_secs_f64(config.origin.timeout_s);
-    let drive = Arc::new(Drive::new(settings, origin, timeout, log, now));
+    let drive = Arc::new(Drive::new(settings, origin, timeout, peers, log, now));
     open_disks(config, &drive)?;
     // In one process with a gateway, whose queue is the clients'.
     let queue = if config.is_gateway() { "node/http" } else { "gateway" };
     Ok(Arc::new(Shared {
         front: Front::new(config, queue, windows, now),
         drive,
+        mismatches,
         uploads: Budget::new(config.serve.uploads_bytes_max.0),
         writes: AtomicUsize::new(0),
     }))
@@ -322,8 +358,23 @@ fn open_disks(config: &Config, drive: &Arc<Drive>) -> anyhow::Result<()> {
 
 /// Logs what a server was started with.
 pub fn announce(config: &Config, address: SocketAddr) {
-    let devices: u32 = config.devices.iter().map(|group| group.count).sum();
     info!("objects at http://{address}/objects/KEY");
+    if config.is_gateway() {
+        info!("gateway to {} node(s)", config.members.len());
+    }
+    if !config.is_node() {
+        return;
+    }
+    let devices: u32 = config.devices.iter().map(|group| group.count).sum();
+    if let (Some(ring), Some(me)) = (config.ring(), config.me()) {
+        info!(
+            "node {} of {}, {} nodes for each key, ring {:016x}",
+            ring.name(me),
+            ring.members().len(),
+            ring.replica_count(),
+            ring.fingerprint()
+        );
+    }
     info!(
         "{} of memory, {devices} device(s), origin {}",
         config.node.memory_bytes,

@@ -11,6 +11,7 @@ mod origin_s3;
 mod report;
 mod serve;
 mod serve_client;
+mod serve_cluster;
 mod serve_faults;
 mod serve_gateway;
 mod serve_replay;
