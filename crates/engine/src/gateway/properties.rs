@@ -126,7 +126,11 @@ struct Run {
 
 impl Run {
     fn new(settings: Settings) -> Run {
-        let gateway = Gateway::new(settings, 0);
+        let mut gateway = Gateway::new(settings, 0);
+        // As if it had seen many answers: histories are too short for quantiles of their own.
+        for node in gateway.nodes.iter_mut().filter(|_| gateway.settings.hedge.is_some()) {
+            (node.hedge_after, node.timeout) = (5_000_000, 100_000_000);
+        }
         Run { gateway, now: 0, checker: Checker::default(), log: Vec::new() }
     }
 
