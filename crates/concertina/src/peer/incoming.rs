@@ -18,14 +18,14 @@ const PIECE_BYTES_MAX: usize = 256 * 1024;
 #[derive(Debug)]
 pub struct Incoming {
     /// Until the end, or a fault.
-    connection: Option<Box<Connection>>,
+    connection: Option<Connection>,
     left: u64,
     /// Where the connection goes, if it can be used again.
     pool: Option<Pool>,
 }
 
 impl Incoming {
-    pub(super) fn new(connection: Box<Connection>, left: u64, pool: Option<Pool>) -> Incoming {
+    pub(super) fn new(connection: Connection, left: u64, pool: Option<Pool>) -> Incoming {
         let mut body = Incoming { connection: Some(connection), left, pool };
         body.taken(0);
         body

@@ -24,10 +24,8 @@ struct Shared {
     /// The header lines of every request.
     common: Vec<u8>,
     limits: Limits,
-    /// By thread, the one that was used last at the end. Never held over an `await`. Boxed, because a
-    /// connection is large and moves between here and its exchange.
-    #[expect(clippy::vec_box, reason = "see above")]
-    idle: Mutex<HashMap<ThreadId, Vec<Box<Connection>>>>,
+    /// By thread, the one that was used last at the end. Never held over an `await`.
+    idle: Mutex<HashMap<ThreadId, Vec<Connection>>>,
 }
 
 impl fmt::Debug for Pool {
@@ -89,14 +87,14 @@ impl Pool {
             }
         }
         let limits = &self.shared.limits;
-        let connection = Box::new(Connection::open(self.shared.address, limits.connect).await?);
+        let connection = Connection::open(self.shared.address, limits.connect).await?;
         let result = self.exchange(connection, method, &head, &mut body).await;
         result.map_err(|failed| failed.fault)
     }
 
     async fn exchange(
         &self,
-        mut connection: Box<Connection>,
+        mut connection: Connection,
         method: &Method,
         head: &[u8],
         body: &mut Outgoing<'_>,
@@ -148,13 +146,12 @@ impl Pool {
         Ok(out)
     }
 
-    #[expect(clippy::vec_box, reason = "see `idle`")]
-    fn lock(&self) -> MutexGuard<'_, HashMap<ThreadId, Vec<Box<Connection>>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ThreadId, Vec<Connection>>> {
         self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The connection that was used last; `ask` the kernel whether it is open.
-    fn take(&self, ask: bool) -> Option<Box<Connection>> {
+    fn take(&self, ask: bool) -> Option<Connection> {
         let mut idle = self.lock();
         let connections = idle.get_mut(&std::thread::current().id())?;
         while let Some(connection) = connections.pop() {
@@ -174,7 +171,7 @@ impl Pool {
     }
 
     /// Takes a connection whose reply has ended.
-    pub(super) fn give_back(&self, mut connection: Box<Connection>) {
+    pub(super) fn give_back(&self, mut connection: Connection) {
         // What follows a reply that was not asked for makes the next one unintelligible.
         if !connection.buffer.is_empty() {
             return;

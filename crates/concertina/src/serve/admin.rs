@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use engine::node::Contents;
-use http::{HeaderValue, Response, StatusCode};
+use http::{Response, StatusCode};
 use serde::Serialize;
 
 use super::Shared;
 use super::body::ReplyBody;
 use super::cluster::{self, ClusterStatus, Mismatch};
 use super::front::Front;
-use super::headers::{PROTOCOL, PROTOCOL_VERSION, RING};
 use super::http::{json, typed};
 use crate::clock;
 use crate::disk::Lateness;
@@ -26,19 +25,6 @@ pub fn health(front: &Front, ready: bool) -> Response<ReplyBody> {
     let ok = !(ready && front.is_stopping());
     let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     json(status, &Health { ok }, None)
-}
-
-/// What a gateway asks to know whether the node is well, and of its cluster.
-pub fn ping(front: &Front) -> Response<ReplyBody> {
-    let mut response = Response::new(ReplyBody::empty(None));
-    if front.is_stopping() {
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    }
-    let ring = front.ring.as_deref().and_then(|ring| HeaderValue::from_str(ring).ok());
-    let headers = response.headers_mut();
-    headers.insert(PROTOCOL.clone(), HeaderValue::from_static(PROTOCOL_VERSION));
-    headers.extend(ring.map(|ring| (RING.clone(), ring)));
-    response
 }
 
 /// Prometheus text.

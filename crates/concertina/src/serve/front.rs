@@ -43,8 +43,6 @@ pub struct Front {
     pub metrics: Metrics,
     /// Those that are open.
     pub connections: AtomicUsize,
-    /// The ring's fingerprint, in a cluster.
-    pub ring: Option<String>,
     stopping: AtomicBool,
 }
 
@@ -64,7 +62,6 @@ impl Front {
             lanes: (0..threads).map(|_| lane()).collect(),
             metrics: Metrics::default(),
             connections: AtomicUsize::new(0),
-            ring: config.ring().map(|ring| format!("{:016x}", ring.fingerprint())),
             stopping: AtomicBool::new(false),
         }
     }

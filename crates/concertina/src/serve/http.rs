@@ -194,10 +194,6 @@ async fn route(
             only_get(&request)?;
             Ok(admin::metrics(shared))
         }
-        "/cluster/ping" if shared.ring.is_some() => {
-            only_get(&request)?;
-            Ok(admin::ping(shared))
-        }
         "/admin/status" => {
             only_get(&request)?;
             Ok(admin::status(shared))

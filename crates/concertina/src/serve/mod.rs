@@ -115,8 +115,7 @@ impl Shared {
 
 /// A running server.
 pub struct Server {
-    node: Option<(Arc<Shared>, Running)>,
-    beat: Option<Beat>,
+    node: Option<(Arc<Shared>, Running, Option<Beat>)>,
     gateway: Option<(Arc<Access>, Running)>,
     address: SocketAddr,
     observer: Observer,
@@ -219,7 +218,7 @@ impl Server {
         let windows = windows_of(&config, unix_offset_ns);
         let mut observed: Vec<Arc<dyn Observed>> = Vec::new();
         let mut addresses = Vec::new();
-        let (mut node, mut beat) = (None, None);
+        let mut node = None;
         if let Some(listener) = node_listener {
             let membership: Arc<dyn Membership> = Arc::new(Static::new(config.members.len()));
             let cluster = cluster_of(&config, membership.lag());
@@ -227,11 +226,11 @@ impl Server {
             let shared = start_node(&config, cluster, windows.clone(), origin.clone(), now)?;
             let running = front::run(&shared, listener)?;
             shared.drive.set_runtimes(running.runtimes());
-            let start = |tick| Beat::start(shared.drive.clone(), membership, tick);
-            beat = tick.map(start).transpose()?;
             addresses.push(running.address());
             observed.push(shared.clone());
-            node = Some((shared, running));
+            let beat = |tick| Beat::start(shared.drive.clone(), membership, tick);
+            let beat = tick.map(beat).transpose()?;
+            node = Some((shared, running, beat));
         }
         let mut gateway = None;
         if let (Some(listener), Some(ring)) = (gateway_listener, config.ring()) {
@@ -246,7 +245,7 @@ impl Server {
         }
         let Some(&address) = addresses.last() else { anyhow::bail!("there is nothing to serve") };
         let observer = Observer::start(observed, run, now)?;
-        Ok(Server { node, beat, gateway, address, observer })
+        Ok(Server { node, gateway, address, observer })
     }
 
     /// Where clients are served: at the gateway, if there is one.
@@ -261,10 +260,10 @@ impl Server {
             access.stop();
             running.stop();
         }
-        let node = self.node.map(|(shared, running)| {
+        let node = self.node.map(|(shared, running, beat)| {
             shared.stop();
             running.stop();
-            if let Some(beat) = self.beat {
+            if let Some(beat) = beat {
                 beat.stop();
             }
             if let Some(disks) = shared.drive.disks() {
@@ -367,8 +366,23 @@ fn open_disks(config: &Config, drive: &Arc<Drive>) -> anyhow::Result<()> {
 
 /// Logs what a server was started with.
 pub fn announce(config: &Config, address: SocketAddr) {
-    let devices: u32 = config.devices.iter().map(|group| group.count).sum();
     info!("objects at http://{address}/objects/KEY");
+    if config.is_gateway() {
+        info!("gateway to {} node(s)", config.members.len());
+    }
+    if !config.is_node() {
+        return;
+    }
+    let devices: u32 = config.devices.iter().map(|group| group.count).sum();
+    if let (Some(ring), Some(me)) = (config.ring(), config.me()) {
+        info!(
+            "node {} of {}, {} nodes for each key, ring {:016x}",
+            ring.name(me),
+            ring.members().len(),
+            ring.replica_count(),
+            ring.fingerprint()
+        );
+    }
     info!(
         "{} of memory, {devices} device(s), origin {}",
         config.node.memory_bytes,

@@ -246,6 +246,9 @@ fn a_node_that_hangs_costs_no_read() {
     nodes.into_iter().flatten().for_each(Server::stop);
 }
 
+/// What a fake node sends for a request's head, and whether it goes on.
+type Script = Box<dyn Fn(&str) -> (Vec<u8>, bool) + Send + Sync>;
+
 /// A socket that answers pings as a node of the ring does, and all else as `answer` says: given the
 /// request's head, the bytes to send, and whether to go on.
 fn fake(
@@ -290,10 +293,7 @@ fn read_head(stream: &mut TcpStream) -> Option<String> {
 }
 
 /// Fake nodes and a gateway.
-fn faked<const N: usize>(
-    more: &str,
-    answers: [Box<dyn Fn(&str) -> (Vec<u8>, bool) + Send + Sync>; N],
-) -> (TempDir, Server) {
+fn faked<const N: usize>(more: &str, answers: [Script; N]) -> (TempDir, Server) {
     let folder = tempfile::tempdir().unwrap();
     let listeners: Vec<TcpListener> =
         (0..N).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
@@ -358,7 +358,7 @@ fn a_large_body_that_another_version_cannot_continue_breaks_off() {
             let failed = "HTTP/1.1 412 Precondition Failed\r\nconcertina-outcome: memory\r\n\
                           content-length: 0\r\n\r\n";
             (failed.as_bytes().to_vec(), true)
-        }) as Box<dyn Fn(&str) -> (Vec<u8>, bool) + Send + Sync>
+        }) as Script
     };
     let (_folder, gateway) = faked("", [answer(), answer(), answer()]);
     let mut client = Client::connect(gateway.address());
@@ -374,7 +374,7 @@ fn a_small_body_that_breaks_off_costs_another_try() {
         Box::new(move |head: &str| {
             let first = asked.fetch_add(1, Ordering::Relaxed) == 0;
             object(head, body, if first { 40_000 } else { 80_000 })
-        }) as Box<dyn Fn(&str) -> (Vec<u8>, bool) + Send + Sync>
+        }) as Script
     };
     let (_folder, gateway) = faked("", [answer(), answer(), answer()]);
     let reply = Client::connect(gateway.address()).get("/objects/song");
@@ -423,7 +423,7 @@ fn a_deadline_is_kept() {
 
 #[test]
 fn requests_past_the_bound_are_refused_at_once() {
-    let hung: Box<dyn Fn(&str) -> (Vec<u8>, bool) + Send + Sync> = Box::new(|_: &str| {
+    let hung: Script = Box::new(|_: &str| {
         std::thread::sleep(Duration::from_secs(3));
         (Vec::new(), false)
     });
@@ -449,7 +449,7 @@ fn nodes_of_another_ring_are_named_and_not_used() {
     until("b is unfit", || status(&gateway)["gateway"]["nodes"][1]["state"] == "unfit");
     let told = status(&gateway);
     assert_eq!(told["mismatches"][0]["name"], "b");
-    assert!(told["mismatches"][0]["why"].as_str().unwrap().contains("concertina-ring"), "{told}");
+    assert!(told["mismatches"][0]["why"].as_str().unwrap().contains("the ring"), "{told}");
     let mut client = Client::connect(gateway.address());
     for number in 0..10 {
         let reply = client.get(&format!("/objects/k{number}"));

@@ -182,12 +182,15 @@ fn every_dependency_has_a_reason() {
 }
 
 /// The names that a running server gives, each with its first request behind it.
-fn metrics_of_a_server() -> String {
+fn metrics_of_a_server(config: &str) -> String {
     let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("config.toml"), config).unwrap();
     let mut server = Command::new(env!("CARGO_BIN_EXE_concertina"))
         .args([
             "serve",
             "--json",
+            "--config",
+            "config.toml",
             "--set",
             "serve.listen=127.0.0.1:0",
             "--set",
@@ -227,7 +230,10 @@ fn metrics_in_the_documents_are_those_of_the_server() {
             })
             .collect()
     };
-    let served = names(&metrics_of_a_server());
+    let node = metrics_of_a_server("");
+    let gateway =
+        "[serve]\nrole = \"gateway\"\n[[member]]\nname = \"a\"\naddress = \"127.0.0.1:1\"\n";
+    let served = names(&(node + &metrics_of_a_server(gateway)));
     let documented = names(&fs::read_to_string(root().join("docs/operations.md")).unwrap());
     assert!(served.len() > 5, "{served:?}");
     assert_eq!(served, documented, "left: served; right: in docs/operations.md");

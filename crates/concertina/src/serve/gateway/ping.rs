@@ -72,7 +72,7 @@ impl Access {
                 "it knows no /cluster/ping: it is of another version, or was started without members"
                     .to_owned(),
             ),
-            StatusCode::CONFLICT => Some(words()),
+            StatusCode::CONFLICT => Some(format!("it says: {}", words())),
             status => Some(format!("it answers a ping with {status}: {}", words())),
         }
     }

@@ -76,16 +76,12 @@ impl Wanted {
 }
 
 /// How long the client waits: what it says, at most `max`.
-pub fn patience(headers: &HeaderMap, max: Nanos) -> Result<(Nanos, bool), Problem> {
-    let Some(value) = headers.get(headers_name()) else { return Ok((max, false)) };
+pub fn patience(given: &HeaderMap, max: Nanos) -> Result<(Nanos, bool), Problem> {
+    let Some(value) = given.get(&headers::DEADLINE_MS) else { return Ok((max, false)) };
     let ms = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());
     let bad = || {
         let what = "concertina-deadline-ms must be a whole number of milliseconds";
         Problem::new(StatusCode::BAD_REQUEST, what)
     };
     Ok((ms.ok_or_else(bad)?.saturating_mul(1_000_000).min(max), true))
-}
-
-fn headers_name() -> HeaderName {
-    headers::DEADLINE_MS.clone()
 }
