@@ -93,6 +93,30 @@ pub enum Error {
         /// Busy share of the busiest device.
         utilisation: f64,
     },
+    /// Two servers of a cluster with one name.
+    #[error("the cluster has two servers {name:?}: give each a name of its own")]
+    NodeTwice {
+        /// The name.
+        name: String,
+    },
+    /// A server that the cluster does not have.
+    #[error("the cluster has no server {name:?}; it has {known}")]
+    NoSuchNode {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// Shares for another number of servers.
+    #[error(
+        "{got} shares for {expected} servers: give each its share of the requests, in their order"
+    )]
+    Shares {
+        /// Servers.
+        expected: usize,
+        /// Shares.
+        got: usize,
+    },
     /// A model file that is not one.
     #[error("model file: {0}")]
     File(String),

@@ -19,6 +19,8 @@
 //! 5. [`fit`]: from windows to a [`Model`], every parameter with its 95 % interval.
 //! 6. [`Model::predict`]: from a model and a load to the shares within given times, with intervals, and
 //!    whether the load is past the confidence limit.
+//! 7. [`ClusterModel`]: fitted nodes behind gateways, each with its share; and what would be with a node
+//!    lost, slower, with more memory or another weight ([`storage::Change`]).
 //!
 //! The symbols of the papers, and which printed formulas are wrong: `docs/models.md`.
 //!
@@ -43,6 +45,7 @@ pub mod window;
 
 pub use error::Error;
 pub use model_file::{
-    About, ClassParameters, Devices, FORMAT, FittedPoint, FittedStep, Law, Limits, Model,
-    Parameter, Point, Prediction, Replicates, Requests, SpotifyParameters,
+    About, ClassParameters, ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, Devices,
+    FORMAT, FittedPoint, FittedStep, Law, Limits, Model, NodePrediction, Parameter, Point,
+    Prediction, Replicates, Requests, SpotifyParameters,
 };

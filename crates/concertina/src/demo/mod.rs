@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use crate::config::{Config, Size};
 use crate::experiment::lab::{self, Server};
 use crate::record::RunFolder;
 use crate::report::{self, Comparison, Objective, Observed, Page, Selection};
@@ -95,8 +96,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
 
     let config = plan.dir.join("concertina.toml");
     let server_run = plan.dir.join("server");
-    std::fs::write(&config, server_config(&plan.dir, &server_run, memory_bytes))
-        .with_context(|| format!("cannot write {}", config.display()))?;
+    lab::write_config(&config, &server_config(&plan.dir, &server_run, memory_bytes)?)?;
     let server = Server::start(&config, &plan.dir.join("server.log"))?;
     say(format!(
         "2/5  a node serves at {}: {:.1} MiB of memory, {DEVICES} laboratory devices that hold each read \
@@ -155,17 +155,11 @@ fn list(indexes: &[usize], rates: &[String]) -> String {
     indexes.iter().map(|&i| rates[i].as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn server_config(dir: &Path, run_dir: &Path, memory_bytes: u64) -> String {
-    let quoted = |path: PathBuf| toml::Value::String(path.display().to_string()).to_string();
-    format!(
-        "[serve]\nlisten = \"127.0.0.1:0\"\n\n\
-         [node]\nmemory_bytes = {memory_bytes}\nrevalidate_s = 0\n\n\
-         [[device]]\npath = {}\ncount = {DEVICES}\nbytes = \"256MiB\"\nqueue_length_max = 4096\n\
-         service = {{ kind = \"lognormal\", mean_ms = {SERVICE_MS}, scv = {SERVICE_SCV} }}\n\n\
-         [origin]\nkind = \"folder\"\npath = {}\n\n\
-         [observe]\nrun_dir = {}\nobjectives_ms = [20, 50, 100]\n",
-        quoted(dir.join("device")),
-        quoted(dir.join("origin")),
-        quoted(run_dir.to_owned()),
-    )
+fn server_config(dir: &Path, run_dir: &Path, memory_bytes: u64) -> anyhow::Result<Config> {
+    let service = lab::service("lognormal", 1000.0 / SERVICE_MS, SERVICE_SCV)?;
+    let mut devices = lab::disks(&dir.join("device"), DEVICES, Some(service));
+    devices.iter_mut().for_each(|device| device.bytes = Size(256 << 20));
+    let mut config = lab::server(memory_bytes, devices, &dir.join("origin"));
+    config.observe.run_dir = Some(run_dir.to_owned());
+    Ok(config)
 }

@@ -1,7 +1,8 @@
 //! Starts the parts of a measurement as processes of their own: the server, and the load generator.
 //!
 //! What measures must not share a process, a clock thread or a lock with what is measured, so both are
-//! this program's own binary started again.
+//! this program's own binary started again. Here too: how experiments write the configuration of what
+//! they start, and the catalogue of equally popular objects that they ask for.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::config::{Config, Device, Kind, Service, Size};
 use crate::record::RunFolder;
 
 /// A server that runs until it is stopped or dropped.
@@ -28,11 +30,20 @@ impl Server {
     /// # Errors
     /// If it does not come up within 60 s; the error shows the end of its log.
     pub fn start(config: &Path, log: &Path) -> anyhow::Result<Server> {
+        Server::start_as(&[], config, log)
+    }
+
+    /// The same with further arguments: `["--role", "node"]`.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_as(arguments: &[&str], config: &Path, log: &Path) -> anyhow::Result<Server> {
         let errors =
             File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut child = program()?
             .args(["serve", "--json", "--config"])
             .arg(config)
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(errors)
@@ -54,6 +65,12 @@ impl Server {
     /// `http://ADDRESS:PORT`.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Ends it at once, as a power failure would, and waits until it is gone. Its run folder stays
+    /// readable up to its last second.
+    pub fn kill(self) {
+        drop(self);
     }
 
     /// Stops it in good order and waits for it.
@@ -110,6 +127,133 @@ pub fn load(url: &str, args: &[String], out: &Path, quiet: bool) -> anyhow::Resu
         bail!("the load generator ended with {}", output.status);
     }
     Ok(RunFolder::read(out)?)
+}
+
+/// A free port of the loopback, for servers that must know each other's address before they start.
+///
+/// # Errors
+/// If there is none. Another process can take the port before it is used: then its server does not start.
+pub fn free_address() -> anyhow::Result<String> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").context("no port is free")?;
+    Ok(listener.local_addr()?.to_string())
+}
+
+/// What the servers of experiments have in common: a port of the kernel's choice, connections enough
+/// for an open loop, an origin that nobody else writes to, windows of a second counted at 20, 50 and
+/// 100 ms.
+pub fn server(memory_bytes: u64, devices: Vec<Device>, origin: &Path) -> Config {
+    let mut config = Config { devices, ..Config::default() };
+    config.serve.listen = "127.0.0.1:0".to_owned();
+    config.serve.connections_max = 16_384;
+    config.node.memory_bytes = Size(memory_bytes);
+    config.node.revalidate_s = 0.0;
+    config.origin.path = origin.to_owned();
+    config
+}
+
+/// Disks that hold a small catalogue and queue without refusing; with a `service`, laboratory ones.
+pub fn disks(path: &Path, count: u32, service: Option<Service>) -> Vec<Device> {
+    let bytes = Size(64 << 20);
+    let path = path.to_owned();
+    vec![Device { path, count, bytes, queue_length_max: 100_000, service, ..Device::default() }]
+}
+
+/// The profile of a disk that serves `rate` reads/s, by the name of its kind in a configuration.
+///
+/// # Errors
+/// If there is no such kind.
+pub fn service(kind: &str, rate: f64, scv: f64) -> anyhow::Result<Service> {
+    let kind = match kind {
+        "exponential" => Kind::Exponential,
+        "gamma" => Kind::Gamma,
+        "lognormal" => Kind::Lognormal,
+        other => bail!("there is no kind of profile {other:?}: exponential, gamma or lognormal"),
+    };
+    Ok(Service { kind, mean_ms: 1000.0 / rate, scv, ..Service::default() })
+}
+
+/// Writes a configuration in full, as `concertina config` prints it.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write_config(path: &Path, config: &Config) -> anyhow::Result<()> {
+    std::fs::write(path, config.print()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Objects `k0`, `k1` … of one size, all equally popular.
+pub struct Catalogue {
+    objects: u64,
+    object_bytes: u64,
+    /// A trace that asks for every object once: the warm-up, apart from what is measured.
+    every_object: PathBuf,
+}
+
+/// Bytes that an entry of the memory tier takes beside the object: key, metadata, overhead.
+const ENTRY_BYTES: u64 = 260;
+
+impl Catalogue {
+    /// Writes its trace into a folder.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(folder: &Path, objects: u64, object_bytes: u64) -> anyhow::Result<Catalogue> {
+        let every_object = folder.join("every-object.csv");
+        let mut text = String::from("time_ms,key,size,op\n");
+        for object in 0..objects {
+            text.push_str(&format!("0,k{object},{object_bytes},get\n"));
+        }
+        std::fs::write(&every_object, text).context("cannot write the catalogue")?;
+        Ok(Catalogue { objects, object_bytes, every_object })
+    }
+
+    /// The keys.
+    pub fn keys(&self) -> impl Iterator<Item = String> {
+        (0..self.objects).map(|object| format!("k{object}"))
+    }
+
+    /// Memory that holds so many of the objects.
+    pub fn memory_bytes(&self, objects: f64) -> u64 {
+        (objects * (self.object_bytes + ENTRY_BYTES) as f64) as u64
+    }
+
+    fn trace(&self, arguments: &[&str]) -> Vec<String> {
+        let trace = ["--trace".to_owned(), self.every_object.display().to_string()];
+        arguments.iter().map(|&a| a.to_owned()).chain(trace).collect()
+    }
+
+    /// Stores every object.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn put(&self, url: &str, out: &Path, quiet: bool) -> anyhow::Result<()> {
+        load(url, &self.trace(&["--fill"]), out, quiet).map(|_| ())
+    }
+
+    /// Asks for every object once, in a closed loop, so that memory and devices hold what they can.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn ask_for_all(&self, url: &str, out: &Path, quiet: bool) -> anyhow::Result<()> {
+        let requests = self.objects.to_string();
+        let asked = ["--warmup", "0s", "--clients", "512", "--requests", &requests];
+        load(url, &self.trace(&asked), out, quiet).map(|_| ())
+    }
+
+    /// Arguments of a load of Poisson arrivals at `rate` requests/s, uniform over the catalogue, with
+    /// seconds of warm-up and of measurement.
+    pub fn uniform(&self, rate: f64, seconds: (f64, f64), seed: u64) -> Vec<String> {
+        vec![
+            format!("--rate={rate}"),
+            format!("--warmup={:.1}s", seconds.0),
+            format!("--duration={:.1}s", seconds.1),
+            "--keys=uniform".to_owned(),
+            format!("--count={}", self.objects),
+            format!("--size={}", self.object_bytes),
+            "--key-format=k{i}".to_owned(),
+            // Another stream of random numbers at each load.
+            format!("--seed={seed}"),
+        ]
+    }
 }
 
 fn program() -> anyhow::Result<Command> {

@@ -4,6 +4,7 @@
 //! module here that measures it. The module gives figures; whether a claim holds is judged by the
 //! runner alone. Predictions come from the model that was fitted to other runs than the ones measured.
 
+mod accuracy;
 pub mod claims;
 pub mod lab;
 mod spotify_single;

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde::Deserialize;
 
-use super::lab::{self, Server};
-use super::{Claim, Context, Goal, Peer};
+use super::accuracy::Accuracy;
+use super::lab::{self, Catalogue, Server};
+use super::{Claim, Context};
 use crate::record::RunFolder;
 use crate::report::{self, Comparison, Observed, Page, Selection};
 
@@ -72,9 +73,6 @@ struct Profile {
     scv: f64,
 }
 
-/// Largest half-width of a measurement with which a claim can hold, points.
-const WIDTH_MAX_POINTS: f64 = 1.0;
-
 /// The paper's largest error of prediction, points (Section V.C).
 const PUBLISHED_POINTS: f64 = 11.0;
 
@@ -101,31 +99,23 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
 struct Data {
     devices: PathBuf,
     origin: PathBuf,
-    /// A trace that asks for every object once: the warm-up, apart from what is measured.
-    every_object: PathBuf,
+    catalogue: Catalogue,
 }
 
 impl Data {
     /// Puts the catalogue, through a node whose devices are as fast as they are.
     fn fill(context: &Context, config: &Config) -> anyhow::Result<Data> {
-        let data = Data {
-            devices: context.scratch.join("device"),
-            origin: context.scratch.join("origin"),
-            every_object: context.scratch.join("every-object.csv"),
-        };
-        let mut text = String::from("time_ms,key,size,op\n");
-        for object in 0..config.objects {
-            text.push_str(&format!("0,k{object},{},get\n", config.object_bytes));
-        }
-        std::fs::write(&data.every_object, text).context("cannot write the catalogue")?;
-        let devices = config.server.iter().map(|s| s.disks * s.servers).max().unwrap_or(1);
+        let scratch = &context.scratch;
+        let catalogue = Catalogue::write(scratch, config.objects, config.object_bytes)?;
+        let (devices, origin) = (scratch.join("device"), scratch.join("origin"));
+        let data = Data { devices, origin, catalogue };
+        let most = config.server.iter().map(|s| s.disks * s.servers).max().unwrap_or(1);
         context.say(format!("putting {} objects", config.objects));
-        let path = context.scratch.join("fill.toml");
-        write_server(&path, &data, devices, 1 << 20, None, None)?;
-        let server = Server::start(&path, &context.scratch.join("fill.log"))?;
-        let arguments = ["--fill", "--trace", &data.every_object.display().to_string()];
-        let arguments: Vec<String> = arguments.iter().map(|&a| a.to_owned()).collect();
-        lab::load(server.url(), &arguments, &context.scratch.join("fill"), context.quiet)?;
+        let server = lab::server(1 << 20, lab::disks(&data.devices, most, None), &data.origin);
+        let path = scratch.join("fill.toml");
+        lab::write_config(&path, &server)?;
+        let server = Server::start(&path, &scratch.join("fill.log"))?;
+        data.catalogue.put(server.url(), &scratch.join("fill"), context.quiet)?;
         server.stop()?;
         Ok(data)
     }
@@ -154,16 +144,15 @@ impl Case<'_> {
         std::fs::create_dir_all(&scratch)?;
         let config = scratch.join("server.toml");
         let server_run = scratch.join("server");
-        let memory = self.memory_bytes();
-        let data = self.data;
-        write_server(&config, data, self.disks(), memory, Some(self), Some(&server_run))?;
+        let service = lab::service(&self.profile.kind, self.scenario.mu_per_s, self.profile.scv)?;
+        let disks = lab::disks(&self.data.devices, self.disks(), Some(service));
+        let mut server = lab::server(self.memory_bytes(), disks, &self.data.origin);
+        server.observe.run_dir = Some(server_run.clone());
+        lab::write_config(&config, &server)?;
         let server = Server::start(&config, &scratch.join("server.log"))?;
         self.context.say(format!("{}: warming up", self.name()));
-        let warmup =
-            ["--warmup", "0s", "--clients", "512", "--requests", &self.config.objects.to_string()];
-        let trace = ["--trace".to_owned(), data.every_object.display().to_string()];
-        let warmup: Vec<String> = warmup.iter().map(|&a| a.to_owned()).chain(trace).collect();
-        lab::load(server.url(), &warmup, &scratch.join("warmup"), self.context.quiet)?;
+        let warmup = scratch.join("warmup");
+        self.data.catalogue.ask_for_all(server.url(), &warmup, self.context.quiet)?;
 
         let (fit, held_out) = if self.context.short {
             let short = &self.config.short;
@@ -211,17 +200,8 @@ impl Case<'_> {
             "{}: {kind}, utilisation {utilisation}, {rate:.0} requests/s, {warmup_s:.0} s + {measure_s:.0} s",
             self.name()
         ));
-        let arguments = [
-            format!("--rate={rate}"),
-            format!("--warmup={warmup_s:.1}s"),
-            format!("--duration={measure_s:.1}s"),
-            "--keys=uniform".to_owned(),
-            format!("--count={}", self.config.objects),
-            format!("--size={}", self.config.object_bytes),
-            "--key-format=k{i}".to_owned(),
-            // Another stream of random numbers at each load.
-            format!("--seed={}", (utilisation * 1000.0) as u64),
-        ];
+        let (seconds, seed) = ((warmup_s, measure_s), (utilisation * 1000.0) as u64);
+        let arguments = self.data.catalogue.uniform(rate, seconds, seed);
         let out = scratch.join(format!("{kind}-{utilisation}"));
         lab::load(server.url(), &arguments, &out, self.context.quiet)
     }
@@ -257,7 +237,7 @@ impl Case<'_> {
     /// hit ratio.
     fn memory_bytes(&self) -> u64 {
         let objects = self.config.objects as f64 * self.scenario.hit_ratio;
-        (objects * (self.config.object_bytes + ENTRY_BYTES) as f64) as u64
+        self.data.catalogue.memory_bytes(objects)
     }
 
     fn record(&self, model: &model::Model, comparison: &Comparison) -> anyhow::Result<()> {
@@ -284,84 +264,14 @@ impl Case<'_> {
     /// of the measurement where it is.
     fn claims(&self, model: &model::Model, comparison: &Comparison) -> anyhow::Result<Vec<Claim>> {
         let limit = model.limits()?.spotify_single;
+        let measured = comparison.steps.iter().map(|step| &step.measured);
+        let requests: Vec<(f64, u64)> = measured.map(|m| (m.rate, m.requests)).collect();
         let parts =
             [("up to the confidence limit", limit, 2.0), ("up to 90 %", f64::INFINITY, 5.0)];
         let claims = parts.into_iter().filter_map(|(part, rate_max, goal)| {
-            let in_part = |row: &report::Row| row.rate <= rate_max;
-            // A load that was measured and that the model calls unstable is missed by all.
-            let (worst, value) = comparison
-                .rows
-                .iter()
-                .filter(|row| in_part(row))
-                .map(|row| (row, row.concertina_error_points.map_or(f64::INFINITY, f64::abs)))
-                .max_by(|a, b| a.1.total_cmp(&b.1))?;
-            // Each point of the part has to be measured well, not the worst alone.
-            let half_width = comparison
-                .predicted(in_part)
-                .map(|(row, _)| row.measured.half_width.map_or(f64::NAN, |h| h * 100.0))
-                .fold(0.0, |widest: f64, h| {
-                    // An unknown width stays unknown; `max` alone would drop it.
-                    if h.is_nan() || widest.is_nan() { f64::NAN } else { widest.max(h) }
-                });
-            let spotify = comparison
-                .predicted(in_part)
-                .filter_map(|(row, _)| row.spotify_error_points)
-                .fold(0.0, |largest: f64, error| largest.max(error.abs()));
-            let unstable = comparison.rows.iter().any(|row| in_part(row) && row.spotify.is_none());
-            let peer = if unstable { "Spotify model where stable" } else { "Spotify model" };
-            let requests = comparison.steps.iter().filter(|step| step.measured.rate <= rate_max);
-            Some(Claim {
-                name: format!(
-                    "{}: |error of P(T ≤ t)| {part}, worst at {:.0}/s and {} ms",
-                    self.name(),
-                    worst.rate,
-                    worst.within_s * 1e3
-                ),
-                value,
-                low: value - half_width,
-                high: value + half_width,
-                unit: "points".into(),
-                samples: requests.map(|step| step.measured.requests).sum(),
-                width_max: WIDTH_MAX_POINTS,
-                published: Some(PUBLISHED_POINTS),
-                goal: Some(Goal::AtMost(goal)),
-                peer: Some(Peer { name: peer.into(), value: spotify }),
-                holds: false,
-            })
+            let (of, published) = (&self.name(), Some(PUBLISHED_POINTS));
+            Accuracy { of, part, rate_max, goal, published }.claim(&comparison.rows, &requests)
         });
         Ok(claims.collect())
     }
-}
-
-/// Bytes that an entry of the memory tier takes beside the object: key, metadata, overhead.
-const ENTRY_BYTES: u64 = 260;
-
-fn write_server(
-    path: &Path,
-    data: &Data,
-    devices: u32,
-    memory_bytes: u64,
-    case: Option<&Case>,
-    run_dir: Option<&Path>,
-) -> anyhow::Result<()> {
-    let quoted = |path: &Path| toml::Value::String(path.display().to_string()).to_string();
-    let service = case.map_or(String::new(), |case| {
-        format!(
-            "service = {{ kind = \"{}\", mean_ms = {}, scv = {:?} }}\n",
-            case.profile.kind,
-            1000.0 / case.scenario.mu_per_s,
-            case.profile.scv
-        )
-    });
-    let observe = run_dir.map_or(String::new(), |dir| format!("run_dir = {}\n", quoted(dir)));
-    let text = format!(
-        "[serve]\nlisten = \"127.0.0.1:0\"\nconnections_max = 16384\n\n\
-         [node]\nmemory_bytes = {memory_bytes}\nrevalidate_s = 0\n\n\
-         [[device]]\npath = {}\ncount = {devices}\nbytes = \"64MiB\"\nqueue_length_max = 100000\n{service}\n\
-         [origin]\nkind = \"folder\"\npath = {}\n\n\
-         [observe]\nwindow_s = 1.0\nobjectives_ms = [20, 50, 100]\n{observe}",
-        quoted(&data.devices),
-        quoted(&data.origin),
-    );
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }

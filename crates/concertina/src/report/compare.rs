@@ -1,6 +1,6 @@
 //! Prediction beside measurement: the data that tables, JSON and pages show.
 
-use model::{Limits, Model, Parameter, Prediction};
+use model::{Limits, Model, Parameter, Point, Prediction};
 use serde::Serialize;
 
 use super::error::Error;
@@ -56,6 +56,21 @@ pub struct ComparedStep {
     /// What the hosts did, second by second.
     #[serde(skip)]
     pub hosts: Vec<(String, Vec<Host>)>,
+}
+
+impl ComparedStep {
+    fn shown(&self) -> Shown<'_> {
+        let prediction = self.prediction.as_ref();
+        Shown {
+            step: &self.name,
+            measured: &self.measured,
+            utilisation: self.measured.utilisation_mean,
+            points: prediction.map(|p| p.points.as_slice()),
+            beyond_limit: prediction.is_none_or(|p| p.beyond_limit),
+            beyond_fitted: prediction.is_none_or(|p| p.beyond_fitted),
+            used_for_fit: self.used_for_fit,
+        }
+    }
 }
 
 /// The largest load that holds an objective.
@@ -134,7 +149,7 @@ impl Comparison {
         for step in &observed.steps {
             steps.push(compare(step, model, &within_s)?);
         }
-        let rows = steps.iter().flat_map(|step| rows_of(step, &within_s)).collect();
+        let rows = steps.iter().flat_map(|step| rows_of(&step.shown(), &within_s)).collect();
         let mut laboratory = observed.laboratory();
         laboratory.extend(model.about.laboratory.clone().filter(|note| {
             let known = laboratory.join(" · ");
@@ -221,25 +236,38 @@ fn compare(
     })
 }
 
-fn rows_of(step: &ComparedStep, within_s: &[f64]) -> Vec<Row> {
+/// A step as rows show it.
+pub(super) struct Shown<'a> {
+    pub step: &'a str,
+    pub measured: &'a Measured,
+    pub utilisation: f64,
+    /// The prediction's points; `None` where it is not stable.
+    pub points: Option<&'a [Point]>,
+    pub beyond_limit: bool,
+    pub beyond_fitted: bool,
+    pub used_for_fit: bool,
+}
+
+/// A row for each time.
+pub(super) fn rows_of(shown: &Shown, within_s: &[f64]) -> Vec<Row> {
     let row = |(i, &within_s): (usize, &f64)| {
-        let measured = step.measured.within[i].share;
-        let point = step.prediction.as_ref().and_then(|p| p.points.get(i));
+        let measured = shown.measured.within[i].share;
+        let point = shown.points.and_then(|points| points.get(i));
         let points = |p: &Parameter| (p.value - measured.value) * 100.0;
         let spotify = point.and_then(|p| p.spotify.clone());
         Row {
-            step: step.name.clone(),
-            rate: step.measured.rate,
-            utilisation: step.measured.utilisation_mean,
+            step: shown.step.to_owned(),
+            rate: shown.measured.rate,
+            utilisation: shown.utilisation,
             within_s,
             measured,
             concertina_error_points: point.map(|p| points(&p.concertina)),
             spotify_error_points: spotify.as_ref().map(points),
             concertina: point.map(|p| p.concertina.clone()),
             spotify,
-            beyond_limit: step.prediction.as_ref().is_none_or(|p| p.beyond_limit),
-            beyond_fitted: step.prediction.as_ref().is_none_or(|p| p.beyond_fitted),
-            used_for_fit: step.used_for_fit,
+            beyond_limit: shown.beyond_limit,
+            beyond_fitted: shown.beyond_fitted,
+            used_for_fit: shown.used_for_fit,
         }
     };
     within_s.iter().enumerate().map(row).collect()

@@ -6,6 +6,7 @@
 //! How to read what comes out: `docs/reports.md`.
 
 mod axis;
+pub mod cluster;
 pub mod compare;
 mod error;
 pub mod figures;

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use model::{Limits, Model, Parameter};
+use model::{ClusterLimits, Limits, Model, Parameter};
 
+use super::cluster::ClusterComparison;
 use super::compare::{Comparison, NamedParameter, Row, parameters, warnings_of};
 use super::grid::{Grid, printable};
 use super::objective::{digits, time};
@@ -52,6 +53,11 @@ fn marks(row: &Row) -> String {
 
 /// Prediction beside measurement: rate · share within t measured · Spotify model · ours · errors.
 pub fn comparison_grid(comparison: &Comparison) -> Grid {
+    rows_grid(&comparison.rows)
+}
+
+/// Rows of any comparison.
+pub fn rows_grid(rows: &[Row]) -> Grid {
     let mut grid = Grid::new(
         "rrrrrrrrl",
         &[
@@ -67,7 +73,7 @@ pub fn comparison_grid(comparison: &Comparison) -> Grid {
         ],
     );
     let mut last = "";
-    for row in &comparison.rows {
+    for row in rows {
         let first = last != row.step;
         last = &row.step;
         let once = |text: String| if first { text } else { String::new() };
@@ -105,6 +111,53 @@ pub fn table(comparison: &Comparison) -> String {
     out += &worst_text(comparison);
     out += &warnings_text(&comparison.warnings);
     out
+}
+
+/// The comparison of a cluster as text: rows, what each node did, limits, warnings.
+pub fn cluster_table(comparison: &ClusterComparison) -> String {
+    let mut out = String::new();
+    for note in &comparison.laboratory {
+        let _ = writeln!(out, "LABORATORY: {}", printable(note));
+    }
+    out += &rows_grid(&comparison.rows).text();
+    let _ = writeln!(out, "{MARKS}\n");
+    let head = ["rate/s", "node", "share %", "busy %", "model", "memory %", "model"];
+    let mut grid = Grid::new("rlrrrrr", &head);
+    for step in &comparison.steps {
+        for node in &step.nodes {
+            let all = step.prediction.iter().flat_map(|p| &p.nodes);
+            let predicted = all.into_iter().find(|p| p.name == node.name);
+            let or_none = |value: Option<f64>| value.map_or("–".to_owned(), tenths);
+            grid.row([
+                digits(step.measured.rate, 4),
+                node.name.clone(),
+                percent(node.share),
+                tenths(node.utilisation),
+                or_none(predicted.map(|p| p.utilisation_mean)),
+                tenths(node.hit_ratio),
+                or_none(predicted.map(|p| p.hit_ratio)),
+            ]);
+        }
+    }
+    out += &grid.text();
+    out += &cluster_limits_text(&comparison.limits);
+    let Parameter { value, low, high, .. } = &comparison.delay;
+    let [value, low, high] = [value, low, high].map(|s| time(*s));
+    let _ = writeln!(out, "Gateway and network add {value} [{low}, {high}].");
+    out += &warnings_text(&comparison.warnings);
+    out
+}
+
+/// The limits of a cluster in words.
+pub fn cluster_limits_text(limits: &ClusterLimits) -> String {
+    format!(
+        "Confidence limit: {} requests/s with these shares, {} if only expected shares were known (balls \
+         into bins); by the Spotify model {}; saturation {}.\n",
+        digits(limits.placed, 4),
+        digits(limits.unplaced, 4),
+        digits(limits.published, 4),
+        digits(limits.saturation, 4)
+    )
 }
 
 /// The largest errors on held-out steps.

@@ -12,6 +12,7 @@
 
 mod devices;
 mod estimate;
+mod front;
 mod gather;
 mod goodness;
 
@@ -24,6 +25,8 @@ use crate::model_file::{
     About, ClassParameters, FORMAT, Law, Model, Parameter, Replicates, Requests, SpotifyParameters,
 };
 use crate::window::{Histogram, Window};
+
+pub use front::{FrontStep, front_delay};
 
 use estimate::Estimates;
 use gather::{Gathered, Sums};

@@ -322,3 +322,35 @@ fn hostile_windows_are_errors_or_models() {
         }
     }
 }
+
+#[test]
+fn what_the_front_adds_is_found_from_memory_hits() {
+    let queue = |name: &str, response: f64, count: usize| -> Vec<Window> {
+        let visit = |i: usize| {
+            let at = i as f64 * 0.01 + 0.001;
+            // A hit takes its time on average; device reads, which take 50 ms, are not looked at.
+            let spread = if i.is_multiple_of(4) { 1.5e-4 } else { -0.5e-4 };
+            let device = i.is_multiple_of(7);
+            let response = if device { 0.05 } else { response + spread };
+            let outcome = if device { Outcome::BulkDevice } else { Outcome::Memory };
+            (at, at, at + response, response, outcome)
+        };
+        let visits: Vec<Visit> = (0..count).map(visit).collect();
+        windows(name, 0, &visits, count as f64 * 0.01 + 1.0)
+    };
+    let step = |name: &str| FrontStep {
+        name: name.to_owned(),
+        client: queue("load", 0.0009, 4000),
+        nodes: vec![queue("gateway", 0.0005, 4000), queue("gateway", 0.0005, 4000)],
+    };
+    let delay = front_delay(&[step("one"), step("two")]).unwrap();
+    assert!((delay.value - 0.0004).abs() < 1e-8, "{delay:?}");
+    assert!(delay.low <= delay.value && delay.value <= delay.high);
+    assert!(delay.high - delay.low < 1e-6, "{delay:?}");
+    let reversed =
+        FrontStep { nodes: vec![step("x").client], client: step("x").nodes.remove(0), ..step("x") };
+    assert_eq!(front_delay(&[reversed]).unwrap().value, 0.0, "never below 0");
+    assert_eq!(front_delay(&[]), Err(Error::NoSteps));
+    let blind = FrontStep { nodes: Vec::new(), ..step("blind") };
+    assert_eq!(front_delay(&[blind]), Err(Error::NoClientWindows { step: "blind".to_owned() }));
+}

@@ -5,10 +5,12 @@
 //! `replicates` are the fits of resampled windows: a prediction's interval is the spread of the
 //! predictions that they make.
 
+mod cluster;
 mod parts;
 mod predict;
 mod text;
 
+pub use cluster::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, NodePrediction};
 pub use parts::{
     About, ClassParameters, Devices, FittedPoint, FittedStep, Law, Parameter, Replicates, Requests,
     SpotifyParameters,

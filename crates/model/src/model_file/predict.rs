@@ -139,11 +139,17 @@ impl Model {
     }
 
     fn spotify_of_replicates(&self) -> Result<Vec<Spotify>, Error> {
-        let column = |name| Replicates::COLUMNS.iter().position(|c| *c == name).unwrap_or(0);
-        let (q0, alpha) = (column("spotify_q0"), column("spotify_alpha"));
-        let mu_d = column("spotify_mu_d");
-        let make = |row: &Vec<f64>| self.spotify_with(row[q0], row[alpha], row[mu_d]);
-        self.replicates.rows.iter().map(make).collect()
+        self.replicates.rows.iter().map(|row| self.spotify_of(row)).collect()
+    }
+
+    /// The published model with the values of a replicate.
+    pub(super) fn spotify_of(&self, row: &[f64]) -> Result<Spotify, Error> {
+        let value = |name| {
+            let column = Replicates::COLUMNS.iter().position(|c| *c == name);
+            let value = column.and_then(|c| row.get(c)).copied();
+            value.ok_or_else(|| Error::File("a replicate is too short; fit again".into()))
+        };
+        self.spotify_with(value("spotify_q0")?, value("spotify_alpha")?, value("spotify_mu_d")?)
     }
 
     /// P(T ≤ t) of one server at `rate` requests/s for each `t` in seconds, without intervals.

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::storage::{Change, Popularity};
 
 fn model() -> Model {
     let p = |value: f64, unit: &str| Parameter {
@@ -171,4 +172,86 @@ proptest! {
             prop_assert!((0.0..=1.0).contains(&cdf[0]));
         }
     }
+}
+
+fn cluster(models: &[(Model, f64)]) -> ClusterModel {
+    let nodes: Vec<ClusterNode> = models
+        .iter()
+        .zip(["a", "b", "c"])
+        .map(|((model, share), name)| ClusterNode {
+            name: name.to_owned(),
+            model: model.clone(),
+            share: *share,
+        })
+        .collect();
+    ClusterModel::new(&nodes, Parameter::exact(0.0002, "s")).unwrap()
+}
+
+#[test]
+fn a_cluster_of_equal_nodes_predicts_what_each_does() {
+    let one = model();
+    let cluster = cluster(&[(one.clone(), 0.5), (one.clone(), 0.5)]);
+    let (alone, both) =
+        (one.predict(900.0, &[0.02, 0.05]).unwrap(), cluster.predict(1_800.0, &[0.0202, 0.0502]));
+    let both = both.unwrap();
+    for (alone, both) in alone.points.iter().zip(&both.points) {
+        // Replicates of one model are the same in both, so the interval is that of one.
+        let pairs = [
+            (alone.concertina.value, both.concertina.value),
+            (alone.concertina.low, both.concertina.low),
+            (alone.concertina.high, both.concertina.high),
+        ];
+        for (alone, both) in pairs {
+            assert!((alone - both).abs() < 1e-9, "{alone} {both}");
+        }
+        assert!(both.concertina.low < both.concertina.high);
+        // The published one knows of no delay.
+        let published = one.spotify().unwrap().cdf(900.0, both.t_s).unwrap();
+        assert!((both.spotify.as_ref().unwrap().value - published).abs() < 1e-12);
+    }
+    assert!((both.response_mean.value - alone.response_mean.value - 0.0002).abs() < 1e-12);
+    assert!(!both.beyond_fitted && cluster.predict(2_100.0, &[]).unwrap().beyond_fitted);
+    assert_eq!(both.laboratory, ["simulated devices"]);
+    let limits = cluster.limits();
+    let published = one.cluster_limit(2).unwrap();
+    assert!((limits.published - published).abs() < 1e-6 * published);
+    assert!((limits.placed - 2.0 * one.limits().unwrap().mg1).abs() < 1e-6);
+    assert!(limits.unplaced < limits.placed && limits.placed < limits.saturation);
+    assert!(cluster.predict(limits.placed * 1.01, &[]).unwrap().beyond_limit);
+    let unstable = cluster.predict(limits.saturation * 1.01, &[0.05]);
+    assert!(matches!(unstable, Err(Error::Unstable { .. })));
+    let (largest, alone) = (
+        cluster.largest_rate(0.0502, 0.95).unwrap(),
+        one.largest_rate_with_interval(0.05, 0.95).unwrap(),
+    );
+    for (both, alone) in
+        [(largest.value, alone.value), (largest.low, alone.low), (largest.high, alone.high)]
+    {
+        assert!((both / alone - 2.0).abs() < 1e-3, "{both} {alone}");
+    }
+}
+
+#[test]
+fn a_what_if_changes_every_replicate() {
+    let one = model();
+    let whole = cluster(&[(one.clone(), 0.4), (one.clone(), 0.3), (one, 0.3)]);
+    let lost = Change::Without { name: "b".to_owned(), shares_after: vec![0.55, 0.45] };
+    let lost = whole.changed(&lost, Popularity::EQUAL).unwrap();
+    let (before, after) =
+        (whole.predict(1_500.0, &[0.02]).unwrap(), lost.predict(1_500.0, &[0.02]).unwrap());
+    let (before, after) = (&before.points[0].concertina, &after.points[0].concertina);
+    assert!(after.high < before.low, "{before:?} {after:?}");
+    assert!(after.low < after.value && after.value < after.high);
+    assert_eq!(lost.cluster().members.len(), 2);
+    assert_eq!(lost.spotify().members.len(), 2);
+    let none = Change::Speed { name: "z".to_owned(), factor: 0.5 };
+    assert!(whole.changed(&none, Popularity::EQUAL).is_err());
+    // A replicate past its saturation answers from memory alone, and is no error.
+    let slow = Change::Speed { name: "a".to_owned(), factor: 0.5 };
+    let slow = whole.changed(&slow, Popularity::EQUAL).unwrap();
+    let edge = slow.predict(slow.limits().saturation * 0.9999, &[0.5]).unwrap();
+    assert!(edge.points[0].concertina.low < edge.points[0].concertina.value);
+    let odd = ClusterNode { name: "a".to_owned(), model: model(), share: 0.5 };
+    assert!(ClusterModel::new(&[odd], Parameter::exact(0.0, "s")).is_err());
+    assert!(ClusterModel::new(&[], Parameter::exact(0.0, "s")).is_err());
 }

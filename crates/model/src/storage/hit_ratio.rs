@@ -34,6 +34,12 @@ impl HitRatio {
         HitRatio { held_from: if rate > 0.0 { rate } else { f64::INFINITY }, ..self }
     }
 
+    /// The line times `factor`: what another memory makes of it. A line above 1 is scaled as it stands.
+    pub fn scaled(self, factor: f64) -> Result<Self, Error> {
+        let scaled = HitRatio::new(self.q0 * factor, self.alpha * factor)?;
+        Ok(HitRatio { held_from: self.held_from, ..scaled })
+    }
+
     /// q₀.
     pub fn q0(&self) -> f64 {
         self.q0

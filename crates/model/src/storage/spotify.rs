@@ -47,6 +47,21 @@ impl Spotify {
         self.hit_ratio
     }
 
+    /// The same server with another q(λ).
+    pub fn with_hit_ratio(&self, hit_ratio: HitRatio) -> Result<Self, Error> {
+        Spotify::new(hit_ratio, self.mu_d, self.n_d)
+    }
+
+    /// µ_d, 1/s.
+    pub fn service_rate(&self) -> f64 {
+        self.mu_d
+    }
+
+    /// n_d.
+    pub fn disks(&self) -> f64 {
+        self.n_d
+    }
+
     /// Utilisation of a disk at `rate` requests/s.
     pub fn utilisation(&self, rate: f64) -> f64 {
         (1.0 - self.hit_ratio.at(rate)) * rate / (self.mu_d * self.n_d)

@@ -1,0 +1,65 @@
+//! δ: what gateway and network add, from what clients and nodes saw of the same requests.
+
+use crate::error::Error;
+use crate::model_file::Parameter;
+use crate::statistics::batch_means;
+use crate::window::{Operation, Outcome, Window};
+
+/// The windows of one steady interval, on both sides of the gateways.
+#[derive(Clone, Debug, Default)]
+pub struct FrontStep {
+    /// Its name, for messages.
+    pub name: String,
+    /// Windows of the clients (`load`).
+    pub client: Vec<Window>,
+    /// Windows of every node's HTTP side.
+    pub nodes: Vec<Vec<Window>>,
+}
+
+/// Batches that the interval rests on.
+const BATCHES: usize = 20;
+
+/// Count and sum (s) of the responses that memory answered.
+fn from_memory<'a>(windows: impl IntoIterator<Item = &'a Window>) -> (f64, f64) {
+    let times = windows.into_iter().flat_map(|w| &w.times);
+    let hits = times.filter(|t| t.operation == Operation::Get && t.outcome == Outcome::Memory);
+    hits.fold((0.0, 0.0), |(n, sum), t| (n + t.response.count() as f64, sum + t.response.sum_s()))
+}
+
+/// δ with its 95 % interval: the mean response of memory hits at the clients, less that at the nodes,
+/// over all steps. Hits, because they take so little themselves that the difference is not lost in it.
+///
+/// It is a constant: a mean, whatever the load. That is enough for a prediction at times far above it,
+/// since only its mean moves a distribution there. The interval is from batches of successive windows,
+/// both sides of a batch being the same seconds.
+///
+/// # Errors
+/// [`Error::NoSteps`]; [`Error::NoClientWindows`] if a step has no memory hits on one of the sides.
+pub fn front_delay(steps: &[FrontStep]) -> Result<Parameter, Error> {
+    let mean = |(n, sum): (f64, f64)| if n > 0.0 { Some(sum / n) } else { None };
+    let (mut total, mut weight, mut batches) = (0.0, 0.0, Vec::new());
+    for step in steps {
+        let missing = || Error::NoClientWindows { step: step.name.clone() };
+        let client = from_memory(&step.client);
+        let at_clients = mean(client).ok_or_else(missing)?;
+        let at_nodes = mean(from_memory(step.nodes.iter().flatten())).ok_or_else(missing)?;
+        total += client.0 * (at_clients - at_nodes);
+        weight += client.0;
+        let mut starts: Vec<u64> = step.client.iter().map(|w| w.start_unix_us).collect();
+        starts.sort_unstable();
+        let size = starts.len().div_ceil(BATCHES).max(1);
+        for (i, batch) in starts.chunks_exact(size).enumerate() {
+            let end = starts.get((i + 1) * size).copied().unwrap_or(u64::MAX);
+            let inside = |w: &&Window| (batch[0]..end).contains(&w.start_unix_us);
+            let client = mean(from_memory(step.client.iter().filter(inside)));
+            let nodes = mean(from_memory(step.nodes.iter().flatten().filter(inside)));
+            batches.extend(client.zip(nodes).map(|(client, node)| client - node));
+        }
+    }
+    if weight <= 0.0 {
+        return Err(Error::NoSteps);
+    }
+    let value = (total / weight).max(0.0);
+    let half = batch_means(&batches).map_or(0.0, |e| e.half_width);
+    Ok(Parameter { value, low: (value - half).max(0.0), high: value + half, unit: "s".to_owned() })
+}

@@ -1,0 +1,290 @@
+//! A cluster of fitted nodes: predictions with intervals, and what-ifs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, not_negative};
+use crate::storage::{Change, Cluster, Member, Node, Operating, Popularity, Server, Spotify};
+
+use super::{Model, Parameter, Point};
+
+/// A fitted node of a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterNode {
+    /// Its name in the ring.
+    pub name: String,
+    /// What was fitted to its own windows, its `gateway` queue (or `node`) in the clients' place.
+    pub model: Model,
+    /// Its share of the requests, 0 to 1.
+    pub share: f64,
+}
+
+/// A cluster made of fitted nodes.
+///
+/// Its replicates are made of the nodes' own, the first with the first: nodes that were fitted to the
+/// same steps were resampled at the same seconds, so what they had in common (a busy machine) stays
+/// together. δ is taken as known: [`crate::fit::front_delay`] gives it with an interval, which is far
+/// below the times of any objective.
+///
+/// ```
+/// # fn cluster(node: model::Model) -> Result<(), model::Error> {
+/// use model::{ClusterModel, ClusterNode, Parameter, storage::{Change, Popularity}};
+/// let nodes = ["a", "b"].map(|name| ClusterNode {
+///     name: name.to_owned(),
+///     model: node.clone(),
+///     share: 0.5,
+/// });
+/// let cluster = ClusterModel::new(&nodes, Parameter::exact(0.0002, "s"))?;
+/// let now = cluster.predict(1_000.0, &[0.050])?;
+/// let slow = Change::Speed { name: "b".to_owned(), factor: 0.5 };
+/// let then = cluster.changed(&slow, Popularity::EQUAL)?.predict(1_000.0, &[0.050])?;
+/// assert!(then.points[0].concertina.value <= now.points[0].concertina.value);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterModel {
+    cluster: Cluster<Node>,
+    replicates: Vec<Cluster<Node>>,
+    spotify: Cluster<Spotify>,
+    spotify_replicates: Vec<Cluster<Spotify>>,
+    delay: Parameter,
+    /// The largest load that each node was fitted to, by its name.
+    rate_high: BTreeMap<String, f64>,
+    laboratory: Vec<String>,
+}
+
+/// What one node of a cluster is expected to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodePrediction {
+    /// Its name.
+    pub name: String,
+    /// Its share of the requests.
+    pub share: f64,
+    /// Its load, requests/s.
+    pub rate: f64,
+    /// Share of its requests that its memory answers.
+    pub hit_ratio: f64,
+    /// Utilisation of a device, on average.
+    pub utilisation_mean: f64,
+    /// Utilisation of its busiest device.
+    pub utilisation_max: f64,
+    /// Mean number waiting and in service at a device, on average.
+    pub device_queue_length_mean: f64,
+    /// Whether its load is past its own confidence limit.
+    pub beyond_limit: bool,
+    /// Whether its load is larger than any that it was fitted to.
+    pub beyond_fitted: bool,
+}
+
+/// What is to be expected of a cluster at a load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClusterPrediction {
+    /// Load on the cluster, requests/s.
+    pub rate: f64,
+    /// Share answered from memory.
+    pub hit_ratio: Parameter,
+    /// Utilisation of the busiest device of all.
+    pub utilisation_max: f64,
+    /// Mean response, seconds.
+    pub response_mean: Parameter,
+    /// The load that bounds what is said, see [`ClusterLimits`].
+    pub limits: ClusterLimits,
+    /// Whether a node is past its own confidence limit. Say so wherever the prediction is shown.
+    pub beyond_limit: bool,
+    /// Whether a node's load is larger than any that it was fitted to.
+    pub beyond_fitted: bool,
+    /// Shares within the asked times, by both models.
+    pub points: Vec<Point>,
+    /// The nodes, in their order.
+    pub nodes: Vec<NodePrediction>,
+    /// Laboratory conditions of the nodes' models: show them with the prediction.
+    pub laboratory: Vec<String>,
+}
+
+/// Loads in requests/s that bound what is said of a cluster. Infinite if no load reaches them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClusterLimits {
+    /// Ours with these shares: the first node reaches its own limit.
+    pub placed: f64,
+    /// Ours if only expected shares were known: balls into bins.
+    pub unplaced: f64,
+    /// The published one: balls into bins with the published limit of each server.
+    pub published: f64,
+    /// The busiest device of some node is always busy.
+    pub saturation: f64,
+}
+
+impl ClusterModel {
+    /// Of fitted nodes, with δ as what gateway and network add (seconds).
+    pub fn new(nodes: &[ClusterNode], delay: Parameter) -> Result<ClusterModel, Error> {
+        not_negative("the delay of gateway and network", delay.value)?;
+        let most = nodes.iter().map(|n| n.model.replicates.rows.len()).max().unwrap_or(0);
+        // Replicate `index` of every node, or what was fitted where it is `None` or a node has none.
+        let of = |index: Option<usize>| {
+            let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+            for ClusterNode { name, model, share } in nodes {
+                let rows = &model.replicates.rows;
+                let row = index.and_then(|i| rows.get(i % rows.len().max(1)));
+                let (node, spotify) = match row {
+                    Some(row) => (model.replicate(row)?, model.spotify_of(row)?),
+                    None => (model.node()?, model.spotify()?),
+                };
+                ours.push(Member { name: name.clone(), server: node, share: *share });
+                theirs.push(Member { name: name.clone(), server: spotify, share: *share });
+            }
+            let ours = Cluster { members: ours, delay: delay.value };
+            // The published model knows of no delay: its µ_d and q were fitted to what it was.
+            Ok((ours, Cluster { members: theirs, delay: 0.0 }))
+        };
+        let (cluster, spotify) = of(None)?;
+        cluster.check()?;
+        let both = (0..most).map(|i| of(Some(i))).collect::<Result<Vec<_>, Error>>()?;
+        let (replicates, spotify_replicates) = both.into_iter().unzip();
+        let mut laboratory: Vec<String> = Vec::new();
+        for note in nodes.iter().filter_map(|n| n.model.about.laboratory.clone()) {
+            if !laboratory.contains(&note) {
+                laboratory.push(note);
+            }
+        }
+        let rate_high =
+            nodes.iter().map(|n| (n.name.clone(), n.model.requests.rate_high)).collect();
+        Ok(ClusterModel {
+            cluster,
+            replicates,
+            spotify,
+            spotify_replicates,
+            delay,
+            rate_high,
+            laboratory,
+        })
+    }
+
+    /// The cluster with the fitted values.
+    pub fn cluster(&self) -> &Cluster<Node> {
+        &self.cluster
+    }
+
+    /// The published model of the same cluster: equation 2, each server with its share.
+    pub fn spotify(&self) -> &Cluster<Spotify> {
+        &self.spotify
+    }
+
+    /// δ.
+    pub fn delay(&self) -> &Parameter {
+        &self.delay
+    }
+
+    /// The cluster after a change, with every replicate changed likewise.
+    pub fn changed(&self, change: &Change, popularity: Popularity) -> Result<Self, Error> {
+        fn all<S: Server>(
+            clusters: &[Cluster<S>],
+            change: &Change,
+            popularity: Popularity,
+        ) -> Result<Vec<Cluster<S>>, Error> {
+            clusters.iter().map(|c| c.changed(change, popularity)).collect()
+        }
+        Ok(ClusterModel {
+            cluster: self.cluster.changed(change, popularity)?,
+            replicates: all(&self.replicates, change, popularity)?,
+            spotify: self.spotify.changed(change, popularity)?,
+            spotify_replicates: all(&self.spotify_replicates, change, popularity)?,
+            ..self.clone()
+        })
+    }
+
+    /// The loads that bound what is said.
+    pub fn limits(&self) -> ClusterLimits {
+        ClusterLimits {
+            placed: self.cluster.confidence_limit(),
+            unplaced: self.cluster.confidence_limit_unplaced(),
+            published: self.spotify.confidence_limit_unplaced(),
+            saturation: self.cluster.saturation(),
+        }
+    }
+
+    /// What the cluster does at `rate` requests/s, with the shares within each of `within_s` seconds.
+    /// [`Error::Unstable`] past saturation. Cost: for each time some 0.1 ms a node and replicate.
+    pub fn predict(&self, rate: f64, within_s: &[f64]) -> Result<ClusterPrediction, Error> {
+        for &t in within_s {
+            not_negative("the time of an objective", t)?;
+        }
+        let operating = self.cluster.operating(rate)?;
+        let standing: Vec<_> = self.replicates.iter().map(|c| c.standing(rate)).collect();
+        let stable = self.spotify.cdf(rate, &[]).is_ok();
+        let point = |&t_s: &f64| {
+            let published =
+                stable.then(|| interval(&self.spotify, &self.spotify_replicates, t_s, rate));
+            let concertina = interval(&self.cluster, &self.replicates, t_s, rate);
+            Point { t_s, concertina, spotify: published }
+        };
+        let hits: Vec<f64> = standing.iter().map(|s| s.hit_ratio).collect();
+        let responses = standing.iter().map(|s| s.response_mean).filter(|r| r.is_finite());
+        let limits = self.limits();
+        let nodes: Vec<NodePrediction> = self
+            .cluster
+            .members
+            .iter()
+            .zip(&operating.members)
+            .map(|(member, operating)| self.node_prediction(member, operating))
+            .collect();
+        Ok(ClusterPrediction {
+            rate,
+            hit_ratio: Parameter::from_replicates(operating.hit_ratio, &hits, "1"),
+            utilisation_max: operating.utilisation_max,
+            response_mean: Parameter::from_replicates(
+                operating.response_mean,
+                &responses.collect::<Vec<_>>(),
+                "s",
+            ),
+            limits,
+            beyond_limit: nodes.iter().any(|n| n.beyond_limit),
+            beyond_fitted: nodes.iter().any(|n| n.beyond_fitted),
+            points: within_s.iter().map(point).collect(),
+            nodes,
+            laboratory: self.laboratory.clone(),
+        })
+    }
+
+    fn node_prediction(&self, member: &Member, operating: &Operating) -> NodePrediction {
+        let fitted = self.rate_high.get(&member.name).copied().unwrap_or(f64::INFINITY);
+        NodePrediction {
+            name: member.name.clone(),
+            share: member.share,
+            rate: operating.rate,
+            hit_ratio: operating.hit_ratio,
+            utilisation_mean: operating.utilisation_mean,
+            utilisation_max: operating.utilisation_max,
+            device_queue_length_mean: operating.queue_length_mean,
+            beyond_limit: operating.rate > member.server.confidence_limit(),
+            beyond_fitted: operating.rate > fitted * 1.01,
+        }
+    }
+
+    /// The largest load in requests/s at which a share `share` is answered within `within_s` seconds,
+    /// with its 95 % interval; a replicate that can't hold the objective at any load counts as 0.
+    /// [`Error::Unattainable`] if even an idle cluster does not hold it.
+    pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<Parameter, Error> {
+        let value = self.cluster.largest_rate(within_s, share)?;
+        let mut others = Vec::new();
+        for replicate in &self.replicates {
+            others.push(match replicate.largest_rate(within_s, share) {
+                Err(Error::Unattainable { .. }) => 0.0,
+                other => other?,
+            });
+        }
+        Ok(Parameter::from_replicates(value, &others, "1/s"))
+    }
+}
+
+/// P(T ≤ t) with its interval.
+fn interval<S: Server>(
+    cluster: &Cluster<S>,
+    replicates: &[Cluster<S>],
+    t_s: f64,
+    rate: f64,
+) -> Parameter {
+    let others: Vec<f64> = replicates.iter().map(|c| c.within(t_s)(rate)).collect();
+    Parameter::from_replicates(cluster.within(t_s)(rate), &others, "1")
+}

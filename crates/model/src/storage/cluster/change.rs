@@ -1,0 +1,172 @@
+//! What if: a cluster after a change.
+//!
+//! A server's hit ratio was fitted with its memory and its part of the catalogue. When either changes, it
+//! follows by [`Popularity`]. With keys placed by a ring, a server's part of the catalogue is its share of
+//! the requests, as long as no single object has much of them, so the shares say both.
+
+use crate::error::{Error, check, positive};
+
+use super::{Cluster, Member, Server};
+
+/// How the share that memory answers follows memory and catalogue: q ∝ (memory / catalogue)^exponent, at
+/// most 1; the whole line q₀ − αλ is scaled.
+///
+/// It holds for objects of like sizes and a memory that is full. The exponent is 1 for equally popular
+/// objects, whatever memory evicts ([`Popularity::EQUAL`]); 1 − s for popularities that fall as
+/// rank^(−s), s < 1, where memory holds the most popular ([`Popularity::zipf`]): then the m most popular
+/// of n objects have (m/n)^(1−s) of the requests, for m not small. Least-recently-used memory keeps less
+/// than the most popular, by an amount that changes little, so the ratio is near. Else measure two
+/// sizes of memory: the exponent is the slope of log q against log size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Popularity {
+    exponent: f64,
+}
+
+impl Popularity {
+    /// All objects equally popular: half the memory for an object, half the hits.
+    pub const EQUAL: Popularity = Popularity { exponent: 1.0 };
+
+    /// With an exponent from 0 (memory's size does not matter) to 1.
+    pub fn new(exponent: f64) -> Result<Self, Error> {
+        check("the exponent of memory", exponent, 0.0..=1.0, "0 to 1")?;
+        Ok(Popularity { exponent })
+    }
+
+    /// Popularity falling as rank^(−s), 0 ≤ s < 1.
+    ///
+    /// ```
+    /// use model::storage::Popularity;
+    /// assert_eq!(Popularity::zipf(0.0)?, Popularity::EQUAL);
+    /// assert!((Popularity::zipf(0.75)?.factor(16.0) - 2.0).abs() < 1e-12);
+    /// # Ok::<(), model::Error>(())
+    /// ```
+    pub fn zipf(s: f64) -> Result<Self, Error> {
+        check("the skew of popularity", s, 0.0..=1.0 - 1e-9, "at least 0 and below 1")?;
+        Ok(Popularity { exponent: 1.0 - s })
+    }
+
+    /// By what the hit ratio is multiplied when memory for each object is multiplied by `factor`.
+    pub fn factor(self, factor: f64) -> f64 {
+        factor.powf(self.exponent)
+    }
+}
+
+/// A change of a cluster. [`Cluster::changed`] makes it; each has a method of its own as well.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// [`Cluster::without`].
+    Without {
+        /// The server that is lost.
+        name: String,
+        /// Shares of the others after it, in their order.
+        shares_after: Vec<f64>,
+    },
+    /// [`Cluster::with_shares`].
+    Shares(Vec<f64>),
+    /// [`Cluster::with_speed`].
+    Speed {
+        /// The server.
+        name: String,
+        /// Its devices' speed over what it was.
+        factor: f64,
+    },
+    /// [`Cluster::with_memory`].
+    Memory {
+        /// The server.
+        name: String,
+        /// Its memory over what it was.
+        factor: f64,
+    },
+}
+
+impl<S: Server> Cluster<S> {
+    /// The cluster after a change.
+    pub fn changed(&self, change: &Change, popularity: Popularity) -> Result<Self, Error> {
+        match change {
+            Change::Without { name, shares_after } => self.without(name, shares_after, popularity),
+            Change::Shares(shares) => self.with_shares(shares, popularity),
+            Change::Speed { name, factor } => self.with_speed(name, *factor),
+            Change::Memory { name, factor } => self.with_memory(name, *factor, popularity),
+        }
+    }
+
+    fn position(&self, name: &str) -> Result<usize, Error> {
+        self.members.iter().position(|m| m.name == name).ok_or_else(|| {
+            let known: Vec<&str> = self.members.iter().map(|m| m.name.as_str()).collect();
+            Error::NoSuchNode { name: name.to_owned(), known: known.join(", ") }
+        })
+    }
+
+    fn with_server(
+        &self,
+        name: &str,
+        change: impl Fn(&S) -> Result<S, Error>,
+    ) -> Result<Self, Error> {
+        let at = self.position(name)?;
+        let mut cluster = self.clone();
+        if let Some(member) = cluster.members.get_mut(at) {
+            member.server = change(&member.server)?;
+        }
+        Ok(cluster)
+    }
+
+    /// The cluster that one server has left: its keys are answered by their replicas, and the shares of
+    /// the others, in their order, are `shares_after`, which the ring says. It is the state after the
+    /// replicas have filled: while they fill, the origin answers.
+    pub fn without(
+        &self,
+        name: &str,
+        shares_after: &[f64],
+        popularity: Popularity,
+    ) -> Result<Self, Error> {
+        let mut cluster = self.clone();
+        cluster.members.remove(self.position(name)?);
+        cluster.with_shares(shares_after, popularity)
+    }
+
+    /// The cluster with another server, joined with the given shares of all, the new one's last. Its own
+    /// `share` says for which share its hit ratio is known.
+    pub fn with_member(
+        &self,
+        member: Member<S>,
+        shares_after: &[f64],
+        popularity: Popularity,
+    ) -> Result<Self, Error> {
+        let mut cluster = self.clone();
+        cluster.members.push(member);
+        cluster.with_shares(shares_after, popularity)
+    }
+
+    /// The cluster with other shares, in the order of its servers: other weights in the ring.
+    pub fn with_shares(&self, shares: &[f64], popularity: Popularity) -> Result<Self, Error> {
+        if shares.len() != self.members.len() {
+            return Err(Error::Shares { expected: self.members.len(), got: shares.len() });
+        }
+        let mut cluster = self.clone();
+        for (member, &share) in cluster.members.iter_mut().zip(shares) {
+            // Without load, what memory would answer does not matter.
+            if share > 0.0 {
+                let before = positive("the share of a server whose share changes", member.share)?;
+                member.server = member.server.with_catalogue(share / before, popularity)?;
+            }
+            member.share = share;
+        }
+        cluster.check()?;
+        Ok(cluster)
+    }
+
+    /// The cluster with the devices of one server at another speed: 0.5 is half as fast.
+    pub fn with_speed(&self, name: &str, factor: f64) -> Result<Self, Error> {
+        self.with_server(name, |server| server.with_speed(factor))
+    }
+
+    /// The cluster with `factor` times the memory in one server.
+    pub fn with_memory(
+        &self,
+        name: &str,
+        factor: f64,
+        popularity: Popularity,
+    ) -> Result<Self, Error> {
+        self.with_server(name, |server| server.with_memory(factor, popularity))
+    }
+}

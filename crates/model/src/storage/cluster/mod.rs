@@ -1,0 +1,214 @@
+//! A cluster: servers behind gateways, each with its share of the requests.
+//!
+//! P(T ≤ t) = Σᵢ shareᵢ · Fᵢ(t − δ; λ·shareᵢ): a request goes to server i with probability shareᵢ,
+//! which the ring decides by its key alone, and gateway and network add δ to whatever the server takes.
+//! A Poisson stream that is split by keys is a Poisson stream at each server, so each is the single
+//! server that was fitted, at its own load. Any kind of [`Server`] will do: [`Node`] (ours) and
+//! [`Spotify`] (as published, where equal shares make it equation 2).
+//!
+//! What it leaves out: δ is a constant; a request that is tried at a second server (a retry, a hedge, a
+//! read from a replica) is that server's; objects so popular that their own requests cluster.
+
+mod change;
+mod server;
+
+pub use change::{Change, Popularity};
+pub use server::Server;
+
+use crate::error::{Error, check, not_negative};
+use crate::queue::{bisect, quantile};
+
+use super::{BETA, Node, Operating, balls_into_bins_limit};
+
+/// A server of a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member<S = Node> {
+    /// Its name in the ring.
+    pub name: String,
+    /// The server.
+    pub server: S,
+    /// Its share of the requests, 0 to 1.
+    pub share: f64,
+}
+
+/// Servers behind gateways. Fields are public; [`Cluster::check`] says if they make sense.
+///
+/// ```
+/// use model::storage::{Cluster, HitRatio, Member, Popularity, Spotify};
+/// // The paper's five small servers (Table II), in balance: its equation 2.
+/// let small = Spotify::new(HitRatio::new(0.946, 0.0137)?, 93.0, 1.0)?;
+/// let shared = ["a", "b", "c", "d", "e"];
+/// let members = shared.map(|name| Member { name: name.to_owned(), server: small, share: 0.2 });
+/// let cluster = Cluster { members: members.to_vec(), delay: 0.0 };
+/// let within = cluster.cdf(200.0, &[0.050])?[0];
+/// assert!((within - small.cluster_cdf(200.0, 5, 0.050)?).abs() < 1e-12);
+/// assert!((cluster.confidence_limit_unplaced() - 223.85).abs() < 0.01);
+/// // One is lost; the ring gives its keys to the others, which remember less of their larger parts.
+/// let four = cluster.without("c", &[0.25; 4], Popularity::EQUAL)?;
+/// assert!(four.cdf(200.0, &[0.050])?[0] < within);
+/// # Ok::<(), model::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cluster<S = Node> {
+    /// The servers.
+    pub members: Vec<Member<S>>,
+    /// δ: what gateway and network add to every response, seconds.
+    pub delay: f64,
+}
+
+/// Where a cluster stands at a load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterOperating {
+    /// Load in requests/s.
+    pub rate: f64,
+    /// Share answered from memory.
+    pub hit_ratio: f64,
+    /// Utilisation of a device, on average over servers (each server's own average).
+    pub utilisation_mean: f64,
+    /// Utilisation of the busiest device of all.
+    pub utilisation_max: f64,
+    /// Mean response time of all requests, seconds.
+    pub response_mean: f64,
+    /// Where each server stands, in their order.
+    pub members: Vec<Operating>,
+}
+
+impl<S: Server> Cluster<S> {
+    /// Checks every number: there are servers, their names differ, and their shares add to 1 (within 1e-6).
+    pub fn check(&self) -> Result<(), Error> {
+        check("the number of servers", self.members.len() as f64, 1.0..=1e6, "1 to 1,000,000")?;
+        not_negative("the delay of gateway and network", self.delay)?;
+        let mut names = std::collections::BTreeSet::new();
+        let mut total = 0.0;
+        for member in &self.members {
+            member.server.check()?;
+            total += not_negative("a server's share", member.share)?;
+            if !names.insert(&member.name) {
+                return Err(Error::NodeTwice { name: member.name.clone() });
+            }
+        }
+        check("the sum of the servers' shares", total, 1.0 - 1e-6..=1.0 + 1e-6, "1").map(|_| ())
+    }
+
+    /// [`Error::Unstable`] if a server is at or past its saturation.
+    fn stable(&self, rate: f64) -> Result<(), Error> {
+        not_negative("the request rate", rate)?;
+        if self.members.iter().all(|m| m.server.is_stable(rate * m.share)) {
+            Ok(())
+        } else {
+            Err(Error::Unstable { rate, saturation: self.saturation() })
+        }
+    }
+
+    /// P(T ≤ t) as a function of the load in requests/s, for CDFs at many loads. A server past its
+    /// saturation answers from memory alone; [`Cluster::cdf`] refuses such loads.
+    /// Cost: for [`Node`]s some 0.1 ms each, then microseconds for a load.
+    pub fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 {
+        let t = t_s - self.delay;
+        let servers: Vec<_> = self.members.iter().map(|m| (m.share, m.server.within(t))).collect();
+        move |rate| {
+            let sum: f64 = servers.iter().map(|(share, f)| share * f(rate * share)).sum();
+            sum.clamp(0.0, 1.0)
+        }
+    }
+
+    /// P(T ≤ t) for each `t` in seconds at `rate` requests/s on the whole cluster. [`Error::Unstable`]
+    /// past the saturation of any server. Cost: for each t and [`Node`] some 0.1 ms.
+    pub fn cdf(&self, rate: f64, times: &[f64]) -> Result<Vec<f64>, Error> {
+        self.stable(rate)?;
+        Ok(times.iter().map(|&t| self.within(t)(rate)).collect())
+    }
+
+    /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at `rate`
+    /// requests/s. Cost: some 60 CDFs.
+    pub fn quantile(&self, rate: f64, p: f64) -> Result<f64, Error> {
+        self.stable(rate)?;
+        quantile(p, self.delay.max(1e-3), |t| self.within(t)(rate))
+    }
+
+    /// The largest load in requests/s at which a share `share` of requests is answered within
+    /// `within_s` seconds, and no server is past its saturation. [`Error::Unattainable`] if even an
+    /// idle cluster does not. Infinite if memory answers all.
+    pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<f64, Error> {
+        not_negative("the time of an objective", within_s)?;
+        check("the share of an objective", share, 0.0..=1.0, "0 to 1")?;
+        let at = self.within(within_s);
+        if at(0.0) < share {
+            return Err(Error::Unattainable { share, within_s, best: at(0.0) });
+        }
+        let saturation = self.saturation();
+        Ok(if saturation.is_infinite() {
+            saturation
+        } else {
+            bisect(saturation, |rate| at(rate) >= share)
+        })
+    }
+
+    /// The smallest load over the cluster at which one of the servers reaches its own limit.
+    fn first(&self, limit: impl Fn(&S) -> f64) -> f64 {
+        let of = |m: &Member<S>| {
+            let limit = limit(&m.server);
+            // A server without load reaches no limit.
+            if m.share > 0.0 && limit.is_finite() { limit / m.share } else { f64::INFINITY }
+        };
+        self.members.iter().map(of).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Load in requests/s at which the busiest device of some server is always busy.
+    pub fn saturation(&self) -> f64 {
+        self.first(S::saturation)
+    }
+
+    /// The confidence limit where the shares are known, as they are with a ring: load in requests/s at
+    /// which the first server reaches its own limit.
+    pub fn confidence_limit(&self) -> f64 {
+        self.first(S::confidence_limit)
+    }
+
+    /// The published limit, where only the *expected* shares are known: up to this load, with high
+    /// probability, no server is past its own limit if requests are balls that fall into servers at
+    /// random ([`balls_into_bins_limit`], β = 2). For unequal servers the smallest of the limits that
+    /// each would have among as many of its kind, which for equal ones is the paper's.
+    pub fn confidence_limit_unplaced(&self) -> f64 {
+        let servers = u32::try_from(self.members.len()).unwrap_or(u32::MAX).max(1);
+        self.first(|server| {
+            let limit = server.confidence_limit();
+            balls_into_bins_limit(limit, servers, BETA) / f64::from(servers)
+        })
+    }
+}
+
+impl Cluster<Node> {
+    /// Where the cluster stands at `rate` requests/s. [`Error::Unstable`] at or past saturation.
+    /// Cost: microseconds for each server.
+    pub fn operating(&self, rate: f64) -> Result<ClusterOperating, Error> {
+        self.stable(rate)?;
+        Ok(self.standing(rate))
+    }
+
+    /// The same at any load: a server past its saturation stands with queues without bound.
+    pub(crate) fn standing(&self, rate: f64) -> ClusterOperating {
+        let stand = |m: &Member| {
+            let rate = rate * m.share;
+            m.server.operating(rate).unwrap_or_else(|_| m.server.overloaded(rate))
+        };
+        let members: Vec<Operating> = self.members.iter().map(stand).collect();
+        let sum = |f: &dyn Fn(&Operating) -> f64| -> f64 {
+            // A server without load adds nothing, be its own mean without bound.
+            let loaded = self.members.iter().zip(&members).filter(|(m, _)| m.share > 0.0);
+            loaded.map(|(m, o)| m.share * f(o)).sum()
+        };
+        let n = members.len().max(1) as f64;
+        ClusterOperating {
+            rate,
+            hit_ratio: sum(&|o| o.hit_ratio),
+            utilisation_mean: members.iter().map(|o| o.utilisation_mean).sum::<f64>() / n,
+            utilisation_max: members.iter().map(|o| o.utilisation_max).fold(0.0, f64::max),
+            response_mean: self.delay + sum(&|o| o.response_mean),
+            members,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! What a cluster asks of its servers, answered by ours and by the published one.
+
+use crate::error::{Error, positive};
+use crate::storage::{Node, Spotify};
+
+use super::Popularity;
+
+/// A server, as a cluster sees it.
+pub trait Server: Clone {
+    /// Whether its numbers make sense.
+    fn check(&self) -> Result<(), Error>;
+
+    /// Whether its queues are bounded at `rate` requests/s.
+    fn is_stable(&self, rate: f64) -> bool;
+
+    /// Load in requests/s at which its busiest device is always busy.
+    fn saturation(&self) -> f64;
+
+    /// Load in requests/s up to which it is trusted.
+    fn confidence_limit(&self) -> f64;
+
+    /// P(T ≤ t) as a function of its load in requests/s; past saturation, the share that is answered in
+    /// time without a device.
+    fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<Self>;
+
+    /// The same server with a part of the catalogue `factor` times as large.
+    fn with_catalogue(&self, factor: f64, popularity: Popularity) -> Result<Self, Error>;
+
+    /// The same server with `factor` times the memory.
+    fn with_memory(&self, factor: f64, popularity: Popularity) -> Result<Self, Error>;
+
+    /// The same server with devices `factor` times as fast.
+    fn with_speed(&self, factor: f64) -> Result<Self, Error>;
+}
+
+impl Server for Node {
+    fn check(&self) -> Result<(), Error> {
+        Node::check(self)
+    }
+
+    fn is_stable(&self, rate: f64) -> bool {
+        self.operating(rate).is_ok()
+    }
+
+    fn saturation(&self) -> f64 {
+        Node::saturation(self)
+    }
+
+    fn confidence_limit(&self) -> f64 {
+        Node::confidence_limit(self)
+    }
+
+    fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<> {
+        let (node, at) = (self.clone(), self.at(t_s));
+        move |rate| at.cdf(&node.operating(rate).unwrap_or_else(|_| node.overloaded(rate)))
+    }
+
+    fn with_catalogue(&self, factor: f64, popularity: Popularity) -> Result<Node, Error> {
+        positive("the factor of the catalogue", factor)?;
+        let hit_ratio = self.hit_ratio.scaled(popularity.factor(1.0 / factor))?;
+        // Each key is asked for 1/factor as often, among this server's requests, and so is one that is
+        // being read.
+        let joining = self.joining / factor;
+        Ok(Node { hit_ratio, joining, ..self.clone() })
+    }
+
+    fn with_memory(&self, factor: f64, popularity: Popularity) -> Result<Node, Error> {
+        positive("the factor of the memory", factor)?;
+        let hit_ratio = self.hit_ratio.scaled(popularity.factor(factor))?;
+        Ok(Node { hit_ratio, ..self.clone() })
+    }
+
+    fn with_speed(&self, factor: f64) -> Result<Node, Error> {
+        positive("the factor of the speed", factor)?;
+        let mut node = self.clone();
+        node.groups.iter_mut().for_each(|group| group.factor /= factor);
+        Ok(node)
+    }
+}
+
+impl Server for Spotify {
+    fn check(&self) -> Result<(), Error> {
+        // Its constructor did.
+        Ok(())
+    }
+
+    fn is_stable(&self, rate: f64) -> bool {
+        self.utilisation(rate) < 1.0
+    }
+
+    fn saturation(&self) -> f64 {
+        Spotify::saturation(self)
+    }
+
+    fn confidence_limit(&self) -> f64 {
+        Spotify::confidence_limit(self)
+    }
+
+    fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<> {
+        let server = *self;
+        let answered = if t_s >= 0.0 { 1.0 } else { 0.0 };
+        move |rate| server.cdf(rate, t_s).unwrap_or_else(|_| answered * server.hit_ratio().at(rate))
+    }
+
+    fn with_catalogue(&self, factor: f64, popularity: Popularity) -> Result<Spotify, Error> {
+        positive("the factor of the catalogue", factor)?;
+        self.with_hit_ratio(self.hit_ratio().scaled(popularity.factor(1.0 / factor))?)
+    }
+
+    fn with_memory(&self, factor: f64, popularity: Popularity) -> Result<Spotify, Error> {
+        positive("the factor of the memory", factor)?;
+        self.with_hit_ratio(self.hit_ratio().scaled(popularity.factor(factor))?)
+    }
+
+    fn with_speed(&self, factor: f64) -> Result<Spotify, Error> {
+        positive("the factor of the speed", factor)?;
+        Spotify::new(self.hit_ratio(), self.service_rate() * factor, self.disks())
+    }
+}
