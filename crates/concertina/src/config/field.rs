@@ -3,9 +3,11 @@
 use std::fmt::{self, Write};
 use std::path::PathBuf;
 
+use engine::gateway::Spread;
+use engine::route::Policy;
 use toml::Value;
 
-use super::{Class, Kind, Mistake, Service};
+use super::{Class, Kind, Mistake, Role, Service};
 
 /// A number of bytes, written as a number or as "64MiB".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,7 +141,9 @@ pub fn override_with(table: &mut toml::Table, text: &str) -> Result<(), String> 
             table.insert((*last).to_owned(), value);
             Ok(())
         }
-        _ => Err(format!("`{path}` is not in a section; devices are device.0, device.1 ...")),
+        _ => Err(format!(
+            "`{path}` is not in a section; devices are device.0, device.1 ..., members member.0 ..."
+        )),
     }
 }
 
@@ -187,6 +191,14 @@ impl Printer {
     /// A line as it is. Goes before the first section.
     pub fn raw(&mut self, line: &str) {
         self.text.insert_str(0, &format!("{line}\n\n"));
+    }
+
+    /// Lines of which each is a comment.
+    pub fn example(&mut self, text: &str) {
+        self.text.push('\n');
+        for line in text.lines() {
+            let _ = writeln!(self.text, "# {line}");
+        }
     }
 
     /// The text.
@@ -316,6 +328,23 @@ field!(
         Kind::Empirical => "empirical",
     })
 );
+
+field!(
+    Role,
+    "\"all\", \"gateway\" or \"node\"",
+    |v| [Role::All, Role::Gateway, Role::Node].into_iter().find(|r| v.as_str() == Some(r.as_str())),
+    |role| quoted(role.as_str())
+);
+field!(
+    Policy,
+    "\"smallest_expected_response\", \"blowfish\", \"shortest_queue\", \"power_of_two\", \"round_robin\" \
+     or \"primary\"",
+    |v| v.clone().try_into().ok(),
+    |policy| Some(Value::try_from(policy).ok()?.to_string())
+);
+field!(Spread, "\"primary\", \"warm\" or \"all\"", |v| v.clone().try_into().ok(), |spread| Some(
+    Value::try_from(spread).ok()?.to_string()
+));
 
 impl Field for Option<Service> {
     fn read(&mut self, value: Value, place: &str, mistakes: &mut Vec<Mistake>) {

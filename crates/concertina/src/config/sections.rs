@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use super::cluster::Role;
 use super::field::{Size, Visitor};
 
 /// `[serve]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Serve {
+    /// What the process is.
+    pub role: Role,
     /// Address to listen on; port 0 lets the kernel choose.
     pub listen: String,
     /// Threads that serve connections; 0 means one for each core.
@@ -135,6 +138,7 @@ const MIB: u64 = 1 << 20;
 impl Default for Serve {
     fn default() -> Self {
         Serve {
+            role: Role::All,
             listen: "127.0.0.1:7070".to_owned(),
             threads: 0,
             token: None,
@@ -208,9 +212,15 @@ impl Default for Observe {
 impl Serve {
     pub(super) fn visit(&mut self, v: &mut dyn Visitor) {
         v.field(
+            "role",
+            "What this process is: \"node\", \"gateway\", or \"all\": both, or without members a node \
+            alone.",
+            &mut self.role,
+        );
+        v.field(
             "listen",
-            "Address and port. Port 0 lets the kernel choose. Anything wider than \
-            loopback needs a token.",
+            "Address and port of the gateway, or of a node alone. Port 0 lets the kernel choose. \
+            Anything wider than loopback needs a token.",
             &mut self.listen,
         );
         v.field(
@@ -221,7 +231,7 @@ impl Serve {
         v.field(
             "token",
             "If set, every request (but /healthz and /readyz) must carry \
-            `Authorization: Bearer TOKEN`.",
+            `Authorization: Bearer TOKEN`; the processes of a cluster send it to each other.",
             &mut self.token,
         );
         v.field(

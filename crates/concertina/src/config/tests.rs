@@ -107,6 +107,93 @@ fn values_are_checked() {
     }
 }
 
+const MEMBERS: &str = r#"
+    [[member]]
+    name = "b"
+    address = "127.0.0.1:7072"
+    weight = 2
+    [[member]]
+    name = "a"
+    address = "127.0.0.1:7071"
+"#;
+
+#[test]
+fn members_become_a_ring() {
+    let set = ["cluster.name=b".to_owned(), "gateway.policy=round_robin".to_owned()];
+    let config = Config::parse(MEMBERS, "", &set).unwrap();
+    assert_eq!(Config::parse(&config.print(), "", &[]).unwrap(), config);
+    let ring = config.ring().unwrap();
+    assert_eq!((ring.replica_count(), ring.name(0), ring.name(1)), (2, "a", "b"));
+    assert_eq!((config.me(), config.node_address()), (Some(1), "127.0.0.1:7072"));
+    assert_eq!(config.addresses()[0], "127.0.0.1:7071".parse().unwrap());
+    assert!(config.is_node() && config.is_gateway());
+    let settings = config.gateway.settings(ring, Default::default(), 0);
+    assert_eq!(settings.policy, engine::route::Policy::RoundRobin);
+    let alone = Config::parse("", "", &[]).unwrap();
+    assert!(alone.is_node() && !alone.is_gateway());
+    assert_eq!((alone.ring(), alone.me(), alone.node_address()), (None, None, "127.0.0.1:7070"));
+    let ring = Config::parse(MEMBERS, "", &["serve.role=gateway".to_owned()]).unwrap().ring();
+    let defaults = alone.gateway.settings(ring.clone().unwrap(), Default::default(), 0);
+    assert_eq!(defaults, engine::gateway::Settings::new(ring.unwrap()));
+}
+
+#[test]
+fn mistakes_of_a_cluster_are_told_at_once() {
+    let wrong = r#"
+        [[member]]
+        name = "a"
+        address = "127.0.0.1:7071"
+        [[member]]
+        name = "a"
+        address = "127.0.0.1:7071"
+        weight = 0
+        [[member]]
+        name = "b c"
+        address = "here:0"
+        [cluster]
+        name = "x"
+        replicas = 9
+        lease_s = 0
+        [gateway]
+        hedge_quantile = 1
+        ping_s = 0
+    "#;
+    let told = mistakes(wrong, &[]);
+    for part in [
+        "member.1.name: \"a\" is member.0 already",
+        "member.1.address: 127.0.0.1:7071 is member.0's",
+        "member.1.weight: must be positive",
+        "member.2.name: \"b c\" cannot be a name",
+        "member.2.address: \"here:0\" is not an address",
+        "cluster.name: \"x\" is no member; they are a, a, b c",
+        "cluster.replicas: must be between 1 and 8",
+        "cluster.lease_s: must be between",
+        "gateway.hedge_quantile: must lie",
+        "gateway.ping_s: must be between",
+    ] {
+        assert!(told.contains(part), "{part:?} is missing in {told}");
+    }
+    let rows: &[(&[&str], &str)] = &[
+        (&[], "cluster.name: must say which of the members this node is: b, a"),
+        (&["serve.role=gateway", "cluster.name=a"], "a gateway is not a member"),
+        (&["serve.role=master"], "\"all\", \"gateway\" or \"node\""),
+        (&["cluster.name=a", "serve.listen=127.0.0.1:7071"], "the gateway of this process needs"),
+        (&["cluster.name=a", "member.1.address=10.0.0.1:1"], "serve.token: must be set"),
+        (&["cluster.name=a", "member.1.address=0.0.0.0:1"], "others can connect to"),
+        (&["cluster.name=a", "gateway.policy=fastest"], "gateway.policy: must be \"smallest"),
+    ];
+    for (set, part) in rows {
+        let told = mistakes(MEMBERS, set);
+        assert!(told.contains(part), "{part:?} is missing in {told} of {set:?}");
+    }
+    let told = mistakes("", &["serve.role=gateway"]);
+    assert!(told.contains("a gateway needs nodes"), "{told}");
+    let told = mistakes("[member]\nname = \"a\"", &[]);
+    assert!(told.contains("write [[member]], not [member]"), "{told}");
+    let told = mistakes("", &["cluster.name=a"]);
+    assert!(told.contains("there are no members"), "{told}");
+}
+
 #[test]
 fn the_document_shows_the_defaults_as_they_are() {
     let document = include_str!("../../../../docs/configuration.md");
