@@ -6,6 +6,7 @@
 
 mod accuracy;
 pub mod claims;
+mod kill;
 pub mod lab;
 mod spotify_single;
 
@@ -58,7 +59,8 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 1] = [("spotify-single", spotify_single::run)];
+const EXPERIMENTS: [(&str, Experiment); 2] =
+    [("kill", kill::run), ("spotify-single", spotify_single::run)];
 
 /// Runs the experiment of a folder and writes `claims.json` to `context.out`.
 ///

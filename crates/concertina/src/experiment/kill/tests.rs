@@ -1,0 +1,1 @@
+//! The checker must catch what it is there for.
