@@ -13,8 +13,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 pub use cluster::{Cluster, Gateway, Member, Role};
-pub use field::Size;
 use field::{Printer, Reader, Visitor};
+pub use field::{Secret, Size};
 pub use sections::{Class, Device, Kind, Node, Observe, Origin, Serve, Service};
 
 /// The configuration of `concertina serve`.
@@ -182,16 +182,7 @@ impl Config {
             "node.object_bytes_max",
             "must be at most 1GiB: objects that are kept are held in memory whole".to_owned(),
         );
-        must(
-            self.origin.kind == "folder",
-            "origin.kind",
-            format!("{:?} is not known; only \"folder\" is", self.origin.kind),
-        );
-        must(
-            (1..=256).contains(&self.origin.parallel),
-            "origin.parallel",
-            "must be between 1 and 256".to_owned(),
-        );
+        self.origin.check(&mut must);
         must(
             self.observe.objectives_ms.iter().all(|o| o.is_finite() && *o > 0.0),
             "observe.objectives_ms",
@@ -203,7 +194,10 @@ impl Config {
             "needs observe.run_dir, the folder that events are written to".to_owned(),
         );
         self.check_cluster(&mut must);
-        let mut folders: Vec<PathBuf> = vec![self.origin.path.clone()];
+        let mut folders: Vec<PathBuf> = Vec::new();
+        if self.origin.kind == "folder" {
+            folders.push(self.origin.path.clone());
+        }
         for (index, device) in self.devices.iter().enumerate() {
             device.check(&format!("device.{index}"), &mut must);
             for folder in if device.count <= 4096 { device.folders() } else { Vec::new() } {

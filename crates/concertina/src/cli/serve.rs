@@ -35,7 +35,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .try_init();
     let mut set = args.set;
     set.extend(args.role.map(|role| format!("serve.role={role}")));
-    let config = Config::load(args.config.as_deref(), &set)?;
+    let mut config = Config::load(args.config.as_deref(), &set)?;
+    config.origin.fill_credentials(|name| std::env::var(name).ok());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Before anything is written, so that no signal finds the process without its handler.
     let signals = runtime.block_on(async { signals() })?;

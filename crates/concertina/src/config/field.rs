@@ -35,6 +35,28 @@ impl fmt::Display for Size {
     }
 }
 
+/// A text that is never shown: not by `concertina config`, in a run's record, or for debugging.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides a text.
+    pub fn new(text: String) -> Secret {
+        Secret(text)
+    }
+
+    /// The text, for whom it is meant.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(not shown)")
+    }
+}
+
 /// One key.
 pub trait Field {
     /// Takes the value of a file or an override; the error says what to write.
@@ -287,6 +309,21 @@ fn size(value: &Value) -> Option<Size> {
 
 field!(String, "a string", |v| v.as_str().map(str::to_owned), |s| quoted(s));
 field!(Option<String>, "a string", |v| Some(Some(v.as_str()?.to_owned())), |s| quoted(s.as_ref()?));
+impl Field for Option<Secret> {
+    fn read(&mut self, value: Value, place: &str, mistakes: &mut Vec<Mistake>) {
+        match value {
+            Value::String(text) => *self = Some(Secret(text)),
+            // What was written may be the secret, so it is not repeated.
+            _ => mistakes
+                .push(Mistake { place: place.to_owned(), what: "must be a string".to_owned() }),
+        }
+    }
+
+    fn show(&self) -> Option<String> {
+        None
+    }
+}
+
 field!(PathBuf, "a path", |v| v.as_str().map(PathBuf::from), |p| quoted(&p.to_string_lossy()));
 field!(Option<PathBuf>, "a path", |v| Some(Some(PathBuf::from(v.as_str()?))), |p| quoted(
     &p.as_ref()?.to_string_lossy()

@@ -98,7 +98,13 @@ fn values_are_checked() {
         ("[[device]]\nservice = { kind = \"exponential\", mean_ms = 1, scv = 2 }", "SCV 1"),
         ("[[device]]\n[[device]]", "is used twice"),
         ("[observe]\nevents = true", "needs observe.run_dir"),
-        ("[origin]\nkind = \"s3\"", "only \"folder\""),
+        ("[origin]\nkind = \"gcs\"", "\"folder\" and \"s3\" are"),
+        ("[origin]\nkind = \"s3\"", "origin.bucket: \"\" is no name"),
+        ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nendpoint = \"here\"", "is no address"),
+        ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nendpoint = \"http://a:1\"", "allow_http = true"),
+        ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nprefix = \"a\"", "end in \"/\""),
+        ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nprefix = \"a//\"", "end in \"/\""),
+        ("[origin]\nsecret_access_key = 5", "secret_access_key: must be a string"),
         ("[serve\n", "test.toml: TOML parse error at line 1"),
     ];
     for (text, part) in rows {
@@ -192,6 +198,22 @@ fn mistakes_of_a_cluster_are_told_at_once() {
     assert!(told.contains("write [[member]], not [member]"), "{told}");
     let told = mistakes("", &["cluster.name=a"]);
     assert!(told.contains("there are no members"), "{told}");
+}
+
+#[test]
+fn secrets_of_the_origin_are_taken_from_the_environment_and_never_shown() {
+    let text = "[origin]\nkind = \"s3\"\nbucket = \"b\"\nsecret_access_key = \"hush\"";
+    let mut config = Config::parse(text, "", &["origin.session_token=hush2".to_owned()]).unwrap();
+    config.origin.fill_credentials(|name| Some(format!("of {name}")));
+    let origin = &config.origin;
+    assert_eq!(origin.access_key_id.as_deref(), Some("of AWS_ACCESS_KEY_ID"));
+    assert_eq!(origin.secret_access_key.as_ref().unwrap().expose(), "hush");
+    assert_eq!(origin.session_token.as_ref().unwrap().expose(), "hush2");
+    for shown in [config.print(), config.asked().to_string(), format!("{config:?}")] {
+        assert!(shown.contains("AWS_ACCESS_KEY_ID") && !shown.contains("hush"), "{shown}");
+    }
+    let mut folder = Config::parse("", "", &[]).unwrap();
+    folder.origin.fill_credentials(|_| panic!("a folder needs no credentials"));
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub use object::Object;
 use crate::clock;
 use crate::config::{Class, Config};
 use crate::disk::{DeviceFolder, Disks, Told};
-use crate::origin::{Folder, Origin};
+use crate::origin::{self, Origin, Sharing};
 use crate::record::{FORMAT, Machine, Run, RunWriter};
 use body::Budget;
 use drive::Drive;
@@ -186,7 +186,7 @@ impl Server {
         let address = listener.local_addr()?;
         let origin = match origin {
             Some(origin) => origin,
-            None => Arc::new(Folder::open(&config.origin.path, config.origin.parallel)?),
+            None => origin::open(&config.origin, Sharing::Alone)?,
         };
         let (now, unix_offset_ns) = (clock::now(), clock::unix_offset_ns());
         let settings = settings_of(&config, unix_offset_ns);

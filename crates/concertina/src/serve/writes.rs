@@ -285,7 +285,7 @@ async fn write(
         Work::Put { staged, copy } => {
             let metadata = staged.metadata().clone();
             let etag = Some(metadata.etag.clone());
-            match staged.commit().await {
+            match staged.commit(None).await {
                 Ok(()) => {
                     let whole = copy.filter(|(bytes, _)| bytes.len() as u64 == metadata.size);
                     let object = whole.map(|(bytes, _)| Object::new(metadata, bytes));

@@ -7,6 +7,7 @@ mod left_out;
 mod load;
 mod load_bench;
 mod origin;
+mod origin_s3;
 mod report;
 mod serve;
 mod serve_client;
