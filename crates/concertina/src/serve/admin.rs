@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Shared;
 use super::body::ReplyBody;
+use super::front::Front;
 use super::http::{json, typed};
 use crate::disk::Lateness;
 
@@ -18,8 +19,8 @@ struct Health {
 }
 
 /// Whether the process lives, and whether it takes requests.
-pub fn health(shared: &Arc<Shared>, ready: bool) -> Response<ReplyBody> {
-    let ok = !(ready && shared.stopping.load(Ordering::Relaxed));
+pub fn health(front: &Front, ready: bool) -> Response<ReplyBody> {
+    let ok = !(ready && front.is_stopping());
     let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     json(status, &Health { ok }, None)
 }

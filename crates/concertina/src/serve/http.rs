@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::body::ReplyBody;
+use super::front::{Front, Service};
 use super::lane::{Lane, Seen};
 use super::{Shared, admin, list, objects};
 
@@ -64,7 +65,8 @@ impl Problem {
         self
     }
 
-    fn response(self) -> Response<ReplyBody> {
+    /// The reply.
+    pub fn response(self) -> Response<ReplyBody> {
         let text = serde_json::to_vec(&ProblemText { error: &self.what }).unwrap_or_default();
         let text = if self.body { Bytes::from(text) } else { Bytes::new() };
         let mut response = Response::new(ReplyBody::bytes(text, self.seen.map(|seen| *seen)));
@@ -100,8 +102,8 @@ pub fn typed(
 }
 
 /// Serves a connection until it ends, or the process drains.
-pub async fn connection(
-    shared: Arc<Shared>,
+pub async fn connection<S: Service>(
+    shared: Arc<S>,
     lane: Arc<Lane>,
     stream: TcpStream,
     mut stopping: watch::Receiver<bool>,
@@ -112,7 +114,7 @@ pub async fn connection(
         let (shared, lane) = (shared.clone(), lane);
         service_fn(move |request| {
             let (shared, lane) = (shared.clone(), lane.clone());
-            async move { Ok::<_, Infallible>(answer(&shared, &lane, request).await) }
+            async move { Ok::<_, Infallible>(shared.answer(&lane, request).await) }
         })
     };
     let mut builder = http1::Builder::new();
@@ -131,7 +133,8 @@ pub async fn connection(
     let _ = connection.await;
 }
 
-async fn answer(
+/// Answers a request to a node.
+pub async fn answer(
     shared: &Arc<Shared>,
     lane: &Arc<Lane>,
     request: Request<Incoming>,
@@ -176,7 +179,8 @@ async fn route(
     }
 }
 
-fn only_get(request: &Request<Incoming>) -> Result<(), Problem> {
+/// Refuses all but reads.
+pub fn only_get(request: &Request<Incoming>) -> Result<(), Problem> {
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return Ok(());
     }
@@ -184,8 +188,9 @@ fn only_get(request: &Request<Incoming>) -> Result<(), Problem> {
         .with(ALLOW, HeaderValue::from_static("GET, HEAD")))
 }
 
-fn authorize(shared: &Arc<Shared>, headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(token) = &shared.token else { return Ok(()) };
+/// Refuses whoever does not show the token, if there is one.
+pub fn authorize(front: &Front, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(token) = &front.token else { return Ok(()) };
     let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     // Hashes are compared (in constant time), so that the time taken tells nothing of the token.
     if given.strip_prefix(b"Bearer ").is_some_and(|given| blake3::hash(given) == *token) {

@@ -24,10 +24,10 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// An empty record.
-    pub fn new(settings: Settings, sample_one_in: u64, now: Nanos) -> Lane {
+    /// An empty record of a queue.
+    pub fn new(queue: &str, settings: Settings, sample_one_in: u64, now: Nanos) -> Lane {
         let unix_offset_ns = settings.unix_offset_ns;
-        let recorder = Recorder::new("gateway", 0, settings, now);
+        let recorder = Recorder::new(queue, 0, settings, now);
         let state = Mutex::new(State { recorder, samples: Vec::new() });
         Lane { state, sample_one_in, unix_offset_ns }
     }

@@ -1,15 +1,14 @@
 //! The serving process: sockets, the engine behind them, and what is observed.
 //!
-//! One current-thread runtime for each core serves connections; a hit never leaves its thread. One
-//! listener hands connections to the thread that has fewest: with a listener for each thread
-//! (`SO_REUSEPORT`) the kernel would spread a dozen connections unevenly by their hash, and a second
-//! process could listen on the same port without an error.
+//! A process is a node, a gateway, or both; each has its own [`front::Front`]: address, threads and
+//! connections.
 
 mod admin;
 mod body;
 mod condition;
 mod drive;
 pub mod events;
+mod front;
 mod http;
 mod lane;
 mod list;
@@ -20,20 +19,16 @@ mod observe;
 mod range;
 mod writes;
 
-use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use anyhow::{Context, bail};
 use engine::node::{DeviceSettings, OriginSettings, Restored, Settings};
-use model::window::{self, Nanos, Outcome};
-use socket2::{Domain, Socket, Type};
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use tokio::runtime::Handle;
-use tokio::sync::{mpsc as queue, watch};
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use model::window::{self, Nanos, Outcome, Window};
 use tracing::{info, warn};
 
 pub use object::Object;
@@ -43,25 +38,50 @@ use crate::config::{Class, Config};
 use crate::disk::{DeviceFolder, Disks, Told};
 use crate::origin::{self, Origin, Sharing};
 use crate::record::{FORMAT, Machine, Run, RunWriter};
-use body::Budget;
+use body::{Budget, ReplyBody};
 use drive::Drive;
 use events::EventLog;
+use front::{Front, Running, Service};
 use lane::Lane;
-use metrics::Metrics;
-use observe::Observer;
+use observe::{Observed, Observer};
 
-/// What all threads share.
+/// What all threads of a node share.
 pub struct Shared {
-    config: Config,
-    asked: toml::Table,
-    token: Option<blake3::Hash>,
+    front: Front,
     drive: Arc<Drive>,
-    lanes: Vec<Arc<Lane>>,
-    metrics: Metrics,
     uploads: Arc<Budget>,
-    connections: AtomicUsize,
     writes: AtomicUsize,
-    stopping: AtomicBool,
+}
+
+impl Deref for Shared {
+    type Target = Front;
+    fn deref(&self) -> &Front {
+        &self.front
+    }
+}
+
+impl Service for Shared {
+    async fn answer(
+        self: &Arc<Self>,
+        lane: &Arc<Lane>,
+        request: Request<Incoming>,
+    ) -> Response<ReplyBody> {
+        http::answer(self, lane, request).await
+    }
+
+    fn under_way(&self) -> usize {
+        self.writes.load(Ordering::Relaxed)
+    }
+}
+
+impl Observed for Shared {
+    fn front(&self) -> &Front {
+        &self.front
+    }
+
+    fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
+        self.drive.windows(now, flush)
+    }
 }
 
 /// Counts a write under way, so that the end of the process waits for it.
@@ -80,23 +100,15 @@ impl Shared {
     }
 }
 
-/// A serving thread as the listener sees it.
-struct Worker {
-    streams: queue::UnboundedSender<std::net::TcpStream>,
-    connections: Arc<AtomicUsize>,
-}
-
 /// A running server.
 pub struct Server {
-    address: SocketAddr,
     shared: Arc<Shared>,
-    stopping: watch::Sender<bool>,
-    threads: Vec<JoinHandle<()>>,
+    running: Running,
     observer: Observer,
 }
 
 /// The engine's settings of a configuration.
-fn settings_of(config: &Config, unix_offset_ns: i128) -> Settings {
+fn settings_of(config: &Config, windows: window::Settings) -> Settings {
     let mut devices = Vec::new();
     for group in &config.devices {
         for _ in 0..group.count {
@@ -127,11 +139,7 @@ fn settings_of(config: &Config, unix_offset_ns: i128) -> Settings {
         },
         appends_bytes_max: node.appends_bytes_max.0,
         writes_waiting_max: node.writes_waiting_max,
-        windows: window::Settings {
-            window_ns: (config.observe.window_s * 1e9) as Nanos,
-            objectives_ms: config.observe.objectives_ms.clone(),
-            unix_offset_ns,
-        },
+        windows,
     }
 }
 
@@ -144,28 +152,6 @@ fn folders_of(config: &Config) -> Vec<DeviceFolder> {
         }
     }
     folders
-}
-
-fn listen(config: &Config) -> anyhow::Result<TcpListener> {
-    let address: SocketAddr = config.serve.listen.parse()?;
-    let bind = || -> std::io::Result<TcpListener> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-        socket.set_reuse_address(true)?;
-        socket.bind(&address.into())?;
-        // The standard library's 128 overflow when a thousand clients connect at once; each that is
-        // dropped then tries again after a second.
-        socket.listen(4096)?;
-        Ok(socket.into())
-    };
-    let listener = bind().with_context(|| {
-        format!(
-            "cannot listen on {address}; if another process has the port, stop it or choose another \
-             with --set serve.listen={}:PORT",
-            address.ip()
-        )
-    })?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
 }
 
 /// As many files as the kernel lets this process open: each segment of a device is one.
@@ -182,66 +168,69 @@ impl Server {
     /// Starts a server. `origin` replaces that of the configuration (tests put faulty ones there).
     pub fn start(config: Config, origin: Option<Arc<dyn Origin>>) -> anyhow::Result<Server> {
         raise_file_limit();
-        let listener = listen(&config)?;
-        let address = listener.local_addr()?;
+        let listener = front::listen(config.node_address(), "serve.listen")?;
         let origin = match origin {
             Some(origin) => origin,
             None => origin::open(&config.origin, Sharing::Alone)?,
         };
         let (now, unix_offset_ns) = (clock::now(), clock::unix_offset_ns());
-        let settings = settings_of(&config, unix_offset_ns);
         let run = create_run(&config, now, unix_offset_ns)?;
-        let log = match &config.observe.run_dir {
-            Some(dir) if config.observe.events => {
-                Some(EventLog::create(&dir.join("events"), &settings, now)?)
-            }
-            _ => None,
-        };
-        let windows = settings.windows.clone();
-        let timeout = Duration::from_secs_f64(config.origin.timeout_s);
-        let drive = Arc::new(Drive::new(settings, origin, timeout, log, now));
-        open_disks(&config, &drive)?;
-        let threads = match config.serve.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            n => n as usize,
-        };
-        let one_in = config.observe.sample_one_in;
-        let lane = || Arc::new(Lane::new(windows.clone(), one_in, now));
-        let shared = Arc::new(Shared {
-            asked: config.asked(),
-            token: config.serve.token.as_ref().map(|token| blake3::hash(token.as_bytes())),
-            drive,
-            lanes: (0..threads).map(|_| lane()).collect(),
-            metrics: Metrics::default(),
-            uploads: Budget::new(config.serve.uploads_bytes_max.0),
-            connections: AtomicUsize::new(0),
-            writes: AtomicUsize::new(0),
-            stopping: AtomicBool::new(false),
-            config,
-        });
-        let (stopping, threads) = start_threads(&shared, listener)?;
-        let observer = Observer::start(shared.clone(), run, now)?;
-        Ok(Server { address, shared, stopping, threads, observer })
+        let windows = windows_of(&config, unix_offset_ns);
+        let shared = node(&config, windows, origin, now)?;
+        let running = front::run(&shared, listener)?;
+        shared.drive.set_runtimes(running.runtimes());
+        let observer = Observer::start(vec![shared.clone()], run, now)?;
+        Ok(Server { shared, running, observer })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.running.address()
     }
 
     /// Takes no further connections, lets requests in flight end within `drain_s`, writes the last
     /// windows and seals the segments.
     pub fn stop(self) {
-        self.shared.stopping.store(true, Ordering::Relaxed);
-        let _ = self.stopping.send(true);
-        for thread in self.threads {
-            let _ = thread.join();
-        }
+        self.shared.stop();
+        self.running.stop();
         if let Some(disks) = self.shared.drive.disks() {
             disks.stop();
         }
         self.observer.stop();
         self.shared.drive.close_log();
+    }
+}
+
+/// A node that is not running yet.
+fn node(
+    config: &Config,
+    windows: window::Settings,
+    origin: Arc<dyn Origin>,
+    now: Nanos,
+) -> anyhow::Result<Arc<Shared>> {
+    let settings = settings_of(config, windows.clone());
+    let log = match &config.observe.run_dir {
+        Some(dir) if config.observe.events => {
+            Some(EventLog::create(&dir.join("events"), &settings, now)?)
+        }
+        _ => None,
+    };
+    let timeout = Duration::from_secs_f64(config.origin.timeout_s);
+    let drive = Arc::new(Drive::new(settings, origin, timeout, log, now));
+    open_disks(config, &drive)?;
+    Ok(Arc::new(Shared {
+        front: Front::new(config, "gateway", windows, now),
+        drive,
+        uploads: Budget::new(config.serve.uploads_bytes_max.0),
+        writes: AtomicUsize::new(0),
+    }))
+}
+
+fn windows_of(config: &Config, unix_offset_ns: i128) -> window::Settings {
+    window::Settings {
+        window_ns: (config.observe.window_s * 1e9) as Nanos,
+        objectives_ms: config.observe.objectives_ms.clone(),
+        unix_offset_ns,
     }
 }
 
@@ -288,167 +277,6 @@ fn open_disks(config: &Config, drive: &Arc<Drive>) -> anyhow::Result<()> {
     restored.sort_by_key(|(device, segment, _)| (*device, *segment));
     drive.set_disks(disks, restored);
     Ok(())
-}
-
-type Started = (watch::Sender<bool>, Vec<JoinHandle<()>>);
-
-fn start_threads(shared: &Arc<Shared>, listener: TcpListener) -> anyhow::Result<Started> {
-    let (stopping, stop) = watch::channel(false);
-    let (send_handle, handles) = mpsc::channel();
-    let mut workers = Vec::new();
-    let mut threads = Vec::new();
-    let mut streams_of = Vec::new();
-    for _ in &shared.lanes {
-        let (streams, receive) = queue::unbounded_channel();
-        let connections = Arc::new(AtomicUsize::new(0));
-        workers.push(Worker { streams, connections: connections.clone() });
-        streams_of.push((receive, connections));
-    }
-    let mut accepting = Some((listener, workers));
-    for (index, (streams, connections)) in streams_of.into_iter().enumerate() {
-        let thread = Thread {
-            shared: shared.clone(),
-            lane: shared.lanes[index].clone(),
-            accepting: accepting.take(),
-            streams,
-            connections,
-            stop: stop.clone(),
-        };
-        let send_handle = send_handle.clone();
-        let spawned = std::thread::Builder::new()
-            .name(format!("serve/{index}"))
-            .spawn(move || thread.run(send_handle))?;
-        threads.push(spawned);
-    }
-    drop(send_handle);
-    let runtimes: Vec<Handle> = handles.iter().collect();
-    if runtimes.len() < threads.len() {
-        bail!("a runtime did not start");
-    }
-    shared.drive.set_runtimes(runtimes);
-    Ok((stopping, threads))
-}
-
-/// One serving thread.
-struct Thread {
-    shared: Arc<Shared>,
-    lane: Arc<Lane>,
-    accepting: Option<(TcpListener, Vec<Worker>)>,
-    streams: queue::UnboundedReceiver<std::net::TcpStream>,
-    connections: Arc<AtomicUsize>,
-    stop: watch::Receiver<bool>,
-}
-
-/// Counts a connection while it is open.
-struct Open(Arc<Shared>, Arc<AtomicUsize>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
-        self.1.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Thread {
-    fn run(self, started: mpsc::Sender<Handle>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        match runtime {
-            Ok(runtime) => {
-                let _ = started.send(runtime.handle().clone());
-                // Who waits for the handles waits until all senders are gone.
-                drop(started);
-                runtime.block_on(self.serve());
-                runtime.shutdown_background();
-            }
-            Err(error) => warn!("cannot start a runtime: {error}"),
-        }
-    }
-
-    async fn serve(mut self) {
-        if let Some((listener, workers)) = self.accepting.take() {
-            let (shared, stop) = (self.shared.clone(), self.stop.clone());
-            tokio::spawn(accept(shared, listener, workers, stop));
-        }
-        let mut stop = self.stop.clone();
-        loop {
-            let stream = tokio::select! {
-                stream = self.streams.recv() => stream,
-                _ = stop.wait_for(|stop| *stop) => None,
-            };
-            let Some(stream) = stream else { break };
-            let open = Open(self.shared.clone(), self.connections.clone());
-            let Ok(stream) = TcpStream::from_std(stream) else { continue };
-            let (shared, lane, stop) = (self.shared.clone(), self.lane.clone(), self.stop.clone());
-            tokio::spawn(async move {
-                let _open = open;
-                http::connection(shared, lane, stream, stop).await;
-            });
-        }
-        self.drain().await;
-    }
-
-    /// Waits for requests in flight; then for writes whose client was told, or has left.
-    async fn drain(&self) {
-        let drain = Duration::from_secs_f64(self.shared.config.serve.drain_s);
-        let start = Instant::now();
-        let busy = || {
-            self.shared.connections.load(Ordering::Relaxed)
-                + self.shared.writes.load(Ordering::Relaxed)
-        };
-        while busy() > 0 && start.elapsed() < drain {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    }
-}
-
-async fn accept(
-    shared: Arc<Shared>,
-    listener: TcpListener,
-    workers: Vec<Worker>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let listener = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => listener,
-        Err(error) => return warn!("cannot accept connections: {error}"),
-    };
-    let max = shared.config.serve.connections_max as usize;
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => return,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of files, most likely: those who are connected go on.
-                warn!("cannot accept a connection: {error}");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                continue;
-            }
-        };
-        if shared.connections.load(Ordering::Relaxed) >= max {
-            tokio::spawn(refuse(stream));
-            continue;
-        }
-        let least = workers.iter().min_by_key(|w| w.connections.load(Ordering::Relaxed));
-        if let (Some(worker), Ok(stream)) = (least, stream.into_std()) {
-            shared.connections.fetch_add(1, Ordering::Relaxed);
-            worker.connections.fetch_add(1, Ordering::Relaxed);
-            let _ = worker.streams.send(stream);
-        }
-    }
-}
-
-/// Answers a connection too many.
-async fn refuse(mut stream: TcpStream) {
-    const REPLY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
-        content-type: application/json\r\ncontent-length: 32\r\nconnection: close\r\n\r\n\
-        {\"error\":\"too many connections\"}";
-    let write = async {
-        stream.write_all(REPLY).await?;
-        stream.shutdown().await
-    };
-    let _ = tokio::time::timeout(Duration::from_secs(1), write).await;
 }
 
 /// Logs what a server was started with.

@@ -5,12 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use model::window::{KernelDevice, Nanos, Window};
+use model::window::{KernelDevice, Nanos, Sample, Window};
 use tracing::warn;
 
-use super::Shared;
+use super::front::Front;
 use crate::clock;
 use crate::record::{HostSampler, RunWriter};
+
+/// What is observed.
+pub trait Observed: Send + Sync {
+    /// Its lanes, its configuration, and where metrics are kept.
+    fn front(&self) -> &Front;
+    /// The windows of the queues behind it that ended by `now`, or all if the process ends.
+    fn windows(&self, now: Nanos, flush: bool) -> Vec<Window>;
+}
 
 /// The thread that observes.
 pub struct Observer {
@@ -28,15 +36,17 @@ struct KernelDisk {
 impl Observer {
     /// Starts the thread. `start` is when the first windows began.
     pub fn start(
-        shared: Arc<Shared>,
+        observed: Vec<Arc<dyn Observed>>,
         run: Option<RunWriter>,
         start: Nanos,
     ) -> anyhow::Result<Observer> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let mut watch = Watch { kernel: kernel_disks(&shared), shared, run, complained: false };
+        let window_s = observed.first().map_or(1.0, |o| o.front().config.observe.window_s);
+        let kernel = kernel_disks(&observed);
+        let mut watch = Watch { kernel, observed, run, complained: false };
         let thread = std::thread::Builder::new().name("observe".to_owned()).spawn(move || {
-            let window = (watch.shared.config.observe.window_s * 1e9) as Nanos;
+            let window = (window_s * 1e9) as Nanos;
             let mut host = HostSampler::start();
             let (mut next, mut next_host) = (start + window, start + 1_000_000_000);
             while !stopped.load(Ordering::Relaxed) {
@@ -67,7 +77,7 @@ impl Observer {
 }
 
 struct Watch {
-    shared: Arc<Shared>,
+    observed: Vec<Arc<dyn Observed>>,
     run: Option<RunWriter>,
     kernel: Vec<KernelDisk>,
     complained: bool,
@@ -75,25 +85,17 @@ struct Watch {
 
 impl Watch {
     fn roll(&mut self, now: Nanos, flush: bool) {
-        // By their starts: a lane whose last event was past a window's end gives one more.
-        let mut gateway: BTreeMap<u64, Window> = BTreeMap::new();
+        let mut windows = Vec::new();
         let mut samples = Vec::new();
-        for lane in &self.shared.lanes {
-            let (windows, sampled) = lane.take(now, flush);
+        for observed in self.observed.clone() {
+            let (lanes, sampled) = take(observed.front(), now, flush);
             samples.extend(sampled);
-            for window in windows {
-                match gateway.get_mut(&window.start_unix_us) {
-                    Some(merged) => merged.merge(&window, true),
-                    None => {
-                        gateway.insert(window.start_unix_us, window);
-                    }
-                }
-            }
+            let mut own = observed.windows(now, flush);
+            self.add_kernel(&mut own);
+            own.extend(lanes);
+            observed.front().metrics.add(&own);
+            windows.extend(own);
         }
-        let mut windows = self.shared.drive.windows(now, flush);
-        self.add_kernel(&mut windows);
-        windows.extend(gateway.into_values());
-        self.shared.metrics.add(&windows);
         if let Some(run) = &mut self.run {
             let written = run
                 .windows(&windows)
@@ -137,6 +139,26 @@ impl Watch {
     }
 }
 
+/// The windows and samples of the lanes of a front.
+fn take(front: &Front, now: Nanos, flush: bool) -> (Vec<Window>, Vec<Sample>) {
+    // By their starts: a lane whose last event was past a window's end gives one more.
+    let mut merged: BTreeMap<u64, Window> = BTreeMap::new();
+    let mut samples = Vec::new();
+    for lane in &front.lanes {
+        let (windows, sampled) = lane.take(now, flush);
+        samples.extend(sampled);
+        for window in windows {
+            match merged.get_mut(&window.start_unix_us) {
+                Some(merged) => merged.merge(&window, true),
+                None => {
+                    merged.insert(window.start_unix_us, window);
+                }
+            }
+        }
+    }
+    (merged.into_values().collect(), samples)
+}
+
 fn difference(before: &procfs::DiskStat, now: &procfs::DiskStat, length_s: f64) -> KernelDevice {
     let reads = now.reads.saturating_sub(before.reads);
     let writes = now.writes.saturating_sub(before.writes);
@@ -152,10 +174,12 @@ fn difference(before: &procfs::DiskStat, now: &procfs::DiskStat, length_s: f64) 
 
 /// The disks under devices that are real; of one that holds reads for drawn times, the kernel's figures
 /// would tell of another.
-fn kernel_disks(shared: &Arc<Shared>) -> Vec<KernelDisk> {
+fn kernel_disks(observed: &[Arc<dyn Observed>]) -> Vec<KernelDisk> {
     let mut disks = Vec::new();
+    let config = observed.iter().map(|o| &o.front().config).find(|config| config.is_node());
+    let Some(config) = config else { return disks };
     let mut id = 0;
-    for device in &shared.config.devices {
+    for device in &config.devices {
         for folder in device.folders() {
             let number = rustix::fs::stat(&folder)
                 .ok()
