@@ -266,9 +266,7 @@ impl Drive {
         what: &str,
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let seconds = self.timeout.as_secs_f64();
-        let timed_out = || Error::TimedOut(format!("no answer to {what} within {seconds} s"));
-        tokio::time::timeout(self.timeout, request).await.unwrap_or_else(|_| Err(timed_out()))
+        within(self.timeout, what, request).await
     }
 
     async fn fetch(&self, key: &Key) -> Fetched<Object> {
@@ -326,6 +324,17 @@ impl State {
             log.handled(now, sizes, actions.iter().map(Action::sizes).collect());
         }
     }
+}
+
+/// Waits for the origin, for at most `timeout`; `what` is what it was asked for.
+pub async fn within<T>(
+    timeout: Duration,
+    what: &str,
+    request: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let seconds = timeout.as_secs_f64();
+    let timed_out = || Error::TimedOut(format!("no answer to {what} within {seconds} s"));
+    tokio::time::timeout(timeout, request).await.unwrap_or_else(|_| Err(timed_out()))
 }
 
 fn is_answer(action: &Action<Object>, to: RequestId) -> bool {

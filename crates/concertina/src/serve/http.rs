@@ -47,6 +47,21 @@ impl Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
     }
 
+    /// An address that is none.
+    pub fn nothing_here() -> Problem {
+        Problem::new(
+            StatusCode::NOT_FOUND,
+            "there is nothing here; objects are at /objects/KEY, their list at /objects, and beside \
+             them are /healthz, /readyz, /metrics and /admin/status",
+        )
+    }
+
+    /// Status and body alone.
+    pub fn plain(&self) -> (StatusCode, Bytes) {
+        let text = serde_json::to_vec(&ProblemText { error: &self.what }).unwrap_or_default();
+        (self.status, Bytes::from(text))
+    }
+
     /// Adds a header.
     pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Problem {
         self.headers.push((name, value));
@@ -67,8 +82,7 @@ impl Problem {
 
     /// The reply.
     pub fn response(self) -> Response<ReplyBody> {
-        let text = serde_json::to_vec(&ProblemText { error: &self.what }).unwrap_or_default();
-        let text = if self.body { Bytes::from(text) } else { Bytes::new() };
+        let text = if self.body { self.plain().1 } else { Bytes::new() };
         let mut response = Response::new(ReplyBody::bytes(text, self.seen.map(|seen| *seen)));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
@@ -161,7 +175,7 @@ async fn route(
         "/objects" => {
             only_get(&request)?;
             let query = request.uri().query().unwrap_or("").to_owned();
-            list::list(shared, lane, &query).await
+            list::list(shared.drive.origin(), shared.drive.timeout(), lane, &query).await
         }
         "/metrics" => {
             only_get(&request)?;
@@ -171,11 +185,7 @@ async fn route(
             only_get(&request)?;
             Ok(admin::status(shared))
         }
-        _ => Err(Problem::new(
-            StatusCode::NOT_FOUND,
-            "there is nothing here; objects are at /objects/KEY, their list at /objects, and beside \
-             them are /healthz, /readyz, /metrics and /admin/status",
-        )),
+        _ => Err(Problem::nothing_here()),
     }
 }
 

@@ -1,15 +1,17 @@
 //! The listing at `/objects`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 use model::window::{Operation, Outcome};
 use serde::Serialize;
 
-use super::Shared;
+use super::drive;
 use super::http::{Problem, json};
 use super::lane::Lane;
 use super::objects::{Answered, origin_problem};
+use crate::origin::Origin;
 
 /// Most objects of a page of a listing.
 const LIST_MAX: usize = 1000;
@@ -38,12 +40,18 @@ const KEY_ESCAPED: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUM
     .remove(b'~')
     .remove(b'/');
 
-fn escaped(key: &[u8]) -> String {
+/// A key as it stands in its address.
+pub fn escaped(key: &[u8]) -> String {
     percent_encoding::percent_encode(key, KEY_ESCAPED).to_string()
 }
 
 /// `GET /objects?prefix=&after=&limit=`.
-pub async fn list(shared: &Arc<Shared>, lane: &Arc<Lane>, query: &str) -> Answered {
+pub async fn list(
+    origin: &Arc<dyn Origin>,
+    timeout: Duration,
+    lane: &Arc<Lane>,
+    query: &str,
+) -> Answered {
     let mut seen = lane.received(Operation::List, b"");
     let bad = |what: String| Problem::new(StatusCode::BAD_REQUEST, &what);
     let (mut prefix, mut after, mut limit) = (Vec::new(), None, LIST_MAX);
@@ -62,9 +70,9 @@ pub async fn list(shared: &Arc<Shared>, lane: &Arc<Lane>, query: &str) -> Answer
             _ => return Err(bad(format!("{name:?} is none of prefix, after and limit"))),
         }
     }
-    let origin = shared.drive.origin();
     let listing = origin.list(&prefix, after.as_deref(), limit);
-    let listed = shared.drive.within("a listing", listing).await.map_err(|e| origin_problem(&e))?;
+    let listed =
+        drive::within(timeout, "a listing", listing).await.map_err(|e| origin_problem(&e))?;
     let next = (listed.len() == limit).then(|| listed.last().map(|last| escaped(&last.key)));
     let objects = listed.into_iter().map(|listed| PageObject {
         key: escaped(&listed.key),

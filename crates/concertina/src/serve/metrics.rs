@@ -30,8 +30,30 @@ impl Metrics {
         }
     }
 
-    /// The text. Counters end with the last whole window.
+    /// The text of a node. Counters end with the last whole window.
     pub fn text(&self, contents: &Contents, waiting: usize, connections: usize) -> String {
+        let mut text = self.queues();
+        let device_bytes: u64 = contents.device_bytes.iter().sum();
+        let gauges = [
+            ("concertina_memory_objects", "Objects in memory.", contents.memory_objects as u64),
+            ("concertina_memory_bytes", "Bytes of the memory tier.", contents.memory_bytes),
+            ("concertina_device_objects", "Objects on devices.", contents.device_objects as u64),
+            ("concertina_device_bytes", "Bytes on devices.", device_bytes),
+            ("concertina_requests_waiting", "Requests that wait for something.", waiting as u64),
+            ("concertina_connections", "Connections.", connections as u64),
+        ];
+        for (name, help, value) in gauges {
+            let _ = writeln!(
+                text,
+                "# HELP {name} {help}\n# TYPE {name} gauge\n\
+                 {name} {value}"
+            );
+        }
+        text
+    }
+
+    /// What all queues have.
+    pub fn queues(&self) -> String {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
         let counters: [Counter; 8] = [
@@ -93,22 +115,6 @@ impl Metrics {
                      concertina_response_seconds_count{{{labels}}} {count}"
                 );
             }
-        }
-        let device_bytes: u64 = contents.device_bytes.iter().sum();
-        let gauges = [
-            ("concertina_memory_objects", "Objects in memory.", contents.memory_objects as u64),
-            ("concertina_memory_bytes", "Bytes of the memory tier.", contents.memory_bytes),
-            ("concertina_device_objects", "Objects on devices.", contents.device_objects as u64),
-            ("concertina_device_bytes", "Bytes on devices.", device_bytes),
-            ("concertina_requests_waiting", "Requests that wait for something.", waiting as u64),
-            ("concertina_connections", "Connections.", connections as u64),
-        ];
-        for (name, help, value) in gauges {
-            let _ = writeln!(
-                text,
-                "# HELP {name} {help}\n# TYPE {name} gauge\n\
-                 {name} {value}"
-            );
         }
         text
     }

@@ -9,6 +9,8 @@ mod condition;
 mod drive;
 pub mod events;
 mod front;
+mod gateway;
+mod headers;
 mod http;
 mod lane;
 mod list;
@@ -42,6 +44,7 @@ use body::{Budget, ReplyBody};
 use drive::Drive;
 use events::EventLog;
 use front::{Front, Running, Service};
+use gateway::Access;
 use lane::Lane;
 use observe::{Observed, Observer};
 
@@ -102,8 +105,9 @@ impl Shared {
 
 /// A running server.
 pub struct Server {
-    shared: Arc<Shared>,
-    running: Running,
+    node: Option<(Arc<Shared>, Running)>,
+    gateway: Option<(Arc<Access>, Running)>,
+    address: SocketAddr,
     observer: Observer,
 }
 
@@ -168,41 +172,76 @@ impl Server {
     /// Starts a server. `origin` replaces that of the configuration (tests put faulty ones there).
     pub fn start(config: Config, origin: Option<Arc<dyn Origin>>) -> anyhow::Result<Server> {
         raise_file_limit();
-        let listener = front::listen(config.node_address(), "serve.listen")?;
+        let key = if config.members.is_empty() { "serve.listen" } else { "member.N.address" };
+        let listen = |wanted: bool, address: &str, key: &str| {
+            wanted.then(|| front::listen(address, key)).transpose()
+        };
+        let node_listener = listen(config.is_node(), config.node_address(), key)?;
+        let gateway_listener = listen(config.is_gateway(), &config.serve.listen, "serve.listen")?;
+        let sharing = if config.members.is_empty() { Sharing::Alone } else { Sharing::Cluster };
         let origin = match origin {
             Some(origin) => origin,
-            None => origin::open(&config.origin, Sharing::Alone)?,
+            None => origin::open(&config.origin, sharing)?,
         };
         let (now, unix_offset_ns) = (clock::now(), clock::unix_offset_ns());
         let run = create_run(&config, now, unix_offset_ns)?;
         let windows = windows_of(&config, unix_offset_ns);
-        let shared = node(&config, windows, origin, now)?;
-        let running = front::run(&shared, listener)?;
-        shared.drive.set_runtimes(running.runtimes());
-        let observer = Observer::start(vec![shared.clone()], run, now)?;
-        Ok(Server { shared, running, observer })
+        let mut observed: Vec<Arc<dyn Observed>> = Vec::new();
+        let mut addresses = Vec::new();
+        let mut node = None;
+        if let Some(listener) = node_listener {
+            let shared = start_node(&config, windows.clone(), origin.clone(), now)?;
+            let running = front::run(&shared, listener)?;
+            shared.drive.set_runtimes(running.runtimes());
+            addresses.push(running.address());
+            observed.push(shared.clone());
+            node = Some((shared, running));
+        }
+        let mut gateway = None;
+        if let (Some(listener), Some(ring)) = (gateway_listener, config.ring()) {
+            let access = Arc::new(Access::new(&config, ring, windows, origin, now)?);
+            let running = front::run(&access, listener)?;
+            if let Some(runtime) = running.runtimes().first() {
+                runtime.spawn(access.clone().run());
+            }
+            addresses.push(running.address());
+            observed.push(access.clone());
+            gateway = Some((access, running));
+        }
+        let Some(&address) = addresses.last() else { anyhow::bail!("there is nothing to serve") };
+        let observer = Observer::start(observed, run, now)?;
+        Ok(Server { node, gateway, address, observer })
     }
 
-    /// Where it listens.
+    /// Where clients are served: at the gateway, if there is one.
     pub fn address(&self) -> SocketAddr {
-        self.running.address()
+        self.address
     }
 
     /// Takes no further connections, lets requests in flight end within `drain_s`, writes the last
     /// windows and seals the segments.
     pub fn stop(self) {
-        self.shared.stop();
-        self.running.stop();
-        if let Some(disks) = self.shared.drive.disks() {
-            disks.stop();
+        if let Some((access, running)) = self.gateway {
+            access.stop();
+            running.stop();
         }
+        let node = self.node.map(|(shared, running)| {
+            shared.stop();
+            running.stop();
+            if let Some(disks) = shared.drive.disks() {
+                disks.stop();
+            }
+            shared
+        });
         self.observer.stop();
-        self.shared.drive.close_log();
+        if let Some(shared) = node {
+            shared.drive.close_log();
+        }
     }
 }
 
 /// A node that is not running yet.
-fn node(
+fn start_node(
     config: &Config,
     windows: window::Settings,
     origin: Arc<dyn Origin>,
@@ -218,8 +257,10 @@ fn node(
     let timeout = Duration::from_secs_f64(config.origin.timeout_s);
     let drive = Arc::new(Drive::new(settings, origin, timeout, log, now));
     open_disks(config, &drive)?;
+    // In one process with a gateway, whose queue is the clients'.
+    let queue = if config.is_gateway() { "node/http" } else { "gateway" };
     Ok(Arc::new(Shared {
-        front: Front::new(config, "gateway", windows, now),
+        front: Front::new(config, queue, windows, now),
         drive,
         uploads: Budget::new(config.serve.uploads_bytes_max.0),
         writes: AtomicUsize::new(0),

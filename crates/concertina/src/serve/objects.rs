@@ -7,6 +7,7 @@ use engine::Key;
 use engine::node::Reply;
 use http::header::{
     ALLOW, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue, RANGE, RETRY_AFTER,
+    TRANSFER_ENCODING,
 };
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -55,18 +56,13 @@ const TOO_LATE: &str = "the deadline passed before the request could be served";
 pub(super) const MISDIRECTED: &str = "the key, or the order of its writes, is another node's: ask a gateway, or compare the \
     members of both configurations";
 
-/// Answers a request for one object.
-pub async fn object(
-    shared: &Arc<Shared>,
-    lane: &Arc<Lane>,
-    key: Key,
-    request: Request<Incoming>,
-) -> Answered {
+/// What a request for one object wants.
+pub(super) fn operation_of(request: &Request<Incoming>) -> Result<Operation, Problem> {
     if request.uri().query().is_some() {
         let what = "an object's address has no query; write ? in a key as %3F";
         return Err(Problem::new(StatusCode::BAD_REQUEST, what));
     }
-    let operation = match *request.method() {
+    Ok(match *request.method() {
         Method::GET => Operation::Get,
         Method::HEAD => Operation::Head,
         Method::PUT => Operation::Put,
@@ -76,7 +72,17 @@ pub async fn object(
             let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, what);
             return Err(problem.with(ALLOW, HeaderValue::from_static("GET, HEAD, PUT, DELETE")));
         }
-    };
+    })
+}
+
+/// Answers a request for one object.
+pub async fn object(
+    shared: &Arc<Shared>,
+    lane: &Arc<Lane>,
+    key: Key,
+    request: Request<Incoming>,
+) -> Answered {
+    let operation = operation_of(&request)?;
     let seen = lane.received(operation, &key);
     match operation {
         Operation::Put => writes::put(shared, seen, key, request).await,
@@ -135,7 +141,7 @@ async fn get(shared: &Arc<Shared>, mut seen: Seen, key: Key, headers: &HeaderMap
     }
 }
 
-fn not_found(headers: &HeaderMap) -> Problem {
+pub(super) fn not_found(headers: &HeaderMap) -> Problem {
     // `If-Match` of what is not there fails before its absence is told.
     match condition::judge(headers, None, true) {
         Verdict::Failed => precondition_failed(),
@@ -197,7 +203,7 @@ fn found(mut seen: Seen, object: &Object, headers: &HeaderMap) -> Response<Reply
 }
 
 /// What a read is answered: status, and the range if it is a part. Conditions come before the range.
-fn selected(
+pub(super) fn selected(
     metadata: &Metadata,
     headers: &HeaderMap,
 ) -> (StatusCode, Option<std::ops::Range<u64>>) {
@@ -217,6 +223,20 @@ fn selected(
     }
 }
 
+/// Which part of an object a reply has.
+pub(super) fn content_range(
+    status: StatusCode,
+    range: Option<&std::ops::Range<u64>>,
+    size: u64,
+) -> Option<HeaderValue> {
+    let text = match (range, status) {
+        (Some(range), _) => format!("bytes {}-{}/{size}", range.start, range.end - 1),
+        (None, StatusCode::RANGE_NOT_SATISFIABLE) => format!("bytes */{size}"),
+        _ => return None,
+    };
+    HeaderValue::from_str(&text).ok()
+}
+
 /// Sets the length and the range of a reply, and counts its bytes. A HEAD is answered as the GET would
 /// be, without the bytes.
 fn close_head(
@@ -231,12 +251,7 @@ fn close_head(
         StatusCode::OK => size,
         _ => range.as_ref().map_or(0, |range| range.end - range.start),
     };
-    let content_range = match (&range, status) {
-        (Some(range), _) => Some(format!("bytes {}-{}/{size}", range.start, range.end - 1)),
-        (None, StatusCode::RANGE_NOT_SATISFIABLE) => Some(format!("bytes */{size}")),
-        _ => None,
-    };
-    if let Some(value) = content_range.and_then(|text| HeaderValue::from_str(&text).ok()) {
+    if let Some(value) = content_range(status, range.as_ref(), size) {
         headers.insert(CONTENT_RANGE, value);
     }
     if status != StatusCode::NOT_MODIFIED {
@@ -246,6 +261,13 @@ fn close_head(
         length = 0;
     }
     seen.bytes = length;
+}
+
+/// Refuses a PUT that does not say how its bytes end.
+pub(super) fn no_length(headers: &HeaderMap) -> Option<Problem> {
+    let said = headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING);
+    let what = "send Content-Length (0 for an empty object) or chunks";
+    (!said).then(|| Problem::new(StatusCode::LENGTH_REQUIRED, what))
 }
 
 /// An object that no tier keeps, straight from the origin.

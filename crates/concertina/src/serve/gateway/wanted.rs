@@ -1,0 +1,91 @@
+//! What a client wants, as it is asked of nodes.
+
+use engine::Key;
+use http::header::{
+    CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_MATCH,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
+};
+use http::{Method, StatusCode};
+use model::window::Nanos;
+
+use super::super::headers;
+use super::super::http::Problem;
+use super::super::list::escaped;
+use super::super::object::META_PREFIX;
+
+/// The header that asks for the times of a request's stages, and has them in the reply.
+pub const STAGES: &str = "concertina-stages";
+
+/// A request as nodes are asked.
+pub struct Wanted {
+    pub method: Method,
+    pub key: Key,
+    /// Percent-encoded.
+    pub path: String,
+    /// What the client said that concerns nodes.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+fn concerns_nodes(name: &HeaderName) -> bool {
+    static NAMES: [HeaderName; 9] = [
+        RANGE,
+        IF_MATCH,
+        IF_NONE_MATCH,
+        IF_MODIFIED_SINCE,
+        IF_UNMODIFIED_SINCE,
+        IF_RANGE,
+        CONTENT_TYPE,
+        CONTENT_ENCODING,
+        CONTENT_RANGE,
+    ];
+    NAMES.contains(name) || name.as_str().starts_with(META_PREFIX) || name.as_str() == STAGES
+}
+
+impl Wanted {
+    /// Of a client's request.
+    pub fn new(method: Method, key: Key, path: &str, headers: &HeaderMap) -> Wanted {
+        let plain = path.bytes().all(|byte| byte.is_ascii_graphic());
+        let path = if plain { path.to_owned() } else { format!("/objects/{}", escaped(&key)) };
+        let mut wanted = Vec::with_capacity(4);
+        for (name, value) in headers {
+            if concerns_nodes(name) {
+                wanted.push((name.clone(), value.clone()));
+            }
+        }
+        Wanted { method, key, path, headers: wanted }
+    }
+
+    /// The headers of one attempt.
+    pub fn headers(
+        &self,
+        avoid: Option<&HeaderValue>,
+        left: Option<Nanos>,
+    ) -> Vec<(HeaderName, HeaderValue)> {
+        let mut all = Vec::with_capacity(self.headers.len() + 2);
+        all.extend_from_slice(&self.headers);
+        all.extend(avoid.map(|name| (headers::AVOID.clone(), name.clone())));
+        let ms = left.map(|left| HeaderValue::from((left / 1_000_000).max(1)));
+        all.extend(ms.map(|ms| (headers::DEADLINE_MS.clone(), ms)));
+        all
+    }
+
+    /// The same headers as a map.
+    pub fn header_map(&self) -> HeaderMap {
+        self.headers.iter().cloned().collect()
+    }
+}
+
+/// How long the client waits: what it says, at most `max`.
+pub fn patience(headers: &HeaderMap, max: Nanos) -> Result<(Nanos, bool), Problem> {
+    let Some(value) = headers.get(&headers_name()) else { return Ok((max, false)) };
+    let ms = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());
+    let bad = || {
+        let what = "concertina-deadline-ms must be a whole number of milliseconds";
+        Problem::new(StatusCode::BAD_REQUEST, what)
+    };
+    Ok((ms.ok_or_else(bad)?.saturating_mul(1_000_000).min(max), true))
+}
+
+fn headers_name() -> HeaderName {
+    headers::DEADLINE_MS.clone()
+}
