@@ -76,6 +76,9 @@ impl Cluster {
         scratch: &Path,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Cluster> {
+        if !(1..10).contains(&settings.nodes) || !(1..10).contains(&settings.gateways) {
+            bail!("config.toml: there must be 1 to 9 nodes and 1 to 9 gateways");
+        }
         let network = Network::make(settings.nodes + settings.gateways)?;
         let member = |node: u8| Member {
             name: format!("n{node}"),

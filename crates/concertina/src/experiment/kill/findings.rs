@@ -1,6 +1,9 @@
 //! What a run showed: its claims, and what is recorded beside them.
 
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
 
 use anyhow::Context as _;
 use model::window::Nanos;
@@ -144,6 +147,7 @@ impl Findings<'_> {
             let _ = writeln!(notes, "{at_s:.3} s: {note}");
         }
         write("refusals.txt", notes)?;
+        self.keep_history(&context.scratch.join("history.csv"))?;
         let mut lines = String::new();
         for (number, violation) in self.verdict.violations.iter().enumerate() {
             let line = self.shown(violation);
@@ -157,6 +161,18 @@ impl Findings<'_> {
             write("violations.txt", lines)?;
         }
         Ok(())
+    }
+
+    /// The whole history, some 60 bytes an operation: not part of the record.
+    fn keep_history(&self, path: &Path) -> anyhow::Result<()> {
+        let file =
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut file = BufWriter::new(file);
+        file.write_all(history::COLUMNS.as_bytes())?;
+        for operation in &self.log.operations {
+            file.write_all(history::row(operation, self.start).as_bytes())?;
+        }
+        file.flush().with_context(|| format!("cannot write {}", path.display()))
     }
 
     fn shown(&self, violation: &Violation) -> String {

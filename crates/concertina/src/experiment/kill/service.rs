@@ -123,7 +123,8 @@ pub fn effect(
         slowest_write_of_others_s: 0.0,
     };
     let first = history.partition_point(|operation| operation.ended < from);
-    for operation in history.iter().skip(first).filter(|operation| operation.began <= to) {
+    // A write under way at the end is the next fault's, which may be why it is refused.
+    for operation in history.iter().skip(first).take_while(|operation| operation.ended <= to) {
         let Action::Write(_, _, written) = operation.action else { continue };
         let of_node = primaries.get(operation.key as usize) == Some(&struck.node);
         match written {
