@@ -270,7 +270,7 @@ fn program() -> anyhow::Result<Command> {
 }
 
 /// The last lines of a log, for an error.
-fn tail(log: &Path) -> String {
+pub(super) fn tail(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().rev().take(5).collect();
     lines.into_iter().rev().collect::<Vec<_>>().join("; ")

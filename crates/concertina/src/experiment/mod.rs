@@ -6,6 +6,7 @@
 
 mod accuracy;
 pub mod claims;
+mod kill;
 pub mod lab;
 mod nginx;
 mod serve_objects;
@@ -61,7 +62,8 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 4] = [
+const EXPERIMENTS: [(&str, Experiment); 5] = [
+    ("kill", kill::run),
     ("nginx", nginx::run),
     ("serve-objects", serve_objects::run),
     ("spotify-cluster", spotify_cluster::run),

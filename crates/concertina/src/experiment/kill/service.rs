@@ -1,0 +1,143 @@
+//! Whether the cluster kept serving: what each fault did to reads through each gateway, and to writes.
+
+use model::window::Nanos;
+use serde::Serialize;
+
+use super::cluster::Fault;
+use super::history::{Action, Operation, Place, Written};
+
+/// A fault, and when what happened.
+#[derive(Clone, Copy, Debug)]
+pub struct Struck {
+    /// What was done.
+    pub fault: Fault,
+    /// To which node.
+    pub node: usize,
+    /// When it was begun.
+    pub began: Nanos,
+    /// When it was ended.
+    pub healed: Nanos,
+    /// When the node itself answered again.
+    pub answered: Nanos,
+    /// When writes to its keys had been acknowledged through every gateway.
+    pub back: Nanos,
+    /// When the next could begin.
+    pub ended: Nanos,
+}
+
+/// What reads through one gateway met while a fault lasted and after.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Reads {
+    /// With an answer.
+    pub answered: u64,
+    /// With none.
+    pub failed: u64,
+    /// The longest that was answered, seconds.
+    pub slowest_s: f64,
+    /// The longest time in which none was, seconds.
+    pub gap_s: f64,
+}
+
+/// What a fault did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Effect {
+    /// From 1.
+    pub number: usize,
+    /// What was done.
+    pub fault: Fault,
+    /// To which node.
+    pub node: usize,
+    /// When, in seconds since the load began.
+    pub began_s: f64,
+    /// How long it lasted, seconds.
+    pub lasted_s: f64,
+    /// From its end to the node's first answer, seconds.
+    pub answered_after_s: f64,
+    /// From its end to acknowledged writes of its keys through every gateway, seconds.
+    pub writes_again_after_s: f64,
+    /// Reads through each gateway.
+    pub reads: Vec<Reads>,
+    /// The longest time in which reads through some gateway, or one read, waited: seconds.
+    pub without_service_s: f64,
+    /// Acknowledged writes.
+    pub writes: u64,
+    /// Writes to keys of the node that were not.
+    pub writes_refused_of_node: u64,
+    /// Writes to other keys that were not.
+    pub writes_refused_of_others: u64,
+    /// The slowest acknowledged write to keys of other nodes, seconds.
+    pub slowest_write_of_others_s: f64,
+}
+
+fn seconds(from: Nanos, to: Nanos) -> f64 {
+    to.saturating_sub(from) as f64 / 1e9
+}
+
+/// What reads through a gateway met between two times. `history` is in the order of ends.
+pub fn reads(history: &[Operation], gateway: u8, from: Nanos, to: Nanos) -> Reads {
+    let mut met = Reads::default();
+    let mut last = from;
+    // A read that was under way at the end counts whole, so it is looked for after it.
+    let first = history.partition_point(|operation| operation.ended < from);
+    for operation in history.iter().skip(first) {
+        if operation.place != Place::Gateway(gateway) || operation.began > to {
+            continue;
+        }
+        if operation.is_failed_read() {
+            met.failed += 1;
+        } else if operation.is_answered_read() {
+            met.answered += 1;
+            met.slowest_s = met.slowest_s.max(seconds(operation.began, operation.ended));
+            met.gap_s = met.gap_s.max(seconds(last, operation.ended.min(to)));
+            last = operation.ended;
+        }
+    }
+    met.gap_s = met.gap_s.max(seconds(last, to));
+    met
+}
+
+/// What a fault did. `history` is in the order of ends, `primaries` the node of each key.
+pub fn effect(
+    number: usize,
+    struck: &Struck,
+    history: &[Operation],
+    start: Nanos,
+    (gateways, primaries): (u8, &[usize]),
+) -> Effect {
+    let (from, to) = (struck.began, struck.ended);
+    let reads: Vec<Reads> = (0..gateways).map(|g| reads(history, g, from, to)).collect();
+    let longest = |met: &Reads| met.slowest_s.max(met.gap_s);
+    let mut effect = Effect {
+        number,
+        fault: struck.fault,
+        node: struck.node,
+        began_s: seconds(start, from),
+        lasted_s: seconds(from, struck.healed),
+        answered_after_s: seconds(struck.healed, struck.answered),
+        writes_again_after_s: seconds(struck.healed, struck.back),
+        without_service_s: reads.iter().map(longest).fold(0.0, f64::max),
+        reads,
+        writes: 0,
+        writes_refused_of_node: 0,
+        writes_refused_of_others: 0,
+        slowest_write_of_others_s: 0.0,
+    };
+    let first = history.partition_point(|operation| operation.ended < from);
+    // A write under way at the end is the next fault's, which may be why it is refused.
+    for operation in history.iter().skip(first).take_while(|operation| operation.ended <= to) {
+        let Action::Write(_, _, written) = operation.action else { continue };
+        let of_node = primaries.get(operation.key as usize) == Some(&struck.node);
+        match written {
+            Written::Acknowledged => {
+                effect.writes += 1;
+                if !of_node {
+                    let took = seconds(operation.began, operation.ended);
+                    effect.slowest_write_of_others_s = effect.slowest_write_of_others_s.max(took);
+                }
+            }
+            _ if of_node => effect.writes_refused_of_node += 1,
+            _ => effect.writes_refused_of_others += 1,
+        }
+    }
+    effect
+}
