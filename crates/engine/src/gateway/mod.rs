@@ -1,6 +1,321 @@
 //! The access point's decisions: which node a request goes to, when another is tried beside or after
 //! it, what is given up.
+//!
+//! A read goes to one of its key's nodes: the first that is well, or one of those that may have the object
+//! too, as the [`crate::route::Policy`] says. If it fails the next is asked, and after them the origin; if
+//! it is slow another is asked beside it, and the first answer counts. A write goes to the key's primary
+//! alone, and again only if nothing was done. What is tried beyond each request's first try is bounded by
+//! budgets in proportion to the requests, so that the gateway never multiplies a load under which nodes
+//! already fail.
+//!
+//! Events of names that are unknown or over are ignored, so answers may come late, twice or in any order.
 
+mod budget;
 mod event;
+mod nodes;
+mod reads;
+mod requests;
+mod settings;
+mod status;
+mod writes;
 
 pub use event::{Action, AttemptId, Event, Failed, Head, Operation, Refusal, RequestId, Status};
+pub use settings::{Hedge, Settings, Spread};
+pub use status::{Counts, NodeStatus, Status as GatewayStatus};
+
+use hashlink::LruCache;
+use model::window::{Finished, Nanos, Outcome, Recorder, Window, key_hash};
+
+use crate::Key;
+use crate::route::{Ratio, SplitMix64, View};
+use budget::Budget;
+use nodes::{End, Node};
+use requests::{Attempt, IntegerHash, Phase, Request, Requests, SLOTS_MAX, Slot, Target};
+
+impl Operation {
+    fn recorded(self) -> model::window::Operation {
+        match self {
+            Operation::Read => model::window::Operation::Get,
+            Operation::Write => model::window::Operation::Put,
+        }
+    }
+}
+
+/// An access point's state. See the module.
+///
+/// `handle` costs some hundred nanoseconds for a request or an answer. Only the failure of a node and a
+/// change of the membership look at all requests under way.
+pub struct Gateway {
+    settings: Settings,
+    view: View,
+    nodes: Vec<Node>,
+    /// When something is next due at a node.
+    nodes_due: Nanos,
+    requests: Requests,
+    /// Which of a key's nodes have its object, by the key's hash.
+    hints: LruCache<u64, u8, IntegerHash>,
+    retries: Budget,
+    hedges: Budget,
+    origin_attempts: u32,
+    /// Response per unit of length over all nodes: what is expected of one that is not known.
+    ratio: Ratio,
+    random: SplitMix64,
+    turn: u64,
+    counts: Counts,
+    recorder: Recorder,
+    /// The latest time that was told.
+    now: Nanos,
+}
+
+impl Gateway {
+    /// A gateway that has asked nobody yet: all members are held for live and well until it hears
+    /// otherwise. Tell it [`Event::Tick`] at once: it pings them all.
+    pub fn new(mut settings: Settings, now: Nanos) -> Gateway {
+        settings.requests_max = settings.requests_max.min(SLOTS_MAX);
+        let members = settings.ring.members();
+        let hedge =
+            settings.hedge.clone().unwrap_or(Hedge { share: 0.0, burst: 0, ..Hedge::default() });
+        Gateway {
+            view: View::fixed(members.len()),
+            nodes: members.iter().map(|m| Node::new(&m.name, &settings, now)).collect(),
+            nodes_due: now,
+            requests: Requests::default(),
+            hints: LruCache::with_hasher(settings.hints_max, IntegerHash::default()),
+            retries: Budget::new(settings.retry_share, settings.retry_burst),
+            hedges: Budget::new(hedge.share, hedge.burst),
+            origin_attempts: 0,
+            ratio: Ratio::default(),
+            random: SplitMix64::new(settings.seed),
+            turn: 0,
+            counts: Counts::default(),
+            recorder: Recorder::new("gateway", 0, settings.windows.clone(), now),
+            now,
+            settings,
+        }
+    }
+
+    /// Takes in what happened at `now` and adds to `actions` what is to be done. A time before one that
+    /// was told counts as that one.
+    pub fn handle(&mut self, now: Nanos, event: Event, actions: &mut Vec<Action>) {
+        self.now = self.now.max(now);
+        let now = self.now;
+        match event {
+            Event::Request { request, key, operation, deadline } => {
+                self.request(now, request, &key, operation, deadline, actions);
+            }
+            Event::Answered { attempt, head } => self.answered(now, attempt, &head, actions),
+            Event::Failed { attempt, why } => self.failed(now, attempt, why, actions),
+            Event::Over { request } => self.over(now, request, actions),
+            Event::Ponged { node, node_length, fits } => {
+                self.ponged(now, node, node_length, fits, actions);
+            }
+            Event::PingFailed { node } => self.ping_failed(now, node, actions),
+            Event::View(view) => self.viewed(now, view, actions),
+            Event::Tick => {}
+        }
+        while let Some(slot) = self.requests.pop_due(now) {
+            self.due(now, slot, actions);
+        }
+        self.run_nodes(now, actions);
+    }
+
+    /// When to tell [`Event::Tick`] if nothing else happens before.
+    pub fn next_wake(&self) -> Option<Nanos> {
+        let due = self.requests.first_due().unwrap_or(Nanos::MAX).min(self.nodes_due);
+        (due < Nanos::MAX).then_some(due)
+    }
+
+    /// The windows that ended by `now`: `gateway`, and `gateway/NODE` for each node.
+    pub fn windows(&mut self, now: Nanos) -> Vec<Window> {
+        let mut windows = self.recorder.roll(now);
+        windows.extend(self.nodes.iter_mut().flat_map(|node| node.recorder.roll(now)));
+        windows
+    }
+
+    /// The windows that ended by `now`, and the open ones.
+    pub fn flush_windows(&mut self, now: Nanos) -> Vec<Window> {
+        let mut windows = self.recorder.flush(now);
+        windows.extend(self.nodes.iter_mut().flat_map(|node| node.recorder.flush(now)));
+        windows
+    }
+
+    fn request(
+        &mut self,
+        now: Nanos,
+        id: RequestId,
+        key: &Key,
+        operation: Operation,
+        deadline: Nanos,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.requests.slot_of(id).is_some() {
+            return;
+        }
+        if self.requests.len() >= self.settings.requests_max as usize {
+            self.recorder.refuse(now);
+            self.counts.refuse(Refusal::Busy);
+            actions.push(Action::Refuse { request: id, why: Refusal::Busy });
+            return;
+        }
+        self.recorder.arrive(now);
+        self.retries.earn();
+        let hash = key_hash(key);
+        let replicas = self.settings.ring.replicas_of_hash(hash);
+        let request = Request::new(id, hash, replicas, operation, now, deadline);
+        let slot = self.requests.insert(request);
+        if deadline <= now {
+            return self.refuse(now, slot, Refusal::TooLate, actions);
+        }
+        match operation {
+            Operation::Read => {
+                self.hedges.earn();
+                self.next_read(now, slot, actions);
+            }
+            Operation::Write => {
+                // The replicas' copies are void after it.
+                self.hints.remove(&hash);
+                self.first_write(now, slot, actions);
+            }
+        }
+    }
+
+    fn answered(&mut self, now: Nanos, id: AttemptId, head: &Head, actions: &mut Vec<Action>) {
+        let Some((slot, attempt)) = self.requests.take(id) else { return };
+        let Some(request) = self.requests.get(slot) else { return };
+        let (operation, hash, replicas) = (request.operation, request.hash, request.replicas);
+        let is_final = head.status == Status::Final;
+        let end = if is_final { End::Answered(head.outcome) } else { End::Failed };
+        self.end(now, &attempt, operation, end);
+        if let Target::Node(at) = attempt.target {
+            self.nodes[at].load.report(now, head.node_length);
+            // Only the primary knows where else its objects are.
+            if is_final && operation == Operation::Read && self.view.primary(&replicas) == Some(at)
+            {
+                self.hint(hash, head.warm);
+            }
+        }
+        match (is_final, operation) {
+            (true, _) => self.relay(now, slot, &attempt, head.outcome, actions),
+            (false, Operation::Read) => {
+                self.read_declined(now, slot, attempt.target, head, actions);
+            }
+            (false, Operation::Write) => self.write_declined(now, slot, head.status, actions),
+        }
+    }
+
+    fn hint(&mut self, hash: u64, warm: u8) {
+        if self.settings.spread != Spread::Warm {
+            return;
+        }
+        if warm != 0 && self.settings.hints_max > 0 {
+            self.hints.insert(hash, warm);
+        } else if !self.hints.is_empty() {
+            self.hints.remove(&hash);
+        }
+    }
+
+    fn relay(
+        &mut self,
+        now: Nanos,
+        slot: Slot,
+        attempt: &Attempt,
+        outcome: Outcome,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(request) = self.requests.get_mut(slot) else { return };
+        request.phase = Phase::Relaying { outcome };
+        self.counts.hedges_won += u64::from(attempt.hedge);
+        actions.push(Action::Relay { request: request.id, attempt: attempt.id });
+        self.cancel(now, slot, actions);
+        self.requests.arm(slot);
+    }
+
+    fn failed(&mut self, now: Nanos, id: AttemptId, why: Failed, actions: &mut Vec<Action>) {
+        let Some((slot, attempt)) = self.requests.take(id) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return };
+        let operation = request.operation;
+        if attempt.target == Target::Origin {
+            request.unavailable = 2;
+        }
+        self.end(now, &attempt, operation, End::Failed);
+        self.suspect(now, &attempt);
+        match (operation, why) {
+            (Operation::Read, _) => self.go_on(now, slot, actions),
+            (Operation::Write, Failed::Connect) => self.park(now, slot, false),
+            (Operation::Write, Failed::Broken) => {
+                self.refuse(now, slot, Refusal::Unknown, actions);
+            }
+        }
+    }
+
+    /// Drops the attempts of a request that are under way.
+    fn cancel(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
+        let Some(request) = self.requests.get_mut(slot) else { return };
+        let operation = request.operation;
+        let attempts = std::mem::take(&mut request.attempts);
+        for attempt in attempts.iter().flatten() {
+            actions.push(Action::Cancel { attempt: attempt.id });
+            self.end(now, attempt, operation, End::Dropped);
+        }
+    }
+
+    /// The client left, or has its answer.
+    fn over(&mut self, now: Nanos, id: RequestId, actions: &mut Vec<Action>) {
+        let Some(slot) = self.requests.slot_of(id) else { return };
+        self.cancel(now, slot, actions);
+        let Some(request) = self.requests.remove(slot) else { return };
+        let outcome = match request.phase {
+            Phase::Relaying { outcome } => outcome,
+            Phase::Asking | Phase::Parked { .. } => Outcome::Unknown,
+        };
+        self.finish(now, &request, outcome);
+    }
+
+    pub(in crate::gateway) fn refuse(
+        &mut self,
+        now: Nanos,
+        slot: Slot,
+        why: Refusal,
+        actions: &mut Vec<Action>,
+    ) {
+        self.cancel(now, slot, actions);
+        let Some(request) = self.requests.remove(slot) else { return };
+        self.counts.refuse(why);
+        actions.push(Action::Refuse { request: request.id, why });
+        self.finish(now, &request, Outcome::Error);
+    }
+
+    /// Records that a request is over. What was refused without being sent was served in no time.
+    fn finish(&mut self, now: Nanos, request: &Request, outcome: Outcome) {
+        if request.started.is_none() {
+            self.recorder.start(now);
+        }
+        let started = request.started.unwrap_or(now);
+        let finished = Finished {
+            operation: request.operation.recorded(),
+            outcome,
+            waiting: started.saturating_sub(request.received),
+            service: now.saturating_sub(started),
+            response: now.saturating_sub(request.received),
+            bytes: 0,
+        };
+        self.recorder.finish(now, &finished);
+    }
+
+    /// A request's time has come.
+    fn due(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
+        let Some(request) = self.requests.get(slot) else { return };
+        if request.deadline <= now {
+            let sent = request.operation == Operation::Write && request.is_asking();
+            let why = if sent { Refusal::Unknown } else { Refusal::TooLate };
+            return self.refuse(now, slot, why, actions);
+        }
+        match request.phase {
+            Phase::Parked { .. } => self.retry_write(now, slot, actions),
+            Phase::Asking if request.operation == Operation::Read => {
+                self.read_due(now, slot, actions);
+            }
+            Phase::Asking | Phase::Relaying { .. } => self.requests.arm(slot),
+        }
+    }
+}

@@ -2,10 +2,20 @@
 //!
 //! - [`Ring`]: consistent hashing of keys onto nodes: a primary and its replicas.
 //! - [`View`]: which members are there, as the membership says.
+//! - [`Health`], [`Load`], [`Policy`]: which of a key's nodes a gateway asks: those that answer, by what
+//!   is known of their load and speed.
 
+pub mod health;
+mod load;
+mod random;
 mod ring;
+mod schedule;
 
+pub use health::Health;
+pub use load::{Load, Ratio, Responses};
+pub use random::SplitMix64;
 pub use ring::{Member, REPLICAS_MAX, Replicas, Ring, RingError};
+pub use schedule::{Candidate, Policy};
 
 use model::window::Nanos;
 use serde::{Deserialize, Serialize};

@@ -194,7 +194,12 @@ impl Ring {
 
     /// The nodes of a key, its primary first.
     pub fn replicas(&self, key: &[u8]) -> Replicas {
-        self.of_slot((key_hash(key) >> (64 - SLOT_BITS)) as usize)
+        self.replicas_of_hash(key_hash(key))
+    }
+
+    /// The nodes of a key of this [`key_hash`], for callers that need the hash too.
+    pub fn replicas_of_hash(&self, hash: u64) -> Replicas {
+        self.of_slot((hash >> (64 - SLOT_BITS)) as usize)
     }
 
     fn of_slot(&self, slot: usize) -> Replicas {

@@ -1,0 +1,209 @@
+//! What a gateway knows of each node; pings, and what follows from them.
+
+use model::window::{Finished, Nanos, Outcome, Recorder};
+
+use super::requests::{Attempt, Phase, Target};
+use super::{Action, Gateway, Operation, Settings};
+use crate::route::{Health, Load, NodeId, View};
+
+/// A node as seen from here.
+pub(super) struct Node {
+    pub(super) health: Health,
+    pub(super) load: Load,
+    /// When the ping that is under way was sent.
+    pinged: Option<Nanos>,
+    /// When the next ping is due.
+    ping_at: Nanos,
+    /// After how long a read there is tried elsewhere beside it; `MAX` if not known.
+    pub(super) hedge_after: Nanos,
+    /// After how long a read there is given up for another.
+    pub(super) timeout: Nanos,
+    pub(super) recorder: Recorder,
+}
+
+impl Node {
+    pub(super) fn new(name: &str, settings: &Settings, now: Nanos) -> Node {
+        let queue = format!("gateway/{name}");
+        Node {
+            health: Health::new(now),
+            load: Load::new(now),
+            pinged: None,
+            ping_at: now,
+            hedge_after: Nanos::MAX,
+            timeout: settings.attempt_timeout_max,
+            recorder: Recorder::new(&queue, 0, settings.windows.clone(), now),
+        }
+    }
+
+    /// When something is next due here.
+    fn due(&self, settings: &Settings) -> Nanos {
+        match self.pinged {
+            Some(sent) => sent.saturating_add(settings.ping_timeout.saturating_mul(2)),
+            None => self.ping_at,
+        }
+    }
+
+    /// Takes in how long an answer took, or that it had not come after so long.
+    fn respond(&mut self, now: Nanos, attempt: &Attempt, settings: &Settings) {
+        let response = now.saturating_sub(attempt.sent);
+        self.load.respond(now, response, attempt.length_met);
+        if !self.load.responses().is_due() {
+            return;
+        }
+        let quantile = |p| self.load.responses().quantile(p);
+        if let Some(hedge) = &settings.hedge {
+            let after = quantile(hedge.quantile).map(|after| after.max(hedge.after_min));
+            self.hedge_after = after.unwrap_or(Nanos::MAX);
+        }
+        if let Some(high) = quantile(0.99) {
+            let timeout = (high as f64 * settings.attempt_timeout_factor) as Nanos;
+            let most = settings.attempt_timeout_max;
+            self.timeout = timeout.clamp(settings.attempt_timeout_min.min(most), most);
+        }
+    }
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum End {
+    /// With the request's answer.
+    Answered(Outcome),
+    /// With an answer that is none for the client, or with a failure.
+    Failed,
+    /// It was dropped, since another answered or was to be tried, or nobody waits any more.
+    Dropped,
+}
+
+impl Gateway {
+    /// Records the end of an attempt, and what its time says of its node. A quick refusal says nothing of
+    /// a node's speed: it would make a busy node look like a fast one. One that was dropped for another's
+    /// answer took at least so long: without that a slow node would never be known to be one.
+    pub(super) fn end(&mut self, now: Nanos, attempt: &Attempt, operation: Operation, end: End) {
+        let Target::Node(at) = attempt.target else {
+            self.origin_attempts = self.origin_attempts.saturating_sub(1);
+            return;
+        };
+        let Some(node) = self.nodes.get_mut(at) else { return };
+        node.load.leave();
+        let outcome = match end {
+            End::Answered(outcome) => outcome,
+            End::Failed => Outcome::Error,
+            End::Dropped => Outcome::Unknown,
+        };
+        let service = now.saturating_sub(attempt.sent);
+        let finished = Finished {
+            operation: operation.recorded(),
+            outcome,
+            waiting: 0,
+            service,
+            response: service,
+            bytes: 0,
+        };
+        node.recorder.finish(now, &finished);
+        let timed = matches!(end, End::Answered(_) | End::Dropped);
+        if timed && operation == Operation::Read {
+            node.respond(now, attempt, &self.settings);
+            self.ratio.record(service, attempt.length_met);
+        }
+    }
+
+    /// Sends the pings that are due, and takes those for failed that nobody told of.
+    pub(super) fn run_nodes(&mut self, now: Nanos, actions: &mut Vec<Action>) {
+        if now < self.nodes_due {
+            return;
+        }
+        for at in 0..self.nodes.len() {
+            if self.nodes[at].pinged.is_some() && now >= self.nodes[at].due(&self.settings) {
+                self.ping_failed(now, at, actions);
+            }
+            let node = &mut self.nodes[at];
+            if node.pinged.is_none() && now >= node.ping_at {
+                node.pinged = Some(now);
+                node.ping_at = now.saturating_add(self.settings.ping_interval.max(1));
+                actions.push(Action::Ping { node: at });
+            }
+        }
+        self.nodes_due = self.first_due();
+    }
+
+    fn first_due(&self) -> Nanos {
+        self.nodes.iter().map(|node| node.due(&self.settings)).min().unwrap_or(Nanos::MAX)
+    }
+
+    pub(super) fn ponged(
+        &mut self,
+        now: Nanos,
+        at: NodeId,
+        node_length: u32,
+        fits: bool,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(node) = self.nodes.get_mut(at) else { return };
+        // An answer that comes late or twice says nothing of now.
+        if node.pinged.take().is_none() {
+            return;
+        }
+        node.load.report(now, node_length);
+        node.health.answer(now, fits);
+        self.nodes_due = self.first_due();
+        if !fits {
+            self.leave_node(now, at, actions);
+        }
+    }
+
+    pub(super) fn ping_failed(&mut self, now: Nanos, at: NodeId, actions: &mut Vec<Action>) {
+        let Some(node) = self.nodes.get_mut(at) else { return };
+        let Some(sent) = node.pinged.take() else { return };
+        node.health.fail(now, sent, &self.settings.health);
+        self.nodes_due = self.first_due();
+        self.leave_node(now, at, actions);
+    }
+
+    /// An attempt failed: the node is suspected, and pinged at once.
+    pub(super) fn suspect(&mut self, now: Nanos, attempt: &Attempt) {
+        let Target::Node(at) = attempt.target else { return };
+        let Some(node) = self.nodes.get_mut(at) else { return };
+        node.health.fail(now, attempt.sent, &self.settings.health);
+        if node.pinged.is_none() && !node.health.answers() {
+            node.ping_at = node.ping_at.min(now);
+            self.nodes_due = self.nodes_due.min(now);
+        }
+    }
+
+    /// All reads that are at a node go elsewhere.
+    fn leave_node(&mut self, now: Nanos, at: NodeId, actions: &mut Vec<Action>) {
+        if self.nodes[at].load.outstanding() == 0 {
+            return;
+        }
+        let there = |a: &Attempt| a.target == Target::Node(at);
+        let slots = self.requests.which(|request| {
+            request.operation == Operation::Read && request.attempts.iter().flatten().any(there)
+        });
+        for slot in slots {
+            let Some(request) = self.requests.get(slot) else { continue };
+            let Some(id) = request.attempts.iter().flatten().find(|a| there(a)).map(|a| a.id)
+            else {
+                continue;
+            };
+            let Some((_, attempt)) = self.requests.take(id) else { continue };
+            actions.push(Action::Cancel { attempt: id });
+            self.end(now, &attempt, Operation::Read, End::Failed);
+            self.go_on(now, slot, actions);
+        }
+    }
+
+    /// Takes in who is a member now; writes that wait for it are tried.
+    pub(super) fn viewed(&mut self, now: Nanos, view: View, actions: &mut Vec<Action>) {
+        if view.epoch < self.view.epoch {
+            return;
+        }
+        let changed = view.live != self.view.live;
+        self.view = view;
+        if changed {
+            let parked = |phase: Phase| matches!(phase, Phase::Parked { .. });
+            for slot in self.requests.which(|request| parked(request.phase)) {
+                self.retry_write(now, slot, actions);
+            }
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Reads: which node is asked, which after it or beside it, and when the origin is.
+
+use model::window::Nanos;
+
+use super::nodes::End;
+use super::requests::{Attempt, Phase, Slot, Target};
+use super::{Action, Gateway, Head, Operation, Refusal, Spread, Status};
+use crate::route::health::State;
+use crate::route::{Candidate, NodeId, REPLICAS_MAX};
+
+/// The nodes among which a read's is chosen.
+#[derive(Default)]
+struct Choice {
+    nodes: [NodeId; REPLICAS_MAX],
+    places: [usize; REPLICAS_MAX],
+    length: usize,
+    /// The first that may be asked where there is no other: its share is spent, or it rests.
+    spare: Option<(usize, NodeId)>,
+    /// The first that was passed over because something is wrong with it.
+    passed: Option<NodeId>,
+}
+
+impl Choice {
+    fn add(&mut self, place: usize, node: NodeId) {
+        self.nodes[self.length] = node;
+        self.places[self.length] = place;
+        self.length += 1;
+    }
+}
+
+impl Gateway {
+    /// The nodes that a read may go to now, of those that were not tried.
+    fn choice(&mut self, now: Nanos, slot: Slot) -> Choice {
+        let mut choice = Choice::default();
+        let Some(request) = self.requests.get(slot) else { return choice };
+        let (replicas, tried, hash) = (request.replicas, request.tried, request.hash);
+        let warm = match self.settings.spread {
+            Spread::Primary => 0,
+            Spread::All => u8::MAX,
+            Spread::Warm if self.hints.is_empty() => 0,
+            Spread::Warm => self.hints.get(&hash).copied().unwrap_or(0),
+        };
+        for (place, at) in replicas.iter().enumerate() {
+            if tried >> place & 1 == 1 || !self.view.live.get(at).copied().unwrap_or(false) {
+                continue;
+            }
+            let health = &self.nodes[at].health;
+            let well = match health.state(now, &self.settings.health) {
+                State::Healthy => true,
+                State::Recovering => {
+                    self.random.uniform() < health.share(now, &self.settings.health)
+                }
+                State::Suspect | State::Unfit => false,
+            };
+            if well && (choice.length == 0 || warm >> place & 1 == 1) {
+                choice.add(place, at);
+            } else if !well {
+                choice.passed = choice.passed.or(Some(at));
+                if health.answers() && choice.spare.is_none() {
+                    choice.spare = Some((place, at));
+                }
+            }
+        }
+        choice
+    }
+
+    /// Chooses a node for a read; with it, the node that it should not ask. `spare`: also one that is
+    /// asked only where there is no other.
+    fn pick(
+        &mut self,
+        now: Nanos,
+        slot: Slot,
+        spare: bool,
+    ) -> Option<(usize, NodeId, Option<NodeId>)> {
+        let choice = self.choice(now, slot);
+        let last = self.requests.get(slot)?.last;
+        let avoid = last.or(choice.passed);
+        if choice.length == 0 {
+            let (place, node) = choice.spare.filter(|_| spare)?;
+            return Some((place, node, avoid.filter(|&avoid| avoid != node)));
+        }
+        let mut chosen = 0;
+        if choice.length > 1 {
+            let mut candidates = [Candidate::default(); REPLICAS_MAX];
+            let prior_s = self.ratio.value_s().unwrap_or(1e-3);
+            for (candidate, &at) in candidates.iter_mut().zip(&choice.nodes[..choice.length]) {
+                let load = &self.nodes[at].load;
+                candidate.length = load.length(now);
+                candidate.expected_s = load.expected_s(now, prior_s);
+            }
+            self.turn = self.turn.wrapping_add(1);
+            let candidates = &candidates[..choice.length];
+            chosen = self.settings.policy.choose(candidates, self.turn, &mut self.random);
+        }
+        let node = choice.nodes[chosen];
+        Some((choice.places[chosen], node, avoid.filter(|&avoid| avoid != node)))
+    }
+
+    /// Sends a read that has no attempt under way to its next node, to the origin, or refuses it.
+    pub(super) fn next_read(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
+        let Some(request) = self.requests.get(slot) else { return };
+        let (first, busy) = (request.sent == 0, request.busy);
+        let unavailable = request.unavailable;
+        let picked = if unavailable < 2 { self.pick(now, slot, true) } else { None };
+        let to_origin = picked.is_none() && !busy && unavailable == 0 && self.may_ask_origin(slot);
+        if picked.is_none() && !to_origin {
+            let why = if busy { Refusal::Busy } else { Refusal::Unavailable };
+            return self.refuse(now, slot, why, actions);
+        }
+        if to_origin && self.origin_attempts >= self.settings.origin_attempts_max {
+            return self.refuse(now, slot, Refusal::Busy, actions);
+        }
+        if !first && !self.retries.take() {
+            self.counts.retries_left_out += 1;
+            let why = if busy { Refusal::Busy } else { Refusal::Unavailable };
+            return self.refuse(now, slot, why, actions);
+        }
+        self.counts.retries += u64::from(!first);
+        match picked {
+            Some((place, node, avoid)) => self.send(now, slot, (place, node), avoid, actions),
+            None => self.ask_origin(now, slot, actions),
+        }
+    }
+
+    fn may_ask_origin(&self, slot: Slot) -> bool {
+        self.settings.origin && self.requests.get(slot).is_some_and(|r| !r.asked_origin)
+    }
+
+    fn ask_origin(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
+        let id = self.requests.name(slot);
+        let Some(request) = self.requests.get_mut(slot) else { return };
+        request.asked_origin = true;
+        request.hedge_at = Nanos::MAX;
+        let name = request.id;
+        let attempt = Attempt {
+            id,
+            target: Target::Origin,
+            sent: now,
+            until: Nanos::MAX,
+            length_met: 0.0,
+            hedge: false,
+        };
+        self.origin_attempts += 1;
+        self.counts.origin += 1;
+        self.add(now, slot, attempt);
+        actions.push(Action::Origin { request: name, attempt: id });
+    }
+
+    /// Sends a request to a node.
+    pub(super) fn send(
+        &mut self,
+        now: Nanos,
+        slot: Slot,
+        (place, at): (usize, NodeId),
+        avoid: Option<NodeId>,
+        actions: &mut Vec<Action>,
+    ) {
+        let id = self.requests.name(slot);
+        let Some(request) = self.requests.get_mut(slot) else { return };
+        let node = &mut self.nodes[at];
+        let read = request.operation == Operation::Read;
+        let hedge = request.is_asking();
+        request.tried |= 1 << place;
+        request.last = Some(at);
+        let more = read && !request.hedged && request.replicas.len() > 1;
+        let hedges = more && self.settings.spread != Spread::Primary;
+        request.hedge_at = if hedges { now.saturating_add(node.hedge_after) } else { Nanos::MAX };
+        let until = if read { now.saturating_add(node.timeout) } else { Nanos::MAX };
+        let (name, deadline) = (request.id, request.deadline);
+        let length_met = node.load.length(now);
+        node.load.send();
+        node.recorder.arrive(now);
+        node.recorder.start(now);
+        let target = Target::Node(at);
+        self.add(now, slot, Attempt { id, target, sent: now, until, length_met, hedge });
+        actions.push(Action::Send { request: name, attempt: id, node: at, avoid, deadline });
+    }
+
+    fn add(&mut self, now: Nanos, slot: Slot, attempt: Attempt) {
+        let Some(request) = self.requests.get_mut(slot) else { return };
+        request.phase = Phase::Asking;
+        request.add(attempt);
+        if request.started.is_none() {
+            request.started = Some(now);
+            self.recorder.start(now);
+        }
+        self.requests.arm(slot);
+    }
+
+    /// A read's node answered, though not with the answer.
+    pub(super) fn read_declined(
+        &mut self,
+        now: Nanos,
+        slot: Slot,
+        target: Target,
+        head: &Head,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(request) = self.requests.get_mut(slot) else { return };
+        match head.status {
+            Status::Busy => request.busy = true,
+            // The origin itself could not be reached, from here: there is nobody left to ask.
+            Status::Unavailable if target == Target::Origin => request.unavailable = 2,
+            Status::Unavailable => request.unavailable += 1,
+            Status::Misdirected | Status::Final => {}
+        }
+        self.go_on(now, slot, actions);
+    }
+
+    /// An attempt of a read ended without its answer: the next is tried, if none is under way.
+    pub(super) fn go_on(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
+        if self.requests.get(slot).is_some_and(|request| !request.is_asking()) {
+            self.next_read(now, slot, actions);
+        } else {
+            self.requests.arm(slot);
+        }
+    }
+
+    /// A read's time has come: to be hedged, or to give up an attempt for another.
+    pub(super) fn read_due(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
+        let Some(request) = self.requests.get(slot) else { return };
+        let late = request.attempts.iter().flatten().find(|a| a.until <= now).copied();
+        if let Some(late) = late {
+            self.give_up(now, slot, late, actions);
+        }
+        let Some(request) = self.requests.get_mut(slot) else { return };
+        if request.hedge_at <= now {
+            request.hedge_at = Nanos::MAX;
+            if request.attempts[1].is_none() && !request.hedged {
+                self.hedge(now, slot, actions);
+            }
+        }
+        self.requests.arm(slot);
+    }
+
+    /// Tries another node in the place of a late attempt. Where there is none, it may go on.
+    fn give_up(&mut self, now: Nanos, slot: Slot, late: Attempt, actions: &mut Vec<Action>) {
+        let Some(request) = self.requests.get_mut(slot) else { return };
+        for attempt in request.attempts.iter_mut().flatten().filter(|a| a.id == late.id) {
+            attempt.until = Nanos::MAX;
+        }
+        let sibling = request.attempts[1].is_some();
+        // Another is already under way beside it: that is the other try.
+        if sibling {
+            return;
+        }
+        let Some((place, node, avoid)) = self.pick(now, slot, false) else { return };
+        if !self.retries.take() {
+            self.counts.retries_left_out += 1;
+            return;
+        }
+        self.counts.retries += 1;
+        let _ = self.requests.take(late.id);
+        actions.push(Action::Cancel { attempt: late.id });
+        self.end(now, &late, Operation::Read, End::Dropped);
+        self.send(now, slot, (place, node), avoid, actions);
+    }
+
+    /// Tries a second node beside a slow one, within the budget.
+    fn hedge(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
+        let Some((place, node, avoid)) = self.pick(now, slot, false) else { return };
+        if !self.hedges.take() {
+            self.counts.hedges_left_out += 1;
+            return;
+        }
+        if let Some(request) = self.requests.get_mut(slot) {
+            request.hedged = true;
+        }
+        self.counts.hedges += 1;
+        self.send(now, slot, (place, node), avoid, actions);
+    }
+}

@@ -1,0 +1,71 @@
+//! Writes: to the key's primary alone, and again only if nothing was done.
+
+use model::window::Nanos;
+
+use super::requests::{Phase, Slot};
+use super::{Action, Gateway, Refusal, Status};
+use crate::route::NodeId;
+
+impl Gateway {
+    /// The node that orders a write, if it can be asked: a suspect that answered its last ping can.
+    fn primary(&self, slot: Slot) -> Option<(usize, NodeId)> {
+        let replicas = self.requests.get(slot)?.replicas;
+        let node = self.view.primary(&replicas)?;
+        let there = self.nodes.get(node)?.health.answers();
+        replicas.place(node).filter(|_| there).map(|place| (place, node))
+    }
+
+    /// Sends a write that came.
+    pub(super) fn first_write(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
+        match self.primary(slot) {
+            Some(to) => self.send(now, slot, to, None, actions),
+            None => self.refuse(now, slot, Refusal::NoPrimary, actions),
+        }
+    }
+
+    /// Tries a write again that its node did not take. One that a node said is not its own waits for a
+    /// view in which it is another's.
+    pub(super) fn retry_write(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
+        let Some(request) = self.requests.get(slot) else { return };
+        let Phase::Parked { rerouted, .. } = request.phase else { return };
+        match self.primary(slot) {
+            Some(to) if self.retries.take() => {
+                self.counts.retries += 1;
+                self.send(now, slot, to, None, actions);
+            }
+            Some(_) => {
+                self.counts.retries_left_out += 1;
+                self.park(now, slot, rerouted);
+            }
+            None if rerouted => self.park(now, slot, rerouted),
+            None => self.refuse(now, slot, Refusal::NoPrimary, actions),
+        }
+    }
+
+    /// Nothing was done: the write waits a little, longer each time.
+    pub(super) fn park(&mut self, now: Nanos, slot: Slot, rerouted: bool) {
+        let pause = self.settings.write_retry.max(1);
+        let Some(request) = self.requests.get_mut(slot) else { return };
+        let pause = pause.saturating_mul(1 << request.sent.saturating_sub(1).min(4));
+        request.phase = Phase::Parked { until: now.saturating_add(pause), rerouted };
+        self.requests.arm(slot);
+    }
+
+    /// The primary answered, though not with the answer.
+    pub(super) fn write_declined(
+        &mut self,
+        now: Nanos,
+        slot: Slot,
+        status: Status,
+        actions: &mut Vec<Action>,
+    ) {
+        match status {
+            Status::Misdirected => self.park(now, slot, true),
+            Status::Busy => self.refuse(now, slot, Refusal::Busy, actions),
+            // The origin may have taken it before it could not be reached any more.
+            Status::Unavailable | Status::Final => {
+                self.refuse(now, slot, Refusal::Unknown, actions);
+            }
+        }
+    }
+}

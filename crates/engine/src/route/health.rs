@@ -1,0 +1,222 @@
+//! Whether a node may be asked: suspected at once, taken back carefully.
+//!
+//! A node is suspected at its first failure (no connection, a broken one, a ping without answer), because
+//! another can be asked instead and a mistake costs little. It is taken back when it answers a ping: its
+//! share of what it would get grows from [`Settings::share_first`] to all over [`Settings::recovery`],
+//! since its memory is cold and its failure may not be over. One that fails again and again is left
+//! alone for longer each time.
+
+use model::window::{Nanos, SECOND};
+use serde::{Deserialize, Serialize};
+
+/// How nodes are taken back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Over how long a node that came back gets its whole share again.
+    pub recovery: Nanos,
+    /// The share that it begins with.
+    pub share_first: f64,
+    /// How long a node that failed a second time is left alone, though it answers; twice as long each
+    /// further time.
+    pub rest: Nanos,
+    /// The longest rest.
+    pub rest_max: Nanos,
+    /// A failure so long after the node came back is a first one.
+    pub calm: Nanos,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            recovery: 2 * SECOND,
+            share_first: 0.05,
+            rest: SECOND / 2,
+            rest_max: 10 * SECOND,
+            calm: 20 * SECOND,
+        }
+    }
+}
+
+/// What a node is held for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Nothing speaks against it.
+    Healthy,
+    /// It came back; its share grows.
+    Recovering,
+    /// It failed, and has not answered since, or rests.
+    Suspect,
+    /// Its configuration or version is not ours: nothing is sent to it.
+    Unfit,
+}
+
+/// A node's health.
+#[derive(Clone, Debug)]
+pub struct Health {
+    state: State,
+    /// When it came into the state.
+    since: Nanos,
+    /// Whether it answered the last ping, and nothing failed since.
+    answers: bool,
+    /// Failures that came soon after it was taken back.
+    relapses: u32,
+    /// When it was last taken back.
+    back_at: Option<Nanos>,
+    rests_until: Nanos,
+}
+
+impl Health {
+    /// A node that was not heard of yet: held for healthy, so that a gateway that starts can serve.
+    pub fn new(now: Nanos) -> Health {
+        Health {
+            state: State::Healthy,
+            since: now,
+            answers: true,
+            relapses: 0,
+            back_at: None,
+            rests_until: now,
+        }
+    }
+
+    /// What it is held for now.
+    pub fn state(&self, now: Nanos, settings: &Settings) -> State {
+        match self.state {
+            State::Recovering if now >= self.since.saturating_add(settings.recovery) => {
+                State::Healthy
+            }
+            state => state,
+        }
+    }
+
+    /// The share that it is given of what it would get.
+    pub fn share(&self, now: Nanos, settings: &Settings) -> f64 {
+        match self.state(now, settings) {
+            State::Healthy => 1.0,
+            State::Suspect | State::Unfit => 0.0,
+            State::Recovering => {
+                let grown = now.saturating_sub(self.since) as f64 / settings.recovery.max(1) as f64;
+                (settings.share_first + (1.0 - settings.share_first) * grown).clamp(0.0, 1.0)
+            }
+        }
+    }
+
+    /// Whether it answers, though it may be resting: where there is no other, it may be asked.
+    pub fn answers(&self) -> bool {
+        self.answers && self.state != State::Unfit
+    }
+
+    /// How often it failed again soon after it was taken back.
+    pub fn relapses(&self) -> u32 {
+        self.relapses
+    }
+
+    /// Something that was sent at `sent` failed. What was sent before the node was taken back says
+    /// nothing of it now.
+    pub fn fail(&mut self, now: Nanos, sent: Nanos, settings: &Settings) {
+        if self.state == State::Recovering && sent < self.since {
+            return;
+        }
+        self.answers = false;
+        if matches!(self.state, State::Suspect | State::Unfit) {
+            return;
+        }
+        let soon = |back: Nanos| now < back.saturating_add(settings.calm);
+        self.relapses = if self.back_at.is_some_and(soon) { self.relapses + 1 } else { 0 };
+        self.rests_until = match self.relapses {
+            0 => now,
+            n => {
+                let rest = settings.rest.saturating_mul(1 << (n - 1).min(20));
+                now.saturating_add(rest.min(settings.rest_max))
+            }
+        };
+        self.state = State::Suspect;
+        self.since = now;
+    }
+
+    /// It answered a ping.
+    pub fn answer(&mut self, now: Nanos, fits: bool) {
+        self.answers = true;
+        match (self.state, fits) {
+            (State::Unfit, false) => {}
+            (_, false) => {
+                self.state = State::Unfit;
+                self.since = now;
+            }
+            (State::Suspect | State::Unfit, true) if now >= self.rests_until => {
+                self.state = State::Recovering;
+                self.since = now;
+                self.back_at = Some(now);
+            }
+            (State::Unfit, true) => self.state = State::Suspect,
+            (_, true) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_taken_back_by_and_by() {
+        let settings = Settings::default();
+        let mut health = Health::new(0);
+        assert_eq!(health.share(0, &settings), 1.0);
+        health.fail(SECOND, SECOND, &settings);
+        assert_eq!(health.state(SECOND, &settings), State::Suspect);
+        assert!(!health.answers());
+        health.answer(2 * SECOND, true);
+        assert_eq!(health.share(2 * SECOND, &settings), 0.05);
+        assert!((health.share(3 * SECOND, &settings) - 0.525).abs() < 1e-9);
+        assert_eq!(health.state(4 * SECOND, &settings), State::Healthy);
+        assert_eq!(health.share(4 * SECOND, &settings), 1.0);
+    }
+
+    #[test]
+    fn a_flapping_node_rests_for_longer_each_time() {
+        let settings = Settings::default();
+        let mut health = Health::new(0);
+        let mut now = 0;
+        let mut rests = Vec::new();
+        for _ in 0..8 {
+            health.fail(now, now, &settings);
+            let from = now;
+            while health.state(now, &settings) == State::Suspect {
+                now += SECOND / 10;
+                health.answer(now, true);
+                assert!(health.answers());
+            }
+            rests.push((now - from) / (SECOND / 10));
+        }
+        assert_eq!(rests, [1, 5, 10, 20, 40, 80, 100, 100]);
+        now += settings.calm;
+        health.fail(now, now, &settings);
+        assert_eq!(health.relapses(), 0);
+    }
+
+    #[test]
+    fn what_was_sent_before_it_came_back_says_nothing() {
+        let settings = Settings::default();
+        let mut health = Health::new(0);
+        health.fail(10, 5, &settings);
+        health.answer(20, true);
+        health.fail(21, 6, &settings);
+        assert_eq!(health.state(21, &settings), State::Recovering);
+        health.fail(22, 21, &settings);
+        assert_eq!(health.state(22, &settings), State::Suspect);
+    }
+
+    #[test]
+    fn a_node_that_does_not_fit_is_its_own_state() {
+        let settings = Settings::default();
+        let mut health = Health::new(0);
+        health.answer(1, false);
+        assert_eq!(health.state(1, &settings), State::Unfit);
+        assert!(!health.answers());
+        health.fail(2, 2, &settings);
+        assert_eq!(health.state(2, &settings), State::Unfit);
+        health.answer(3, true);
+        assert_eq!(health.state(3, &settings), State::Recovering);
+    }
+}

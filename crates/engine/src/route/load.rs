@@ -1,0 +1,276 @@
+//! What a gateway knows of a node's load and speed.
+//!
+//! *Length*: replies and pings report the requests that wait in the node's queues. Some of them are this
+//! gateway's own, so what is kept of a report is the excess over what the gateway had outstanding then:
+//! the others' requests. That grows old (its weight falls to one half in [`REPORT_HALF`]); the own
+//! outstanding requests are known exactly. Length = others' + own.
+//!
+//! *Speed*: response time is about proportional to the length met plus one (exactly so for one server
+//! and exponential service), so speed is estimated as the ratio of two sums, of responses and of lengths
+//! met plus one, both weighted to the last [`RATIO_SAMPLES`] answers. A ratio of sums, not a mean of
+//! ratios: the latter gives one answer from memory beside a long queue the same say as a disk's.
+//!
+//! *Expected response* = (length + 1) × ratio. A node that is not chosen is not measured, so a slow
+//! ratio would last for ever: it is divided by 1 + age/[`PROBE_AFTER`] of the last answer, so that a node
+//! that looked ten times slower is asked once more after nine such times.
+
+use model::window::{Nanos, SECOND};
+
+/// A report's weight is one half after this.
+const REPORT_HALF: Nanos = SECOND / 5;
+/// A ratio counts for half of itself after this long without an answer.
+const PROBE_AFTER: Nanos = SECOND;
+/// Answers that the ratio remembers (its weights fall by 1/e over so many).
+const RATIO_SAMPLES: f64 = 64.0;
+
+/// Load and speed of a node as seen from here.
+#[derive(Clone, Debug)]
+pub struct Load {
+    outstanding: u32,
+    reported: u32,
+    reported_at: Nanos,
+    /// Of the last report, requests that are not ours.
+    others: f64,
+    ratio: Ratio,
+    answered_at: Nanos,
+    responses: Responses,
+}
+
+impl Load {
+    /// Nothing is known.
+    pub fn new(now: Nanos) -> Load {
+        Load {
+            outstanding: 0,
+            reported: 0,
+            reported_at: now,
+            others: 0.0,
+            ratio: Ratio::default(),
+            answered_at: now,
+            responses: Responses::default(),
+        }
+    }
+
+    /// A request goes there.
+    pub fn send(&mut self) {
+        self.outstanding += 1;
+    }
+
+    /// A request is not there any more: answered, failed or dropped.
+    pub fn leave(&mut self) {
+        debug_assert!(self.outstanding > 0, "a request left that was not sent");
+        self.outstanding = self.outstanding.saturating_sub(1);
+    }
+
+    /// The node said how many requests wait in its queues.
+    pub fn report(&mut self, now: Nanos, length: u32) {
+        self.reported = length;
+        self.reported_at = now;
+        self.others = f64::from(length.saturating_sub(self.outstanding));
+    }
+
+    /// An answer took so long, or had not come after so long, when the length was as given at its sending.
+    pub fn respond(&mut self, now: Nanos, response: Nanos, length_met: f64) {
+        self.ratio.record(response, length_met);
+        self.answered_at = now;
+        self.responses.record(response);
+    }
+
+    /// Requests of this gateway that are there.
+    pub fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
+    /// The last reported length, and its age.
+    pub fn reported(&self, now: Nanos) -> (u32, Nanos) {
+        (self.reported, now.saturating_sub(self.reported_at))
+    }
+
+    /// Requests there, as far as known.
+    pub fn length(&self, now: Nanos) -> f64 {
+        let age = now.saturating_sub(self.reported_at) as f64 / REPORT_HALF as f64;
+        f64::from(self.outstanding) + self.others / (1.0 + age)
+    }
+
+    /// Expected response in seconds of a request sent now; `prior_s` is the response per unit of length
+    /// where nothing is known of this node.
+    pub fn expected_s(&self, now: Nanos, prior_s: f64) -> f64 {
+        let age = now.saturating_sub(self.answered_at) as f64 / PROBE_AFTER as f64;
+        let ratio_s = self.ratio.value_s().unwrap_or(prior_s) / (1.0 + age);
+        (self.length(now) + 1.0) * ratio_s
+    }
+
+    /// Recent responses.
+    pub fn responses(&self) -> &Responses {
+        &self.responses
+    }
+}
+
+/// Response per unit of length, of the recent answers.
+#[derive(Clone, Debug, Default)]
+pub struct Ratio {
+    responses_s: f64,
+    lengths: f64,
+}
+
+impl Ratio {
+    /// Takes in one answer.
+    pub fn record(&mut self, response: Nanos, length_met: f64) {
+        const KEEP: f64 = 1.0 - 1.0 / RATIO_SAMPLES;
+        self.responses_s = self.responses_s * KEEP + response as f64 * 1e-9;
+        self.lengths = self.lengths * KEEP + length_met + 1.0;
+    }
+
+    /// In seconds; `None` before the first answer.
+    pub fn value_s(&self) -> Option<f64> {
+        (self.lengths > 0.0).then(|| self.responses_s / self.lengths)
+    }
+}
+
+/// Sub-buckets of an octave of [`Responses`].
+const SUB_BITS: u32 = 3;
+/// Responses are counted in units of 2¹⁰ ns, so that the first buckets are about a microsecond wide.
+const UNIT_BITS: u32 = 10;
+/// Up to 2³⁷ ns, 137 s.
+const BUCKETS: usize = ((37 - UNIT_BITS - SUB_BITS + 1) << SUB_BITS) as usize;
+/// All counts are halved when they reach so many, so the last few hundred answers count.
+const COUNTED_MAX: u32 = 1024;
+/// The quantile is computed anew each so many answers.
+const REFRESH: u32 = 32;
+
+/// Recent responses: a dense histogram (log-linear, 8 parts an octave: a quantile is at most an eighth
+/// too high) that forgets by halving. [`model::window::Histogram`] is exact and sparse; this one costs a
+/// few nanoseconds an answer and a scan of 216 counts for a quantile.
+#[derive(Clone, Debug)]
+pub struct Responses {
+    counts: [u32; BUCKETS],
+    counted: u32,
+    recorded: u32,
+}
+
+impl Default for Responses {
+    fn default() -> Self {
+        Responses { counts: [0; BUCKETS], counted: 0, recorded: 0 }
+    }
+}
+
+impl Responses {
+    fn record(&mut self, response: Nanos) {
+        self.counts[bucket_of(response)] += 1;
+        self.counted += 1;
+        self.recorded = self.recorded.wrapping_add(1);
+        if self.counted >= COUNTED_MAX {
+            self.counts.iter_mut().for_each(|count| *count /= 2);
+            self.counted = self.counts.iter().sum();
+        }
+    }
+
+    /// Whether a quantile that was computed before should be computed again after this answer.
+    pub fn is_due(&self) -> bool {
+        self.recorded % REFRESH == 0
+    }
+
+    /// The response that a share `p` of the recent ones does not exceed, to the upper end of its bucket;
+    /// `None` before [`REFRESH`] answers.
+    pub fn quantile(&self, p: f64) -> Option<Nanos> {
+        if self.counted < REFRESH {
+            return None;
+        }
+        let rank = (p.clamp(0.0, 1.0) * f64::from(self.counted)).ceil().max(1.0) as u32;
+        let mut below = 0;
+        for (bucket, &count) in self.counts.iter().enumerate() {
+            below += count;
+            if below >= rank {
+                return Some(end_of(bucket));
+            }
+        }
+        Some(end_of(BUCKETS - 1))
+    }
+}
+
+fn bucket_of(response: Nanos) -> usize {
+    let value = response >> UNIT_BITS;
+    let sub = 1 << SUB_BITS;
+    if value < sub {
+        return value as usize;
+    }
+    let octave = 63 - value.leading_zeros() - SUB_BITS;
+    let bucket = ((octave + 1) << SUB_BITS) as usize + ((value >> octave) - sub) as usize;
+    bucket.min(BUCKETS - 1)
+}
+
+/// The first value behind a bucket.
+fn end_of(bucket: usize) -> Nanos {
+    let (next, sub) = (bucket as u64 + 1, 1 << SUB_BITS);
+    if next < sub {
+        return next << UNIT_BITS;
+    }
+    let octave = (next >> SUB_BITS) - 1;
+    (((next & (sub - 1)) + sub) << octave) << UNIT_BITS
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_bucket_ends_where_the_next_begins() {
+        for bucket in 0..BUCKETS - 1 {
+            assert_eq!(bucket_of(end_of(bucket)), bucket + 1);
+            assert_eq!(bucket_of(end_of(bucket) - 1), bucket);
+        }
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn a_report_counts_the_others_and_grows_old() {
+        let mut load = Load::new(0);
+        load.send();
+        load.send();
+        load.report(0, 6);
+        assert_eq!(load.length(0), 6.0, "two of ours, four of others");
+        assert_eq!(load.length(REPORT_HALF), 4.0);
+        load.leave();
+        load.leave();
+        assert_eq!(load.length(REPORT_HALF), 2.0);
+        load.report(0, 1);
+        assert_eq!((load.length(0), load.reported(5)), (1.0, (1, 5)));
+    }
+
+    #[test]
+    fn a_slow_node_is_asked_again_after_a_while() {
+        let mut slow = Load::new(0);
+        slow.respond(0, 10_000_000, 0.0);
+        assert!((slow.expected_s(0, 1.0) - 0.010).abs() < 1e-12);
+        assert!((slow.expected_s(9 * PROBE_AFTER, 1.0) - 0.001).abs() < 1e-12);
+        assert_eq!(Load::new(0).expected_s(0, 0.5), 0.5, "the prior, where nothing is known");
+    }
+
+    #[test]
+    fn old_responses_are_forgotten() {
+        let mut load = Load::new(0);
+        assert_eq!(load.responses().quantile(0.5), None);
+        (0..2_000).for_each(|_| load.respond(0, 1_000_000, 0.0));
+        (0..3_000).for_each(|_| load.respond(0, 8_000_000, 0.0));
+        let p10 = load.responses().quantile(0.1).unwrap();
+        assert!((8_000_000..9_100_000).contains(&p10), "{p10}");
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_agree_with_sorting(
+            mut responses in prop::collection::vec(0u64..10_000_000_000, 40..500),
+            p in 0.0f64..1.0,
+        ) {
+            let mut load = Load::new(0);
+            responses.iter().for_each(|&r| load.respond(0, r, 1.0));
+            responses.sort_unstable();
+            let rank = (p * responses.len() as f64).ceil().max(1.0) as usize;
+            let exact = responses[rank - 1];
+            let found = load.responses().quantile(p).unwrap();
+            prop_assert!(found > exact, "{found} for {exact}");
+            prop_assert!(found as f64 <= exact as f64 * 1.126 + 1025.0, "{found} for {exact}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Which of several nodes gets a read.
+//!
+//! Sources: shortest queue and power of two choices: Mitzenmacher, "The power of two choices in
+//! randomized load balancing", IEEE TPDS 12(10), 2001; probability ∝ 1/(1 + length): BlowFish, NSDI 2016.
+//! The choice costs a pass over the candidates, of which there are at most as many as a key has nodes.
+
+use serde::{Deserialize, Serialize};
+
+use super::SplitMix64;
+
+/// How a read's node is chosen among the key's nodes that may serve it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// The least length × response per unit of length (see [`super::Load`]). A node behind the first
+    /// must be better by a tenth: where nothing is gained, reads stay where their objects are.
+    #[default]
+    SmallestExpectedResponse,
+    /// With probability in proportion to 1/(1 + length).
+    Blowfish,
+    /// The least length; the first of equals.
+    ShortestQueue,
+    /// The shorter of two that are drawn.
+    PowerOfTwo,
+    /// Each in turn.
+    RoundRobin,
+    /// The first of the key's nodes.
+    Primary,
+}
+
+/// A node that may be chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Candidate {
+    /// Requests there, as far as known.
+    pub length: f64,
+    /// Expected response in seconds.
+    pub expected_s: f64,
+}
+
+/// What an expected response must be, of the first candidate's, for another to be preferred.
+const BETTER: f64 = 0.9;
+
+impl Policy {
+    /// The index of the candidate that is chosen; they are in the key's order. `turn` grows by one with
+    /// each choice. 0 if there is no candidate.
+    pub fn choose(self, candidates: &[Candidate], turn: u64, random: &mut SplitMix64) -> usize {
+        if candidates.len() < 2 {
+            return 0;
+        }
+        match self {
+            Policy::SmallestExpectedResponse => {
+                let best = least(candidates, |c| c.expected_s);
+                let worth = candidates[best].expected_s < BETTER * candidates[0].expected_s;
+                if worth { best } else { 0 }
+            }
+            Policy::Blowfish => in_proportion(candidates, random.uniform()),
+            Policy::ShortestQueue => least(candidates, |c| c.length),
+            Policy::PowerOfTwo => {
+                let one = random.below(candidates.len());
+                let other = random.below(candidates.len() - 1);
+                let other = other + usize::from(other >= one);
+                if candidates[other].length < candidates[one].length { other } else { one }
+            }
+            Policy::RoundRobin => (turn % candidates.len() as u64) as usize,
+            Policy::Primary => 0,
+        }
+    }
+}
+
+/// The first candidate with the least value.
+fn least(candidates: &[Candidate], value: impl Fn(&Candidate) -> f64) -> usize {
+    let mut best = 0;
+    for (i, candidate) in candidates.iter().enumerate() {
+        if value(candidate) < value(&candidates[best]) {
+            best = i;
+        }
+    }
+    best
+}
+
+/// The candidate at `uniform` of the weights 1/(1 + length) laid end to end.
+fn in_proportion(candidates: &[Candidate], uniform: f64) -> usize {
+    let weight = |c: &Candidate| 1.0 / (1.0 + c.length.max(0.0));
+    let mut left = uniform * candidates.iter().map(weight).sum::<f64>();
+    for (i, candidate) in candidates.iter().enumerate() {
+        left -= weight(candidate);
+        if left < 0.0 {
+            return i;
+        }
+    }
+    candidates.len() - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates(of: &[(f64, f64)]) -> Vec<Candidate> {
+        of.iter().map(|&(length, expected_s)| Candidate { length, expected_s }).collect()
+    }
+
+    fn shares(policy: Policy, of: &[(f64, f64)]) -> Vec<f64> {
+        let candidates = candidates(of);
+        let mut random = SplitMix64::new(7);
+        let mut counts = vec![0u32; of.len()];
+        for turn in 0..30_000 {
+            counts[policy.choose(&candidates, turn, &mut random)] += 1;
+        }
+        counts.into_iter().map(|count| f64::from(count) / 30_000.0).collect()
+    }
+
+    #[test]
+    fn each_policy_chooses_as_it_says() {
+        let of = [(1.0, 0.010), (0.0, 0.030), (3.0, 0.005)];
+        let check = |policy, expected: [f64; 3]| {
+            let shares = shares(policy, &of);
+            for (share, expected) in shares.iter().zip(expected) {
+                assert!((share - expected).abs() < 0.01, "{policy:?}: {shares:?}");
+            }
+        };
+        check(Policy::SmallestExpectedResponse, [0.0, 0.0, 1.0]);
+        check(Policy::ShortestQueue, [0.0, 1.0, 0.0]);
+        check(Policy::Primary, [1.0, 0.0, 0.0]);
+        check(Policy::RoundRobin, [1.0 / 3.0; 3]);
+        let sum = 0.5 + 1.0 + 0.25;
+        check(Policy::Blowfish, [0.5 / sum, 1.0 / sum, 0.25 / sum]);
+        // Of the three pairs, the second is in two and always shorter; the third always longer.
+        check(Policy::PowerOfTwo, [1.0 / 3.0, 2.0 / 3.0, 0.0]);
+    }
+
+    #[test]
+    fn the_first_is_kept_where_nothing_is_gained() {
+        let policy = Policy::SmallestExpectedResponse;
+        assert_eq!(shares(policy, &[(1.0, 0.010), (1.0, 0.0095)]), [1.0, 0.0]);
+        assert_eq!(shares(policy, &[(1.0, 0.010), (1.0, 0.0085)]), [0.0, 1.0]);
+    }
+
+    #[test]
+    fn no_or_one_candidate_is_no_choice() {
+        let mut random = SplitMix64::new(1);
+        for policy in [Policy::PowerOfTwo, Policy::Blowfish, Policy::RoundRobin] {
+            assert_eq!(policy.choose(&[], 5, &mut random), 0);
+            assert_eq!(policy.choose(&[Candidate::default()], 5, &mut random), 0);
+        }
+    }
+}
