@@ -7,12 +7,14 @@
 //!
 //! - [`node`]: a storage server: memory tier, devices, origin, coalescing of misses, order of writes.
 //! - [`tier`]: where objects lie in a node: memory, and the segments of the devices.
+//! - [`sim`]: a cluster of them in virtual time, with faults, and a checker of histories.
 //! - [`queue`]: a bounded queue before one or more servers, which records its own windows.
 
 pub mod gateway;
 pub mod node;
 pub mod queue;
 pub mod route;
+pub mod sim;
 pub mod tier;
 
 use std::sync::Arc;

@@ -1,0 +1,1 @@
+//! How fast it runs; figures only, run by hand.
