@@ -6,6 +6,8 @@
 //! what a simulation finds is true of the server, and a recorded log of events replays exactly.
 //!
 //! - [`node`]: a storage server: memory tier, devices, origin, coalescing of misses, order of writes.
+//! - [`gateway`]: an access point: which node a request goes to, hedges, failover, budgets.
+//! - [`route`]: which nodes a key belongs to, and what is known of each.
 //! - [`tier`]: where objects lie in a node: memory, and the segments of the devices.
 //! - [`sim`]: a cluster of them in virtual time, with faults, and a checker of histories.
 //! - [`queue`]: a bounded queue before one or more servers, which records its own windows.

@@ -97,8 +97,9 @@ impl Gateway {
     /// Takes in what happened at `now` and adds to `actions` what is to be done. A time before one that
     /// was told counts as that one.
     pub fn handle(&mut self, now: Nanos, event: Event, actions: &mut Vec<Action>) {
-        self.now = self.now.max(now);
-        let now = self.now;
+        let now = self.now.max(now);
+        self.excuse(now);
+        self.now = now;
         match event {
             Event::Request { request, key, operation, deadline } => {
                 self.request(now, request, &key, operation, deadline, actions);
@@ -125,7 +126,9 @@ impl Gateway {
         (due < Nanos::MAX).then_some(due)
     }
 
-    /// The windows that ended by `now`: `gateway`, and `gateway/NODE` for each node.
+    /// The windows that ended by `now`: `gateway` (waiting: before the first try; service: until the
+    /// request is over, relayed) and for each node `gateway/NODE` (service: from an attempt's sending to
+    /// the head of its answer; attempts that were dropped have the outcome `Unknown`).
     pub fn windows(&mut self, now: Nanos) -> Vec<Window> {
         let mut windows = self.recorder.roll(now);
         windows.extend(self.nodes.iter_mut().flat_map(|node| node.recorder.roll(now)));
@@ -319,3 +322,8 @@ impl Gateway {
         }
     }
 }
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;

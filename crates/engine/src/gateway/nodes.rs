@@ -76,8 +76,9 @@ pub(super) enum End {
 
 impl Gateway {
     /// Records the end of an attempt, and what its time says of its node. A quick refusal says nothing of
-    /// a node's speed: it would make a busy node look like a fast one. One that was dropped for another's
-    /// answer took at least so long: without that a slow node would never be known to be one.
+    /// a node's speed: it would make a busy node look like a fast one. One that was dropped took at least
+    /// so long; that counts if it is long: without it a node whose reads are all answered by hedges
+    /// would never be known to be slow.
     pub(super) fn end(&mut self, now: Nanos, attempt: &Attempt, operation: Operation, end: End) {
         let Target::Node(at) = attempt.target else {
             self.origin_attempts = self.origin_attempts.saturating_sub(1);
@@ -100,7 +101,11 @@ impl Gateway {
             bytes: 0,
         };
         node.recorder.finish(now, &finished);
-        let timed = matches!(end, End::Answered(_) | End::Dropped);
+        let timed = match end {
+            End::Answered(_) => true,
+            End::Dropped => node.load.is_slow(service, attempt.length_met),
+            End::Failed => false,
+        };
         if timed && operation == Operation::Read {
             node.respond(now, attempt, &self.settings);
             self.ratio.record(service, attempt.length_met);
@@ -122,6 +127,18 @@ impl Gateway {
                 node.ping_at = now.saturating_add(self.settings.ping_interval.max(1));
                 actions.push(Action::Ping { node: at });
             }
+        }
+        self.nodes_due = self.first_due();
+    }
+
+    /// If this gateway itself stood still (its process was stopped, its machine asleep), pings that are
+    /// under way get their time anew: else it would hold all nodes for dead at once.
+    pub(super) fn excuse(&mut self, now: Nanos) {
+        if now.saturating_sub(self.nodes_due) < self.settings.ping_interval {
+            return;
+        }
+        for node in &mut self.nodes {
+            node.pinged = node.pinged.map(|_| now);
         }
         self.nodes_due = self.first_due();
     }

@@ -226,7 +226,7 @@ impl Gateway {
         let Some(request) = self.requests.get_mut(slot) else { return };
         if request.hedge_at <= now {
             request.hedge_at = Nanos::MAX;
-            if request.attempts[1].is_none() && !request.hedged {
+            if request.attempts[1].is_none() {
                 self.hedge(now, slot, actions);
             }
         }

@@ -163,7 +163,7 @@ impl Hasher for IntegerHash {
         bytes.iter().for_each(|&byte| self.write_u64(self.0 ^ u64::from(byte)));
     }
     fn write_u64(&mut self, value: u64) {
-        let product = u128::from(value ^ self.0) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+        let product = u128::from(value ^ self.0) * 0x9e37_79b9_7f4a_7c15;
         self.0 = (product >> 64) as u64 ^ product as u64;
     }
 }
@@ -238,6 +238,13 @@ impl Requests {
             self.slots.iter().flatten().filter(|request| holds(request)).collect();
         found.sort_unstable_by_key(|request| request.id);
         found.into_iter().filter_map(|request| self.slot_of(request.id)).collect()
+    }
+
+    /// That nothing is left of requests that are over.
+    #[cfg(test)]
+    pub(super) fn assert_empty(&self) {
+        assert!(self.by_id.is_empty() && self.slots.iter().all(Option::is_none));
+        assert_eq!(self.free.len(), self.slots.len());
     }
 
     /// Sets a request's timer to when it is next due.

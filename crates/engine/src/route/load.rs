@@ -75,6 +75,12 @@ impl Load {
         self.responses.record(response);
     }
 
+    /// Whether a response is longer than what is usual at that length.
+    pub fn is_slow(&self, response: Nanos, length_met: f64) -> bool {
+        let usual_s = self.ratio.value_s().unwrap_or(0.0) * (length_met + 1.0);
+        response as f64 * 1e-9 > usual_s
+    }
+
     /// Requests of this gateway that are there.
     pub fn outstanding(&self) -> u32 {
         self.outstanding
@@ -166,7 +172,7 @@ impl Responses {
 
     /// Whether a quantile that was computed before should be computed again after this answer.
     pub fn is_due(&self) -> bool {
-        self.recorded % REFRESH == 0
+        self.recorded.is_multiple_of(REFRESH)
     }
 
     /// The response that a share `p` of the recent ones does not exceed, to the upper end of its bucket;
