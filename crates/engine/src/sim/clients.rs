@@ -57,6 +57,7 @@ impl Simulation {
             let deletes = clients.delete_share > 0.0 && random.random_bool(clients.delete_share);
             (!deletes).then(|| random.random_range(clients.bytes.0..=clients.bytes.1))
         });
+        let any = clients.any_node;
         self.recorder.arrive(self.now);
         self.recorder.start(self.now);
         self.counts.requests += 1;
@@ -67,8 +68,9 @@ impl Simulation {
             let leaves = self.now + self.settings.clients.deadline + GRACE;
             self.schedule.push(leaves, Happening::Leave { request: number });
         }
-        if self.gateways.is_empty() {
-            return self.ask_node(number, key, write);
+        let any = any > 0.0 && self.random.load.random_bool(any);
+        if self.gateways.is_empty() || (any && write.is_none()) {
+            return self.ask_node(number, key, write, any);
         }
         let gateway = match self.gateways.len() {
             1 => 0,
@@ -79,10 +81,16 @@ impl Simulation {
     }
 
     /// Without gateways a client asks a key's first node, or any of them.
-    fn ask_node(&mut self, request: RequestNumber, key: u32, write: Option<Option<u64>>) {
+    fn ask_node(
+        &mut self,
+        request: RequestNumber,
+        key: u32,
+        write: Option<Option<u64>>,
+        any: bool,
+    ) {
         let key = self.keys[key as usize].clone();
         let replicas = self.settings.ring.replicas(&key);
-        let any = self.settings.clients.any_node && replicas.len() > 1;
+        let any = any && replicas.len() > 1;
         let place = if any { self.random.load.random_range(0..replicas.len()) } else { 0 };
         let node = replicas.iter().nth(place).unwrap_or(0);
         let call = match write {

@@ -266,17 +266,11 @@ impl Simulation {
     }
 
     fn write_turn(&mut self, at: usize, request: u64) {
-        use rand::RngExt;
         let life = self.life(at);
         let Some(incoming) = self.nodes[at].incoming.get_mut(request) else { return };
         let Some(write) = &incoming.write else { return };
         let (key, bytes) = (key_number(&incoming.key), write.bytes);
-        let late = self.settings.origin.late.0;
-        let extra = if late > 0.0 && self.random.faults.random_bool(late) {
-            self.settings.origin.late.1.draw(&mut self.random.faults)
-        } else {
-            0
-        };
+        let extra = self.late_put();
         self.to_origin(at, extra, Happening::OriginPut { node: at, life, request, key, bytes });
         if self.faulty {
             let given_up = Happening::PutOver { node: at, life, request, version: None };

@@ -1,6 +1,6 @@
 //! The store behind the nodes.
 
-use model::window::Outcome;
+use model::window::{Nanos, Outcome};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
@@ -113,6 +113,13 @@ impl Simulation {
         self.to_origin(process, 0, what);
     }
 
+    /// By how much a put, or its answer, is late.
+    pub(super) fn late_put(&mut self) -> Nanos {
+        let (share, law) = &self.settings.origin.late;
+        let late = *share > 0.0 && self.random.faults.random_bool(*share);
+        if late { law.draw(&mut self.random.faults) } else { 0 }
+    }
+
     /// A put takes effect, or fails; the answer is on its way back.
     pub(super) fn origin_put(
         &mut self,
@@ -140,7 +147,8 @@ impl Simulation {
             self.note(|| format!("the origin has key: {key}, version {written}: {bytes:?} bytes"));
             version = (!fails).then_some(written);
         }
-        self.to_origin(node, 0, Happening::PutOver { node, life, request, version });
+        let extra = self.late_put();
+        self.to_origin(node, extra, Happening::PutOver { node, life, request, version });
     }
 }
 

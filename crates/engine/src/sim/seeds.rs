@@ -117,18 +117,19 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let ring = rings.get(nodes, replicas);
     let gateways = if random.random_bool(0.7) { random.random_range(1..=2) } else { 0 };
     let membership = (!alone && random.random_bool(0.6)).then(|| random.random_range(40..300) * MS);
-    let lease = random.random_range(20..300) * MS;
+    let lease = if random.random_bool(0.5) { 10..60 } else { 60..300 };
+    let lease = random.random_range(lease) * MS;
     let until = random.random_range(600..1800) * MS;
     let clients = Clients {
         rate: random.random_range(150.0..400.0),
         until,
-        keys: random.random_range(2..12),
+        keys: if random.random_bool(0.5) { 2 } else { random.random_range(2..12) },
         popularity: Popularity::Uniform,
         write_share: random.random_range(0.05..0.4),
         delete_share: 0.2,
         bytes: (1, 300),
         deadline: random.random_range(100..800) * MS,
-        any_node: random.random_bool(0.7),
+        any_node: [0.0, 0.3, 0.3, 1.0][random.random_range(0..4)],
     };
     let windows = window::Settings { window_ns: Nanos::MAX / 4, ..window::Settings::default() };
     let node = |me: NodeId, random: &mut SmallRng| {
@@ -235,7 +236,8 @@ fn network(random: &mut SmallRng) -> Network {
         loss: if faulty { random.random_range(0.0..0.05) } else { 0.0 },
         duplicates: if faulty { 0.05 } else { 0.0 },
         late: if faulty {
-            (0.02, Law::exponential(random.random_range(0.01..0.2)))
+            let share = if random.random_bool(0.5) { 0.02 } else { 0.2 };
+            (share, Law::exponential(random.random_range(0.01..0.2)))
         } else {
             (0.0, Law::constant(0.0))
         },
@@ -270,7 +272,7 @@ fn faults(random: &mut SmallRng, nodes: usize, processes: usize, until: Nanos) -
 
 fn fault(random: &mut SmallRng, nodes: usize, processes: usize, time: Nanos) -> FaultKind {
     let process = random.random_range(0..processes) as Process;
-    match random.random_range(0..12) {
+    match random.random_range(0..14) {
         0..=2 => {
             let devices_lost = random.random_bool(0.3);
             FaultKind::Kill { process, down: time, devices_lost, clock: clock(random) }
@@ -280,17 +282,17 @@ fn fault(random: &mut SmallRng, nodes: usize, processes: usize, time: Nanos) -> 
             let factor = random.random_range(2.0..50.0);
             FaultKind::Slow { process: process % nodes as Process, factor, time }
         }
-        7..=9 => {
+        7..=11 => {
             let ends = [ORIGIN, MEMBERSHIP];
-            let from = match random.random_range(0..5) {
+            let from = match random.random_range(0..6) {
                 0 => Vec::new(),
-                1 => vec![ends[random.random_range(0..2)]],
-                2 => (0..processes as Process).filter(|&other| other != process).collect(),
+                1 | 2 => vec![ends[random.random_range(0..2)]],
+                3 => (0..processes as Process).filter(|&other| other != process).collect(),
                 _ => vec![random.random_range(0..processes) as Process],
             };
             FaultKind::Cut { process, from, time }
         }
-        10 => FaultKind::OriginDead { time },
+        12 => FaultKind::OriginDead { time },
         _ => FaultKind::OriginSlow { factor: random.random_range(2.0..50.0), time },
     }
 }

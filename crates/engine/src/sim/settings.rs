@@ -72,8 +72,9 @@ pub struct Clients {
     pub bytes: (u64, u64),
     /// When a client stops waiting.
     pub deadline: Nanos,
-    /// Without gateways: whether reads go to any of a key's nodes rather than to its first.
-    pub any_node: bool,
+    /// Share of reads that go to any of a key's nodes past the gateways. Without gateways all requests
+    /// go to nodes: so many of them to any, the others to the key's first.
+    pub any_node: f64,
 }
 
 /// What messages meet on their way.
@@ -99,6 +100,7 @@ pub struct Origin {
     /// Share of calls that fail. A put that failed has happened half of the time.
     pub failures: f64,
     /// Share of puts that take effect late, and by how much: after their writer has given up, or died.
+    /// As many take effect in time, and their answers are late.
     pub late: (f64, Law),
     /// After which a caller gives up.
     pub timeout: Nanos,
