@@ -171,7 +171,7 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
         membership,
         device_failures: if random.random_bool(0.3) { 0.02 } else { 0.0 },
         clocks: (0..processes).map(|_| clock(random)).collect(),
-        faults: faults(random, nodes, processes, until),
+        faults: all_faults(random, nodes, processes, until, membership),
         breakage: None,
         check: true,
         windows,
@@ -253,9 +253,43 @@ fn clock(random: &mut SmallRng) -> Clock {
     }
 }
 
+fn all_faults(
+    random: &mut SmallRng,
+    nodes: usize,
+    processes: usize,
+    until: Nanos,
+    membership: Option<Nanos>,
+) -> Vec<Fault> {
+    let mut drawn = faults(random, nodes, processes, until);
+    if let Some(granted) = membership.filter(|_| random.random_bool(0.6)) {
+        drawn.extend(stranded(random, nodes, until, granted));
+    }
+    drawn.sort_by_key(|fault| fault.at);
+    drawn
+}
+
+/// A member loses its membership, and when it is back some of the others do not hear of it.
+fn stranded(random: &mut SmallRng, nodes: usize, until: Nanos, granted: Nanos) -> Vec<Fault> {
+    let member = random.random_range(0..nodes) as Process;
+    let at = random.random_range(0..until);
+    let time = granted * random.random_range(15..60) / 10;
+    let cut = |at, process, time| {
+        let kind = FaultKind::Cut { process, from: vec![MEMBERSHIP], time };
+        Fault { at, kind }
+    };
+    let mut faults = vec![cut(at, member, time)];
+    for other in (0..nodes as Process).filter(|&other| other != member) {
+        if random.random_bool(0.5) {
+            let before = random.random_range(0..granted);
+            faults.push(cut((at + time).saturating_sub(before), other, granted));
+        }
+    }
+    faults
+}
+
 fn faults(random: &mut SmallRng, nodes: usize, processes: usize, until: Nanos) -> Vec<Fault> {
     let count = random.random_range(0..7);
-    let mut faults: Vec<Fault> = (0..count)
+    (0..count)
         .map(|_| {
             let at = random.random_range(0..until);
             let time = match random.random_range(0..3) {
@@ -265,9 +299,7 @@ fn faults(random: &mut SmallRng, nodes: usize, processes: usize, until: Nanos) -
             };
             Fault { at, kind: fault(random, nodes, processes, time) }
         })
-        .collect();
-    faults.sort_by_key(|fault| fault.at);
-    faults
+        .collect()
 }
 
 fn fault(random: &mut SmallRng, nodes: usize, processes: usize, time: Nanos) -> FaultKind {
