@@ -3,6 +3,7 @@
 //! `SIM_SEEDS=n` sets how many seeds are run.
 
 mod breakages;
+mod plain;
 mod queueing;
 mod replay;
 mod seeds;
