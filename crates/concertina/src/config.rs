@@ -4,6 +4,7 @@
 //! the names of unknown keys all follow from that list. Everything is checked once, here, and all
 //! mistakes are told together.
 
+mod cluster;
 mod field;
 mod sections;
 
@@ -11,8 +12,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-pub use field::Size;
+pub use cluster::{Cluster, Gateway, Member, Role};
 use field::{Printer, Reader, Visitor};
+pub use field::{Secret, Size};
 pub use sections::{Class, Device, Kind, Node, Observe, Origin, Serve, Service};
 
 /// The configuration of `concertina serve`.
@@ -28,6 +30,12 @@ pub struct Config {
     pub origin: Origin,
     /// What is recorded.
     pub observe: Observe,
+    /// The nodes of the cluster; none for a node alone.
+    pub members: Vec<Member>,
+    /// The place among them.
+    pub cluster: Cluster,
+    /// How requests are routed.
+    pub gateway: Gateway,
 }
 
 /// Something wrong in a configuration.
@@ -105,26 +113,17 @@ impl Config {
         section("node", &mut |v| self.node.visit(v));
         section("origin", &mut |v| self.origin.visit(v));
         section("observe", &mut |v| self.observe.visit(v));
+        section("cluster", &mut |v| self.cluster.visit(v));
+        section("gateway", &mut |v| self.gateway.visit(v));
         match table.remove("device") {
             None => self.devices.push(Device::default()),
-            Some(toml::Value::Array(groups)) => {
-                for (index, group) in groups.into_iter().enumerate() {
-                    let mut device = Device::default();
-                    let name = format!("device.{index}");
-                    Reader::section(&name, Some(group), mistakes, &mut |v| device.visit(v));
-                    self.devices.push(device);
-                }
-            }
-            Some(_) => mistakes.push(Mistake {
-                place: "device".to_owned(),
-                what: "devices are a list: write [[device]], not [device]".to_owned(),
-            }),
+            value => self.devices = list("device", value, mistakes, Device::visit),
         }
+        self.members = list("member", table.remove("member"), mistakes, Member::visit);
         for key in table.keys() {
-            mistakes.push(Mistake {
-                place: key.clone(),
-                what: field::unknown(key, &["serve", "node", "device", "origin", "observe"]),
-            });
+            let sections =
+                ["serve", "node", "device", "origin", "observe", "member", "cluster", "gateway"];
+            mistakes.push(Mistake { place: key.clone(), what: field::unknown(key, &sections) });
         }
     }
 
@@ -183,16 +182,7 @@ impl Config {
             "node.object_bytes_max",
             "must be at most 1GiB: objects that are kept are held in memory whole".to_owned(),
         );
-        must(
-            self.origin.kind == "folder",
-            "origin.kind",
-            format!("{:?} is not known; only \"folder\" is", self.origin.kind),
-        );
-        must(
-            (1..=256).contains(&self.origin.parallel),
-            "origin.parallel",
-            "must be between 1 and 256".to_owned(),
-        );
+        self.origin.check(&mut must);
         must(
             self.observe.objectives_ms.iter().all(|o| o.is_finite() && *o > 0.0),
             "observe.objectives_ms",
@@ -203,7 +193,11 @@ impl Config {
             "observe.events",
             "needs observe.run_dir, the folder that events are written to".to_owned(),
         );
-        let mut folders: Vec<PathBuf> = vec![self.origin.path.clone()];
+        self.check_cluster(&mut must);
+        let mut folders: Vec<PathBuf> = Vec::new();
+        if self.origin.kind == "folder" {
+            folders.push(self.origin.path.clone());
+        }
         for (index, device) in self.devices.iter().enumerate() {
             device.check(&format!("device.{index}"), &mut must);
             for folder in if device.count <= 4096 { device.folders() } else { Vec::new() } {
@@ -251,7 +245,27 @@ impl Config {
         config.origin.visit(&mut printer);
         printer.section("[observe]", "What is recorded.");
         config.observe.visit(&mut printer);
+        config.print_cluster(explain, &mut printer);
         printer.finish()
+    }
+
+    fn print_cluster(&mut self, explain: bool, printer: &mut Printer) {
+        const MEMBERS: &str =
+            "The nodes of a cluster, the same list in every process. Repeat for each.";
+        for member in &mut self.members {
+            printer.section("[[member]]", MEMBERS);
+            member.visit(printer);
+        }
+        if self.members.is_empty() && explain {
+            let mut example = Printer::new(true);
+            example.section("[[member]]", MEMBERS);
+            Member::example().visit(&mut example);
+            printer.example(&example.finish());
+        }
+        printer.section("[cluster]", "A node's place among the members.");
+        self.cluster.visit(printer);
+        printer.section("[gateway]", "How a gateway routes requests to the members.");
+        self.gateway.visit(printer);
     }
 
     /// The laboratory conditions in words; `None` where everything is real.
@@ -268,6 +282,32 @@ impl Config {
             .collect();
         (!held.is_empty()).then(|| held.join("; "))
     }
+}
+
+/// Reads a list of sections of one kind.
+fn list<T: Default>(
+    name: &str,
+    value: Option<toml::Value>,
+    mistakes: &mut Vec<Mistake>,
+    visit: fn(&mut T, &mut dyn Visitor),
+) -> Vec<T> {
+    let groups = match value {
+        None => return Vec::new(),
+        Some(toml::Value::Array(groups)) => groups,
+        Some(_) => {
+            let what = format!("{name}s are a list: write [[{name}]], not [{name}]");
+            mistakes.push(Mistake { place: name.to_owned(), what });
+            return Vec::new();
+        }
+    };
+    let mut all = Vec::new();
+    for (index, group) in groups.into_iter().enumerate() {
+        let mut one = T::default();
+        let place = format!("{name}.{index}");
+        Reader::section(&place, Some(group), mistakes, &mut |v| visit(&mut one, v));
+        all.push(one);
+    }
+    all
 }
 
 impl Device {

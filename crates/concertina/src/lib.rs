@@ -11,6 +11,7 @@ pub mod disk;
 pub mod experiment;
 pub mod load;
 pub mod origin;
+pub mod peer;
 pub mod record;
 pub mod report;
 pub mod serve;

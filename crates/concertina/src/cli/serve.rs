@@ -18,6 +18,9 @@ pub struct Args {
     /// Override a key: section.key=value; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// What this process is: all, gateway or node (serve.role)
+    #[arg(long, value_name = "ROLE")]
+    role: Option<String>,
     /// Print the address as one line of JSON on standard output when listening
     #[arg(long)]
     json: bool,
@@ -30,7 +33,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .with_target(false)
         .with_max_level(tracing::Level::INFO)
         .try_init();
-    let config = Config::load(args.config.as_deref(), &args.set)?;
+    let mut set = args.set;
+    set.extend(args.role.map(|role| format!("serve.role={role}")));
+    let mut config = Config::load(args.config.as_deref(), &set)?;
+    config.origin.fill_credentials(|name| std::env::var(name).ok());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Before anything is written, so that no signal finds the process without its handler.
     let signals = runtime.block_on(async { signals() })?;

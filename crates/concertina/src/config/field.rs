@@ -3,9 +3,11 @@
 use std::fmt::{self, Write};
 use std::path::PathBuf;
 
+use engine::gateway::Spread;
+use engine::route::Policy;
 use toml::Value;
 
-use super::{Class, Kind, Mistake, Service};
+use super::{Class, Kind, Mistake, Role, Service};
 
 /// A number of bytes, written as a number or as "64MiB".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +32,28 @@ impl fmt::Display for Size {
             Some((name, unit)) if *unit > 1 => write!(f, "{}{name}", self.0 / unit),
             _ => write!(f, "{}B", self.0),
         }
+    }
+}
+
+/// A text that is never shown: not by `concertina config`, in a run's record, or for debugging.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides a text.
+    pub fn new(text: String) -> Secret {
+        Secret(text)
+    }
+
+    /// The text, for whom it is meant.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(not shown)")
     }
 }
 
@@ -139,7 +163,9 @@ pub fn override_with(table: &mut toml::Table, text: &str) -> Result<(), String> 
             table.insert((*last).to_owned(), value);
             Ok(())
         }
-        _ => Err(format!("`{path}` is not in a section; devices are device.0, device.1 ...")),
+        _ => Err(format!(
+            "`{path}` is not in a section; devices are device.0, device.1 ..., members member.0 ..."
+        )),
     }
 }
 
@@ -187,6 +213,14 @@ impl Printer {
     /// A line as it is. Goes before the first section.
     pub fn raw(&mut self, line: &str) {
         self.text.insert_str(0, &format!("{line}\n\n"));
+    }
+
+    /// Lines of which each is a comment.
+    pub fn example(&mut self, text: &str) {
+        self.text.push('\n');
+        for line in text.lines() {
+            let _ = writeln!(self.text, "# {line}");
+        }
     }
 
     /// The text.
@@ -275,6 +309,21 @@ fn size(value: &Value) -> Option<Size> {
 
 field!(String, "a string", |v| v.as_str().map(str::to_owned), |s| quoted(s));
 field!(Option<String>, "a string", |v| Some(Some(v.as_str()?.to_owned())), |s| quoted(s.as_ref()?));
+impl Field for Option<Secret> {
+    fn read(&mut self, value: Value, place: &str, mistakes: &mut Vec<Mistake>) {
+        match value {
+            Value::String(text) => *self = Some(Secret(text)),
+            // What was written may be the secret, so it is not repeated.
+            _ => mistakes
+                .push(Mistake { place: place.to_owned(), what: "must be a string".to_owned() }),
+        }
+    }
+
+    fn show(&self) -> Option<String> {
+        None
+    }
+}
+
 field!(PathBuf, "a path", |v| v.as_str().map(PathBuf::from), |p| quoted(&p.to_string_lossy()));
 field!(Option<PathBuf>, "a path", |v| Some(Some(PathBuf::from(v.as_str()?))), |p| quoted(
     &p.as_ref()?.to_string_lossy()
@@ -316,6 +365,23 @@ field!(
         Kind::Empirical => "empirical",
     })
 );
+
+field!(
+    Role,
+    "\"all\", \"gateway\" or \"node\"",
+    |v| [Role::All, Role::Gateway, Role::Node].into_iter().find(|r| v.as_str() == Some(r.as_str())),
+    |role| quoted(role.as_str())
+);
+field!(
+    Policy,
+    "\"smallest_expected_response\", \"blowfish\", \"shortest_queue\", \"power_of_two\", \"round_robin\" \
+     or \"primary\"",
+    |v| v.clone().try_into().ok(),
+    |policy| Some(Value::try_from(policy).ok()?.to_string())
+);
+field!(Spread, "\"primary\", \"warm\" or \"all\"", |v| v.clone().try_into().ok(), |spread| Some(
+    Value::try_from(spread).ok()?.to_string()
+));
 
 impl Field for Option<Service> {
     fn read(&mut self, value: Value, place: &str, mistakes: &mut Vec<Mistake>) {

@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::field::{Size, Visitor};
+use super::cluster::Role;
+use super::field::{Secret, Size, Visitor};
 
 /// `[serve]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Serve {
+    /// What the process is.
+    pub role: Role,
     /// Address to listen on; port 0 lets the kernel choose.
     pub listen: String,
     /// Threads that serve connections; 0 means one for each core.
@@ -103,10 +106,28 @@ pub enum Kind {
 /// `[origin]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Origin {
-    /// `folder`.
+    /// `folder` or `s3`.
     pub kind: String,
     /// Its folder.
     pub path: PathBuf,
+    /// Where an S3-compatible store answers; AWS itself if unset.
+    pub endpoint: Option<String>,
+    /// Its bucket.
+    pub bucket: String,
+    /// Its region.
+    pub region: String,
+    /// What names in the bucket begin with.
+    pub prefix: String,
+    /// Whether requests may be sent without TLS.
+    pub allow_http: bool,
+    /// Who we are to the store.
+    pub access_key_id: Option<String>,
+    /// What proves it.
+    pub secret_access_key: Option<Secret>,
+    /// What temporary credentials have beside it.
+    pub session_token: Option<Secret>,
+    /// Bytes of uploads held in memory on their way to the store.
+    pub uploads_bytes_max: Size,
     /// Requests at once.
     pub parallel: u32,
     /// Longest queue of fetches.
@@ -135,6 +156,7 @@ const MIB: u64 = 1 << 20;
 impl Default for Serve {
     fn default() -> Self {
         Serve {
+            role: Role::All,
             listen: "127.0.0.1:7070".to_owned(),
             threads: 0,
             token: None,
@@ -186,6 +208,15 @@ impl Default for Origin {
         Origin {
             kind: "folder".to_owned(),
             path: PathBuf::from("concertina-data/origin"),
+            endpoint: None,
+            bucket: String::new(),
+            region: "us-east-1".to_owned(),
+            prefix: String::new(),
+            allow_http: false,
+            access_key_id: None,
+            secret_access_key: None,
+            session_token: None,
+            uploads_bytes_max: Size(256 * MIB),
             parallel: 16,
             queue_length_max: 1024,
             timeout_s: 10.0,
@@ -208,9 +239,15 @@ impl Default for Observe {
 impl Serve {
     pub(super) fn visit(&mut self, v: &mut dyn Visitor) {
         v.field(
+            "role",
+            "What this process is: \"node\", \"gateway\", or \"all\": both, or without members a node \
+            alone.",
+            &mut self.role,
+        );
+        v.field(
             "listen",
-            "Address and port. Port 0 lets the kernel choose. Anything wider than \
-            loopback needs a token.",
+            "Address and port of the gateway, or of a node alone. Port 0 lets the kernel choose. \
+            Anything wider than loopback needs a token.",
             &mut self.listen,
         );
         v.field(
@@ -221,7 +258,7 @@ impl Serve {
         v.field(
             "token",
             "If set, every request (but /healthz and /readyz) must carry \
-            `Authorization: Bearer TOKEN`.",
+            `Authorization: Bearer TOKEN`; the processes of a cluster send it to each other.",
             &mut self.token,
         );
         v.field(
@@ -377,10 +414,12 @@ impl Origin {
     pub(super) fn visit(&mut self, v: &mut dyn Visitor) {
         v.field(
             "kind",
-            "\"folder\": a local folder, durable (temporary file, fsync, rename).",
+            "\"folder\": a local folder, durable (temporary file, fsync, rename). \"s3\": a bucket \
+            of an S3-compatible store.",
             &mut self.kind,
         );
-        v.field("path", "Its folder; made if it is not there.", &mut self.path);
+        v.field("path", "folder: where it is; made if it is not there.", &mut self.path);
+        self.visit_s3(v);
         v.field("parallel", "Requests to the origin at once.", &mut self.parallel);
         v.field(
             "queue_length_max",
@@ -391,6 +430,125 @@ impl Origin {
             "timeout_s",
             "How long the origin may take; past it the client is answered 504.",
             &mut self.timeout_s,
+        );
+    }
+}
+
+impl Origin {
+    fn visit_s3(&mut self, v: &mut dyn Visitor) {
+        v.field(
+            "endpoint",
+            "s3: where the store answers, as \"https://s3.example.com\"; AWS itself if unset.",
+            &mut self.endpoint,
+        );
+        v.field("bucket", "s3: the bucket; it must be there.", &mut self.bucket);
+        v.field("region", "s3: its region.", &mut self.region);
+        v.field(
+            "prefix",
+            "s3: what all names in the bucket begin with: empty, or text that ends in \"/\".",
+            &mut self.prefix,
+        );
+        v.field(
+            "allow_http",
+            "s3: take an endpoint without TLS. Secrets are not sent, but objects are readable on \
+            the way.",
+            &mut self.allow_http,
+        );
+        v.field(
+            "access_key_id",
+            "s3: who we are to the store; AWS_ACCESS_KEY_ID of the environment if unset.",
+            &mut self.access_key_id,
+        );
+        v.field(
+            "secret_access_key",
+            "s3: what proves it; AWS_SECRET_ACCESS_KEY of the environment if unset. Never shown.",
+            &mut self.secret_access_key,
+        );
+        v.field(
+            "session_token",
+            "s3: goes with temporary credentials; AWS_SESSION_TOKEN of the environment if none of \
+            these keys is set. Never shown.",
+            &mut self.session_token,
+        );
+        v.field(
+            "uploads_bytes_max",
+            "s3: bytes of uploads held in memory, at most 16MiB of each; past it a PUT is \
+            answered 503.",
+            &mut self.uploads_bytes_max,
+        );
+    }
+
+    /// Takes what the file leaves open of the credentials from the environment, if they are of use.
+    /// The caller looks it up, since nothing below the command line does.
+    pub fn fill_credentials(&mut self, variable: impl Fn(&str) -> Option<String>) {
+        if self.kind != "s3" {
+            return;
+        }
+        let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+        // A token belongs to its key.
+        if self.access_key_id.is_none() && self.session_token.is_none() {
+            self.session_token = variable("AWS_SESSION_TOKEN").map(Secret::new);
+        }
+        if self.access_key_id.is_none() {
+            self.access_key_id = variable("AWS_ACCESS_KEY_ID");
+        }
+        if self.secret_access_key.is_none() {
+            self.secret_access_key = variable("AWS_SECRET_ACCESS_KEY").map(Secret::new);
+        }
+    }
+
+    pub(super) fn check(&self, must: &mut dyn FnMut(bool, &str, String)) {
+        must(
+            matches!(self.kind.as_str(), "folder" | "s3"),
+            "origin.kind",
+            format!("{:?} is not known; \"folder\" and \"s3\" are", self.kind),
+        );
+        must(
+            (1..=256).contains(&self.parallel),
+            "origin.parallel",
+            "must be between 1 and 256".to_owned(),
+        );
+        if self.kind != "s3" {
+            return;
+        }
+        let named = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        must(
+            !self.bucket.is_empty() && self.bucket.bytes().all(named),
+            "origin.bucket",
+            format!(
+                "{:?} is no name of a bucket; name the one that holds the objects",
+                self.bucket
+            ),
+        );
+        if let Some(endpoint) = &self.endpoint {
+            let url: Option<http::Uri> = endpoint.parse().ok();
+            let scheme = url.as_ref().and_then(http::Uri::scheme_str);
+            must(
+                matches!(scheme, Some("http" | "https")),
+                "origin.endpoint",
+                format!("{endpoint:?} is no address; write it as \"https://s3.example.com\""),
+            );
+            must(
+                scheme != Some("http") || self.allow_http,
+                "origin.endpoint",
+                "is without TLS; set origin.allow_http = true if the network is to be trusted"
+                    .to_owned(),
+            );
+        }
+        let prefix = self.prefix.strip_suffix('/');
+        must(
+            self.prefix.is_empty() || prefix.is_some_and(crate::origin::is_plain_prefix),
+            "origin.prefix",
+            format!(
+                "{:?} must be empty or end in \"/\", at most 256 bytes without control characters, \
+                 empty parts, \".\" and \"..\"",
+                self.prefix
+            ),
+        );
+        must(
+            self.uploads_bytes_max.0 >= 16 * MIB,
+            "origin.uploads_bytes_max",
+            "must be at least 16MiB, which one upload may take".to_owned(),
         );
     }
 }

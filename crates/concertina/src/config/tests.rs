@@ -98,13 +98,122 @@ fn values_are_checked() {
         ("[[device]]\nservice = { kind = \"exponential\", mean_ms = 1, scv = 2 }", "SCV 1"),
         ("[[device]]\n[[device]]", "is used twice"),
         ("[observe]\nevents = true", "needs observe.run_dir"),
-        ("[origin]\nkind = \"s3\"", "only \"folder\""),
+        ("[origin]\nkind = \"gcs\"", "\"folder\" and \"s3\" are"),
+        ("[origin]\nkind = \"s3\"", "origin.bucket: \"\" is no name"),
+        ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nendpoint = \"here\"", "is no address"),
+        ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nendpoint = \"http://a:1\"", "allow_http = true"),
+        ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nprefix = \"a\"", "end in \"/\""),
+        ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nprefix = \"a//\"", "end in \"/\""),
+        ("[origin]\nsecret_access_key = 5", "secret_access_key: must be a string"),
         ("[serve\n", "test.toml: TOML parse error at line 1"),
     ];
     for (text, part) in rows {
         let told = mistakes(text, &[]);
         assert!(told.contains(part), "{part:?} is missing in {told} of {text}");
     }
+}
+
+const MEMBERS: &str = r#"
+    [[member]]
+    name = "b"
+    address = "127.0.0.1:7072"
+    weight = 2
+    [[member]]
+    name = "a"
+    address = "127.0.0.1:7071"
+"#;
+
+#[test]
+fn members_become_a_ring() {
+    let set = ["cluster.name=b".to_owned(), "gateway.policy=round_robin".to_owned()];
+    let config = Config::parse(MEMBERS, "", &set).unwrap();
+    assert_eq!(Config::parse(&config.print(), "", &[]).unwrap(), config);
+    let ring = config.ring().unwrap();
+    assert_eq!((ring.replica_count(), ring.name(0), ring.name(1)), (2, "a", "b"));
+    assert_eq!((config.me(), config.node_address()), (Some(1), "127.0.0.1:7072"));
+    assert_eq!(config.addresses()[0], "127.0.0.1:7071".parse().unwrap());
+    assert!(config.is_node() && config.is_gateway());
+    let settings = config.gateway.settings(ring, Default::default(), 0);
+    assert_eq!(settings.policy, engine::route::Policy::RoundRobin);
+    let alone = Config::parse("", "", &[]).unwrap();
+    assert!(alone.is_node() && !alone.is_gateway());
+    assert_eq!((alone.ring(), alone.me(), alone.node_address()), (None, None, "127.0.0.1:7070"));
+    let ring = Config::parse(MEMBERS, "", &["serve.role=gateway".to_owned()]).unwrap().ring();
+    let defaults = alone.gateway.settings(ring.clone().unwrap(), Default::default(), 0);
+    assert_eq!(defaults, engine::gateway::Settings::new(ring.unwrap()));
+}
+
+#[test]
+fn mistakes_of_a_cluster_are_told_at_once() {
+    let wrong = r#"
+        [[member]]
+        name = "a"
+        address = "127.0.0.1:7071"
+        [[member]]
+        name = "a"
+        address = "127.0.0.1:7071"
+        weight = 0
+        [[member]]
+        name = "b c"
+        address = "here:0"
+        [cluster]
+        name = "x"
+        replicas = 9
+        lease_s = 0
+        [gateway]
+        hedge_quantile = 1
+        ping_s = 0
+    "#;
+    let told = mistakes(wrong, &[]);
+    for part in [
+        "member.1.name: \"a\" is member.0 already",
+        "member.1.address: 127.0.0.1:7071 is member.0's",
+        "member.1.weight: must be positive",
+        "member.2.name: \"b c\" cannot be a name",
+        "member.2.address: \"here:0\" is not an address",
+        "cluster.name: \"x\" is no member; they are a, a, b c",
+        "cluster.replicas: must be between 1 and 8",
+        "cluster.lease_s: must be between",
+        "gateway.hedge_quantile: must lie",
+        "gateway.ping_s: must be between",
+    ] {
+        assert!(told.contains(part), "{part:?} is missing in {told}");
+    }
+    let rows: &[(&[&str], &str)] = &[
+        (&[], "cluster.name: must say which of the members this node is: b, a"),
+        (&["serve.role=gateway", "cluster.name=a"], "a gateway is not a member"),
+        (&["serve.role=master"], "\"all\", \"gateway\" or \"node\""),
+        (&["cluster.name=a", "serve.listen=127.0.0.1:7071"], "the gateway of this process needs"),
+        (&["cluster.name=a", "member.1.address=10.0.0.1:1"], "serve.token: must be set"),
+        (&["cluster.name=a", "member.1.address=0.0.0.0:1"], "others can connect to"),
+        (&["cluster.name=a", "gateway.policy=fastest"], "gateway.policy: must be \"smallest"),
+    ];
+    for (set, part) in rows {
+        let told = mistakes(MEMBERS, set);
+        assert!(told.contains(part), "{part:?} is missing in {told} of {set:?}");
+    }
+    let told = mistakes("", &["serve.role=gateway"]);
+    assert!(told.contains("a gateway needs nodes"), "{told}");
+    let told = mistakes("[member]\nname = \"a\"", &[]);
+    assert!(told.contains("write [[member]], not [member]"), "{told}");
+    let told = mistakes("", &["cluster.name=a"]);
+    assert!(told.contains("there are no members"), "{told}");
+}
+
+#[test]
+fn secrets_of_the_origin_are_taken_from_the_environment_and_never_shown() {
+    let text = "[origin]\nkind = \"s3\"\nbucket = \"b\"\nsecret_access_key = \"hush\"";
+    let mut config = Config::parse(text, "", &["origin.session_token=hush2".to_owned()]).unwrap();
+    config.origin.fill_credentials(|name| Some(format!("of {name}")));
+    let origin = &config.origin;
+    assert_eq!(origin.access_key_id.as_deref(), Some("of AWS_ACCESS_KEY_ID"));
+    assert_eq!(origin.secret_access_key.as_ref().unwrap().expose(), "hush");
+    assert_eq!(origin.session_token.as_ref().unwrap().expose(), "hush2");
+    for shown in [config.print(), config.asked().to_string(), format!("{config:?}")] {
+        assert!(shown.contains("AWS_ACCESS_KEY_ID") && !shown.contains("hush"), "{shown}");
+    }
+    let mut folder = Config::parse("", "", &[]).unwrap();
+    folder.origin.fill_credentials(|_| panic!("a folder needs no credentials"));
 }
 
 #[test]

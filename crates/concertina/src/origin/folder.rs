@@ -4,7 +4,8 @@
 //! long each is, with a checksum (docs/device-format.md). The metadata comes last because the version
 //! is a hash that is known only at the end of an upload, and in the same file because a rename is atomic
 //! for one file only. A write goes to `tmp/`, is synced, renamed over the object, and the folder synced;
-//! what a crash leaves in `tmp/` is removed at the next start.
+//! what a crash leaves in `tmp/` is removed at the next start. The rename of a write and the removal of a
+//! delete take the turn of their folder `XX`, so that the condition of a write holds when it is made.
 //!
 //! File calls block, so they run on a bounded pool of threads. A listing reads all names of the folder
 //! (0.5 s for half a million) and the metadata of those it returns: it is for administration, not for
@@ -18,35 +19,29 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use bytes::{Bytes, BytesMut};
 use engine::Key;
 
+use super::file::{Footer, block_of, read_metadata};
 use super::name::{self, Named};
 use super::pool::Pool;
+use super::sharing::{Entered, Sharing, Turns};
 use super::{
-    Attributes, BoxFuture, Chunks, Error, Found, Listed, Lock, Metadata, Origin, Staged,
-    VersionHasher, Whole,
+    Attributes, BoxFuture, Chunks, Condition, Error, Found, Listed, Metadata, Origin, Staged,
+    VersionHasher, Whole, now_unix_us,
 };
 
-/// Length of the footer.
-pub const FOOTER_BYTES: usize = 24;
-/// The end of every file.
-pub const MAGIC: &[u8; 8] = b"CONCobj1";
 /// Bytes that are read or written by one call.
 const PIECE_BYTES: usize = 256 << 10;
-/// Bytes read with the footer, in the hope that the metadata is among them.
-const TAIL_BYTES: u64 = 4096;
-/// Longest metadata and key that are read.
-const BLOCK_BYTES_MAX: u64 = 256 << 10;
 
 /// Folder and names, shared with the jobs.
 struct Tree {
     root: PathBuf,
     temporary: AtomicU64,
-    _lock: Lock,
+    turns: Turns,
+    entered: Entered,
 }
 
 /// The folder origin.
@@ -56,25 +51,23 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens the folder or makes it, and removes what a crash left in `tmp/`.
-    pub fn open(root: &Path, threads: u32) -> anyhow::Result<Folder> {
+    /// Opens the folder or makes it, and removes what a crash left in `tmp/`; `threads` do its calls.
+    pub fn open(root: &Path, threads: u32, sharing: Sharing) -> anyhow::Result<Folder> {
         let shown = root.display();
         fs::create_dir_all(root.join("tmp"))
             .with_context(|| format!("cannot make the origin's folder {shown}"))?;
-        let lock = Lock::take(root)?;
-        for entry in fs::read_dir(root.join("tmp"))? {
-            let path = entry?.path();
-            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
-        }
+        let entered = Entered::enter(root, sharing)?;
         for shard in 0..=255u8 {
             let shard = root.join(format!("{shard:02x}"));
-            if !shard.exists() {
-                fs::create_dir(&shard)
-                    .with_context(|| format!("cannot make {}", shard.display()))?;
+            match fs::create_dir(&shard) {
+                // Another process of the cluster may be making it.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made.with_context(|| format!("cannot make {}", shard.display()))?,
             }
         }
+        let turns = Turns::open(root, sharing)?;
         File::open(root)?.sync_all().with_context(|| format!("cannot sync {shown}"))?;
-        let tree = Tree { root: root.to_owned(), temporary: AtomicU64::new(0), _lock: lock };
+        let tree = Tree { root: root.to_owned(), temporary: AtomicU64::new(0), turns, entered };
         Ok(Folder { tree: Arc::new(tree), pool: Pool::start(threads)? })
     }
 }
@@ -100,7 +93,7 @@ impl Tree {
 
     fn temporary(&self) -> Result<Temporary, Error> {
         let number = self.temporary.fetch_add(1, Ordering::Relaxed);
-        let path = self.root.join("tmp").join(number.to_string());
+        let path = self.root.join("tmp").join(self.entered.temporary_name(number));
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -109,9 +102,31 @@ impl Tree {
         Ok(Temporary { file, path, renamed: false })
     }
 
+    /// Makes a whole and synced file the object of its key, if the condition holds then.
+    fn put(
+        &self,
+        key: &[u8],
+        mut file: Temporary,
+        condition: Option<&Condition>,
+    ) -> Result<(), Error> {
+        let path = self.path(key);
+        {
+            let _turn = self.turns.take(key)?;
+            if let Some(condition) = condition {
+                condition.judge(self.open(key)?.map(|(_, metadata)| metadata).as_ref())?;
+            }
+            file.rename(&path)?;
+        }
+        sync_parent(&path)
+    }
+
     fn delete(&self, key: &[u8]) -> Result<bool, Error> {
         let path = self.path(key);
-        match fs::remove_file(&path) {
+        let removed = {
+            let _turn = self.turns.take(key)?;
+            fs::remove_file(&path)
+        };
+        match removed {
             Ok(()) => {}
             // An earlier try may have removed it and failed to make that durable.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -198,75 +213,6 @@ impl Tree {
     }
 }
 
-/// Reads metadata and key from a file's end.
-fn read_metadata(file: &File, path: &Path) -> Result<(Metadata, Vec<u8>), Error> {
-    let damaged = || Error::Damaged(format!("{} has no whole footer", path.display()));
-    let failed = |e: &io::Error| Error::of_io(e, &format!("read {}", path.display()));
-    let length = file.metadata().map_err(|e| failed(&e))?.len();
-    let mut tail = vec![0; length.min(TAIL_BYTES) as usize];
-    let tail_start = length - tail.len() as u64;
-    file.read_exact_at(&mut tail, tail_start).map_err(|e| failed(&e))?;
-    let footer = tail.last_chunk::<FOOTER_BYTES>().ok_or_else(damaged)?;
-    let footer = Footer::decode(footer).ok_or_else(damaged)?;
-    let block_bytes = u64::from(footer.block_bytes);
-    let whole = footer.data_bytes.checked_add(block_bytes + FOOTER_BYTES as u64);
-    if whole != Some(length) || block_bytes > BLOCK_BYTES_MAX {
-        return Err(damaged());
-    }
-    if tail.len() < footer.block_bytes as usize + FOOTER_BYTES {
-        tail = vec![0; footer.block_bytes as usize + FOOTER_BYTES];
-        file.read_exact_at(&mut tail, footer.data_bytes).map_err(|e| failed(&e))?;
-    }
-    let block_start = tail.len() - FOOTER_BYTES - footer.block_bytes as usize;
-    let block = tail.get(block_start..tail.len() - FOOTER_BYTES).ok_or_else(damaged)?;
-    if footer.checksum != Footer::checksum_of(footer.data_bytes, block) {
-        return Err(damaged());
-    }
-    let (metadata, key) = Metadata::decode(block).ok_or_else(damaged)?;
-    if metadata.size != footer.data_bytes {
-        return Err(damaged());
-    }
-    Ok((metadata, key.to_vec()))
-}
-
-/// The end of a file: bytes of data, bytes of metadata and key, CRC-32 of both numbers and of the
-/// metadata and key, [`MAGIC`].
-struct Footer {
-    data_bytes: u64,
-    block_bytes: u32,
-    checksum: u32,
-}
-
-impl Footer {
-    fn checksum_of(data_bytes: u64, block: &[u8]) -> u32 {
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(&data_bytes.to_le_bytes());
-        crc.update(&(block.len() as u32).to_le_bytes());
-        crc.update(block);
-        crc.finalize()
-    }
-
-    fn encode(data_bytes: u64, block: &[u8]) -> [u8; FOOTER_BYTES] {
-        let mut footer = [0; FOOTER_BYTES];
-        footer[..8].copy_from_slice(&data_bytes.to_le_bytes());
-        footer[8..12].copy_from_slice(&(block.len() as u32).to_le_bytes());
-        footer[12..16].copy_from_slice(&Footer::checksum_of(data_bytes, block).to_le_bytes());
-        footer[16..].copy_from_slice(MAGIC);
-        footer
-    }
-
-    fn decode(bytes: &[u8; FOOTER_BYTES]) -> Option<Footer> {
-        let (data_bytes, rest) = bytes.split_first_chunk::<8>()?;
-        let (block_bytes, rest) = rest.split_first_chunk::<4>()?;
-        let (checksum, magic) = rest.split_first_chunk::<4>()?;
-        (magic == MAGIC).then(|| Footer {
-            data_bytes: u64::from_le_bytes(*data_bytes),
-            block_bytes: u32::from_le_bytes(*block_bytes),
-            checksum: u32::from_le_bytes(*checksum),
-        })
-    }
-}
-
 /// A file in `tmp/` that vanishes unless it is renamed.
 struct Temporary {
     file: File,
@@ -292,7 +238,7 @@ impl Temporary {
         fs::rename(&self.path, to)
             .map_err(|e| Error::of_io(&e, &format!("rename to {}", to.display())))?;
         self.renamed = true;
-        sync_parent(to)
+        Ok(())
     }
 }
 
@@ -309,17 +255,6 @@ fn sync_parent(path: &Path) -> Result<(), Error> {
     File::open(parent)
         .and_then(|folder| folder.sync_all())
         .map_err(|e| Error::of_io(&e, &format!("sync {}", parent.display())))
-}
-
-/// Metadata and key as they stand in a file.
-fn block_of(metadata: &Metadata, key: &[u8]) -> Vec<u8> {
-    let mut block = metadata.encode();
-    block.extend_from_slice(key);
-    block
-}
-
-fn now_unix_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
 /// A write whose bytes are all there.
@@ -343,11 +278,14 @@ impl Staged for StagedFile {
         &self.metadata
     }
 
-    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
+    fn commit(
+        self: Box<Self>,
+        condition: Option<Condition>,
+    ) -> BoxFuture<'static, Result<(), Error>> {
         let StagedFile { tree, pool, key, metadata, bytes } = *self;
         Box::pin(async move {
             pool.run(move || {
-                let mut file = match bytes {
+                let file = match bytes {
                     StagedBytes::File(file) => file,
                     StagedBytes::Memory(bytes) => {
                         let mut file = tree.temporary()?;
@@ -359,7 +297,7 @@ impl Staged for StagedFile {
                         file
                     }
                 };
-                file.rename(&tree.path(&key))
+                tree.put(&key, file, condition.as_ref())
             })
             .await
         })

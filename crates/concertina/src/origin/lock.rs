@@ -1,4 +1,4 @@
-//! A folder belongs to one process at a time.
+//! A folder belongs to one process at a time, or to the processes of one cluster.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -11,15 +11,9 @@ use rustix::fs::{FlockOperation, flock};
 pub struct Lock(#[expect(dead_code, reason = "held, not used")] File);
 
 impl Lock {
-    /// Takes the lock, or says that another process has it.
+    /// Takes the lock for this process alone, or says that another has it.
     pub fn take(folder: &Path) -> anyhow::Result<Lock> {
-        let path = folder.join("lock");
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .with_context(|| format!("cannot open {}", path.display()))?;
+        let file = lock_file(folder)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).with_context(|| {
             format!(
                 "{} is in use by another process; stop it, or name another folder",
@@ -28,4 +22,28 @@ impl Lock {
         })?;
         Ok(Lock(file))
     }
+
+    /// Takes the lock together with the other processes of a cluster, or says that one has it alone.
+    pub fn share(folder: &Path) -> anyhow::Result<Lock> {
+        let file = lock_file(folder)?;
+        flock(&file, FlockOperation::NonBlockingLockShared).with_context(|| {
+            format!(
+                "{} is in use by a process that does not share it (a server that is no part of a \
+                 cluster); stop it, or name another folder",
+                folder.display()
+            )
+        })?;
+        Ok(Lock(file))
+    }
+}
+
+fn lock_file(folder: &Path) -> anyhow::Result<File> {
+    open_to_lock(&folder.join("lock"))
+}
+
+/// Opens a file that is there to be locked, and makes it if it is not there.
+pub(super) fn open_to_lock(path: &Path) -> anyhow::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true);
+    options.open(path).with_context(|| format!("cannot open {}", path.display()))
 }

@@ -6,23 +6,46 @@
 //! nothing; *committing* makes them the object at once. Only the second needs the key's turn, so a
 //! slow upload holds up nobody, and one that breaks off leaves nothing.
 
+mod file;
 mod folder;
 mod lock;
 mod metadata;
 mod name;
 mod pool;
+mod s3;
+mod sharing;
 
 use std::fmt;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use engine::Key;
+use engine::{Etag, Key};
+
+use crate::config;
 
 pub use folder::Folder;
 pub use lock::Lock;
 pub use metadata::{Attributes, Metadata, VersionHasher};
+pub use s3::S3;
+pub use sharing::Sharing;
+
+/// Opens the origin that a configuration names. `sharing` says whether other processes use a folder at
+/// the same time; an S3-compatible store is shared with whoever has its keys.
+pub fn open(config: &config::Origin, sharing: Sharing) -> anyhow::Result<Arc<dyn Origin>> {
+    Ok(match config.kind.as_str() {
+        "s3" => Arc::new(S3::open(config)?),
+        _ => Arc::new(Folder::open(&config.path, config.parallel, sharing)?),
+    })
+}
+
+/// Whether names in a store may begin with this and a slash.
+pub(crate) fn is_plain_prefix(text: &str) -> bool {
+    text.len() <= 255 && s3::is_plain(text)
+}
 
 /// Longest key in bytes.
 pub const KEY_BYTES_MAX: usize = 1024;
@@ -49,6 +72,12 @@ pub enum Error {
     /// The client that was sending the bytes left, or broke its promise of their number.
     #[error("the upload broke off: {0}")]
     Upload(String),
+    /// The condition of a write does not hold.
+    #[error("the object is not as the write's condition says: {0}")]
+    Condition(String),
+    /// It cannot keep such an object, now or later.
+    #[error("the origin cannot keep this: {0}")]
+    Refused(String),
     /// Anything else.
     #[error("the origin failed: {0}")]
     Failed(String),
@@ -89,13 +118,38 @@ impl fmt::Debug for Found {
     }
 }
 
+/// What must be so when a write is committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// There is no object of the key.
+    Absent,
+    /// The object has this etag.
+    Is(Etag),
+}
+
+impl Condition {
+    /// [`Error::Condition`] unless it holds for the object that there is.
+    pub fn judge(&self, object: Option<&Metadata>) -> Result<(), Error> {
+        match (self, object) {
+            (Condition::Absent, None) => Ok(()),
+            (Condition::Is(etag), Some(object)) if object.etag == *etag => Ok(()),
+            (_, None) => Err(Error::Condition("there is none".to_owned())),
+            (_, Some(object)) => Err(Error::Condition(format!("it has the etag {}", object.etag))),
+        }
+    }
+}
+
 /// A write whose bytes are all there. Dropped, it never was.
 pub trait Staged: Send {
     /// What the object will be.
     fn metadata(&self) -> &Metadata;
-    /// Makes it the object of its key, durably. After an error the older object is still there, or
-    /// (only [`Error::Failed`]) it is not known which of the two is.
-    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>>;
+    /// Makes it the object of its key, durably, if the condition holds: nobody, in this process or
+    /// another, writes between the look and the change. After an error the older object is still
+    /// there, or (only [`Error::Failed`] and [`Error::TimedOut`]) it is not known which of the two is.
+    fn commit(
+        self: Box<Self>,
+        condition: Option<Condition>,
+    ) -> BoxFuture<'static, Result<(), Error>>;
 }
 
 /// One object of a listing.
@@ -158,4 +212,8 @@ impl Chunks for Whole {
     fn bytes_left(&self) -> Option<u64> {
         Some(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
     }
+}
+
+fn now_unix_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }

@@ -9,7 +9,9 @@ use serde::Serialize;
 
 use super::Shared;
 use super::body::ReplyBody;
+use super::cluster::{self, ClusterStatus, Mismatch};
 use super::http::{json, typed};
+use crate::clock;
 use crate::disk::Lateness;
 
 #[derive(Serialize)]
@@ -27,7 +29,10 @@ pub fn health(shared: &Arc<Shared>, ready: bool) -> Response<ReplyBody> {
 /// Prometheus text.
 pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let (contents, waiting) = shared.drive.contents();
-    let text = shared.metrics.text(&contents, waiting, shared.connections.load(Ordering::Relaxed));
+    let connections = shared.connections.load(Ordering::Relaxed);
+    let mut text = shared.metrics.text(&contents, waiting, connections);
+    let peers = shared.drive.peers().map(|peers| &peers.counts);
+    cluster::add_metrics(&mut text, peers, &shared.drive.peers_status(clock::now()));
     typed(StatusCode::OK, "text/plain; version=0.0.4", text.into_bytes(), None)
 }
 
@@ -40,6 +45,12 @@ struct Status<'a> {
     contents: Contents,
     requests_waiting: usize,
     connections: usize,
+    role: &'static str,
+    /// Present where there are members.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<ClusterStatus<'a>>,
+    /// Processes that were refused, or refused this one, because their version or configuration differs.
+    mismatches: Vec<Mismatch>,
     pacer_lateness: Lateness,
     config: &'a toml::Table,
 }
@@ -47,12 +58,16 @@ struct Status<'a> {
 /// What runs here.
 pub fn status(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let (contents, requests_waiting) = shared.drive.contents();
+    let peers = shared.drive.peers_status(clock::now());
     let status = Status {
         version: env!("CARGO_PKG_VERSION"),
         laboratory: shared.config.laboratory(),
         contents,
         requests_waiting,
         connections: shared.connections.load(Ordering::Relaxed),
+        role: shared.config.serve.role.as_str(),
+        cluster: shared.drive.peers().map(|cluster| cluster.status(peers)),
+        mismatches: shared.mismatches.list(),
         pacer_lateness: shared.drive.disks().map(|disks| disks.lateness()).unwrap_or_default(),
         config: &shared.asked,
     };

@@ -18,6 +18,8 @@ type Next = (Box<dyn Chunks>, Option<Result<Bytes, Error>>);
 
 enum Kind {
     Bytes(Option<Bytes>),
+    /// What comes first, and what follows it.
+    Two(Option<Bytes>, Option<Bytes>),
     /// Bytes from the origin: how many are left, and the piece that is awaited.
     Stream {
         left: u64,
@@ -64,6 +66,12 @@ impl ReplyBody {
         ReplyBody { kind: Kind::Bytes(bytes), _seen: seen }
     }
 
+    /// One after the other.
+    pub fn two(first: Bytes, second: Bytes, seen: Option<Seen>) -> ReplyBody {
+        let some = |bytes: Bytes| Some(bytes).filter(|bytes| !bytes.is_empty());
+        ReplyBody { kind: Kind::Two(some(first), some(second)), _seen: seen }
+    }
+
     /// Nothing.
     pub fn empty(seen: Option<Seen>) -> ReplyBody {
         ReplyBody { kind: Kind::Bytes(None), _seen: seen }
@@ -86,6 +94,10 @@ impl Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let (left, next, failed) = match &mut self.kind {
             Kind::Bytes(bytes) => return Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
+            Kind::Two(first, second) => {
+                let next = first.take().or_else(|| second.take());
+                return Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))));
+            }
             Kind::Stream { left, next, failed } => (left, next, failed),
         };
         if *left == 0 || *failed {
@@ -114,13 +126,16 @@ impl Body for ReplyBody {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Bytes(bytes) => bytes.is_none(),
+            Kind::Two(first, second) => first.is_none() && second.is_none(),
             Kind::Stream { left, .. } => *left == 0,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
+        let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
         SizeHint::with_exact(match &self.kind {
-            Kind::Bytes(bytes) => bytes.as_ref().map_or(0, |bytes| bytes.len() as u64),
+            Kind::Bytes(bytes) => length(bytes),
+            Kind::Two(first, second) => length(first) + length(second),
             Kind::Stream { left, .. } => *left,
         })
     }

@@ -12,14 +12,16 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use engine::node::{
-    Action, Asker, Checked, Contents, Event, Failure, Fetched, Node, Reply, RequestId, Restored,
-    Settings, Stages,
+    Action, Asker, Checked, Contents, Event, Failure, Fetched, Node, PeerStatus, Reply, RequestId,
+    Restored, Settings, Stages,
 };
+use engine::route::NodeId;
 use engine::{Etag, Key};
 use model::window::{Nanos, Window};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::cluster::Peers;
 use super::events::EventLog;
 use super::object::Object;
 use crate::clock;
@@ -61,6 +63,7 @@ pub struct Drive {
     next_request: AtomicU64,
     runtimes: OnceLock<Vec<Handle>>,
     next_runtime: AtomicUsize,
+    peers: Option<Arc<Peers>>,
 }
 
 /// How the timeouts of the origin begin: they are answered 504, its other failures 503.
@@ -72,6 +75,7 @@ impl Drive {
         settings: Settings,
         origin: Arc<dyn Origin>,
         timeout: Duration,
+        peers: Option<Arc<Peers>>,
         log: Option<EventLog>,
         now: Nanos,
     ) -> Drive {
@@ -86,6 +90,7 @@ impl Drive {
             next_request: AtomicU64::new(0),
             runtimes: OnceLock::new(),
             next_runtime: AtomicUsize::new(0),
+            peers,
         }
     }
 
@@ -121,6 +126,11 @@ impl Drive {
         self.timeout
     }
 
+    /// The other nodes, in a cluster.
+    pub fn peers(&self) -> Option<&Arc<Peers>> {
+        self.peers.as_ref()
+    }
+
     /// A new request's name.
     pub fn request(&self) -> RequestId {
         self.next_request.fetch_add(1, Ordering::Relaxed)
@@ -134,10 +144,29 @@ impl Drive {
     }
 
     /// Reads an object.
-    pub fn get(self: &Arc<Self>, now: Nanos, key: Key) -> Asked {
+    pub fn get(
+        self: &Arc<Self>,
+        now: Nanos,
+        key: Key,
+        asker: Asker,
+        deadline: Option<Nanos>,
+    ) -> Asked {
         let request = self.request();
-        let asker = Asker::Client { avoid: None };
-        self.ask(now, request, Event::Get { request, key, asker, deadline: None })
+        self.ask(now, request, Event::Get { request, key, asker, deadline })
+    }
+
+    /// Asks for a lease in a peer's name; its term, if it is granted.
+    pub fn lease_asked(self: &Arc<Self>, now: Nanos, peer: NodeId) -> Option<Nanos> {
+        let mut actions = Vec::new();
+        let mut state = self.lock();
+        state.handle(now, Event::LeaseAsked { peer }, &mut actions);
+        let grant = |action: &Action<Object>| match action {
+            Action::Grant { peer: to, term } if *to == peer => Some(*term),
+            _ => None,
+        };
+        let term = actions.iter().find_map(grant);
+        self.carry_out(state, actions);
+        term
     }
 
     /// Asks for a turn in a key's order of writes. Whoever gets the turn must tell `WriteEnd`.
@@ -244,11 +273,12 @@ impl Drive {
                     drive.tell(clock::now(), Event::Checked { job, result });
                 });
             }
-            _ => {}
+            (other, _) => self.call(other),
         }
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    /// Runs a task on this thread's runtime, or on one of those that serve.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(task);
             return;
@@ -307,6 +337,11 @@ impl Drive {
     pub fn contents(&self) -> (Contents, usize) {
         let state = self.lock();
         (state.node.contents(), state.waiters.len())
+    }
+
+    /// What the node knows of the other nodes.
+    pub fn peers_status(&self, now: Nanos) -> Vec<PeerStatus> {
+        self.lock().node.peers(now)
     }
 
     /// Ends the event log, so that all of it is in its file.

@@ -18,8 +18,9 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::body::ReplyBody;
+use super::cluster;
 use super::lane::{Lane, Seen};
-use super::{Shared, admin, list, objects};
+use super::{Shared, admin, headers, list, objects};
 
 /// An answer that is an error: status, and words that say what to do.
 pub struct Problem {
@@ -55,10 +56,14 @@ impl Problem {
     /// Ties it to the request's record.
     pub fn of(mut self, seen: Seen) -> Problem {
         let outcome = HeaderValue::from_static(seen.outcome.as_str());
-        self.headers.push((HeaderName::from_static("concertina-outcome"), outcome));
-        let length = seen.stages.unwrap_or_default().length_left;
-        self.headers
-            .push((HeaderName::from_static("concertina-queue-length"), HeaderValue::from(length)));
+        self.headers.push((headers::OUTCOME.clone(), outcome));
+        let stages = seen.stages.unwrap_or_default();
+        let length = HeaderValue::from(stages.length_left);
+        self.headers.push((headers::QUEUE_LENGTH.clone(), length));
+        if seen.internal {
+            let length = HeaderValue::from(stages.node_length);
+            self.headers.push((headers::NODE_LENGTH.clone(), length));
+        }
         self.body = !seen.is_head();
         self.seen = Some(Box::new(seen));
         self
@@ -150,9 +155,16 @@ async fn route(
         return Ok(admin::health(shared, path == "/readyz"));
     }
     authorize(shared, request.headers())?;
+    let sender = cluster::sender(shared, request.headers())?;
     if let Some(encoded) = path.strip_prefix("/objects/") {
         let key = objects::key_of(encoded)?;
-        return objects::object(shared, lane, key, request).await;
+        return objects::object(shared, lane, key, request, sender).await;
+    }
+    if let (Some(path), Some(peers)) = (path.strip_prefix("/cluster/"), shared.drive.peers()) {
+        let answered = cluster::answer(shared, peers, request.method(), path, sender);
+        if let Some(answer) = answered {
+            return answer;
+        }
     }
     match path {
         "/objects" => {

@@ -54,6 +54,8 @@ impl Lane {
             stages: None,
             size: 0,
             bytes: 0,
+            internal: false,
+            warm: 0,
         }
     }
 
@@ -81,6 +83,10 @@ pub struct Seen {
     pub size: u64,
     /// Bytes of the reply.
     pub bytes: u64,
+    /// A gateway or another node asked, and is told more.
+    pub internal: bool,
+    /// Which of the key's nodes have the object, as far as known.
+    pub warm: u8,
 }
 
 impl Seen {

@@ -7,9 +7,11 @@
 
 mod admin;
 mod body;
+mod cluster;
 mod condition;
 mod drive;
 pub mod events;
+mod headers;
 mod http;
 mod lane;
 mod list;
@@ -27,7 +29,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use engine::node::{DeviceSettings, OriginSettings, Restored, Settings};
+use engine::node::{ClusterSettings, DeviceSettings, OriginSettings, Restored, Settings};
 use model::window::{self, Nanos, Outcome};
 use socket2::{Domain, Socket, Type};
 use tokio::io::AsyncWriteExt;
@@ -41,9 +43,10 @@ pub use object::Object;
 use crate::clock;
 use crate::config::{Class, Config};
 use crate::disk::{DeviceFolder, Disks, Told};
-use crate::origin::{Folder, Origin};
+use crate::origin::{self, Origin, Sharing};
 use crate::record::{FORMAT, Machine, Run, RunWriter};
 use body::Budget;
+use cluster::{Beat, Membership, Mismatches, Peers, Static};
 use drive::Drive;
 use events::EventLog;
 use lane::Lane;
@@ -58,6 +61,7 @@ pub struct Shared {
     drive: Arc<Drive>,
     lanes: Vec<Arc<Lane>>,
     metrics: Metrics,
+    mismatches: Arc<Mismatches>,
     uploads: Arc<Budget>,
     connections: AtomicUsize,
     writes: AtomicUsize,
@@ -92,11 +96,32 @@ pub struct Server {
     shared: Arc<Shared>,
     stopping: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
+    beat: Option<Beat>,
     observer: Observer,
 }
 
+/// A node's place in the cluster of a configuration; `None` alone.
+fn cluster_of(config: &Config, view_lag: Nanos) -> Option<ClusterSettings> {
+    let (ring, me, cluster) = (config.ring()?, config.me()?, &config.cluster);
+    Some(ClusterSettings {
+        ring,
+        me,
+        lease: (cluster.lease_s * 1e9) as Nanos,
+        view_lag,
+        peers: OriginSettings {
+            servers: cluster.peers_parallel,
+            queue_length_max: cluster.peers_queue_length_max,
+        },
+        replicate_bytes_per_s: cluster.replicate_bytes.0,
+    })
+}
+
 /// The engine's settings of a configuration.
-fn settings_of(config: &Config, unix_offset_ns: i128) -> Settings {
+fn settings_of(
+    config: &Config,
+    cluster: Option<ClusterSettings>,
+    unix_offset_ns: i128,
+) -> Settings {
     let mut devices = Vec::new();
     for group in &config.devices {
         for _ in 0..group.count {
@@ -119,7 +144,7 @@ fn settings_of(config: &Config, unix_offset_ns: i128) -> Settings {
         object_bytes_max: node.object_bytes_max.0,
         revalidate: (node.revalidate_s > 0.0).then_some((node.revalidate_s * 1e9) as Nanos),
         stale_if_error: (node.stale_if_error_s * 1e9) as Nanos,
-        cluster: None,
+        cluster,
         devices,
         origin: OriginSettings {
             servers: config.origin.parallel,
@@ -147,7 +172,7 @@ fn folders_of(config: &Config) -> Vec<DeviceFolder> {
 }
 
 fn listen(config: &Config) -> anyhow::Result<TcpListener> {
-    let address: SocketAddr = config.serve.listen.parse()?;
+    let address: SocketAddr = config.node_address().parse()?;
     let bind = || -> std::io::Result<TcpListener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         socket.set_reuse_address(true)?;
@@ -159,8 +184,8 @@ fn listen(config: &Config) -> anyhow::Result<TcpListener> {
     };
     let listener = bind().with_context(|| {
         format!(
-            "cannot listen on {address}; if another process has the port, stop it or choose another \
-             with --set serve.listen={}:PORT",
+            "cannot listen on {address}; if another process has the port, stop it or choose another: \
+             --set serve.listen={}:PORT, or in a cluster the member's address in every process",
             address.ip()
         )
     })?;
@@ -181,15 +206,25 @@ fn raise_file_limit() {
 impl Server {
     /// Starts a server. `origin` replaces that of the configuration (tests put faulty ones there).
     pub fn start(config: Config, origin: Option<Arc<dyn Origin>>) -> anyhow::Result<Server> {
+        if !config.is_node() {
+            bail!("serve.role is \"gateway\": that is no node");
+        }
         raise_file_limit();
         let listener = listen(&config)?;
         let address = listener.local_addr()?;
+        let sharing = if config.members.is_empty() { Sharing::Alone } else { Sharing::Cluster };
         let origin = match origin {
             Some(origin) => origin,
-            None => Arc::new(Folder::open(&config.origin.path, config.origin.parallel)?),
+            None => origin::open(&config.origin, sharing)?,
         };
         let (now, unix_offset_ns) = (clock::now(), clock::unix_offset_ns());
-        let settings = settings_of(&config, unix_offset_ns);
+        let membership: Arc<dyn Membership> = Arc::new(Static::new(config.members.len()));
+        let cluster = cluster_of(&config, membership.lag());
+        let mismatches = Arc::new(Mismatches::default());
+        let peers = cluster.as_ref().map(|c| Peers::new(&config, c, mismatches.clone()));
+        let peers = peers.transpose()?.map(Arc::new);
+        let tick = cluster.as_ref().map(|cluster| Duration::from_nanos(cluster.tick()));
+        let settings = settings_of(&config, cluster, unix_offset_ns);
         let run = create_run(&config, now, unix_offset_ns)?;
         let log = match &config.observe.run_dir {
             Some(dir) if config.observe.events => {
@@ -199,7 +234,7 @@ impl Server {
         };
         let windows = settings.windows.clone();
         let timeout = Duration::from_secs_f64(config.origin.timeout_s);
-        let drive = Arc::new(Drive::new(settings, origin, timeout, log, now));
+        let drive = Arc::new(Drive::new(settings, origin, timeout, peers, log, now));
         open_disks(&config, &drive)?;
         let threads = match config.serve.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -213,6 +248,7 @@ impl Server {
             drive,
             lanes: (0..threads).map(|_| lane()).collect(),
             metrics: Metrics::default(),
+            mismatches,
             uploads: Budget::new(config.serve.uploads_bytes_max.0),
             connections: AtomicUsize::new(0),
             writes: AtomicUsize::new(0),
@@ -220,8 +256,10 @@ impl Server {
             config,
         });
         let (stopping, threads) = start_threads(&shared, listener)?;
+        let beat =
+            tick.map(|tick| Beat::start(shared.drive.clone(), membership, tick)).transpose()?;
         let observer = Observer::start(shared.clone(), run, now)?;
-        Ok(Server { address, shared, stopping, threads, observer })
+        Ok(Server { address, shared, stopping, threads, beat, observer })
     }
 
     /// Where it listens.
@@ -236,6 +274,9 @@ impl Server {
         let _ = self.stopping.send(true);
         for thread in self.threads {
             let _ = thread.join();
+        }
+        if let Some(beat) = self.beat {
+            beat.stop();
         }
         if let Some(disks) = self.shared.drive.disks() {
             disks.stop();
@@ -455,6 +496,15 @@ async fn refuse(mut stream: TcpStream) {
 pub fn announce(config: &Config, address: SocketAddr) {
     let devices: u32 = config.devices.iter().map(|group| group.count).sum();
     info!("objects at http://{address}/objects/KEY");
+    if let (Some(ring), Some(me)) = (config.ring(), config.me()) {
+        info!(
+            "node {} of {}, {} nodes for each key, ring {:016x}",
+            ring.name(me),
+            ring.members().len(),
+            ring.replica_count(),
+            ring.fingerprint()
+        );
+    }
     info!(
         "{} of memory, {devices} device(s), origin {}",
         config.node.memory_bytes,

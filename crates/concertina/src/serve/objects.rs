@@ -1,21 +1,24 @@
 //! `/objects/{key}`: GET, HEAD, PUT, DELETE; and the listing at `/objects`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::Key;
-use engine::node::Reply;
+use engine::node::{Asker, Reply};
 use http::header::{
     ALLOW, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue, RANGE, RETRY_AFTER,
 };
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use model::window::{Operation, Outcome};
+use model::window::{Nanos, Operation, Outcome};
 
 use super::Shared;
 use super::body::ReplyBody;
+use super::cluster::{self, Sender};
 use super::condition::{self, Verdict};
 use super::drive::{Answer, Asked, TIMED_OUT};
+use super::headers;
 use super::http::Problem;
 use super::lane::{Lane, Seen};
 use super::object::{Object, headers_of};
@@ -61,6 +64,7 @@ pub async fn object(
     lane: &Arc<Lane>,
     key: Key,
     request: Request<Incoming>,
+    sender: Sender,
 ) -> Answered {
     if request.uri().query().is_some() {
         let what = "an object's address has no query; write ? in a key as %3F";
@@ -77,19 +81,29 @@ pub async fn object(
             return Err(problem.with(ALLOW, HeaderValue::from_static("GET, HEAD, PUT, DELETE")));
         }
     };
-    let seen = lane.received(operation, &key);
+    let mut seen = lane.received(operation, &key);
+    seen.internal = sender != Sender::Client;
     match operation {
         Operation::Put => writes::put(shared, seen, key, request).await,
         Operation::Delete => writes::delete(shared, seen, key, request.headers()).await,
-        _ => get(shared, seen, key, request.headers()).await,
+        _ => {
+            let asker = cluster::asker(shared, sender, request.headers());
+            get(shared, seen, key, request.headers(), asker).await
+        }
     }
 }
 
 /// Adds what every reply says of how it came about.
 pub(super) fn add_stages(seen: &Seen, asked: &HeaderMap, to: &mut HeaderMap) {
-    to.insert("concertina-outcome", HeaderValue::from_static(seen.outcome.as_str()));
+    to.insert(headers::OUTCOME.clone(), HeaderValue::from_static(seen.outcome.as_str()));
     let stages = seen.stages.unwrap_or_default();
-    to.insert("concertina-queue-length", HeaderValue::from(stages.length_left));
+    to.insert(headers::QUEUE_LENGTH.clone(), HeaderValue::from(stages.length_left));
+    if seen.internal {
+        to.insert(headers::NODE_LENGTH.clone(), HeaderValue::from(stages.node_length));
+        if seen.warm != 0 {
+            to.insert(headers::WARM.clone(), HeaderValue::from(u16::from(seen.warm)));
+        }
+    }
     if asked.contains_key("concertina-stages") {
         let since = |at: u64| at.saturating_sub(seen.received);
         let text = format!(
@@ -106,17 +120,40 @@ pub(super) fn add_stages(seen: &Seen, asked: &HeaderMap, to: &mut HeaderMap) {
     }
 }
 
-async fn get(shared: &Arc<Shared>, mut seen: Seen, key: Key, headers: &HeaderMap) -> Answered {
-    let answer = match shared.drive.get(seen.received, key.clone()) {
+async fn get(
+    shared: &Arc<Shared>,
+    mut seen: Seen,
+    key: Key,
+    headers: &HeaderMap,
+    asker: Asker,
+) -> Answered {
+    let deadline = match cluster::deadline(headers, seen.received) {
+        Ok(deadline) => deadline,
+        Err(problem) => return Err(problem.of(seen)),
+    };
+    // The time that the engine is told is that at which the request had come: nothing is awaited
+    // between, so a lease that holds then makes what it answers the newest that the client may expect.
+    let answer = match shared.drive.get(seen.received, key.clone(), asker, deadline) {
         Asked::Now(answer) => answer,
-        Asked::Later(receive) => receive.await.map_err(|_| Problem::stopping())?,
+        Asked::Later(receive) => match until(deadline, receive).await {
+            Some(answer) => answer.map_err(|_| Problem::stopping())?,
+            None => return Err(too_late().of(seen)),
+        },
     };
     let Answer::Reply(reply, stages) = answer else { return Err(Problem::stopping()) };
     seen.stages = Some(stages);
     match reply {
-        Reply::Found { payload, outcome, .. } => {
+        Reply::Found { payload, outcome, age, .. } if asker == Asker::Peer => {
             seen.outcome = outcome;
+            Ok(filled(seen, &payload, age, headers))
+        }
+        Reply::Found { payload, outcome, warm, .. } => {
+            (seen.outcome, seen.warm) = (outcome, warm);
             Ok(found(seen, &payload, headers))
+        }
+        Reply::NotHere => {
+            seen.outcome = Outcome::Miss;
+            Err(Problem::new(StatusCode::NOT_FOUND, "this node does not have it").of(seen))
         }
         Reply::Stream => {
             seen.outcome = Outcome::Origin;
@@ -128,11 +165,34 @@ async fn get(shared: &Arc<Shared>, mut seen: Seen, key: Key, headers: &HeaderMap
         }
         Reply::Busy { queue } => Err(busy(&queue).of(seen)),
         Reply::Unavailable(failure) => Err(unavailable(&failure.reason).of(seen)),
-        Reply::TooLate => Err(unavailable(TOO_LATE).of(seen)),
-        Reply::NotHere | Reply::NotMine | Reply::NotPrimary => {
+        Reply::TooLate => Err(too_late().of(seen)),
+        Reply::NotMine | Reply::NotPrimary => {
             Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED).of(seen))
         }
     }
+}
+
+/// What comes before the deadline; `None` if it does not.
+async fn until<T>(deadline: Option<Nanos>, future: impl Future<Output = T>) -> Option<T> {
+    let Some(deadline) = deadline else { return Some(future.await) };
+    let left = Duration::from_nanos(deadline.saturating_sub(clock::now()));
+    tokio::time::timeout(left, future).await.ok()
+}
+
+pub(super) fn too_late() -> Problem {
+    Problem::new(StatusCode::GATEWAY_TIMEOUT, TOO_LATE)
+}
+
+/// The stored form, for another node that keeps a copy.
+fn filled(mut seen: Seen, object: &Object, age: Nanos, headers: &HeaderMap) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::empty(None));
+    add_stages(&seen, headers, response.headers_mut());
+    response.headers_mut().insert(headers::AGE_NS.clone(), HeaderValue::from(age));
+    seen.size = object.metadata().size;
+    seen.bytes = seen.size;
+    let block = Bytes::copy_from_slice(object.block());
+    *response.body_mut() = ReplyBody::two(block, object.body().clone(), Some(seen));
+    response
 }
 
 fn not_found(headers: &HeaderMap) -> Problem {
@@ -152,8 +212,12 @@ pub(super) fn precondition_failed() -> Problem {
 
 pub(super) fn busy(queue: &str) -> Problem {
     let what = format!("the queue `{queue}` is full; try again later");
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
-        .with(RETRY_AFTER, HeaderValue::from_static("1"))
+    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
+        .with(RETRY_AFTER, HeaderValue::from_static("1"));
+    match HeaderValue::from_str(queue) {
+        Ok(queue) => problem.with(headers::BUSY.clone(), queue),
+        Err(_) => problem,
+    }
 }
 
 pub(super) fn unavailable(reason: &str) -> Problem {
@@ -169,7 +233,7 @@ pub(super) fn unavailable(reason: &str) -> Problem {
 pub(super) fn origin_problem(error: &Error) -> Problem {
     let status = match error {
         Error::Full(_) | Error::ReadOnly(_) => StatusCode::INSUFFICIENT_STORAGE,
-        Error::Upload(_) => StatusCode::BAD_REQUEST,
+        Error::Upload(_) | Error::Refused(_) => StatusCode::BAD_REQUEST,
         _ => return unavailable(&error.to_string()),
     };
     Problem::new(status, &error.to_string())

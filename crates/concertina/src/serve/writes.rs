@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::Key;
@@ -13,18 +14,20 @@ use http::header::{
 };
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
-use model::window::Outcome;
+use model::window::{Nanos, Outcome};
 use tokio::sync::oneshot;
 
 use super::Shared;
 use super::body::{ReplyBody, Share, Upload};
+use super::cluster;
 use super::condition::{self, Verdict};
 use super::drive::{Answer, Asked, TIMED_OUT};
 use super::http::Problem;
 use super::lane::Seen;
 use super::object::{META_PREFIX, Object};
 use super::objects::{
-    Answered, MISDIRECTED, add_stages, busy, origin_problem, precondition_failed, unavailable,
+    Answered, MISDIRECTED, add_stages, busy, origin_problem, precondition_failed, too_late,
+    unavailable,
 };
 use crate::clock;
 use crate::origin::{Attributes, Error, Staged};
@@ -87,13 +90,14 @@ pub async fn put(
     if let Some((status, what)) = refused {
         return Err(Problem::new(status, what).of(seen));
     }
-    let attributes = match attributes(&headers) {
-        Ok(attributes) => attributes,
-        Err(problem) => return Err(problem.of(seen)),
+    let deadline = cluster::deadline(&headers, seen.received);
+    let (deadline, attributes) = match (deadline, attributes(&headers)) {
+        (Ok(deadline), Ok(attributes)) => (deadline, attributes),
+        (Err(problem), _) | (_, Err(problem)) => return Err(problem.of(seen)),
     };
     let config = &shared.config;
     let object_bytes_max = config.node.object_bytes_max.0;
-    let idle = std::time::Duration::from_secs_f64(config.serve.idle_s);
+    let idle = Duration::from_secs_f64(config.serve.idle_s);
     let mut upload = Upload::new(incoming, idle, object_bytes_max, shared.uploads.clone());
     let staged = match stage(shared, &key, attributes, &mut upload).await {
         Ok(staged) => staged,
@@ -108,7 +112,7 @@ pub async fn put(
     seen.size = staged.metadata().size;
     let conditional = condition::is_conditional(&headers).then(|| headers.clone());
     let work = Work::Put { staged, copy };
-    let (result, stages) = in_turn(shared, key, work, conditional).await;
+    let (result, stages) = in_turn(shared, key, work, conditional, deadline).await;
     seen.stages = stages;
     match result {
         Ok(Done { etag, .. }) => {
@@ -160,7 +164,11 @@ pub async fn delete(
     headers: &HeaderMap,
 ) -> Answered {
     let conditional = condition::is_conditional(headers).then(|| headers.clone());
-    let (result, stages) = in_turn(shared, key, Work::Delete, conditional).await;
+    let deadline = match cluster::deadline(headers, seen.received) {
+        Ok(deadline) => deadline,
+        Err(problem) => return Err(problem.of(seen)),
+    };
+    let (result, stages) = in_turn(shared, key, Work::Delete, conditional, deadline).await;
     seen.stages = stages;
     match result {
         Ok(Done { there, .. }) => {
@@ -196,9 +204,14 @@ async fn in_turn(
     key: Key,
     work: Work,
     conditional: Option<HeaderMap>,
+    deadline: Option<Nanos>,
 ) -> Written {
     let (send, receive) = oneshot::channel();
-    let timeout = shared.drive.timeout();
+    let left = deadline.map(|at| Duration::from_nanos(at.saturating_sub(clock::now())));
+    if left.is_some_and(|left| left.is_zero()) {
+        return (Err(too_late()), None);
+    }
+    let timeout = left.map_or(shared.drive.timeout(), |left| left.min(shared.drive.timeout()));
     // Writes whose client was told that they took too long go on, and hold what they write.
     if shared.writes.load(Ordering::Relaxed) >= WRITES_MAX {
         return (Err(busy("writes")), None);
@@ -228,7 +241,13 @@ async fn in_turn(
                 let served = clock::now();
                 let done = match shared.drive.write_end(served, request, key, payload) {
                     Asked::Now(answer) => Some(answer),
-                    Asked::Later(done) => done.await.ok(),
+                    Asked::Later(done) => {
+                        let done = done.await.ok();
+                        if let Some(peers) = shared.drive.peers() {
+                            peers.held(clock::now() - served);
+                        }
+                        done
+                    }
                 };
                 let result = match done {
                     Some(Answer::Done { certain: true }) => result,
@@ -285,7 +304,7 @@ async fn write(
         Work::Put { staged, copy } => {
             let metadata = staged.metadata().clone();
             let etag = Some(metadata.etag.clone());
-            match staged.commit().await {
+            match staged.commit(None).await {
                 Ok(()) => {
                     let whole = copy.filter(|(bytes, _)| bytes.len() as u64 == metadata.size);
                     let object = whole.map(|(bytes, _)| Object::new(metadata, bytes));

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use concertina::origin::{
-    Attributes, BoxFuture, Chunks, Error, Folder, Found, Listed, Metadata, Origin, Staged,
+    Attributes, BoxFuture, Chunks, Condition, Error, Folder, Found, Listed, Metadata, Origin,
+    Sharing, Staged,
 };
 use engine::Key;
 
@@ -64,13 +65,16 @@ impl Staged for FaultyStaged {
     fn metadata(&self) -> &Metadata {
         self.inner.metadata()
     }
-    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
+    fn commit(
+        self: Box<Self>,
+        condition: Option<Condition>,
+    ) -> BoxFuture<'static, Result<(), Error>> {
         Box::pin(async move {
             self.faults.before().await?;
             if self.faults.full.load(Ordering::Relaxed) {
                 return Err(Error::Full("as the test asked".to_owned()));
             }
-            self.inner.commit().await
+            self.inner.commit(condition).await
         })
     }
 }
@@ -129,7 +133,7 @@ impl Origin for Faulty {
 /// A folder origin with faults to be set.
 pub fn faulty(folder: &Path) -> (Arc<Faults>, Arc<dyn Origin>) {
     let faults = Arc::new(Faults::default());
-    let inner = Folder::open(&folder.join("origin"), 4).unwrap();
+    let inner = Folder::open(&folder.join("origin"), 4, Sharing::Alone).unwrap();
     (faults.clone(), Arc::new(Faulty { inner, faults }))
 }
 

@@ -1,0 +1,230 @@
+//! Our metadata beside an object of an S3-compatible store (docs/device-format.md has the form).
+//!
+//! Content type and user metadata are the store's own, so that other tools see them. What the store
+//! cannot keep is in metadata of ours, `concertina-…`: the version, the time, a key that the name does not
+//! hold. An object without a `concertina-version` was written by another tool; its version is a hash
+//! of the store's etag and its attributes.
+
+use std::borrow::Cow;
+
+use engine::Etag;
+use object_store::{Attribute, ObjectMeta};
+use percent_encoding::{AsciiSet, percent_decode_str, utf8_percent_encode};
+
+use super::super::{Attributes, Error, Metadata, VersionHasher};
+use super::name;
+
+/// What the names of our own metadata begin with.
+const OURS: &str = "concertina-";
+const VERSION: &str = "concertina-version";
+const MODIFIED: &str = "concertina-modified-us";
+const KEY: &str = "concertina-key";
+const CONTENT_TYPE: &str = "concertina-content-type";
+const USER: &str = "concertina-user-";
+/// Bytes of metadata that a store keeps, names and values.
+const META_BYTES_MAX: usize = 2048;
+/// Stands for a text that is empty, which stores drop. No text is escaped to it.
+const EMPTY: &str = "%";
+/// What the store is told where the content type is in our metadata.
+const OTHER_TYPE: &str = "application/octet-stream";
+/// What is not written as it is: all but visible ASCII and the space, and `%`.
+const ESCAPED: &AsciiSet = &percent_encoding::CONTROLS.add(b'%');
+
+/// The store's attributes of an object. [`Error::Refused`] if they are more than it keeps.
+pub fn to_store(
+    etag: &Etag,
+    modified_unix_us: u64,
+    attributes: &Attributes,
+    key: Option<&[u8]>,
+) -> Result<object_store::Attributes, Error> {
+    let mut pairs = vec![
+        (VERSION.to_owned(), etag.to_string()),
+        (MODIFIED.to_owned(), modified_unix_us.to_string()),
+    ];
+    if let Some(key) = key {
+        pairs.push((KEY.to_owned(), name::digits_of(key)));
+    }
+    let mut stored = object_store::Attributes::new();
+    let content_type = attributes.content_type.as_deref();
+    let shown = content_type.filter(|text| escape(text) == *text).unwrap_or(OTHER_TYPE);
+    stored.insert(Attribute::ContentType, shown.to_owned().into());
+    if content_type != Some(shown) {
+        pairs.push((CONTENT_TYPE.to_owned(), escape(content_type.unwrap_or("")).into_owned()));
+    }
+    for (index, (name, value)) in attributes.user.iter().enumerate() {
+        let before = attributes.user[..index].iter().filter(|(other, _)| other == name).count();
+        let stored = match before {
+            0 if !name.starts_with(OURS) => name.clone(),
+            n => format!("{USER}{n}-{name}"),
+        };
+        pairs.push((stored, escape(value).into_owned()));
+    }
+    let bytes: usize = pairs.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > META_BYTES_MAX {
+        return Err(Error::Refused(format!(
+            "its metadata takes {bytes} bytes in the store, of which an S3-compatible store keeps \
+             {META_BYTES_MAX}; send less user metadata"
+        )));
+    }
+    for (name, value) in pairs {
+        stored.insert(Attribute::Metadata(name.into()), value.into());
+    }
+    Ok(stored)
+}
+
+/// What is known of an object by what the store says.
+pub fn from_store(meta: &ObjectMeta, stored: &object_store::Attributes) -> Metadata {
+    let get =
+        |name: &'static str| stored.get(&Attribute::Metadata(name.into())).map(|v| v.as_ref());
+    let written = u64::try_from(meta.last_modified.timestamp_micros()).unwrap_or(0);
+    let version = get(VERSION).filter(|text| is_version(text));
+    let attributes = attributes_of(stored, version.is_some());
+    let (etag, modified_unix_us) = match version {
+        Some(version) => (
+            Etag::from(version),
+            get(MODIFIED).and_then(|text| text.parse().ok()).unwrap_or(written),
+        ),
+        None => {
+            let mut hasher = VersionHasher::default();
+            match &meta.e_tag {
+                Some(etag) => hasher.update(etag.as_bytes()),
+                None => hasher.update(format!("{written} {}", meta.size).as_bytes()),
+            }
+            (Etag::from(&*format!("s3-{}", hasher.finish(&attributes))), written)
+        }
+    };
+    Metadata { size: meta.size, etag, modified_unix_us, attributes }
+}
+
+/// The whole key of an object whose name does not hold it.
+pub fn key_of(stored: &object_store::Attributes) -> Option<Vec<u8>> {
+    name::bytes_of(stored.get(&Attribute::Metadata(KEY.into()))?.as_ref())
+}
+
+/// Whether a version of ours is a hash of the bytes, and not a number that an upload in parts drew.
+pub fn is_hash(etag: &Etag) -> bool {
+    etag.len() == 32 && etag.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The version of an upload in parts: the store wants to know it before the bytes are there, so it is
+/// drawn, not computed.
+pub fn drawn_version() -> Etag {
+    Etag::from(&*format!("u-{:032x}", rand::random::<u128>()))
+}
+
+fn is_version(text: &str) -> bool {
+    let drawn = text.strip_prefix("u-").unwrap_or(text);
+    drawn.len() == 32 && drawn.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn attributes_of(stored: &object_store::Attributes, ours: bool) -> Attributes {
+    let mut content_type = stored
+        .get(&Attribute::ContentType)
+        .map(|v| v.as_ref().to_owned())
+        .filter(|t| !t.is_empty());
+    let mut user = Vec::new();
+    for (attribute, value) in stored {
+        let Attribute::Metadata(name) = attribute else { continue };
+        let value = value.as_ref();
+        if !ours {
+            user.push((name.to_string(), value.to_owned()));
+        } else if let Some(rest) = name.strip_prefix(USER) {
+            let name = rest.split_once('-').map_or(rest, |(_, name)| name);
+            user.push((name.to_owned(), unescape(value)));
+        } else if name == CONTENT_TYPE {
+            content_type = Some(unescape(value)).filter(|text| !text.is_empty());
+        } else if !name.starts_with(OURS) {
+            user.push((name.to_string(), unescape(value)));
+        }
+    }
+    user.sort();
+    Attributes { content_type, user }
+}
+
+/// A text as a header carries it unchanged: visible ASCII, and single spaces inside.
+fn escape(text: &str) -> Cow<'_, str> {
+    if text.is_empty() {
+        return Cow::Borrowed(EMPTY);
+    }
+    let escaped: Cow<'_, str> = utf8_percent_encode(text, ESCAPED).into();
+    let bytes = escaped.as_bytes();
+    let lost = |(at, byte): (usize, &u8)| {
+        *byte == b' ' && (at == 0 || at + 1 == bytes.len() || bytes[at - 1] == b' ')
+    };
+    if bytes.iter().enumerate().any(lost) { escaped.replace(' ', "%20").into() } else { escaped }
+}
+
+fn unescape(text: &str) -> String {
+    if text == EMPTY {
+        return String::new();
+    }
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn meta(size: u64) -> ObjectMeta {
+        ObjectMeta {
+            location: object_store::path::Path::from("x"),
+            last_modified: Default::default(),
+            size,
+            e_tag: Some("\"abc\"".to_owned()),
+            version: None,
+        }
+    }
+
+    fn check(attributes: Attributes, key: Option<Vec<u8>>) {
+        let etag = Etag::from("0123456789abcdef0123456789abcdef");
+        let stored = match to_store(&etag, 5, &attributes, key.as_deref()) {
+            Err(Error::Refused(_)) => return,
+            stored => stored.unwrap(),
+        };
+        for (_, value) in &stored {
+            let value = value.as_ref();
+            assert!(value.bytes().all(|byte| (32..127).contains(&byte)), "{value:?}");
+            assert!(!value.is_empty() && value.trim() == value && !value.contains("  "));
+        }
+        let metadata = from_store(&meta(7), &stored);
+        assert_eq!(metadata, Metadata { size: 7, etag, modified_unix_us: 5, attributes });
+        assert_eq!(key_of(&stored), key);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_kept_comes_back(
+            content_type in proptest::option::of("\\PC{1,20}"),
+            mut user in proptest::collection::vec(("(concertina-|concertina-user-0-)?[a-c]", "\\PC{0,9}| {0,3}"), 0..6),
+            key in proptest::option::of(proptest::collection::vec(any::<u8>(), 1..1024)),
+        ) {
+            user.sort();
+            check(Attributes { content_type, user }, key);
+        }
+    }
+
+    #[test]
+    fn every_key_fits() {
+        let content_type = Some("text/plain; charset=utf-8".to_owned());
+        let attributes = Attributes { content_type, user: Vec::new() };
+        let stored = to_store(&drawn_version(), u64::MAX, &attributes, Some(&[0xff; 1024]));
+        assert_eq!(key_of(&stored.unwrap()).unwrap(), [0xff; 1024]);
+    }
+
+    #[test]
+    fn what_another_tool_wrote_has_a_version_of_all_that_is_served() {
+        let mut stored = object_store::Attributes::new();
+        stored.insert(Attribute::ContentType, "text/plain".into());
+        let first = from_store(&meta(3), &stored);
+        assert!(first.etag.starts_with("s3-") && !is_hash(&first.etag));
+        assert_eq!(from_store(&meta(3), &stored), first);
+        stored.insert(Attribute::Metadata("owner".into()), "me%20".into());
+        let second = from_store(&meta(3), &stored);
+        assert_ne!(first.etag, second.etag);
+        assert_eq!(second.attributes.user, [("owner".to_owned(), "me%20".to_owned())]);
+        // A version that is none is another tool's business.
+        stored.insert(Attribute::Metadata(VERSION.into()), "1.2".into());
+        assert!(from_store(&meta(3), &stored).etag.starts_with("s3-"));
+    }
+}

@@ -1,0 +1,302 @@
+//! Writes to the store: up to 8 MiB in memory until one PUT at the commit, more in parts as they come.
+//!
+//! The parts of an upload are no object until it is completed. One that is dropped is aborted; what a
+//! crash leaves is for the bucket's rule on incomplete uploads.
+
+use std::sync::Arc;
+
+use ::http::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use bytes::{Bytes, BytesMut};
+use object_store::path::Path;
+use object_store::{
+    MultipartUpload, ObjectStore, PutMode, PutMultipartOptions, PutOptions, UpdateVersion,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::super::{
+    Attributes, BoxFuture, Chunks, Condition, Error, Metadata, Staged, VersionHasher, now_unix_us,
+};
+use super::errors::Access;
+use super::http::EXTRA;
+use super::{Store, Trouble, attributes};
+
+/// Bytes of a part, the last excepted; some stores want all the same. An object up to this is one PUT.
+pub const PART_BYTES: usize = 8 << 20;
+/// Parts that a store takes.
+const PARTS_MAX: u64 = 10_000;
+/// Steps in which memory is asked for.
+const STEP_BYTES: usize = 256 << 10;
+
+/// Memory of an upload, taken from what all may hold.
+struct Held {
+    from: Arc<Semaphore>,
+    permits: Option<OwnedSemaphorePermit>,
+    bytes: usize,
+}
+
+impl Held {
+    /// Takes what is missing to hold so many bytes; `false` if there is no more.
+    fn grow_to(&mut self, bytes: usize) -> bool {
+        if bytes <= self.bytes {
+            return true;
+        }
+        let steps = (bytes - self.bytes).div_ceil(STEP_BYTES);
+        let Ok(kib) = u32::try_from(steps * (STEP_BYTES >> 10)) else { return false };
+        let Ok(more) = self.from.clone().try_acquire_many_owned(kib) else { return false };
+        self.bytes += steps * STEP_BYTES;
+        match &mut self.permits {
+            Some(permits) => permits.merge(more),
+            None => self.permits = Some(more),
+        }
+        true
+    }
+}
+
+/// The body of an upload, cut into parts.
+struct Source<'a> {
+    body: &'a mut dyn Chunks,
+    buffer: BytesMut,
+    ended: bool,
+}
+
+impl Source<'_> {
+    /// The next part: [`PART_BYTES`], or what is left.
+    async fn part(
+        &mut self,
+        store: &Store,
+        held: &mut Held,
+        beside: usize,
+    ) -> Result<Bytes, Error> {
+        while !self.ended && self.buffer.len() < PART_BYTES {
+            let Some(piece) = self.body.next().await else {
+                self.ended = true;
+                break;
+            };
+            let piece = piece?;
+            if !held.grow_to(beside + self.buffer.len() + piece.len()) {
+                return Err(Error::Failed(format!(
+                    "uploads hold {} bytes of memory already, all that origin.uploads_bytes_max \
+                     allows; try again later",
+                    store.held_bytes_max
+                )));
+            }
+            self.buffer.extend_from_slice(&piece);
+        }
+        let length = self.buffer.len().min(PART_BYTES);
+        Ok(self.buffer.split_to(length).freeze())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ended && self.buffer.is_empty()
+    }
+}
+
+/// Takes an upload.
+pub async fn stage(
+    store: &Arc<Store>,
+    key: &[u8],
+    attributes: Attributes,
+    body: &mut dyn Chunks,
+) -> Result<Box<dyn Staged>, Error> {
+    let (path, cut) = store.path(key)?;
+    let key = cut.then_some(key);
+    if body.bytes_left().is_some_and(|bytes| bytes > PARTS_MAX * PART_BYTES as u64) {
+        return Err(too_large());
+    }
+    let mut held = Held { from: store.held_kib.clone(), permits: None, bytes: 0 };
+    let mut source = Source { body, buffer: BytesMut::new(), ended: false };
+    let first = source.part(store, &mut held, 0).await?;
+    let modified_unix_us = now_unix_us();
+    if source.is_empty() {
+        let mut hasher = VersionHasher::default();
+        hasher.update(&first);
+        let (etag, size) = (hasher.finish(&attributes), first.len() as u64);
+        let stored = attributes::to_store(&etag, modified_unix_us, &attributes, key)?;
+        let metadata = Metadata { size, etag, modified_unix_us, attributes };
+        let content = Content::Whole { bytes: first, attributes: stored, _held: held };
+        return Ok(Box::new(StagedUpload { store: store.clone(), path, metadata, content }));
+    }
+    let etag = attributes::drawn_version();
+    let stored = attributes::to_store(&etag, modified_unix_us, &attributes, key)?;
+    let mut parts = Parts::create(store, &path, stored).await?;
+    let mut size = 0;
+    let mut part = first;
+    // One part is sent while the next comes in.
+    for number in 1.. {
+        if number > PARTS_MAX {
+            return Err(too_large());
+        }
+        size += part.len() as u64;
+        let beside = part.len();
+        let sent = parts.send(part);
+        let (next, ()) = tokio::try_join!(source.part(store, &mut held, beside), sent)?;
+        if next.is_empty() {
+            break;
+        }
+        part = next;
+    }
+    let metadata = Metadata { size, etag, modified_unix_us, attributes };
+    let content = Content::Parts(parts);
+    Ok(Box::new(StagedUpload { store: store.clone(), path, metadata, content }))
+}
+
+fn too_large() -> Error {
+    let most = PARTS_MAX * PART_BYTES as u64;
+    Error::Refused(format!("an object of more than {most} bytes, {PARTS_MAX} parts"))
+}
+
+/// An upload in parts that is aborted unless it is completed.
+struct Parts {
+    store: Arc<Store>,
+    path: Path,
+    upload: Option<Box<dyn MultipartUpload>>,
+}
+
+impl Parts {
+    async fn create(
+        store: &Arc<Store>,
+        path: &Path,
+        attributes: object_store::Attributes,
+    ) -> Result<Parts, Error> {
+        let options = PutMultipartOptions { attributes, ..PutMultipartOptions::default() };
+        let upload = store.client.put_multipart_opts(path, options).await;
+        let what = || format!("the start of an upload of {path}");
+        let upload = upload.map_err(|e| store.failed(&e, &what(), Access::Write))?;
+        Ok(Parts { store: store.clone(), path: path.clone(), upload: Some(upload) })
+    }
+
+    async fn send(&mut self, part: Bytes) -> Result<(), Error> {
+        let Some(upload) = &mut self.upload else { return Ok(()) };
+        let what = || format!("an upload of {}", self.path);
+        let sent = upload.put_part(part.into()).await;
+        sent.map_err(|e| self.store.failed(&e, &what(), Access::Write))
+    }
+
+    /// Makes the parts the object, under a condition that the store checks.
+    async fn complete(
+        &mut self,
+        condition: Option<(HeaderName, HeaderValue)>,
+    ) -> Result<(), object_store::Error> {
+        let Some(upload) = &mut self.upload else { return Ok(()) };
+        match condition {
+            Some(header) => EXTRA.scope(header, upload.complete()).await?,
+            None => upload.complete().await?,
+        };
+        self.upload = None;
+        Ok(())
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        let Some(mut upload) = self.upload.take() else { return };
+        let (store, path) = (self.store.clone(), self.path.clone());
+        self.store.thread.handle().spawn(async move {
+            if let Err(error) = upload.abort().await {
+                let error = store.failed(&error, &format!("the end of {path}"), Access::Write);
+                tracing::warn!("parts of an upload are left, for the bucket's rule: {error}");
+            }
+        });
+    }
+}
+
+enum Content {
+    Whole { bytes: Bytes, attributes: object_store::Attributes, _held: Held },
+    Parts(Parts),
+}
+
+/// A write whose bytes are all there.
+struct StagedUpload {
+    store: Arc<Store>,
+    path: Path,
+    metadata: Metadata,
+    content: Content,
+}
+
+impl Staged for StagedUpload {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn commit(
+        self: Box<Self>,
+        condition: Option<Condition>,
+    ) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(self.write(condition))
+    }
+}
+
+impl StagedUpload {
+    async fn write(self: Box<Self>, condition: Option<Condition>) -> Result<(), Error> {
+        let StagedUpload { store, path, metadata, content } = *self;
+        // The condition names our version; the store knows its own, which the look tells.
+        let looks = match (&condition, &content) {
+            (Some(Condition::Is(_)), _) | (Some(_), Content::Parts(_)) => true,
+            (Some(Condition::Absent) | None, _) => false,
+        };
+        let mut etag = None;
+        if let (Some(condition), true) = (&condition, looks) {
+            let head = store.head(&path).await?;
+            condition.judge(head.as_ref().map(|head| &head.metadata))?;
+            if let Some(head) = head {
+                let missing = || {
+                    Error::Failed("the store gives no etag to hold a condition against".to_owned())
+                };
+                etag = Some(head.meta.e_tag.ok_or_else(missing)?);
+            }
+        }
+        let written = match content {
+            Content::Whole { bytes, attributes, _held } => {
+                let mode = match (&condition, etag) {
+                    (None, _) => PutMode::Overwrite,
+                    (Some(_), None) => PutMode::Create,
+                    (Some(_), e_tag) => PutMode::Update(UpdateVersion { e_tag, version: None }),
+                };
+                let options = PutOptions { mode, attributes, ..PutOptions::default() };
+                store.client.put_opts(&path, bytes.into(), options).await.map(|_| ())
+            }
+            Content::Parts(mut parts) => {
+                let header = match (&condition, etag) {
+                    (None, _) => None,
+                    (Some(_), None) => Some((IF_NONE_MATCH, HeaderValue::from_static("*"))),
+                    (Some(_), Some(etag)) => {
+                        let value = HeaderValue::from_str(&etag);
+                        let odd = |_| Error::Failed("the store's etag is no header".to_owned());
+                        Some((IF_MATCH, value.map_err(odd)?))
+                    }
+                };
+                parts.complete(header).await
+            }
+        };
+        let Err(error) = written else { return Ok(()) };
+        let trouble = store.trouble(&error, &format!("a write of {path}"), Access::Write);
+        settle(&store, &path, &metadata, condition, trouble).await
+    }
+}
+
+/// What a write that was answered by an error came to. If an answer was lost and the request sent again,
+/// the store may say that the object is there already, or the upload no more: then it is ours.
+async fn settle(
+    store: &Store,
+    path: &Path,
+    metadata: &Metadata,
+    condition: Option<Condition>,
+    trouble: Trouble,
+) -> Result<(), Error> {
+    let answered = matches!(trouble.status, Some(304 | 404 | 409 | 412));
+    if !answered || matches!(trouble.error, Error::Refused(_)) || trouble.code == "NoSuchBucket" {
+        return Err(trouble.error);
+    }
+    let head = store.head(path).await?;
+    if head.as_ref().is_some_and(|head| head.metadata == *metadata) {
+        return Ok(());
+    }
+    match (condition, trouble.status) {
+        (Some(condition), Some(304 | 412 | 404)) => {
+            condition.judge(head.as_ref().map(|head| &head.metadata))?;
+            // It held again by now; when the store looked, it did not.
+            Err(Error::Condition("another write came between".to_owned()))
+        }
+        _ => Err(trouble.error),
+    }
+}

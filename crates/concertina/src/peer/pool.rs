@@ -1,0 +1,190 @@
+//! Connections to one address.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+use std::time::Instant;
+
+use http::{HeaderName, HeaderValue, Method};
+
+use super::connection::Connection;
+use super::{Fault, Incoming, Limits, Outgoing, Reply};
+
+/// Sends requests to one address, over connections that it keeps. Cloned, it is the same pool.
+#[derive(Clone)]
+pub struct Pool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    address: SocketAddr,
+    /// The header lines of every request.
+    common: Vec<u8>,
+    limits: Limits,
+    /// By thread, the one that was used last at the end. Never held over an `await`.
+    idle: Mutex<HashMap<ThreadId, Vec<Box<Connection>>>>,
+}
+
+impl fmt::Debug for Pool {
+    // The common headers may hold a token: they are not shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool({})", self.shared.address)
+    }
+}
+
+fn write_line(out: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
+    out.extend_from_slice(name.as_str().as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+impl Pool {
+    /// A pool without connections; `common` headers go with every request, after `host`.
+    pub fn new(address: SocketAddr, common: &[(HeaderName, HeaderValue)], limits: Limits) -> Pool {
+        let mut lines = format!("host: {address}\r\n").into_bytes();
+        for (name, value) in common {
+            write_line(&mut lines, name, value);
+        }
+        let idle = Mutex::default();
+        Pool { shared: Arc::new(Shared { address, common: lines, limits, idle }) }
+    }
+
+    /// Where it sends to.
+    pub fn address(&self) -> SocketAddr {
+        self.shared.address
+    }
+
+    /// Idle connections of all threads.
+    pub fn idle(&self) -> usize {
+        self.lock().values().map(Vec::len).sum()
+    }
+
+    /// Sends a request and waits for the head of its reply.
+    ///
+    /// `path` begins with `/` and is percent-encoded. `headers` need neither `host` nor the length of the
+    /// body. A kept connection that turns out to be closed before any byte of the reply came is replaced
+    /// by a new one, once, if the request may be sent twice: GET, HEAD and POST (those between the
+    /// processes of a cluster all may) whose body is not a stream. Dropping the future closes the
+    /// connection. Costs one write and, for a reply that is there, one read.
+    pub async fn send(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &[(HeaderName, HeaderValue)],
+        mut body: Outgoing<'_>,
+    ) -> Result<Reply, Fault> {
+        let head = self.head(method, path, headers, &body)?;
+        let twice = matches!(*method, Method::GET | Method::HEAD | Method::POST)
+            && !matches!(body, Outgoing::Stream(_));
+        if let Some(connection) = self.take(!twice) {
+            match self.exchange(connection, method, &head, &mut body).await {
+                Err(failed) if failed.unanswered && twice => self.forget(),
+                result => return result.map_err(|failed| failed.fault),
+            }
+        }
+        let limits = &self.shared.limits;
+        let connection = Box::new(Connection::open(self.shared.address, limits.connect).await?);
+        let result = self.exchange(connection, method, &head, &mut body).await;
+        result.map_err(|failed| failed.fault)
+    }
+
+    async fn exchange(
+        &self,
+        mut connection: Box<Connection>,
+        method: &Method,
+        head: &[u8],
+        body: &mut Outgoing<'_>,
+    ) -> Result<Reply, super::connection::Failed> {
+        let bodiless = *method == Method::HEAD;
+        let limits = &self.shared.limits;
+        let (head, whole) = connection.exchange(head, body, bodiless, limits).await?;
+        let pool = (whole && head.keep_alive).then(|| self.clone());
+        let body = Incoming::new(connection, head.length, pool);
+        Ok(Reply { status: head.status, headers: head.headers, body })
+    }
+
+    fn head(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &[(HeaderName, HeaderValue)],
+        body: &Outgoing<'_>,
+    ) -> Result<Vec<u8>, Fault> {
+        if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Fault::Request("its path is not percent-encoded".to_owned()));
+        }
+        let mut out = Vec::with_capacity(256 + path.len() + self.shared.common.len());
+        out.extend_from_slice(method.as_str().as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(path.as_bytes());
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        out.extend_from_slice(&self.shared.common);
+        for (name, value) in headers {
+            write_line(&mut out, name, value);
+        }
+        let length = match body {
+            Outgoing::Empty if matches!(*method, Method::GET | Method::HEAD) => None,
+            Outgoing::Empty => Some(0),
+            Outgoing::Bytes(bytes) => Some(bytes.len() as u64),
+            Outgoing::Stream(chunks) => match chunks.bytes_left() {
+                Some(length) => Some(length),
+                None => {
+                    out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+                    None
+                }
+            },
+        };
+        if let Some(length) = length {
+            // Writing to a vector does not fail.
+            let _ = write!(out, "content-length: {length}\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+        Ok(out)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ThreadId, Vec<Box<Connection>>>> {
+        self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection that was used last; `ask` the kernel whether it is open.
+    fn take(&self, ask: bool) -> Option<Box<Connection>> {
+        let mut idle = self.lock();
+        let connections = idle.get_mut(&std::thread::current().id())?;
+        while let Some(connection) = connections.pop() {
+            if connection.since.elapsed() >= self.shared.limits.idle {
+                // All others are older.
+                connections.clear();
+            } else if connection.is_open(ask) {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Lets go of what this thread keeps.
+    fn forget(&self) {
+        self.lock().remove(&std::thread::current().id());
+    }
+
+    /// Takes a connection whose reply has ended.
+    pub(super) fn give_back(&self, mut connection: Box<Connection>) {
+        // What follows a reply that was not asked for makes the next one unintelligible.
+        if !connection.buffer.is_empty() {
+            return;
+        }
+        let limits = &self.shared.limits;
+        let now = Instant::now();
+        connection.since = now;
+        let mut idle = self.lock();
+        let connections = idle.entry(std::thread::current().id()).or_default();
+        connections.push(connection);
+        let oldest = connections.first().is_some_and(|oldest| now - oldest.since >= limits.idle);
+        if oldest || connections.len() > limits.idle_max {
+            connections.remove(0);
+        }
+    }
+}

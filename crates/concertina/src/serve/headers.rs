@@ -1,0 +1,35 @@
+//! The headers that are Concertina's own, between its processes and to clients (docs/cluster.md).
+
+use http::HeaderName;
+
+/// Version of what the processes of a cluster say to each other.
+pub const PROTOCOL_VERSION: &str = "1";
+
+/// [`PROTOCOL_VERSION`], on every request between processes.
+pub static PROTOCOL: HeaderName = HeaderName::from_static("concertina-protocol");
+/// `Ring::fingerprint` as 16 hexadecimal digits, on every request between processes.
+pub static RING: HeaderName = HeaderName::from_static("concertina-ring");
+/// A hash of the members' names and addresses, on requests between nodes.
+pub static MEMBERS: HeaderName = HeaderName::from_static("concertina-members");
+/// Which member asks, or `gateway`.
+pub static FROM: HeaderName = HeaderName::from_static("concertina-from");
+/// A member that the gateway could not get the object from.
+pub static AVOID: HeaderName = HeaderName::from_static("concertina-avoid");
+/// Milliseconds that are left for an answer.
+pub static DEADLINE_MS: HeaderName = HeaderName::from_static("concertina-deadline-ms");
+/// A node asks for an object to keep a copy of it.
+pub static FILL: HeaderName = HeaderName::from_static("concertina-fill");
+/// Nanoseconds since the object was compared with the origin.
+pub static AGE_NS: HeaderName = HeaderName::from_static("concertina-age-ns");
+/// Who had the object.
+pub static OUTCOME: HeaderName = HeaderName::from_static("concertina-outcome");
+/// Length of the queue that served the request.
+pub static QUEUE_LENGTH: HeaderName = HeaderName::from_static("concertina-queue-length");
+/// Requests that wait in the node.
+pub static NODE_LENGTH: HeaderName = HeaderName::from_static("concertina-node-length");
+/// Which of the key's nodes have the object, as bits of their places.
+pub static WARM: HeaderName = HeaderName::from_static("concertina-warm");
+/// Which queue is full.
+pub static BUSY: HeaderName = HeaderName::from_static("concertina-busy");
+/// How long a lease lasts, nanoseconds.
+pub static TERM_NS: HeaderName = HeaderName::from_static("concertina-term-ns");
