@@ -12,6 +12,7 @@ mod load;
 mod predict;
 mod report;
 mod serve;
+mod simulate;
 
 /// A read-optimised storage tier that predicts its own response times.
 #[derive(Parser)]
@@ -29,6 +30,8 @@ enum Command {
     Serve(serve::Args),
     /// Load a server and record what it did as a run folder
     Load(load::Args),
+    /// Run a configuration in virtual time and record what it did as a run folder
+    Simulate(simulate::Args),
     /// Fit a model from run folders
     Fit(fit::Args),
     /// Predict response times from a model at loads of your choice
@@ -48,6 +51,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Load(args) => load::run(args),
+        Command::Simulate(args) => simulate::run(args),
         Command::Fit(args) => fit::run(args),
         Command::Predict(args) => predict::run(args),
         Command::Report(args) => report::run(args),

@@ -101,7 +101,7 @@ pub struct Server {
 }
 
 /// A node's place in the cluster of a configuration; `None` alone.
-fn cluster_of(config: &Config, view_lag: Nanos) -> Option<ClusterSettings> {
+pub(crate) fn cluster_of(config: &Config, view_lag: Nanos) -> Option<ClusterSettings> {
     let (ring, me, cluster) = (config.ring()?, config.me()?, &config.cluster);
     Some(ClusterSettings {
         ring,
@@ -117,7 +117,7 @@ fn cluster_of(config: &Config, view_lag: Nanos) -> Option<ClusterSettings> {
 }
 
 /// The engine's settings of a configuration.
-fn settings_of(
+pub(crate) fn settings_of(
     config: &Config,
     cluster: Option<ClusterSettings>,
     unix_offset_ns: i128,
