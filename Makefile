@@ -31,7 +31,7 @@ docs:
 # More seeds than a test run has time for: make simulate SEEDS=100000
 SEEDS ?= 10000
 simulate:
-	SIM_SEEDS=$(SEEDS) $(CARGO) test --release -p engine --test sim faults -- --nocapture
+	SIM_SEEDS=$(SEEDS) $(CARGO) test --release -p engine --test sim seeds -- --nocapture
 
 # One experiment again on this machine: make experiment NAME=spotify-single
 NAME ?= spotify-single

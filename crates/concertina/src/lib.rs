@@ -15,3 +15,4 @@ pub mod peer;
 pub mod record;
 pub mod report;
 pub mod serve;
+pub mod simulate;

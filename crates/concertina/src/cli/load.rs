@@ -231,7 +231,7 @@ fn exit_code(summary: &Summary) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn bar(hidden: bool) -> ProgressBar {
+pub(super) fn bar(hidden: bool) -> ProgressBar {
     if hidden {
         return ProgressBar::hidden();
     }
@@ -242,7 +242,7 @@ fn bar(hidden: bool) -> ProgressBar {
 }
 
 /// The first interrupt ends the run cleanly, the second at once.
-fn watch_interrupts(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+pub(super) fn watch_interrupts(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let stop = stop.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -370,7 +370,7 @@ impl Flags {
 }
 
 /// `runs/` and the time, UTC.
-fn default_out() -> PathBuf {
+pub(super) fn default_out() -> PathBuf {
     let unix_s = (i128::from(clock::now()) + clock::unix_offset_ns()) / 1_000_000_000;
     let (days, second) = (unix_s as i64 / 86_400, unix_s as i64 % 86_400);
     // Days since 0000-03-01 (Howard Hinnant, "chrono-compatible low-level date algorithms").
@@ -388,7 +388,7 @@ fn default_out() -> PathBuf {
 }
 
 /// A time with its unit: `10s`, `500ms`, `2m`; seconds without one.
-fn seconds(text: &str) -> Result<f64, String> {
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let (number, factor) = if let Some(number) = text.strip_suffix("ms") {
         (number, 1e-3)
     } else if let Some(number) = text.strip_suffix('s') {
@@ -415,7 +415,7 @@ fn segment(text: &str) -> Result<(f64, f64), String> {
 }
 
 /// `zipf:S` or `uniform`.
-fn popularity(text: &str) -> Result<Popularity, String> {
+pub(super) fn popularity(text: &str) -> Result<Popularity, String> {
     let wrong = || format!("`{text}`: zipf:S (e.g. zipf:0.99) or uniform expected");
     match text.split_once(':') {
         None if text == "uniform" => Ok(Popularity::Uniform),
@@ -425,7 +425,7 @@ fn popularity(text: &str) -> Result<Popularity, String> {
 }
 
 /// `4096`, `16k`, `1M`, or `MIN..MAX` of such.
-fn size(text: &str) -> Result<Size, String> {
+pub(super) fn size(text: &str) -> Result<Size, String> {
     match text.split_once("..") {
         Some((min, max)) => Ok(Size { min: bytes(min)?, max: bytes(max)? }),
         None => bytes(text).map(Size::fixed),

@@ -13,6 +13,7 @@ mod predict;
 mod predict_cluster;
 mod report;
 mod serve;
+mod simulate;
 
 /// A read-optimised storage tier that predicts its own response times.
 #[derive(Parser)]
@@ -30,6 +31,8 @@ enum Command {
     Serve(serve::Args),
     /// Load a server and record what it did as a run folder
     Load(load::Args),
+    /// Run a configuration in virtual time and record what it did as a run folder
+    Simulate(simulate::Args),
     /// Fit a model from run folders
     Fit(fit::Args),
     /// Predict response times from a model at loads of your choice
@@ -49,6 +52,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Load(args) => load::run(args),
+        Command::Simulate(args) => simulate::run(args),
         Command::Fit(args) => fit::run(args),
         Command::Predict(args) => predict::run(args),
         Command::Report(args) => report::run(args),

@@ -28,6 +28,7 @@ use tracing::warn;
 
 pub use pacer::{Lateness, Pacer};
 pub use profile::Profile;
+pub(crate) use profile::empirical;
 pub use segments::{Buffer, FoundSegment, Segments};
 
 use crate::clock;

@@ -51,7 +51,7 @@ impl Profile {
     }
 }
 
-fn empirical(service: &Service) -> anyhow::Result<Vec<f64>> {
+pub(crate) fn empirical(service: &Service) -> anyhow::Result<Vec<f64>> {
     let path = service.file.as_deref().context("an empirical profile needs a file")?;
     let shown = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;

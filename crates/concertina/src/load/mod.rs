@@ -22,4 +22,4 @@ mod summary;
 
 pub use plan::{Arrivals, Keys, Length, Load, Plan, Popularity, Size, Speed, Think};
 pub use run::{Progress, run};
-pub use summary::{Fill, Quantiles, StepSummary, Summary};
+pub use summary::{Fill, Quantiles, StepSummary, Summary, simulated_step};

@@ -209,6 +209,11 @@ pub(super) fn step_summary(step: Step, total: &Window, account: Account) -> Step
     }
 }
 
+/// A step that was simulated: no generator was in its way.
+pub fn simulated_step(step: Step, total: &Window) -> StepSummary {
+    step_summary(step, total, Account::default())
+}
+
 impl Summary {
     /// Whether any reply had wrong bytes.
     pub fn is_wrong(&self) -> bool {

@@ -122,7 +122,7 @@ pub struct Server {
 }
 
 /// A node's place in the cluster of a configuration; `None` alone.
-fn cluster_of(config: &Config, view_lag: Nanos) -> Option<ClusterSettings> {
+pub(crate) fn cluster_of(config: &Config, view_lag: Nanos) -> Option<ClusterSettings> {
     let (ring, me, cluster) = (config.ring()?, config.me()?, &config.cluster);
     Some(ClusterSettings {
         ring,
@@ -138,7 +138,7 @@ fn cluster_of(config: &Config, view_lag: Nanos) -> Option<ClusterSettings> {
 }
 
 /// The engine's settings of a configuration.
-fn settings_of(
+pub(crate) fn settings_of(
     config: &Config,
     cluster: Option<ClusterSettings>,
     windows: window::Settings,

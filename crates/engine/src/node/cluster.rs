@@ -12,7 +12,7 @@
 //! A copy is tied to the lease under which it was compared with the origin, by its [`Standing`]: a lease
 //! that lapsed and was granted again has another generation, a changed view another epoch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use model::window::{Nanos, SECOND};
 use serde::Serialize;
@@ -71,6 +71,8 @@ pub(super) struct Cluster {
     /// Until when each peer may hold a lease of this node's.
     granted: Vec<Nanos>,
     pending: BTreeMap<RequestId, Pending>,
+    /// How many pending writes each key has.
+    pending_of: HashMap<Key, u32>,
     /// How often each peer had what it was asked for lately, 0 to 1.
     useful: Vec<f32>,
     /// Bytes that may be offered now, and when that was reckoned.
@@ -101,6 +103,7 @@ impl Cluster {
             leases: vec![Lease::default(); members],
             granted,
             pending: BTreeMap::new(),
+            pending_of: HashMap::new(),
             useful: vec![1.0; members],
             budget: (0.0, now),
             settings,
@@ -136,7 +139,8 @@ impl Cluster {
 
     /// The peers that are asked for an object that this node has not, in order, from place `from` on:
     /// the primary, or if this node is that, the others. Who was not heard of lately is left out, and
-    /// who seldom has what it is asked for is asked only now and then.
+    /// who seldom has what it is asked for is asked only now and then. While a write is pending its
+    /// primary asks nobody: the others may still have the older version, which it would keep as its own.
     pub fn next_peer(
         &self,
         key: &Key,
@@ -148,6 +152,9 @@ impl Cluster {
         let replicas = self.settings.ring.replicas(key);
         let primary = self.view.primary(&replicas)?;
         let mine = primary == self.me();
+        if mine && self.pending_of.contains_key(key) {
+            return None;
+        }
         let asked = |node: NodeId| {
             node != self.me()
                 && (mine || node == primary)
@@ -254,6 +261,7 @@ impl<P: Payload> Node<P> {
             actions.push(Action::Invalidate { peer, key: key.clone(), request });
         }
         let peers = peers.into_iter().map(|peer| (peer, None)).collect();
+        *cluster.pending_of.entry(key.clone()).or_insert(0) += 1;
         cluster.pending.insert(request, Pending { key: key.clone(), uncertain, peers });
         self.end_writes(now, Some(request), actions);
     }
@@ -298,6 +306,12 @@ impl<P: Payload> Node<P> {
         }
         for request in done {
             let Some(write) = cluster.pending.remove(&request) else { continue };
+            if let Some(count) = cluster.pending_of.get_mut(&write.key) {
+                *count -= 1;
+                if *count == 0 {
+                    cluster.pending_of.remove(&write.key);
+                }
+            }
             let certain = !write.uncertain && cluster.is_primary(&write.key, now);
             actions.push(Action::WriteDone { request, certain });
         }

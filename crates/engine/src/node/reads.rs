@@ -103,6 +103,8 @@ impl<P: Payload> Node<P> {
     ) -> bool {
         let Some(flight) = self.flights.joinable(key) else { return false };
         if flight.standing != standing || standing.is_none() {
+            // What it brings is of a lease or view that is over: nobody joins it any more.
+            self.flights.void(key);
             return false;
         }
         // Two nodes that asked each other would wait for each other.

@@ -57,7 +57,10 @@ impl<P: Payload> Node<P> {
         self.next_turn(now, &key, actions);
         self.forget(&key);
         self.flights.void(&key);
-        let verified = self.standing(&key, now).map(|standing| Verified { at: now, standing });
+        // If the view changed since its turn came, another may have written after it: the answer of the
+        // origin may have been long on its way.
+        let standing = self.standing(&key, now).filter(|_| !uncertain);
+        let verified = standing.map(|standing| Verified { at: now, standing });
         if let Some(payload) = payload.filter(|_| verified.is_some()) {
             self.append(&key, &payload, verified, actions);
             self.keep(key.clone(), payload, verified, actions);

@@ -1,7 +1,10 @@
-//! The engine in virtual time, from a seed, with faults. A failing seed is printed; run it alone with
-//! `SIM_SEED=n cargo test -p engine`. `SIM_SEEDS=n` sets how many seeds are run.
+//! The engine in virtual time, from seeds, with faults. A failing seed is printed; run it alone with
+//! `SIM_SEED=n cargo test -p engine --test sim seeds -- --nocapture`, which prints what led to it.
+//! `SIM_SEEDS=n` sets how many seeds are run.
 
-mod checker;
-mod faults;
+mod breakages;
+mod plain;
 mod queueing;
-mod world;
+mod replay;
+mod seeds;
+mod speed;

@@ -1,60 +1,109 @@
-//! The engine's device queue against queueing theory.
+//! The engine's queues against queueing theory: response-time distributions within a point.
 
-use engine::node::*;
-use model::window::{self, Outcome, SECOND};
+use engine::sim::{Law, Popularity, Simulation};
+use model::distribution::Gamma;
+use model::queue::{Mg1, erlang_c};
+use model::window::{Histogram, Outcome, SECOND, Window};
 
-use crate::world::{Faults, Load, World};
+use crate::plain::Plain;
 
-/// With exponential service a device is an M/M/1 queue: Pr(T ≤ t) = 1 − exp(−(µ − λ) t). A gap between
-/// the end of one service and the start of the next would show here.
+/// How far a simulated distribution may be from the exact one.
+const POINT: f64 = 0.01;
+
+fn run(plain: &Plain) -> Vec<Vec<Window>> {
+    let mut simulation = Simulation::new(plain.settings());
+    simulation.preload(false);
+    simulation.run_to((plain.seconds + 10) * SECOND);
+    assert_eq!(simulation.counts().failed + simulation.counts().refused, 0);
+    simulation.windows(true)
+}
+
+/// Responses as clients saw them, of one outcome or of all.
+fn responses(windows: &[Vec<Window>], outcome: Option<Outcome>) -> Histogram {
+    let mut all = Histogram::default();
+    let times = windows[0].iter().flat_map(|window| &window.times);
+    times.filter(|t| outcome.is_none_or(|o| t.outcome == o)).for_each(|t| all.merge(&t.response));
+    all
+}
+
+fn agrees(what: &str, simulated: &Histogram, exact: impl Fn(f64) -> f64, times: &[f64]) {
+    for &t in times {
+        let (share, exact) = (simulated.share_within(t).unwrap(), exact(t));
+        assert!((share - exact).abs() < POINT, "{what}, t = {t}: {share} simulated, {exact} exact");
+    }
+}
+
+/// Uniform keys, all on the device, none in memory: every read is one of the device. There are so many
+/// keys that two readers seldom share a flight.
+fn device(rate: f64, servers: u32, service: Law) -> Plain {
+    Plain {
+        nodes: 1,
+        gateways: 0,
+        rate,
+        seconds: (300_000.0 / rate) as u64,
+        keys: 100_000,
+        popularity: Popularity::Uniform,
+        memory_bytes: 0,
+        servers,
+        service,
+    }
+}
+
 #[test]
-fn a_device_with_exponential_service_is_an_mm1_queue() {
-    const MEAN_S: f64 = 0.010;
-    const KEYS: u32 = 200_000;
-    let settings = Settings {
-        memory_bytes_max: 0,
-        object_bytes_max: 1_000,
-        revalidate: None,
-        stale_if_error: 0,
-        cluster: None,
-        devices: vec![DeviceSettings {
-            name: "device/0".into(),
-            outcome: Outcome::BulkDevice,
-            servers: 1,
-            queue_length_max: 10_000,
-            bytes_max: 1 << 40,
-            segment_bytes: 1 << 30,
-        }],
-        origin: OriginSettings { servers: 4, queue_length_max: 1_000 },
-        appends_bytes_max: 1 << 40,
-        writes_waiting_max: 8,
-        windows: window::Settings::default(),
+fn a_device_with_one_server_is_an_mg1_queue() {
+    for (rate, scv) in [(70.0, 0.5), (50.0, 1.0)] {
+        let windows = run(&device(rate, 1, Law::gamma(0.01, scv).unwrap()));
+        let exact = Mg1::new(rate, Gamma::new(0.01, scv).unwrap()).unwrap();
+        let simulated = responses(&windows, None);
+        let cdf = |t| exact.response_cdf(t);
+        agrees(&format!("scv {scv}"), &simulated, cdf, &[0.005, 0.01, 0.02, 0.05, 0.1]);
+        let device = windows[1].iter().filter(|w| w.queue == "device/0");
+        let (busy, length) = device.fold((0.0, 0.0), |(b, l), w| (b + w.busy_s, l + w.length_s));
+        let utilisation = busy / (length - 10.0);
+        assert!((utilisation - exact.utilisation()).abs() < POINT, "{utilisation}");
+    }
+}
+
+#[test]
+fn a_device_with_several_servers_is_an_mmm_queue() {
+    const SERVERS: u32 = 4;
+    let (rate, mean) = (300.0, 0.01);
+    let windows = run(&device(rate, SERVERS, Law::exponential(mean)));
+    let rho = rate * mean / f64::from(SERVERS);
+    let (wait, mu) = (erlang_c(SERVERS, rho), 1.0 / mean);
+    // Who waits does so for an exponential time of rate mµ − λ, and is then served.
+    let drain = f64::from(SERVERS) * mu - rate;
+    let exact = |t: f64| {
+        let served = 1.0 - (-mu * t).exp();
+        let both = 1.0 - (mu * (-drain * t).exp() - drain * (-mu * t).exp()) / (mu - drain);
+        let equal = 1.0 - (1.0 + mu * t) * (-mu * t).exp();
+        let waited = if (mu - drain).abs() < 1e-9 { equal } else { both };
+        (1.0 - wait) * served + wait * waited
     };
-    let load = Load { rate: 70.0, keys: KEYS, write_share: 0.0, size_max: 100 };
-    let quiet = Faults { device: 0.0, origin: 0.0, restarts_per_s: 0.0, late_write_end: None };
-    let mut world = World::new(3, settings, load, quiet, MEAN_S);
-    (0..KEYS).for_each(|key| world.preload(key, 100));
-    world.log = Vec::new();
-    for _ in 0..20 {
-        world.run_to(world.now + 360 * SECOND);
-        world.log.clear();
-    }
-    let from_device: Vec<f64> = world
-        .responses
-        .iter()
-        .filter(|(outcome, _)| *outcome == Outcome::BulkDevice)
-        .map(|&(_, response)| response as f64 / SECOND as f64)
-        .collect();
-    assert!(from_device.len() > 400_000, "{:?}", world.by_outcome);
-    for t in [0.005, 0.02, 0.05, 0.1] {
-        let measured =
-            from_device.iter().filter(|&&r| r <= t).count() as f64 / from_device.len() as f64;
-        let exact = 1.0 - f64::exp(-(1.0 / MEAN_S - 70.0) * t);
-        assert!((measured - exact).abs() < 0.012, "t = {t}: {measured} measured, {exact} exact");
-    }
-    let windows = world.node.flush_windows(world.now);
-    let device = windows.iter().filter(|w| w.queue == "device/0");
-    let (busy, length): (f64, f64) =
-        device.fold((0.0, 0.0), |(b, l), w| (b + w.busy_s, l + w.length_s));
-    assert!((busy / length - 0.7).abs() < 0.01, "utilisation {}", busy / length);
+    agrees("m = 4", &responses(&windows, None), exact, &[0.005, 0.01, 0.02, 0.05]);
+}
+
+#[test]
+fn a_cluster_is_the_mixture_of_its_nodes() {
+    let plain = Plain {
+        nodes: 3,
+        gateways: 1,
+        rate: 200.0,
+        seconds: 2500,
+        keys: 60_000,
+        // Half of each node's objects are in memory.
+        memory_bytes: 10_000 * (100 + 40 + 4 + 160),
+        ..device(200.0, 1, Law::exponential(0.01))
+    };
+    let settings = plain.settings();
+    let windows = run(&plain);
+    let (all, hits) = (responses(&windows, None), responses(&windows, Some(Outcome::Memory)));
+    let q = hits.count() as f64 / all.count() as f64;
+    assert!((q - 0.5).abs() < 0.02, "hit ratio {q}");
+    let shares = settings.ring.shares();
+    let exact = |t: f64| {
+        let miss = |share: &f64| share * (1.0 - (-(100.0 - (1.0 - q) * 200.0 * share) * t).exp());
+        q + (1.0 - q) * shares.iter().map(miss).sum::<f64>()
+    };
+    agrees("3 nodes", &all, exact, &[0.002, 0.01, 0.03, 0.1]);
 }

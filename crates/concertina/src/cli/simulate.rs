@@ -1,0 +1,121 @@
+//! `concertina simulate`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::load::{bar, default_out, popularity, seconds, size, watch_interrupts};
+use crate::config::Config;
+use crate::load::{Popularity, Size};
+use crate::simulate::{Plan, run as go};
+
+/// Arguments of the command.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Configuration file (TOML) of a server; its [[member]]s become nodes
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Override a key: section.key=value; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Requests/s, one step for each of a list
+    #[arg(long, value_delimiter = ',', value_name = "R,…", required = true)]
+    rate: Vec<f64>,
+    /// Length of each step, in virtual time
+    #[arg(long, default_value = "300s", value_parser = seconds, value_name = "TIME")]
+    duration: f64,
+    /// What precedes each step and is not counted
+    #[arg(long, default_value = "30s", value_parser = seconds, value_name = "TIME")]
+    warmup: f64,
+    /// Distinct keys
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    keys: u32,
+    /// Which keys are asked for: zipf:S or uniform
+    #[arg(long, default_value = "zipf:0.99", value_parser = popularity, value_name = "LAW")]
+    popularity: Popularity,
+    /// Size of objects: 4096, 16k, or MIN..MAX
+    #[arg(long, default_value = "4k", value_parser = size, value_name = "BYTES")]
+    size: Size,
+    /// Share of requests that read
+    #[arg(long, default_value_t = 1.0, value_name = "SHARE")]
+    read_share: f64,
+    /// Time of a message one way
+    #[arg(long, default_value = "0.1ms", value_parser = seconds, value_name = "TIME")]
+    network: f64,
+    /// Mean time of a call of the origin (exponential)
+    #[arg(long, default_value = "5ms", value_parser = seconds, value_name = "TIME")]
+    origin: f64,
+    /// So many nodes alike in place of the configuration's members
+    #[arg(long, value_name = "N")]
+    nodes: Option<u32>,
+    /// What if this member were dead; may be repeated
+    #[arg(long, value_name = "NAME")]
+    lost: Vec<String>,
+    /// What if this member's devices ran at so many times their speed: NAME:0.5
+    #[arg(long, value_parser = slow, value_name = "NAME:SPEED")]
+    slow: Vec<(String, f64)>,
+    /// Where all random numbers come from
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// The run folder [default: runs/TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    use std::io::IsTerminal;
+    let plan = Plan {
+        config: Config::load(args.config.as_deref(), &args.set)?,
+        rates: args.rate,
+        duration_s: args.duration,
+        warmup_s: args.warmup,
+        keys: args.keys,
+        popularity: args.popularity,
+        bytes: (args.size.min, args.size.max),
+        read_share: args.read_share,
+        network_s: args.network,
+        origin_s: args.origin,
+        seed: args.seed,
+        nodes: args.nodes,
+        lost: args.lost,
+        slow: args.slow,
+        out: args.out.unwrap_or_else(default_out),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    watch_interrupts(&stop)?;
+    let bar = bar(args.quiet || !std::io::stderr().is_terminal());
+    let outcome = go(&plan, &stop, &mut |stage, done| {
+        bar.set_position((done * 1000.0) as u64);
+        bar.set_prefix(stage.to_owned());
+    });
+    bar.finish_and_clear();
+    let outcome = outcome?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&outcome)?);
+    } else {
+        print!("{}", outcome.summary.table());
+        println!(
+            "a simulation, not a measurement: {} requests in {:.2} s, {:.0} requests/s",
+            outcome.simulated_requests,
+            outcome.seconds,
+            outcome.speed()
+        );
+    }
+    Ok(if outcome.summary.interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+/// `NAME:SPEED`.
+fn slow(text: &str) -> Result<(String, f64), String> {
+    let wrong = || format!("`{text}`: NAME:SPEED expected, e.g. a:0.5");
+    let (name, speed) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let speed: f64 = speed.trim().parse().map_err(|_| wrong())?;
+    if speed.is_finite() && speed > 0.0 { Ok((name.to_owned(), speed)) } else { Err(wrong()) }
+}

@@ -1,0 +1,363 @@
+//! Runs a configuration in virtual time, by the code that serves, and writes a run folder like that of
+//! a measurement.
+//!
+//! The members of the configuration become nodes of [`engine::sim`], with one gateway before them if
+//! there are several; devices take the times of their laboratory profiles. What that leaves out is
+//! listed in `docs/simulate.md`.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, bail, ensure};
+use engine::sim::{Clients, Fault, FaultKind, Law, Network, Origin, Process, Settings, Simulation};
+use model::window::{self, Nanos, SECOND, Window};
+use serde::Serialize;
+
+use crate::clock;
+use crate::config::{Config, Kind, Member, Service};
+use crate::disk::empirical;
+use crate::load::{Popularity, Summary, simulated_step};
+use crate::record::{self, Generator, Machine, Run, RunWriter, Step};
+use crate::serve::{cluster_of, settings_of};
+
+/// What is to be simulated.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The configuration that a server would have.
+    pub config: Config,
+    /// Requests/s, one step for each.
+    pub rates: Vec<f64>,
+    /// Seconds of each step.
+    pub duration_s: f64,
+    /// Seconds before each step that are not counted.
+    pub warmup_s: f64,
+    /// How many keys there are.
+    pub keys: u32,
+    /// Which of them are asked for.
+    pub popularity: Popularity,
+    /// Smallest and largest object, bytes.
+    pub bytes: (u64, u64),
+    /// Share of requests that read.
+    pub read_share: f64,
+    /// Time of a message one way, seconds.
+    pub network_s: f64,
+    /// Mean time of a call of the origin, seconds.
+    pub origin_s: f64,
+    /// Where all random numbers come from.
+    pub seed: u64,
+    /// So many nodes alike in place of the configuration's members.
+    pub nodes: Option<u32>,
+    /// Members that are dead from the start.
+    pub lost: Vec<String>,
+    /// Members whose devices run at so many times their speed.
+    pub slow: Vec<(String, f64)>,
+    /// The run folder.
+    pub out: PathBuf,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// What a load of a server would have printed.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// Requests simulated, warm-ups included.
+    pub simulated_requests: u64,
+    /// Seconds that it took.
+    pub seconds: f64,
+}
+
+impl Outcome {
+    /// How fast it ran, requests for each second of real time.
+    pub fn speed(&self) -> f64 {
+        self.simulated_requests as f64 / self.seconds.max(1e-9)
+    }
+}
+
+/// Runs it. `progress` is told what is done and how much of it, 0 to 1; `stop` ends it early.
+///
+/// # Errors
+/// Of a plan that cannot be simulated, and of the run folder.
+pub fn run(
+    plan: &Plan,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&str, f64),
+) -> anyhow::Result<Outcome> {
+    let config = members(plan)?;
+    let laws = laws(&config)?;
+    let unix = clock::unix_offset_ns() + i128::from(clock::now());
+    let description = Run {
+        format: record::FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        kind: "simulate".to_owned(),
+        start_unix_us: (unix / 1000).max(0) as u64,
+        laboratory: Some("a simulation in virtual time: nothing was measured".to_owned()),
+        machine: Machine::here(),
+        asked: asked(plan, &config),
+    };
+    let mut writer = RunWriter::create(&plan.out, &description)?;
+    let mut outcome = Outcome {
+        summary: Summary { dir: plan.out.clone(), ..Summary::default() },
+        simulated_requests: 0,
+        seconds: 0.0,
+    };
+    let begun = Instant::now();
+    let mut offset = unix;
+    for (index, &rate) in plan.rates.iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let settings = settings(plan, &config, &laws, rate, offset)?;
+        let names: Vec<String> =
+            settings.ring.members().iter().map(|member| member.name.clone()).collect();
+        let mut simulation = Simulation::new(settings);
+        simulation.preload(false);
+        let stage = format!("step {} of {}: {rate}/s", index + 1, plan.rates.len());
+        let mut run = StepRun { plan, names, total: None, rate, index, offset };
+        run.go(&mut simulation, &mut writer, stop, &mut |done| progress(&stage, done))?;
+        outcome.simulated_requests += simulation.counts().requests;
+        offset += i128::from(simulation.now());
+        if let Some(total) = run.total.take().filter(|_| !stop.load(Ordering::Relaxed)) {
+            let step = run.step();
+            writer.step(&step)?;
+            outcome.summary.steps.push(simulated_step(step, &total));
+        }
+    }
+    writer.flush()?;
+    outcome.seconds = begun.elapsed().as_secs_f64();
+    outcome.summary.interrupted = stop.load(Ordering::Relaxed);
+    Ok(outcome)
+}
+
+/// One step as it runs.
+struct StepRun<'a> {
+    plan: &'a Plan,
+    names: Vec<String>,
+    /// The windows of the clients that count.
+    total: Option<Window>,
+    rate: f64,
+    index: usize,
+    /// Time 0 of the simulation, nanoseconds since 1970.
+    offset: i128,
+}
+
+impl StepRun<'_> {
+    fn go(
+        &mut self,
+        simulation: &mut Simulation,
+        writer: &mut RunWriter,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(f64),
+    ) -> anyhow::Result<()> {
+        let warmup = nanos(self.plan.warmup_s);
+        let end = warmup + nanos(self.plan.duration_s);
+        // Windows end with the warm-up, so that none has a part of both.
+        let mut at = 0;
+        while at < end && !stop.load(Ordering::Relaxed) {
+            let border = if at < warmup { warmup } else { end };
+            at = (at + nanos(self.plan.config.observe.window_s)).min(border);
+            simulation.run_to(at);
+            self.record(simulation.windows(at == border), at > warmup, writer)?;
+            progress(at as f64 / end as f64);
+        }
+        Ok(())
+    }
+
+    fn record(
+        &mut self,
+        windows: Vec<Vec<Window>>,
+        counts: bool,
+        writer: &mut RunWriter,
+    ) -> anyhow::Result<()> {
+        let gateways = windows.len() - 1 - self.names.len();
+        for (who, mut windows) in windows.into_iter().enumerate() {
+            if let (Some(node), true) = (who.checked_sub(1 + gateways), self.names.len() > 1) {
+                let name = &self.names[node];
+                windows.iter_mut().for_each(|w| w.queue = format!("{name}/{}", w.queue));
+            }
+            writer.windows(&windows)?;
+            if who == 0 && counts {
+                for window in windows {
+                    match &mut self.total {
+                        Some(total) => total.merge(&window, false),
+                        None => self.total = Some(window),
+                    }
+                }
+            }
+        }
+        writer.flush()
+    }
+
+    fn step(&self) -> Step {
+        let unix_us = |at: Nanos| ((self.offset + i128::from(at)) / 1000).max(0) as u64;
+        let warmup = nanos(self.plan.warmup_s);
+        Step {
+            index: self.index,
+            rate: Some(self.rate),
+            clients: None,
+            start_unix_us: unix_us(warmup),
+            end_unix_us: unix_us(warmup + nanos(self.plan.duration_s)),
+            generator: Generator::default(),
+        }
+    }
+}
+
+fn nanos(seconds: f64) -> Nanos {
+    (seconds * SECOND as f64) as Nanos
+}
+
+/// The configuration with the members that are asked for; one without any has one node.
+fn members(plan: &Plan) -> anyhow::Result<Config> {
+    let mut config = plan.config.clone();
+    if let Some(nodes) = plan.nodes {
+        ensure!((1..=4096).contains(&nodes), "--nodes must be 1 to 4096, not {nodes}");
+        let member =
+            |i: u32| Member { name: format!("node-{i:04}"), address: String::new(), weight: 1.0 };
+        config.members = (0..nodes).map(member).collect();
+    }
+    let alone = config.members.is_empty();
+    if alone {
+        config.members.push(Member { name: "node".to_owned(), ..Member::default() });
+        config.cluster.replicas = 1;
+    }
+    ensure!(!plan.rates.is_empty(), "say what load: --rate R requests/s, or a list");
+    for &rate in &plan.rates {
+        ensure!(rate.is_finite() && rate > 0.0, "--rate must be positive, not {rate}");
+    }
+    ensure!(plan.duration_s > 0.0, "--duration must be more than 0");
+    ensure!(plan.keys > 0, "--keys must be at least 1");
+    let (min, max) = plan.bytes;
+    ensure!(min <= max, "--size must not run from {min} down to {max}");
+    ensure!((0.0..=1.0).contains(&plan.read_share), "--read-share must be 0 to 1");
+    let named = plan.lost.iter().chain(plan.slow.iter().map(|(name, _)| name));
+    for name in named {
+        let names: Vec<&str> = config.members.iter().map(|m| m.name.as_str()).collect();
+        ensure!(names.contains(&name.as_str()), "no member is named {name:?}: {names:?}");
+    }
+    Ok(config)
+}
+
+/// How long each device takes for a read.
+fn laws(config: &Config) -> anyhow::Result<Vec<Law>> {
+    let mut laws = Vec::new();
+    for (index, group) in config.devices.iter().enumerate() {
+        let Some(service) = &group.service else {
+            bail!(
+                "device {index} has no `service` profile, so it is not known how long it takes: give it \
+                 one, e.g. service = {{ kind = \"exponential\", mean_ms = 10.0 }}"
+            );
+        };
+        let law = law(service).with_context(|| format!("device {index}"))?;
+        laws.extend(std::iter::repeat_n(law, group.count as usize));
+    }
+    Ok(laws)
+}
+
+fn law(service: &Service) -> anyhow::Result<Law> {
+    let (mean_s, scv) = (service.mean_ms * 1e-3, service.scv);
+    Ok(match service.kind {
+        Kind::Exponential => Law::exponential(mean_s),
+        Kind::Gamma => Law::gamma(mean_s, scv)?,
+        Kind::Lognormal => Law::lognormal(mean_s, scv)?,
+        Kind::Empirical => {
+            let times: Vec<f64> = empirical(service)?.iter().map(|ms| ms * 1e-3).collect();
+            Law::empirical(&times)
+        }
+    })
+}
+
+fn settings(
+    plan: &Plan,
+    config: &Config,
+    laws: &[Law],
+    rate: f64,
+    offset: i128,
+) -> anyhow::Result<Settings> {
+    let ring = config.ring().context("no ring can be made of these members")?;
+    let windows = window::Settings {
+        window_ns: nanos(config.observe.window_s),
+        objectives_ms: config.observe.objectives_ms.clone(),
+        unix_offset_ns: offset,
+    };
+    let several = ring.members().len() > 1;
+    let mut nodes = Vec::new();
+    for member in ring.members() {
+        let mut own = config.clone();
+        own.cluster.name = Some(member.name.clone());
+        let cluster = if several { cluster_of(&own, 0) } else { None };
+        nodes.push(settings_of(&own, cluster, offset));
+    }
+    let find = |name: &str| ring.find(name).unwrap_or(0) as Process;
+    let mut faults: Vec<Fault> = Vec::new();
+    for name in &plan.lost {
+        let clock = engine::sim::Clock::default();
+        let (process, down) = (find(name), Nanos::MAX);
+        let kind = FaultKind::Kill { process, down, devices_lost: true, clock };
+        faults.push(Fault { at: 1, kind });
+    }
+    for (name, speed) in &plan.slow {
+        ensure!(*speed > 0.0, "--slow {name}: the speed must be positive, not {speed}");
+        let (process, factor, time) = (find(name), 1.0 / speed, Nanos::MAX);
+        faults.push(Fault { at: 1, kind: FaultKind::Slow { process, factor, time } });
+    }
+    Ok(Settings {
+        seed: plan.seed,
+        devices: vec![laws.to_vec(); nodes.len()],
+        gateways: if several {
+            vec![config.gateway.settings(ring.clone(), windows.clone(), plan.seed)]
+        } else {
+            Vec::new()
+        },
+        ring,
+        nodes,
+        clients: Clients {
+            rate,
+            until: nanos(plan.warmup_s + plan.duration_s),
+            keys: plan.keys,
+            popularity: match plan.popularity {
+                Popularity::Uniform => engine::sim::Popularity::Uniform,
+                Popularity::Zipf(s) => engine::sim::Popularity::Zipf(s),
+            },
+            write_share: 1.0 - plan.read_share,
+            delete_share: 0.0,
+            bytes: plan.bytes,
+            deadline: nanos(config.gateway.deadline_s),
+            any_node: 0.0,
+        },
+        network: Network { delay: Law::constant(plan.network_s), ..Network::default() },
+        origin: Origin {
+            half: Law::exponential(plan.origin_s / 2.0),
+            timeout: nanos(config.origin.timeout_s),
+            ..Origin::default()
+        },
+        membership: None,
+        device_failures: 0.0,
+        clocks: Vec::new(),
+        faults,
+        breakage: None,
+        check: false,
+        windows,
+    })
+}
+
+/// What was asked, for the run folder.
+fn asked(plan: &Plan, config: &Config) -> toml::Table {
+    let mut asked = toml::Table::new();
+    let names: Vec<&str> = config.members.iter().map(|m| m.name.as_str()).collect();
+    let slow: Vec<String> =
+        plan.slow.iter().map(|(name, speed)| format!("{name}:{speed}")).collect();
+    asked.insert("rates".to_owned(), plan.rates.clone().into());
+    asked.insert("duration_s".to_owned(), plan.duration_s.into());
+    asked.insert("warmup_s".to_owned(), plan.warmup_s.into());
+    asked.insert("keys".to_owned(), i64::from(plan.keys).into());
+    asked.insert("popularity".to_owned(), format!("{:?}", plan.popularity).into());
+    asked.insert("read_share".to_owned(), plan.read_share.into());
+    asked.insert("network_s".to_owned(), plan.network_s.into());
+    asked.insert("origin_s".to_owned(), plan.origin_s.into());
+    asked.insert("seed".to_owned(), (plan.seed as i64).into());
+    asked.insert("members".to_owned(), toml::Value::try_from(names).unwrap_or(0.into()));
+    asked.insert("lost".to_owned(), plan.lost.clone().into());
+    asked.insert("slow".to_owned(), slow.into());
+    asked
+}

@@ -1,0 +1,155 @@
+//! The clients: an open loop of requests, and what comes of them.
+
+use std::collections::BTreeMap;
+
+use model::window::{Finished, Nanos, Operation, Outcome, SECOND};
+use rand::RngExt;
+use rand_distr::{Distribution, Exp1};
+
+use super::Simulation;
+use super::check::Seen;
+use super::happening::{Answer, AnswerKind, Call, Caller, Happening, RequestNumber};
+use super::settings::{CLIENTS, Process};
+use crate::node::Asker;
+
+/// A request of a client that waits.
+pub(super) struct Request {
+    pub key: u32,
+    /// What is written: bytes, or `None` for a deletion. `None`: it reads.
+    pub write: Option<Option<u64>>,
+    pub began: Nanos,
+    /// The gateway that has it.
+    pub gateway: Option<usize>,
+}
+
+/// What clients saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests sent.
+    pub requests: u64,
+    /// Of them, writes.
+    pub writes: u64,
+    /// Writes acknowledged.
+    pub acknowledged: u64,
+    /// Requests refused because something was full.
+    pub refused: u64,
+    /// Requests that failed, or whose answer never came.
+    pub failed: u64,
+    /// Reads answered, by who had the object.
+    pub reads: BTreeMap<Outcome, u64>,
+}
+
+/// How much longer than its deadline a client waits for an answer that says so.
+const GRACE: Nanos = SECOND / 100;
+
+impl Simulation {
+    pub(super) fn arrive(&mut self) {
+        let clients = &self.settings.clients;
+        let unit: f64 = Exp1.sample(&mut self.random.load);
+        let next = self.now + ((unit / clients.rate) * SECOND as f64) as Nanos;
+        if next < clients.until {
+            self.schedule.push(next.max(self.now + 1), Happening::Arrival);
+        }
+        let random = &mut self.random.load;
+        let key = self.popularity.draw(random);
+        let writes = clients.write_share > 0.0 && random.random_bool(clients.write_share);
+        let write = writes.then(|| {
+            let deletes = clients.delete_share > 0.0 && random.random_bool(clients.delete_share);
+            (!deletes).then(|| random.random_range(clients.bytes.0..=clients.bytes.1))
+        });
+        let any = clients.any_node;
+        self.recorder.arrive(self.now);
+        self.recorder.start(self.now);
+        self.counts.requests += 1;
+        self.counts.writes += u64::from(writes);
+        let request = Request { key, write, began: self.now, gateway: None };
+        let number = self.requests.insert(request);
+        if self.faulty {
+            let leaves = self.now + self.settings.clients.deadline + GRACE;
+            self.schedule.push(leaves, Happening::Leave { request: number });
+        }
+        let any = any > 0.0 && self.random.load.random_bool(any);
+        if self.gateways.is_empty() || (any && write.is_none()) {
+            return self.ask_node(number, key, write, any);
+        }
+        let gateway = match self.gateways.len() {
+            1 => 0,
+            gateways => self.random.load.random_range(0..gateways),
+        };
+        let what = Happening::Request { gateway, request: number };
+        self.send(CLIENTS, self.gateway_end(gateway), what);
+    }
+
+    /// Without gateways a client asks a key's first node, or any of them.
+    fn ask_node(
+        &mut self,
+        request: RequestNumber,
+        key: u32,
+        write: Option<Option<u64>>,
+        any: bool,
+    ) {
+        let key = self.keys[key as usize].clone();
+        let replicas = self.settings.ring.replicas(&key);
+        let any = any && replicas.len() > 1;
+        let place = if any { self.random.load.random_range(0..replicas.len()) } else { 0 };
+        let node = replicas.iter().nth(place).unwrap_or(0);
+        let call = match write {
+            Some(bytes) => Call::Write { key, bytes },
+            None => {
+                let wait = Some(self.settings.clients.deadline);
+                Call::Get { key, asker: Asker::Client { avoid: None }, wait }
+            }
+        };
+        let from = Caller::Client { request };
+        self.send(CLIENTS, node as Process, Happening::Call { node, from, call });
+    }
+
+    /// A client has its answer, or waits no longer.
+    pub(super) fn answer_client(&mut self, number: RequestNumber, answer: Answer) {
+        let Some(request) = self.requests.remove(number) else { return };
+        let response = self.now - request.began;
+        let operation = match request.write {
+            None => Operation::Get,
+            Some(Some(_)) => Operation::Put,
+            Some(None) => Operation::Delete,
+        };
+        let finished = Finished {
+            operation,
+            outcome: answer.outcome,
+            waiting: 0,
+            service: response,
+            response,
+            bytes: answer.bytes,
+        };
+        self.recorder.finish(self.now, &finished);
+        match answer.kind {
+            AnswerKind::Busy => self.counts.refused += 1,
+            AnswerKind::Failed => self.counts.failed += 1,
+            AnswerKind::Written { .. } => self.counts.acknowledged += 1,
+            AnswerKind::Found { .. } | AnswerKind::NotFound => {
+                *self.counts.reads.entry(answer.outcome).or_insert(0) += 1;
+            }
+        }
+        if self.settings.check {
+            self.judge(&request, &answer);
+        }
+    }
+
+    fn judge(&mut self, request: &Request, answer: &Answer) {
+        let now = self.now;
+        let (key, began) = (request.key, request.began);
+        let judged = match answer.kind {
+            AnswerKind::Written { version } => self.checker.acknowledged(key, version, now),
+            AnswerKind::Found { key: of, version } => {
+                let seen = Seen::Version { key: of, version, bytes: answer.bytes };
+                self.checker.read(key, began, now, seen)
+            }
+            AnswerKind::NotFound => self.checker.read(key, began, now, Seen::Nothing),
+            AnswerKind::Busy | AnswerKind::Failed => Ok(()),
+        };
+        if let Err(violation) = judged {
+            self.note(|| format!("VIOLATION: {violation}"));
+            self.violations.push(violation);
+        }
+    }
+}

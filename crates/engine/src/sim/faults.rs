@@ -1,0 +1,149 @@
+//! What goes wrong, and how it ends; how processes start.
+
+use model::window::Nanos;
+
+use super::happening::{Caller, Happening};
+use super::settings::{FaultKind, Process};
+use super::{Simulation, State};
+use crate::gateway::{Event, Failed, Gateway};
+use crate::node::Node;
+
+/// Messages that are held up between a process and others.
+pub(super) struct Cut {
+    fault: usize,
+    pub process: Process,
+    /// Empty: all.
+    pub from: Vec<Process>,
+}
+
+impl Simulation {
+    /// Begins the times of a process that has just been made.
+    pub(super) fn start(&mut self, process: usize) {
+        let life = self.life(process);
+        if self.settings.membership.is_some() {
+            self.processes[process].until = 0;
+            let renew = Happening::Renew { process: process as Process, life };
+            self.schedule.push(self.now, renew);
+        }
+        if process < self.nodes.len() {
+            if self.settings.nodes[process].cluster.is_some() {
+                self.schedule.push(self.now, Happening::NodeTick { node: process, life });
+            }
+        } else {
+            self.tell_gateway(process - self.nodes.len(), Event::Tick, None);
+        }
+    }
+
+    pub(super) fn begin_fault(&mut self, index: usize) {
+        let fault = self.settings.faults[index].kind.clone();
+        let time = match fault {
+            FaultKind::Kill { process, down, devices_lost, .. } => {
+                self.kill(usize::from(process), devices_lost);
+                down
+            }
+            FaultKind::Pause { process, time } => {
+                self.processes[usize::from(process)].paused += 1;
+                time
+            }
+            FaultKind::Slow { process, factor, time } => {
+                if let Some(node) = self.nodes.get_mut(usize::from(process)) {
+                    node.slow *= factor;
+                }
+                time
+            }
+            FaultKind::Cut { process, from, time } => {
+                self.cuts.push(Cut { fault: index, process, from });
+                time
+            }
+            FaultKind::OriginDead { time } => {
+                self.origin.dead += 1;
+                time
+            }
+            FaultKind::OriginSlow { factor, time } => {
+                self.origin.factor *= factor;
+                time
+            }
+        };
+        if time < Nanos::MAX {
+            self.schedule.push(self.now.saturating_add(time), Happening::Mend(index));
+        }
+    }
+
+    pub(super) fn mend(&mut self, index: usize) {
+        match self.settings.faults[index].kind {
+            FaultKind::Kill { process, clock, .. } => {
+                let process = usize::from(process);
+                if !self.processes[process].alive {
+                    self.processes[process].clock = clock;
+                    self.restart(process);
+                }
+            }
+            FaultKind::Pause { process, .. } => self.resume(usize::from(process)),
+            FaultKind::Slow { process, factor, .. } => {
+                if let Some(node) = self.nodes.get_mut(usize::from(process)) {
+                    node.slow /= factor;
+                }
+            }
+            FaultKind::Cut { .. } => self.cuts.retain(|cut| cut.fault != index),
+            FaultKind::OriginDead { .. } => self.origin.dead -= 1,
+            FaultKind::OriginSlow { factor, .. } => self.origin.factor /= factor,
+        }
+    }
+
+    /// A process goes on: it handles all that came meanwhile.
+    fn resume(&mut self, process: usize) {
+        let state = &mut self.processes[process];
+        state.paused = state.paused.saturating_sub(1);
+        if state.paused > 0 {
+            return;
+        }
+        for what in std::mem::take(&mut state.deferred) {
+            self.happen(what);
+        }
+    }
+
+    /// A process ends. If its machine does not end with it, its connections are closed.
+    fn kill(&mut self, process: usize, devices_lost: bool) {
+        let State { life, alive, deferred, .. } = &mut self.processes[process];
+        if !*alive {
+            return;
+        }
+        *life += 1;
+        *alive = false;
+        deferred.clear();
+        let Some(node) = self.nodes.get_mut(process) else { return };
+        node.joined = false;
+        node.log = None;
+        let waiting: Vec<Caller> = node.incoming.values().map(|incoming| incoming.from).collect();
+        node.incoming.clear();
+        let now = self.now;
+        for disk in &mut node.disks {
+            disk.lose(now, devices_lost);
+        }
+        if !devices_lost {
+            waiting.into_iter().for_each(|from| self.fail_call(process, from, Failed::Broken));
+        }
+    }
+
+    fn restart(&mut self, process: usize) {
+        self.processes[process].alive = true;
+        let now = self.local(process);
+        let nodes = self.nodes.len();
+        if process >= nodes {
+            let gateway = process - nodes;
+            let settings = self.settings.gateways[gateway].clone();
+            self.gateways[gateway].gateway = Gateway::new(settings, now);
+            self.gateways[gateway].wake = Nanos::MAX;
+        } else {
+            let mut node = Node::new(self.settings.nodes[process].clone(), now);
+            for (device, disk) in self.nodes[process].disks.iter().enumerate() {
+                for (segment, records) in disk.restored() {
+                    node.restore(device, segment, records);
+                }
+            }
+            self.nodes[process].node = node;
+            self.nodes[process].joined = self.settings.membership.is_none();
+        }
+        self.start(process);
+    }
+}

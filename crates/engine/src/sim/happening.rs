@@ -1,0 +1,182 @@
+//! What can happen, and to whom.
+
+use model::window::{Nanos, Outcome};
+
+use super::check::Version;
+use super::settings::Process;
+use crate::node::{Asker, JobId};
+use crate::route::View;
+use crate::{Etag, Key, Size, gateway, node};
+
+/// Number of a client's request.
+pub(super) type RequestNumber = u64;
+
+/// Counts the lives of a process: what was meant for an earlier one does not reach a later.
+pub(super) type Life = u32;
+
+#[derive(Clone, Debug)]
+pub(super) enum Happening {
+    /// A client asks.
+    Arrival,
+    /// A client's request comes to a gateway.
+    Request { gateway: usize, request: RequestNumber },
+    /// A client has its answer.
+    Answer { request: RequestNumber, answer: Answer },
+    /// A client stops waiting.
+    Leave { request: RequestNumber },
+    /// Something happens to a node: its own devices and times, and answers to what it asked.
+    Node { node: usize, life: Life, event: node::Event<Size> },
+    /// It is time to tell a node the time.
+    NodeTick { node: usize, life: Life },
+    /// Somebody asks a node.
+    Call { node: usize, from: Caller, call: Call },
+    /// A put of a node's is over; without a version it failed, or nobody knows.
+    PutOver { node: usize, life: Life, request: u64, version: Option<Version> },
+    /// What a node streams from the origin is there.
+    Streamed { node: usize, life: Life, request: u64, answer: Answer },
+    /// Something happens to a gateway.
+    Gateway { gateway: usize, life: Life, event: gateway::Event, answer: Option<Answer> },
+    /// A gateway asked to be told the time.
+    Wake { gateway: usize, life: Life, at: Nanos },
+    /// A read comes to the origin.
+    OriginRead { from: Reader, key: Key, check: Option<Etag> },
+    /// A put takes effect at the origin, or fails.
+    OriginPut { node: usize, life: Life, request: u64, key: u32, bytes: Option<u64> },
+    /// A process is to confirm its membership.
+    Renew { process: Process, life: Life },
+    /// Its wish comes to the membership, with the time on its clock when it was sent.
+    Renewing { process: Process, life: Life, asked: Nanos },
+    /// A process is told who is a member; `until` counts only in answer to what it asked.
+    Viewed { process: Process, life: Life, view: View, asked: Option<Nanos> },
+    /// A member that has not renewed since is taken out.
+    Expire { member: usize, renewed: Nanos },
+    /// The fault of this index begins.
+    Fault(usize),
+    /// It ends.
+    Mend(usize),
+}
+
+impl Happening {
+    /// To which process it happens, given how many nodes there are, and in which of its lives.
+    pub fn target(&self, nodes: usize) -> Option<(usize, Option<Life>)> {
+        match *self {
+            Happening::Node { node, life, .. }
+            | Happening::NodeTick { node, life }
+            | Happening::PutOver { node, life, .. }
+            | Happening::Streamed { node, life, .. } => Some((node, Some(life))),
+            Happening::Call { node, .. } => Some((node, None)),
+            Happening::Gateway { gateway, life, .. } | Happening::Wake { gateway, life, .. } => {
+                Some((nodes + gateway, Some(life)))
+            }
+            Happening::Request { gateway, .. } => Some((nodes + gateway, None)),
+            Happening::Renew { process, life } | Happening::Viewed { process, life, .. } => {
+                Some((usize::from(process), Some(life)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it may arrive twice without harm: what is sent twice in earnest.
+    pub fn may_repeat(&self) -> bool {
+        match self {
+            Happening::Call { call, .. } => {
+                matches!(call, Call::Lease | Call::Invalidate { .. } | Call::Offer { .. })
+            }
+            Happening::Node { .. } | Happening::Gateway { .. } | Happening::Viewed { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+/// Who asks a node, and how the answer finds it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Caller {
+    Client { request: RequestNumber },
+    Gateway { gateway: usize, life: Life, attempt: gateway::AttemptId },
+    Ping { gateway: usize, life: Life },
+    Peer { node: usize, life: Life, job: JobId },
+    Lease { node: usize, life: Life, asked: Nanos },
+    Invalidation { node: usize, life: Life, request: u64 },
+    Offer,
+}
+
+/// What a node is asked.
+#[derive(Clone, Debug)]
+pub(super) enum Call {
+    Get {
+        key: Key,
+        asker: Asker,
+        wait: Option<Nanos>,
+    },
+    /// Bytes to be put; `None`: a deletion.
+    Write {
+        key: Key,
+        bytes: Option<u64>,
+    },
+    Ping,
+    Lease,
+    Invalidate {
+        key: Key,
+    },
+    Offer {
+        key: Key,
+    },
+}
+
+/// Who reads from the origin.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reader {
+    Fetch { node: usize, life: Life, job: JobId },
+    Stream { node: usize, life: Life, request: u64 },
+    Gateway { gateway: usize, life: Life, attempt: gateway::AttemptId },
+}
+
+/// What a client is answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    pub kind: AnswerKind,
+    pub outcome: Outcome,
+    pub bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum AnswerKind {
+    Found {
+        key: u32,
+        version: Version,
+    },
+    NotFound,
+    Written {
+        version: Version,
+    },
+    /// Refused: nothing was done.
+    Busy,
+    Failed,
+}
+
+impl Answer {
+    pub const BUSY: Answer = Answer { kind: AnswerKind::Busy, outcome: Outcome::Error, bytes: 0 };
+    pub const FAILED: Answer =
+        Answer { kind: AnswerKind::Failed, outcome: Outcome::Error, bytes: 0 };
+}
+
+/// The version of a key as the simulation's origin names it.
+pub(super) fn etag(key: u32, version: Version) -> Etag {
+    format!("{key:x}.{version:x}").into()
+}
+
+/// The key and version of a name.
+pub(super) fn parse_etag(etag: &str) -> Option<(u32, Version)> {
+    let (key, version) = etag.split_once('.')?;
+    Some((u32::from_str_radix(key, 16).ok()?, Version::from_str_radix(version, 16).ok()?))
+}
+
+/// The name of a key by its number.
+pub(super) fn key_name(key: u32) -> Key {
+    key.to_be_bytes()[..].into()
+}
+
+/// The number of a key by its name.
+pub(super) fn key_number(key: &Key) -> u32 {
+    key.first_chunk().map_or(u32::MAX, |bytes| u32::from_be_bytes(*bytes))
+}

@@ -1,0 +1,122 @@
+//! Laws that times and keys are drawn from.
+
+use model::window::Nanos;
+use rand::RngExt;
+use rand::rngs::SmallRng;
+use rand_distr::{Distribution, Exp1, Gamma, LogNormal, Zipf};
+
+/// A distribution of times.
+#[derive(Clone, Debug)]
+pub struct Law {
+    shape: Shape,
+}
+
+#[derive(Clone, Debug)]
+enum Shape {
+    Constant(f64),
+    Exponential(f64),
+    Gamma(Gamma<f64>),
+    Lognormal(LogNormal<f64>),
+    Empirical(std::sync::Arc<[f64]>),
+}
+
+/// Why there is no such law.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("a {kind} law cannot have mean {mean_s} s and squared coefficient of variation {scv}")]
+pub struct LawError {
+    kind: &'static str,
+    mean_s: f64,
+    scv: f64,
+}
+
+impl Law {
+    /// Always the same.
+    pub fn constant(seconds: f64) -> Law {
+        Law { shape: Shape::Constant(seconds * 1e9) }
+    }
+
+    /// The exponential law of a mean.
+    pub fn exponential(mean_s: f64) -> Law {
+        Law { shape: Shape::Exponential(mean_s * 1e9) }
+    }
+
+    /// The gamma law of a mean and a squared coefficient of variation.
+    ///
+    /// # Errors
+    /// Unless both are positive.
+    pub fn gamma(mean_s: f64, scv: f64) -> Result<Law, LawError> {
+        let shape = Gamma::new(1.0 / scv, mean_s * 1e9 * scv);
+        let shape = shape.map_err(|_| LawError { kind: "gamma", mean_s, scv })?;
+        Ok(Law { shape: Shape::Gamma(shape) })
+    }
+
+    /// The lognormal law of a mean and a squared coefficient of variation.
+    ///
+    /// # Errors
+    /// Unless both are positive.
+    pub fn lognormal(mean_s: f64, scv: f64) -> Result<Law, LawError> {
+        let variance = scv.ln_1p();
+        let shape = LogNormal::new((mean_s * 1e9).ln() - variance / 2.0, variance.sqrt());
+        let shape = shape.map_err(|_| LawError { kind: "lognormal", mean_s, scv })?;
+        Ok(Law { shape: Shape::Lognormal(shape) })
+    }
+
+    /// Measured times, drawn with replacement. Without any it is always 0.
+    pub fn empirical(seconds: &[f64]) -> Law {
+        let times: Vec<f64> = seconds.iter().map(|s| s * 1e9).collect();
+        let shape = match times.is_empty() {
+            true => Shape::Constant(0.0),
+            false => Shape::Empirical(times.into()),
+        };
+        Law { shape }
+    }
+
+    /// The next time.
+    pub fn draw(&self, random: &mut SmallRng) -> Nanos {
+        let ns = match &self.shape {
+            Shape::Constant(ns) => *ns,
+            Shape::Exponential(mean) => {
+                let unit: f64 = Exp1.sample(random);
+                mean * unit
+            }
+            Shape::Gamma(law) => law.sample(random),
+            Shape::Lognormal(law) => law.sample(random),
+            Shape::Empirical(times) => times[random.random_range(0..times.len())],
+        };
+        ns as Nanos
+    }
+}
+
+/// Which keys are asked for.
+#[derive(Clone, Debug)]
+pub enum Popularity {
+    /// All alike.
+    Uniform,
+    /// The i-th in proportion to i^−s.
+    Zipf(f64),
+}
+
+/// Draws keys.
+pub(super) enum Keys {
+    Uniform(u32),
+    Zipf(Zipf<f64>),
+}
+
+impl Keys {
+    pub fn new(popularity: &Popularity, count: u32) -> Keys {
+        match *popularity {
+            Popularity::Zipf(s) => match Zipf::new(f64::from(count), s) {
+                Ok(zipf) => Keys::Zipf(zipf),
+                Err(_) => Keys::Uniform(count),
+            },
+            Popularity::Uniform => Keys::Uniform(count),
+        }
+    }
+
+    pub fn draw(&self, random: &mut SmallRng) -> u32 {
+        match self {
+            Keys::Uniform(count) => random.random_range(0..*count),
+            Keys::Zipf(zipf) => zipf.sample(random) as u32 - 1,
+        }
+    }
+}

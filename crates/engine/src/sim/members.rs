@@ -1,0 +1,94 @@
+//! The service that keeps the membership, and how processes hear of it.
+//!
+//! A member that has not renewed for as long as it was granted, and a sixteenth more, is taken out; who
+//! renews is put in again. Each change is told to all at once, which may be late or lost, and with each
+//! renewal. So whoever was not told of a change has, after [`Settings::view_lag`], no membership of its
+//! own either: that is the bound that the nodes' protocol counts on.
+
+use model::window::Nanos;
+
+use super::happening::{Happening, Life};
+use super::settings::{MEMBERSHIP, Process};
+use super::{Breakage, Settings, Simulation};
+use crate::route::View;
+use crate::{gateway, node};
+
+pub(super) struct Members {
+    /// Begins at 1: 0 is what a node has before it was told of any.
+    epoch: u64,
+    live: Vec<bool>,
+    renewed: Vec<Nanos>,
+}
+
+impl Members {
+    pub fn new(nodes: usize) -> Members {
+        Members { epoch: 1, live: vec![true; nodes], renewed: vec![0; nodes] }
+    }
+}
+
+impl Simulation {
+    /// A process confirms that it is there, and asks who else is.
+    pub(super) fn renew(&mut self, process: Process, life: Life) {
+        let Some(granted) = self.settings.membership else { return };
+        self.schedule.push(self.now + granted / 4, Happening::Renew { process, life });
+        let asked = self.local(usize::from(process));
+        self.send(process, MEMBERSHIP, Happening::Renewing { process, life, asked });
+    }
+
+    pub(super) fn renewing(&mut self, process: Process, life: Life, asked: Nanos) {
+        let member = usize::from(process);
+        if member < self.nodes.len() {
+            let Some(granted) = self.settings.membership else { return };
+            self.members.renewed[member] = self.now;
+            let expires = self.now + Settings::view_lag(granted);
+            self.schedule.push(expires, Happening::Expire { member, renewed: self.now });
+            if !self.members.live[member] {
+                self.change(member, true);
+            }
+        }
+        self.show(process, life, Some(asked));
+    }
+
+    pub(super) fn expire(&mut self, member: usize, renewed: Nanos) {
+        if self.members.renewed[member] == renewed && self.members.live[member] {
+            self.change(member, false);
+        }
+    }
+
+    fn change(&mut self, member: usize, live: bool) {
+        self.members.live[member] = live;
+        self.members.epoch += 1;
+        for process in 0..self.processes.len() {
+            self.show(process as Process, self.life(process), None);
+        }
+    }
+
+    fn show(&mut self, process: Process, life: Life, asked: Option<Nanos>) {
+        let Members { epoch, live, .. } = &self.members;
+        let view = View { epoch: *epoch, live: live.clone(), until: 0 };
+        self.send(MEMBERSHIP, process, Happening::Viewed { process, life, view, asked });
+    }
+
+    /// A process is told of a view. How long it may act on its own place is counted from when it asked.
+    pub(super) fn viewed(&mut self, process: Process, mut view: View, asked: Option<Nanos>) {
+        let at = usize::from(process);
+        let Some(granted) = self.settings.membership else { return };
+        if at >= self.nodes.len() {
+            view.until = Nanos::MAX;
+            let gateway = at - self.nodes.len();
+            return self.tell_gateway(gateway, gateway::Event::View(view), None);
+        }
+        let state = &mut self.processes[at];
+        if let Some(asked) = asked {
+            state.until = state.until.max(asked + granted);
+        } else if !self.nodes[at].joined {
+            return;
+        }
+        view.until = state.until;
+        if self.settings.breakage == Some(Breakage::MembershipForEver) {
+            view.until = Nanos::MAX;
+        }
+        self.nodes[at].joined = true;
+        self.tell_node(at, node::Event::View(view));
+    }
+}

@@ -1,0 +1,334 @@
+//! A cluster in virtual time: the code that serves, run by a seed in one thread.
+//!
+//! [`Simulation`] is a driver of [`crate::node::Node`] and [`crate::gateway::Gateway`] as the process is
+//! one, with everything else made up: clients, messages, devices, the origin, the membership, clocks, and
+//! what goes wrong with each ([`Fault`]). The same settings give the same run, to the nanosecond. The
+//! histories of clients are judged as they happen ([`check`]).
+//!
+//! What it leaves out: processors and the bandwidth of networks (a node decides in no time, and bytes
+//! take none), partial failures of one process, and clocks that jump. `docs/simulate.md` has the list.
+//!
+//! - `settings`: what is simulated. `law`: distributions of times and keys. `seeds`: small clusters with
+//!   faults, drawn from a seed, for the search for violations.
+//! - `happening`, `schedule`: what happens when. `network`: how messages pass.
+//! - `clients`, `nodes`, `gateways`, `origin`, `members`, `faults`: what each does.
+
+pub mod check;
+mod clients;
+mod faults;
+mod gateways;
+mod happening;
+mod law;
+mod members;
+mod network;
+mod nodes;
+mod origin;
+mod preload;
+mod schedule;
+pub mod seeds;
+mod settings;
+mod slab;
+
+pub use clients::Counts;
+pub use law::{Law, LawError, Popularity};
+pub use settings::{
+    Breakage, CLIENTS, Clients, Clock, Fault, FaultKind, MEMBERSHIP, Network, ORIGIN, Origin,
+    Process, Settings,
+};
+
+use std::collections::VecDeque;
+
+use model::window::{Nanos, Recorder, Window};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use crate::gateway::Gateway;
+use crate::node::Node;
+use crate::{Key, Size, gateway, node};
+use check::{Checker, Violation};
+use clients::Request;
+use gateways::GatewayProcess;
+use happening::{Happening, Life, key_name};
+use law::Keys;
+use members::Members;
+use nodes::NodeProcess;
+use schedule::Schedule;
+use slab::Slab;
+
+/// What every process has.
+struct State {
+    life: Life,
+    alive: bool,
+    /// How many pauses hold it.
+    paused: u32,
+    /// What came while it was paused.
+    deferred: Vec<Happening>,
+    clock: Clock,
+    /// Until when it may act on its membership, on its clock.
+    until: Nanos,
+}
+
+/// Random numbers, one sequence for each purpose, so that one does not change the others.
+struct Randoms {
+    load: SmallRng,
+    network: SmallRng,
+    service: SmallRng,
+    faults: SmallRng,
+}
+
+/// A line of a node's event log: the time on its clock, what it was told and what it decided.
+pub type Logged = (Nanos, node::Event<Size>, Vec<node::Action<Size>>);
+
+/// A cluster in virtual time. See the module.
+pub struct Simulation {
+    settings: Settings,
+    faulty: bool,
+    now: Nanos,
+    schedule: Schedule<Happening>,
+    random: Randoms,
+    keys: Vec<Key>,
+    popularity: Keys,
+    processes: Vec<State>,
+    nodes: Vec<NodeProcess>,
+    gateways: Vec<GatewayProcess>,
+    requests: Slab<Request>,
+    origin: origin::Store,
+    members: Members,
+    cuts: Vec<faults::Cut>,
+    checker: Checker,
+    violations: Vec<Violation>,
+    counts: Counts,
+    recorder: Recorder,
+    node_actions: Vec<node::Action<Size>>,
+    gateway_actions: Vec<gateway::Action>,
+    trace: Option<VecDeque<(Nanos, String)>>,
+}
+
+/// Lines of a trace that are kept.
+const TRACE_LINES_MAX: usize = 100_000;
+
+impl Simulation {
+    /// A cluster at time 0: every key has its first version in the origin, and nothing is kept anywhere.
+    pub fn new(mut settings: Settings) -> Simulation {
+        if settings.breakage == Some(Breakage::NoViewLag) {
+            let clusters = settings.nodes.iter_mut().filter_map(|node| node.cluster.as_mut());
+            clusters.for_each(|cluster| cluster.view_lag = 0);
+        }
+        let (nodes, gateways) = (settings.nodes.len(), settings.gateways.len());
+        let clock = |process: usize| settings.clocks.get(process).copied().unwrap_or_default();
+        let state = |process: usize| State {
+            life: 0,
+            alive: true,
+            paused: 0,
+            deferred: Vec::new(),
+            clock: clock(process),
+            until: Nanos::MAX,
+        };
+        let seeded = |purpose: u64| {
+            SmallRng::seed_from_u64(settings.seed.wrapping_mul(4).wrapping_add(purpose))
+        };
+        let mut random =
+            Randoms { load: seeded(0), network: seeded(1), service: seeded(2), faults: seeded(3) };
+        let mut checker = Checker::default();
+        let origin = origin::Store::new(&settings, &mut random.load, &mut checker);
+        let mut simulation = Simulation {
+            faulty: settings.is_faulty(),
+            now: 0,
+            schedule: Schedule::default(),
+            keys: (0..settings.clients.keys).map(key_name).collect(),
+            popularity: Keys::new(&settings.clients.popularity, settings.clients.keys),
+            processes: (0..nodes + gateways).map(state).collect(),
+            nodes: (0..nodes).map(|node| NodeProcess::new(&settings, node, clock(node))).collect(),
+            gateways: (0..gateways)
+                .map(|g| GatewayProcess::new(&settings, g, clock(nodes + g)))
+                .collect(),
+            requests: Slab::default(),
+            origin,
+            members: Members::new(nodes),
+            cuts: Vec::new(),
+            checker,
+            violations: Vec::new(),
+            counts: Counts::default(),
+            recorder: Recorder::new("load", 0, settings.windows.clone(), 0),
+            node_actions: Vec::new(),
+            gateway_actions: Vec::new(),
+            trace: None,
+            random,
+            settings,
+        };
+        (0..nodes + gateways).for_each(|process| simulation.start(process));
+        for (index, fault) in simulation.settings.faults.iter().enumerate() {
+            simulation.schedule.push(fault.at.max(1), Happening::Fault(index));
+        }
+        simulation.schedule.push(0, Happening::Arrival);
+        simulation
+    }
+
+    /// Runs until all that happens by `end` has happened.
+    pub fn run_to(&mut self, end: Nanos) {
+        while let Some((now, what)) = self.schedule.pop(end) {
+            self.now = now;
+            self.happen(what);
+        }
+        self.now = self.now.max(end);
+    }
+
+    /// The time that it is.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// What was asked for.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What went wrong with the history so far.
+    pub fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    /// What clients saw so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// A node as it is.
+    pub fn node(&self, node: usize) -> &Node<Size> {
+        &self.nodes[node].node
+    }
+
+    /// A gateway as it is.
+    pub fn gateway(&self, gateway: usize) -> &Gateway {
+        &self.gateways[gateway].gateway
+    }
+
+    /// The windows that ended by now: of the clients (`load`), of each gateway, of each node; and with
+    /// `open` those that have not ended. With more than one process of a kind, each with its own names.
+    pub fn windows(&mut self, open: bool) -> Vec<Vec<Window>> {
+        let now = self.now;
+        let load = if open { self.recorder.flush(now) } else { self.recorder.roll(now) };
+        let mut windows = vec![load];
+        let nodes = self.nodes.len();
+        for (index, process) in self.gateways.iter_mut().enumerate() {
+            let local = self.processes[nodes + index].clock.local(now);
+            let gateway = &mut process.gateway;
+            let rolled = if open { gateway.flush_windows(local) } else { gateway.windows(local) };
+            windows.push(rolled);
+        }
+        for (index, process) in self.nodes.iter_mut().enumerate() {
+            let local = self.processes[index].clock.local(now);
+            let node = &mut process.node;
+            windows.push(if open { node.flush_windows(local) } else { node.windows(local) });
+        }
+        windows
+    }
+
+    /// Judges the origin's contents against what was acknowledged.
+    pub fn check_at_the_end(&mut self) {
+        if !self.settings.check {
+            return;
+        }
+        for key in 0..self.settings.clients.keys {
+            let judged = self.checker.at_the_end(key, self.now, Some(self.origin.version(key)));
+            self.violations.extend(judged.err());
+        }
+    }
+
+    /// From now on keeps what happens, in words.
+    pub fn trace(&mut self) {
+        self.trace = Some(VecDeque::new());
+    }
+
+    /// From now on keeps what a node is told and decides, for a replay.
+    pub fn log(&mut self, node: usize) {
+        self.nodes[node].log = Some(Vec::new());
+    }
+
+    /// What [`Simulation::log`] kept.
+    pub fn logged(&self, node: usize) -> &[Logged] {
+        self.nodes[node].log.as_deref().unwrap_or_default()
+    }
+
+    /// What happened between two times that may have to do with a key, a line each: its own events, and
+    /// those of no key in particular. Nothing unless [`Simulation::trace`] was asked for.
+    pub fn traced(&self, key: u32, from: Nanos, to: Nanos) -> Vec<String> {
+        let named = format!("key: {:?}", key_name(key));
+        let number = format!("key: {key},");
+        let of =
+            |line: &str| !line.contains("key: ") || line.contains(&named) || line.contains(&number);
+        let lines = self.trace.iter().flatten().filter(|(at, _)| (from..=to).contains(at));
+        let lines = lines.filter(|(_, line)| of(line));
+        lines.map(|(at, line)| format!("{:>12.6} {line}", *at as f64 * 1e-9)).collect()
+    }
+
+    fn note(&mut self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            if trace.len() == TRACE_LINES_MAX {
+                trace.pop_front();
+            }
+            trace.push_back((self.now, line()));
+        }
+    }
+
+    fn local(&self, process: usize) -> Nanos {
+        self.processes[process].clock.local(self.now)
+    }
+
+    fn life(&self, process: usize) -> Life {
+        self.processes[process].life
+    }
+
+    fn happen(&mut self, what: Happening) {
+        if let Some((process, life)) = what.target(self.nodes.len()) {
+            let state = &mut self.processes[process];
+            if life.is_some_and(|life| life != state.life) {
+                return;
+            }
+            if state.paused > 0 {
+                state.deferred.push(what);
+                return;
+            }
+            if !self.serves(process) && life.is_none() {
+                return self.refuse_connection(what);
+            }
+        }
+        if self.trace.is_some() {
+            self.note(|| format!("{what:?}"));
+        }
+        match what {
+            Happening::Arrival => self.arrive(),
+            Happening::Request { gateway, request } => self.request_at_gateway(gateway, request),
+            Happening::Answer { request, answer } => self.answer_client(request, answer),
+            Happening::Leave { request } => self.answer_client(request, happening::Answer::FAILED),
+            Happening::Node { node, event, .. } => self.node_event(node, event),
+            Happening::NodeTick { node, life } => self.node_tick(node, life),
+            Happening::Call { node, from, call } => self.call_at_node(node, from, call),
+            Happening::PutOver { node, request, version, .. } => {
+                self.put_over(node, request, version);
+            }
+            Happening::Streamed { node, request, answer, .. } => {
+                self.answer_caller(node, request, answer);
+            }
+            Happening::Gateway { gateway, event, answer, .. } => {
+                self.tell_gateway(gateway, event, answer);
+            }
+            Happening::Wake { gateway, at, .. } => self.wake(gateway, at),
+            Happening::OriginRead { from, key, check } => self.origin_read(from, &key, check),
+            Happening::OriginPut { node, life, request, key, bytes } => {
+                self.origin_put(node, life, request, key, bytes);
+            }
+            Happening::Renew { process, life } => self.renew(process, life),
+            Happening::Renewing { process, life, asked } => self.renewing(process, life, asked),
+            Happening::Viewed { process, view, asked, .. } => self.viewed(process, view, asked),
+            Happening::Expire { member, renewed } => self.expire(member, renewed),
+            Happening::Fault(index) => self.begin_fault(index),
+            Happening::Mend(index) => self.mend(index),
+        }
+    }
+
+    /// Whether a process takes what others ask.
+    fn serves(&self, process: usize) -> bool {
+        self.processes[process].alive && self.nodes.get(process).is_none_or(|node| node.joined)
+    }
+}

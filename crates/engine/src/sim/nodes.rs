@@ -1,0 +1,385 @@
+//! The driver of a node: carries out what it decides, and answers who asked it.
+
+use std::collections::HashMap;
+
+use model::window::{Nanos, Outcome};
+
+use super::check::Version;
+use super::happening::{Answer, AnswerKind, Call, Caller, Happening, Life, Reader, key_number};
+use super::network::ask_failed;
+use super::origin::{found_answer, payload};
+use super::preload::Disk;
+use super::settings::{CLIENTS, Process};
+use super::slab::Slab;
+use super::{Breakage, Clock, Law, Logged, Settings, Simulation};
+use crate::gateway::{Head, Status};
+use crate::node::{Action, Answered, Event, Fetched, JobId, Node, Reply, Stages};
+use crate::{Key, Size, gateway};
+
+/// A node as a process.
+pub(super) struct NodeProcess {
+    pub node: Node<Size>,
+    /// Who waits for what.
+    pub incoming: Slab<Incoming>,
+    pub disks: Vec<Disk>,
+    pub laws: Vec<Law>,
+    /// Whether it knows its membership, and so serves.
+    pub joined: bool,
+    /// How many times as long its devices take.
+    pub slow: f64,
+    /// Who asks for a lease just now, and when it did.
+    lease_asker: Option<(usize, Life, Nanos)>,
+    /// What [`Breakage::VoidIgnored`] needs to know: which keys are being filled.
+    fills: HashMap<JobId, u32>,
+    pub log: Option<Vec<Logged>>,
+}
+
+/// A request at a node.
+pub(super) struct Incoming {
+    pub from: Caller,
+    key: Key,
+    write: Option<Write>,
+}
+
+struct Write {
+    bytes: Option<u64>,
+    version: Option<Version>,
+    /// The put is over, or was given up.
+    over: bool,
+    /// The client was told already, on purpose too early.
+    told: bool,
+}
+
+impl NodeProcess {
+    pub fn new(settings: &Settings, node: usize, clock: Clock) -> NodeProcess {
+        let laws = settings.devices.get(node).cloned().unwrap_or_default();
+        NodeProcess {
+            node: Node::new(settings.nodes[node].clone(), clock.local(0)),
+            incoming: Slab::default(),
+            disks: settings.nodes[node].devices.iter().map(|_| Disk::default()).collect(),
+            laws,
+            joined: settings.membership.is_none(),
+            slow: 1.0,
+            lease_asker: None,
+            fills: HashMap::new(),
+            log: None,
+        }
+    }
+}
+
+impl Simulation {
+    pub(super) fn tell_node(&mut self, at: usize, event: Event<Size>) {
+        let now = self.local(at);
+        let mut actions = std::mem::take(&mut self.node_actions);
+        let process = &mut self.nodes[at];
+        match &mut process.log {
+            None => process.node.handle(now, event, &mut actions),
+            Some(log) => {
+                process.node.handle(now, event.clone(), &mut actions);
+                log.push((now, event, actions.clone()));
+            }
+        }
+        for action in actions.drain(..) {
+            if self.trace.is_some() {
+                self.note(|| format!("    node {at}: {action:?}"));
+            }
+            self.node_act(at, action);
+        }
+        self.node_actions = actions;
+    }
+
+    pub(super) fn node_event(&mut self, at: usize, event: Event<Size>) {
+        let event = match (self.settings.breakage, event) {
+            (Some(Breakage::LeaseForEver), Event::LeaseGranted { peer, term, .. }) => {
+                Event::LeaseGranted { peer, asked: Nanos::MAX / 2, term }
+            }
+            (Some(Breakage::LeaseFromArrival), Event::LeaseGranted { peer, term, .. }) => {
+                Event::LeaseGranted { peer, asked: self.local(at), term }
+            }
+            (Some(Breakage::VoidIgnored), event) => {
+                if let Event::Fetched { job, .. } | Event::Answered { job, .. } = &event {
+                    self.nodes[at].fills.remove(job);
+                }
+                event
+            }
+            (_, event) => event,
+        };
+        self.tell_node(at, event);
+    }
+
+    pub(super) fn node_tick(&mut self, node: usize, life: Life) {
+        let Some(cluster) = &self.settings.nodes[node].cluster else { return };
+        self.schedule.push(self.now + cluster.tick(), Happening::NodeTick { node, life });
+        self.tell_node(node, Event::Tick);
+    }
+
+    /// Somebody asks a node that is there.
+    pub(super) fn call_at_node(&mut self, at: usize, from: Caller, call: Call) {
+        match call {
+            Call::Get { key, asker, wait } => {
+                let deadline = wait.map(|wait| self.local(at).saturating_add(wait));
+                let incoming = Incoming { from, key: key.clone(), write: None };
+                let request = self.nodes[at].incoming.insert(incoming);
+                self.tell_node(at, Event::Get { request, key, asker, deadline });
+            }
+            Call::Write { key, bytes } => {
+                let write = Write { bytes, version: None, over: false, told: false };
+                let incoming = Incoming { from, key: key.clone(), write: Some(write) };
+                let request = self.nodes[at].incoming.insert(incoming);
+                self.tell_node(at, Event::WriteBegin { request, key });
+            }
+            Call::Ping => {
+                let Caller::Ping { gateway, life } = from else { return };
+                let node_length = self.nodes[at].node.contents().flights as u32;
+                let event = gateway::Event::Ponged { node: at, node_length, fits: true };
+                let what = Happening::Gateway { gateway, life, event, answer: None };
+                self.send(at as Process, self.gateway_end(gateway), what);
+            }
+            Call::Lease => {
+                let Caller::Lease { node, life, asked } = from else { return };
+                self.nodes[at].lease_asker = Some((node, life, asked));
+                self.tell_node(at, Event::LeaseAsked { peer: node });
+                self.nodes[at].lease_asker = None;
+            }
+            Call::Invalidate { key } => {
+                let Caller::Invalidation { node, life, request } = from else { return };
+                let ignored = self.settings.breakage == Some(Breakage::VoidIgnored)
+                    && self.nodes[at].fills.values().any(|&fill| fill == key_number(&key));
+                if !ignored {
+                    self.tell_node(at, Event::Invalidate { key });
+                }
+                let event = Event::Invalidated { request, peer: at, done: true };
+                let what = Happening::Node { node, life, event };
+                self.send(at as Process, node as Process, what);
+            }
+            Call::Offer { key } => self.tell_node(at, Event::Offered { key }),
+        }
+    }
+
+    fn node_act(&mut self, at: usize, action: Action<Size>) {
+        let life = self.life(at);
+        match action {
+            Action::Reply { request, reply, stages } => self.replied(at, request, reply, &stages),
+            Action::WriteTurn { request } => self.write_turn(at, request),
+            Action::WriteDone { request, certain } => self.write_done(at, request, certain),
+            Action::Read { device, location, key, job, .. } => {
+                let found = self.nodes[at].disks[device].read(location, &key);
+                let fails = self.device_fails();
+                let process = &self.nodes[at];
+                let service = process.laws[device].draw(&mut self.random.service);
+                let service = (service as f64 * process.slow) as Nanos;
+                let failure = || crate::node::Failure { reason: "simulated".to_owned() };
+                let result = found.filter(|_| !fails).ok_or_else(failure);
+                self.own(at, service, Event::Read { job, result });
+            }
+            Action::Append { device, location, key, payload, job } => {
+                let written = !self.device_fails();
+                let after = if self.faulty {
+                    Law::exponential(0.001).draw(&mut self.random.service)
+                } else {
+                    0
+                };
+                if written {
+                    let durable = self.now + after;
+                    self.nodes[at].disks[device].write(location, key, payload, durable);
+                }
+                self.own(at, after, Event::Appended { job, written });
+            }
+            Action::SealSegment { .. } => {}
+            Action::DropSegment { device, segment } => self.nodes[at].disks[device].drop(segment),
+            Action::Fetch { key, job } => self.read_origin(at, key, None, job),
+            Action::Check { key, etag, job } => self.read_origin(at, key, Some(etag), job),
+            Action::Ask { peer, key, job } => {
+                if self.settings.breakage == Some(Breakage::VoidIgnored) {
+                    self.nodes[at].fills.insert(job, key_number(&key));
+                }
+                let asker = crate::node::Asker::Peer;
+                let from = Caller::Peer { node: at, life, job };
+                let what = Happening::Call {
+                    node: peer,
+                    from,
+                    call: Call::Get { key, asker, wait: None },
+                };
+                let failed = Happening::Node { node: at, life, event: ask_failed(job) };
+                self.call(at, peer, what, Some(failed));
+            }
+            Action::AskLease { peer, asked } => {
+                let from = Caller::Lease { node: at, life, asked };
+                self.call(at, peer, Happening::Call { node: peer, from, call: Call::Lease }, None);
+            }
+            Action::Grant { peer, term } => {
+                let Some((node, life, asked)) = self.nodes[at].lease_asker else { return };
+                let event = Event::LeaseGranted { peer: at, asked, term };
+                let what = Happening::Node { node, life, event };
+                self.send(at as Process, peer as Process, what);
+            }
+            Action::Invalidate { peer, key, request } => {
+                let over = |done| {
+                    let event = Event::Invalidated { request, peer, done };
+                    Happening::Node { node: at, life, event }
+                };
+                if self.settings.breakage == Some(Breakage::NoInvalidation) {
+                    return self.schedule.push(self.now, over(true));
+                }
+                let from = Caller::Invalidation { node: at, life, request };
+                let what = Happening::Call { node: peer, from, call: Call::Invalidate { key } };
+                self.call(at, peer, what, Some(over(false)));
+            }
+            Action::Offer { peer, key } => {
+                let from = Caller::Offer;
+                let what = Happening::Call { node: peer, from, call: Call::Offer { key } };
+                self.call(at, peer, what, None);
+            }
+        }
+    }
+
+    /// Something that happens to a node by itself.
+    fn own(&mut self, node: usize, after: Nanos, event: Event<Size>) {
+        let life = self.life(node);
+        self.schedule.push(self.now + after, Happening::Node { node, life, event });
+    }
+
+    fn device_fails(&mut self) -> bool {
+        use rand::RngExt;
+        let failures = self.settings.device_failures;
+        failures > 0.0 && self.random.faults.random_bool(failures)
+    }
+
+    fn read_origin(&mut self, at: usize, key: Key, check: Option<crate::Etag>, job: JobId) {
+        let life = self.life(at);
+        if self.settings.breakage == Some(Breakage::VoidIgnored) {
+            self.nodes[at].fills.insert(job, key_number(&key));
+        }
+        if self.faulty {
+            let failure = crate::node::Failure { reason: "it takes too long".to_owned() };
+            let event = match check {
+                None => Event::Fetched { job, result: Fetched::Unavailable(failure) },
+                Some(_) => {
+                    let result = crate::node::Checked::Unavailable(failure);
+                    Event::Checked { job, result }
+                }
+            };
+            self.own(at, self.settings.origin.timeout, event);
+        }
+        let from = Reader::Fetch { node: at, life, job };
+        self.to_origin(at, 0, Happening::OriginRead { from, key, check });
+    }
+
+    fn write_turn(&mut self, at: usize, request: u64) {
+        let life = self.life(at);
+        let Some(incoming) = self.nodes[at].incoming.get_mut(request) else { return };
+        let Some(write) = &incoming.write else { return };
+        let (key, bytes) = (key_number(&incoming.key), write.bytes);
+        let extra = self.late_put();
+        self.to_origin(at, extra, Happening::OriginPut { node: at, life, request, key, bytes });
+        if self.faulty {
+            let given_up = Happening::PutOver { node: at, life, request, version: None };
+            self.schedule.push(self.now + self.settings.origin.timeout, given_up);
+        }
+    }
+
+    pub(super) fn put_over(&mut self, at: usize, request: u64, version: Option<Version>) {
+        let Some(incoming) = self.nodes[at].incoming.get_mut(request) else { return };
+        let (key, from) = (incoming.key.clone(), incoming.from);
+        let Some(write) = incoming.write.as_mut().filter(|write| !write.over) else { return };
+        write.over = true;
+        write.version = version;
+        let number = key_number(&key);
+        let stored =
+            version.zip(write.bytes).map(|(version, bytes)| payload(number, version, bytes));
+        let event = Event::WriteEnd { request, key, payload: stored };
+        if let (Some(Breakage::LateWriteEnd(late)), Some(version)) =
+            (self.settings.breakage, version)
+        {
+            write.told = true;
+            self.own(at, late, event);
+            return self.answer_from(at, from, &write_answer(Some(version)), None);
+        }
+        self.tell_node(at, event);
+    }
+
+    fn write_done(&mut self, at: usize, request: u64, certain: bool) {
+        let Some(incoming) = self.nodes[at].incoming.remove(request) else { return };
+        let Some(write) = incoming.write else { return };
+        if !write.told {
+            let answer = write_answer(write.version.filter(|_| certain));
+            self.answer_from(at, incoming.from, &answer, None);
+        }
+    }
+
+    fn replied(&mut self, at: usize, request: u64, reply: Reply<Size>, stages: &Stages) {
+        if matches!(reply, Reply::Stream) {
+            let life = self.life(at);
+            let Some(incoming) = self.nodes[at].incoming.get_mut(request) else { return };
+            let key = incoming.key.clone();
+            let from = Reader::Stream { node: at, life, request };
+            return self.to_origin(at, 0, Happening::OriginRead { from, key, check: None });
+        }
+        let Some(incoming) = self.nodes[at].incoming.remove(request) else { return };
+        if let Caller::Peer { node, life, job } = incoming.from {
+            let result = match reply {
+                Reply::Found { payload, age, .. } => Answered::Found { payload, age },
+                _ => Answered::NotHere,
+            };
+            let event = Event::Answered { job, result };
+            let what = Happening::Node { node, life, event };
+            return self.send(at as Process, node as Process, what);
+        }
+        let failed = |status| (status, Answer::FAILED, 0);
+        let (status, answer, warm) = match reply {
+            Reply::Found { payload, outcome, warm, .. } => {
+                (Status::Final, found_answer(&payload, outcome), warm)
+            }
+            Reply::NotFound => {
+                let kind = AnswerKind::NotFound;
+                (Status::Final, Answer { kind, outcome: Outcome::Miss, bytes: 0 }, 0)
+            }
+            Reply::Busy { .. } => (Status::Busy, Answer::BUSY, 0),
+            Reply::NotHere | Reply::NotMine | Reply::NotPrimary => failed(Status::Misdirected),
+            Reply::TooLate => failed(Status::Final),
+            Reply::Unavailable(_) | Reply::Stream => failed(Status::Unavailable),
+        };
+        let node_length = stages.node_length;
+        let head = Head { status, outcome: answer.outcome, node_length, warm };
+        self.answer_from(at, incoming.from, &answer, Some(head));
+    }
+
+    /// What a node streamed to a client is through.
+    pub(super) fn answer_caller(&mut self, at: usize, request: u64, answer: Answer) {
+        if let Some(incoming) = self.nodes[at].incoming.remove(request) {
+            self.answer_from(at, incoming.from, &answer, None);
+        }
+    }
+
+    fn answer_from(&mut self, at: usize, to: Caller, answer: &Answer, head: Option<Head>) {
+        let answer = *answer;
+        match to {
+            Caller::Client { request } => {
+                self.send(at as Process, CLIENTS, Happening::Answer { request, answer });
+            }
+            Caller::Gateway { gateway, life, attempt } => {
+                let status = match answer.kind {
+                    AnswerKind::Failed => Status::Unavailable,
+                    AnswerKind::Busy => Status::Busy,
+                    _ => Status::Final,
+                };
+                let outcome = answer.outcome;
+                let unknown = Head { status, outcome, node_length: 0, warm: 0 };
+                let event = gateway::Event::Answered { attempt, head: head.unwrap_or(unknown) };
+                let what = Happening::Gateway { gateway, life, event, answer: Some(answer) };
+                self.send(at as Process, self.gateway_end(gateway), what);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn write_answer(version: Option<Version>) -> Answer {
+    match version {
+        None => Answer::FAILED,
+        Some(version) => {
+            let kind = AnswerKind::Written { version };
+            Answer { kind, outcome: Outcome::Origin, bytes: 0 }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The store behind the nodes.
+
+use model::window::{Nanos, Outcome};
+use rand::RngExt;
+use rand::rngs::SmallRng;
+
+use super::check::{Checker, Version};
+use super::happening::{Answer, AnswerKind, Happening, Life, Reader, etag, key_number, parse_etag};
+use super::{Settings, Simulation};
+use crate::node::{Checked, Failure, Fetched};
+use crate::{Etag, Key, Size, gateway, node};
+
+/// A key's last version.
+#[derive(Clone, Copy)]
+struct Object {
+    version: Version,
+    /// `None`: it was deleted.
+    bytes: Option<u64>,
+}
+
+/// What the origin has.
+pub(super) struct Store {
+    objects: Vec<Object>,
+    /// How many faults hold it dead.
+    pub dead: u32,
+    /// How many times as long it takes.
+    pub factor: f64,
+}
+
+/// Bytes of an object's metadata as a device stores it.
+const METADATA_BYTES: u64 = 40;
+
+impl Store {
+    pub fn new(settings: &Settings, random: &mut SmallRng, checker: &mut Checker) -> Store {
+        let (min, max) = settings.clients.bytes;
+        let object = |key: u32| {
+            let bytes = Some(random.random_range(min..=max));
+            if settings.check {
+                checker.written(key, bytes);
+            }
+            Object { version: 1, bytes }
+        };
+        let objects = (0..settings.clients.keys).map(object).collect();
+        Store { objects, dead: 0, factor: 1.0 }
+    }
+
+    pub fn version(&self, key: u32) -> Version {
+        self.objects.get(key as usize).map_or(0, |object| object.version)
+    }
+
+    pub fn payload(&self, key: u32) -> Option<Size> {
+        let object = self.objects.get(key as usize)?;
+        Some(payload(key, object.version, object.bytes?))
+    }
+}
+
+pub(super) fn payload(key: u32, version: Version, bytes: u64) -> Size {
+    Size { bytes, stored_bytes: bytes + METADATA_BYTES, etag: etag(key, version) }
+}
+
+impl Simulation {
+    /// A read takes effect; the answer is on its way back.
+    pub(super) fn origin_read(&mut self, from: Reader, key: &Key, check: Option<Etag>) {
+        if self.origin.dead > 0 {
+            return;
+        }
+        let number = key_number(key);
+        let failures = self.settings.origin.failures;
+        let fails = failures > 0.0 && self.random.faults.random_bool(failures);
+        let found = self.origin.payload(number);
+        let failure = || Failure { reason: "simulated".to_owned() };
+        let (process, what) = match from {
+            Reader::Fetch { node, life, job } => {
+                let most = self.settings.nodes[node].object_bytes_max;
+                let event = match (check, found) {
+                    (None, _) if fails => {
+                        node::Event::Fetched { job, result: Fetched::Unavailable(failure()) }
+                    }
+                    (Some(_), _) if fails => {
+                        node::Event::Checked { job, result: Checked::Unavailable(failure()) }
+                    }
+                    (Some(etag), found) => {
+                        let current = found.is_some_and(|found| found.etag == etag);
+                        let result = if current { Checked::Current } else { Checked::Changed };
+                        node::Event::Checked { job, result }
+                    }
+                    (None, found) => {
+                        let result = match found {
+                            Some(found) if found.bytes > most => Fetched::TooLarge,
+                            Some(found) => Fetched::Found(found),
+                            None => Fetched::NotFound,
+                        };
+                        node::Event::Fetched { job, result }
+                    }
+                };
+                (node, Happening::Node { node, life, event })
+            }
+            Reader::Stream { node, life, request } => {
+                let answer = answer_of(found.as_ref(), fails);
+                (node, Happening::Streamed { node, life, request, answer })
+            }
+            Reader::Gateway { gateway, life, attempt } => {
+                let answer = answer_of(found.as_ref(), fails);
+                let status =
+                    if fails { gateway::Status::Unavailable } else { gateway::Status::Final };
+                let outcome = answer.outcome;
+                let head = gateway::Head { status, outcome, node_length: 0, warm: 0 };
+                let event = gateway::Event::Answered { attempt, head };
+                let what = Happening::Gateway { gateway, life, event, answer: Some(answer) };
+                (self.nodes.len() + gateway, what)
+            }
+        };
+        self.to_origin(process, 0, what);
+    }
+
+    /// By how much a put, or its answer, is late.
+    pub(super) fn late_put(&mut self) -> Nanos {
+        let (share, law) = &self.settings.origin.late;
+        let late = *share > 0.0 && self.random.faults.random_bool(*share);
+        if late { law.draw(&mut self.random.faults) } else { 0 }
+    }
+
+    /// A put takes effect, or fails; the answer is on its way back.
+    pub(super) fn origin_put(
+        &mut self,
+        node: usize,
+        life: Life,
+        request: u64,
+        key: u32,
+        bytes: Option<u64>,
+    ) {
+        if self.origin.dead > 0 {
+            return;
+        }
+        let failures = self.settings.origin.failures;
+        let fails = failures > 0.0 && self.random.faults.random_bool(failures);
+        let mut version = None;
+        if !fails || self.random.faults.random_bool(0.5) {
+            let Some(object) = self.origin.objects.get_mut(key as usize) else { return };
+            object.version += 1;
+            object.bytes = bytes;
+            let written = object.version;
+            if self.settings.check {
+                let of = self.checker.written(key, bytes);
+                assert_eq!(of, written, "origin and checker count alike");
+            }
+            self.note(|| format!("the origin has key: {key}, version {written}: {bytes:?} bytes"));
+            version = (!fails).then_some(written);
+        }
+        let extra = self.late_put();
+        self.to_origin(node, extra, Happening::PutOver { node, life, request, version });
+    }
+}
+
+/// What a client is told of an object.
+pub(super) fn answer_of(found: Option<&Size>, fails: bool) -> Answer {
+    match found {
+        _ if fails => Answer::FAILED,
+        Some(found) => found_answer(found, Outcome::Origin),
+        None => Answer { kind: AnswerKind::NotFound, outcome: Outcome::Miss, bytes: 0 },
+    }
+}
+
+pub(super) fn found_answer(found: &Size, outcome: Outcome) -> Answer {
+    let (key, version) = parse_etag(&found.etag).unwrap_or((u32::MAX, 0));
+    Answer { kind: AnswerKind::Found { key, version }, outcome, bytes: found.bytes }
+}

@@ -1,0 +1,154 @@
+//! What devices hold, and clusters that are warm from the start.
+
+use std::collections::VecDeque;
+
+use model::window::Nanos;
+
+use super::Simulation;
+use super::happening::key_name;
+use crate::node::{Action, Answered, Event, Restored};
+use crate::tier::Location;
+use crate::{Key, Payload, Size};
+
+/// What lies on a device.
+#[derive(Default)]
+pub(super) struct Disk {
+    /// In ascending order of their numbers.
+    segments: VecDeque<Segment>,
+}
+
+struct Segment {
+    number: u64,
+    /// In ascending order of their offsets.
+    records: Vec<Record>,
+}
+
+struct Record {
+    location: Location,
+    key: Key,
+    payload: Size,
+    /// When it is certain to outlive the process.
+    durable: Nanos,
+}
+
+impl Disk {
+    fn segment(&self, number: u64) -> Option<usize> {
+        self.segments.binary_search_by_key(&number, |segment| segment.number).ok()
+    }
+
+    pub fn write(&mut self, location: Location, key: Key, payload: Size, durable: Nanos) {
+        let number = location.segment();
+        if self.segments.back().is_none_or(|last| last.number < number) {
+            self.segments.push_back(Segment { number, records: Vec::new() });
+        }
+        if let Some(index) = self.segment(number) {
+            self.segments[index].records.push(Record { location, key, payload, durable });
+        }
+    }
+
+    pub fn read(&self, location: Location, key: &Key) -> Option<Size> {
+        let records = &self.segments[self.segment(location.segment())?].records;
+        let at = records.binary_search_by_key(&location.offset(), |r| r.location.offset()).ok()?;
+        let record = &records[at];
+        (record.key == *key).then(|| record.payload.clone())
+    }
+
+    pub fn drop(&mut self, number: u64) {
+        if let Some(index) = self.segment(number) {
+            self.segments.remove(index);
+        }
+    }
+
+    /// Its process ended: what was not durable is gone, or all.
+    pub fn lose(&mut self, now: Nanos, all: bool) {
+        for segment in &mut self.segments {
+            segment.records.retain(|record| !all && record.durable <= now);
+        }
+        self.segments.retain(|segment| !segment.records.is_empty());
+    }
+
+    /// What a restart finds.
+    pub fn restored(&self) -> impl Iterator<Item = (u64, Vec<Restored>)> + '_ {
+        let restored = |record: &Record| Restored {
+            key: record.key.clone(),
+            etag: record.payload.etag(),
+            location: record.location,
+        };
+        self.segments
+            .iter()
+            .map(move |segment| (segment.number, segment.records.iter().map(restored).collect()))
+    }
+}
+
+impl Simulation {
+    /// Puts the objects of all keys where they would be after all had been read, the last key first: on
+    /// each key's first node, or with `replicas` on all of its nodes. At time 0, with static membership.
+    pub fn preload(&mut self, replicas: bool) {
+        self.lend();
+        for key in (0..self.settings.clients.keys).rev() {
+            let name = key_name(key);
+            let Some(payload) = self.origin.payload(key) else { continue };
+            let nodes = self.settings.ring.replicas(&name);
+            let mut nodes = nodes.iter();
+            let Some(primary) = nodes.next() else { continue };
+            self.take_in(primary, Event::WriteBegin { request: u64::MAX, key: name.clone() }, None);
+            let written = Event::WriteEnd {
+                request: u64::MAX,
+                key: name.clone(),
+                payload: Some(payload.clone()),
+            };
+            self.take_in(primary, written, None);
+            if replicas {
+                for node in nodes {
+                    let offered = Event::Offered { key: name.clone() };
+                    self.take_in(node, offered, Some(&payload));
+                }
+            }
+        }
+    }
+
+    /// Gives each node a lease of each other.
+    fn lend(&mut self) {
+        for from in 0..self.nodes.len() {
+            let Some(cluster) = &self.settings.nodes[from].cluster else { continue };
+            let term = cluster.lease;
+            for to in (0..self.nodes.len()).filter(|&to| to != from) {
+                self.take_in(from, Event::LeaseAsked { peer: to }, None);
+                let asked = self.local(to);
+                self.take_in(to, Event::LeaseGranted { peer: from, asked, term }, None);
+            }
+        }
+    }
+
+    /// Tells a node something and carries out what it decides in no time.
+    fn take_in(&mut self, at: usize, event: Event<Size>, fill: Option<&Size>) {
+        let now = self.local(at);
+        let mut events = VecDeque::from([event]);
+        let mut actions = Vec::new();
+        while let Some(event) = events.pop_front() {
+            self.nodes[at].node.handle(now, event, &mut actions);
+            for action in actions.drain(..) {
+                match action {
+                    Action::Append { device, location, key, payload, job } => {
+                        self.nodes[at].disks[device].write(location, key, payload, 0);
+                        events.push_back(Event::Appended { job, written: true });
+                    }
+                    Action::DropSegment { device, segment } => {
+                        self.nodes[at].disks[device].drop(segment);
+                    }
+                    Action::Invalidate { peer, request, .. } => {
+                        events.push_back(Event::Invalidated { request, peer, done: true });
+                    }
+                    Action::Ask { job, .. } => {
+                        let result = match fill {
+                            Some(payload) => Answered::Found { payload: payload.clone(), age: 0 },
+                            None => Answered::NotHere,
+                        };
+                        events.push_back(Event::Answered { job, result });
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Things by number: a place that is free is used again, a number never is.
+
+/// Values by number. Inserting, finding and removing cost an index each.
+pub(super) struct Slab<T> {
+    entries: Vec<Entry<T>>,
+    free: Vec<u32>,
+}
+
+struct Entry<T> {
+    /// Counts how often the place was used: the upper half of the number.
+    turn: u32,
+    value: Option<T>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab { entries: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    pub fn insert(&mut self, value: T) -> u64 {
+        if let Some(index) = self.free.pop() {
+            let entry = &mut self.entries[index as usize];
+            entry.value = Some(value);
+            return u64::from(entry.turn) << 32 | u64::from(index);
+        }
+        self.entries.push(Entry { turn: 1, value: Some(value) });
+        1 << 32 | (self.entries.len() - 1) as u64
+    }
+
+    fn entry(&mut self, number: u64) -> Option<&mut Entry<T>> {
+        let entry = self.entries.get_mut(number as u32 as usize)?;
+        (entry.turn == (number >> 32) as u32).then_some(entry)
+    }
+
+    pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        self.entry(number)?.value.as_mut()
+    }
+
+    pub fn remove(&mut self, number: u64) -> Option<T> {
+        let entry = self.entry(number)?;
+        let value = entry.value.take()?;
+        entry.turn += 1;
+        self.free.push(number as u32);
+        Some(value)
+    }
+
+    /// All there are, in order of their places.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().filter_map(|entry| entry.value.as_ref())
+    }
+
+    /// Removes all. Their numbers are not used again.
+    pub fn clear(&mut self) {
+        for (index, entry) in self.entries.iter_mut().enumerate() {
+            if entry.value.take().is_some() {
+                entry.turn += 1;
+                self.free.push(index as u32);
+            }
+        }
+    }
+}
