@@ -17,6 +17,10 @@ pub static FROM: HeaderName = HeaderName::from_static("concertina-from");
 pub static AVOID: HeaderName = HeaderName::from_static("concertina-avoid");
 /// Milliseconds that are left for an answer.
 pub static DEADLINE_MS: HeaderName = HeaderName::from_static("concertina-deadline-ms");
+/// When, on the clock of the node that it is sent to, a write is not to be begun any more.
+pub static NOT_AFTER_NS: HeaderName = HeaderName::from_static("concertina-not-after-ns");
+/// A node's clock, which tells nothing but how long ago its other readings were.
+pub static CLOCK_NS: HeaderName = HeaderName::from_static("concertina-clock-ns");
 /// A node asks for an object to keep a copy of it.
 pub static FILL: HeaderName = HeaderName::from_static("concertina-fill");
 /// Nanoseconds since the object was compared with the origin.

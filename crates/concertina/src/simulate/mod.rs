@@ -286,7 +286,7 @@ fn settings(
         let mut own = config.clone();
         own.cluster.name = Some(member.name.clone());
         let cluster = if several { cluster_of(&own, 0) } else { None };
-        nodes.push(settings_of(&own, cluster, offset));
+        nodes.push(settings_of(&own, cluster, windows.clone()));
     }
     let find = |name: &str| ring.find(name).unwrap_or(0) as Process;
     let mut faults: Vec<Fault> = Vec::new();

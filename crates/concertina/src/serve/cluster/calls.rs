@@ -108,10 +108,10 @@ impl Peers {
         }
     }
 
-    /// Asks for an object. Two lengths of a lease are enough: a peer that takes longer is stuck or its
+    /// Asks for an object. Half the length of a lease is enough: a peer that takes longer is stuck or its
     /// queues are long, and the origin is asked instead.
     async fn fill(&self, peer: NodeId, key: &Key) -> Answered<Object> {
-        let limit = 2 * self.lease;
+        let limit = self.lease / 2;
         let answered = tokio::time::timeout(limit, self.fill_untimed(peer, key)).await;
         let answered = answered
             .unwrap_or_else(|_| failed(format!("no answer within {} s", limit.as_secs_f64())));

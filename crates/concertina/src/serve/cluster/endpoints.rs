@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::node::{Asker, Event};
 use engine::route::NodeId;
 use http::header::ALLOW;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use model::window::Nanos;
 
 use super::Peers;
@@ -98,15 +98,22 @@ pub fn asker(shared: &Shared, sender: Sender, headers: &HeaderMap) -> Asker {
     Asker::Client { avoid: avoid.and_then(|name| peers.ring.find(name)) }
 }
 
-/// When nobody waits for the answer any more.
+/// When nobody waits for the answer any more. What is left of a client's patience counts from when the
+/// request was received, which may be long after it was sent (a link that was down, a process that
+/// stood still): a gateway says for writes when that is on this node's own clock.
 pub fn deadline(headers: &HeaderMap, received: Nanos) -> Result<Option<Nanos>, Problem> {
-    let Some(value) = headers.get(&headers::DEADLINE_MS) else { return Ok(None) };
-    let left_ms: Option<u64> = value.to_str().ok().and_then(|text| text.parse().ok());
-    let left_ms = left_ms.ok_or_else(|| {
-        let what = format!("{} must be a whole number of milliseconds", headers::DEADLINE_MS);
-        Problem::new(StatusCode::BAD_REQUEST, &what)
-    })?;
-    Ok(Some(received.saturating_add(left_ms.saturating_mul(1_000_000))))
+    let number = |name: &HeaderName, unit: &str| -> Result<Option<u64>, Problem> {
+        let Some(value) = headers.get(name) else { return Ok(None) };
+        let number = value.to_str().ok().and_then(|text| text.parse().ok());
+        number.map(Some).ok_or_else(|| {
+            let what = format!("{name} must be a whole number of {unit}");
+            Problem::new(StatusCode::BAD_REQUEST, &what)
+        })
+    };
+    let left_ms = number(&headers::DEADLINE_MS, "milliseconds")?;
+    let left = left_ms.map(|ms| received.saturating_add(ms.saturating_mul(1_000_000)));
+    let not_after = number(&headers::NOT_AFTER_NS, "nanoseconds")?;
+    Ok(left.into_iter().chain(not_after).min())
 }
 
 /// Answers a request below `/cluster/`. `None` if there is nothing there.
@@ -165,6 +172,7 @@ fn ping(shared: &Arc<Shared>, peers: &Peers) -> Response<ReplyBody> {
     to.insert(headers::RING.clone(), peers.identity.ring.clone());
     let length = shared.drive.contents().0.flights;
     to.insert(headers::NODE_LENGTH.clone(), HeaderValue::from(length));
+    to.insert(headers::CLOCK_NS.clone(), HeaderValue::from(clock::now()));
     response
 }
 

@@ -15,6 +15,7 @@ mod write;
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use engine::gateway::Refusal;
@@ -59,6 +60,8 @@ pub struct Access {
     origin_timeout: Duration,
     deadline: Duration,
     ping_timeout: Duration,
+    /// How far each node's clock is ahead of this process's, nanoseconds; `i64::MIN` if not known.
+    clocks: Vec<AtomicI64>,
 }
 
 impl Deref for Access {
@@ -94,6 +97,7 @@ impl Access {
         let members = ring.members().iter();
         let names = members.map(|m| HeaderValue::from_str(&m.name)).collect::<Result<_, _>>()?;
         let settings = config.gateway.settings(ring.clone(), windows.clone(), now);
+        let clocks = ring.members().iter().map(|_| AtomicI64::new(i64::MIN)).collect();
         Ok(Access {
             front: Front::new(config, "gateway", windows, now),
             drive: Drive::new(settings, now),
@@ -105,6 +109,7 @@ impl Access {
             origin_timeout: Duration::from_secs_f64(config.origin.timeout_s),
             deadline,
             ping_timeout: Duration::from_secs_f64(config.gateway.ping_timeout_s),
+            clocks,
         })
     }
 

@@ -1,16 +1,19 @@
 //! Whether nodes are well, and of this gateway's cluster.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use engine::gateway::Event;
 use engine::route::NodeId;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
+use model::window::Nanos;
 use tokio::runtime::Handle;
 use tracing::{info, warn};
 
 use super::super::headers;
 use super::Access;
 use super::attempt::Answer;
+use crate::clock;
 use crate::peer::{Fault, Outgoing};
 
 impl Access {
@@ -37,6 +40,7 @@ impl Access {
         if answer.status.is_server_error() {
             return Event::PingFailed { node };
         }
+        self.note_clock(node, &answer.headers, clock::now());
         let misfit = self.misfit(&answer);
         let fits = misfit.is_none();
         let news = misfit.clone();
@@ -47,6 +51,23 @@ impl Access {
             }
         }
         Event::Ponged { node, node_length: answer.head().node_length, fits }
+    }
+
+    /// Remembers a node's clock, read at `now` at the latest.
+    fn note_clock(&self, node: NodeId, given: &HeaderMap, now: Nanos) {
+        let theirs = given.get(&headers::CLOCK_NS).and_then(|value| value.to_str().ok());
+        let theirs = theirs.and_then(|text| text.parse::<i64>().ok());
+        if let (Some(theirs), Some(ahead)) = (theirs, self.clocks.get(node)) {
+            ahead.store(theirs.saturating_sub_unsigned(now), Ordering::Relaxed);
+        }
+    }
+
+    /// When, on a node's clock, nobody waits any more for what is answered within `left`: a little
+    /// early rather than late, as clocks' rates differ. `None` before its first ping was answered.
+    pub fn not_after(&self, node: NodeId, left: Nanos) -> Option<Nanos> {
+        let ahead = self.clocks.get(node)?.load(Ordering::Relaxed);
+        let at = clock::now().saturating_add(left - left / 64);
+        (ahead != i64::MIN).then(|| at.saturating_add_signed(ahead))
     }
 
     async fn ask(&self, node: NodeId) -> Result<Answer, Fault> {

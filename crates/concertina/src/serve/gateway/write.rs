@@ -7,11 +7,12 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use engine::gateway::{Action, AttemptId, Failed, Operation, Status};
 use engine::route::NodeId;
-use http::{Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use hyper::body::Incoming;
 use model::window::Nanos;
 
 use super::super::body::{Budget, GivenAt, Upload};
+use super::super::headers::NOT_AFTER_NS;
 use super::super::http::Problem;
 use super::super::objects::origin_problem;
 use super::Access;
@@ -187,7 +188,7 @@ fn moved() -> Problem {
     let what = "the order of the key's writes moved to another node while this one was sent; nothing \
         was written: send it again";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, what)
-        .with(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"))
+        .with(http::header::RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
 async fn next(mailbox: &Mailbox) -> Action {
@@ -221,7 +222,10 @@ async fn send(
     let Some(pool) = access.pools.get(node) else {
         return Err(NotSent::Failed((Failed::Connect, "there is no such node".to_owned())));
     };
-    let headers = wanted.headers(None, left);
+    let mut headers = wanted.headers(None, left);
+    // What the network or a node that stands still holds back must not happen after later writes.
+    let not_after = left.and_then(|left| access.not_after(node, left));
+    headers.extend(not_after.map(|at| (NOT_AFTER_NS.clone(), HeaderValue::from(at))));
     let given_at = match source {
         Source::Stream(streamed) => Some(streamed.given_at.clone()),
         Source::Whole(_) => None,
