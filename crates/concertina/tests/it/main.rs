@@ -15,4 +15,5 @@ mod serve_cluster;
 mod serve_faults;
 mod serve_replay;
 mod serve_runs;
+mod simulate;
 mod tidy;
