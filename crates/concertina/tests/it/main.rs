@@ -17,4 +17,5 @@ mod serve_faults;
 mod serve_gateway;
 mod serve_replay;
 mod serve_runs;
+mod simulate;
 mod tidy;

@@ -103,7 +103,7 @@ impl Simulation {
                 let Some(asked) = self.requests.get_mut(request) else { return };
                 let key = self.keys[asked.key as usize].clone();
                 let from = Reader::Gateway { gateway: at, life, attempt };
-                self.send_origin(process, 0, Happening::OriginRead { from, key, check: None });
+                self.over_origin(process, 0, Happening::OriginRead { from, key, check: None });
             }
             Action::Relay { request, .. } => {
                 let answer = answer.unwrap_or(Answer::FAILED);

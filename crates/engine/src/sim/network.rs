@@ -111,7 +111,7 @@ impl Simulation {
 
     /// Plans what passes between a process and the origin, unless it is cut off from it; `extra` beside
     /// what the way takes.
-    pub(super) fn send_origin(&mut self, process: usize, extra: Nanos, what: Happening) {
+    pub(super) fn over_origin(&mut self, process: usize, extra: Nanos, what: Happening) {
         let after = self.half_origin() + extra;
         if self.faulty && self.is_cut(process as Process, super::ORIGIN) {
             self.note(|| format!("lost between {process} and the origin: {what:?}"));

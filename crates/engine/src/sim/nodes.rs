@@ -262,7 +262,7 @@ impl Simulation {
             self.own(at, self.settings.origin.timeout, event);
         }
         let from = Reader::Fetch { node: at, life, job };
-        self.send_origin(at, 0, Happening::OriginRead { from, key, check });
+        self.over_origin(at, 0, Happening::OriginRead { from, key, check });
     }
 
     fn write_turn(&mut self, at: usize, request: u64) {
@@ -271,7 +271,7 @@ impl Simulation {
         let Some(write) = &incoming.write else { return };
         let (key, bytes) = (key_number(&incoming.key), write.bytes);
         let extra = self.late_put();
-        self.send_origin(at, extra, Happening::OriginPut { node: at, life, request, key, bytes });
+        self.over_origin(at, extra, Happening::OriginPut { node: at, life, request, key, bytes });
         if self.faulty {
             let given_up = Happening::PutOver { node: at, life, request, version: None };
             self.schedule.push(self.now + self.settings.origin.timeout, given_up);
@@ -313,7 +313,7 @@ impl Simulation {
             let Some(incoming) = self.nodes[at].incoming.get_mut(request) else { return };
             let key = incoming.key.clone();
             let from = Reader::Stream { node: at, life, request };
-            return self.send_origin(at, 0, Happening::OriginRead { from, key, check: None });
+            return self.over_origin(at, 0, Happening::OriginRead { from, key, check: None });
         }
         let Some(incoming) = self.nodes[at].incoming.remove(request) else { return };
         if let Caller::Peer { node, life, job } = incoming.from {

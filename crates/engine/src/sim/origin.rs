@@ -110,7 +110,7 @@ impl Simulation {
                 (self.nodes.len() + gateway, what)
             }
         };
-        self.send_origin(process, 0, what);
+        self.over_origin(process, 0, what);
     }
 
     /// By how much a put, or its answer, is late.
@@ -148,7 +148,7 @@ impl Simulation {
             version = (!fails).then_some(written);
         }
         let extra = self.late_put();
-        self.send_origin(node, extra, Happening::PutOver { node, life, request, version });
+        self.over_origin(node, extra, Happening::PutOver { node, life, request, version });
     }
 }
 

@@ -1,0 +1,96 @@
+//! `concertina simulate`: a run folder as of a measurement, from virtual time.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn concertina(dir: &Path, args: &[&str]) -> Output {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_concertina")).args(args).current_dir(dir).output();
+    output.unwrap()
+}
+
+/// One device of 10 ms, nothing in memory.
+const CONFIG: &str = "
+[node]
+memory_bytes = \"0\"
+revalidate_s = 0.0
+[[device]]
+path = \"device\"
+service = { kind = \"exponential\", mean_ms = 10.0 }
+";
+
+fn simulate(dir: &Path, config: &str, args: &[&str]) -> serde_json::Value {
+    std::fs::write(dir.join("c.toml"), config).unwrap();
+    let all = ["simulate", "--config", "c.toml", "--json", "--popularity", "uniform"];
+    let output = concertina(dir, &[&all[..], args].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_simulated_device_agrees_with_the_formula() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["--rate", "50,70", "--duration", "600s", "--keys", "20000", "--network", "0s"];
+    let said = simulate(dir.path(), CONFIG, &[&args[..], &["--out", "run"]].concat());
+    for (step, rate) in [(0, 50.0), (1, 70.0)] {
+        for within in said["steps"][step]["within"].as_array().unwrap() {
+            let (ms, share) = (within[0].as_f64().unwrap(), within[1].as_f64().unwrap());
+            let exact = 1.0 - f64::exp(-(100.0 - rate) * ms * 1e-3);
+            assert!((share - exact).abs() < 0.02, "{rate}/s, {ms} ms: {share}, exact {exact}");
+        }
+    }
+    let again = simulate(dir.path(), CONFIG, &[&args[..], &["--out", "again"]].concat());
+    assert_eq!(said["steps"][0]["within"], again["steps"][0]["within"], "the seed is the same");
+    for args in [&["fit", "run", "--out", "m.toml"][..], &["report", "run", "m.toml"]] {
+        let output = concertina(dir.path(), args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let report = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(report.contains("a simulation in virtual time"), "the report says what it shows");
+    let run = std::fs::read_to_string(dir.path().join("run/run.toml")).unwrap();
+    assert!(run.contains("kind = \"simulate\"") && run.contains("a simulation"), "{run}");
+}
+
+#[test]
+fn members_become_nodes_and_may_be_lost_or_slow() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = format!(
+        "{CONFIG}
+[[member]]
+name = \"a\"
+address = \"127.0.0.1:7071\"
+[[member]]
+name = \"b\"
+address = \"127.0.0.1:7072\"
+[cluster]
+name = \"a\"
+"
+    );
+    let args = ["--rate", "60", "--duration", "60s", "--warmup", "5s", "--keys", "5000"];
+    let well = simulate(dir.path(), &config, &[&args[..], &["--out", "well"]].concat());
+    let slow =
+        simulate(dir.path(), &config, &[&args[..], &["--slow", "b:0.5", "--out", "slow"]].concat());
+    let mean = |said: &serde_json::Value| said["steps"][0]["response_ms"]["mean"].as_f64().unwrap();
+    assert!(mean(&slow) > 1.2 * mean(&well), "{} and {}", mean(&slow), mean(&well));
+    let lost =
+        simulate(dir.path(), &config, &[&args[..], &["--lost", "b", "--out", "lost"]].concat());
+    let share = |outcome: &str| lost["steps"][0]["outcomes"][outcome].as_f64().unwrap_or(0.0);
+    assert!(share("origin") > 0.05 && share("error") < 0.05, "{lost}");
+    let windows = std::fs::read_to_string(dir.path().join("well/windows")).unwrap();
+    for queue in ["\"load\"", "\"gateway\"", "\"a/device/0\"", "\"b/node\""] {
+        assert!(windows.contains(&format!("\"queue\":{queue}")), "{queue}");
+    }
+}
+
+#[test]
+fn what_cannot_be_simulated_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = concertina(dir.path(), &["simulate", "--rate", "10", "--out", "run"]);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && words.contains("`service` profile"), "{words}");
+    std::fs::write(dir.path().join("c.toml"), CONFIG).unwrap();
+    let args =
+        ["simulate", "--config", "c.toml", "--rate", "10", "--lost", "nobody", "--out", "run"];
+    let output = concertina(dir.path(), &args);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no member is named"));
+}
