@@ -125,6 +125,25 @@ pub fn load(url: &str, args: &[String], out: &Path, quiet: bool) -> anyhow::Resu
     Ok(RunFolder::read(out)?)
 }
 
+/// Runs `concertina simulate --config CONFIG ARGS…` to its end; gives what it printed, as JSON.
+///
+/// # Errors
+/// If it fails.
+pub fn simulate(config: &Path, args: &[String]) -> anyhow::Result<String> {
+    let output = program()?
+        .args(["simulate", "--json", "--quiet", "--config"])
+        .arg(config)
+        .args(args)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start the simulation")?;
+    if !output.status.success() {
+        bail!("the simulation ended with {}", output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// A free port of the loopback, for servers that must know each other's address before they start.
 ///
 /// # Errors
@@ -246,6 +265,15 @@ impl Catalogue {
         let requests = self.objects.to_string();
         let asked = ["--warmup", "0s", "--clients", "512", "--requests", &requests];
         load(url, &self.trace(&asked), out, quiet).map(|_| ())
+    }
+
+    /// Arguments of a simulation of the same.
+    pub fn simulated(&self) -> Vec<String> {
+        vec![
+            format!("--keys={}", self.objects),
+            "--popularity=uniform".to_owned(),
+            format!("--size={}", self.object_bytes),
+        ]
     }
 
     /// Arguments of a load of Poisson arrivals at `rate` requests/s, uniform over the catalogue, with

@@ -8,6 +8,7 @@
 //! 90 % is narrow enough within minutes.
 
 mod plan;
+mod simulation;
 mod system;
 
 use std::path::{Path, PathBuf};
@@ -182,21 +183,31 @@ impl Case<'_> {
         };
         judge("", held_out_loads, nodes.clone(), &model)?;
 
-        let change = Change::Without { name: subject.clone(), shares_after: lost.shares() };
-        let after = model.changed(&change, Popularity::EQUAL)?;
+        let without = Change::Without { name: subject.clone(), shares_after: lost.shares() };
+        let after = model.changed(&without, Popularity::EQUAL)?;
         let left = nodes.into_iter().filter(|(name, _)| *name != subject).collect();
         judge(", one node lost", lost_loads, left, &after)?;
 
         let slow = whole.with_speed(&subject, 0.5);
         let system = self.start(&slow, "slow")?;
         let slow_loads = self.sweep(&system, &slow, "slow", changed)?;
-        let change = Change::Speed { name: subject, factor: 0.5 };
+        let change = Change::Speed { name: subject.clone(), factor: 0.5 };
         let after = model.changed(&change, Popularity::EQUAL)?;
         judge(", one node of half the speed", slow_loads, system.stop()?, &after)?;
-        // SIMULATION: here the same states at the same loads by `concertina simulate`, once there is one:
-        // a child process as `lab::load` is, that is given the configurations that `System::start` wrote
-        // and a rate, and leaves a run folder in virtual time. Its shares within `WITHIN_S` are set beside
-        // `model.cluster().cdf`, largest difference at most 2 points, and beside what was measured.
+        self.context.say(format!("{name}: the formula beside simulations"));
+        let rates = |plan: &Plan, of: &[f64]| of.iter().map(|&u| plan.rate(u)).collect::<Vec<_>>();
+        let config = |state: &str| self.scratch.join(state).join(format!("{subject}.toml"));
+        let (whole_rates, lost_rates) = (rates(&whole, held_out), rates(&lost, changed));
+        let slow_rates = rates(&slow, changed);
+        let lost_model = model.changed(&without, Popularity::EQUAL)?;
+        for (of, state, lost, rates, model) in [
+            (name.clone(), "whole", None, &whole_rates, &model),
+            (format!("{name}, one node lost"), "whole", Some(&*subject), &lost_rates, &lost_model),
+            (format!("{name}, one node of half the speed"), "slow", None, &slow_rates, &after),
+        ] {
+            let state = simulation::State { of, config: &config(state), lost, rates };
+            claims.push(state.claim(model, self.catalogue, self.scratch)?);
+        }
         Ok(claims)
     }
 

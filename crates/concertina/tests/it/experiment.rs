@@ -125,7 +125,6 @@ changed_utilisations = [0.3]
 "#;
 
 #[test]
-#[ignore = "needs `serve --role gateway`; take this line away with it"]
 fn a_cluster_is_measured_whole_with_a_node_lost_and_with_a_slow_one() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("spotify-cluster");

@@ -42,7 +42,14 @@ const CPU_WIDTH_MAX_US: f64 = 2.0;
 const GATEWAY_GOAL_US: f64 = 28.0;
 
 /// All systems, in the order of a round.
-const NAMES: [&str; 5] = ["ceiling", "nginx static", "node", "nginx proxy_cache", "gateway + node"];
+const NAMES: [&str; 6] = [
+    "ceiling",
+    "nginx static",
+    "node",
+    "nginx proxy_cache",
+    "gateway + node",
+    "raw relay + ceiling",
+];
 
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let config: Config = context.config()?;
@@ -93,6 +100,7 @@ impl Systems {
         let origin = scratch.join("origin");
         let catalogue = Catalogue::write(scratch, config.objects, config.object_bytes)?;
         let ceiling = bench.ceiling("http", config.object_bytes, scratch)?;
+        let relay = bench.relay(&ceiling.target, config.object_bytes, scratch)?;
         let files = peers_files(&root, config)?;
         let fixed = Peer::nginx(scratch, &files, None)?;
         let cached = Peer::nginx(scratch, &files, Some(&fixed.target.address))?;
@@ -100,8 +108,11 @@ impl Systems {
         let alone = start_node(context, "node", &origin, memory, None)?;
         catalogue.put(alone.url(), &scratch.join("fill"), context.quiet)?;
         let member = lab::free_address()?;
+        // A lone node shares its origin with nobody.
+        let origin = scratch.join("origin-of-cluster");
         let behind = start_node(context, "behind", &origin, memory, Some(&member))?;
         let gateway = start_gateway(context, &origin, &member)?;
+        catalogue.put(gateway.url(), &scratch.join("fill-cluster"), context.quiet)?;
         let node = target(&[&alone]);
         let through = target(&[&gateway, &behind]);
         let targets = vec![
@@ -110,6 +121,7 @@ impl Systems {
             node,
             cached.target.clone(),
             through,
+            relay.target.clone(),
         ];
         // Every object once through each, so that memory, page cache and proxy cache hold it.
         let every = Asked {
@@ -123,7 +135,7 @@ impl Systems {
         }
         Ok(Systems {
             targets,
-            _peers: vec![ceiling, cached, fixed],
+            _peers: vec![relay, ceiling, cached, fixed],
             _servers: vec![gateway, behind, alone],
         })
     }
@@ -308,6 +320,14 @@ fn claims(rounds: &[Round]) -> Vec<Claim> {
             requests(4),
         ),
         claim(
+            "raw relay: CPU of a request",
+            of(&|r| r.systems[5].cpu_us[0]),
+            "µs",
+            us,
+            None,
+            requests(5),
+        ),
+        claim(
             "gateway + node: requests/s over nginx proxy_cache's",
             ratio(4, 3),
             "×",
@@ -344,6 +364,7 @@ mod tests {
                 measured(machine * 3.0, &[15.0]),
                 measured(machine, &[25.0]),
                 measured(machine * 0.5, &[20.0, 15.0]),
+                measured(machine * 0.6, &[18.0, 10.0]),
             ],
             ceiling_after: measured(machine * 4.4, &[10.0]),
         };

@@ -55,6 +55,18 @@ impl Bench {
         Peer::start("ceiling", command, &address, "/o/%d", &scratch.join("ceiling.log"))
     }
 
+    /// Starts the ceiling of a gateway: it copies bytes between its clients and `behind`, and no more.
+    pub fn relay(&self, behind: &Target, bytes: u64, scratch: &Path) -> anyhow::Result<Peer> {
+        let address = lab::free_address()?;
+        let mut command = Command::new(&self.ceiling);
+        command.args(["-p", port_of(&address), "-m", "relay", "-v", &bytes.to_string()]);
+        command.args(["-b", port_of(&behind.address)]);
+        let mut peer =
+            Peer::start("relay", command, &address, "/o/%d", &scratch.join("relay.log"))?;
+        peer.target.processes.extend(&behind.processes);
+        Ok(peer)
+    }
+
     /// Loads a server.
     pub fn load(&self, peer: &Target, asked: &Asked) -> anyhow::Result<Measured> {
         let before = peer.cpu_s()?;

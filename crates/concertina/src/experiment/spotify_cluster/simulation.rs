@@ -1,0 +1,121 @@
+//! What the formula says beside what `concertina simulate` says: the code that serves, in virtual time,
+//! given the configuration that was measured.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use model::ClusterModel;
+use model::statistics::batch_means;
+use serde::Deserialize;
+
+use super::super::lab::{self, Catalogue};
+use super::super::{Claim, Goal};
+use super::WITHIN_S;
+
+/// Runs of each load, with other random numbers: their spread is the simulation's own.
+const SEEDS: u64 = 4;
+/// Largest difference that is claimed, points.
+const GOAL_POINTS: f64 = 2.0;
+/// Largest half-width of a simulated share with which the claim can hold, points.
+const WIDTH_MAX_POINTS: f64 = 1.0;
+
+/// What the command prints, as far as it is read here.
+#[derive(Deserialize)]
+struct Printed {
+    steps: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+struct Step {
+    arrivals: u64,
+    /// Objectives in milliseconds, and the share within each.
+    within: Vec<(f64, f64)>,
+}
+
+/// One state of a cluster at some loads.
+pub struct State<'a> {
+    /// Its name.
+    pub of: String,
+    /// The configuration of one of its nodes.
+    pub config: &'a Path,
+    /// A member that is dead.
+    pub lost: Option<&'a str>,
+    /// Loads, requests/s.
+    pub rates: &'a [f64],
+}
+
+impl State<'_> {
+    /// The largest difference between the formula and the simulation.
+    pub fn claim(
+        &self,
+        model: &ClusterModel,
+        catalogue: &Catalogue,
+        scratch: &Path,
+    ) -> anyhow::Result<Claim> {
+        let mut runs = Vec::new();
+        for seed in 1..=SEEDS {
+            let out = scratch.join(format!("simulation-{seed}"));
+            runs.push(self.simulate(catalogue, seed, &out)?);
+        }
+        let (mut worst, mut widest, mut samples) = ((0.0, 0.0, 0.0), 0.0_f64, 0);
+        for (index, &rate) in self.rates.iter().enumerate() {
+            samples += runs.iter().map(|run| run[index].arrivals).sum::<u64>();
+            for t_s in WITHIN_S {
+                let shares: Vec<f64> =
+                    runs.iter().map(|run| share_within(&run[index], t_s)).collect();
+                let simulated = batch_means(&shares).context("a simulation has no answers")?;
+                let formula = model.cluster().cdf(rate, &[t_s])?.into_iter().sum::<f64>();
+                let difference = (formula - simulated.mean).abs() * 100.0;
+                widest = widest.max(simulated.half_width * 100.0);
+                if difference >= worst.0 {
+                    worst = (difference, rate, t_s);
+                }
+            }
+        }
+        let (value, rate, t_s) = worst;
+        Ok(Claim {
+            name: format!(
+                "{}: |formula − simulation| of P(T ≤ t), worst at {rate:.0}/s and {} ms",
+                self.of,
+                t_s * 1e3
+            ),
+            value,
+            low: value - widest,
+            high: value + widest,
+            unit: "points".into(),
+            samples,
+            width_max: WIDTH_MAX_POINTS,
+            published: None,
+            goal: Some(Goal::AtMost(GOAL_POINTS)),
+            peer: None,
+            holds: false,
+        })
+    }
+
+    fn simulate(&self, catalogue: &Catalogue, seed: u64, out: &Path) -> anyhow::Result<Vec<Step>> {
+        let rates: Vec<String> = self.rates.iter().map(f64::to_string).collect();
+        let mut arguments = catalogue.simulated();
+        arguments.extend([
+            "--rate".to_owned(),
+            rates.join(","),
+            format!("--seed={seed}"),
+            "--duration=200s".to_owned(),
+            "--warmup=100s".to_owned(),
+            "--out".to_owned(),
+            out.display().to_string(),
+        ]);
+        if let Some(lost) = self.lost {
+            arguments.extend(["--lost".to_owned(), lost.to_owned()]);
+        }
+        let text = lab::simulate(self.config, &arguments)?;
+        let printed: Printed =
+            serde_json::from_str(&text).context("the simulation printed something else")?;
+        anyhow::ensure!(printed.steps.len() == self.rates.len(), "the simulation left out loads");
+        Ok(printed.steps)
+    }
+}
+
+fn share_within(step: &Step, t_s: f64) -> f64 {
+    let found = step.within.iter().find(|(ms, _)| (ms / 1e3 - t_s).abs() < 1e-9);
+    found.map_or(f64::NAN, |(_, share)| *share)
+}
