@@ -63,12 +63,6 @@ impl Server {
         self.child.id() as i32
     }
 
-    /// Ends it at once, as a power failure would, and waits until it is gone. Its run folder stays
-    /// readable up to its last second.
-    pub fn kill(self) {
-        drop(self);
-    }
-
     /// Stops it in good order and waits for it.
     ///
     /// # Errors

@@ -159,13 +159,13 @@ impl Case<'_> {
         let subject = subject.name.clone();
         let lost = Plan::new(config, self.scenario, self.catalogue, Some(&subject))?;
 
-        let mut system = self.start(&whole, "whole")?;
+        let system = self.start(&whole, "whole")?;
         let fit_loads = self.sweep(&system, &whole, "fit", fit)?;
         let held_out_loads = self.sweep(&system, &whole, "held-out", held_out)?;
-        system.lose(&subject)?;
-        self.warm_up(&system, "lost")?;
-        let lost_loads = self.sweep(&system, &lost, "lost", changed)?;
         let nodes = system.stop()?;
+        let system = self.start(&lost, "lost")?;
+        let lost_loads = self.sweep(&system, &lost, "lost", changed)?;
+        let left = system.stop()?;
 
         let name = &self.scenario.name;
         let runs = ClusterRuns { load: fit_loads, nodes: nodes.clone() };
@@ -181,11 +181,10 @@ impl Case<'_> {
             let runs = ClusterRuns { load, nodes };
             self.judge(state, &runs, model, &fitted).map(|found| claims.extend(found))
         };
-        judge("", held_out_loads, nodes.clone(), &model)?;
+        judge("", held_out_loads, nodes, &model)?;
 
         let without = Change::Without { name: subject.clone(), shares_after: lost.shares() };
         let after = model.changed(&without, Popularity::EQUAL)?;
-        let left = nodes.into_iter().filter(|(name, _)| *name != subject).collect();
         judge(", one node lost", lost_loads, left, &after)?;
 
         let slow = whole.with_speed(&subject, 0.5);
@@ -196,17 +195,18 @@ impl Case<'_> {
         judge(", one node of half the speed", slow_loads, system.stop()?, &after)?;
         self.context.say(format!("{name}: the formula beside simulations"));
         let rates = |plan: &Plan, of: &[f64]| of.iter().map(|&u| plan.rate(u)).collect::<Vec<_>>();
-        let config = |state: &str| self.scratch.join(state).join(format!("{subject}.toml"));
+        let other = &lost.places.first().context("no node is left")?.name;
         let (whole_rates, lost_rates) = (rates(&whole, held_out), rates(&lost, changed));
         let slow_rates = rates(&slow, changed);
         let lost_model = model.changed(&without, Popularity::EQUAL)?;
-        for (of, state, lost, rates, model) in [
-            (name.clone(), "whole", None, &whole_rates, &model),
-            (format!("{name}, one node lost"), "whole", Some(&*subject), &lost_rates, &lost_model),
-            (format!("{name}, one node of half the speed"), "slow", None, &slow_rates, &after),
+        for (of, state, rates, model) in [
+            (name.clone(), "whole", &whole_rates, &model),
+            (format!("{name}, one node lost"), "lost", &lost_rates, &lost_model),
+            (format!("{name}, one node of half the speed"), "slow", &slow_rates, &after),
         ] {
-            let state = simulation::State { of, config: &config(state), lost, rates };
-            claims.push(state.claim(model, self.catalogue, self.scratch)?);
+            let config = self.scratch.join(state).join(format!("{other}.toml"));
+            let state = simulation::State { of, config: &config, rates };
+            claims.push(state.claim(model, self.catalogue, &config.with_extension(""))?);
         }
         Ok(claims)
     }

@@ -27,12 +27,13 @@ pub(super) struct Plan<'a> {
 }
 
 /// The nodes' names, in the order of the ring.
-pub(super) fn names(scenario: &Scenario) -> Vec<String> {
+fn names(scenario: &Scenario) -> Vec<String> {
     (0..scenario.nodes).map(|i| format!("node-{i:02}")).collect()
 }
 
 impl<'a> Plan<'a> {
-    /// Places the catalogue. Uniform allocation: every node has the same weight. `lost` serves nothing.
+    /// Places the catalogue. Uniform allocation: every node has the same weight. `lost` is no member any
+    /// more: each of its keys is where its next node is.
     pub fn new(
         config: &'a Config,
         scenario: &'a Scenario,

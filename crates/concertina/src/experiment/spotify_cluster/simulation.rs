@@ -38,23 +38,22 @@ pub struct State<'a> {
     pub of: String,
     /// The configuration of one of its nodes.
     pub config: &'a Path,
-    /// A member that is dead.
-    pub lost: Option<&'a str>,
     /// Loads, requests/s.
     pub rates: &'a [f64],
 }
 
 impl State<'_> {
-    /// The largest difference between the formula and the simulation.
+    /// The largest difference between the formula and the simulation; run folders are `out` with other
+    /// extensions.
     pub fn claim(
         &self,
         model: &ClusterModel,
         catalogue: &Catalogue,
-        scratch: &Path,
+        out: &Path,
     ) -> anyhow::Result<Claim> {
         let mut runs = Vec::new();
         for seed in 1..=SEEDS {
-            let out = scratch.join(format!("simulation-{seed}"));
+            let out = out.with_extension(format!("simulation-{seed}"));
             runs.push(self.simulate(catalogue, seed, &out)?);
         }
         let (mut worst, mut widest, mut samples) = ((0.0, 0.0, 0.0), 0.0_f64, 0);
@@ -104,9 +103,6 @@ impl State<'_> {
             "--out".to_owned(),
             out.display().to_string(),
         ]);
-        if let Some(lost) = self.lost {
-            arguments.extend(["--lost".to_owned(), lost.to_owned()]);
-        }
         let text = lab::simulate(self.config, &arguments)?;
         let printed: Printed =
             serde_json::from_str(&text).context("the simulation printed something else")?;

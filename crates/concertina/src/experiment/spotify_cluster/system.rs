@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use super::plan::{Plan, names};
+use super::plan::Plan;
 use crate::config::Member;
 use crate::experiment::lab::{self, Catalogue, Server};
 use crate::record::RunFolder;
@@ -27,8 +27,9 @@ impl System {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
         let mut members = Vec::new();
-        for name in names(plan.scenario) {
-            members.push(Member { name, address: lab::free_address()?, ..Member::default() });
+        for place in &plan.places {
+            let (name, address) = (place.name.clone(), lab::free_address()?);
+            members.push(Member { name, address, ..Member::default() });
         }
         let replicas = u32::try_from(plan.config.replicas)?;
         let memory = catalogue.memory_bytes(plan.memory_objects());
@@ -61,14 +62,6 @@ impl System {
     /// Where clients go.
     pub fn url(&self) -> &str {
         self.gateway.url()
-    }
-
-    /// Ends a node at once.
-    pub fn lose(&mut self, name: &str) -> anyhow::Result<()> {
-        let at = self.nodes.iter().position(|(own, _)| own == name);
-        let (_, server) = self.nodes.remove(at.context("there is no such node")?);
-        server.kill();
-        Ok(())
     }
 
     /// Stops every process, the gateway first, and reads the runs of the nodes of a plan.
