@@ -1,6 +1,6 @@
 //! The serving process: sockets, the engine behind them, and what is observed.
 //!
-//! A process is a node, a gateway, or both; each has its own [`front::Front`]: address, threads and
+//! A process is a node, a gateway, or both; each has its own `front::Front`: address, threads and
 //! connections.
 
 mod admin;

@@ -176,7 +176,7 @@ impl Responses {
     }
 
     /// The response that a share `p` of the recent ones does not exceed, to the upper end of its bucket;
-    /// `None` before [`REFRESH`] answers.
+    /// `None` before a few answers.
     pub fn quantile(&self, p: f64) -> Option<Nanos> {
         if self.counted < REFRESH {
             return None;
