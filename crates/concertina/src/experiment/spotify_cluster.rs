@@ -199,13 +199,21 @@ impl Case<'_> {
         let (whole_rates, lost_rates) = (rates(&whole, held_out), rates(&lost, changed));
         let slow_rates = rates(&slow, changed);
         let lost_model = model.changed(&without, Popularity::EQUAL)?;
-        for (of, state, rates, model) in [
-            (name.clone(), "whole", &whole_rates, &model),
-            (format!("{name}, one node lost"), "lost", &lost_rates, &lost_model),
-            (format!("{name}, one node of half the speed"), "slow", &slow_rates, &after),
+        let half = format!("--slow={subject}:0.5");
+        for (of, state, slow, rates, model) in [
+            (name.clone(), "whole", None, &whole_rates, &model),
+            (format!("{name}, one node lost"), "lost", None, &lost_rates, &lost_model),
+            // One configuration stands for all nodes: that of a slow one would slow them all.
+            (
+                format!("{name}, one node of half the speed"),
+                "whole",
+                Some(&half),
+                &slow_rates,
+                &after,
+            ),
         ] {
             let config = self.scratch.join(state).join(format!("{other}.toml"));
-            let state = simulation::State { of, config: &config, rates };
+            let state = simulation::State { of, config: &config, slow: slow.cloned(), rates };
             claims.push(state.claim(model, self.catalogue, &config.with_extension(""))?);
         }
         Ok(claims)

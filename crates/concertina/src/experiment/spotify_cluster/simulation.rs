@@ -38,6 +38,8 @@ pub struct State<'a> {
     pub of: String,
     /// The configuration of one of its nodes.
     pub config: &'a Path,
+    /// `--slow NAME:SPEED`, if a node is.
+    pub slow: Option<String>,
     /// Loads, requests/s.
     pub rates: &'a [f64],
 }
@@ -103,6 +105,7 @@ impl State<'_> {
             "--out".to_owned(),
             out.display().to_string(),
         ]);
+        arguments.extend(self.slow.clone());
         let text = lab::simulate(self.config, &arguments)?;
         let printed: Printed =
             serde_json::from_str(&text).context("the simulation printed something else")?;
