@@ -136,6 +136,11 @@ fn fill(
     server.stop()
 }
 
+/// The name of a state, as a file is named.
+fn file_name(of: &str) -> String {
+    of.replace(", ", "-").replace(' ', "-")
+}
+
 /// One cluster, in all its states.
 struct Case<'a> {
     context: &'a Context,
@@ -213,8 +218,9 @@ impl Case<'_> {
             ),
         ] {
             let config = self.scratch.join(state).join(format!("{other}.toml"));
+            let out = self.scratch.join(format!("simulated-{}", file_name(&of)));
             let state = simulation::State { of, config: &config, slow: slow.cloned(), rates };
-            claims.push(state.claim(model, self.catalogue, &config.with_extension(""))?);
+            claims.push(state.claim(model, self.catalogue, &out)?);
         }
         Ok(claims)
     }
@@ -285,7 +291,7 @@ impl Case<'_> {
     }
 
     fn record(&self, of: &str, comparison: &ClusterComparison) -> anyhow::Result<()> {
-        let file = of.replace(", ", "-").replace(' ', "-");
+        let file = file_name(of);
         self.write(&format!("{file}.json"), &serde_json::to_string_pretty(comparison)?)?;
         let table = cluster_table(comparison);
         self.write(&format!("{file}.txt"), &table)?;
