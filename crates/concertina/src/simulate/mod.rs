@@ -18,6 +18,7 @@ use crate::clock;
 use crate::config::{Config, Kind, Member, Service};
 use crate::disk::empirical;
 use crate::load::{Popularity, Summary, simulated_step};
+use crate::origin::{Attributes, Metadata, VersionHasher};
 use crate::record::{self, Generator, Machine, Run, RunWriter, Step};
 use crate::serve::{cluster_of, settings_of};
 
@@ -329,6 +330,7 @@ fn settings(
         origin: Origin {
             half: Law::exponential(plan.origin_s / 2.0),
             timeout: nanos(config.origin.timeout_s),
+            metadata_bytes: metadata_bytes(),
             ..Origin::default()
         },
         membership: None,
@@ -339,6 +341,15 @@ fn settings(
         check: false,
         windows,
     })
+}
+
+/// Bytes of the metadata of an object as `concertina load` stores it.
+fn metadata_bytes() -> u64 {
+    let attributes =
+        Attributes { content_type: Some("application/octet-stream".to_owned()), user: Vec::new() };
+    let etag = VersionHasher::default().finish(&attributes);
+    let metadata = Metadata { size: 0, etag, modified_unix_us: 0, attributes };
+    metadata.encode().len() as u64
 }
 
 /// What was asked, for the run folder.

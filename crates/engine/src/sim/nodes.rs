@@ -7,7 +7,7 @@ use model::window::{Nanos, Outcome};
 use super::check::Version;
 use super::happening::{Answer, AnswerKind, Call, Caller, Happening, Life, Reader, key_number};
 use super::network::ask_failed;
-use super::origin::{found_answer, payload};
+use super::origin::found_answer;
 use super::preload::Disk;
 use super::settings::{CLIENTS, Process};
 use super::slab::Slab;
@@ -285,8 +285,9 @@ impl Simulation {
         write.over = true;
         write.version = version;
         let number = key_number(&key);
-        let stored =
-            version.zip(write.bytes).map(|(version, bytes)| payload(number, version, bytes));
+        let stored = version
+            .zip(write.bytes)
+            .map(|(version, bytes)| self.origin.payload_of(number, version, bytes));
         let event = Event::WriteEnd { request, key, payload: stored };
         if let (Some(Breakage::LateWriteEnd(late)), Some(version)) =
             (self.settings.breakage, version)

@@ -25,10 +25,9 @@ pub(super) struct Store {
     pub dead: u32,
     /// How many times as long it takes.
     pub factor: f64,
+    /// Bytes of an object's metadata.
+    metadata_bytes: u64,
 }
-
-/// Bytes of an object's metadata as a device stores it.
-const METADATA_BYTES: u64 = 40;
 
 impl Store {
     pub fn new(settings: &Settings, random: &mut SmallRng, checker: &mut Checker) -> Store {
@@ -41,21 +40,25 @@ impl Store {
             Object { version: 1, bytes }
         };
         let objects = (0..settings.clients.keys).map(object).collect();
-        Store { objects, dead: 0, factor: 1.0 }
+        let metadata_bytes = settings.origin.metadata_bytes;
+        Store { objects, dead: 0, factor: 1.0, metadata_bytes }
     }
 
     pub fn version(&self, key: u32) -> Version {
         self.objects.get(key as usize).map_or(0, |object| object.version)
     }
 
+    /// What is stored under a key.
     pub fn payload(&self, key: u32) -> Option<Size> {
         let object = self.objects.get(key as usize)?;
-        Some(payload(key, object.version, object.bytes?))
+        Some(self.payload_of(key, object.version, object.bytes?))
     }
-}
 
-pub(super) fn payload(key: u32, version: Version, bytes: u64) -> Size {
-    Size { bytes, stored_bytes: bytes + METADATA_BYTES, etag: etag(key, version) }
+    /// A version of a key.
+    pub fn payload_of(&self, key: u32, version: Version, bytes: u64) -> Size {
+        let stored_bytes = bytes + self.metadata_bytes;
+        Size { bytes, stored_bytes, etag: etag(key, version) }
+    }
 }
 
 impl Simulation {

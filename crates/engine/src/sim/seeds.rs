@@ -158,6 +158,7 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
             (0.0, Law::constant(0.0))
         },
         timeout: random.random_range(30..1000) * MS,
+        ..Origin::default()
     };
     Settings {
         seed,

@@ -104,6 +104,8 @@ pub struct Origin {
     pub late: (f64, Law),
     /// After which a caller gives up.
     pub timeout: Nanos,
+    /// Bytes of an object's metadata: memory and devices hold them beside it.
+    pub metadata_bytes: u64,
 }
 
 /// A process' clock: it shows `offset` + time × (1 + `ppm`/10⁶).
@@ -251,6 +253,7 @@ impl Default for Origin {
             failures: 0.0,
             late: (0.0, Law::constant(0.0)),
             timeout: 10 * SECOND,
+            metadata_bytes: 40,
         }
     }
 }

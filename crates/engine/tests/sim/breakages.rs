@@ -4,8 +4,9 @@ use engine::sim::Breakage;
 
 use crate::seeds::{Sums, search};
 
-/// So many seeds are enough to find each.
-const SEEDS: u64 = 300;
+/// So many seeds are enough to find each several times over; most are found within thirty,
+/// the rarest after five hundred. A search ends at what it finds.
+const SEEDS: u64 = 5_000;
 
 fn is_found(breakage: Breakage) {
     let (found, Sums { requests, .. }) = search(0..SEEDS, Some(breakage));
