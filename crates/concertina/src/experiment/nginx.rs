@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
-use super::{Claim, Context, Goal, Peer, lab};
+use super::accuracy::Accuracy;
+use super::{Claim, Context, Goal, lab};
 use crate::record::RunFolder;
 use crate::report::{self, Comparison, Observed, Page, Selection};
 use counters::Shares;
@@ -149,8 +150,19 @@ impl Case<'_> {
         self.record(&model, &comparison)?;
         let limit = model.limits()?.spotify_single;
         let mut claims = vec![cold];
-        claims.extend(self.error("up to the confidence limit", limit, &comparison));
-        claims.extend(self.error("up to 80 %", f64::INFINITY, &comparison));
+        let requests: Vec<(f64, u64)> = comparison
+            .steps
+            .iter()
+            .map(|step| (step.measured.rate, step.measured.requests))
+            .collect();
+        for (part, rate_max) in
+            [("up to the confidence limit", limit), ("up to 80 %", f64::INFINITY)]
+        {
+            let of = &self.profile.name;
+            let published = Some(PUBLISHED_POINTS);
+            let error = Accuracy { of, part, rate_max, goal: GOAL_POINTS, published };
+            claims.extend(error.claim(&comparison.rows, &requests));
+        }
         claims.push(self.hit_ratios(&shares));
         std::fs::remove_dir_all(&scratch).context("cannot remove run folders")?;
         Ok(claims)
@@ -356,40 +368,6 @@ impl Case<'_> {
             peer: None,
             holds: false,
         }
-    }
-
-    /// The largest error of the held-out loads up to a rate. Each of them has to be measured well, not
-    /// the worst alone.
-    fn error(&self, part: &str, rate_max: f64, comparison: &Comparison) -> Option<Claim> {
-        let rows = || comparison.rows.iter().filter(|row| row.rate <= rate_max);
-        // A load that was measured and that the model calls unstable is missed by all.
-        let errors =
-            rows().map(|row| (row, row.concertina_error_points.map_or(f64::INFINITY, f64::abs)));
-        let (worst, value) = errors.max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let widest = |widest: f64, width: f64| {
-            // An unknown width stays unknown; `max` alone would drop it.
-            if width.is_nan() || widest.is_nan() { f64::NAN } else { widest.max(width) }
-        };
-        let half_width = rows()
-            .map(|row| row.measured.half_width.map_or(f64::NAN, |h| h * 100.0))
-            .fold(0.0, widest);
-        let spotify =
-            rows().filter_map(|row| row.spotify_error_points).map(f64::abs).fold(0.0, f64::max);
-        let unstable = rows().any(|row| row.spotify.is_none());
-        let peer = if unstable { "Spotify model where stable" } else { "Spotify model" };
-        let steps = comparison.steps.iter().filter(|step| step.measured.rate <= rate_max);
-        let what = format!(
-            "|error of P(T ≤ t)| {part}, worst at {:.0}/s and {} ms",
-            worst.rate,
-            worst.within_s * 1e3
-        );
-        let samples = steps.map(|step| step.measured.requests).sum();
-        let claim = self.claim(what, (value, half_width), "points", samples, Some(GOAL_POINTS));
-        Some(Claim {
-            published: Some(PUBLISHED_POINTS),
-            peer: Some(Peer { name: peer.into(), value: spotify }),
-            ..claim
-        })
     }
 
     /// How far the paper's hit ratio is from that of the disks' counters: shown, not claimed.
