@@ -117,6 +117,62 @@ pub enum Error {
         /// Shares.
         got: usize,
     },
+    /// A part of a network of queues that is not right.
+    #[error("{place}: {what}")]
+    Network {
+        /// The station, class or matrix.
+        place: String,
+        /// What is wrong, and what to do.
+        what: String,
+    },
+    /// Open classes alone bring more work to a station than it can do.
+    #[error(
+        "station {station:?}: open classes bring {load:.4} times what one server does and it does \
+         {limit:.4} times that at most, so its queue grows without bound; lower their rates or demands, or \
+         add servers"
+    )]
+    StationUnstable {
+        /// The station.
+        station: String,
+        /// Work that arrives each second, in seconds of one server.
+        load: f64,
+        /// The most it can do.
+        limit: f64,
+    },
+    /// More customers than a measured throughput curve reaches.
+    #[error(
+        "station {station:?}: its throughput was measured with up to {measured} inside, and {customers} \
+         may be; measure further, or ask for fewer customers: a curve is not extrapolated"
+    )]
+    PastCurve {
+        /// The station.
+        station: String,
+        /// The last measured number.
+        measured: usize,
+        /// The number that may be inside.
+        customers: usize,
+    },
+    /// An exact solution that would take too long.
+    #[error("{what} would take {steps:.1e} steps, more than {limit:.0e}; {advice}")]
+    TooMuchWork {
+        /// What was to be done.
+        what: &'static str,
+        /// How many steps it takes.
+        steps: f64,
+        /// How many are taken at most.
+        limit: f64,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// A fixed point was not reached.
+    #[error(
+        "the approximation did not settle in {rounds} rounds; solve exactly with smaller populations, or \
+         look for demands that differ by many orders of magnitude"
+    )]
+    NoConvergence {
+        /// Rounds that were made.
+        rounds: usize,
+    },
     /// A model file that is not one.
     #[error("model file: {0}")]
     File(String),

@@ -21,6 +21,9 @@
 //!    whether the load is past the confidence limit.
 //! 7. [`ClusterModel`]: fitted nodes behind gateways, each with its share; and what would be with a node
 //!    lost, slower, with more memory or another weight ([`storage::Change`]).
+//! 8. [`network`]: networks of queues. Clients that wait for their answer before they ask again, threads,
+//!    middlewares and links as stations: throughput and response time for any number of clients, bounds,
+//!    and the station that limits.
 //!
 //! The symbols of the papers, and which printed formulas are wrong: `docs/models.md`.
 //!
@@ -38,6 +41,7 @@ pub mod distribution;
 mod error;
 pub mod fit;
 mod model_file;
+pub mod network;
 pub mod queue;
 pub mod statistics;
 pub mod storage;

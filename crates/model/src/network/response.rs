@@ -1,0 +1,131 @@
+//! How long a visit takes in a closed network: the distribution, not the mean alone.
+
+use crate::error::{Error, check};
+use crate::queue::quantile;
+
+use super::{Load, Network};
+
+/// The distribution of the response time of one visit to a station with m servers, first come, first
+/// served, exponential service, in a closed network of one class. Exact: an arriving customer meets the
+/// network's state with one customer less (arrival theorem: Sevcik and Mitrani, JACM 28, 1981; Lavenberg
+/// and Reiser, 1980). If n ≥ m are met, n − m + 1 departures at rate mµ come first, then its own service.
+///
+/// In the machine repairman's network (M/M/m//N: think time and one station, visited once) this is the
+/// distribution of the whole response time. Through several stations it is not the sum of independent
+/// times in general; their means add up, their variances need not.
+///
+/// ```
+/// use model::network::{Class, Network, Station};
+/// // 100 clients think 50 ms; 4 workers take 2 ms.
+/// let network = Network::new(
+///     vec![Station::servers("workers", 4)?],
+///     vec![Class::closed("clients", 100, 0.050, &[0.002])?],
+/// )?;
+/// let response = network.sojourn(0)?;
+/// let mean = network.solve()?.classes[0].response_s;
+/// assert!((response.mean() / mean - 1.0).abs() < 1e-9);
+/// assert!((response.cdf(response.quantile(0.99)?) - 0.99).abs() < 1e-9);
+/// # Ok::<(), model::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sojourn {
+    service_s: f64,
+    servers: f64,
+    /// P(so many departures come before service).
+    ahead: Vec<f64>,
+}
+
+impl Network {
+    /// The distribution of the response time of a visit to a station of servers, in a network of one
+    /// closed class. Costs as the solution with a customer less.
+    pub fn sojourn(&self, station: usize) -> Result<Sojourn, Error> {
+        let wrong = |what: &str| {
+            let place = match self.stations.get(station) {
+                Some(station) => format!("station {:?}", station.name()),
+                None => format!("station number {station}"),
+            };
+            Err(Error::Network { place, what: what.to_owned() })
+        };
+        let (Some(of), [class]) = (self.stations.get(station), &self.classes[..]) else {
+            return wrong(
+                "response-time distributions are for a station of a network of one class",
+            );
+        };
+        let Load::Closed { customers, .. } = class.load else {
+            return wrong("response-time distributions here are for a closed class");
+        };
+        let Some(servers) = of.server_count() else {
+            return wrong("response-time distributions are for stations of one or more servers");
+        };
+        if customers == 0 || class.demands_s[station] == 0.0 {
+            return wrong("nobody visits it; give the class customers and a demand there");
+        }
+        let met = self.with_customers(0, customers - 1)?.distribution(station)?;
+        let servers_here = servers as usize;
+        let mut ahead = vec![met[..met.len().min(servers_here)].iter().sum()];
+        ahead.extend(met.iter().skip(servers_here));
+        let service_s = class.demands_s[station] / class.visits[station];
+        Ok(Sojourn { service_s, servers: f64::from(servers), ahead })
+    }
+}
+
+impl Sojourn {
+    /// Mean in seconds.
+    pub fn mean(&self) -> f64 {
+        let departures: f64 = self.ahead.iter().enumerate().map(|(k, p)| k as f64 * p).sum();
+        self.service_s * (1.0 + departures / self.servers)
+    }
+
+    /// Variance in seconds².
+    pub fn variance(&self) -> f64 {
+        // The waiting time is a sum of K exponential times: Var = E[K]/r² + Var[K]/r².
+        let moment = |power: i32| -> f64 {
+            self.ahead.iter().enumerate().map(|(k, p)| (k as f64).powi(power) * p).sum()
+        };
+        let (first, second) = (moment(1), moment(2));
+        let step = self.service_s / self.servers;
+        self.service_s * self.service_s + step * step * (first + second - first * first)
+    }
+
+    /// P(T ≤ t seconds), to some 1e-12. O(customers + m + t·m/service time).
+    ///
+    /// By uniformisation: departures come at rate mµ; after j of them those with k ≤ j ahead are in
+    /// service, and each further step ends it with probability 1/m. All terms are positive.
+    pub fn cdf(&self, t: f64) -> f64 {
+        if t.is_nan() || t <= 0.0 {
+            return 0.0;
+        }
+        let steps = t / self.service_s * self.servers;
+        let count = self.ahead.len() as f64;
+        // Past that less than 1e-16 is left: the queue is gone, and then 40 service times.
+        if steps > 2.0 * count + 40.0 * count.sqrt() + 80.0 * self.servers + 200.0 {
+            return 1.0;
+        }
+        let stays = 1.0 - 1.0 / self.servers;
+        let spread = 9.0 * steps.sqrt() + 40.0;
+        let (first, last) = ((steps - spread).max(0.0) as usize, (steps + spread) as usize);
+        let (mut waiting, mut serving, mut above, mut total) = (1.0f64, 0.0, 0.0, 0.0);
+        let mut log_factorial = 0.0f64;
+        for j in 0..=last {
+            let enters = self.ahead.get(j).copied().unwrap_or(0.0);
+            waiting = (waiting - enters).max(0.0);
+            serving = serving * stays + enters;
+            if j > 0 {
+                log_factorial += (j as f64).ln();
+            }
+            if j >= first {
+                let weight = (j as f64 * steps.ln() - steps - log_factorial).exp();
+                above += weight * (waiting + serving);
+                total += weight;
+            }
+        }
+        // The weights of the window sum to 1 but for the rounding of large logarithms.
+        (1.0 - above / total).clamp(0.0, 1.0)
+    }
+
+    /// The time in seconds that a share `p` (0 ≤ p < 1) does not exceed; some 60 evaluations of the CDF.
+    pub fn quantile(&self, p: f64) -> Result<f64, Error> {
+        check("the share of a quantile", p, 0.0..=1.0 - 1e-9, "at least 0 and below 1")?;
+        quantile(p, self.mean(), |t| self.cdf(t))
+    }
+}

@@ -1,0 +1,497 @@
+//! From a network to its solution: what open classes leave, which method fits, and the answer put together.
+
+use crate::error::Error;
+
+use super::convolution::{self, Failure};
+use super::station::{Kind, Law};
+use super::{
+    Class, ClassResult, Load, Method, Network, Share, Solution, StationResult, approximate,
+    lattice, mva, open,
+};
+
+/// Steps of an exact mean value analysis at most: a few seconds.
+const MVA_MAX: f64 = 2e9;
+
+/// With more customers than this the linearizer's gain is below its rounding, and Bard-Schweitzer is
+/// within 1e-4.
+const LINEARIZER_MAX: u64 = 10_000;
+
+/// A station as closed classes see it.
+struct Seen {
+    law: Law,
+    /// Work of open classes, seconds each second.
+    open: f64,
+    /// Probability of no open customer while no closed one is there.
+    idle_open: f64,
+}
+
+/// What a closed solution says of a station beside numbers.
+#[derive(Clone, Copy)]
+struct Extra {
+    /// Probability that no closed customer is there, if known.
+    idle: Option<f64>,
+    /// Mean number of open customers.
+    open: f64,
+}
+
+/// A closed solution: throughputs and numbers `[class][station]` of all classes, and extras.
+struct Parts {
+    method: Method,
+    throughput: Vec<f64>,
+    numbers: Vec<Vec<f64>>,
+    extra: Vec<Extra>,
+}
+
+impl Network {
+    /// Solves the network: exactly where that takes at most some seconds, otherwise by
+    /// [`Method::Linearizer`], or above 10,000 customers by [`Method::Schweitzer`], whose error vanishes
+    /// there. [`Solution::method`] says which.
+    ///
+    /// [`Error::StationUnstable`] if open classes saturate a station, [`Error::PastCurve`] past a measured
+    /// curve, [`Error::TooMuchWork`] if the exact solution is too large and the approximations do not know
+    /// a station.
+    pub fn solve(&self) -> Result<Solution, Error> {
+        self.solved(None)
+    }
+
+    /// Solves by a method of your choice, for example to see how far an approximation is off.
+    /// [`Error::Network`] if the method cannot solve this network, [`Error::TooMuchWork`] if it would
+    /// take minutes.
+    ///
+    /// ```
+    /// use model::network::{Class, Method, Network, Station};
+    /// let network = Network::new(
+    ///     vec![Station::queue("cpu"), Station::queue("disk")],
+    ///     vec![Class::closed("a", 20, 0.0, &[10.0, 5.0])?, Class::closed("b", 10, 0.0, &[4.0, 6.0])?],
+    /// )?;
+    /// let exact = network.solve()?.classes[0].throughput;
+    /// let near = network.solve_by(Method::Linearizer)?.classes[0].throughput;
+    /// assert!((near / exact - 1.0).abs() < 0.002);
+    /// # Ok::<(), model::Error>(())
+    /// ```
+    pub fn solve_by(&self, method: Method) -> Result<Solution, Error> {
+        self.solved(Some(method))
+    }
+
+    fn solved(&self, asked: Option<Method>) -> Result<Solution, Error> {
+        let seen = self.seen()?;
+        let closed: Vec<usize> =
+            (0..self.classes.len()).filter(|&c| self.classes[c].customers() > 0).collect();
+        let method = match asked {
+            Some(method) => method,
+            None => self.method(&seen, &closed),
+        };
+        let parts = match method {
+            _ if closed.is_empty() => self.only_open(&seen),
+            Method::Open => return Err(no_way(method, "has closed classes")),
+            Method::Mva => self.by_mva(&seen, &closed)?,
+            Method::Convolution => self.by_convolution(&seen, &closed)?,
+            Method::Linearizer | Method::Schweitzer => {
+                self.by_approximation(&seen, &closed, method)?
+            }
+        };
+        Ok(self.put_together(&seen, parts))
+    }
+
+    /// Stations as closed classes see them.
+    fn seen(&self) -> Result<Vec<Seen>, Error> {
+        let customers: usize = self.classes.iter().map(|c| c.customers() as usize).sum();
+        let loads = (0..self.stations.len())
+            .map(|k| self.classes.iter().map(|c| c.rate() * c.demands_s[k]).sum::<f64>());
+        let seen = self.stations.iter().zip(loads).enumerate().map(|(k, (station, load))| {
+            let closed_here = self.classes.iter().filter(|c| c.demands_s[k] > 0.0);
+            let here: usize = closed_here.map(|c| c.customers() as usize).sum();
+            if load == 0.0 {
+                return Ok(Seen { law: station.law(here)?, open: 0.0, idle_open: 1.0 });
+            }
+            let place = || format!("station {:?}", station.name());
+            if matches!(station.inner(), Kind::Curve(_)) {
+                let what = "a measured curve ends, and open classes may bring any number; give it a \
+                            closed class";
+                return Err(Error::Network { place: place(), what: what.to_owned() });
+            }
+            let limit = station.rate_limit();
+            if load >= limit * (1.0 - 1e-12) {
+                let station = station.name().to_owned();
+                return Err(Error::StationUnstable { station, load, limit });
+            }
+            let (law, idle_open) = open::left_over(&station.law(usize::MAX)?, load, customers)
+                .ok_or(Error::TooMuchWork {
+                    what: "what open classes leave of a station",
+                    steps: 5e8,
+                    limit: 5e8,
+                    advice: "lower the open load, or count fewer servers",
+                })?;
+            Ok(Seen { law, open: load, idle_open })
+        });
+        seen.collect()
+    }
+
+    fn method(&self, seen: &[Seen], closed: &[usize]) -> Method {
+        let fixed = |s: &Seen| s.law == Law::Delay || s.law.fixed().is_some();
+        let customers: Vec<u32> = closed.iter().map(|&c| self.classes[c].customers()).collect();
+        let near = match customers.iter().map(|n| u64::from(*n)).sum::<u64>() {
+            n if n <= LINEARIZER_MAX => Method::Linearizer,
+            _ => Method::Schweitzer,
+        };
+        if closed.is_empty() {
+            Method::Open
+        } else if seen.iter().all(fixed) {
+            let work = match customers[..] {
+                [n] => f64::from(n) * seen.len() as f64,
+                _ => mva::work(&customers, seen.len()),
+            };
+            if work <= MVA_MAX { Method::Mva } else { near }
+        } else if closed.len() == 1 {
+            Method::Convolution
+        } else {
+            let work = lattice::work(&self.lattice_servers(seen, closed), &customers);
+            if work <= lattice::WORK_MAX { Method::Convolution } else { near }
+        }
+    }
+
+    fn only_open(&self, seen: &[Seen]) -> Parts {
+        let open = |s: &Seen| Extra { idle: Some(1.0), open: s.open / s.law.at(1) };
+        Parts {
+            method: Method::Open,
+            throughput: vec![0.0; self.classes.len()],
+            numbers: vec![vec![0.0; seen.len()]; self.classes.len()],
+            extra: seen
+                .iter()
+                .map(|s| match s.law {
+                    Law::Delay => Extra { idle: Some(1.0), open: s.open },
+                    Law::Rates(_) => open(s),
+                })
+                .collect(),
+        }
+    }
+
+    /// Extras where the mean number of closed customers is enough.
+    fn extra_of_fixed(&self, seen: &[Seen], numbers: &[Vec<f64>]) -> Vec<Extra> {
+        let each = seen.iter().enumerate().map(|(k, s)| {
+            let number: f64 = numbers.iter().map(|n| n[k]).sum();
+            let open = match s.law {
+                Law::Delay => s.open,
+                Law::Rates(_) => s.open * (1.0 + number) / s.law.at(1),
+            };
+            Extra { idle: None, open }
+        });
+        each.collect()
+    }
+
+    fn by_mva(&self, seen: &[Seen], closed: &[usize]) -> Result<Parts, Error> {
+        let queues: Vec<usize> = (0..seen.len()).filter(|&k| seen[k].law != Law::Delay).collect();
+        let rates: Option<Vec<f64>> = queues.iter().map(|&k| seen[k].law.fixed()).collect();
+        let Some(rates) = rates else {
+            return Err(no_way(
+                Method::Mva,
+                "has stations of several servers or other rates; use convolution",
+            ));
+        };
+        let customers: Vec<u32> = closed.iter().map(|&c| self.classes[c].customers()).collect();
+        let work = match customers[..] {
+            [n] => f64::from(n) * queues.len() as f64,
+            _ => mva::work(&customers, queues.len()),
+        };
+        if work > MVA_MAX {
+            return Err(Error::TooMuchWork {
+                what: "exact mean value analysis",
+                steps: work,
+                limit: MVA_MAX,
+                advice: "use the linearizer, or smaller populations",
+            });
+        }
+        let of = |class: &Class| -> (Vec<f64>, f64) {
+            let demands = queues.iter().zip(&rates).map(|(&k, rate)| class.demands_s[k] / rate);
+            let delays = (0..seen.len()).filter(|&k| seen[k].law == Law::Delay);
+            (demands.collect(), class.think_s() + delays.map(|k| class.demands_s[k]).sum::<f64>())
+        };
+        let (demands, think_s): (Vec<_>, Vec<_>) =
+            closed.iter().map(|&c| of(&self.classes[c])).unzip();
+        let (throughput, numbers) = match customers[..] {
+            [n] => {
+                let (x, q) = mva::single(&demands[0], think_s[0], n, |_| ());
+                (vec![x], vec![q])
+            }
+            _ => {
+                let demands: Vec<&[f64]> = demands.iter().map(Vec::as_slice).collect();
+                mva::multi(&demands, &think_s, &customers)
+            }
+        };
+        Ok(self.spread(seen, closed, Method::Mva, (throughput, numbers), &queues))
+    }
+
+    /// Results at some stations of the closed classes, for all of both; the others are delays.
+    fn spread(
+        &self,
+        seen: &[Seen],
+        closed: &[usize],
+        method: Method,
+        found: approximate::Found,
+        queues: &[usize],
+    ) -> Parts {
+        let mut throughput = vec![0.0; self.classes.len()];
+        let mut numbers = vec![vec![0.0; seen.len()]; self.classes.len()];
+        for ((&c, x), q) in closed.iter().zip(found.0).zip(found.1) {
+            throughput[c] = x;
+            for k in (0..seen.len()).filter(|&k| seen[k].law == Law::Delay) {
+                numbers[c][k] = x * self.classes[c].demands_s[k];
+            }
+            queues.iter().zip(q).for_each(|(&k, q)| numbers[c][k] = q);
+        }
+        let extra = self.extra_of_fixed(seen, &numbers);
+        Parts { method, throughput, numbers, extra }
+    }
+
+    /// The stations that a lone closed class sees, its think time as the last one, a delay.
+    fn servers<'a>(
+        &self,
+        seen: &'a [Seen],
+        class: &Class,
+        think: &'a Law,
+    ) -> Vec<convolution::Server<'a>> {
+        let stations = seen.iter().zip(&class.demands_s);
+        let stations = stations.map(|(s, &demand)| convolution::Server { demand, law: &s.law });
+        stations.chain([convolution::Server { demand: class.think_s(), law: think }]).collect()
+    }
+
+    fn lattice_servers<'a>(&self, seen: &'a [Seen], closed: &[usize]) -> Vec<lattice::Server<'a>> {
+        let demands = |k: usize| closed.iter().map(|&c| self.classes[c].demands_s[k]).collect();
+        let think = closed.iter().map(|&c| self.classes[c].think_s()).collect();
+        let stations = seen.iter().enumerate();
+        let stations = stations.map(|(k, s)| lattice::Server { demands: demands(k), law: &s.law });
+        let think = lattice::Server { demands: think, law: &Law::Delay };
+        stations.chain([think]).filter(|s| s.demands.iter().any(|d| *d > 0.0)).collect()
+    }
+
+    fn by_convolution(&self, seen: &[Seen], closed: &[usize]) -> Result<Parts, Error> {
+        let mut throughput = vec![0.0; self.classes.len()];
+        let mut numbers = vec![vec![0.0; seen.len()]; self.classes.len()];
+        if let [c] = *closed {
+            let class = &self.classes[c];
+            let customers = class.customers() as usize;
+            let servers = self.servers(seen, class, &Law::Delay);
+            let found = convolution::solve(&servers, customers).map_err(failed)?;
+            throughput[c] = found.throughput;
+            numbers[c].copy_from_slice(&found.numbers[..seen.len()]);
+            let mut extra = self.extra_of_fixed(seen, &numbers);
+            for (k, s) in seen.iter().enumerate() {
+                extra[k].idle = Some(found.idle[k]);
+                if s.open > 0.0 && s.law != Law::Delay && s.law.fixed().is_none() {
+                    let p = convolution::distribution(&servers, customers, k).map_err(failed)?;
+                    extra[k].open = beside(s, &p);
+                }
+            }
+            return Ok(Parts { method: Method::Convolution, throughput, numbers, extra });
+        }
+        let customers: Vec<u32> = closed.iter().map(|&c| self.classes[c].customers()).collect();
+        let servers = self.lattice_servers(seen, closed);
+        let steps = lattice::work(&servers, &customers);
+        if steps > lattice::WORK_MAX {
+            return Err(failed(Failure::Work(steps)));
+        }
+        let near = self.by_approximation(seen, closed, Method::Schweitzer);
+        let tilt: Vec<f64> = match near {
+            Ok(near) => closed.iter().map(|&c| near.throughput[c]).collect(),
+            Err(_) => closed
+                .iter()
+                .map(|&c| &self.classes[c])
+                .map(|c| f64::from(c.customers()) / (c.think_s() + c.demands_s.iter().sum::<f64>()))
+                .collect(),
+        };
+        let found = lattice::solve(&servers, &customers, &tilt).map_err(failed)?;
+        let used: Vec<usize> = (0..seen.len())
+            .filter(|&k| closed.iter().any(|&c| self.classes[c].demands_s[k] > 0.0))
+            .collect();
+        for (i, &c) in closed.iter().enumerate() {
+            throughput[c] = found.throughput[i];
+            used.iter().zip(&found.numbers[i]).for_each(|(&k, q)| numbers[c][k] = *q);
+        }
+        let mut extra = self.extra_of_fixed(seen, &numbers);
+        for (&k, p) in used.iter().zip(&found.totals) {
+            if let Some(&idle) = p.first() {
+                extra[k].idle = Some(idle.min(1.0));
+                if seen[k].open > 0.0 {
+                    extra[k].open = beside(&seen[k], p);
+                }
+            }
+        }
+        Ok(Parts { method: Method::Convolution, throughput, numbers, extra })
+    }
+
+    /// Each station whose speed changes as a queue of its highest speed and a delay, so that one customer
+    /// alone and very many are right (Seidmann, Schweitzer, Shalev-Oren, OR Letters 6, 1987).
+    fn by_approximation(
+        &self,
+        seen: &[Seen],
+        closed: &[usize],
+        method: Method,
+    ) -> Result<Parts, Error> {
+        let queues: Vec<usize> = (0..seen.len()).filter(|&k| seen[k].law != Law::Delay).collect();
+        // (1/speed of the queue, delay for each second of demand)
+        let mut split = Vec::new();
+        for &k in &queues {
+            let Law::Rates(rates) = &seen[k].law else { continue };
+            let (first, last) = (rates[0], rates[rates.len() - 1]);
+            if rates.windows(2).any(|pair| pair[1] < pair[0]) {
+                return Err(Error::Network {
+                    place: format!("station {:?}", self.stations[k].name()),
+                    what:
+                        "gets slower with more present, which the approximations do not know; ask \
+                           for populations small enough to be solved exactly"
+                            .to_owned(),
+                });
+            }
+            split.push((1.0 / last, 1.0 / first - 1.0 / last));
+        }
+        let part = |class: &Class| -> (Vec<f64>, f64) {
+            let pairs = || queues.iter().map(|&k| class.demands_s[k]).zip(&split);
+            let delays = (0..seen.len()).filter(|&k| seen[k].law == Law::Delay);
+            let delays: f64 = delays.map(|k| class.demands_s[k]).sum();
+            let own: f64 = pairs().map(|(d, (_, delay))| d * delay).sum();
+            (pairs().map(|(d, (slow, _))| d * slow).collect(), class.think_s() + delays + own)
+        };
+        let (demands, think_s): (Vec<_>, Vec<_>) =
+            closed.iter().map(|&c| part(&self.classes[c])).unzip();
+        let customers: Vec<f64> =
+            closed.iter().map(|&c| f64::from(self.classes[c].customers())).collect();
+        let network =
+            approximate::Closed { demands: &demands, think_s: &think_s, customers: &customers };
+        let found = match method {
+            Method::Linearizer => network.linearizer()?,
+            _ => network.schweitzer()?,
+        };
+        let waiting = found.1.clone();
+        let mut parts = self.spread(seen, closed, method, found, &queues);
+        for (i, (&k, (slow, delay))) in queues.iter().zip(&split).enumerate() {
+            for &c in closed {
+                parts.numbers[c][k] += parts.throughput[c] * self.classes[c].demands_s[k] * delay;
+            }
+            let queued: f64 = waiting.iter().map(|q| q[i]).sum();
+            parts.extra[k].open = seen[k].open * (slow + delay + slow * queued);
+        }
+        Ok(parts)
+    }
+
+    fn put_together(&self, seen: &[Seen], parts: Parts) -> Solution {
+        let Parts { method, mut throughput, mut numbers, extra } = parts;
+        for (c, class) in self.classes.iter().enumerate() {
+            if let Load::Open { rate } = class.load {
+                throughput[c] = rate;
+                for (k, s) in seen.iter().enumerate().filter(|(_, s)| s.open > 0.0) {
+                    numbers[c][k] = extra[k].open * (rate * class.demands_s[k] / s.open);
+                }
+            }
+        }
+        let over = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
+        let classes = self.classes.iter().enumerate().map(|(c, class)| {
+            let number: f64 = numbers[c].iter().sum();
+            ClassResult {
+                name: class.name.clone(),
+                customers: match class.load {
+                    Load::Closed { customers, .. } => Some(customers),
+                    Load::Open { .. } => None,
+                },
+                think_s: class.think_s(),
+                throughput: throughput[c],
+                response_s: over(number, throughput[c]),
+                number,
+            }
+        });
+        let stations = self.stations.iter().enumerate().map(|(k, station)| {
+            let work = |c: usize| throughput[c] * self.classes[c].demands_s[k];
+            let total: f64 = (0..throughput.len()).map(work).sum();
+            let busy = match (station.inner(), extra[k].idle) {
+                (Kind::Delay, _) => total,
+                (Kind::Servers(m), _) => (total / f64::from(*m)).min(1.0),
+                (_, Some(idle)) => (1.0 - idle * seen[k].idle_open).clamp(0.0, 1.0),
+                (_, None) => over(total, station.rate_limit()).min(1.0),
+            };
+            let shares: Vec<Share> = (0..throughput.len())
+                .map(|c| {
+                    let visits = throughput[c] * self.classes[c].visits[k];
+                    Share {
+                        throughput: visits,
+                        utilisation: busy * over(work(c), total),
+                        number: numbers[c][k],
+                        response_s: over(numbers[c][k], visits),
+                        residence_s: over(numbers[c][k], throughput[c]),
+                    }
+                })
+                .collect();
+            let visits: f64 = shares.iter().map(|s| s.throughput).sum();
+            let number: f64 = shares.iter().map(|s| s.number).sum();
+            StationResult {
+                name: station.name().to_owned(),
+                throughput: visits,
+                utilisation: busy,
+                number,
+                response_s: over(number, visits),
+                classes: shares,
+            }
+        });
+        Solution { method, classes: classes.collect(), stations: stations.collect() }
+    }
+
+    /// P(n present) at a station, n = 0 … N, of the one closed class of a network without open ones.
+    /// Values below some 1e-290 are 0. Cost as the solution's, up to N² × stations.
+    ///
+    /// ```
+    /// use model::network::{Class, Network, Station};
+    /// let network = Network::new(
+    ///     vec![Station::queue("disk")],
+    ///     vec![Class::closed("clients", 2, 1.0, &[1.0])?],
+    /// )?;
+    /// let p = network.distribution(0)?; // as 1 : 2 : 2
+    /// assert!((p[0] - 0.2).abs() < 1e-12 && (p[2] - 0.4).abs() < 1e-12);
+    /// # Ok::<(), model::Error>(())
+    /// ```
+    pub fn distribution(&self, station: usize) -> Result<Vec<f64>, Error> {
+        let [class] = &self.classes[..] else {
+            return Err(no_distribution("has several classes"));
+        };
+        if matches!(class.load, Load::Open { .. }) {
+            return Err(no_distribution("has an open class"));
+        }
+        if station >= self.stations.len() {
+            return Err(no_distribution("does not have this station; count from 0"));
+        }
+        let seen = self.seen()?;
+        let servers = self.servers(&seen, class, &Law::Delay);
+        convolution::distribution(&servers, class.customers() as usize, station).map_err(failed)
+    }
+}
+
+/// Mean number of open customers beside closed ones of this distribution: Σ p(n)·ρ(n+1)/α'(n+1).
+fn beside(seen: &Seen, p: &[f64]) -> f64 {
+    let each = |(n, p): (usize, &f64)| p * seen.open * (n + 1) as f64 / seen.law.at(n + 1);
+    p.iter().enumerate().map(each).sum()
+}
+
+fn no_distribution(what: &str) -> Error {
+    let what = format!("{what}: distributions are for the stations of one closed class");
+    Error::Network { place: "the network".to_owned(), what }
+}
+
+fn no_way(method: Method, what: &str) -> Error {
+    let what = format!("{what}: {} cannot solve it", method.name());
+    Error::Network { place: "the network".to_owned(), what }
+}
+
+fn failed(failure: Failure) -> Error {
+    match failure {
+        Failure::Work(steps) => Error::TooMuchWork {
+            what: "exact convolution",
+            steps,
+            limit: convolution::WORK_MAX,
+            advice: "use the linearizer, smaller populations, or rates that stay constant from some number on",
+        },
+        Failure::Range => Error::Network {
+            place: "the network".to_owned(),
+            what:
+                "has two states so far apart in probability that they cannot be weighed; look for \
+                   rates that fall by orders of magnitude, or ask for fewer customers"
+                    .to_owned(),
+        },
+    }
+}

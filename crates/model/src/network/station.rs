@@ -1,0 +1,252 @@
+//! Stations: what serves, and how fast with how many present.
+
+use crate::error::{Error, check, positive};
+
+/// The most servers, and the most rates of a table: more would only cost memory.
+const RATES_MAX: usize = 1_000_000;
+
+/// A station of a network: a name and how its speed depends on the number present.
+///
+/// A class needs `demand` seconds of work there (visits × mean service time of one server). With n
+/// present, work is done α(n) times as fast as by one server. Assumptions (BCMP, Baskett, Chandy, Muntz,
+/// Palacios, JACM 22, 1975): exponential service if first come, first served (then alike for all classes),
+/// or any service law if processor sharing, last come first served, or a delay. Where service is far from
+/// exponential and first come, first served, results are approximate, worst near saturation.
+///
+/// ```
+/// use model::network::Station;
+/// let disks = Station::servers("disks", 4)?;
+/// assert_eq!(disks.rate(3), 3.0);
+/// assert_eq!(disks.rate(9), 4.0);
+/// let shared = Station::load_dependent("lock", &[1.0, 1.6, 1.5])?;
+/// assert_eq!(shared.rate(100), 1.5);
+/// # Ok::<(), model::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Station {
+    name: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Kind {
+    Servers(u32),
+    Delay,
+    /// α(1), α(2) …; the last one holds for all larger numbers.
+    Rates(Vec<f64>),
+    /// The same, but known up to its end only.
+    Curve(Vec<f64>),
+}
+
+/// α(n) as solvers see it: a delay, or a table whose last rate holds for all larger numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Law {
+    Delay,
+    Rates(Vec<f64>),
+}
+
+impl Law {
+    /// α(n), n ≥ 1.
+    #[inline]
+    pub(crate) fn at(&self, n: usize) -> f64 {
+        match self {
+            Law::Delay => n as f64,
+            Law::Rates(rates) => rates[(n - 1).min(rates.len() - 1)],
+        }
+    }
+
+    /// The number from which α does not change, if there is one.
+    pub(crate) fn constant_from(&self) -> usize {
+        match self {
+            Law::Delay => usize::MAX,
+            Law::Rates(rates) => rates.len(),
+        }
+    }
+
+    /// The rate of a station whose speed never changes.
+    pub(crate) fn fixed(&self) -> Option<f64> {
+        match self {
+            Law::Rates(rates) if rates.len() == 1 => Some(rates[0]),
+            _ => None,
+        }
+    }
+
+    /// Without equal rates at the end; a delay if it is one for up to `customers`.
+    pub(crate) fn simplified(mut rates: Vec<f64>, customers: usize) -> Law {
+        rates.truncate(customers.max(1));
+        while rates.len() > 1 && rates[rates.len() - 1] == rates[rates.len() - 2] {
+            rates.pop();
+        }
+        let is_delay = rates.iter().enumerate().all(|(i, r)| *r == (i + 1) as f64);
+        if is_delay && rates.len() == customers && customers > 1 {
+            return Law::Delay;
+        }
+        Law::Rates(rates)
+    }
+}
+
+impl Station {
+    /// One server with a queue: α(n) = 1.
+    pub fn queue(name: &str) -> Station {
+        Station { name: name.to_owned(), kind: Kind::Servers(1) }
+    }
+
+    /// m servers with one queue: α(n) = min(n, m).
+    pub fn servers(name: &str, servers: u32) -> Result<Station, Error> {
+        let must = "a number from 1 to 1,000,000";
+        check("the number of servers", f64::from(servers), 1.0..=RATES_MAX as f64, must)?;
+        Ok(Station { name: name.to_owned(), kind: Kind::Servers(servers) })
+    }
+
+    /// A delay: nobody waits, α(n) = n.
+    pub fn delay(name: &str) -> Station {
+        Station { name: name.to_owned(), kind: Kind::Delay }
+    }
+
+    /// Any rates α(1), α(2) …: how many times as fast as one server the station works with so many
+    /// present. The last one is taken to hold for all larger numbers.
+    pub fn load_dependent(name: &str, rates: &[f64]) -> Result<Station, Error> {
+        Ok(Station { name: name.to_owned(), kind: Kind::Rates(checked(name, rates)?) })
+    }
+
+    /// A flow-equivalent server: a whole system as one station, from its measured throughputs X(n) in
+    /// requests/s with n requests inside (pairs in rising order of n). Give classes a demand of 1 s
+    /// there: α(n) is then X(n) per second. Between measured numbers X is interpolated linearly,
+    /// from X(0) = 0; above the last one [`crate::Error::PastCurve`]: a curve is not extrapolated.
+    ///
+    /// Source: Norton's theorem for queueing networks (Chandy, Herzog, Woo, IBM J. R&D 19, 1975). Exact
+    /// if the system inside is a product-form network; approximate otherwise.
+    ///
+    /// ```
+    /// use model::network::{Class, Network, Station};
+    /// // A system of one worker and a link of 10 ms, measured in a closed loop without think time …
+    /// let inner = Network::new(
+    ///     vec![Station::queue("worker"), Station::delay("link")],
+    ///     vec![Class::closed("clients", 8, 0.0, &[0.005, 0.010])?],
+    /// )?;
+    /// let curve: Vec<(u32, f64)> = (1..=8)
+    ///     .map(|n| Ok((n, inner.with_customers(0, n)?.solve()?.classes[0].throughput)))
+    ///     .collect::<Result<_, model::Error>>()?;
+    /// // … behaves as one station inside a larger one.
+    /// let outer = Network::new(
+    ///     vec![Station::flow_equivalent("system", &curve)?],
+    ///     vec![Class::closed("clients", 8, 0.1, &[1.0])?],
+    /// )?;
+    /// let whole = Network::new(
+    ///     vec![Station::queue("worker"), Station::delay("link")],
+    ///     vec![Class::closed("clients", 8, 0.1, &[0.005, 0.010])?],
+    /// )?;
+    /// let (a, b) = (outer.solve()?.classes[0].throughput, whole.solve()?.classes[0].throughput);
+    /// assert!((a / b - 1.0).abs() < 1e-12);
+    /// # Ok::<(), model::Error>(())
+    /// ```
+    pub fn flow_equivalent(name: &str, curve: &[(u32, f64)]) -> Result<Station, Error> {
+        let place = || format!("station {name:?}");
+        let mut rates: Vec<f64> = Vec::new();
+        let mut before = 0.0;
+        for &(n, x) in curve {
+            positive("a measured throughput", x)?;
+            let known = rates.len();
+            let n = n as usize;
+            if n <= known {
+                let what = "the measured throughputs are not in rising order of customers; sort them, \
+                            and average those of the same number";
+                return Err(Error::Network { place: place(), what: what.to_owned() });
+            }
+            if n > RATES_MAX {
+                let what = format!("a curve to {n} customers is too long; give it up to 1,000,000");
+                return Err(Error::Network { place: place(), what });
+            }
+            let step = (x - before) / (n - known) as f64;
+            rates.extend((known + 1..n).map(|i| before + step * (i - known) as f64));
+            rates.push(x);
+            before = x;
+        }
+        Ok(Station { name: name.to_owned(), kind: Kind::Curve(checked(name, &rates)?) })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is, in a word or two.
+    pub fn kind(&self) -> String {
+        match &self.kind {
+            Kind::Servers(1) => "queue".to_owned(),
+            Kind::Servers(m) => format!("{m} servers"),
+            Kind::Delay => "delay".to_owned(),
+            Kind::Rates(_) => "load-dependent".to_owned(),
+            Kind::Curve(_) => "measured curve".to_owned(),
+        }
+    }
+
+    /// α(n): how many times as fast as one server it works with `n` present; 0 if `n` is 0.
+    pub fn rate(&self, n: u32) -> f64 {
+        if n == 0 {
+            return 0.0;
+        }
+        match &self.kind {
+            Kind::Servers(m) => f64::from(n.min(*m)),
+            Kind::Delay => f64::from(n),
+            Kind::Rates(rates) | Kind::Curve(rates) => rates[(n as usize - 1).min(rates.len() - 1)],
+        }
+    }
+
+    /// The rate that it tends to with very many present; infinite for a delay.
+    pub fn rate_limit(&self) -> f64 {
+        match &self.kind {
+            Kind::Servers(m) => f64::from(*m),
+            Kind::Delay => f64::INFINITY,
+            Kind::Rates(rates) | Kind::Curve(rates) => rates[rates.len() - 1],
+        }
+    }
+
+    /// The largest rate that it has with any number present; infinite for a delay.
+    pub fn rate_max(&self) -> f64 {
+        match &self.kind {
+            Kind::Servers(_) | Kind::Delay => self.rate_limit(),
+            Kind::Rates(rates) | Kind::Curve(rates) => rates.iter().copied().fold(0.0, f64::max),
+        }
+    }
+
+    pub(crate) fn inner(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// Servers, where it has servers.
+    pub(crate) fn server_count(&self) -> Option<u32> {
+        match self.kind {
+            Kind::Servers(m) => Some(m),
+            _ => None,
+        }
+    }
+
+    /// The law for solvers with at most so many customers inside.
+    pub(crate) fn law(&self, customers: usize) -> Result<Law, Error> {
+        Ok(match &self.kind {
+            Kind::Delay => Law::Delay,
+            Kind::Servers(m) => {
+                let m = (*m as usize).min(customers.max(1));
+                Law::simplified((1..=m).map(|n| n as f64).collect(), customers)
+            }
+            Kind::Rates(rates) => Law::simplified(rates.clone(), customers),
+            Kind::Curve(rates) if rates.len() < customers => {
+                let station = self.name.clone();
+                return Err(Error::PastCurve { station, measured: rates.len(), customers });
+            }
+            Kind::Curve(rates) => Law::simplified(rates.clone(), customers),
+        })
+    }
+}
+
+fn checked(name: &str, rates: &[f64]) -> Result<Vec<f64>, Error> {
+    if rates.is_empty() || rates.len() > RATES_MAX {
+        let what = format!("{} rates; give 1 to 1,000,000, for 1, 2, … present", rates.len());
+        return Err(Error::Network { place: format!("station {name:?}"), what });
+    }
+    for &rate in rates {
+        check("a rate of a station", rate, 1e-12..=1e12, "a number from 1e-12 to 1e12")?;
+    }
+    Ok(rates.to_vec())
+}
