@@ -173,6 +173,82 @@ pub enum Error {
         /// Rounds that were made.
         rounds: usize,
     },
+    /// Fewer observations than parameters, or not enough different ones.
+    #[error("{what}: {got} of the {need} that are needed; {todo}")]
+    TooFew {
+        /// What was counted.
+        what: String,
+        /// How many there are.
+        got: usize,
+        /// How many are needed.
+        need: usize,
+        /// What to measure.
+        todo: &'static str,
+    },
+    /// Measurements that no system of the assumed kind can give.
+    #[error("{what} contradict each other: {why}")]
+    Contradictory {
+        /// Which measurements.
+        what: String,
+        /// What is wrong with them, and what to do.
+        why: String,
+    },
+    /// A size that was not measured, and nothing that says what lies between sizes.
+    #[error(
+        "{size_bytes} bytes were not measured (measured: {known}); measure that size, or two sizes or more \
+         so that a cost affine in size can be fitted"
+    )]
+    SizeNotMeasured {
+        /// The size that was asked for, bytes.
+        size_bytes: f64,
+        /// The sizes that were measured, bytes.
+        known: String,
+    },
+    /// A design of experiments that is malformed.
+    #[error("{what}: {why}")]
+    Design {
+        /// The part of the design.
+        what: String,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+    /// Combinations of levels without a run.
+    #[error(
+        "{missing} of the {cells} combinations of levels have no run, the first being {first}; run them, \
+         or leave a factor out"
+    )]
+    MissingCells {
+        /// A combination without a run.
+        first: String,
+        /// Combinations without a run.
+        missing: usize,
+        /// All combinations.
+        cells: usize,
+    },
+    /// Cells with different numbers of replications.
+    #[error(
+        "{cell} has {got} runs where {other} has {expected}; repeat every combination of levels equally often"
+    )]
+    Unbalanced {
+        /// The cell.
+        cell: String,
+        /// Its runs.
+        got: usize,
+        /// The cell that it is compared with.
+        other: String,
+        /// The runs of that one.
+        expected: usize,
+    },
+    /// Observations that do not vary.
+    #[error(
+        "all {count} observations are {value}: there is no variation to explain; check the response column"
+    )]
+    NoVariation {
+        /// Observations.
+        count: usize,
+        /// What each of them is.
+        value: f64,
+    },
     /// A model file that is not one.
     #[error("model file: {0}")]
     File(String),

@@ -24,6 +24,8 @@
 //! 8. [`network`]: networks of queues. Clients that wait for their answer before they ask again, threads,
 //!    middlewares and links as stations: throughput and response time for any number of clients, bounds,
 //!    and the station that limits.
+//! 9. [`capacity`]: how much a system can do at all. AT&T's constant of a storage system, by size and share
+//!    of reads, and the Universal Scalability Law, by concurrency; with [`regression`] under them.
 //!
 //! The symbols of the papers, and which printed formulas are wrong: `docs/models.md`.
 //!
@@ -37,12 +39,14 @@
 //! # Ok::<(), model::Error>(())
 //! ```
 
+pub mod capacity;
 pub mod distribution;
 mod error;
 pub mod fit;
 mod model_file;
 pub mod network;
 pub mod queue;
+pub mod regression;
 pub mod statistics;
 pub mod storage;
 pub mod window;

@@ -1,6 +1,9 @@
 //! Means of dependent observations with honest intervals.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+use statrs::function::beta::beta_reg;
+
+use crate::error::{Error, check};
 
 /// A mean with the half width of its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,6 +23,43 @@ pub struct Estimate {
 /// ```
 pub fn student_95(degrees: usize) -> f64 {
     StudentsT::new(0.0, 1.0, degrees.max(1) as f64).map_or(1.96, |t| t.inverse_cdf(0.975))
+}
+
+/// The t quantile of a two-sided interval at a confidence of 0.5 to 0.9999, for any number of degrees of
+/// freedom above 0, fractions included. Cost: some iterations of the incomplete beta function.
+///
+/// ```
+/// // Jain, "The Art of Computer Systems Performance Analysis", table A.4: t[0.95; 8] = 1.860.
+/// assert!((model::statistics::student(0.90, 8.0)? - 1.860).abs() < 1e-3);
+/// # Ok::<(), model::Error>(())
+/// ```
+pub fn student(confidence: f64, degrees: f64) -> Result<f64, Error> {
+    check("the confidence", confidence, 0.5..=0.9999, "from 0.5 to 0.9999")?;
+    check("the degrees of freedom", degrees, 0.1..=1e15, "from 0.1 to 1e15")?;
+    let p = 0.5 + 0.5 * confidence;
+    if degrees < 1e4 {
+        let law = StudentsT::new(0.0, 1.0, degrees).expect("the degrees are above 0");
+        return Ok(law.inverse_cdf(p));
+    }
+    // Cornish and Fisher's expansion about the normal law: the error is of the order of 1/degrees³.
+    let z = Normal::standard().inverse_cdf(p);
+    let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * degrees * degrees);
+    Ok(z + (z.powi(3) + z) / (4.0 * degrees) + second)
+}
+
+/// P(F > f) for the F distribution of `above` and `below` degrees of freedom: the chance of so large a
+/// ratio of two mean squares if nothing but noise made them. Small chances keep their digits.
+///
+/// ```
+/// // Jain, table A.6: F[0.95; 2, 12] = 3.89.
+/// assert!((model::statistics::f_exceeded(3.89, 2.0, 12.0)? - 0.05).abs() < 1e-4);
+/// # Ok::<(), model::Error>(())
+/// ```
+pub fn f_exceeded(f: f64, above: f64, below: f64) -> Result<f64, Error> {
+    check("the ratio of mean squares", f, 0.0..=f64::MAX, "a finite number, at least 0")?;
+    check("the degrees of freedom", above.min(below), 0.1..=1e15, "from 0.1 to 1e15")?;
+    let share = below / (above * f + below);
+    Ok(beta_reg(0.5 * below, 0.5 * above, share).clamp(0.0, 1.0))
 }
 
 /// Mean and 95 % half width (Student's t) of batch means, each the mean of one batch (a run, or a part
