@@ -26,6 +26,8 @@
 //!    and the station that limits.
 //! 9. [`capacity`]: how much a system can do at all. AT&T's constant of a storage system, by size and share
 //!    of reads, and the Universal Scalability Law, by concurrency; with [`regression`] under them.
+//! 9. [`design`]: experiments with several factors. Which of them matter, how much, how sure that is, and
+//!    whether effects add or multiply.
 //!
 //! The symbols of the papers, and which printed formulas are wrong: `docs/models.md`.
 //!
@@ -40,6 +42,7 @@
 //! ```
 
 pub mod capacity;
+pub mod design;
 pub mod distribution;
 mod error;
 pub mod fit;

@@ -1,0 +1,138 @@
+//! Whether effects add or multiply, and why.
+//!
+//! Source: Jain, sections 18.8 and 22.5 (advice on the choice of the model): effects that are factors (a
+//! processor twice as fast, work twice as large) multiply; the signs of it in the data are a large
+//! ratio of the largest to the smallest observation, and residuals that grow with the response. Where
+//! neither speaks, the form that needs less interaction describes the system more simply.
+//!
+//! When it is wrong: what is known of the system beats it. Costs that are times on one path add, however large
+//! their ratio.
+
+use serde::Serialize;
+
+use super::{Anova, Form, Residuals};
+use crate::error::Error;
+
+/// What a form leaves.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FormFigures {
+    /// Part of the variation that is noise.
+    pub error_fraction: f64,
+    /// Part of the variation that interactions explain.
+    pub interaction_fraction: f64,
+    /// Of the residuals; `None` if there are too few, or one run for each cell.
+    pub residuals: Option<Residuals>,
+}
+
+/// A choice of form with its reasons.
+///
+/// ```
+/// use model::design::{Advice, Form};
+/// // Every factor doubles or trebles: 1, 2, 3, 6 hundred.
+/// let cells = [vec![99., 101.], vec![202., 198.], vec![297., 303.], vec![606., 594.]];
+/// let advice = Advice::new(&[2, 2], &cells)?;
+/// assert_eq!(advice.form, Form::Multiplicative);
+/// assert!(advice.reasons[0].contains("interactions"), "{:?}", advice.reasons);
+/// # Ok::<(), model::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    /// The form to take.
+    pub form: Form,
+    /// Why, the deciding reason first.
+    pub reasons: Vec<String>,
+    /// y_max / y_min; `None` if an observation is not above 0.
+    pub ratio: Option<f64>,
+    /// Figures of the additive form.
+    pub additive: FormFigures,
+    /// Figures of the multiplicative form; `None` if an observation is not above 0.
+    pub multiplicative: Option<FormFigures>,
+}
+
+/// From here on a ratio of the largest to the smallest observation speaks for itself: an order of magnitude.
+const RATIO_LARGE: f64 = 10.0;
+
+impl Advice {
+    /// Compares the forms on a balanced full factorial table (cells as [`Anova::new`] takes them).
+    pub fn new(levels: &[usize], cells: &[Vec<f64>]) -> Result<Self, Error> {
+        let additive = figures(levels, cells, Form::Additive)?;
+        let all = || cells.iter().flatten().copied();
+        let smallest = all().fold(f64::INFINITY, f64::min);
+        if smallest <= 0.0 {
+            let reasons =
+                vec![format!("an observation is {smallest}: logarithms need numbers above 0")];
+            let (ratio, multiplicative) = (None, None);
+            return Ok(Advice { form: Form::Additive, reasons, ratio, additive, multiplicative });
+        }
+        let ratio = (all().fold(0.0f64, f64::max) / smallest).min(f64::MAX);
+        let multiplicative = figures(levels, cells, Form::Multiplicative)?;
+        let (form, reasons) = decide(ratio, &additive, &multiplicative);
+        Ok(Advice {
+            form,
+            reasons,
+            ratio: Some(ratio),
+            additive,
+            multiplicative: Some(multiplicative),
+        })
+    }
+}
+
+fn figures(levels: &[usize], cells: &[Vec<f64>], form: Form) -> Result<FormFigures, Error> {
+    let found = Anova::new(levels, cells, form, 0.95)?;
+    let residuals = match found.replications {
+        1 => None,
+        _ => Residuals::new(&found.fitted, &found.residuals, None)?,
+    };
+    let interaction_fraction = found.interaction_fraction();
+    Ok(FormFigures { error_fraction: found.error_fraction, interaction_fraction, residuals })
+}
+
+fn decide(ratio: f64, additive: &FormFigures, log: &FormFigures) -> (Form, Vec<String>) {
+    let mut votes: Vec<(Form, String)> = Vec::new();
+    if ratio >= RATIO_LARGE {
+        let words = "sums describe orders of magnitude badly";
+        votes.push((
+            Form::Multiplicative,
+            format!("the largest observation is {ratio:.1} times the smallest: {words}"),
+        ));
+    }
+    let spread = |figures: &FormFigures| figures.residuals.as_ref().and_then(|r| r.spread);
+    if let (Some(plain), Some(logged)) = (spread(additive), spread(log)) {
+        if plain.correlation > 0.0 && plain.p < 0.05 && logged.p > plain.p {
+            votes.push((
+                Form::Multiplicative,
+                format!("the residuals' spread rises with the response (chance {:.1e})", plain.p),
+            ));
+        }
+        if logged.correlation < 0.0 && logged.p < 0.05 && plain.p > logged.p {
+            votes.push((
+                Form::Additive,
+                format!("in logarithms the residuals' spread falls (chance {:.1e})", logged.p),
+            ));
+        }
+    }
+    let simpler = |form, less: &FormFigures, more: &FormFigures| {
+        let left = |f: &FormFigures| f.interaction_fraction + f.error_fraction;
+        let worth = left(more) > 0.01 && left(less) < 0.5 * left(more);
+        worth.then(|| {
+            let [few, many] = [left(less), left(more)].map(|x| 100.0 * x);
+            let words = format!(
+                "interactions and noise are {few:.2} % of the variation, in the other form {many:.2} %"
+            );
+            (form, words)
+        })
+    };
+    votes.extend(simpler(Form::Additive, additive, log));
+    votes.extend(simpler(Form::Multiplicative, log, additive));
+    let Some(form) = votes.first().map(|(form, _)| *form) else {
+        let words = format!(
+            "observations differ by a factor of {ratio:.2} and residuals do not tell: both forms \
+             describe them, and sums are simpler"
+        );
+        return (Form::Additive, vec![words]);
+    };
+    let words = |(vote, why): (Form, String)| {
+        if vote == form { why } else { format!("against it: {why}") }
+    };
+    (form, votes.into_iter().map(words).collect())
+}

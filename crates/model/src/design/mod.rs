@@ -1,0 +1,135 @@
+//! Designs of experiments: which factors matter, how much, and how sure one can be.
+//!
+//! Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), part IV; chapters are named at
+//! each type. The way through:
+//!
+//! 1. [`Table`] sorts runs (levels of each factor, one response) into cells, and names what is missing.
+//! 2. [`Advice`] says whether effects add or multiply ([`Form`]), and why.
+//! 3. [`Factorial`] analyses two levels of each factor, 2^k·r runs; [`Fraction`] the same with 2^(k−p)·r runs,
+//!    and which effects are then one number; [`Anova`] any number of levels.
+//! 4. [`Residuals`] says whether what is left looks like noise. If not, intervals and F tests are not to be
+//!    believed.
+//! 5. [`Bootstrap`] gives intervals without the normal law, of the allocation of variation too.
+//!
+//! All of them assume that runs are independent (order them at random: a trend in time looks like a factor
+//! otherwise), that every cell was run equally often, and that the noise is the same everywhere (in
+//! logarithms: the same in percent).
+
+mod advice;
+mod anova;
+mod bootstrap;
+mod factorial;
+mod fraction;
+mod residuals;
+mod table;
+
+pub use advice::{Advice, FormFigures};
+pub use anova::{Anova, LevelEffect, Term};
+pub use bootstrap::{Bootstrap, BootstrapInterval};
+pub use factorial::{Effect, Factorial, IntervalBasis};
+pub use fraction::{Fraction, Word, roman};
+pub use residuals::{Judged, Residuals};
+pub use table::{Cell, Factor, Run, Table};
+
+use serde::Serialize;
+
+use crate::error::{Error, check, positive};
+
+/// Most factors of a design: 2^16 cells and effects.
+pub const FACTORS_MAX: usize = 16;
+
+/// Most observations and effects that an analysis holds.
+pub const CELLS_MAX: usize = 1 << 20;
+
+/// How the effects of factors come together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// y = q₀ + q_A·x_A + …: each factor adds.
+    Additive,
+    /// ln y = q₀ + q_A·x_A + …: each factor multiplies. The natural logarithm of each observation is
+    /// analysed, not of their means.
+    Multiplicative,
+}
+
+impl Form {
+    /// An observation in the units of the analysis.
+    fn apply(self, y: f64) -> Result<f64, Error> {
+        match self {
+            Form::Additive => check("an observation", y, -1e100..=1e100, "from -1e100 to 1e100"),
+            Form::Multiplicative => {
+                positive("an observation of the multiplicative model", y)?;
+                Ok(y.ln())
+            }
+        }
+    }
+}
+
+/// The letters of factors; I is the identity.
+const LETTERS: &[u8] = b"ABCDEFGHJKLMNOPQ";
+
+/// The letter of a factor, by its place.
+///
+/// ```
+/// assert_eq!((model::design::letter(2), model::design::letter(8)), ('C', 'J'));
+/// ```
+pub fn letter(factor: usize) -> char {
+    LETTERS.get(factor).map_or('?', |byte| char::from(*byte))
+}
+
+/// The letters of a set of factors, one bit for each; `I` for none.
+fn letters(mask: u32) -> String {
+    if mask == 0 {
+        return "I".to_owned();
+    }
+    (0..u32::BITS as usize).filter(|i| mask >> i & 1 == 1).map(letter).collect()
+}
+
+/// The cells in the units of a form, all with the same number of replications, which is given too.
+fn prepared(cells: &[Vec<f64>], form: Form) -> Result<(Vec<Vec<f64>>, usize), Error> {
+    let expected = cells.first().map_or(0, Vec::len);
+    let observations = cells.len().saturating_mul(expected);
+    if !(1..=CELLS_MAX).contains(&observations) {
+        let why =
+            format!("it has {observations} observations where 1 to {CELLS_MAX} can be analysed");
+        return Err(Error::Design { what: "the table".to_owned(), why });
+    }
+    let odd = cells.iter().position(|cell| cell.len() != expected);
+    if let Some(at) = odd {
+        let (cell, other) = (format!("cell {}", at + 1), "cell 1".to_owned());
+        return Err(Error::Unbalanced { cell, got: cells[at].len(), other, expected });
+    }
+    let apply = |cell: &Vec<f64>| cell.iter().map(|&y| form.apply(y)).collect();
+    let values: Vec<Vec<f64>> = cells.iter().map(apply).collect::<Result<_, _>>()?;
+    Ok((values, expected))
+}
+
+/// The mean of values, without overflow of their sum.
+fn mean(values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    let first = values.iter().map(|y| y / n).sum::<f64>();
+    // A second pass takes out what the first lost to rounding.
+    first + values.iter().map(|y| (y - first) / n).sum::<f64>()
+}
+
+/// Sum of squares about the mean of all; an error if nothing varies beyond rounding.
+fn total_variation(values: &[Vec<f64>]) -> Result<f64, Error> {
+    let all: Vec<f64> = values.iter().flatten().copied().collect();
+    let centre = mean(&all);
+    let largest = all.iter().fold(0.0f64, |m, y| m.max(y.abs()));
+    let total: f64 = all.iter().map(|y| (y - centre).powi(2)).sum();
+    let rounding = all.len() as f64 * (4.0 * f64::EPSILON * largest).powi(2);
+    if total <= rounding.max(f64::MIN_POSITIVE) {
+        return Err(Error::NoVariation { count: all.len(), value: all[0] });
+    }
+    Ok(total)
+}
+
+/// Below this a sum of squares is rounding alone.
+fn is_rounding(sum_of_squares: f64, values: &[Vec<f64>]) -> bool {
+    let square: f64 = values.iter().flatten().map(|y| (8.0 * f64::EPSILON * y).powi(2)).sum();
+    sum_of_squares <= square
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! Whether what an analysis leaves looks like noise.
+//!
+//! Source: Jain, sections 14.6 and 18.6: errors are independent, normal, and of one spread. In place of plots
+//! three numbers, each with what noise alone would give:
+//!
+//! - **normal**: the correlation of the ordered residuals with normal scores Φ⁻¹((i − 3/8)/(n + 1/4)), against
+//!   the 5 % point of Ryan and Joiner (1976), 1.0063 − 0.1288/√n − 0.6118/n + 1.3505/n²;
+//! - **spread**: the rank correlation (Spearman) of |residual| with the fitted value. If it rises, try the
+//!   multiplicative form;
+//! - **trend**: the rank correlation of the residual with the order of the runs. If there is one, something
+//!   drifted.
+//!
+//! When they are wrong: the residuals of one cell sum to 0, so they depend on each other; with two
+//! or three runs for each cell the tests see large faults only.
+
+use serde::Serialize;
+use statrs::distribution::{ContinuousCDF, Normal};
+
+use crate::error::Error;
+use crate::statistics::f_exceeded;
+
+/// A rank correlation with its chance.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// From −1 to 1.
+    pub correlation: f64,
+    /// The chance of so strong a correlation, of either sign, in noise.
+    pub p: f64,
+}
+
+/// Three numbers about residuals. See the module's page.
+///
+/// ```
+/// use model::design::Residuals;
+/// // The scatter grows with what is measured, tenfold.
+/// let residuals = [vec![-1., 0.4, 0.6], vec![-10., 3., 7.], vec![-100., 45., 55.]];
+/// let found = Residuals::new(&[10., 100., 1000.], &residuals, None)?.unwrap();
+/// assert!(found.spread.unwrap().p < 0.01);
+/// assert!(found.warnings()[0].contains("multiplicative"));
+/// # Ok::<(), model::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Residuals {
+    /// How many there are.
+    pub count: usize,
+    /// Correlation with normal scores: 1 for the normal law.
+    pub normal: f64,
+    /// Below this, normal residuals are found in 5 of 100 tables.
+    pub normal_critical: f64,
+    /// |residual| against the fitted value; `None` if all fitted values are equal.
+    pub spread: Option<Judged>,
+    /// Residual against the order of runs, if that was given.
+    pub trend: Option<Judged>,
+}
+
+impl Residuals {
+    /// Judges the residuals of cells with these fitted values; `places` are the places of the observations in
+    /// the order of runs. `None` for fewer than four residuals, or if all are 0.
+    pub fn new(
+        fitted: &[f64],
+        residuals: &[Vec<f64>],
+        places: Option<&[Vec<usize>]>,
+    ) -> Result<Option<Self>, Error> {
+        let all: Vec<f64> = residuals.iter().flatten().copied().collect();
+        if all.len() < 4 || all.iter().all(|e| *e == 0.0) || all.iter().any(|e| !e.is_finite()) {
+            return Ok(None);
+        }
+        let repeated =
+            residuals.iter().zip(fitted).flat_map(|(cell, f)| cell.iter().map(move |_| *f));
+        let fitted: Vec<f64> = repeated.collect();
+        let sizes: Vec<f64> = all.iter().map(|e| e.abs()).collect();
+        let n = all.len() as f64;
+        let mut sorted = all.clone();
+        sorted.sort_by(f64::total_cmp);
+        let normal = Normal::standard();
+        let score = |i: usize| normal.inverse_cdf((i as f64 + 0.625) / (n + 0.25));
+        let scores: Vec<f64> = (0..all.len()).map(score).collect();
+        let trend = match places {
+            Some(places) => {
+                let order: Vec<f64> = places.iter().flatten().map(|p| *p as f64).collect();
+                rank_correlation(&all, &order)?
+            }
+            None => None,
+        };
+        Ok(Some(Residuals {
+            count: all.len(),
+            normal: correlation(&sorted, &scores).unwrap_or(1.0),
+            normal_critical: 1.0063 - 0.1288 / n.sqrt() - 0.6118 / n + 1.3505 / (n * n),
+            spread: rank_correlation(&sizes, &fitted)?,
+            trend,
+        }))
+    }
+
+    /// What the numbers say, if it is bad.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        if let Some(spread) = self.spread.filter(|s| s.p < 0.05) {
+            let way = if spread.correlation > 0.0 {
+                "rises with the response: try the multiplicative model"
+            } else {
+                "falls as the response rises: try the additive model"
+            };
+            words.push(format!("the residuals' spread {way} (chance {:.1e})", spread.p));
+        }
+        if let Some(trend) = self.trend.filter(|t| t.p < 0.05) {
+            words.push(format!(
+                "the residuals drift with the order of the runs (rank correlation {:+.2}, chance {:.1e}): \
+                 something changed meanwhile; run in random order",
+                trend.correlation, trend.p
+            ));
+        }
+        if self.normal < self.normal_critical {
+            words.push(format!(
+                "the residuals are not normal (correlation {:.3}, 5 % point {:.3}): look for wild \
+                 runs, and trust bootstrap intervals more",
+                self.normal, self.normal_critical
+            ));
+        }
+        words
+    }
+}
+
+/// Pearson's correlation; `None` if one side does not vary.
+fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
+    // To a length of order 1, so that squares stay in range.
+    let scaled = |values: &[f64]| -> Option<Vec<f64>> {
+        let centre = super::mean(values);
+        let largest = values.iter().fold(0.0f64, |m, x| m.max((x - centre).abs()));
+        (largest > 0.0).then(|| values.iter().map(|x| (x - centre) / largest).collect())
+    };
+    let (a, b) = (scaled(a)?, scaled(b)?);
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    Some((dot(&a, &b) / (dot(&a, &a) * dot(&b, &b)).sqrt()).clamp(-1.0, 1.0))
+}
+
+/// Ranks from 0; equal values share the mean of theirs.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
+    let mut ranks = vec![0.0; values.len()];
+    let mut from = 0;
+    while from < order.len() {
+        let equal = order[from..].iter().take_while(|&&i| values[i] == values[order[from]]).count();
+        let rank = from as f64 + 0.5 * (equal as f64 - 1.0);
+        order[from..from + equal].iter().for_each(|&i| ranks[i] = rank);
+        from += equal;
+    }
+    ranks
+}
+
+fn rank_correlation(a: &[f64], b: &[f64]) -> Result<Option<Judged>, Error> {
+    if a.len() != b.len() || a.len() < 4 {
+        return Ok(None);
+    }
+    let Some(r) = correlation(&ranks(a), &ranks(b)) else { return Ok(None) };
+    let degrees = (a.len() - 2) as f64;
+    let f = r * r * degrees / (1.0 - r * r);
+    let p = if f.is_finite() { f_exceeded(f, 1.0, degrees)? } else { 0.0 };
+    Ok(Some(Judged { correlation: r, p }))
+}
