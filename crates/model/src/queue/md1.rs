@@ -2,7 +2,7 @@
 
 use crate::error::{Error, time};
 
-use super::{quantile, stable};
+use super::{Queue, quantile, stable};
 
 /// Probabilities of the number waiting are kept up to this; beyond, they fall geometrically, which is
 /// exact to rounding long before (it is reached at utilisations above 0.99 only).
@@ -133,5 +133,33 @@ impl Md1 {
     /// The response time in seconds that a share `p` (0 ≤ p < 1) does not exceed.
     pub fn response_quantile(&self, p: f64) -> Result<f64, Error> {
         quantile(p, self.response_mean(), |t| self.response_cdf(t))
+    }
+}
+
+impl Queue for Md1 {
+    fn throughput(&self) -> f64 {
+        self.arrival_rate
+    }
+    fn utilisation(&self) -> f64 {
+        Md1::utilisation(self)
+    }
+    fn waiting_mean(&self) -> f64 {
+        Md1::waiting_mean(self)
+    }
+    fn waiting_variance(&self) -> f64 {
+        let third = self.arrival_rate * self.service.powi(3);
+        third / (3.0 * (1.0 - self.utilisation())) + self.waiting_mean().powi(2)
+    }
+    fn response_mean(&self) -> f64 {
+        Md1::response_mean(self)
+    }
+    fn response_variance(&self) -> f64 {
+        self.waiting_variance()
+    }
+    fn waiting_cdf(&self, t: f64) -> f64 {
+        Md1::waiting_cdf(self, t)
+    }
+    fn response_cdf(&self, t: f64) -> f64 {
+        Md1::response_cdf(self, t)
     }
 }

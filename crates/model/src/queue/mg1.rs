@@ -1,10 +1,11 @@
 //! M/G/1: Poisson arrivals, any law of service times, one server; and, marked as an approximation,
-//! several servers.
+//! several servers ([`super::Mgm`] is a better one).
 
 use crate::distribution::{Complex64, ServiceTime, inversion};
 use crate::error::Error;
 
-use super::{quantile, stable};
+use super::moments::third_moment;
+use super::{Queue, erlang_c, interpolate, quantile, stable};
 
 /// The M/G/1 queue with the service law `D`.
 ///
@@ -50,6 +51,18 @@ impl<D: ServiceTime> Mg1<D> {
         self.waiting_mean() + self.service.mean()
     }
 
+    /// Variance of the waiting time in seconds²: λ·E\[S³\] / (3(1 − ρ)) + E\[W\]². Cost: some thousand CDFs of
+    /// the law, for its third moment.
+    pub fn waiting_variance(&self) -> f64 {
+        let third = third_moment(&self.service);
+        self.arrival_rate * third / (3.0 * (1.0 - self.utilisation())) + self.waiting_mean().powi(2)
+    }
+
+    /// Variance of the response time in seconds².
+    pub fn response_variance(&self) -> f64 {
+        self.waiting_variance() + self.service.scv() * self.service.mean().powi(2)
+    }
+
     /// Mean number of requests, waiting and in service.
     pub fn number_mean(&self) -> f64 {
         self.arrival_rate * self.response_mean()
@@ -80,23 +93,39 @@ impl<D: ServiceTime> Mg1<D> {
     }
 }
 
+impl<D: ServiceTime> Queue for Mg1<D> {
+    fn throughput(&self) -> f64 {
+        self.arrival_rate
+    }
+    fn utilisation(&self) -> f64 {
+        Mg1::utilisation(self)
+    }
+    fn waiting_mean(&self) -> f64 {
+        Mg1::waiting_mean(self)
+    }
+    fn waiting_variance(&self) -> f64 {
+        Mg1::waiting_variance(self)
+    }
+    fn response_mean(&self) -> f64 {
+        Mg1::response_mean(self)
+    }
+    fn response_variance(&self) -> f64 {
+        Mg1::response_variance(self)
+    }
+    fn waiting_cdf(&self, t: f64) -> f64 {
+        Mg1::waiting_cdf(self, t)
+    }
+    fn response_cdf(&self, t: f64) -> f64 {
+        Mg1::response_cdf(self, t)
+    }
+    fn response_cdfs(&self, times: &[f64]) -> Vec<f64> {
+        interpolate::cdfs(times, |t| self.response_cdf(t))
+    }
+}
+
 /// Seconds at and below which, and at and above which, a CDF is not worth inverting.
 const T_MIN: f64 = 1e-18;
 const T_MAX: f64 = 1e18;
-
-/// Probability that a request waits in M/M/c at utilisation `rho` of each server (Erlang's C formula).
-/// 1 at `rho` ≥ 1. Cost: `servers` multiplications.
-pub fn erlang_c(servers: u32, rho: f64) -> f64 {
-    if rho.is_nan() || rho >= 1.0 {
-        return 1.0;
-    }
-    let offered = rho.max(0.0) * f64::from(servers);
-    let mut blocked = 1.0;
-    for k in 1..=servers {
-        blocked = offered * blocked / (f64::from(k) + offered * blocked);
-    }
-    blocked / (1.0 - rho * (1.0 - blocked))
-}
 
 /// Mean waiting time in seconds with `servers` servers; infinite at saturation. Exact for one server and
 /// for exponential service, Lee's and Longton's approximation otherwise.
@@ -126,7 +155,8 @@ impl Evaluated {
     /// Of a law, for queues with `servers` servers (0 is taken for 1), at `t` seconds.
     ///
     /// More than one server is an *approximation*: a request waits with Erlang's probability C, and
-    /// then as one that waits in an M/G/1 queue c times faster. Exact for M/M/c.
+    /// then as one that waits in an M/G/1 queue c times faster. Exact for M/M/c; [`super::Mgm`] is nearer to
+    /// the truth for others, but is made for one arrival rate.
     pub fn new(service: &dyn ServiceTime, servers: u32, t: f64) -> Self {
         let (mean, servers) = (service.mean(), servers.max(1));
         let at = Evaluated { t, mean, servers, cdf: service.cdf(t), lines: Vec::new() };

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, check};
 
-use super::stable;
+use super::{Queue, mmm, stable};
 
 /// The M/M/1 queue. Source: any text on queues, for example Jain, "The Art of Computer Systems
 /// Performance Analysis", box 31.1. All calls cost nanoseconds.
@@ -56,17 +56,51 @@ impl Mm1 {
 
     /// P(waiting time ≤ t seconds).
     pub fn waiting_cdf(&self, t: f64) -> f64 {
-        if t < 0.0 { 0.0 } else { 1.0 - self.utilisation() * (-t / self.response_mean()).exp() }
+        if t >= 0.0 { 1.0 - self.utilisation() * (-t / self.response_mean()).exp() } else { 0.0 }
     }
 
     /// P(response time ≤ t seconds).
     pub fn response_cdf(&self, t: f64) -> f64 {
-        if t < 0.0 { 0.0 } else { -(-t / self.response_mean()).exp_m1() }
+        if t >= 0.0 { -(-t / self.response_mean()).exp_m1() } else { 0.0 }
     }
 
     /// The response time in seconds that a share `p` (0 ≤ p < 1) does not exceed.
     pub fn response_quantile(&self, p: f64) -> Result<f64, Error> {
         check("the share of a quantile", p, 0.0..=1.0 - f64::EPSILON, "at least 0 and below 1")?;
         Ok(-(-p).ln_1p() * self.response_mean())
+    }
+}
+
+impl Queue for Mm1 {
+    fn throughput(&self) -> f64 {
+        self.arrival_rate
+    }
+    fn utilisation(&self) -> f64 {
+        Mm1::utilisation(self)
+    }
+    fn waiting_mean(&self) -> f64 {
+        Mm1::waiting_mean(self)
+    }
+    fn waiting_variance(&self) -> f64 {
+        let rho = self.utilisation();
+        rho * (2.0 - rho) * self.response_mean().powi(2)
+    }
+    fn response_mean(&self) -> f64 {
+        Mm1::response_mean(self)
+    }
+    fn response_variance(&self) -> f64 {
+        self.response_mean().powi(2)
+    }
+    fn waiting_cdf(&self, t: f64) -> f64 {
+        Mm1::waiting_cdf(self, t)
+    }
+    fn response_cdf(&self, t: f64) -> f64 {
+        Mm1::response_cdf(self, t)
+    }
+    fn waiting_quantile(&self, p: f64) -> Result<f64, Error> {
+        mmm::waiting_quantile(p, self.utilisation(), 1.0 / self.response_mean())
+    }
+    fn response_quantile(&self, p: f64) -> Result<f64, Error> {
+        Mm1::response_quantile(self, p)
     }
 }

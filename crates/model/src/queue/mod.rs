@@ -1,19 +1,121 @@
 //! One queue: from an arrival rate and a law of service times to waiting and response times.
 //!
-//! Arrivals are Poisson, the discipline is first come, first served. [`Mm1`] has exponential service
-//! and closed formulas; [`Mg1`] takes any law; [`Md1`] is its case of constant service, in closed form,
-//! because there the inversion of transforms rings.
+//! All are first come, first served (but [`Priorities`]), and answer the same questions, those of [`Queue`]:
+//! utilisation, mean numbers, and the *laws* of waiting and response times, not means alone.
+//!
+//! | queue | arrivals | service | exact? |
+//! |---|---|---|---|
+//! | [`Mm1`], [`Mmm`], [`Mminf`] | Poisson | exponential; 1, m, any number of servers | yes, closed formulas |
+//! | [`Mmmk`] | Poisson, refused when K are in the system | exponential, m servers | yes |
+//! | [`Engset`] | from N sources | exponential, m servers | yes |
+//! | [`Gim1`] | any law, independent | exponential, one server | yes, one root |
+//! | [`Md1`] | Poisson | constant, one server | yes, a sum of positive terms |
+//! | [`Mg1`] | Poisson | any law, one server | yes, but for the inversion of a transform |
+//! | [`Priorities`] | Poisson, several classes | any laws, one server, not interrupted | as [`Mg1`] |
+//! | [`Mphm`] | Poisson | phase-type, m servers | yes, for some hundred states |
+//! | [`Mgm`] | Poisson | any law, m servers | an approximation |
+//!
+//! [`erlang_b`] and [`erlang_c`] hold for thousands of servers; [`square_root_staffing`] says how many to ask
+//! for first.
 
+mod erlang;
+mod finite;
+mod gim1;
+mod interpolate;
+mod matrix;
 mod md1;
 mod mg1;
+mod mgm;
 mod mm1;
+mod mmm;
+mod moments;
+mod mphm;
+mod priority;
+mod uniformised;
 
+pub use erlang::{erlang_b, erlang_c, square_root_staffing};
+pub use finite::{Engset, Mmmk};
+pub use gim1::Gim1;
 pub use md1::Md1;
 pub(crate) use mg1::waiting_mean;
-pub use mg1::{Evaluated, Mg1, erlang_c};
+pub use mg1::{Evaluated, Mg1};
+pub use mgm::Mgm;
 pub use mm1::Mm1;
+pub use mmm::{Mminf, Mmm};
+pub use mphm::Mphm;
+pub use priority::{ClassQueue, Priorities};
 
 use crate::error::{Error, check, not_negative};
+
+/// What every queue answers. Times are in seconds, numbers are means over time (by Little's law, of the
+/// requests that are accepted).
+///
+/// ```
+/// use model::queue::{Md1, Mm1, Queue};
+/// let queues: [&dyn Queue; 2] = [&Mm1::new(80.0, 100.0)?, &Md1::new(80.0, 0.01)?];
+/// for queue in queues {
+///     assert!((queue.utilisation() - 0.8).abs() < 1e-12);
+///     let within = queue.response_quantile(0.99)?;
+///     assert!((queue.response_cdf(within) - 0.99).abs() < 1e-6);
+/// }
+/// # Ok::<(), model::Error>(())
+/// ```
+pub trait Queue {
+    /// Requests served per second.
+    fn throughput(&self) -> f64;
+
+    /// Share of time that a server is busy, the mean over servers.
+    fn utilisation(&self) -> f64;
+
+    /// Share of the arriving requests that are refused; 0 where all wait.
+    fn blocking(&self) -> f64 {
+        0.0
+    }
+
+    /// Mean waiting time in seconds.
+    fn waiting_mean(&self) -> f64;
+
+    /// Variance of the waiting time in seconds².
+    fn waiting_variance(&self) -> f64;
+
+    /// Mean response time in seconds.
+    fn response_mean(&self) -> f64;
+
+    /// Variance of the response time in seconds².
+    fn response_variance(&self) -> f64;
+
+    /// Mean number of requests, waiting and in service.
+    fn number_mean(&self) -> f64 {
+        self.throughput() * self.response_mean()
+    }
+
+    /// Mean number of requests that wait.
+    fn waiting_number_mean(&self) -> f64 {
+        self.throughput() * self.waiting_mean()
+    }
+
+    /// P(waiting time ≤ t seconds).
+    fn waiting_cdf(&self, t: f64) -> f64;
+
+    /// P(response time ≤ t seconds).
+    fn response_cdf(&self, t: f64) -> f64;
+
+    /// P(response time ≤ t) for many t, in their order; never falling with t. Where a CDF is dear it is
+    /// interpolated: within 1e-6 of [`Queue::response_cdf`] for smooth laws, from some 65 evaluations.
+    fn response_cdfs(&self, times: &[f64]) -> Vec<f64> {
+        times.iter().map(|&t| self.response_cdf(t)).collect()
+    }
+
+    /// The waiting time in seconds that a share `p` (0 ≤ p < 1) does not exceed. Never falls with `p`.
+    fn waiting_quantile(&self, p: f64) -> Result<f64, Error> {
+        quantile(p, self.waiting_mean(), |t| self.waiting_cdf(t))
+    }
+
+    /// The response time in seconds that a share `p` (0 ≤ p < 1) does not exceed. Never falls with `p`.
+    fn response_quantile(&self, p: f64) -> Result<f64, Error> {
+        quantile(p, self.response_mean(), |t| self.response_cdf(t))
+    }
+}
 
 /// Checks an arrival rate against the rate at which the queue is always busy.
 pub(crate) fn stable(rate: f64, saturation: f64) -> Result<f64, Error> {

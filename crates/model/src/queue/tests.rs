@@ -4,13 +4,17 @@ use rand::rngs::StdRng;
 use rand_distr::{Distribution as _, Exp, Gamma as GammaDraw, LogNormal};
 
 use crate::distribution::{
-    Deterministic, Empirical, Exponential, Gamma, Hyperexponential, Lognormal, ServiceTime,
-    UniformPlusExponential,
+    Complex64, Deterministic, Empirical, Exponential, Gamma, Hyperexponential, Lognormal,
+    ServiceTime, UniformPlusExponential,
 };
 use crate::statistics::batch_means;
 use crate::window::Histogram;
 
 use super::*;
+
+mod limits;
+mod several;
+mod suite;
 
 /// A file of the gold numbers, or `None` (with a word why) where they are not at hand.
 #[allow(clippy::disallowed_methods)] // A test may read what it checks against.

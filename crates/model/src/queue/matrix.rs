@@ -1,0 +1,120 @@
+//! Small dense matrices: what matrix-analytic methods need, and no more.
+
+use std::ops::{Index, IndexMut};
+
+/// A matrix, row by row.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Matrix {
+    rows: usize,
+    columns: usize,
+    data: Vec<f64>,
+}
+
+impl Index<(usize, usize)> for Matrix {
+    type Output = f64;
+    fn index(&self, (i, j): (usize, usize)) -> &f64 {
+        &self.data[i * self.columns + j]
+    }
+}
+
+impl IndexMut<(usize, usize)> for Matrix {
+    fn index_mut(&mut self, (i, j): (usize, usize)) -> &mut f64 {
+        &mut self.data[i * self.columns + j]
+    }
+}
+
+impl Matrix {
+    pub(super) fn zero(rows: usize, columns: usize) -> Self {
+        Matrix { rows, columns, data: vec![0.0; rows * columns] }
+    }
+
+    pub(super) fn identity(n: usize) -> Self {
+        let mut one = Self::zero(n, n);
+        (0..n).for_each(|i| one[(i, i)] = 1.0);
+        one
+    }
+
+    pub(super) fn transposed(&self) -> Self {
+        let mut out = Self::zero(self.columns, self.rows);
+        for i in 0..self.rows {
+            (0..self.columns).for_each(|j| out[(j, i)] = self[(i, j)]);
+        }
+        out
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn row(&self, i: usize) -> &[f64] {
+        &self.data[i * self.columns..(i + 1) * self.columns]
+    }
+
+    /// Self times `other`; zeros of the left factor cost nothing.
+    pub(super) fn times(&self, other: &Matrix) -> Matrix {
+        let mut out = Self::zero(self.rows, other.columns);
+        for i in 0..self.rows {
+            let into = &mut out.data[i * other.columns..(i + 1) * other.columns];
+            for (k, &a) in self.row(i).iter().enumerate() {
+                if a != 0.0 {
+                    into.iter_mut().zip(other.row(k)).for_each(|(x, b)| *x += a * b);
+                }
+            }
+        }
+        out
+    }
+
+    /// Self + `factor`·other.
+    pub(super) fn plus(&self, factor: f64, other: &Matrix) -> Matrix {
+        let data = self.data.iter().zip(&other.data).map(|(a, b)| a + factor * b).collect();
+        Matrix { data, ..*self }
+    }
+
+    /// A row vector times self.
+    pub(super) fn after(&self, left: &[f64]) -> Vec<f64> {
+        let mut out = vec![0.0; self.columns];
+        for (i, &a) in left.iter().enumerate() {
+            out.iter_mut().zip(self.row(i)).for_each(|(x, b)| *x += a * b);
+        }
+        out
+    }
+
+    /// Self times a column vector.
+    pub(super) fn before(&self, right: &[f64]) -> Vec<f64> {
+        (0..self.rows).map(|i| self.row(i).iter().zip(right).map(|(a, b)| a * b).sum()).collect()
+    }
+
+    /// The inverse, by Gauss and Jordan with row pivots; `None` if there is none.
+    pub(super) fn inverse(&self) -> Option<Matrix> {
+        let n = self.rows;
+        let (mut a, mut out) = (self.clone(), Self::identity(n));
+        for k in 0..n {
+            let pivot = (k..n).max_by(|&i, &j| a[(i, k)].abs().total_cmp(&a[(j, k)].abs()))?;
+            let value = a[(pivot, k)];
+            if !value.is_finite() || value == 0.0 {
+                return None;
+            }
+            for matrix in [&mut a, &mut out] {
+                if pivot != k {
+                    for j in 0..n {
+                        matrix.data.swap(pivot * n + j, k * n + j);
+                    }
+                }
+                (0..n).for_each(|j| matrix[(k, j)] /= value);
+            }
+            for i in 0..n {
+                let factor = a[(i, k)];
+                if i != k && factor != 0.0 {
+                    for matrix in [&mut a, &mut out] {
+                        let (low, high) = matrix.data.split_at_mut(i.max(k) * n);
+                        let (first, second) =
+                            (&mut low[i.min(k) * n..i.min(k) * n + n], &mut high[..n]);
+                        let (to, from) = if i < k { (first, second) } else { (second, first) };
+                        to.iter_mut().zip(from.iter()).for_each(|(x, y)| *x -= factor * y);
+                    }
+                }
+            }
+        }
+        out.data.iter().all(|x| x.is_finite()).then_some(out)
+    }
+}
