@@ -249,6 +249,18 @@ pub enum Error {
         /// What each of them is.
         value: f64,
     },
+    /// A hit ratio that is not reached.
+    #[error(
+        "a hit ratio of {:.2} % is not reached: at most {:.2} % of these requests find their object; \
+         ask for less, or give memory more room or requests",
+        hit_ratio * 100.0, best * 100.0
+    )]
+    HitRatio {
+        /// What was asked for.
+        hit_ratio: f64,
+        /// The highest there is.
+        best: f64,
+    },
     /// A model file that is not one.
     #[error("model file: {0}")]
     File(String),

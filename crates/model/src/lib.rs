@@ -16,10 +16,14 @@
 //! 4. [`storage`]: a node of many devices behind a memory. The published Spotify model
 //!    ([`storage::Spotify`]) and ours ([`storage::Node`]), each with its confidence limit: the load at
 //!    which the mean number at a device reaches 1.
-//! 5. [`fit`]: from windows to a [`Model`], every parameter with its 95 % interval.
-//! 6. [`Model::predict`]: from a model and a load to the shares within given times, with intervals, and
+//! 5. [`cache`]: what share memory answers. By Che's approximation from popularities, for any size of memory
+//!    and from a cold start on; by sampled reuse distances from a stream of keys; and down a hierarchy of
+//!    levels, which [`storage::Tiers`] puts a queue at each of. [`storage::Imbalance`] says how unevenly the
+//!    same popularities load the nodes of a cluster.
+//! 6. [`fit`]: from windows to a [`Model`], every parameter with its 95 % interval.
+//! 7. [`Model::predict`]: from a model and a load to the shares within given times, with intervals, and
 //!    whether the load is past the confidence limit.
-//! 7. [`ClusterModel`]: fitted nodes behind gateways, each with its share; and what would be with a node
+//! 8. [`ClusterModel`]: fitted nodes behind gateways, each with its share; and what would be with a node
 //!    lost, slower, with more memory or another weight ([`storage::Change`]).
 //! 8. [`network`]: networks of queues. Clients that wait for their answer before they ask again, threads,
 //!    middlewares and links as stations: throughput and response time for any number of clients, bounds,
@@ -43,6 +47,7 @@
 
 pub mod capacity;
 pub mod design;
+pub mod cache;
 pub mod distribution;
 mod error;
 pub mod fit;

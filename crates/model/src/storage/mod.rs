@@ -2,21 +2,29 @@
 //!
 //! Both say: a request is answered from memory with probability q(λ), else it waits in the queue of one
 //! of the devices. [`Spotify`] takes memory for instant and devices for M/M/1; [`Node`] takes the
-//! measured laws of both, and what lies between the client and the device. A [`Cluster`] is made of
-//! either, and answers what would be with a server lost, slower, larger or with another share.
+//! measured laws of both, and what lies between the client and the device. [`Tiers`] has a queue at each of
+//! memory, hot and bulk devices, peers and the origin, and says which breaks first. A [`Cluster`] is made
+//! of any of them, and answers what would be with servers lost, slower, larger or with another share.
+//! [`Imbalance`] says how unevenly objects load its nodes.
 
 mod cluster;
 mod hit_ratio;
+mod imbalance;
 mod node;
 mod spotify;
+mod tiers;
 
-pub use cluster::{Change, Cluster, ClusterOperating, Member, Popularity, Server};
+pub use cluster::{
+    Change, Cluster, ClusterOperating, Degraded, Member, Popularity, Server, Takeover,
+};
 pub use hit_ratio::HitRatio;
+pub use imbalance::Imbalance;
 pub use node::{Class, DeviceGroup, Node, NodeAt, Operating};
 pub(crate) use spotify::servers_for;
 pub use spotify::{
     BETA, Spotify, balls_into_bins_limit, cluster_cdf, effective_objects, weighted_limit,
 };
+pub use tiers::{Station, Tier, TierOperating, Tiers, TiersOperating};
 
 #[cfg(test)]
 mod tests;

@@ -149,7 +149,7 @@ pub fn cluster_cdf(servers: &[Spotify], rate: f64, t: f64) -> Result<f64, Error>
 /// 2·K·ln n with K = 1 − ln ln n / (2β ln n): the factor of the bound of Raab and Steger ("Balls into
 /// bins: a simple and tight analysis", 1998): m balls in n bins, the fullest holds at most
 /// m/n + √(m/n · 2K ln n) with high probability. 0 for one bin.
-fn spread(servers: u32, beta: f64) -> f64 {
+pub(super) fn spread(servers: u32, beta: f64) -> f64 {
     let ln_n = f64::from(servers.max(1)).ln();
     if servers < 2 { 0.0 } else { (2.0 * ln_n - ln_n.ln() / beta).max(0.0) }
 }

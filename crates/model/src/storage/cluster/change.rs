@@ -90,7 +90,7 @@ impl<S: Server> Cluster<S> {
         }
     }
 
-    fn position(&self, name: &str) -> Result<usize, Error> {
+    pub(super) fn position(&self, name: &str) -> Result<usize, Error> {
         self.members.iter().position(|m| m.name == name).ok_or_else(|| {
             let known: Vec<&str> = self.members.iter().map(|m| m.name.as_str()).collect();
             Error::NoSuchNode { name: name.to_owned(), known: known.join(", ") }

@@ -11,9 +11,11 @@
 
 mod change;
 mod server;
+mod takeover;
 
 pub use change::{Change, Popularity};
 pub use server::Server;
+pub use takeover::{Degraded, Takeover};
 
 use crate::error::{Error, check, not_negative};
 use crate::queue::{bisect, quantile};

@@ -1,0 +1,229 @@
+//! Che's approximation: the hit ratio of a memory by its size, from popularities.
+
+use crate::error::{Error, check, not_negative, positive};
+use crate::storage::Popularity;
+
+use super::{Catalogue, Group, Warming};
+
+/// What leaves a full memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// The least recently used object.
+    Lru,
+    /// The object that came in first, or one at random: both have the same hit ratio.
+    Fifo,
+}
+
+impl Eviction {
+    /// The share of time that an object is in memory, of which `x` requests come within the
+    /// characteristic time.
+    pub(super) fn kept(self, x: f64) -> f64 {
+        match self {
+            Eviction::Lru => -(-x).exp_m1(),
+            Eviction::Fifo if x.is_infinite() => 1.0,
+            Eviction::Fifo => x / (1.0 + x),
+        }
+    }
+
+    /// x times the derivative of [`Eviction::kept`].
+    fn slope(self, x: f64) -> f64 {
+        match self {
+            Eviction::Lru => x * (-x).exp(),
+            Eviction::Fifo => x / (1.0 + x) / (1.0 + x),
+        }
+    }
+}
+
+/// A memory over a catalogue, its requests independent of each other (IRM).
+///
+/// In memory of M bytes an object asked for with probability p at each request is found with probability
+/// h = 1 − exp(−pT) (least recently used) or pT/(1 + pT) (first in first out, random); the
+/// *characteristic time* T, in requests, is the same for all objects and follows from Σ b·h = M, with b the
+/// object's bytes: what is in memory fills it. The hit ratio is Σ p·h.
+///
+/// Sources: H. Che, Y. Tung, Z. Wang, "Hierarchical Web caching systems", IEEE JSAC 20 (2002), section
+/// III; first in Fagin (1977). V. Martina, M. Garetto, E. Leonardi, "A unified approach to the performance
+/// analysis of caching systems", INFOCOM 2014, section III (FIFO, RANDOM).
+///
+/// Assumes independent requests, and memories of many objects: then T hardly varies. Good to 1e-3 of
+/// the hit ratio from some hundred objects on. Wrong where popularities move within the time T (streams
+/// have more hits than this says), and for an object that is larger than memory: leave such ones out.
+///
+/// Cost: some 15 sums over the groups of the catalogue; a millisecond for 10⁷ objects of a Zipf law.
+///
+/// ```
+/// use model::cache::{Cache, Catalogue, Eviction};
+/// let memory = Cache::new(Catalogue::zipf(10_000, 0.8)?, Eviction::Lru);
+/// let hits = memory.at(500.0)?; // objects of 1 byte
+/// assert!((hits.hit_ratio - 0.33118623).abs() < 1e-6);
+/// assert!((hits.characteristic_requests - 653.3712).abs() < 1e-2);
+/// assert!((memory.memory_for(hits.hit_ratio)? - 500.0).abs() < 1e-6);
+/// // Twice the memory is not twice the hits.
+/// assert!(memory.at(1000.0)?.hit_ratio < 0.43);
+/// # Ok::<(), model::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cache {
+    catalogue: Catalogue,
+    eviction: Eviction,
+}
+
+/// What a memory of a size answers, when it has long been warm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hits {
+    eviction: Eviction,
+    /// T in requests: for how many an object stays that is not asked for (FIFO: stays at all). Infinite if
+    /// everything fits.
+    pub characteristic_requests: f64,
+    /// Share of the requests that memory answers.
+    pub hit_ratio: f64,
+    /// Share of the requested bytes that memory answers.
+    pub byte_hit_ratio: f64,
+    /// Mean number of objects in memory.
+    pub objects: f64,
+}
+
+impl Hits {
+    /// The hit ratio of an object with this share of the requests (0 if that is not above 0).
+    pub fn of_object(&self, popularity: f64) -> f64 {
+        if popularity > 0.0 {
+            self.eviction.kept(popularity * self.characteristic_requests)
+        } else {
+            0.0
+        }
+    }
+}
+
+impl Cache {
+    /// A memory over these objects.
+    pub fn new(catalogue: Catalogue, eviction: Eviction) -> Self {
+        Cache { catalogue, eviction }
+    }
+
+    /// The objects.
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
+    }
+
+    /// What leaves when it is full.
+    pub fn eviction(&self) -> Eviction {
+        self.eviction
+    }
+
+    /// What a memory of `bytes` bytes answers.
+    pub fn at(&self, bytes: f64) -> Result<Hits, Error> {
+        not_negative("the bytes of memory", bytes)?;
+        Ok(self.after(characteristic(self.catalogue.groups(), self.eviction, bytes)))
+    }
+
+    /// What a memory with the characteristic time `requests` answers.
+    fn after(&self, requests: f64) -> Hits {
+        let mut hits = Hits {
+            eviction: self.eviction,
+            characteristic_requests: requests,
+            hit_ratio: 0.0,
+            byte_hit_ratio: 0.0,
+            objects: 0.0,
+        };
+        let mut asked = 0.0;
+        for group in self.catalogue.groups() {
+            let kept = group.objects * hits.of_object(group.popularity);
+            hits.objects += kept;
+            hits.hit_ratio += kept * group.popularity;
+            hits.byte_hit_ratio += kept * group.popularity * group.bytes;
+            asked += group.objects * group.popularity * group.bytes;
+        }
+        hits.hit_ratio = hits.hit_ratio.min(1.0);
+        hits.byte_hit_ratio = (hits.byte_hit_ratio / asked).min(1.0);
+        hits
+    }
+
+    /// The bytes of memory that answer a share `hit_ratio` of the requests: all objects' for 1.
+    pub fn memory_for(&self, hit_ratio: f64) -> Result<f64, Error> {
+        check("the hit ratio", hit_ratio, 0.0..=1.0, "0 to 1")?;
+        let groups = self.catalogue.groups();
+        let hits = |g: &Group| g.objects * g.popularity;
+        let requests = match hit_ratio {
+            0.0 => 0.0,
+            1.0 => f64::INFINITY,
+            _ => solve(groups, self.eviction, hits, hit_ratio),
+        };
+        let kept = |g: &Group| g.objects * g.bytes * self.eviction.kept(g.popularity * requests);
+        Ok(groups.iter().map(kept).sum())
+    }
+
+    /// From a cold start to what [`Cache::at`] says.
+    pub fn warming(&self, bytes: f64) -> Result<Warming<'_>, Error> {
+        not_negative("the bytes of memory", bytes)?;
+        // Until memory is full nothing leaves it, whatever would.
+        let full = characteristic(self.catalogue.groups(), Eviction::Lru, bytes);
+        Ok(Warming::new(&self.catalogue, self.eviction, full))
+    }
+
+    /// How the hit ratio of a memory of `bytes` bytes follows when its size is multiplied by `factor`,
+    /// as [`crate::storage::Cluster`]'s changes take it: the e for which q(factor·m)/q(m) = factor^e. It
+    /// holds for that factor, and nearly for others.
+    pub fn popularity(&self, bytes: f64, factor: f64) -> Result<Popularity, Error> {
+        positive("the bytes of memory", bytes)?;
+        check("the factor of the memory", factor, 1e-6..=1e6, "0.000001 to 1,000,000")?;
+        // At a factor of 1 the slope there.
+        let factor = if (factor - 1.0).abs() < 1e-3 { 1.001 } else { factor };
+        let (before, after) = (self.at(bytes)?.hit_ratio, self.at(bytes * factor)?.hit_ratio);
+        Popularity::new(((after / before).ln() / factor.ln()).clamp(0.0, 1.0))
+    }
+}
+
+/// T in requests for a memory of `bytes` bytes, from popularities that need not add to 1. Infinite if
+/// all that is asked for fits.
+pub(super) fn characteristic(groups: &[Group], eviction: Eviction, bytes: f64) -> f64 {
+    let asked = groups.iter().filter(|g| g.popularity > 0.0);
+    if bytes <= 0.0 {
+        0.0
+    } else if bytes >= asked.map(|g| g.objects * g.bytes).sum() {
+        f64::INFINITY
+    } else {
+        solve(groups, eviction, |g| g.objects * g.bytes, bytes)
+    }
+}
+
+/// The T with Σ weight·kept(pT) = target: Newton's method in ln T, kept within a bracket. Infinite if the
+/// target is the limit but for rounding.
+fn solve(groups: &[Group], eviction: Eviction, weight: impl Fn(&Group) -> f64, target: f64) -> f64 {
+    let at = |t: f64| {
+        groups.iter().fold((0.0, 0.0), |(sum, slope), g| {
+            let (w, x) = (weight(g), g.popularity * t);
+            (sum + w * eviction.kept(x), slope + w * eviction.slope(x))
+        })
+    };
+    // kept(x) ≤ x, so this is not past the solution.
+    let mut low = target / groups.iter().map(|g| weight(g) * g.popularity).sum::<f64>();
+    if low < 1e-250 {
+        // Then kept(x) is x.
+        return low;
+    }
+    let mut high = low * 2.0;
+    while at(high).0 < target {
+        low = high;
+        high *= 16.0;
+        if high > 1e280 {
+            return f64::INFINITY;
+        }
+    }
+    let mut t = low.sqrt() * high.sqrt();
+    for _ in 0..200 {
+        let (sum, slope) = at(t);
+        if sum < target {
+            low = t;
+        } else {
+            high = t;
+        }
+        let newton = t * ((target - sum) / slope).exp();
+        // A comparison with NaN is false: then the bracket is halved.
+        let next = if newton > low && newton < high { newton } else { low.sqrt() * high.sqrt() };
+        if (next / t - 1.0).abs() < 1e-14 || high / low < 1.0 + 1e-14 {
+            return next;
+        }
+        t = next;
+    }
+    t
+}

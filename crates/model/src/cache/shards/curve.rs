@@ -1,0 +1,214 @@
+//! The miss-ratio curve that reuse distances make.
+
+use crate::error::{Error, check, not_negative};
+use crate::statistics::student_95;
+
+use super::PARTS;
+
+/// Distances are kept to 1/128 of themselves, and exactly up to 256.
+const BITS: u32 = 7;
+
+/// The bucket of a distance.
+pub(super) fn bucket(distance: u64) -> usize {
+    let shift = (63 - BITS).saturating_sub(distance.leading_zeros());
+    ((shift as usize) << BITS) + (distance >> shift) as usize
+}
+
+/// The first distance of a bucket, and how many there are.
+pub(super) fn range(bucket: usize) -> (u64, u64) {
+    let shift = (bucket >> BITS).saturating_sub(1);
+    (((bucket - (shift << BITS)) as u64) << shift, 1 << shift)
+}
+
+/// Requests and bytes by reuse distance: what sampled requests stand for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    /// By bucket: requests, bytes.
+    near: Vec<[f64; 2]>,
+    /// Those that no memory would have had.
+    first: [f64; 2],
+}
+
+impl Tally {
+    /// Adds a request; `None` if it was the first for its key.
+    pub fn add(&mut self, distance: Option<f64>, bytes: f64, weight: f64) {
+        let cell = match distance {
+            None => &mut self.first,
+            Some(distance) => {
+                // Above 2⁶⁴ the conversion saturates.
+                let bucket = bucket(distance.round() as u64);
+                if bucket >= self.near.len() {
+                    self.near.resize(bucket + 1, [0.0; 2]);
+                }
+                &mut self.near[bucket]
+            }
+        };
+        cell[0] += weight;
+        cell[1] += weight * bytes;
+    }
+
+    /// Misses by bucket: what is nearer than a bucket's first distance does not miss, so `[i]` counts
+    /// from bucket i on; the last entry is what always misses.
+    fn misses(&self) -> Vec<[f64; 2]> {
+        let mut sums = vec![self.first; self.near.len() + 1];
+        for (i, cell) in self.near.iter().enumerate().rev() {
+            sums[i] = [sums[i + 1][0] + cell[0], sums[i + 1][1] + cell[1]];
+        }
+        sums
+    }
+}
+
+/// A share with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// The estimate.
+    pub value: f64,
+    /// Where the interval begins.
+    pub low: f64,
+    /// Where it ends.
+    pub high: f64,
+}
+
+/// The curve at one size of memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CurvePoint {
+    /// Bytes of memory (objects, where each was pushed with 1 byte).
+    pub memory_bytes: f64,
+    /// Share of the requests that it would have answered.
+    pub hit_ratio: Share,
+    /// Share of the requested bytes.
+    pub byte_hit_ratio: Share,
+}
+
+/// Hit ratio against memory, of the stream that [`super::Shards`] was given: least-recently-used memory that
+/// was empty at its start. Distances are kept to 0.8 % of themselves; within a bucket the curve is a line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// Misses by bucket, of all sampled keys and of all but one part.
+    all: Vec<[f64; 2]>,
+    without: Vec<Vec<[f64; 2]>>,
+    totals: Option<[f64; 2]>,
+    rate: f64,
+    keys: usize,
+    student: f64,
+}
+
+impl Curve {
+    pub(super) fn new(
+        all: &Tally,
+        without: &[Tally; PARTS],
+        totals: Option<[f64; 2]>,
+        rate: f64,
+        keys: usize,
+    ) -> Self {
+        Curve {
+            all: all.misses(),
+            without: without.iter().map(Tally::misses).collect(),
+            totals,
+            rate,
+            keys,
+            student: student_95(PARTS - 1),
+        }
+    }
+
+    /// The part of the keys that was sampled (at the end, where the size was fixed).
+    pub fn sampling_rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// How many keys were held at the end.
+    pub fn sampled_keys(&self) -> usize {
+        self.keys
+    }
+
+    /// The curve at `memory_bytes`. Past [`Curve::memory_max`] it stays as it is: what is asked for the first
+    /// time no memory has. Cost: a microsecond.
+    pub fn at(&self, memory_bytes: f64) -> Result<CurvePoint, Error> {
+        not_negative("the bytes of memory", memory_bytes)?;
+        let [hit_ratio, byte_hit_ratio] = [0, 1].map(|of| self.share(memory_bytes, of));
+        Ok(CurvePoint { memory_bytes, hit_ratio, byte_hit_ratio })
+    }
+
+    /// `of`: 0 requests, 1 bytes.
+    fn share(&self, memory: f64, of: usize) -> Share {
+        let value = self.hits(&self.all, memory, of);
+        let mut half_width = 0.0;
+        if self.rate < 1.0 {
+            let parts: Vec<f64> = self.without.iter().map(|m| self.hits(m, memory, of)).collect();
+            let mean = parts.iter().sum::<f64>() / PARTS as f64;
+            let squares: f64 = parts.iter().map(|x| (x - mean).powi(2)).sum();
+            // The jackknife; and what is sampled of a finite number of keys is known.
+            let variance = squares * (PARTS - 1) as f64 / PARTS as f64 * (1.0 - self.rate);
+            half_width = self.student * variance.sqrt();
+        }
+        let within = |x: f64| x.clamp(0.0, 1.0);
+        Share {
+            value: within(value),
+            low: within(value - half_width),
+            high: within(value + half_width),
+        }
+    }
+
+    /// 1 − misses / all; not clamped: a sample may stand for more misses than there were requests.
+    fn hits(&self, misses: &[[f64; 2]], memory: f64, of: usize) -> f64 {
+        let Some(always) = misses.last() else { return 0.0 };
+        let memory = memory.min(u64::MAX as f64) as u64;
+        let at = bucket(memory);
+        let missed = match (misses.get(at), misses.get(at + 1)) {
+            (Some(from), Some(beyond)) => {
+                let (low, width) = range(at);
+                let further = (width - 1 - (memory - low)) as f64 / width as f64;
+                beyond[of] + (from[of] - beyond[of]) * further
+            }
+            _ => always[of],
+        };
+        let total = self.totals.map_or(misses[0][of], |totals| totals[of]);
+        if total > 0.0 { 1.0 - missed / total } else { 0.0 }
+    }
+
+    /// The memory in bytes past which no request more is answered.
+    pub fn memory_max(&self) -> f64 {
+        match self.all.len() {
+            0 | 1 => 0.0,
+            n => {
+                let (low, width) = range(n - 2);
+                low as f64 + (width - 1) as f64
+            }
+        }
+    }
+
+    /// The curve at `count` sizes (2 to 10,000) from the smallest with a hit to [`Curve::memory_max`],
+    /// equally far apart in the logarithm.
+    pub fn points(&self, count: usize) -> Result<Vec<CurvePoint>, Error> {
+        check("the number of points", count as f64, 2.0..=1e4, "2 to 10,000")?;
+        let all = self.all.first().map_or(0.0, |m| m[0]);
+        let first = self.all.iter().skip(1).position(|m| m[0] < all).unwrap_or(0);
+        let (low, high) = ((range(first).0 as f64).max(1.0), self.memory_max().max(1.0));
+        let at = |i: usize| low * (high / low).powf(i as f64 / (count - 1) as f64);
+        (0..count).map(|i| self.at(if i + 1 == count { high } else { at(i) })).collect()
+    }
+
+    /// The smallest memory in bytes that would have answered a share `hit_ratio` of the requests.
+    /// [`Error::HitRatio`] if none would.
+    pub fn memory_for(&self, hit_ratio: f64) -> Result<f64, Error> {
+        check("the hit ratio", hit_ratio, 0.0..=1.0, "0 to 1")?;
+        let reached = |memory: u64| self.hits(&self.all, memory as f64, 0).max(0.0) >= hit_ratio;
+        let (mut low, mut high) = (0u64, self.memory_max() as u64);
+        if reached(low) {
+            return Ok(0.0);
+        }
+        if !reached(high) {
+            let best = self.hits(&self.all, high as f64, 0).clamp(0.0, 1.0);
+            return Err(Error::HitRatio { hit_ratio, best });
+        }
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if reached(middle) {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        Ok(high as f64)
+    }
+}

@@ -1,0 +1,60 @@
+//! The order in which keys were last asked for, with the bytes in front of each: a Fenwick tree.
+
+use super::PARTS;
+
+/// Bytes of the keys at their places, the newest last; for each part of the keys. A Fenwick tree (binary
+/// indexed tree): sums of a prefix in log n steps, each of one cache line.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recency {
+    /// `sums[i]`: of the places (i − 2^z, i], counted from 1, z the number of zeros at the end of i.
+    sums: Vec<[f64; PARTS]>,
+    total: [f64; PARTS],
+    used: usize,
+}
+
+impl Recency {
+    /// For that many keys, and as many requests before the places are used up (some at least).
+    pub fn for_keys(keys: usize) -> Self {
+        let places = 2 * keys.max(512);
+        Recency { sums: vec![[0.0; PARTS]; places + 1], total: [0.0; PARTS], used: 0 }
+    }
+
+    /// Whether [`Recency::push`] has no place.
+    pub fn is_full(&self) -> bool {
+        self.used + 1 >= self.sums.len()
+    }
+
+    /// Puts a key at the newest place, and says which it is.
+    pub fn push(&mut self, part: usize, bytes: f64) -> usize {
+        self.used += 1;
+        self.add(self.used, part, bytes);
+        self.used
+    }
+
+    /// Takes a key away from its place.
+    pub fn remove(&mut self, at: usize, part: usize, bytes: f64) {
+        self.add(at, part, -bytes);
+    }
+
+    fn add(&mut self, at: usize, part: usize, bytes: f64) {
+        self.total[part] += bytes;
+        let mut i = at;
+        while let Some(sums) = self.sums.get_mut(i) {
+            sums[part] += bytes;
+            i += i & i.wrapping_neg();
+        }
+    }
+
+    /// Bytes of the keys newer than the one at a place.
+    pub fn newer_than(&self, at: usize) -> [f64; PARTS] {
+        let mut newer = self.total;
+        let mut i = at;
+        while i > 0 {
+            for (newer, sum) in newer.iter_mut().zip(&self.sums[i]) {
+                *newer -= sum;
+            }
+            i &= i - 1;
+        }
+        newer.map(|bytes| bytes.max(0.0))
+    }
+}
