@@ -45,9 +45,9 @@
 //! # Ok::<(), model::Error>(())
 //! ```
 
+pub mod cache;
 pub mod capacity;
 pub mod design;
-pub mod cache;
 pub mod distribution;
 mod error;
 pub mod fit;

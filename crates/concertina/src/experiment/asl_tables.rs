@@ -128,7 +128,9 @@ fn of_networks(solved: &[network::Solved]) -> anyhow::Result<Vec<Claim>> {
             published: Some(row.printed_error().abs()),
             goal: Some(Goal::AtMost(goal)),
             ..claim(
-                &format!("network of queues, {clients} clients, table {table}: |error| of throughput"),
+                &format!(
+                    "network of queues, {clients} clients, table {table}: |error| of throughput"
+                ),
                 row.computed_error().abs(),
                 "%",
                 1,

@@ -5,6 +5,7 @@
 //! runner alone. Predictions come from the model that was fitted to other runs than the ones measured.
 
 mod accuracy;
+mod asl_tables;
 pub mod claims;
 mod kill;
 pub mod lab;
@@ -62,7 +63,8 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 5] = [
+const EXPERIMENTS: [(&str, Experiment); 6] = [
+    ("asl-tables", asl_tables::run),
     ("kill", kill::run),
     ("nginx", nginx::run),
     ("serve-objects", serve_objects::run),

@@ -60,7 +60,8 @@ pub(super) fn predict(
     let mut rows = Vec::new();
     for file in predicted {
         let points = points(folder, file)?;
-        let saturated = points.iter().max_by_key(|point| point.clients).context("a table is empty")?;
+        let saturated =
+            points.iter().max_by_key(|point| point.clients).context("a table is empty")?;
         let ceiling = curve.ceiling(saturated)?;
         for point in points.iter().filter(|point| point.clients < saturated.clients) {
             rows.push(Predicted {
@@ -118,8 +119,7 @@ impl Curve {
 
     /// Requests/s with so many clients and no more than `ceiling` at once.
     fn throughput(&self, clients: u32, ceiling: f64) -> anyhow::Result<f64> {
-        let rates: Vec<f64> =
-            (1..=clients).map(|n| self.at(f64::from(n)).min(ceiling)).collect();
+        let rates: Vec<f64> = (1..=clients).map(|n| self.at(f64::from(n)).min(ceiling)).collect();
         let network = Network::new(
             vec![Station::load_dependent("middlewares", &rates)?],
             vec![Class::closed("clients", clients, self.think_s, &[1.0])?],

@@ -117,8 +117,7 @@ fn beside(ours: &Factorial, printed: &Table) -> anyhow::Result<(String, f64)> {
         "lrrrrr",
         &["effect", "printed", "computed", "± (95 %)", "variation printed", "computed"],
     );
-    let largest =
-        ours.effects.iter().map(|effect| effect.effect.value.abs()).fold(0.0, f64::max);
+    let largest = ours.effects.iter().map(|effect| effect.effect.value.abs()).fold(0.0, f64::max);
     let mut worst = 0.0_f64;
     for row in printed.rows() {
         let name = row.text("source")?.trim_start_matches('q').to_owned();
@@ -135,10 +134,9 @@ fn beside(ours: &Factorial, printed: &Table) -> anyhow::Result<(String, f64)> {
             name,
             text.to_owned(),
             format!("{:.digits$}", effect.effect.value),
-            effect
-                .effect
-                .high
-                .map_or_else(String::new, |high| format!("{:.digits$}", high - effect.effect.value)),
+            effect.effect.high.map_or_else(String::new, |high| {
+                format!("{:.digits$}", high - effect.effect.value)
+            }),
             row.text("variation_explained_fraction")?.to_owned(),
             format!("{:.4}", effect.fraction),
         ]);

@@ -115,7 +115,13 @@ impl Printed {
             let queue = Mmm::new(lambda, mu, self.servers)
                 .with_context(|| format!("table {}, {lambda}/s", self.table))?;
             let (response, waiting) = (queue.response_mean(), queue.waiting_mean());
-            Ok([queue.utilisation(), lambda * response, lambda * waiting, response * 1e3, waiting * 1e3])
+            Ok([
+                queue.utilisation(),
+                lambda * response,
+                lambda * waiting,
+                response * 1e3,
+                waiting * 1e3,
+            ])
         };
         let exact = columns(rate, self.rate)?;
         // All of them rise with the load.
