@@ -4,15 +4,18 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod capacity;
 mod config;
 mod demo;
 mod experiment;
+mod factors;
 mod fit;
 mod load;
 mod predict;
 mod predict_cluster;
 mod report;
 mod serve;
+mod sheet;
 mod simulate;
 
 /// A read-optimised storage tier that predicts its own response times.
@@ -37,6 +40,10 @@ enum Command {
     Fit(fit::Args),
     /// Predict response times from a model at loads of your choice
     Predict(predict::Args),
+    /// Say what a system can do, from a table of measured throughputs
+    Capacity(capacity::Args),
+    /// Say which factors of an experiment matter, from a table of its runs
+    Factors(factors::Args),
     /// Write a report of runs and a model as one HTML file
     Report(report::Args),
     /// Run an experiment again and judge its claims
@@ -55,6 +62,8 @@ pub fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(args),
         Command::Fit(args) => fit::run(args),
         Command::Predict(args) => predict::run(args),
+        Command::Capacity(args) => capacity::run(args),
+        Command::Factors(args) => factors::run(args),
         Command::Report(args) => report::run(args),
         Command::Experiment(args) => experiment::run(args),
         Command::Config(args) => config::run(args),

@@ -35,6 +35,15 @@ impl fmt::Display for Size {
     }
 }
 
+impl std::str::FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        size(&Value::String(text.to_owned()))
+            .ok_or_else(|| format!("`{text}` is no size: write bytes, like 4096 or 64KiB"))
+    }
+}
+
 /// A text that is never shown: not by `concertina config`, in a run's record, or for debugging.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);

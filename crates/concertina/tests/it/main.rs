@@ -1,8 +1,10 @@
 //! The integration tests of the process, in one binary: each would be a link of its own otherwise.
 
+mod capacity;
 mod cluster_report;
 mod disk;
 mod experiment;
+mod factors;
 mod left_out;
 
 mod load;

@@ -1,0 +1,360 @@
+//! `concertina capacity`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use model::capacity::{
+    Basis, IoCapacity, IoPoint, IoThroughput, MixPart, Scalability, ScalablePoint,
+    ScalableThroughput, Shares,
+};
+use model::regression::Estimated;
+
+use super::sheet::{Sheet, confidence};
+use crate::config::Size;
+use crate::report::grid::Grid;
+use crate::report::objective::{digits, time};
+
+/// Arguments of the command.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  concertina capacity disk.csv                          fit; C and f_rw of each size
+  concertina capacity disk.csv --at 0.7,4KiB            70 % reads of 4 KiB
+  concertina capacity disk.csv --mix 0.7,4KiB:0.9,64KiB:0.1 --by ios
+  concertina capacity threads.csv --at 64 --at 128      the Universal Scalability Law
+  concertina capacity disk.csv --at 0.7,4KiB --json
+
+The columns say which law is fitted (others are left alone):
+  size_bytes,read_share,throughput   saturated I/Os per second, reads from 0 to 1
+  concurrency,throughput             at 1 and more clients, threads or nodes at once
+
+A mix is READ_SHARE,SIZE:SHARE,SIZE:SHARE… with shares that sum to 1: of the I/Os (--by ios,
+harmonic mean) or of the capacity given to each size (--by capacity, arithmetic mean).
+What lies outside the measured points is marked with >.")]
+pub struct Args {
+    /// The table, CSV with names in its first line
+    #[arg(value_name = "FILE.csv")]
+    file: PathBuf,
+    /// Predict there: READ_SHARE,SIZE or, by concurrency, N
+    #[arg(long, value_name = "POINT")]
+    at: Vec<String>,
+    /// Predict a mix of sizes
+    #[arg(long, value_name = "MIX", value_parser = mix, requires = "by")]
+    mix: Vec<Mix>,
+    /// What the shares of a mix are shares of
+    #[arg(long, value_enum, requires = "mix")]
+    by: Option<By>,
+    /// Of the intervals
+    #[arg(long, default_value = "0.95", value_parser = confidence)]
+    confidence: f64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum By {
+    /// Of 100 I/Os so many have this size: harmonic mean
+    Ios,
+    /// So much of the system is given to this size: arithmetic mean
+    Capacity,
+}
+
+#[derive(Clone)]
+struct Mix {
+    asked: String,
+    parts: Vec<MixPart>,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let value = text.trim().parse::<f64>().ok().filter(|v| (0.0..=1.0).contains(v));
+    value.ok_or_else(|| format!("`{text}` is no share: write a number from 0 to 1, like 0.7"))
+}
+
+fn size(text: &str) -> Result<f64, String> {
+    Ok(text.trim().parse::<Size>()?.0 as f64)
+}
+
+fn mix(text: &str) -> Result<Mix, String> {
+    let wrong = || format!("`{text}` is no mix: write it like `0.7,4KiB:0.9,64KiB:0.1`");
+    let (read, rest) = text.split_once(',').ok_or_else(wrong)?;
+    let read_share = share(read)?;
+    let part = |part: &str| {
+        let (size_bytes, share_of) = part.split_once(':').ok_or_else(wrong)?;
+        Ok(MixPart { size_bytes: size(size_bytes)?, read_share, share: share(share_of)? })
+    };
+    let parts: Vec<MixPart> = rest.split(',').map(part).collect::<Result<_, String>>()?;
+    let sum: f64 = parts.iter().map(|p| p.share).sum();
+    if (sum - 1.0).abs() > 1e-6 {
+        return Err(format!("`{text}`: the shares of the sizes sum to {sum}, not to 1"));
+    }
+    Ok(Mix { asked: text.to_owned(), parts })
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let sheet = Sheet::read(&args.file)?;
+    let io = sheet.has("size_bytes") || sheet.has("read_share");
+    let (text, json) = match (io, sheet.has("concurrency")) {
+        (true, false) => storage(&args, &sheet)?,
+        (false, true) => scaling(&args, &sheet)?,
+        _ => bail!(
+            "{}: name the columns size_bytes,read_share,throughput or concurrency,throughput; it has {}",
+            args.file.display(),
+            sheet.head().join(", ")
+        ),
+    };
+    if args.json {
+        println!("{json:#}");
+    } else {
+        print!("{text}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A number and its interval.
+fn interval(e: Estimated) -> String {
+    let bound = |b: Option<f64>| b.map_or("?".to_owned(), |b| digits(b, 4));
+    match (e.low, e.high) {
+        (None, None) => digits(e.value, 4),
+        (low, high) => format!("{} [{}, {}]", digits(e.value, 4), bound(low), bound(high)),
+    }
+}
+
+/// A signed error in percent.
+fn error_percent(error: f64) -> String {
+    format!("{:+.1}", 100.0 * error).replace('-', "−")
+}
+
+fn warnings_text(warnings: &[String]) -> String {
+    warnings.iter().map(|w| format!("Warning: {w}.\n")).collect()
+}
+
+/// What was asked of a storage system, what was predicted, or why not.
+type IoAnswer = (String, anyhow::Result<IoThroughput>);
+
+fn storage(args: &Args, sheet: &Sheet) -> anyhow::Result<(String, serde_json::Value)> {
+    let columns = ["size_bytes", "read_share", "throughput"].map(|name| sheet.column(name));
+    let [size_at, read_at, rate_at] = columns;
+    let (size_at, read_at, rate_at) = (size_at?, read_at?, rate_at?);
+    let point = |row| {
+        Ok(IoPoint {
+            size_bytes: sheet.number(row, size_at, 1e-3..=1e18)?,
+            read_share: sheet.number(row, read_at, 0.0..=1.0)?,
+            throughput: sheet.number(row, rate_at, 1e-9..=1e15)?,
+        })
+    };
+    let points: Vec<IoPoint> = sheet.rows().iter().map(point).collect::<anyhow::Result<_>>()?;
+    let file = args.file.display().to_string();
+    let system = IoCapacity::fit(&points, args.confidence).with_context(|| file.clone())?;
+    let mut answers: Vec<IoAnswer> = Vec::new();
+    for asked in &args.at {
+        let parsed = asked.split_once(',').map(|(read, bytes)| (share(read), size(bytes)));
+        let Some((Ok(read), Ok(bytes))) = parsed else {
+            bail!("--at {asked}: write READ_SHARE,SIZE like `0.7,4KiB`");
+        };
+        answers.push((asked.clone(), system.throughput(bytes, read).map_err(Into::into)));
+    }
+    for Mix { asked, parts } in &args.mix {
+        let by = match args.by {
+            Some(By::Ios) => Shares::Ios,
+            Some(By::Capacity) => Shares::Capacity,
+            None => bail!("--mix needs --by ios or --by capacity"),
+        };
+        answers.push((asked.clone(), system.mix(parts, by).map_err(Into::into)));
+    }
+    // One bad question is an error; the good ones beside it would be lost in it.
+    let answers: Vec<(String, IoThroughput)> = answers
+        .into_iter()
+        .map(|(asked, found)| found.map(|f| (asked.clone(), f)).context(format!("at {asked}")))
+        .collect::<anyhow::Result<_>>()?;
+    let predictions = answers.iter().map(|(asked, found)| {
+        let mut value = serde_json::to_value(found)?;
+        value["asked"] = asked.as_str().into();
+        Ok(value)
+    });
+    let json = serde_json::json!({
+        "file": file,
+        "law": "C = T_read + T_write·f_rw",
+        "points": points.len(),
+        "confidence": args.confidence,
+        "sizes": system.sizes(),
+        "affine": system.affine(),
+        "scatter": system.scatter(),
+        "predictions": predictions.collect::<anyhow::Result<Vec<_>>>()?,
+        "warnings": system.warnings(),
+    });
+    Ok((storage_text(args, &points, &system, &answers), json))
+}
+
+fn storage_text(
+    args: &Args,
+    points: &[IoPoint],
+    system: &IoCapacity,
+    answers: &[(String, IoThroughput)],
+) -> String {
+    let mut out = format!(
+        "{}: {} points of {} sizes, intervals of {} %. C = T_read + T_write·f_rw.\n\n",
+        args.file.display(),
+        points.len(),
+        system.sizes().len(),
+        digits(100.0 * args.confidence, 4)
+    );
+    let head = ["bytes", "C: reads/s", "writes/s", "f_rw", "measured at reads", "worst error %"];
+    let mut grid = Grid::new("rrrrrr", &head);
+    for size in system.sizes() {
+        let worst =
+            size.residuals.iter().fold(0.0f64, |w, e| if e.abs() > w.abs() { *e } else { w });
+        grid.row([
+            digits(size.size_bytes, 15),
+            interval(size.capacity),
+            interval(size.write_throughput),
+            interval(size.write_cost),
+            format!("{} to {}", size.read_share_low, size.read_share_high),
+            error_percent(worst),
+        ]);
+    }
+    out += &grid.text();
+    if let Some(affine) = system.affine() {
+        let line = |fixed: Estimated, byte: Estimated| {
+            format!("{} + {} ns per byte", time(fixed.value), interval(scaled(byte, 1e9)))
+        };
+        let _ = writeln!(
+            out,
+            "\nBetween sizes: a read takes {}, a write {}; worst error {} %.",
+            line(affine.read_fixed_s, affine.read_byte_s),
+            line(affine.write_fixed_s, affine.write_byte_s),
+            error_percent(affine.residual_worst)
+        );
+    }
+    if !answers.is_empty() {
+        out.push('\n');
+        let mut grid =
+            Grid::new("lrrrrl", &["asked", "I/Os per s", "reads/s", "writes/s", "MB/s", "from"]);
+        for (asked, found) in answers {
+            grid.row([
+                asked.clone(),
+                interval(found.total),
+                digits(found.reads, 4),
+                digits(found.writes, 4),
+                digits(found.bytes / 1e6, 4),
+                source(found),
+            ]);
+        }
+        out += &grid.text();
+        for why in answers.iter().flat_map(|(_, found)| &found.extrapolated) {
+            let _ = writeln!(out, "> extrapolated: {why}.");
+        }
+    }
+    out + &warnings_text(system.warnings())
+}
+
+/// In another unit.
+fn scaled(e: Estimated, by: f64) -> Estimated {
+    Estimated { value: e.value * by, low: e.low.map(|x| x * by), high: e.high.map(|x| x * by) }
+}
+
+fn source(found: &IoThroughput) -> String {
+    let mut words = match found.basis {
+        Basis::Size => "its own size".to_owned(),
+        Basis::Affine => "the cost between sizes".to_owned(),
+    };
+    match found.by {
+        Some(Shares::Ios) => words += ", shares of I/Os (harmonic mean)",
+        Some(Shares::Capacity) => words += ", shares of capacity (arithmetic mean)",
+        None => {}
+    }
+    if found.extrapolated.is_empty() { words } else { format!("{words} >") }
+}
+
+fn scaling(args: &Args, sheet: &Sheet) -> anyhow::Result<(String, serde_json::Value)> {
+    if !args.mix.is_empty() {
+        bail!("--mix is for tables of size_bytes,read_share,throughput; this one has concurrency");
+    }
+    let (n_at, rate_at) = (sheet.column("concurrency")?, sheet.column("throughput")?);
+    let point = |row| {
+        Ok(ScalablePoint {
+            concurrency: sheet.number(row, n_at, 1.0..=1e9)?,
+            throughput: sheet.number(row, rate_at, 1e-9..=1e15)?,
+        })
+    };
+    let points: Vec<ScalablePoint> =
+        sheet.rows().iter().map(point).collect::<anyhow::Result<_>>()?;
+    let file = args.file.display().to_string();
+    let law = Scalability::fit(&points, args.confidence).with_context(|| file.clone())?;
+    let mut found: Vec<ScalableThroughput> = Vec::new();
+    for asked in &args.at {
+        let Some(n) = asked.trim().parse().ok().filter(|n| (1.0..=1e9).contains(n)) else {
+            bail!("--at {asked}: write a concurrency from 1 to 1e9, like `64`");
+        };
+        found.push(law.throughput(n)?);
+    }
+    let json = serde_json::json!({
+        "file": file,
+        "law": "X(N) = γN / (1 + α(N − 1) + βN(N − 1))",
+        "points": points.len(),
+        "confidence": args.confidence,
+        "gamma": law.unit(),
+        "alpha": law.contention(),
+        "beta": law.coherency(),
+        "residuals": law.residuals(),
+        "peak": law.peak(),
+        "ceiling": law.ceiling(),
+        "predictions": found,
+        "warnings": law.warnings(),
+    });
+    Ok((scaling_text(args, &points, &law, &found), json))
+}
+
+fn scaling_text(
+    args: &Args,
+    points: &[ScalablePoint],
+    law: &Scalability,
+    found: &[ScalableThroughput],
+) -> String {
+    let mut out = format!(
+        "{}: {} points, intervals of {} %. X(N) = γN / (1 + α(N − 1) + βN(N − 1)).\n\n",
+        args.file.display(),
+        points.len(),
+        digits(100.0 * args.confidence, 4)
+    );
+    let _ = writeln!(out, "γ, throughput of one: {} per s", interval(law.unit()));
+    let _ = writeln!(out, "α, contention:        {}", interval(law.contention()));
+    let _ = writeln!(out, "β, coherency:         {}", interval(law.coherency()));
+    match (law.peak(), law.ceiling()) {
+        (Some(peak), _) => {
+            let _ = writeln!(
+                out,
+                "Peak: {} per s at a concurrency of {}{}",
+                digits(peak.throughput, 4),
+                interval(peak.concurrency),
+                if peak.extrapolated { " > extrapolated" } else { "" }
+            );
+        }
+        (None, Some(level)) => {
+            let _ = writeln!(out, "No peak: it levels off at {} per s", digits(level, 4));
+        }
+        (None, None) => out += "No peak: it grows in proportion, as far as was measured\n",
+    }
+    let mut grid = Grid::new("rrrr", &["N", "measured/s", "fitted/s", "error %"]);
+    for (point, residual) in points.iter().zip(law.residuals()) {
+        grid.row([
+            digits(point.concurrency, 6),
+            digits(point.throughput, 4),
+            digits(point.throughput - residual, 4),
+            error_percent(-residual / point.throughput),
+        ]);
+    }
+    out += &format!("\n{}", grid.text());
+    if !found.is_empty() {
+        let mut grid = Grid::new("rrl", &["N", "predicted/s", ""]);
+        for at in found {
+            let mark = if at.extrapolated { "> extrapolated" } else { "" };
+            grid.row([digits(at.concurrency, 6), interval(at.throughput), mark.to_owned()]);
+        }
+        out += &format!("\n{}", grid.text());
+    }
+    out + &warnings_text(law.warnings())
+}

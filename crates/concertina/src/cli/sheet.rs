@@ -1,0 +1,140 @@
+//! A CSV file of measurements: a line of names, then rows; every mistake with its file and line.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use csv::{ErrorKind, ReaderBuilder, Trim};
+
+/// Most rows that are read.
+const ROWS_MAX: usize = 1 << 20;
+
+/// A file read whole. Lines that begin with `#` are comments.
+pub struct Sheet {
+    path: PathBuf,
+    head: Vec<String>,
+    rows: Vec<Row>,
+}
+
+/// One row.
+pub struct Row {
+    line: u64,
+    cells: Vec<String>,
+}
+
+impl Sheet {
+    /// Reads a file.
+    pub fn read(path: &Path) -> anyhow::Result<Sheet> {
+        let shown = path.display();
+        let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+        let mut reader =
+            ReaderBuilder::new().trim(Trim::All).comment(Some(b'#')).from_reader(&text[..]);
+        let wrong = |error: csv::Error| {
+            let line = error.position().map_or(0, |p| p.line());
+            match error.kind() {
+                ErrorKind::UnequalLengths { expected_len, len, .. } => anyhow::anyhow!(
+                    "{shown}:{line}: {len} fields where the first line names {expected_len}; separate \
+                     them by commas and quote what holds one"
+                ),
+                ErrorKind::Utf8 { .. } => anyhow::anyhow!("{shown}:{line}: this is not UTF-8 text"),
+                _ => anyhow::anyhow!("{shown}:{line}: {error}"),
+            }
+        };
+        let head: Vec<String> =
+            reader.headers().map_err(wrong)?.iter().map(str::to_owned).collect();
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = head.iter().find(|name| !seen.insert(name.as_str())) {
+            bail!("{shown}: two columns are named {twice:?}; give each a name of its own");
+        }
+        if head.is_empty() || head.iter().all(String::is_empty) {
+            bail!(
+                "{shown} is empty; its first line names the columns, like `size_bytes,read_share,throughput`"
+            );
+        }
+        let mut rows = Vec::new();
+        for record in reader.records() {
+            let record = record.map_err(wrong)?;
+            if rows.len() == ROWS_MAX {
+                bail!("{shown} has more than {ROWS_MAX} rows");
+            }
+            let line = record.position().map_or(0, |p| p.line());
+            rows.push(Row { line, cells: record.iter().map(str::to_owned).collect() });
+        }
+        if rows.is_empty() {
+            bail!("{shown} has no rows below the names of its columns");
+        }
+        Ok(Sheet { path: path.to_owned(), head, rows })
+    }
+
+    /// The names of the columns.
+    pub fn head(&self) -> &[String] {
+        &self.head
+    }
+
+    /// The rows.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Whether there is a column of that name.
+    pub fn has(&self, name: &str) -> bool {
+        self.head.iter().any(|h| h == name)
+    }
+
+    /// The place of a column.
+    pub fn column(&self, name: &str) -> anyhow::Result<usize> {
+        match self.head.iter().position(|h| h == name) {
+            Some(at) => Ok(at),
+            None => bail!(
+                "{} has no column {name:?}; it has {}",
+                self.path.display(),
+                self.head.join(", ")
+            ),
+        }
+    }
+
+    /// Where a row is: `FILE:LINE`.
+    pub fn place(&self, row: &Row) -> String {
+        format!("{}:{}", self.path.display(), row.line)
+    }
+
+    /// The text of a cell; an empty one is a mistake.
+    pub fn text<'a>(&self, row: &'a Row, column: usize) -> anyhow::Result<&'a str> {
+        match row.cells.get(column).map(String::as_str) {
+            Some(text) if !text.is_empty() => Ok(text),
+            _ => bail!(
+                "{}: {} is empty; fill it in, or leave the row out",
+                self.place(row),
+                self.head[column]
+            ),
+        }
+    }
+
+    /// The number in a cell, which must lie in a range.
+    pub fn number(
+        &self,
+        row: &Row,
+        column: usize,
+        range: std::ops::RangeInclusive<f64>,
+    ) -> anyhow::Result<f64> {
+        let text = self.text(row, column)?;
+        let (place, name) = (self.place(row), &self.head[column]);
+        let Ok(value) = text.parse::<f64>() else {
+            bail!("{place}: {name} is {text:?}, which is no number");
+        };
+        if value.is_finite() && range.contains(&value) {
+            return Ok(value);
+        }
+        bail!("{place}: {name} is {text}: it must be from {} to {}", range.start(), range.end())
+    }
+}
+
+/// A level of confidence, like `0.95` or `95%`.
+pub fn confidence(text: &str) -> Result<f64, String> {
+    let wrong = || format!("`{text}`: a confidence is from 0.5 to 0.9999, like 0.95 or 95%");
+    let value = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|p| p / 100.0),
+        None => text.trim().parse::<f64>(),
+    };
+    value.ok().filter(|v| (0.5..=0.9999).contains(v)).ok_or_else(wrong)
+}

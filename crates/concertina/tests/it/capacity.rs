@@ -1,0 +1,116 @@
+//! `concertina capacity`: from a table of throughputs to what lies between them.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn concertina(dir: &Path, args: &[&str]) -> Output {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_concertina")).args(args).current_dir(dir).output();
+    output.unwrap()
+}
+
+fn json(dir: &Path, args: &[&str]) -> serde_json::Value {
+    let output = concertina(dir, args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn text(dir: &Path, args: &[&str]) -> String {
+    let output = concertina(dir, args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a command that fails says, which must hold some words.
+fn fails(dir: &Path, args: &[&str], words: &str) {
+    let output = concertina(dir, args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains(words), "{args:?}: {said}");
+}
+
+const DISK: &str = "\
+size_bytes,read_share,throughput,note
+4000,1,10000,warm
+4000,0,2500,
+1000000,1,120,
+1000000,0,80,
+";
+
+#[test]
+fn a_storage_system_is_predicted_between_its_points() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("disk.csv"), DISK).unwrap();
+    let args = ["capacity", "disk.csv", "--at", "0.7,4000", "--at", "0.5,500000", "--json"];
+    let said = json(dir.path(), &args);
+    assert_eq!(said["sizes"][0]["write_cost"]["value"], 4.0);
+    let total = |i: usize| said["predictions"][i]["total"]["value"].as_f64().unwrap();
+    assert!((total(0) - 5263.157_894_7).abs() < 1e-6);
+    assert_eq!(said["predictions"][0]["basis"], "size");
+    assert_eq!(said["predictions"][1]["basis"], "affine");
+    // Halfway in bytes, halfway in seconds.
+    let cost = |reads: f64, writes: f64| 0.5 / reads + 0.5 / writes;
+    let between = cost(1e4, 2.5e3) + (5e5 - 4e3) / 996e3 * (cost(120., 80.) - cost(1e4, 2.5e3));
+    assert!((total(1) * between - 1.0).abs() < 1e-9);
+
+    let mix = ["capacity", "disk.csv", "--mix", "1,4kB:0.5,1MB:0.5", "--by"];
+    let ios = json(dir.path(), &[&mix[..], &["ios", "--json"]].concat());
+    assert!((ios["predictions"][0]["total"]["value"].as_f64().unwrap() - 237.154_150).abs() < 1e-5);
+    assert_eq!(ios["predictions"][0]["by"], "ios");
+    let capacity = text(dir.path(), &[&mix[..], &["capacity"]].concat());
+    assert!(capacity.contains("5,060") && capacity.contains("arithmetic mean"), "{capacity}");
+    let far = text(dir.path(), &["capacity", "disk.csv", "--at", "0.5,4MiB"]);
+    assert!(far.contains("> extrapolated: 4194304 bytes is outside"), "{far}");
+    assert!(far.contains("no intervals"), "{far}");
+}
+
+#[test]
+fn a_scaling_system_has_its_peak() {
+    let dir = tempfile::tempdir().unwrap();
+    let points = "# Gunther's ray tracer\nconcurrency,throughput\n1,20\n4,78\n8,130\n12,170\n16,190\n20,200\n";
+    std::fs::write(dir.path().join("usl.csv"), points).unwrap();
+    let said = json(dir.path(), &["capacity", "usl.csv", "--at", "64", "--json"]);
+    assert!((said["alpha"]["value"].as_f64().unwrap() - 0.024_444).abs() < 1e-6);
+    assert!((said["peak"]["concurrency"]["value"].as_f64().unwrap() - 24.488).abs() < 1e-3);
+    assert_eq!(said["predictions"][0]["extrapolated"], true);
+    let shown = text(dir.path(), &["capacity", "usl.csv", "--at", "10", "--confidence", "90%"]);
+    assert!(shown.contains("intervals of 90 %") && shown.contains("Peak: "), "{shown}");
+    assert!(shown.contains("past the largest measured concurrency"), "{shown}");
+}
+
+#[test]
+fn bad_tables_are_named_with_their_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |text: &str| std::fs::write(dir.path().join("t.csv"), text).unwrap();
+    let check = |table: &str, words: &str| {
+        write(table);
+        fails(dir.path(), &["capacity", "t.csv"], words);
+    };
+    check("", "t.csv is empty");
+    check("size_bytes,read_share,throughput\n", "no rows");
+    check("a,b\n1,2\n", "name the columns size_bytes,read_share,throughput or concurrency");
+    check("size_bytes,read_share\n1,1\n", "no column \"throughput\"; it has size_bytes, read_share");
+    let head = "size_bytes,read_share,throughput";
+    check(&format!("{head}\n4096,1,10\n4096,70,5\n"), "t.csv:3: read_share is 70: it must be from 0 to 1");
+    check(&format!("{head}\n\n# c\n4096,1,fast\n"), "t.csv:4: throughput is \"fast\"");
+    check(&format!("{head}\n4096,1\n"), "t.csv:2: 2 fields where the first line names 3");
+    check(&format!("{head}\n4096,,7\n"), "t.csv:2: read_share is empty");
+    check(&format!("{head}\n4096,1,NaN\n"), "t.csv:2: throughput is NaN");
+    check(&format!("{head}\n4096,1,10\n4096,1,11\n"), "another share of reads");
+    check(&format!("{head}\n4096,0.9,5\n4096,0.8,500\n"), "contradict each other");
+    check("concurrency,throughput\n1,1\n2,2\n", "2 of the 3 that are needed");
+    check("concurrency,throughput\n1,1\n0,2\n", "t.csv:3: concurrency is 0");
+    check("throughput,throughput\n1,1\n", "two columns are named");
+    std::fs::write(dir.path().join("t.csv"), b"concurrency,throughput\n1,\xff\n").unwrap();
+    fails(dir.path(), &["capacity", "t.csv"], "t.csv:2: this is not UTF-8");
+    fails(dir.path(), &["capacity", "none.csv"], "cannot read none.csv");
+
+    write(&format!("{head}\n4096,1,10\n4096,0,5\n"));
+    let with = |args: &[&str], words: &str| {
+        fails(dir.path(), &[&["capacity", "t.csv"], args].concat(), words);
+    };
+    with(&["--at", "0.5"], "write READ_SHARE,SIZE like `0.7,4KiB`");
+    with(&["--at", "0.5,8192"], "8192 bytes were not measured (measured: 4096)");
+    with(&["--mix", "0.5,4096:1"], "--by");
+    with(&["--mix", "0.5,4096:0.9", "--by", "ios"], "sum to 0.9, not to 1");
+    with(&["--confidence", "1"], "from 0.5 to 0.9999");
+}
