@@ -51,6 +51,7 @@ pub mod design;
 pub mod distribution;
 mod error;
 pub mod fit;
+pub mod fork_join;
 mod model_file;
 pub mod network;
 pub mod queue;

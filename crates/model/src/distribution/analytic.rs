@@ -5,7 +5,7 @@ use statrs::function::gamma::gamma_lr;
 
 use crate::error::{Error, check, time};
 
-use super::{Complex64, Empirical, Piece, ServiceTime};
+use super::{Atom, Complex64, Empirical, Piece, ServiceTime};
 
 /// The exponential law: what M/M/1 and the Spotify model assume.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,10 +63,11 @@ impl ServiceTime for Gamma {
         (1.0 + s * self.mean * self.scv).powf(-1.0 / self.scv)
     }
     fn cdf(&self, t: f64) -> f64 {
-        if t > 0.0 && t.is_finite() {
-            gamma_lr(1.0 / self.scv, t / (self.mean * self.scv)).clamp(0.0, 1.0)
+        let x = t / (self.mean * self.scv);
+        if x > 0.0 && x < 1e12 {
+            gamma_lr(1.0 / self.scv, x).clamp(0.0, 1.0)
         } else {
-            f64::from(t > 0.0)
+            f64::from(x > 0.0)
         }
     }
 }
@@ -94,6 +95,9 @@ impl ServiceTime for Deterministic {
     fn transform(&self, s: Complex64) -> Complex64 {
         (-s * self.value).exp()
     }
+    fn atoms(&self) -> Vec<Atom> {
+        vec![Atom { at: self.value, share: 1.0 }]
+    }
     fn cdf(&self, t: f64) -> f64 {
         f64::from(t >= self.value)
     }
@@ -115,6 +119,11 @@ impl Hyperexponential {
         let total: f64 = branches.iter().map(|b| b.0).sum();
         check("the sum of the branches' probabilities", total, 1.0 - 1e-9..=1.0 + 1e-9, "1")?;
         Ok(Hyperexponential { branches: branches.to_vec() })
+    }
+
+    /// The branches: probability and mean in seconds.
+    pub fn branches(&self) -> &[(f64, f64)] {
+        &self.branches
     }
 
     /// Two branches with balanced means (each carries half of the work) for a mean and an SCV above 1.

@@ -1,19 +1,49 @@
-//! Laws of service times: what a queue's formulas need to know of them.
+//! Laws of times: what a queue's formulas need to know of them.
 //!
-//! A law gives its mean, its squared coefficient of variation, its CDF and its Laplace–Stieltjes
-//! transform E[exp(−sT)]. [`Empirical`] is the measured one; the others are for checks, what-if
-//! questions and published models. Sums of independent times are products of transforms, which is why
-//! waiting times are computed there and brought back by [`inversion`].
+//! A law gives its mean, its squared coefficient of variation, its CDF, its quantiles and its
+//! Laplace–Stieltjes transform E[exp(−sT)]. In the order of reading:
+//!
+//! - by a formula: [`Deterministic`], [`Exponential`], [`Erlang`], [`Gamma`], [`Hyperexponential`],
+//!   [`Lognormal`], [`UniformPlusExponential`];
+//! - measured: [`Empirical`], of a histogram or of any CDF;
+//! - fitted: [`PhaseType`] by two or three moments, [`HyperErlang`] by maximum likelihood;
+//! - made of others: [`Shifted`], [`Mixture`] (with atoms), [`Sum`] (a request through several
+//!   stations). The slowest of several is [`crate::fork_join::OrderStatistic`].
+//!
+//! Sums of independent times are products of transforms, which is why waiting times and sums are
+//! computed there and brought back by [`inversion`], whose page says which way back is taken when.
 
 mod analytic;
+mod compose;
 mod empirical;
 pub mod inversion;
+mod numeric;
+mod phase_type;
+
+use std::sync::Arc;
+
+use crate::error::Error;
 
 pub use analytic::{
     Deterministic, Exponential, Gamma, Hyperexponential, Lognormal, UniformPlusExponential,
 };
+pub use compose::{Mixture, Shifted, Sum};
 pub use empirical::{Empirical, Piece};
 pub use num_complex::Complex64;
+pub(crate) use numeric::{kronrod, moments};
+pub use phase_type::{Erlang, ErlangBranch, HyperErlang, HyperErlangFit, PhaseType};
+
+/// A time that has a probability of its own: the CDF jumps there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Atom {
+    /// The time in seconds.
+    pub at: f64,
+    /// Its probability.
+    pub share: f64,
+}
+
+/// Any law, shared: what laws made of laws are made of.
+pub type AnyLaw = Arc<dyn ServiceTime + Send + Sync>;
 
 /// The law of a service time in seconds.
 ///
@@ -37,6 +67,17 @@ pub trait ServiceTime {
     /// P(T ≤ t), `t` in seconds; 0 below 0.
     fn cdf(&self, t: f64) -> f64;
 
+    /// The times that have a probability of their own: where the CDF jumps. None by default.
+    fn atoms(&self) -> Vec<Atom> {
+        Vec::new()
+    }
+
+    /// The smallest t in seconds with P(T ≤ t) ≥ `p`, for `p` from 0 to below 1, to 1e-12 of itself.
+    /// Cost: some 60 CDFs.
+    fn quantile(&self, p: f64) -> Result<f64, Error> {
+        crate::queue::quantile(p, self.mean(), |t| self.cdf(t))
+    }
+
     /// The transform at `re + i·k·step`, k = 0, 1 …: the line that an inversion needs. A law made of
     /// many pieces answers this much faster than one point at a time.
     fn transform_line(&self, re: f64, step: f64, out: &mut [Complex64]) {
@@ -45,6 +86,35 @@ pub trait ServiceTime {
         }
     }
 }
+
+macro_rules! forward {
+    ($($pointer:ty),*) => {$(
+        impl<L: ServiceTime + ?Sized> ServiceTime for $pointer {
+            fn mean(&self) -> f64 {
+                (**self).mean()
+            }
+            fn scv(&self) -> f64 {
+                (**self).scv()
+            }
+            fn transform(&self, s: Complex64) -> Complex64 {
+                (**self).transform(s)
+            }
+            fn cdf(&self, t: f64) -> f64 {
+                (**self).cdf(t)
+            }
+            fn atoms(&self) -> Vec<Atom> {
+                (**self).atoms()
+            }
+            fn quantile(&self, p: f64) -> Result<f64, Error> {
+                (**self).quantile(p)
+            }
+            fn transform_line(&self, re: f64, step: f64, out: &mut [Complex64]) {
+                (**self).transform_line(re, step, out);
+            }
+        }
+    )*};
+}
+forward!(&L, Arc<L>, Box<L>);
 
 #[cfg(test)]
 mod tests;

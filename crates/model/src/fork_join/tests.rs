@@ -1,0 +1,310 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand_distr::{Distribution as _, Exp1};
+
+use crate::Error;
+use crate::distribution::{
+    AnyLaw, Atom, Deterministic, Erlang, Exponential, Gamma, Hyperexponential, Mixture, ServiceTime,
+};
+use crate::queue::Mm1;
+
+use super::*;
+
+/// A file of the gold numbers, or `None` (with a word why) where they are not at hand.
+#[allow(clippy::disallowed_methods)] // A test may read what it checks against.
+fn gold(name: &str) -> Option<serde_json::Value> {
+    let path = format!("{}/../../../shared/gold/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Some(serde_json::from_str(&text).unwrap()),
+        Err(error) => {
+            use std::io::Write;
+            let _ = writeln!(std::io::stderr(), "left out: the check against {path}: {error}");
+            assert!(std::env::var_os("CI").is_none(), "left out in CI: {path}: {error}");
+            None
+        }
+    }
+}
+
+fn exponential() -> AnyLaw {
+    Arc::new(Exponential::new(1.0).unwrap())
+}
+
+#[test]
+fn fork_join_agrees_with_gold() {
+    let gamma: AnyLaw = Arc::new(Gamma::new(1.0, 0.25).unwrap());
+    for (name, service) in [
+        ("fj2_exp_70", exponential()),
+        ("fj3_exp_50", exponential()),
+        ("fj8_gamma25_60", gamma),
+        ("fj_3of12_exp", exponential()),
+    ] {
+        let Some(file) = gold(&format!("forkjoin/{name}")) else { return };
+        let number = |key: &str| file[key].as_f64().unwrap();
+        let (servers, ways) = (number("servers") as u32, number("k") as u32);
+        let found = ForkJoin::new(number("lam"), service, servers, ways).unwrap();
+        let check = |what: &str, value: f64, expected: f64, half: f64| {
+            let widths = (value - expected).abs() / half;
+            println!("{name}: {what} {value:.4}, simulated {expected:.4}: {widths:.1} half widths");
+            assert!(widths <= 3.0, "{name}: {what} {value} {expected} ± {half}");
+        };
+        check("mean", found.mean(), number("mean"), number("mean_ci95_half"));
+        for (p, row) in file["quantiles"].as_object().unwrap() {
+            let (t, half) = (row[0].as_f64().unwrap(), row[1].as_f64().unwrap());
+            // The law between the ends is an approximation, good to some 3 %.
+            check(p, found.quantile(p.parse().unwrap()).unwrap(), t, half.max(0.01 * t));
+        }
+        if let Some(exact) = file["exact_mean_nelson_tantawi"].as_f64() {
+            assert!((two_way_mean(number("lam"), 1.0).unwrap() / exact - 1.0).abs() < 1e-12);
+            assert!((found.mean() / exact - 1.0).abs() < 1e-6);
+        }
+        if let Some(formula) = file["nelson_tantawi_approx_mean"].as_f64() {
+            let ours = nelson_tantawi_mean(number("lam"), 1.0, ways).unwrap();
+            assert!((ours / formula - 1.0).abs() < 1e-12);
+        }
+        if let Some(independent) = file["independent_max_mean"].as_f64() {
+            assert!((found.independent_mean() / independent - 1.0).abs() < 1e-6);
+            let law = Arc::new(Exponential::new(1.0 / (1.0 - number("rho"))).unwrap());
+            let slowest = OrderStatistic::of_equal(law, ways, ways).unwrap();
+            assert!((slowest.mean() / independent - 1.0).abs() < 1e-8);
+            let p99 = number("independent_max_p99");
+            assert!((slowest.quantile(0.99).unwrap() / p99 - 1.0).abs() < 1e-9);
+        }
+    }
+}
+
+/// Means of simulated fork-join queues by Lindley's recursion (1.5 million requests, seeds apart from
+/// any of ours), with their 95 % half widths: law, SCV, utilisation, servers, parts.
+const SIMULATED: [(f64, f64, u32, u32, f64, f64); 12] = [
+    (1.0, 0.3, 8, 8, 3.6235, 0.0056),
+    (1.0, 0.6, 4, 4, 4.7069, 0.0219),
+    (1.0, 0.8, 16, 16, 13.6121, 0.1530),
+    (0.25, 0.3, 3, 3, 1.7883, 0.0025),
+    (0.25, 0.6, 16, 16, 3.7707, 0.0112),
+    (0.25, 0.9, 8, 8, 11.3519, 0.2640),
+    (0.0, 0.6, 8, 8, 1.7498, 0.0052),
+    (0.0, 0.6, 12, 3, 2.5080, 0.0056),
+    (4.0, 0.3, 4, 4, 5.4819, 0.0285),
+    (4.0, 0.6, 16, 16, 21.0857, 0.1070),
+    (4.0, 0.8, 8, 8, 33.0152, 0.4700),
+    (4.0, 0.6, 12, 3, 10.1007, 0.1190),
+];
+
+#[test]
+fn fork_join_agrees_with_simulation() {
+    for (scv, rho, servers, ways, simulated, half) in SIMULATED {
+        let service: AnyLaw = match scv {
+            0.0 => Arc::new(Deterministic::new(1.0).unwrap()),
+            4.0 => Arc::new(Hyperexponential::balanced(1.0, 4.0).unwrap()),
+            _ => Arc::new(Gamma::new(1.0, scv).unwrap()),
+        };
+        let rate = rho * f64::from(servers) / f64::from(ways);
+        let found = ForkJoin::new(rate, service, servers, ways).unwrap();
+        let off = found.mean() / simulated - 1.0;
+        println!("SCV {scv}, ρ {rho}, {ways} of {servers}: {:+.2} %", off * 100.0);
+        assert!(off.abs() < 0.025 + half / simulated, "SCV {scv}, ρ {rho}, {ways}: {off:.4}");
+        assert!(found.part_mean() <= found.mean() * (1.0 + 1e-6));
+        assert!(found.mean() <= found.independent_mean() * (1.0 + 1e-6));
+    }
+}
+
+#[test]
+fn heavy_traffic_factors_agree_with_the_alternating_sum() {
+    for n in 1..=12i32 {
+        let choose = |n: i32, k: i32| -> f64 {
+            (1..=k).map(|i| f64::from(n - k + i) / f64::from(i)).product()
+        };
+        let mut printed = 0.0;
+        for r in 1..=n {
+            let mut factorial = 1.0;
+            let mut sum = 0.0;
+            for m in 1..=r {
+                sum += choose(r, m) * factorial / f64::from(r).powi(m + 1);
+                factorial *= f64::from(m);
+            }
+            printed += choose(n, r) * if r % 2 == 1 { sum } else { -sum };
+        }
+        let ours = heavy_traffic_factor(n as u32).unwrap();
+        assert!((ours / printed - 1.0).abs() < 1e-9, "{n}: {ours} {printed}");
+    }
+    assert!(heavy_traffic_factor(10_000).unwrap() > heavy_traffic_factor(1_000).unwrap());
+}
+
+#[test]
+fn the_constant_of_saturation_is_what_the_exact_mean_means() {
+    let found = queues::of_exponential(1.0);
+    assert!((found - 0.447_094_943).abs() < 1e-6, "{found}");
+}
+
+#[test]
+fn k_of_n_agrees_with_formulas() {
+    // Exponential: Σ 1/i over the last k of n.
+    for (n, k) in [(1, 1), (5, 1), (5, 3), (12, 12), (1_000, 990), (1_000_000, 1_000_000)] {
+        let found = OrderStatistic::of_equal(exponential(), n, k).unwrap().mean();
+        let exact: f64 = (n - k + 1..=n).map(|i| 1.0 / f64::from(i)).sum();
+        assert!((found / exact - 1.0).abs() < 1e-6, "{k} of {n}: {found} {exact}");
+    }
+    // The fastest of different exponentials is exponential.
+    let fast: AnyLaw = Arc::new(Exponential::new(0.5).unwrap());
+    let first = OrderStatistic::fastest(vec![exponential(), fast.clone()]).unwrap();
+    assert!((first.mean() - 1.0 / 3.0).abs() < 1e-8 && (first.scv() - 1.0).abs() < 1e-6);
+    // The slowest: E[X] + E[Y] − E[min].
+    let last = OrderStatistic::slowest(vec![exponential(), fast]).unwrap();
+    assert!((last.mean() - (1.5 - 1.0 / 3.0)).abs() < 1e-8);
+}
+
+#[test]
+fn constants_in_order_are_constants() {
+    let parts: Vec<(AnyLaw, u32)> =
+        [1.0, 2.0, 3.0].map(|t| (Arc::new(Deterministic::new(t).unwrap()) as AnyLaw, 1)).to_vec();
+    for (k, expected) in [(1, 1.0), (2, 2.0), (3, 3.0)] {
+        let found = OrderStatistic::new(parts.clone(), k).unwrap();
+        assert!((found.mean() - expected).abs() < 1e-8, "{}", found.mean());
+        assert!(found.scv() < 1e-6 && found.cdf(expected) == 1.0);
+        let law = found.law().unwrap();
+        assert!((law.mean() - expected).abs() < 1e-6);
+    }
+}
+
+#[test]
+fn hedging_agrees_with_simulation() {
+    let service: AnyLaw = Arc::new(Hyperexponential::new(&[(0.9, 0.5), (0.1, 5.5)]).unwrap());
+    let found = Hedged::new(service.clone(), service, 2.0).unwrap();
+    let mut random = StdRng::seed_from_u64(5);
+    let mut draw = || {
+        let exponential: f64 = Exp1.sample(&mut random);
+        let choice: f64 = Exp1.sample(&mut random);
+        exponential * if choice < -(0.1f64.ln()) { 0.5 } else { 5.5 }
+    };
+    let (mut sum, mut late, mut twice) = (0.0, 0, 0);
+    let n = 400_000;
+    for _ in 0..n {
+        let (first, second) = (draw(), draw());
+        let answer = f64::min(first, 2.0 + second);
+        sum += answer;
+        late += i32::from(answer > 3.0);
+        twice += i32::from(first > 2.0);
+    }
+    let n = f64::from(n);
+    assert!((sum / n - found.mean()).abs() < 0.006, "{} {}", sum / n, found.mean());
+    assert!((f64::from(late) / n - (1.0 - found.cdf(3.0))).abs() < 0.001);
+    assert!((f64::from(twice) / n - found.share_hedged()).abs() < 0.001);
+    let law = found.law().unwrap();
+    assert!((law.mean() / found.mean() - 1.0).abs() < 1e-6);
+}
+
+fn mm1_at(rate: f64) -> Result<AnyLaw, Error> {
+    Ok(Arc::new(Exponential::new(Mm1::new(rate, 1.0)?.response_mean())?))
+}
+
+#[test]
+fn a_hedged_load_is_the_least_that_agrees_with_itself() {
+    for (rate, delay) in [(0.2, 1.0), (0.4, 3.0), (0.5, 4.0), (0.45, 2.5), (0.3, 0.0)] {
+        // x = rate·(1 + e^(−(1 − x)·delay)), from below on a fine grid.
+        let wanted = |x: f64| rate * (1.0 + (-(1.0 - x) * delay).exp());
+        let mut x = rate;
+        while x < 1.0 && wanted(x) > x {
+            x += 1e-5;
+        }
+        match Hedged::at_load(rate, delay, mm1_at) {
+            Ok(found) => {
+                assert!((found.offered_rate - x).abs() < 2e-5, "{rate}: {found:?} {x}");
+                let share = found.requests.share_hedged();
+                assert!((found.offered_rate - rate * (1.0 + share)).abs() < 1e-8);
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::Unstable { .. }), "{error}");
+                assert!(x >= 1.0 - 2e-5, "{rate}, {delay}: settles at {x}");
+            }
+        }
+    }
+    let found = Hedged::with_share(0.5, 0.05, mm1_at).unwrap();
+    assert!((found.offered_rate - 0.525).abs() < 1e-12);
+    assert!((found.requests.share_hedged() - 0.05).abs() < 1e-9);
+}
+
+#[test]
+fn bad_input_is_named() {
+    let law = exponential;
+    assert!(OrderStatistic::slowest(vec![]).is_err());
+    assert!(OrderStatistic::of_equal(law(), 0, 0).is_err());
+    assert!(OrderStatistic::of_equal(law(), 3, 4).is_err());
+    assert!(OrderStatistic::of_equal(law(), 3, 0).is_err());
+    assert!(OrderStatistic::of_equal(law(), 2_000_000, 1).is_err());
+    for bad in [f64::NAN, f64::INFINITY, -1.0] {
+        assert!(Hedged::new(law(), law(), bad).is_err());
+        assert!(Hedged::at_load(bad, 1.0, mm1_at).is_err());
+        assert!(Hedged::at_load(0.1, bad, mm1_at).is_err());
+        assert!(Hedged::with_share(0.1, bad, mm1_at).is_err());
+        assert!(ForkJoin::new(bad, law(), 2, 2).is_err());
+        assert!(two_way_mean(bad, 1.0).is_err() && two_way_mean(0.1, bad).is_err());
+    }
+    assert!(matches!(ForkJoin::new(1.0, law(), 2, 2), Err(Error::Unstable { .. })));
+    assert!(ForkJoin::new(0.5, law(), 2, 3).is_err() && ForkJoin::new(0.5, law(), 0, 0).is_err());
+    assert!(
+        nelson_tantawi_mean(0.5, 1.0, 33).is_err() && nelson_tantawi_mean(0.5, 1.0, 1).is_err()
+    );
+    assert!(varma_makowski_mean(0.5, 1.0, 0).is_err() && heavy_traffic_factor(0).is_err());
+}
+
+#[test]
+fn one_part_is_its_queue_and_no_load_is_independent() {
+    let alone = ForkJoin::new(0.7, exponential(), 1, 1).unwrap();
+    assert!((alone.mean() - 1.0 / 0.3).abs() < 1e-6);
+    assert!((alone.cdf(3.0) - Mm1::new(0.7, 1.0).unwrap().response_cdf(3.0)).abs() < 1e-8);
+    let idle = ForkJoin::new(0.0, exponential(), 4, 4).unwrap();
+    assert!((idle.mean() - idle.independent_mean()).abs() < 1e-9);
+    // Constants wait alike: the slowest of them is any of them.
+    let constant = ForkJoin::new(0.6, Arc::new(Deterministic::new(1.0).unwrap()), 5, 5).unwrap();
+    assert!((constant.mean() - 1.75).abs() < 1e-6, "{constant:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn binomial_tails_agree_with_the_recursion(n in 2u32..40, at in 0.0f64..1.0, p in 0.0f64..1.0) {
+        let k = 1 + (at * f64::from(n - 1)) as u32;
+        let mut counts = vec![0.0; n as usize + 1];
+        counts[0] = 1.0;
+        for _ in 0..n {
+            for j in (0..=n as usize).rev() {
+                counts[j] = counts[j] * (1.0 - p) + if j > 0 { counts[j - 1] * p } else { 0.0 };
+            }
+        }
+        let naive: f64 = counts[k as usize..].iter().sum();
+        prop_assert!((order::binomial_tail(n, k, p) - naive).abs() < 1e-12);
+    }
+
+    #[test]
+    fn different_laws_that_are_equal_are_as_equal_ones(n in 2u32..9, at in 0.0f64..1.0, t in 0.0f64..6.0) {
+        let k = 1 + (at * f64::from(n - 1)) as u32;
+        let law: AnyLaw = Arc::new(Erlang::new(3, 1.0).unwrap());
+        let same = OrderStatistic::of_equal(law.clone(), n, k).unwrap();
+        let apart = OrderStatistic::new((0..n).map(|_| (law.clone(), 1)).collect(), k).unwrap();
+        prop_assert!((same.cdf(t) - apart.cdf(t)).abs() < 1e-12);
+        prop_assert!((same.mean() - apart.mean()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn hedging_helps_and_rises(delay in 0.0f64..5.0, t in 0.0f64..9.0, dt in 0.0f64..3.0, p in 0.0f64..0.999) {
+        let hit = Atom { at: 0.1, share: 0.5 };
+        let law: AnyLaw = Arc::new(Mixture::new(vec![(0.5, exponential())], &[hit]).unwrap());
+        let hedged = Hedged::new(law.clone(), law.clone(), delay).unwrap();
+        prop_assert!(hedged.mean() <= law.mean() + 1e-9);
+        prop_assert!(hedged.cdf(t) >= law.cdf(t) && hedged.cdf(t + dt) >= hedged.cdf(t));
+        let at = hedged.quantile(p).unwrap();
+        prop_assert!(hedged.cdf(at) >= p && hedged.cdf(at * (1.0 - 1e-9) - 1e-12) <= p + 1e-9);
+    }
+
+    #[test]
+    fn fork_joins_are_laws(rho in 0.01f64..0.97, ways in 1u32..20, more in 0u32..20, t in 0.0f64..60.0) {
+        let found = ForkJoin::new(rho * f64::from(ways + more) / f64::from(ways), exponential(), ways + more, ways).unwrap();
+        prop_assert!(found.part_mean() <= found.mean() * (1.0 + 1e-6));
+        prop_assert!(found.mean() <= found.independent_mean() * (1.0 + 1e-6));
+        let (low, high) = (found.cdf(t), found.cdf(t * 1.1 + 0.1));
+        prop_assert!((0.0..=1.0).contains(&low) && low <= high + 1e-9 && high <= 1.0);
+        prop_assert!(found.kth_cdf(1, t) >= low - 1e-9 && found.kth_cdf(ways + 1, t) == 0.0);
+    }
+}
