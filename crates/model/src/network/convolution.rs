@@ -215,36 +215,66 @@ fn tilt(servers: &[Server<'_>], customers: usize) -> f64 {
     y.exp()
 }
 
-/// Σ a·b in eight parts, so that additions need not wait for each other.
+/// Σ f(i)·g(i + j) for j = 0..4: four at once, so that what is loaded is used four times, and in parts, so
+/// that additions need not wait for each other. `g` is three longer than `f`.
 #[inline]
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let mut sums = [0.0; 8];
-    let mut a8 = a.chunks_exact(8);
-    let mut b8 = b.chunks_exact(8);
-    for (x, y) in (&mut a8).zip(&mut b8) {
-        for i in 0..8 {
-            sums[i] += x[i] * y[i];
+fn dots(f: &[f64], g: &[f64]) -> [f64; 4] {
+    let mut sums = [[0.0; 4]; 4];
+    let whole = f.len() / 4 * 4;
+    for (f, g) in f.chunks_exact(4).zip(g.windows(7).step_by(4)) {
+        for (j, sum) in sums.iter_mut().enumerate() {
+            for i in 0..4 {
+                sum[i] += f[i] * g[i + j];
+            }
         }
     }
-    let rest: f64 = a8.remainder().iter().zip(b8.remainder()).map(|(x, y)| x * y).sum();
-    let pair = |i: usize| sums[i] + sums[i + 4];
-    (pair(0) + pair(1)) + (pair(2) + pair(3)) + rest
+    let mut out = sums.map(|s| (s[0] + s[2]) + (s[1] + s[3]));
+    for (i, f) in f.iter().enumerate().skip(whole) {
+        out.iter_mut().enumerate().for_each(|(j, out)| *out += f * g[i + j]);
+    }
+    out
 }
 
-/// out(n) += Σ f(i)·g(n − i) over the weights f given, from index `start` on, n ≤ `last`.
-fn add_products(out: &mut [f64], first: usize, f: &[f64], start: usize, g: &Span, last: usize) {
-    if f.is_empty() || g.values.is_empty() || start + g.start > last {
-        return;
+/// The parts of weights that matter: runs of values from `least` on, gaps shorter than 64 not left out.
+fn parts(values: &[f64], least: f64) -> Vec<(usize, &[f64])> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for i in (0..values.len()).filter(|&i| values[i] >= least) {
+        match runs.last_mut() {
+            Some((_, end)) if i < *end + 64 => *end = i + 1,
+            _ => runs.push((i, i + 1)),
+        }
     }
-    let reversed: Vec<f64> = f.iter().rev().copied().collect();
-    let (f_len, g_len) = (f.len(), g.values.len());
-    let end = (start + g.start + f_len + g_len - 2).min(last);
-    for n in start + g.start..=end {
-        let j = n - start - g.start;
-        let low = (j + 1).saturating_sub(g_len);
-        let high = j.min(f_len - 1);
-        out[n - first] +=
-            dot(&reversed[f_len - 1 - high..f_len - low], &g.values[j - high..=j - low]);
+    runs.into_iter().map(|(from, to)| (from, &values[from..to])).collect()
+}
+
+/// out(n) += Σ f(i)·g(n − i), where `out`, `f` and `g` begin at `first`, `start` and `g.start`; values below
+/// `keep` are left out.
+fn add_products(out: &mut [f64], first: usize, f: &[f64], start: usize, g: &Span, keep: f64) {
+    for (f_at, f) in parts(f, keep) {
+        let reversed: Vec<f64> = f.iter().rev().copied().collect();
+        for (g_at, g_part) in parts(&g.values, keep) {
+            let from = start + f_at + g.start + g_at - first;
+            if from < out.len() {
+                add_part(&mut out[from..], &reversed, g_part);
+            }
+        }
+    }
+}
+
+/// out(n) += Σ f(i)·g(n − i), all from 0 on, `reversed` f.
+fn add_part(out: &mut [f64], reversed: &[f64], g: &[f64]) {
+    let count = reversed.len();
+    let mut padded = vec![0.0; g.len() + 6];
+    padded[3..3 + g.len()].copy_from_slice(g);
+    let end = out.len().min(count + g.len() - 1);
+    // Of the four sums from n on: reversed[r] meets g(n + j + r − (count − 1)), padded by 3 on both sides.
+    for (block, out) in out[..end].chunks_mut(4).enumerate() {
+        let n = 4 * block;
+        let low = (count - 1).saturating_sub(n + 3);
+        let high = count.min((g.len() + count - 1).saturating_sub(n));
+        let at = n + low + 3 - (count - 1);
+        let sums = dots(&reversed[low..high], &padded[at..at + high - low + 3]);
+        out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum);
     }
 }
 
@@ -265,9 +295,9 @@ fn convolve(f: &Weights, derived: bool, g: &Span, last: usize, keep: f64) -> Spa
     if derived {
         let by_number = |(i, v): (usize, &f64)| (f.span.start + i) as f64 * v;
         let head: Vec<f64> = head.iter().enumerate().map(by_number).collect();
-        add_products(&mut out, first, &head, f.span.start, g, end);
+        add_products(&mut out, first, &head, f.span.start, g, keep);
     } else {
-        add_products(&mut out, first, head, f.span.start, g, end);
+        add_products(&mut out, first, head, f.span.start, g, keep);
     }
     if let Some((from, ratio)) = tail {
         // t(n) = Σ_{i ≥ from} f(i)·g(n−i) and t1(n) = Σ i·f(i)·g(n−i), each from the one before.
@@ -292,6 +322,19 @@ fn meet(a: &Span, b: &Span, n: usize) -> f64 {
     (low..high).map(|i| a.at(i) * b.at(n - i)).sum()
 }
 
+/// Mean of the number in `a`, of `customers` in `a` and `b` together.
+fn share_of(a: &Span, b: &Span, customers: usize) -> f64 {
+    let low = a.start.max((customers + 1).saturating_sub(b.end()));
+    let high = a.end().min((customers + 1).saturating_sub(b.start));
+    let (mut sum, mut first) = (0.0, 0.0);
+    for n in low..high {
+        let p = a.at(n) * b.at(customers - n);
+        sum += p;
+        first += p * n as f64;
+    }
+    first / sum
+}
+
 /// A network's weights and their products from the left and from the right.
 struct Products {
     z: f64,
@@ -308,8 +351,12 @@ struct Products {
 }
 
 impl Products {
-    fn new(servers: &[Server<'_>], customers: usize, keep: f64) -> Result<Products, Failure> {
-        let z = tilt(servers, customers);
+    fn new(
+        servers: &[Server<'_>],
+        customers: usize,
+        z: f64,
+        keep: f64,
+    ) -> Result<Products, Failure> {
         let make = |s: &Server<'_>| weights(*s, z, customers, keep);
         let weights: Vec<Weights> = servers.iter().map(make).collect();
         let work = work(&weights, customers);
@@ -333,16 +380,16 @@ impl Products {
         let constant = meet(last, &left[count - 1], customers);
         let constant_before = meet(last, &left[count - 1], customers - 1);
         let scale = last.scale + left[count - 1].scale;
-        // What was left out is at most `keep` × the product of all sums × their number.
-        let sums: f64 = weights.iter().map(|f| f.sum.ln() + f.span.scale as f64 * 2f64.ln()).sum();
-        let spread = sums - (constant.ln() + scale as f64 * 2f64.ln());
-        let spare = -keep.ln() - (customers as f64 * count as f64).ln();
-        if !(constant > 0.0 && constant_before > 0.0 && spread < spare - 37.0) {
-            return Err(Failure::Range);
-        }
-        let network =
-            Products { z, customers, keep, weights, left, right, constant, constant_before, scale };
-        Ok(network)
+        Ok(Products { z, customers, keep, weights, left, right, constant, constant_before, scale })
+    }
+
+    /// How small `keep` must at least be, as a logarithm: what is left out is at most `keep` × the product
+    /// of all sums × their number, and that has to be 1e-16 of G(N) or less.
+    fn keep_needed(&self) -> f64 {
+        let ln2 = 2f64.ln();
+        let sums: f64 = self.weights.iter().map(|f| f.sum.ln() + f.span.scale as f64 * ln2).sum();
+        let constant = self.constant.min(self.constant_before).ln() + self.scale as f64 * ln2;
+        constant - sums - (self.customers as f64 * self.weights.len() as f64).ln() - 37.0
     }
 
     /// value·2^scale / G(N).
@@ -351,7 +398,26 @@ impl Products {
         value / self.constant * 2f64.powi(power)
     }
 
-    /// Mean number at station k: Σ n·f(n)·(all others)(N − n) / G(N).
+    /// Mean numbers at the stations.
+    ///
+    /// Together the stations before k hold Σ n·left(n)·right(N − n) / G(N): the difference of two such sums
+    /// is a mean number for nothing, good where it is not small beside them. Others are summed by
+    /// themselves, Σ n·f(n)·(all others)(N − n) / G(N), which is cheap as they are small.
+    fn numbers(&self) -> Vec<f64> {
+        let count = self.weights.len();
+        let mut before = vec![0.0];
+        before.extend((1..count).map(|k| share_of(&self.left[k], &self.right[k], self.customers)));
+        before.push(self.customers as f64);
+        let number = |k: usize| {
+            let difference = before[k + 1] - before[k];
+            match self.weights[k].tail {
+                None if difference > 1e-3 * before[k + 1] => difference,
+                _ => self.number(k),
+            }
+        };
+        (0..count).map(number).collect()
+    }
+
     fn number(&self, k: usize) -> f64 {
         let (left, right) = (&self.left[k], &self.right[k + 1]);
         let (narrow, wide) =
@@ -375,7 +441,7 @@ fn work(weights: &[Weights], customers: usize) -> f64 {
     let mut total = 0.0;
     for f in weights {
         let head = f.tail.map_or(f.span.end(), |(from, _)| from + 1) - f.span.start;
-        total += 3.0 * head as f64 * width + 10.0 * customers as f64;
+        total += 2.0 * head as f64 * width + 10.0 * customers as f64;
         width = (width + f.span.values.len() as f64).min(customers as f64 + 1.0);
     }
     total
@@ -400,15 +466,22 @@ pub(crate) fn solve(servers: &[Server<'_>], customers: usize) -> Result<Solved, 
         return Ok(solved);
     }
     let active: Vec<Server<'_>> = used.iter().map(|&k| servers[k]).collect();
-    let products = match Products::new(&active, customers, KEEP) {
-        Err(Failure::Range) => Products::new(&active, customers, KEEP_ALL)?,
-        other => other?,
-    };
+    let z = tilt(&active, customers);
+    let mut products = Products::new(&active, customers, z, KEEP)?;
+    let needed = products.keep_needed();
+    if !(KEEP.ln() <= needed) {
+        // Two ways to hold the customers, neither likely at this z.
+        let keep = if needed.is_finite() { (needed - 3.0).exp() } else { 0.0 };
+        products = Products::new(&active, customers, z, keep.max(KEEP_ALL))?;
+        if !(products.keep.ln() <= products.keep_needed()) {
+            return Err(Failure::Range);
+        }
+    }
     solved.throughput = products.z * (products.constant_before / products.constant);
-    for (i, &k) in used.iter().enumerate() {
+    for ((i, &k), number) in used.iter().enumerate().zip(products.numbers()) {
         solved.numbers[k] = match servers[k].law {
             Law::Delay => solved.throughput * servers[k].demand,
-            Law::Rates(_) => products.number(i),
+            Law::Rates(_) => number,
         };
         solved.idle[k] = products.idle(i);
     }
