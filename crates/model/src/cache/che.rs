@@ -49,7 +49,7 @@ impl Eviction {
 /// the hit ratio from some hundred objects on. Wrong where popularities move within the time T (streams
 /// have more hits than this says), and for an object that is larger than memory: leave such ones out.
 ///
-/// Cost: some 15 sums over the groups of the catalogue; a millisecond for 10⁷ objects of a Zipf law.
+/// Cost: some 15 sums over the groups of the catalogue; a few milliseconds for 10⁷ objects of a Zipf law.
 ///
 /// ```
 /// use model::cache::{Cache, Catalogue, Eviction};
@@ -59,7 +59,7 @@ impl Eviction {
 /// assert!((hits.characteristic_requests - 653.3712).abs() < 1e-2);
 /// assert!((memory.memory_for(hits.hit_ratio)? - 500.0).abs() < 1e-6);
 /// // Twice the memory is not twice the hits.
-/// assert!(memory.at(1000.0)?.hit_ratio < 0.43);
+/// assert!(memory.at(1000.0)?.hit_ratio < 1.4 * hits.hit_ratio);
 /// # Ok::<(), model::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
