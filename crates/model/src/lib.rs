@@ -32,6 +32,8 @@
 //!    of reads, and the Universal Scalability Law, by concurrency; with [`regression`] under them.
 //! 9. [`design`]: experiments with several factors. Which of them matter, how much, how sure that is, and
 //!    whether effects add or multiply.
+//! 8. [`laws`]: what holds of any measured system (Little, utilisation, interactive response time, forced flow,
+//!    demand bound), so that a deviation is a fault of the measurement; and which part of a run is steady.
 //!
 //! The symbols of the papers, and which printed formulas are wrong: `docs/models.md`.
 //!
@@ -52,6 +54,7 @@ pub mod distribution;
 mod error;
 pub mod fit;
 pub mod fork_join;
+pub mod laws;
 mod model_file;
 pub mod network;
 pub mod queue;

@@ -1,0 +1,494 @@
+//! Operational laws: what holds of any system that was measured, whatever it is.
+//!
+//! They follow from counting alone (Denning, Buzen: "The Operational Analysis of Queueing Network Models",
+//! ACM Computing Surveys 10(3), 1978; Lazowska, Zahorjan, Graham, Sevcik: "Quantitative System Performance",
+//! 1984, chapter 3), with no assumption on distributions or independence. So they predict little and check
+//! much: a deviation is a fault of the measurement, or the interval was not steady (what arrived in it did
+//! not complete in it).
+//!
+//! | law | formula | function |
+//! |---|---|---|
+//! | Little | L = X·W | [`little`] |
+//! | utilisation | U = X·S / m | [`utilisation`] |
+//! | interactive response time | R = N/X − Z | [`interactive`] |
+//! | forced flow | X_k = V_k·X | [`forced_flow`] |
+//! | service demand bound | X ≤ 1 / max_k D_k, D_k = V_k·S_k / m_k | [`demand_bound`] |
+//!
+//! L is the mean number in a queue, X its throughput (requests/s), W and R mean response times (s), U the
+//! busy share of m servers, S the mean service time (s), N clients that think for Z seconds, V_k visits of
+//! queue k for each request of the system.
+//!
+//! Each takes the [`Quantities`] of successive windows and gives a [`Check`]: both sides, the deviation
+//! in percent, the half width of its 95 % interval where five windows or more allow one, and a
+//! [`Verdict`]. The sides are sums over all windows; the interval is that of a ratio of sums over at most
+//! 20 batches of windows ([`ratio_of_sums`]), so that requests that waited for one another do not count as
+//! independent. Cost: one pass.
+//!
+//! When they mislead: over intervals that are short against the response times, what was under way at the
+//! ends shows as a deviation of about W over the interval's length.
+//!
+//! [`mser`] and [`steady`] find which part of a run is steady; [`knee`] and [`saturation_clients`] say where a
+//! measured curve bends.
+//!
+//! ```
+//! use model::laws::{Quantities, TOLERANCE, Verdict, interactive, little};
+//! // One window of 10 s: 8 clients that think 0.1 s made 200 requests of 0.3 s each.
+//! let window = Quantities {
+//!     seconds: 10.0,
+//!     completions: 200.0,
+//!     length_integral_s: 60.0,
+//!     response_s: 60.0,
+//!     ..Quantities::default()
+//! };
+//! let law = interactive("load", 8, 0.1, &[window], TOLERANCE)?;
+//! assert!((law.measured - 0.3).abs() < 1e-12 && (law.expected - 0.3).abs() < 1e-12);
+//! assert_eq!(law.verdict, Verdict::Holds);
+//! assert_eq!(little("load", &[window], TOLERANCE)?.measured, 6.0);
+//! # Ok::<(), model::Error>(())
+//! ```
+
+mod knee;
+mod steady;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, check, not_negative, positive};
+use crate::statistics::ratio_of_sums;
+use crate::window::{Operation, Window};
+
+pub use knee::{knee, saturation_clients};
+pub use steady::{Steady, Truncation, mser, steady};
+
+/// The deviation up to which a law is said to hold, unless told otherwise: 2 %.
+pub const TOLERANCE: f64 = 0.02;
+
+/// Batches of an interval, and the fewest that give one.
+const BATCHES: usize = 20;
+const BATCHES_MIN: usize = 5;
+
+/// What the laws need of one queue over one interval: sums, so that intervals add up.
+///
+/// ```
+/// use model::laws::Quantities;
+/// use model::window::{Operation, Outcome, Window};
+/// let mut window = Window::new("device/0", 0, 1, &[]);
+/// (window.length_s, window.completions, window.busy_s) = (1.0, 1, 0.005);
+/// window.times_mut(Operation::Get, Outcome::BulkDevice).service.record(5_000_000);
+/// let sums = Quantities::of(&window);
+/// assert_eq!((sums.completions, sums.servers), (1.0, 1.0));
+/// assert!((sums.busy_s - sums.service_s).abs() < 1e-12);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Quantities {
+    /// Length of the interval, seconds.
+    pub seconds: f64,
+    /// How many requests the queue can serve at once; 0 where that is not limited.
+    pub servers: f64,
+    /// Requests that left.
+    pub completions: f64,
+    /// Integral of the number waiting and in service, request-seconds.
+    pub length_integral_s: f64,
+    /// Integral of the number in service, server-seconds.
+    pub busy_s: f64,
+    /// Sum of the response times of those that left, seconds.
+    pub response_s: f64,
+    /// Sum of their service times, seconds.
+    pub service_s: f64,
+}
+
+impl Quantities {
+    /// The sums of a window, over all operations.
+    pub fn of(window: &Window) -> Quantities {
+        Quantities {
+            seconds: window.length_s,
+            servers: f64::from(window.servers),
+            completions: window.completions as f64,
+            length_integral_s: window.length_integral_s,
+            busy_s: window.busy_s,
+            response_s: window.times.iter().map(|t| t.response.sum_s()).sum(),
+            service_s: window.times.iter().map(|t| t.service.sum_s()).sum(),
+        }
+    }
+
+    /// The flow of one operation alone: its completions and times, without the integrals, which windows
+    /// keep of all operations together. For [`forced_flow`] between queues of which one sees only reads.
+    pub fn of_operation(window: &Window, operation: Operation) -> Quantities {
+        let times = || window.times.iter().filter(|t| t.operation == operation);
+        Quantities {
+            seconds: window.length_s,
+            servers: f64::from(window.servers),
+            completions: times().map(|t| t.response.count() as f64).sum(),
+            response_s: times().map(|t| t.response.sum_s()).sum(),
+            service_s: times().map(|t| t.service.sum_s()).sum(),
+            ..Quantities::default()
+        }
+    }
+
+    /// Adds those of another queue over the same interval, so that both are one queue with the servers of
+    /// both.
+    pub fn beside(&mut self, other: &Quantities) {
+        self.seconds = self.seconds.max(other.seconds);
+        self.servers += other.servers;
+        self.add_counts(other);
+    }
+
+    fn add_counts(&mut self, other: &Quantities) {
+        self.completions += other.completions;
+        self.length_integral_s += other.length_integral_s;
+        self.busy_s += other.busy_s;
+        self.response_s += other.response_s;
+        self.service_s += other.service_s;
+    }
+
+    /// The sum over successive intervals of one queue.
+    fn total(windows: &[Quantities]) -> Result<Quantities, Error> {
+        let mut sum = Quantities::default();
+        for window in windows {
+            not_negative("the length of a window, s", window.seconds)?;
+            not_negative("the servers of a queue", window.servers)?;
+            not_negative("the completions of a window", window.completions)?;
+            not_negative("the integral of a queue's length", window.length_integral_s)?;
+            not_negative("the busy time of a queue", window.busy_s)?;
+            not_negative("the sum of response times", window.response_s)?;
+            not_negative("the sum of service times", window.service_s)?;
+            sum.seconds += window.seconds;
+            sum.servers = sum.servers.max(window.servers);
+            sum.add_counts(window);
+        }
+        positive("the time that windows cover, s", sum.seconds)?;
+        let must = "at least 1: measure longer, or at a higher load";
+        check("the number of completions", sum.completions, 1.0..=f64::MAX, must)?;
+        Ok(sum)
+    }
+}
+
+/// A law.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Law {
+    /// L = X·W.
+    Little,
+    /// U = X·S/m.
+    Utilisation,
+    /// R = N/X − Z.
+    Interactive,
+    /// X_k = V_k·X.
+    ForcedFlow,
+    /// X ≤ 1/max D.
+    DemandBound,
+}
+
+impl Law {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Law::Little => "Little",
+            Law::Utilisation => "Utilisation",
+            Law::Interactive => "Interactive",
+            Law::ForcedFlow => "Forced flow",
+            Law::DemandBound => "Demand bound",
+        }
+    }
+
+    /// Its formula.
+    pub fn formula(self) -> &'static str {
+        match self {
+            Law::Little => "L = X·W",
+            Law::Utilisation => "U = X·S/m",
+            Law::Interactive => "R = N/X − Z",
+            Law::ForcedFlow => "X_k = V_k·X",
+            Law::DemandBound => "X ≤ 1/max D",
+        }
+    }
+
+    /// The unit of both its sides: `1` for numbers and shares.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Law::Little | Law::Utilisation => "1",
+            Law::Interactive => "s",
+            Law::ForcedFlow | Law::DemandBound => "1/s",
+        }
+    }
+}
+
+/// What a check comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The deviation is within the tolerance.
+    Holds,
+    /// It is not, but its interval reaches into the tolerance: chance may have made it. Measure longer.
+    Unsure,
+    /// It is not, and its interval (where there is one) stays out of the tolerance.
+    Broken,
+}
+
+impl Verdict {
+    /// The word for it in tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::Unsure => "unsure",
+            Verdict::Broken => "BROKEN",
+        }
+    }
+}
+
+/// A law, checked at a queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// The law.
+    pub law: Law,
+    /// Where it was checked.
+    pub queue: String,
+    /// Its left side, as measured; in [`Law::unit`].
+    pub measured: f64,
+    /// Its right side, from other measurements.
+    pub expected: f64,
+    /// measured / expected − 1, percent. (Where what is expected is not positive, as N/X − Z may be of a
+    /// run that contradicts itself: the difference over what was measured.)
+    pub deviation_percent: f64,
+    /// Half the width of the deviation's 95 % interval, points of percent; `None` below five windows.
+    pub half_width_percent: Option<f64>,
+    /// Batches that the interval rests on.
+    pub batches: usize,
+    /// The deviation up to which the law is said to hold, percent.
+    pub tolerance_percent: f64,
+    /// Whether it holds.
+    pub verdict: Verdict,
+}
+
+impl Check {
+    /// `Little, L = X·W: device/0`.
+    pub fn title(&self) -> String {
+        format!("{}, {}: {}", self.law.name(), self.law.formula(), self.queue)
+    }
+}
+
+/// Makes a check of its sides.
+fn judge(
+    (law, queue): (Law, &str),
+    (measured, expected): (f64, f64),
+    interval: Option<(f64, usize)>,
+    tolerance: f64,
+) -> Result<Check, Error> {
+    let must = "a share of at least 0 and at most 1, like 0.02 for 2 %";
+    check("the tolerance of a law", tolerance, 0.0..=1.0, must)?;
+    check("the left side of a law", measured, 0.0..=f64::MAX, "a finite number, at least 0")?;
+    check("the right side of a law", expected, f64::MIN..=f64::MAX, "a finite number")?;
+    let base = if expected > 0.0 { expected } else { measured };
+    // Both sides 0 agree.
+    let deviation = if base > 0.0 { (measured - expected) / base } else { 0.0 };
+    check("the deviation from a law", deviation, -1e300..=1e300, "a finite number")?;
+    let off = if law == Law::DemandBound { deviation.max(0.0) } else { deviation.abs() };
+    let interval = interval.filter(|i| (i.0 * 100.0).is_finite());
+    // Rounding must not break a law at a tolerance of 0.
+    let verdict = if off <= tolerance + 1e-9 {
+        Verdict::Holds
+    } else if off - interval.map_or(0.0, |i| i.0) <= tolerance {
+        Verdict::Unsure
+    } else {
+        Verdict::Broken
+    };
+    Ok(Check {
+        law,
+        queue: queue.to_owned(),
+        measured,
+        expected,
+        deviation_percent: deviation * 100.0,
+        half_width_percent: interval.map(|i| i.0 * 100.0),
+        batches: interval.map_or(0, |i| i.1),
+        tolerance_percent: tolerance * 100.0,
+        verdict,
+    })
+}
+
+/// Half width and batches of Σa/Σb over windows; none below five windows or where b sums to nothing.
+fn interval(pairs: impl Iterator<Item = (f64, f64)>) -> Option<(f64, usize)> {
+    let pairs: Vec<(f64, f64)> = pairs.collect();
+    let batches = pairs.len().min(BATCHES);
+    let found = ratio_of_sums(&pairs, batches).filter(|_| batches >= BATCHES_MIN)?;
+    Some((found.half_width, found.batches))
+}
+
+/// Little's law L = X·W: the mean number in a queue by its integral over time, against throughput times
+/// mean response time (Little: "A Proof for the Queuing Formula L = λW", Operations Research 9(3), 1961).
+///
+/// Holds of any queue and any part of a system, whatever the order of service. It is off when requests
+/// leave without being recorded, when the number grows or falls over the interval, and when clocks differ.
+///
+/// # Errors
+/// [`Error::Invalid`] if nothing completed, a number is negative or not finite, or the tolerance is no
+/// share.
+///
+/// ```
+/// use model::laws::{Quantities, Verdict, little};
+/// let window = Quantities {
+///     seconds: 1.0, completions: 100.0, length_integral_s: 2.5, response_s: 2.0, ..Quantities::default()
+/// };
+/// let law = little("node", &[window; 10], 0.02)?;
+/// assert!((law.deviation_percent - 25.0).abs() < 1e-9);
+/// assert_eq!(law.verdict, Verdict::Broken);
+/// # Ok::<(), model::Error>(())
+/// ```
+pub fn little(queue: &str, windows: &[Quantities], tolerance: f64) -> Result<Check, Error> {
+    let total = Quantities::total(windows)?;
+    let sides = (total.length_integral_s / total.seconds, total.response_s / total.seconds);
+    let of = interval(windows.iter().map(|w| (w.length_integral_s, w.response_s)));
+    judge((Law::Little, queue), sides, of, tolerance)
+}
+
+/// The utilisation law U = X·S/m: the busy share of m servers by its integral over time, against
+/// throughput times mean service time. Where servers are not limited (m = 0), both sides are numbers in
+/// service.
+///
+/// It is Little's law of the servers alone. It is off when service times hold what no server did (waiting,
+/// transfer), or when a server is counted busy between two services.
+///
+/// # Errors
+/// As [`little`].
+///
+/// ```
+/// use model::laws::{Quantities, utilisation};
+/// let window = Quantities {
+///     seconds: 1.0, servers: 2.0, completions: 100.0, busy_s: 0.8, service_s: 0.8, ..Quantities::default()
+/// };
+/// let law = utilisation("device/0", &[window], 0.02)?;
+/// assert_eq!((law.measured, law.deviation_percent), (0.4, 0.0));
+/// # Ok::<(), model::Error>(())
+/// ```
+pub fn utilisation(queue: &str, windows: &[Quantities], tolerance: f64) -> Result<Check, Error> {
+    let total = Quantities::total(windows)?;
+    let capacity = total.seconds * total.servers.max(1.0);
+    let sides = (total.busy_s / capacity, total.service_s / capacity);
+    let of = interval(windows.iter().map(|w| (w.busy_s, w.service_s)));
+    judge((Law::Utilisation, queue), sides, of, tolerance)
+}
+
+/// The interactive response-time law R = N/X − Z of a closed loop: N clients that wait for their reply and
+/// then think for Z seconds on average.
+///
+/// It is Little's law of the whole loop. With Z much above R the right side is a small difference of large
+/// numbers: the interval then says so. It is off when clients did something else as well (paused after
+/// errors, were not sent off in time), when think times were not what was asked, and in a ramp.
+///
+/// # Errors
+/// As [`little`], and for no clients or a think time that is negative.
+///
+/// ```
+/// use model::laws::{Quantities, interactive};
+/// let window = Quantities { seconds: 2.0, completions: 40.0, response_s: 4.0, ..Quantities::default() };
+/// let law = interactive("load", 6, 0.2, &[window], 0.02)?;
+/// assert!((law.expected - 0.1).abs() < 1e-12 && law.deviation_percent.abs() < 1e-9);
+/// # Ok::<(), model::Error>(())
+/// ```
+pub fn interactive(
+    queue: &str,
+    clients: u64,
+    think_s: f64,
+    windows: &[Quantities],
+    tolerance: f64,
+) -> Result<Check, Error> {
+    let total = Quantities::total(windows)?;
+    let clients = positive("the number of clients", clients as f64)?;
+    not_negative("the mean think time, s", think_s)?;
+    let expected = clients * total.seconds / total.completions - think_s;
+    let sides = (total.response_s / total.completions, expected);
+    let pair = |w: &Quantities| (w.response_s, clients * w.seconds - think_s * w.completions);
+    let of = interval(windows.iter().map(pair)).filter(|_| expected > 0.0);
+    judge((Law::Interactive, queue), sides, of, tolerance)
+}
+
+/// The forced-flow law X_k = V_k·X: the throughput of a queue against that of the system times the visits
+/// that a request of the system makes to the queue.
+///
+/// `visits` must come from elsewhere than the counts of `part`: from what the system says of each request
+/// (who answered it), or from how it is built (1 for what every request passes). The two may be measured
+/// over windows that do not begin together, so the interval is that of two independent rates: too wide
+/// where the same requests are in both. It is off when others use the queue too, when requests are lost
+/// on the way, tried again, or answered without the queue.
+///
+/// # Errors
+/// As [`little`], and for visits that are negative or not finite.
+///
+/// ```
+/// use model::laws::{Quantities, forced_flow};
+/// let flow = |completions| Quantities { seconds: 1.0, completions, ..Quantities::default() };
+/// // A memory answers 60 %, a device the rest.
+/// let law = forced_flow("device/0", 0.4, &[flow(1000.0)], &[flow(400.0)], 0.02)?;
+/// assert_eq!((law.measured, law.expected), (400.0, 400.0));
+/// # Ok::<(), model::Error>(())
+/// ```
+pub fn forced_flow(
+    queue: &str,
+    visits: f64,
+    whole: &[Quantities],
+    part: &[Quantities],
+    tolerance: f64,
+) -> Result<Check, Error> {
+    not_negative("the visits of a request to a queue", visits)?;
+    let (all, own) = (Quantities::total(whole)?, Quantities::total(part)?);
+    let (x, x_k) = (all.completions / all.seconds, own.completions / own.seconds);
+    let relative = |windows: &[Quantities], rate: f64| {
+        let of = interval(windows.iter().map(|w| (w.completions, w.seconds)))?;
+        Some((of.0 / rate, of.1))
+    };
+    let of = match (relative(whole, x), relative(part, x_k)) {
+        (Some((a, n)), Some((b, m))) => Some((a.hypot(b), n.min(m))),
+        _ => None,
+    };
+    judge((Law::ForcedFlow, queue), (x_k, visits * x), of, tolerance)
+}
+
+/// The service demand bound X ≤ 1/max D: no system completes more than its busiest queue can serve, D_k
+/// being the service that a request of the system asks of each server of queue k, in seconds.
+///
+/// What is expected is the bound, so the deviation is the negated reserve: −40 % means that the bottleneck
+/// was 60 % busy. The law is broken only from above; then throughput and service times are not of the same
+/// interval, or clocks differ. Its queue is the bottleneck. Queues without a limit of servers bound nothing.
+///
+/// # Errors
+/// As [`little`], and if no queue has both a limit of servers and completions.
+///
+/// ```
+/// use model::laws::{Quantities, demand_bound};
+/// let system = Quantities { seconds: 1.0, completions: 100.0, ..Quantities::default() };
+/// let device = |service_s| Quantities {
+///     seconds: 1.0, servers: 1.0, completions: 40.0, service_s, ..Quantities::default()
+/// };
+/// let law = demand_bound(
+///     &[system], &[("device/0", &[device(0.2)][..]), ("device/1", &[device(0.5)][..])], 0.02)?;
+/// assert_eq!((law.queue.as_str(), law.expected), ("device/1", 200.0));
+/// # Ok::<(), model::Error>(())
+/// ```
+pub fn demand_bound(
+    system: &[Quantities],
+    queues: &[(&str, &[Quantities])],
+    tolerance: f64,
+) -> Result<Check, Error> {
+    let total = Quantities::total(system)?;
+    let throughput = total.completions / total.seconds;
+    let mut busiest: Option<(f64, usize)> = None;
+    for (i, (_, windows)) in queues.iter().enumerate() {
+        if !windows.iter().any(|w| w.servers > 0.0 && w.completions > 0.0) {
+            continue;
+        }
+        let own = Quantities::total(windows)?;
+        let busy = own.service_s / (own.seconds * own.servers);
+        if busy > 0.0 && busiest.is_none_or(|(most, _)| busy > most) {
+            busiest = Some((busy, i));
+        }
+    }
+    let Some((busy, (queue, windows))) = busiest.map(|(busy, i)| (busy, queues[i])) else {
+        return Err(Error::Invalid {
+            what: "the number of queues with servers that served",
+            value: 0.0,
+            must: "at least 1: record the device queues of the server",
+        });
+    };
+    let of = interval(windows.iter().map(|w| (w.service_s, w.seconds * w.servers)));
+    judge((Law::DemandBound, queue), (throughput, throughput / busy), of, tolerance)
+}
+
+#[cfg(test)]
+mod tests;
