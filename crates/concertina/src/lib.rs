@@ -2,6 +2,7 @@
 //! line. All real input and output of the workspace is in this crate; the decisions of serving are in
 //! `engine`, the predictions in `model`.
 
+pub mod check;
 pub mod cli;
 pub mod client;
 pub mod clock;
@@ -10,6 +11,7 @@ pub mod demo;
 pub mod disk;
 pub mod experiment;
 pub mod load;
+pub mod measure;
 pub mod origin;
 pub mod peer;
 pub mod record;

@@ -5,12 +5,14 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod capacity;
+mod check;
 mod config;
 mod demo;
 mod experiment;
 mod factors;
 mod fit;
 mod load;
+mod measure;
 mod predict;
 mod predict_cluster;
 mod report;
@@ -34,6 +36,10 @@ enum Command {
     Serve(serve::Args),
     /// Load a server and record what it did as a run folder
     Load(load::Args),
+    /// Measure a service over a sweep of loads until its intervals are narrow
+    Measure(measure::Args),
+    /// Check operational laws over run folders: can the measurements be trusted?
+    Check(check::Args),
     /// Run a configuration in virtual time and record what it did as a run folder
     Simulate(simulate::Args),
     /// Fit a model from run folders
@@ -59,6 +65,8 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Load(args) => load::run(args),
+        Command::Measure(args) => measure::run(args),
+        Command::Check(args) => check::run(args),
         Command::Simulate(args) => simulate::run(args),
         Command::Fit(args) => fit::run(args),
         Command::Predict(args) => predict::run(args),

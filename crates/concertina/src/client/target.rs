@@ -7,6 +7,9 @@ use model::window::Operation;
 /// The path before the key, unless the address has a path of its own.
 pub const PREFIX: &str = "/objects/";
 
+/// Where the key belongs in an address that says so.
+const KEY: &str = "{key}";
+
 /// Why an address cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -42,8 +45,13 @@ pub struct Target {
     pub address: SocketAddr,
     /// Host and port as given, for the `host` header.
     pub host: String,
-    /// What precedes the key in the path; begins and ends with `/`.
+    /// What precedes the key in the path; begins with `/`, and ends with it unless the address has a
+    /// `{key}` of its own.
     pub prefix: String,
+    /// What follows the key.
+    suffix: String,
+    /// Whether there is a key at all.
+    keyed: bool,
     /// All header lines of a request, and the empty line.
     headers: String,
     /// The same with room for a body's length.
@@ -60,12 +68,16 @@ impl std::fmt::Debug for Target {
 impl Target {
     /// Understands `http://HOST[:PORT][/PREFIX]`, resolves the host, and notes a bearer token.
     ///
-    /// `prefix` is used where the address has no path of its own; without either it is `/objects/`.
+    /// `prefix` is used where the address has no path of its own; without either it is `/objects/`. An
+    /// address may say itself where the key belongs, as `{key}`, in its path or its query.
     pub fn parse(
         url: &str,
         prefix: Option<&str>,
         token: Option<&str>,
     ) -> Result<Target, TargetError> {
+        if let Some((before, after)) = url.split_once(KEY) {
+            return Target::templated(url, before, Some(after), token);
+        }
         let malformed = |reason: &str| TargetError::Malformed {
             url: url.to_owned(),
             reason: reason.to_owned(),
@@ -74,12 +86,6 @@ impl Target {
             .strip_prefix("http://")
             .ok_or_else(|| TargetError::Scheme { url: url.to_owned() })?;
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        if host.is_empty() {
-            return Err(malformed("the host is missing"));
-        }
-        if host.contains(|c: char| c.is_whitespace() || c.is_control() || "@?#".contains(c)) {
-            return Err(malformed("the host holds what no host can"));
-        }
         let own = if path.len() > 1 { Some(path) } else { None };
         let mut prefix = own.or(prefix).unwrap_or(PREFIX).to_owned();
         if !prefix.bytes().all(|b| b.is_ascii_graphic()) || prefix.contains(['?', '#']) {
@@ -90,6 +96,58 @@ impl Target {
         }
         if !prefix.ends_with('/') {
             prefix.push('/');
+        }
+        Target::at(url, host, prefix, token)
+    }
+
+    /// An address that is asked for as it is, its query included: no key is added.
+    pub fn fixed(url: &str, token: Option<&str>) -> Result<Target, TargetError> {
+        Target::templated(url, url, None, token)
+    }
+
+    /// An address in two parts, the key between them if there is one.
+    fn templated(
+        url: &str,
+        before: &str,
+        after: Option<&str>,
+        token: Option<&str>,
+    ) -> Result<Target, TargetError> {
+        let malformed = |reason: &str| TargetError::Malformed {
+            url: url.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let rest = before
+            .strip_prefix("http://")
+            .ok_or_else(|| TargetError::Scheme { url: url.to_owned() })?;
+        let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let suffix = after.unwrap_or_default();
+        if after.is_some() && path.is_empty() {
+            return Err(malformed("a key belongs into the path: write http://HOST:PORT/{key}"));
+        }
+        let plain = |part: &str| part.bytes().all(|b| b.is_ascii_graphic()) && !part.contains('#');
+        if !plain(path) || !plain(suffix) || suffix.contains(KEY) {
+            return Err(malformed("it must be plain ASCII without #, with at most one {key}"));
+        }
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        let target = Target::at(url, host, path, token)?;
+        Ok(Target { suffix: suffix.to_owned(), keyed: after.is_some(), ..target })
+    }
+
+    fn at(
+        url: &str,
+        host: &str,
+        prefix: String,
+        token: Option<&str>,
+    ) -> Result<Target, TargetError> {
+        let malformed = |reason: &str| TargetError::Malformed {
+            url: url.to_owned(),
+            reason: reason.to_owned(),
+        };
+        if host.is_empty() {
+            return Err(malformed("the host is missing"));
+        }
+        if host.contains(|c: char| c.is_whitespace() || c.is_control() || "@?#".contains(c)) {
+            return Err(malformed("the host holds what no host can"));
         }
         let token = token.map(str::trim).filter(|t| !t.is_empty());
         if token.is_some_and(|t| !t.bytes().all(|b| b.is_ascii_graphic())) {
@@ -108,6 +166,8 @@ impl Target {
             address,
             host: host.to_owned(),
             prefix,
+            suffix: String::new(),
+            keyed: true,
             headers: format!("{common}\r\n"),
             put_headers: format!(
                 "{common}content-type: application/octet-stream\r\ncontent-length: "
@@ -125,7 +185,10 @@ impl Target {
         };
         out.extend_from_slice(method);
         out.extend_from_slice(self.prefix.as_bytes());
-        encode_key(out, key);
+        if self.keyed {
+            encode_key(out, key);
+            out.extend_from_slice(self.suffix.as_bytes());
+        }
         if operation == Operation::Put {
             out.extend_from_slice(self.put_headers.as_bytes());
             out.extend_from_slice(size.to_string().as_bytes());
@@ -193,6 +256,31 @@ mod tests {
              authorization: Bearer secret\r\ncontent-type: application/octet-stream\r\n\
              content-length: 7\r\n\r\n"
         );
+    }
+
+    #[test]
+    fn addresses_may_say_where_the_key_belongs() {
+        let line = |target: Target| {
+            let mut out = Vec::new();
+            target.write_head(&mut out, Operation::Get, b"a b", 0);
+            String::from_utf8(out).unwrap().lines().next().unwrap().to_owned()
+        };
+        let of = |url| line(Target::parse(url, Some("/never/"), None).unwrap());
+        assert_eq!(of("http://127.0.0.1:1/i/{key}.jpg"), "GET /i/a%20b.jpg HTTP/1.1");
+        assert_eq!(of("http://127.0.0.1:1/f?x=1&k={key}&y"), "GET /f?x=1&k=a%20b&y HTTP/1.1");
+        let fixed = |url| line(Target::fixed(url, None).unwrap());
+        assert_eq!(fixed("http://127.0.0.1:1/p/q?x=1"), "GET /p/q?x=1 HTTP/1.1");
+        assert_eq!(fixed("http://127.0.0.1:1"), "GET / HTTP/1.1");
+        assert_eq!(fixed("http://127.0.0.1:1?x"), "GET /?x HTTP/1.1");
+        for url in [
+            "http://127.0.0.1:1{key}",
+            "http://127.0.0.1:1/{key}/{key}",
+            "http://127.0.0.1:1/{key}#x",
+        ] {
+            assert!(Target::parse(url, None, None).is_err(), "{url}");
+        }
+        assert!(Target::fixed("https://127.0.0.1:1/", None).is_err());
+        assert!(Target::fixed("http:///x", None).is_err());
     }
 
     #[test]

@@ -5,11 +5,15 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::client::{Target, TargetError};
+
 /// A load in full. [`Plan::new`] has the defaults.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// The service: `http://HOST:PORT[/PREFIX]`.
+    /// The service: `http://HOST:PORT[/PREFIX]`, or with `{key}` where the key belongs.
     pub url: String,
+    /// Ask for the address as it is, without a key.
+    pub fixed: bool,
     /// What precedes the key in the path, where the address has no path of its own.
     pub prefix: Option<String>,
     /// A bearer token; never written to the run folder.
@@ -27,6 +31,8 @@ pub struct Plan {
     pub length: Option<Length>,
     /// Put every distinct key once before the first step, with this many clients.
     pub fill: Option<usize>,
+    /// Cut ramp-up and cool-down off each step: what is recorded as the step is its steady part.
+    pub trim: bool,
     /// Compare the bytes of gets with those that [`crate::client::Body`] says.
     pub verify: bool,
     /// Threads that generate; one is right below some 50,000 requests/s.
@@ -54,6 +60,7 @@ impl Plan {
     pub fn new(url: &str, load: Load, keys: Keys, out: PathBuf) -> Plan {
         Plan {
             url: url.to_owned(),
+            fixed: false,
             prefix: None,
             token: None,
             load,
@@ -62,6 +69,7 @@ impl Plan {
             warmup_rate: None,
             length: None,
             fill: None,
+            trim: false,
             verify: false,
             threads: 1,
             connections: 8192,
@@ -73,6 +81,15 @@ impl Plan {
             seed: 1,
             out,
         }
+    }
+
+    /// Where requests go.
+    pub(super) fn target(&self) -> Result<Target, TargetError> {
+        let token = self.token.as_deref();
+        if self.fixed {
+            return Target::fixed(&self.url, token);
+        }
+        Target::parse(&self.url, self.prefix.as_deref(), token)
     }
 
     /// All that is wrong with the numbers, in words; empty if nothing is.
@@ -90,6 +107,10 @@ impl Plan {
             let trace = matches!(self.keys, Keys::Trace { .. });
             check(trace, "the arrivals of a trace need a trace".into());
         }
+        check(
+            !(self.fixed && (self.verify || self.fill.is_some())),
+            "one fixed address can be neither filled nor verified".into(),
+        );
         self.load.mistakes(self.connections, &mut check);
         for length in self.warmup.iter().chain(&self.length) {
             let fine = match length {

@@ -47,83 +47,136 @@ pub fn run(
     stop: &Arc<AtomicBool>,
     progress: &mut dyn FnMut(&Progress),
 ) -> anyhow::Result<Summary> {
-    let mistakes = plan.mistakes();
-    if !mistakes.is_empty() {
-        bail!("the load cannot be run: {}", mistakes.join("; "));
+    let mut session = Session::open(plan, stop)?;
+    session.fill(progress)?;
+    session.load(&plan.load, progress)?;
+    session.close()
+}
+
+/// A load that is decided as it goes: one run folder, whose steps follow from what was measured before.
+pub struct Session {
+    plan: Plan,
+    shared: Arc<Shared>,
+    generators: Vec<Generator>,
+    runner: Runner,
+}
+
+impl Session {
+    /// Makes ready: reads the keys, looks whether somebody listens, makes the run folder.
+    pub fn open(plan: &Plan, stop: &Arc<AtomicBool>) -> anyhow::Result<Session> {
+        let mistakes = plan.mistakes();
+        if !mistakes.is_empty() {
+            bail!("the load cannot be run: {}", mistakes.join("; "));
+        }
+        let target = plan.target()?;
+        let keys = KeySource::open(&plan.keys)?;
+        // Times of a trace are found to be wrong before anything is written.
+        let steps = passes(plan, &plan.load, &keys, 0)?;
+        knock(&target)?;
+        let (connections, shortage) = raise_files(plan.connections);
+        let settings = Settings {
+            window_ns: (plan.window_s * SECOND as f64) as Nanos,
+            objectives_ms: plan.objectives_ms.clone(),
+            unix_offset_ns: clock::unix_offset_ns(),
+        };
+        let runner = Runner {
+            writer: RunWriter::create(&plan.out, &description(plan, &settings)?)?,
+            host: HostSampler::start(),
+            host_at: clock::now() + SECOND,
+            settings: settings.clone(),
+            threads: plan.threads,
+            shortage,
+            stop: stop.clone(),
+            steps: steps.iter().flatten().filter(|phase| phase.step.is_some()).count(),
+            begun: 0,
+            trim: plan.trim,
+            kept: Vec::new(),
+            summary: Summary {
+                dir: plan.out.clone(),
+                broken_lines: keys.broken(),
+                ..Summary::default()
+            },
+        };
+        let shared = Arc::new(Shared {
+            target,
+            keys,
+            settings,
+            seed: plan.seed,
+            verify: plan.verify,
+            timeout_ns: (plan.timeout_s * SECOND as f64) as Nanos,
+            sample_one_in: plan.sample_one_in,
+            stop: stop.clone(),
+        });
+        let mut generators = Vec::new();
+        for thread in 0..plan.threads {
+            let share = Share { thread: thread as u64, threads: plan.threads as u64 };
+            let (most, backlog) = (connections / plan.threads, plan.backlog / plan.threads);
+            let made = Generator::new(shared.clone(), share, most, backlog);
+            generators.push(made.context("cannot make an epoll instance")?);
+        }
+        Ok(Session { plan: plan.clone(), shared, generators, runner })
     }
-    let target = Target::parse(&plan.url, plan.prefix.as_deref(), plan.token.as_deref())?;
-    let keys = KeySource::open(&plan.keys)?;
-    let passes = passes(plan, &keys)?;
-    knock(&target)?;
-    let (connections, shortage) = raise_files(plan.connections);
-    let settings = Settings {
-        window_ns: (plan.window_s * SECOND as f64) as Nanos,
-        objectives_ms: plan.objectives_ms.clone(),
-        unix_offset_ns: clock::unix_offset_ns(),
-    };
-    let mut runner = Runner {
-        writer: RunWriter::create(&plan.out, &description(plan, &settings)?)?,
-        host: HostSampler::start(),
-        host_at: clock::now() + SECOND,
-        settings: settings.clone(),
-        threads: plan.threads,
-        shortage,
-        stop: stop.clone(),
-        steps: passes.iter().flatten().filter(|phase| phase.step.is_some()).count(),
-        summary: Summary {
-            dir: plan.out.clone(),
-            broken_lines: keys.broken(),
-            ..Summary::default()
-        },
-    };
-    let distinct = keys.distinct();
-    let shared = Arc::new(Shared {
-        target,
-        keys,
-        settings,
-        seed: plan.seed,
-        verify: plan.verify,
-        timeout_ns: (plan.timeout_s * SECOND as f64) as Nanos,
-        sample_one_in: plan.sample_one_in,
-        stop: stop.clone(),
-    });
-    let mut generators = Vec::new();
-    for thread in 0..plan.threads {
-        let share = Share { thread: thread as u64, threads: plan.threads as u64 };
-        let (most, backlog) = (connections / plan.threads, plan.backlog / plan.threads);
-        let made = Generator::new(shared.clone(), share, most, backlog);
-        generators.push(made.context("cannot make an epoll instance")?);
-    }
-    if let Some(clients) = plan.fill {
+
+    /// Puts every distinct key once, if the plan says so.
+    pub fn fill(&mut self, progress: &mut dyn FnMut(&Progress)) -> anyhow::Result<()> {
+        let Some(clients) = self.plan.fill else { return Ok(()) };
+        let (runner, distinct) = (&mut self.runner, self.shared.keys.distinct());
         let pace = Pace::Closed { clients, think_ns: 0.0, think: Think::Constant };
         let length = Length::Requests(distinct);
         let phase = Phase { pace, length, part: Part::Fill, purpose: 0, step: None };
-        runner.pass(&mut generators, vec![phase], "fill", progress)?;
+        runner.pass(&mut self.generators, vec![phase], "fill", progress)?;
         let fill = runner.summary.fill.get_or_insert_default();
         fill.keys = distinct;
-        if fill.stored < distinct && !stop.load(Ordering::Relaxed) {
+        if fill.stored < distinct && !runner.stop.load(Ordering::Relaxed) {
             let (stored, faults) = (fill.stored, fill.faults.clone());
             runner.writer.flush()?;
             let why = faults.first_key_value().map_or("no reason is known", |(words, _)| words);
             bail!("the fill is not complete: {stored} of {distinct} keys are stored ({why})");
         }
+        Ok(())
     }
-    for phases in passes {
-        if stop.load(Ordering::Relaxed) {
-            break;
+
+    /// Runs the steps of a load after those before.
+    pub fn load(&mut self, load: &Load, progress: &mut dyn FnMut(&Progress)) -> anyhow::Result<()> {
+        let passes = passes(&self.plan, load, &self.shared.keys, self.runner.begun)?;
+        for phases in passes {
+            if self.runner.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            self.runner.begun += phases.iter().filter(|phase| phase.step.is_some()).count();
+            self.runner.pass(&mut self.generators, phases, "load", progress)?;
         }
-        runner.pass(&mut generators, phases, "load", progress)?;
+        Ok(())
     }
-    runner.writer.flush()?;
-    runner.summary.interrupted = stop.load(Ordering::Relaxed);
-    Ok(runner.summary)
+
+    /// What the run came to so far.
+    pub fn summary(&self) -> &Summary {
+        &self.runner.summary
+    }
+
+    /// The windows of the last step, ramp-up and cool-down cut off. Only where the plan trims.
+    pub fn take_windows(&mut self) -> Vec<Window> {
+        std::mem::take(&mut self.runner.kept)
+    }
+
+    /// Writes out what is left.
+    pub fn close(mut self) -> anyhow::Result<Summary> {
+        self.runner.writer.flush()?;
+        self.runner.summary.interrupted = self.runner.stop.load(Ordering::Relaxed);
+        Ok(self.runner.summary)
+    }
 }
 
-/// The phases of each pass. Passes are apart; phases of a pass follow each other without a pause.
-fn passes(plan: &Plan, keys: &KeySource) -> anyhow::Result<Vec<Vec<Phase>>> {
+/// The phases of each pass. Passes are apart; phases of a pass follow each other without a pause. `step` steps
+/// were before.
+fn passes(
+    plan: &Plan,
+    load: &Load,
+    keys: &KeySource,
+    mut step: usize,
+) -> anyhow::Result<Vec<Vec<Phase>>> {
     let slice = keys.slice_len().map(Length::Requests);
     let length = plan.length.or(slice).unwrap_or(Length::Seconds(30.0));
-    let mut step = 0;
     let mut measured = |pace: Pace, length: Length| {
         step += 1;
         let purpose = 2 * step as u64;
@@ -142,7 +195,7 @@ fn passes(plan: &Plan, keys: &KeySource) -> anyhow::Result<Vec<Vec<Phase>>> {
         Arrivals::Constant => Pace::Constant(rate),
     };
     let mut made = Vec::new();
-    match &plan.load {
+    match load {
         Load::Nothing => {}
         Load::Open { rates, arrivals } => {
             for &rate in rates {
@@ -181,6 +234,35 @@ fn passes(plan: &Plan, keys: &KeySource) -> anyhow::Result<Vec<Vec<Phase>>> {
         }
     }
     Ok(made)
+}
+
+/// The complaint of a step without a steady part.
+pub const UNSETTLED: &str =
+    "the step never became steady: its ramp, or a drift, reaches into its second half";
+
+/// Cuts the ramp-up and cool-down off a step, and says whether it was ever steady. `None`: not trimmed.
+fn trimmed(mut windows: Vec<Window>) -> Option<(Vec<Window>, bool)> {
+    windows.sort_by_key(|w| w.start_unix_us);
+    // A last window that was cut short is noise.
+    let whole = windows.iter().map(|w| w.length_s).fold(0.0, f64::max);
+    let last = windows.pop_if(|w| w.length_s < whole / 2.0);
+    if windows.is_empty() {
+        return last.map(|window| (vec![window], true));
+    }
+    let lengths: Vec<f64> = windows.iter().map(Window::length_mean).collect();
+    let rate = |w: &Window| w.completions as f64 / w.length_s.max(f64::MIN_POSITIVE);
+    let rates: Vec<f64> = windows.iter().map(rate).collect();
+    let steady = model::laws::steady(&[&lengths, &rates]);
+    let kept = windows.drain(steady.kept).collect();
+    Some((kept, steady.settled))
+}
+
+/// Windows that follow each other as one.
+fn merged(windows: &[Window]) -> Option<Window> {
+    let mut rest = windows.iter();
+    let mut sum = rest.next()?.clone();
+    rest.for_each(|window| sum.merge(window, false));
+    Some(sum)
 }
 
 /// Makes sure that somebody listens before anything is written; tries for two seconds.
@@ -246,7 +328,12 @@ struct Runner {
     threads: usize,
     shortage: Option<String>,
     stop: Arc<AtomicBool>,
+    /// Steps of the whole plan, and those that were begun.
     steps: usize,
+    begun: usize,
+    /// Whether steps are trimmed, and the windows of the last one.
+    trim: bool,
+    kept: Vec<Window>,
     summary: Summary,
 }
 
@@ -256,6 +343,8 @@ struct Gathered {
     /// Windows that not all threads have handed in, with how many have.
     parts: BTreeMap<usize, (Window, usize)>,
     total: Option<Window>,
+    /// All windows, where steps are trimmed.
+    windows: Vec<Window>,
     accounts: Vec<Account>,
     begun: bool,
 }
@@ -379,6 +468,9 @@ impl Runner {
         }
         shown.p99_ms = response.quantile_s(0.99).unwrap_or(0.0) * 1e3;
         shown.errors += window.errors;
+        if self.trim {
+            gathered.windows.push(window.clone());
+        }
         match &mut gathered.total {
             Some(total) => total.merge(&window, false),
             None => gathered.total = Some(window),
@@ -388,8 +480,8 @@ impl Runner {
 
     /// A phase is over in all threads.
     fn over(&mut self, pass: &Pass, phase: usize, gathered: &mut Gathered) -> anyhow::Result<()> {
-        let account = join(&gathered.accounts);
-        let total = gathered.total.take().unwrap_or_else(|| {
+        let mut account = join(&gathered.accounts);
+        let mut total = gathered.total.take().unwrap_or_else(|| {
             let start = unix_us(&self.settings, account.start);
             Window::new(pass.queue, start, 0, &self.settings.objectives_ms)
         });
@@ -407,6 +499,18 @@ impl Runner {
         let mut said = generator(&total, &account, self.threads);
         said.complaints.extend(self.shortage.clone());
         let seconds = account.end.saturating_sub(account.start).max(1) as f64 * 1e-9;
+        let mut start_unix_us = unix_us(&self.settings, account.start);
+        let mut end_unix_us = unix_us(&self.settings, account.end);
+        if let Some((kept, settled)) = trimmed(std::mem::take(&mut gathered.windows)) {
+            total = merged(&kept).unwrap_or(total);
+            start_unix_us = total.start_unix_us;
+            end_unix_us = kept.last().map_or(end_unix_us, Window::end_unix_us);
+            account.cpu_ns = (account.cpu_ns as f64 * (total.length_s / seconds).min(1.0)) as Nanos;
+            if !settled {
+                said.complaints.push(UNSETTLED.to_owned());
+            }
+            self.kept = kept;
+        }
         let step = Step {
             index,
             rate: match pace {
@@ -418,8 +522,8 @@ impl Runner {
                 Pace::Closed { clients, .. } => Some(*clients),
                 _ => None,
             },
-            start_unix_us: unix_us(&self.settings, account.start),
-            end_unix_us: unix_us(&self.settings, account.end),
+            start_unix_us,
+            end_unix_us,
             generator: said,
         };
         // A step that was interrupted is no step: its windows are in the folder all the same.

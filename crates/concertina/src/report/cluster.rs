@@ -28,7 +28,7 @@ impl ClusterRuns {
     /// The steps as the clients saw them. Its device windows are those of the first node.
     fn clients(&self, selection: &Selection) -> Result<Observed, Error> {
         let first = self.nodes.iter().take(1).map(|(_, run)| run);
-        Observed::new(self.load.iter().chain(first).cloned().collect(), selection)
+        Ok(shared(Observed::new(self.load.iter().chain(first).cloned().collect(), selection)?))
     }
 
     /// The steps as each node saw them, the clients' windows left out.
@@ -40,10 +40,16 @@ impl ClusterRuns {
             })
         };
         let observe = |(_, run): &(String, RunFolder)| {
-            Observed::new(steps().chain([run.clone()]).collect(), selection)
+            Ok(shared(Observed::new(steps().chain([run.clone()]).collect(), selection)?))
         };
         self.nodes.iter().map(observe).collect()
     }
+}
+
+/// Steps whose requests went to other nodes as well.
+fn shared(mut observed: Observed) -> Observed {
+    observed.steps.iter_mut().for_each(|step| step.alone = false);
+    observed
 }
 
 /// What was fitted to the runs of a cluster.

@@ -199,22 +199,13 @@ fn trust(comparison: &Comparison, out: &mut String) {
     heading(
         "trust",
         "Can the measurements be trusted?",
-        "Little’s law L = X·W holds of any steady queue, and R = N/X − Z of any closed loop, whatever \
-         the system is: a deviation is a fault of the measurement, or the load was not steady.",
+        "Operational laws hold of any steady system whatever it is (Little’s L = X·W of any queue, \
+         R = N/X − Z of any closed loop): a deviation is a fault of the measurement, or the load was not \
+         steady.",
         out,
     );
-    let mut laws = Grid::new("llrrr", &["step", "law", "left", "right", "deviation"]);
-    for step in &comparison.steps {
-        for law in &step.measured.laws {
-            laws.row([
-                step.name.clone(),
-                law.law.clone(),
-                digits(law.left, 4),
-                digits(law.right, 4),
-                format!("{:+.2} %", law.deviation * 100.0).replace('-', "−"),
-            ]);
-        }
-    }
+    let steps = comparison.steps.iter().map(|s| (s.name.as_str(), &*s.measured.laws));
+    let laws = table::laws_of_steps_grid(steps);
     out.push_str(&laws.html(|_| ""));
     out.push_str(&measured_grid(comparison).html(|_| ""));
     let mut shown = vec![figures::lateness(comparison)];

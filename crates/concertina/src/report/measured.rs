@@ -4,10 +4,12 @@
 //! successive windows (Student's t), so that requests that waited for one another are not counted as
 //! independent. Where a share is 0 or 1 in every batch the half width is 3/n, the "rule of three".
 
+use model::laws::{Check, TOLERANCE};
 use model::statistics::batch_means;
 use model::window::{Dispersion, Histogram, Operation, Outcome, Window};
 use serde::Serialize;
 
+use super::laws::{advice, laws};
 use super::steps::ObservedStep;
 use crate::record::Host;
 
@@ -34,19 +36,6 @@ pub struct Within {
     pub share: Estimate,
     /// Whether it was counted exactly, not read off a histogram (whose buckets are 0.8 % wide).
     pub exact: bool,
-}
-
-/// A law that holds of any queue whatever its kind, so that a deviation is a fault of the measurement.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LawCheck {
-    /// The law and where it was checked.
-    pub law: String,
-    /// Its left side.
-    pub left: f64,
-    /// Its right side.
-    pub right: f64,
-    /// left / right − 1.
-    pub deviation: f64,
 }
 
 /// What the host did during a step.
@@ -100,7 +89,7 @@ pub struct Measured {
     /// Mean number at a device.
     pub device_length_mean: f64,
     /// Laws, and how far they are off.
-    pub laws: Vec<LawCheck>,
+    pub laws: Vec<Check>,
     /// What the hosts did.
     pub hosts: Vec<HostUse>,
     /// What may have been the bottleneck besides the devices, or makes the step doubtful.
@@ -216,7 +205,7 @@ pub fn measure(observed: &ObservedStep, within_s: &[f64]) -> Measured {
         hints: Vec::new(),
         responses,
     };
-    measured.laws = laws(observed, &measured);
+    measured.laws = laws(observed, false, TOLERANCE);
     measured.hints = hints(observed, &measured);
     measured
 }
@@ -260,40 +249,6 @@ fn device_figures(step: &model::fit::Step) -> (f64, f64, f64) {
     (total / n, busiest, length / n)
 }
 
-/// Little's law L = X·W of every queue, and in a closed loop the interactive law R = N/X − Z.
-fn laws(observed: &ObservedStep, measured: &Measured) -> Vec<LawCheck> {
-    let step = &observed.windows;
-    let mut laws = Vec::new();
-    let mut check = |law: String, left: f64, right: f64| {
-        if left > 0.0 && right > 0.0 {
-            laws.push(LawCheck { law, left, right, deviation: left / right - 1.0 });
-        }
-    };
-    let mut little = |queue: &str, windows: &mut dyn Iterator<Item = &Window>, queues: usize| {
-        let (mut integral, mut seconds, mut responses) = (0.0, 0.0, 0.0);
-        for window in windows {
-            integral += window.length_integral_s;
-            seconds += window.length_s;
-            responses += window.times.iter().map(|t| t.response.sum_s()).sum::<f64>();
-        }
-        let seconds = seconds / queues.max(1) as f64;
-        if seconds > 0.0 {
-            check(format!("Little, L = X·W: {queue}"), integral / seconds, responses / seconds);
-        }
-    };
-    little("load", &mut step.load.iter(), 1);
-    little("gateway", &mut step.gateway.iter(), 1);
-    little("node", &mut step.node.iter(), 1);
-    little("devices", &mut step.devices.iter().flatten(), step.devices.len());
-    little("origin", &mut observed.origin.iter(), 1);
-    let clients = observed.step.clients.filter(|_| observed.step.rate.is_none());
-    if let Some(clients) = clients.filter(|_| measured.throughput > 0.0) {
-        let law = clients as f64 / measured.throughput - observed.think_s;
-        check("Interactive, R = N/X − Z".to_owned(), measured.response_mean.value, law);
-    }
-    laws
-}
-
 fn host_use(run: &str, host: &[Host]) -> HostUse {
     let mean = |f: fn(&Host) -> f64| host.iter().map(f).sum::<f64>() / host.len().max(1) as f64;
     let cpu = |h: &Host| h.cpu_user + h.cpu_system;
@@ -305,9 +260,6 @@ fn host_use(run: &str, host: &[Host]) -> HostUse {
         disk_mean: mean(|h| h.disk_utilisation_max),
     }
 }
-
-/// From this deviation on a law is named in the hints.
-const LAW_DEVIATION: f64 = 0.02;
 
 fn hints(observed: &ObservedStep, measured: &Measured) -> Vec<String> {
     let mut hints = Vec::new();
@@ -336,9 +288,10 @@ fn hints(observed: &ObservedStep, measured: &Measured) -> Vec<String> {
     }
     // Several runs of one host say the same.
     hints.sort();
-    for law in measured.laws.iter().filter(|l| l.deviation.abs() > LAW_DEVIATION) {
-        let off = law.deviation * 100.0;
-        hints.push(format!("{} is {off:+.1} % off: not steady, or measured wrongly", law.law));
+    for law in &measured.laws {
+        if let Some(advice) = advice(law) {
+            hints.push(format!("{} is {:+.1} % off: {advice}", law.title(), law.deviation_percent));
+        }
     }
     if measured.errors > 0 {
         hints
@@ -407,16 +360,17 @@ mod tests {
         };
         let windows = model::fit::Step { load: vec![window], ..model::fit::Step::default() };
         let origin = Vec::new();
-        let observed =
-            ObservedStep { step, run: 0, windows, origin, hosts: Vec::new(), think_s: 0.2 };
+        let (hosts, think_s, alone) = (Vec::new(), 0.2, false);
+        let observed = ObservedStep { step, run: 0, windows, origin, hosts, think_s, alone };
         let measured = measure(&observed, &[0.05, 1.0]);
-        let laws: Vec<(f64, f64)> = measured.laws.iter().map(|l| (l.left, l.right)).collect();
+        let laws: Vec<(f64, f64)> =
+            measured.laws.iter().map(|l| (l.measured, l.expected)).collect();
         assert_eq!(laws.len(), 2);
+        assert!(measured.laws[0].deviation_percent.abs() < 1e-9, "interactive: {laws:?}");
         assert!(
-            (laws[0].0 - 6.0).abs() < 1e-9 && (laws[0].1 - 8.0).abs() < 1e-9,
+            (laws[1].0 - 6.0).abs() < 1e-9 && (laws[1].1 - 8.0).abs() < 1e-9,
             "Little: {laws:?}"
         );
-        assert!(measured.laws[1].deviation.abs() < 1e-9, "interactive: {laws:?}");
         assert_eq!(measured.hints.len(), 1, "{:?}", measured.hints);
         assert!(measured.hints[0].contains("Little") && measured.hints[0].contains("-25.0 %"));
         let within: Vec<(f64, bool)> =

@@ -13,6 +13,7 @@ mod error;
 pub mod figures;
 pub mod grid;
 mod html;
+pub mod laws;
 pub mod measured;
 pub mod objective;
 pub mod steps;

@@ -52,6 +52,17 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The share of `2%` or `0.02`: above 0, below 1.
+pub fn share(text: &str) -> Result<f64, String> {
+    let wrong = || format!("`{text}` is no share: write it like `2%` or `0.02`");
+    let (number, whole) = match text.trim().strip_suffix('%') {
+        Some(number) => (number, 100.0),
+        None => (text, 1.0),
+    };
+    let value = number.trim().parse::<f64>().map_err(|_| wrong())? / whole;
+    if value > 0.0 && value < 1.0 { Ok(value) } else { Err(wrong()) }
+}
+
 /// A time with three digits and the unit that suits it.
 pub fn time(seconds: f64) -> String {
     let (value, unit) = match seconds.abs() {

@@ -22,6 +22,8 @@ pub struct Selection {
     pub rates: Vec<f64>,
     /// Take runs of different machines together: their clocks agree.
     pub across_machines: bool,
+    /// Take runs without device queues as well: enough for checks, not for fits.
+    pub any_queues: bool,
 }
 
 /// What `--steps` says: numbers (`0,2`, `0-3`) and rates (`1500/s`).
@@ -90,6 +92,8 @@ pub struct ObservedStep {
     pub hosts: Vec<(String, Vec<Host>)>,
     /// Mean think time of a closed loop, seconds.
     pub think_s: f64,
+    /// Whether all requests of the clients go to the one server whose windows these are.
+    pub alone: bool,
 }
 
 impl ObservedStep {
@@ -147,7 +151,7 @@ impl Observed {
         check_choice(&runs, selection, &chosen)?;
         let mut steps = Vec::new();
         for (run, step) in chosen {
-            steps.push(observe(&runs, run, step)?);
+            steps.push(observe(&runs, run, step, selection.any_queues)?);
         }
         let rate = |s: &ObservedStep| s.step.rate.unwrap_or(s.step.clients.unwrap_or(0) as f64);
         steps.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
@@ -227,7 +231,8 @@ fn check_runs(runs: &[RunFolder], selection: &Selection) -> Result<(), Error> {
             Error::NoSteps { runs: names(loads) }
         });
     }
-    if !runs.iter().any(|r| r.windows.iter().any(|w| is_device(&w.queue))) {
+    let devices = runs.iter().any(|r| r.windows.iter().any(|w| is_device(&w.queue)));
+    if !devices && !selection.any_queues {
         return Err(Error::NoServer { runs: names(runs) });
     }
     let other =
@@ -326,7 +331,12 @@ fn check_choice(
 }
 
 /// All that was observed within a step.
-fn observe(runs: &[RunFolder], run: usize, step: Step) -> Result<ObservedStep, Error> {
+fn observe(
+    runs: &[RunFolder],
+    run: usize,
+    step: Step,
+    any_queues: bool,
+) -> Result<ObservedStep, Error> {
     let load = &runs[run];
     let name = format!("{}#{}@{}", run_name(load), step.index, step.start_unix_us);
     let mut queues: BTreeMap<String, (usize, Vec<Window>)> = BTreeMap::new();
@@ -363,7 +373,7 @@ fn observe(runs: &[RunFolder], run: usize, step: Step) -> Result<ObservedStep, E
     // By number, not by letter: device/10 after device/9.
     devices.sort_by_key(|(queue, _)| (queue.len(), queue.clone()));
     windows.devices = devices.into_iter().map(|d| d.1).collect();
-    check_windows(runs, &step, &windows)?;
+    check_windows(runs, &step, &windows, any_queues)?;
     let hosts = runs.iter().map(|folder| {
         let inside = |h: &&Host| (step.start_unix_us..=step.end_unix_us).contains(&h.unix_us);
         let name = format!("{} ({})", run_name(folder), folder.run.kind);
@@ -372,7 +382,19 @@ fn observe(runs: &[RunFolder], run: usize, step: Step) -> Result<ObservedStep, E
     let hosts = hosts.filter(|h| !h.1.is_empty()).collect();
     let think_ms = find_number(&toml::Value::Table(load.run.asked.clone()), "think_ms", 8);
     let think_s = think_ms.unwrap_or(0.0) * 1e-3;
-    Ok(ObservedStep { step, run, windows, origin, hosts, think_s })
+    let alone = is_alone(runs, run, &step);
+    Ok(ObservedStep { step, run, windows, origin, hosts, think_s, alone })
+}
+
+/// Whether one server was observed that is no member of a cluster, under one load.
+fn is_alone(runs: &[RunFolder], run: usize, step: &Step) -> bool {
+    let mut servers = runs.iter().filter(|r| r.steps.is_empty());
+    let (Some(server), None) = (servers.next(), servers.next()) else { return false };
+    let members = server.run.asked.get("member").and_then(toml::Value::as_array);
+    let overlaps =
+        |s: &Step| s.start_unix_us < step.end_unix_us && s.end_unix_us > step.start_unix_us;
+    let others = runs.iter().enumerate().filter(|(i, _)| *i != run).flat_map(|(_, r)| &r.steps);
+    members.is_none_or(|m| m.is_empty()) && !others.into_iter().any(overlaps)
 }
 
 /// Whether a window lies wholly within a step. Windows begin when the step does, as far as two processes
@@ -403,7 +425,12 @@ fn parallel(mut windows: Vec<Window>) -> Vec<Window> {
     joined
 }
 
-fn check_windows(runs: &[RunFolder], step: &Step, windows: &model::fit::Step) -> Result<(), Error> {
+fn check_windows(
+    runs: &[RunFolder],
+    step: &Step,
+    windows: &model::fit::Step,
+    any_queues: bool,
+) -> Result<(), Error> {
     let length_s = step.end_unix_us.saturating_sub(step.start_unix_us) as f64 * 1e-6;
     let missing = |queues: &str, of: &dyn Fn(&str) -> bool| {
         let all = || runs.iter().flat_map(|r| &r.windows).filter(|w| of(&w.queue));
@@ -431,7 +458,7 @@ fn check_windows(runs: &[RunFolder], step: &Step, windows: &model::fit::Step) ->
     if windows.load.is_empty() && windows.gateway.is_empty() && windows.node.is_empty() {
         return missing("clients (`load`, `gateway` or `node`)", &client);
     }
-    if windows.devices.is_empty() {
+    if windows.devices.is_empty() && !any_queues {
         return missing("device queues", &is_device);
     }
     Ok(())

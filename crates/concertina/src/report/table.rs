@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use model::laws::Check;
 use model::{ClusterLimits, Limits, Model, Parameter};
 
 use super::cluster::ClusterComparison;
@@ -188,6 +189,45 @@ pub fn worst_text(comparison: &Comparison) -> String {
         let _ = writeln!(out, "Largest error on all held-out loads: {worst:.2} points{spotify}.");
     }
     out
+}
+
+/// What a law came to, in cells.
+fn law_cells(check: &Check) -> [String; 8] {
+    let side = |value: f64| match check.law.unit() {
+        "s" => time(value),
+        "1/s" => format!("{} /s", digits(value, 5)),
+        _ => digits(value, 4),
+    };
+    let percent = |value: f64| format!("{value:.2} %");
+    [
+        format!("{}, {}", check.law.name(), check.law.formula()),
+        check.queue.clone(),
+        side(check.measured),
+        side(check.expected),
+        points(Some(check.deviation_percent)) + " %",
+        check.half_width_percent.map_or("?".to_owned(), percent),
+        percent(check.tolerance_percent),
+        check.verdict.as_str().to_owned(),
+    ]
+}
+
+const LAW_HEAD: [&str; 9] =
+    ["step", "law", "queue", "measured", "expected", "deviation", "± (95 %)", "tolerance", ""];
+
+/// The laws of one step.
+pub fn laws_grid<'a>(checks: impl Iterator<Item = &'a Check>) -> Grid {
+    let mut grid = Grid::new("llrrrrrl", &LAW_HEAD[1..]);
+    checks.for_each(|check| grid.row(law_cells(check)));
+    grid
+}
+
+/// The laws of several steps, each with its step's name.
+pub fn laws_of_steps_grid<'a>(steps: impl Iterator<Item = (&'a str, &'a [Check])>) -> Grid {
+    let mut grid = Grid::new("lllrrrrrl", &LAW_HEAD);
+    for (step, checks) in steps {
+        checks.iter().for_each(|c| grid.row([step.to_owned()].into_iter().chain(law_cells(c))));
+    }
+    grid
 }
 
 /// The confidence limits in words.

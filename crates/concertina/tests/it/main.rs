@@ -1,6 +1,7 @@
 //! The integration tests of the process, in one binary: each would be a link of its own otherwise.
 
 mod capacity;
+mod check;
 mod cluster_report;
 mod disk;
 mod experiment;
@@ -9,6 +10,7 @@ mod left_out;
 
 mod load;
 mod load_bench;
+mod measure;
 mod origin;
 mod origin_s3;
 mod report;

@@ -19,10 +19,11 @@
 //! queue k for each request of the system.
 //!
 //! Each takes the [`Quantities`] of successive windows and gives a [`Check`]: both sides, the deviation
-//! in percent, the half width of its 95 % interval where five windows or more allow one, and a
-//! [`Verdict`]. The sides are sums over all windows; the interval is that of a ratio of sums over at most
-//! 20 batches of windows ([`ratio_of_sums`]), so that requests that waited for one another do not count as
-//! independent. Cost: one pass.
+//! in percent, the half width of its 95 % interval, and a [`Verdict`]. The sides are sums over all windows;
+//! the interval is that of a ratio of sums over at most 20 batches of windows ([`ratio_of_sums`]), so that
+//! requests that waited for one another do not count as independent. Below five windows it is an allowance:
+//! for 2(1 + √L) of the longest responses, cut by the ends of the interval, and for Poisson counts. Cost:
+//! one pass.
 //!
 //! When they mislead: over intervals that are short against the response times, what was under way at the
 //! ends shows as a deviation of about W over the interval's length.
@@ -94,6 +95,8 @@ pub struct Quantities {
     pub response_s: f64,
     /// Sum of their service times, seconds.
     pub service_s: f64,
+    /// The longest of the response times, seconds; 0 if it is not known.
+    pub response_max_s: f64,
 }
 
 impl Quantities {
@@ -107,6 +110,7 @@ impl Quantities {
             busy_s: window.busy_s,
             response_s: window.times.iter().map(|t| t.response.sum_s()).sum(),
             service_s: window.times.iter().map(|t| t.service.sum_s()).sum(),
+            response_max_s: window.times.iter().map(|t| t.response.max_s()).fold(0.0, f64::max),
         }
     }
 
@@ -138,6 +142,7 @@ impl Quantities {
         self.busy_s += other.busy_s;
         self.response_s += other.response_s;
         self.service_s += other.service_s;
+        self.response_max_s = self.response_max_s.max(other.response_max_s);
     }
 
     /// The sum over successive intervals of one queue.
@@ -151,6 +156,7 @@ impl Quantities {
             not_negative("the busy time of a queue", window.busy_s)?;
             not_negative("the sum of response times", window.response_s)?;
             not_negative("the sum of service times", window.service_s)?;
+            not_negative("the longest response time", window.response_max_s)?;
             sum.seconds += window.seconds;
             sum.servers = sum.servers.max(window.servers);
             sum.add_counts(window);
@@ -248,9 +254,10 @@ pub struct Check {
     /// measured / expected − 1, percent. (Where what is expected is not positive, as N/X − Z may be of a
     /// run that contradicts itself: the difference over what was measured.)
     pub deviation_percent: f64,
-    /// Half the width of the deviation's 95 % interval, points of percent; `None` below five windows.
+    /// Half the width of the deviation's 95 % interval, points of percent. Below five windows it is what chance
+    /// and the interval's ends can do, and `None` where not even that is known.
     pub half_width_percent: Option<f64>,
-    /// Batches that the interval rests on.
+    /// Batches that the interval rests on; 0 below five windows.
     pub batches: usize,
     /// The deviation up to which the law is said to hold, percent.
     pub tolerance_percent: f64,
@@ -303,8 +310,22 @@ fn judge(
     })
 }
 
+/// Half width and batches of Σa/Σb over windows. Below five windows, in place of it, what requests that the
+/// ends of the interval cut can do to a sum of times (`sum_s`, of a `total`): 2(1 + √L) of the longest.
+fn interval(
+    pairs: impl Iterator<Item = (f64, f64)>,
+    total: &Quantities,
+    sum_s: f64,
+) -> Option<(f64, usize)> {
+    if let Some(found) = batched(pairs) {
+        return Some(found);
+    }
+    let cut = 2.0 * (1.0 + (sum_s / total.seconds).sqrt()) * total.response_max_s;
+    (cut > 0.0 && sum_s > 0.0).then_some((cut / sum_s, 0))
+}
+
 /// Half width and batches of Σa/Σb over windows; none below five windows or where b sums to nothing.
-fn interval(pairs: impl Iterator<Item = (f64, f64)>) -> Option<(f64, usize)> {
+fn batched(pairs: impl Iterator<Item = (f64, f64)>) -> Option<(f64, usize)> {
     let pairs: Vec<(f64, f64)> = pairs.collect();
     let batches = pairs.len().min(BATCHES);
     let found = ratio_of_sums(&pairs, batches).filter(|_| batches >= BATCHES_MIN)?;
@@ -334,7 +355,8 @@ fn interval(pairs: impl Iterator<Item = (f64, f64)>) -> Option<(f64, usize)> {
 pub fn little(queue: &str, windows: &[Quantities], tolerance: f64) -> Result<Check, Error> {
     let total = Quantities::total(windows)?;
     let sides = (total.length_integral_s / total.seconds, total.response_s / total.seconds);
-    let of = interval(windows.iter().map(|w| (w.length_integral_s, w.response_s)));
+    let pairs = windows.iter().map(|w| (w.length_integral_s, w.response_s));
+    let of = interval(pairs, &total, total.response_s);
     judge((Law::Little, queue), sides, of, tolerance)
 }
 
@@ -361,7 +383,7 @@ pub fn utilisation(queue: &str, windows: &[Quantities], tolerance: f64) -> Resul
     let total = Quantities::total(windows)?;
     let capacity = total.seconds * total.servers.max(1.0);
     let sides = (total.busy_s / capacity, total.service_s / capacity);
-    let of = interval(windows.iter().map(|w| (w.busy_s, w.service_s)));
+    let of = interval(windows.iter().map(|w| (w.busy_s, w.service_s)), &total, total.service_s);
     judge((Law::Utilisation, queue), sides, of, tolerance)
 }
 
@@ -395,7 +417,8 @@ pub fn interactive(
     let expected = clients * total.seconds / total.completions - think_s;
     let sides = (total.response_s / total.completions, expected);
     let pair = |w: &Quantities| (w.response_s, clients * w.seconds - think_s * w.completions);
-    let of = interval(windows.iter().map(pair)).filter(|_| expected > 0.0);
+    let of = interval(windows.iter().map(pair), &total, total.response_s);
+    let of = of.filter(|_| expected > 0.0);
     judge((Law::Interactive, queue), sides, of, tolerance)
 }
 
@@ -429,14 +452,14 @@ pub fn forced_flow(
     not_negative("the visits of a request to a queue", visits)?;
     let (all, own) = (Quantities::total(whole)?, Quantities::total(part)?);
     let (x, x_k) = (all.completions / all.seconds, own.completions / own.seconds);
-    let relative = |windows: &[Quantities], rate: f64| {
-        let of = interval(windows.iter().map(|w| (w.completions, w.seconds)))?;
-        Some((of.0 / rate, of.1))
+    let relative = |windows: &[Quantities], total: &Quantities| {
+        let of = batched(windows.iter().map(|w| (w.completions, w.seconds)));
+        // Counts of fewer windows, as if they were Poisson.
+        let poisson = (1.96 / total.completions.sqrt(), 0);
+        of.map_or(poisson, |(half, n)| (half * total.seconds / total.completions, n))
     };
-    let of = match (relative(whole, x), relative(part, x_k)) {
-        (Some((a, n)), Some((b, m))) => Some((a.hypot(b), n.min(m))),
-        _ => None,
-    };
+    let ((a, n), (b, m)) = (relative(whole, &all), relative(part, &own));
+    let of = Some((a.hypot(b), n.min(m)));
     judge((Law::ForcedFlow, queue), (x_k, visits * x), of, tolerance)
 }
 
@@ -468,25 +491,27 @@ pub fn demand_bound(
 ) -> Result<Check, Error> {
     let total = Quantities::total(system)?;
     let throughput = total.completions / total.seconds;
-    let mut busiest: Option<(f64, usize)> = None;
+    let mut busiest: Option<(f64, usize, Quantities)> = None;
     for (i, (_, windows)) in queues.iter().enumerate() {
         if !windows.iter().any(|w| w.servers > 0.0 && w.completions > 0.0) {
             continue;
         }
         let own = Quantities::total(windows)?;
         let busy = own.service_s / (own.seconds * own.servers);
-        if busy > 0.0 && busiest.is_none_or(|(most, _)| busy > most) {
-            busiest = Some((busy, i));
+        if busy > 0.0 && busiest.is_none_or(|(most, ..)| busy > most) {
+            busiest = Some((busy, i, own));
         }
     }
-    let Some((busy, (queue, windows))) = busiest.map(|(busy, i)| (busy, queues[i])) else {
+    let Some((busy, i, own)) = busiest else {
         return Err(Error::Invalid {
             what: "the number of queues with servers that served",
             value: 0.0,
             must: "at least 1: record the device queues of the server",
         });
     };
-    let of = interval(windows.iter().map(|w| (w.service_s, w.seconds * w.servers)));
+    let (queue, windows) = queues[i];
+    let pairs = windows.iter().map(|w| (w.service_s, w.seconds * w.servers));
+    let of = interval(pairs, &own, own.service_s);
     judge((Law::DemandBound, queue), (throughput, throughput / busy), of, tolerance)
 }
 

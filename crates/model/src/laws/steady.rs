@@ -6,6 +6,8 @@ use crate::error::{Error, check};
 
 /// The fewest batches that a truncation is looked for in.
 const BATCHES_MIN: usize = 10;
+/// The least [`Truncation::gain`] that is worth a cut: the statistic of a straight line up falls by half.
+const GAIN_MIN: f64 = 0.25;
 
 /// Where a series becomes steady.
 ///
@@ -18,6 +20,8 @@ const BATCHES_MIN: usize = 10;
 pub struct Truncation {
     /// The first observation that is kept.
     pub from: usize,
+    /// By what share the statistic is smaller than if nothing were dropped. Of noise without a ramp it is small.
+    pub gain: f64,
     /// Whether a steady part was found. If not, `from` is the middle, and what follows is no steady state
     /// either: run longer, or the load has none (it is past saturation).
     pub settled: bool,
@@ -60,6 +64,7 @@ pub fn mser(series: &[f64], batch: usize) -> Result<Truncation, Error> {
     // Backwards by Welford's recurrence: mean and sum of squares of all from d on.
     let (mut mean, mut squares) = (0.0, 0.0);
     let mut best = (f64::INFINITY, half);
+    let mut all = 0.0;
     for d in (0..n).rev() {
         let count = (n - d) as f64;
         let delta = means[d] - mean;
@@ -67,13 +72,15 @@ pub fn mser(series: &[f64], batch: usize) -> Result<Truncation, Error> {
         squares += delta * (means[d] - mean);
         if d <= half {
             let statistic = squares / (count * count);
+            all = statistic;
             // Of equals the first: nothing is dropped without a reason.
             if statistic <= best.0 {
                 best = (statistic, d);
             }
         }
     }
-    Ok(Truncation { from: best.1 * batch, settled: best.1 < half })
+    let gain = if all > 0.0 { 1.0 - best.0 / all } else { 0.0 };
+    Ok(Truncation { from: best.1 * batch, gain, settled: best.1 < half })
 }
 
 /// The steady part of a run that several series were recorded of.
@@ -91,9 +98,10 @@ pub struct Steady {
 }
 
 /// Cuts off the ramp-up of several series of one run, and its cool-down: [`mser`] forwards, then backwards
-/// over at most the last quarter; the latest start and the earliest end of all series count. Batches of 5
-/// where there are 50 observations, else of 1; below ten observations, and where a series has a number that
-/// is not finite, nothing is cut and nothing is said to be unsettled.
+/// over at most the last quarter, each where it gains a quarter of its statistic at least (less is what noise
+/// looks like, and cutting that costs data); the latest start and the earliest end of all series count.
+/// Batches of 5 where there are 50 observations, else of 1; below ten observations, and where a series has a
+/// number that is not finite, nothing is cut and nothing is said to be unsettled.
 ///
 /// ```
 /// let mut series = vec![5.0; 100];
@@ -107,7 +115,7 @@ pub fn steady(series: &[&[f64]]) -> Steady {
     let mut steady = Steady { kept: 0..length, settled: true };
     let batch = if length >= 5 * BATCHES_MIN { 5 } else { 1 };
     for values in series {
-        if let Ok(found) = mser(&values[..length], batch) {
+        if let Some(found) = worth(&values[..length], batch) {
             steady.kept.start = steady.kept.start.max(found.from);
             steady.settled &= found.settled;
         }
@@ -115,7 +123,7 @@ pub fn steady(series: &[&[f64]]) -> Steady {
     let start = steady.kept.start;
     for values in series {
         let backwards: Vec<f64> = values[start..length].iter().rev().copied().collect();
-        if let Ok(found) = mser(&backwards, batch) {
+        if let Some(found) = worth(&backwards, batch) {
             // A backward minimum in the middle is no cool-down: it is what chance, or a drift, looks like.
             if found.settled && found.from <= backwards.len() / 4 {
                 steady.kept.end = steady.kept.end.min(length - found.from);
@@ -123,4 +131,9 @@ pub fn steady(series: &[&[f64]]) -> Steady {
         }
     }
     steady
+}
+
+/// The truncation of a series, if it has one that is worth it.
+fn worth(series: &[f64], batch: usize) -> Option<Truncation> {
+    mser(series, batch).ok().filter(|found| found.gain >= GAIN_MIN)
 }

@@ -124,7 +124,7 @@ proptest! {
     ) {
         let windows: Vec<Quantities> = numbers.chunks_exact(7).map(|n| Quantities {
             seconds: n[0], servers: n[1], completions: n[2], length_integral_s: n[3],
-            busy_s: n[4], response_s: n[5], service_s: n[6],
+            busy_s: n[4], response_s: n[5], service_s: n[6], response_max_s: n[3],
         }).collect();
         let checks = [
             little("q", &windows, tolerance),
@@ -202,9 +202,17 @@ fn an_interval_that_reaches_into_the_tolerance_is_no_verdict() {
     assert!((law.half_width_percent.unwrap() - half).abs() < 1e-9, "{law:?} {half}");
     assert_eq!(little("q", &[window(1.05); 10], TOLERANCE).unwrap().verdict, Verdict::Broken);
     assert_eq!(little("q", &[window(1.05); 10], 0.06).unwrap().verdict, Verdict::Holds);
-    // Too few windows for an interval: the deviation alone decides.
+    // Too few windows for an interval: what their ends cut decides, and if that is not known the deviation.
     let few = little("q", &noisy[..4], TOLERANCE).unwrap();
     assert_eq!((few.half_width_percent, few.verdict), (None, Verdict::Broken));
+    let long = Quantities { response_max_s: 0.05, ..window(1.05) };
+    let few = little("q", &[long; 4], TOLERANCE).unwrap();
+    // 2(1 + √1) of 50 ms in 4 s of responses.
+    assert!((few.half_width_percent.unwrap() - 5.0).abs() < 1e-9 && few.batches == 0, "{few:?}");
+    assert_eq!(few.verdict, Verdict::Unsure);
+    let flow = forced_flow("q", 1.0, &[window(1.0); 4], &[window(1.0); 4], TOLERANCE).unwrap();
+    let poisson = 196.0 * (2.0f64 / 40.0).sqrt();
+    assert!((flow.half_width_percent.unwrap() - poisson).abs() < 1e-9, "{flow:?}");
 }
 
 #[test]
@@ -289,14 +297,21 @@ fn the_demand_bound_is_broken_from_above_alone() {
 #[test]
 fn mser_finds_the_end_of_a_ramp() {
     let mut random = StdRng::seed_from_u64(3);
-    let mut noise = |_| 10.0 + (random.random::<f64>() - 0.5) * 2.0;
-    let steady_series: Vec<f64> = (0..400).map(&mut noise).collect();
+    let steady_series: Vec<f64> =
+        (0..400).map(|_| 10.0 + (random.random::<f64>() - 0.5) * 2.0).collect();
     let found = mser(&steady_series, 5).unwrap();
     assert!(found.settled && found.from <= 150, "{found:?}");
     let ramp = |i: usize| -8.0 * (-(i as f64) / 15.0).exp();
     let series: Vec<f64> = steady_series.iter().enumerate().map(|(i, v)| v + ramp(i)).collect();
     let found = mser(&series, 5).unwrap();
     assert!(found.settled && (25..=150).contains(&found.from), "{found:?}");
+    // Noise alone is hardly ever worth a cut.
+    let mut cut = 0;
+    for _ in 0..100 {
+        let noise: Vec<f64> = (0..100).map(|_| random.random::<f64>()).collect();
+        cut += usize::from(steady(&[&noise]).kept.len() < 80);
+    }
+    assert!(cut <= 20, "{cut} of 100");
     // A line up has no steady part.
     let line: Vec<f64> = (0..200).map(f64::from).collect();
     assert!(!mser(&line, 5).unwrap().settled && !steady(&[&line]).settled);

@@ -130,3 +130,31 @@ fn a_long_silence_makes_few_windows() {
     let total: f64 = windows.iter().map(|w| w.length_s).sum();
     assert!((total - 10_000.0).abs() < 1e-6);
 }
+
+/// Reports found Little's law 7 % off at a load generator on a busy machine: arrivals that it told late were
+/// missing from the integral of its queue's length, and not from the response times.
+#[test]
+fn an_arrival_that_is_told_late_is_in_the_queue_since_it_came() {
+    let mut recorder = Recorder::new("load", 0, Settings::default(), 0);
+    recorder.roll(1_000_000);
+    recorder.arrive(5_000_000);
+    recorder.start(5_000_000);
+    // Told at 5 ms: it should have been sent at 2 ms.
+    recorder.arrive(2_000_000);
+    recorder.start(5_000_000);
+    for waiting in [0, 3_000_000] {
+        let finished = Finished {
+            operation: Operation::Get,
+            outcome: Outcome::Unknown,
+            waiting,
+            service: 4_000_000,
+            response: waiting + 4_000_000,
+            bytes: 0,
+        };
+        recorder.finish(9_000_000, &finished);
+    }
+    let window = recorder.roll(SECOND).remove(0);
+    let responses: f64 = window.times.iter().map(|t| t.response.sum_s()).sum();
+    assert!((window.length_integral_s - 0.011).abs() < 1e-12, "{}", window.length_integral_s);
+    assert!((responses - 0.011).abs() < 1e-12);
+}

@@ -1,0 +1,359 @@
+//! Measures a service over a sweep of loads, each until its intervals are narrow enough.
+//!
+//! The load generator ([`crate::load`]) drives any HTTP service. What is decided here is which load comes
+//! next: first, where no loads are given, a *search* for the saturation (a closed loop whose clients are
+//! doubled until the throughput rises no more) and from it rates at shares of the saturation; then every
+//! point in turn, so that a drift of the machine falls on all of them, as often as was asked; then those whose
+//! intervals are not narrow, in turn, until all are or the budget is spent. Each repetition is a step of
+//! one run folder, trimmed to its steady part, so `fit`, `report` and `check` read it as any other.
+//!
+//! - `point`: the figures of a load from its repetitions, with intervals.
+//! - `search`: the saturation.  `table`: what people read.  `docs/measure.md`: how to read it.
+
+mod point;
+mod search;
+mod table;
+
+pub use point::{At, Point, Quantile};
+pub use search::{Found, Search};
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{bail, ensure};
+use model::laws::{knee, saturation_clients};
+use model::window::{Nanos, SECOND};
+use serde::Serialize;
+
+use crate::clock;
+use crate::load::{Arrivals, Length, Load, Plan, Progress, Session, Think};
+use point::Repeated;
+
+/// The loads of a sweep.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sweep {
+    /// Open loops of these rates (requests/s).
+    Rates(Vec<f64>),
+    /// Closed loops of these numbers of clients.
+    Clients(Vec<usize>),
+    /// Open loops at these shares of the saturation, which is searched for with at most so many clients.
+    Shares(Vec<f64>, usize),
+}
+
+/// What is to be measured, and how well.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What every step has in common: the service, the keys, the warm-up, the length of a repetition, the run
+    /// folder. Its load is the sweep's.
+    pub plan: Plan,
+    /// The loads.
+    pub sweep: Sweep,
+    /// How arrivals of open loops follow each other.
+    pub arrivals: Arrivals,
+    /// Mean think time of closed loops, and how think times are distributed.
+    pub think_ms: f64,
+    /// How think times are distributed.
+    pub think: Think,
+    /// Every point is measured so often at least.
+    pub repeat: usize,
+    /// The half width of the 95 % interval that mean and quantile are to have, as a share of the value.
+    pub half_width: f64,
+    /// The quantile, 0 to 1.
+    pub quantile: f64,
+    /// Seconds that measuring may take (the fill not counted).
+    pub budget_s: f64,
+}
+
+impl Settings {
+    fn load(&self, at: At) -> Load {
+        match at {
+            At::Rate(rate) => Load::Open { rates: vec![rate], arrivals: self.arrivals },
+            At::Clients(clients) => {
+                Load::Closed { clients: vec![clients], think_ms: self.think_ms, think: self.think }
+            }
+        }
+    }
+
+    /// Seconds of a step as planned, its warm-up included.
+    fn step_s(&self) -> f64 {
+        let seconds = |length: Option<Length>| match length {
+            Some(Length::Seconds(s)) => s,
+            _ => 0.0,
+        };
+        seconds(self.plan.warmup) + seconds(self.plan.length)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let share = |x: f64| x > 0.0 && x < 1.0;
+        ensure!(self.repeat >= 1, "--repeat 0: measure every point at least once");
+        ensure!(share(self.half_width), "a half width of {}: 0 to 1 expected", self.half_width);
+        ensure!(share(self.quantile), "a quantile of {}: 0 to 1 expected", self.quantile);
+        ensure!(
+            self.budget_s.is_finite() && self.budget_s > 0.0,
+            "a budget of {} s: above 0 expected",
+            self.budget_s
+        );
+        let points = match &self.sweep {
+            Sweep::Rates(rates) => rates.len(),
+            Sweep::Clients(clients) => clients.len(),
+            Sweep::Shares(shares, _) => {
+                let fine = |x: &&f64| !(x.is_finite() && **x > 0.0 && **x <= 2.0);
+                if let Some(wrong) = shares.iter().find(fine) {
+                    bail!("a share of {wrong} of the saturation: above 0 and at most 2 expected");
+                }
+                shares.len()
+            }
+        };
+        ensure!(points > 0, "no load is given");
+        let (step_s, points) = (self.step_s(), points as f64);
+        ensure!(
+            points * step_s <= self.budget_s,
+            "{points} points of {step_s} s each (warm-up included) take longer than the budget of {} s: give \
+             a larger --budget, fewer points, or a shorter --duration",
+            self.budget_s
+        );
+        let taken = self.plan.out.join("run.toml").exists();
+        ensure!(!taken, "{} holds a run already; name another folder", self.plan.out.display());
+        Ok(())
+    }
+}
+
+/// Why measuring ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// Every steady point's intervals are narrow enough.
+    Narrow,
+    /// The budget was spent before.
+    Budget,
+    /// It was interrupted; what was measured until then is kept.
+    Interrupted,
+}
+
+/// Where throughput ends.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Saturation {
+    /// The largest throughput, requests/s.
+    pub rate: f64,
+    /// Clients at which the asymptotic bounds meet, N* = X·(R₁ + Z); known where one client was measured alone.
+    pub clients: Option<f64>,
+    /// How it is known.
+    pub basis: String,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measurement {
+    /// The run folder of the sweep.
+    pub dir: PathBuf,
+    /// The search for the saturation, if there was one; its run folder is in it.
+    pub search: Option<Search>,
+    /// The points, in the order of their loads.
+    pub points: Vec<Point>,
+    /// The saturation, where it was reached.
+    pub saturation: Option<Saturation>,
+    /// The point of largest throughput over response time (Kleinrock's power), as an index into `points`.
+    pub knee: Option<usize>,
+    /// The half width that was asked for, as a share.
+    pub half_width: f64,
+    /// Seconds that measuring took.
+    pub seconds: f64,
+    /// Why it ended.
+    pub ended: Ended,
+}
+
+impl Measurement {
+    /// Whether nothing but errors came.
+    pub fn is_all_errors(&self) -> bool {
+        !self.points.is_empty() && self.points.iter().all(|p| p.errors == p.completions)
+    }
+
+    /// Whether any reply had wrong bytes.
+    pub fn is_wrong(&self) -> bool {
+        self.points.iter().any(|p| p.mismatches > 0)
+    }
+}
+
+/// How much time is left.
+struct Budget {
+    begun: Nanos,
+    end: Nanos,
+    /// The longest step so far, or as planned.
+    step: Nanos,
+}
+
+impl Budget {
+    fn new(seconds: f64, step_s: f64) -> Budget {
+        let nanos = |s: f64| (s * SECOND as f64) as Nanos;
+        let begun = clock::now();
+        Budget { begun, end: begun.saturating_add(nanos(seconds)), step: nanos(step_s) }
+    }
+
+    /// Whether another step fits.
+    fn allows(&self) -> bool {
+        clock::now().saturating_add(self.step) <= self.end
+    }
+
+    fn took(&mut self, since: Nanos) {
+        self.step = self.step.max(clock::now().saturating_sub(since));
+    }
+
+    /// The share that is spent.
+    fn spent(&self) -> f64 {
+        let whole = (self.end - self.begun).max(1);
+        (clock::now().saturating_sub(self.begun) as f64 / whole as f64).min(1.0)
+    }
+}
+
+/// Measures. `stop` ends it early and keeps what was measured; `progress` is told how it goes.
+pub fn run(
+    settings: &Settings,
+    stop: &Arc<AtomicBool>,
+    progress: &mut dyn FnMut(&Progress),
+) -> anyhow::Result<Measurement> {
+    settings.check()?;
+    let mut settings = settings.clone();
+    settings.plan.trim = true;
+    let mut budget = None;
+    let mut search = None;
+    let mut loads: Vec<At> = match &settings.sweep {
+        Sweep::Rates(rates) => rates.iter().map(|&rate| At::Rate(rate)).collect(),
+        Sweep::Clients(clients) => clients.iter().map(|&n| At::Clients(n)).collect(),
+        Sweep::Shares(shares, clients_max) => {
+            let (found, begun) = search::search(&settings, *clients_max, stop, progress)?;
+            let rates = shares.iter().map(|share| At::Rate(rounded(share * found.throughput_max)));
+            let rates = rates.filter(|at| at.rate().is_some_and(|rate| rate > 0.0)).collect();
+            (budget, search) = (Some(begun), Some(found));
+            rates
+        }
+    };
+    if search.is_some() {
+        // It has filled already.
+        settings.plan.fill = None;
+    }
+    loads.sort_by(At::order);
+    loads.dedup();
+    let mut points: Vec<Repeated> = loads.iter().map(|&at| Repeated::new(at)).collect();
+    let mut ended = Ended::Interrupted;
+    if !points.is_empty() && !stop.load(Ordering::Relaxed) {
+        settings.plan.load = whole(&settings, &loads);
+        let mut session = Session::open(&settings.plan, stop)?;
+        session.fill(progress)?;
+        let budget =
+            budget.get_or_insert_with(|| Budget::new(settings.budget_s, settings.step_s()));
+        ended = sweep(&settings, &mut session, &mut points, budget, stop, progress)?;
+        session.close()?;
+    }
+    let points: Vec<Point> =
+        points.iter().filter(|p| p.repetitions() > 0).map(|p| p.point(&settings)).collect();
+    let bends: Vec<(f64, f64)> =
+        points.iter().map(|p| (p.throughput.value, p.response_mean_s.value)).collect();
+    Ok(Measurement {
+        dir: settings.plan.out.clone(),
+        saturation: saturation(&settings, search.as_ref(), &points),
+        knee: knee(&bends).ok().filter(|_| points.len() > 2),
+        search,
+        points,
+        half_width: settings.half_width,
+        seconds: budget.map_or(0.0, |b| clock::now().saturating_sub(b.begun) as f64 * 1e-9),
+        ended,
+    })
+}
+
+/// A rate to three digits: as exact as a search is.
+fn rounded(rate: f64) -> f64 {
+    format!("{rate:.2e}").parse().unwrap_or(rate)
+}
+
+/// The sweep as one load, for the record of what was asked.
+fn whole(settings: &Settings, loads: &[At]) -> Load {
+    let rates: Vec<f64> = loads.iter().filter_map(|at| at.rate()).collect();
+    let clients: Vec<usize> = loads.iter().filter_map(|at| at.clients()).collect();
+    let Settings { arrivals, think_ms, think, .. } = *settings;
+    if clients.is_empty() {
+        Load::Open { rates, arrivals }
+    } else {
+        Load::Closed { clients, think_ms, think }
+    }
+}
+
+/// Measures every point as often as asked, then those that are not narrow again and again.
+fn sweep(
+    settings: &Settings,
+    session: &mut Session,
+    points: &mut [Repeated],
+    budget: &mut Budget,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(&Progress),
+) -> anyhow::Result<Ended> {
+    let mut turn = 0;
+    loop {
+        let next = if turn < points.len() * settings.repeat {
+            Some(turn % points.len())
+        } else {
+            next_wide(settings, points)
+        };
+        let Some(next) = next else { return Ok(Ended::Narrow) };
+        // The first round was found to fit; what it really takes may be more.
+        if turn >= points.len() && !budget.allows() || budget.spent() >= 1.0 {
+            return Ok(Ended::Budget);
+        }
+        turn += 1;
+        let point = &mut points[next];
+        let stage = format!("{}, repetition {}", point.at, point.repetitions() + 1);
+        let (begun, before) = (clock::now(), session.summary().steps.len());
+        session.load(&settings.load(point.at), &mut |p: &Progress| {
+            progress(&Progress { stage: stage.clone(), done: budget.spent(), ..p.clone() });
+        })?;
+        budget.took(begun);
+        let windows = session.take_windows();
+        if let Some(step) = session.summary().steps.get(before) {
+            point.add(step, windows);
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Ok(Ended::Interrupted);
+        }
+    }
+}
+
+/// The point to be measured again: of those that are steady and not narrow enough the one that was measured
+/// least often, so that one that never becomes narrow does not take the budget of all.
+fn next_wide(settings: &Settings, points: &[Repeated]) -> Option<usize> {
+    let wide = points.iter().enumerate().filter(|(_, repeated)| {
+        let point = repeated.point(settings);
+        point.steady && !point.narrow
+    });
+    wide.min_by_key(|(_, repeated)| repeated.repetitions()).map(|(i, _)| i)
+}
+
+/// A gain of throughput below this is none.
+const GAIN: f64 = 0.05;
+
+fn saturation(
+    settings: &Settings,
+    search: Option<&Search>,
+    points: &[Point],
+) -> Option<Saturation> {
+    let clients = |rate: f64, alone_s: Option<f64>| {
+        alone_s.and_then(|r| saturation_clients(rate, r, settings.think_ms * 1e-3).ok())
+    };
+    if let Some(search) = search.filter(|search| search.saturated) {
+        let rate = search.throughput_max;
+        let basis = "closed loop: more clients gained less than 5 %".to_owned();
+        return Some(Saturation { rate, clients: clients(rate, search.alone_s()), basis });
+    }
+    let rate = points.iter().map(|p| p.throughput.value).fold(0.0, f64::max);
+    let past = points.iter().any(|p| p.at.rate().is_some() && p.is_past_saturation());
+    if past && rate > 0.0 {
+        let basis = "open loop: at the highest loads less came back than was sent".to_owned();
+        return Some(Saturation { rate, clients: None, basis });
+    }
+    let closed: Vec<&Point> = points.iter().filter(|p| p.at.clients().is_some()).collect();
+    let (last, before) = (closed.last()?, closed.iter().rev().nth(1)?);
+    let flat = last.throughput.value < (1.0 + GAIN) * before.throughput.value;
+    let alone = closed.first().filter(|p| p.at.clients() == Some(1));
+    let basis = "closed loop: the largest number of clients gained less than 5 %".to_owned();
+    let alone_s = alone.map(|p| p.response_mean_s.value);
+    flat.then(|| Saturation { rate, clients: clients(rate, alone_s), basis })
+}

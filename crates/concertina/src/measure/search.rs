@@ -1,0 +1,105 @@
+//! The search for the saturation: a closed loop whose clients are doubled until that gains nothing.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+
+use super::{At, Budget, GAIN, Settings};
+use crate::load::{Length, Load, Plan, Progress, Session};
+
+/// Doublings in a row that gain nothing before the search ends: one may be chance.
+const PATIENCE: usize = 2;
+/// The share of errors that ends it as well.
+const ERRORS: f64 = 0.01;
+
+/// A step of the search.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Found {
+    /// Clients.
+    pub clients: usize,
+    /// Replies without error, per second.
+    pub throughput: f64,
+    /// Mean response, seconds.
+    pub response_mean_s: f64,
+}
+
+/// What the search found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Search {
+    /// Its run folder.
+    pub dir: PathBuf,
+    /// Its steps.
+    pub steps: Vec<Found>,
+    /// The largest throughput, requests/s.
+    pub throughput_max: f64,
+    /// Whether more clients gained nothing. If not, the saturation lies higher.
+    pub saturated: bool,
+}
+
+impl Search {
+    /// The mean response of a client alone.
+    pub(super) fn alone_s(&self) -> Option<f64> {
+        self.steps.first().filter(|s| s.clients == 1).map(|s| s.response_mean_s)
+    }
+}
+
+/// The share of the budget that a search may take.
+const BUDGET: f64 = 0.5;
+
+/// Searches with at most `clients_max` clients, and starts the clock of the budget. Its steps are short: a
+/// third of a repetition.
+pub(super) fn search(
+    settings: &Settings,
+    clients_max: usize,
+    stop: &Arc<AtomicBool>,
+    progress: &mut dyn FnMut(&Progress),
+) -> anyhow::Result<(Search, Budget)> {
+    let doubled = std::iter::successors(Some(1usize), |n| n.checked_mul(2));
+    let numbers: Vec<usize> = doubled.take_while(|&n| n <= clients_max).collect();
+    let third = |length: Option<Length>| match length {
+        Some(Length::Seconds(s)) => Some(Length::Seconds(s / 3.0)),
+        other => other,
+    };
+    let Settings { think_ms, think, .. } = *settings;
+    let plan = Plan {
+        load: Load::Closed { clients: numbers.clone(), think_ms, think },
+        length: third(settings.plan.length),
+        warmup: third(settings.plan.warmup),
+        out: settings.plan.out.join("search"),
+        ..settings.plan.clone()
+    };
+    let dir = plan.out.clone();
+    let mut session = Session::open(&plan, stop)?;
+    session.fill(progress)?;
+    let budget = Budget::new(settings.budget_s, settings.step_s());
+    let mut found = Search { dir, steps: Vec::new(), throughput_max: 0.0, saturated: false };
+    let mut fruitless = 0;
+    for clients in numbers {
+        if stop.load(Ordering::Relaxed) || budget.spent() > BUDGET {
+            break;
+        }
+        let at = At::Clients(clients);
+        session.load(&settings.load(at), &mut |p: &Progress| {
+            let stage = format!("search: {at}");
+            progress(&Progress { stage, done: budget.spent(), ..p.clone() });
+        })?;
+        let Some(step) = session.summary().steps.get(found.steps.len()) else { break };
+        let throughput = step.rate;
+        let response_mean_s = step.response_ms.mean * 1e-3;
+        found.steps.push(Found { clients, throughput, response_mean_s });
+        fruitless = match throughput < (1.0 + GAIN) * found.throughput_max {
+            true => fruitless + 1,
+            false => 0,
+        };
+        found.throughput_max = found.throughput_max.max(throughput);
+        found.saturated = fruitless >= PATIENCE;
+        let failing = step.errors as f64 > ERRORS * step.completions as f64;
+        if found.saturated || failing {
+            break;
+        }
+    }
+    session.close()?;
+    Ok((found, budget))
+}

@@ -1,0 +1,144 @@
+//! What was measured, for people.
+
+use std::fmt::Write;
+
+use super::{Ended, Measurement, Point};
+use crate::report::grid::{Grid, printable};
+use crate::report::laws::advice;
+use crate::report::measured::Estimate;
+use crate::report::objective::{digits, time};
+use crate::report::table::points;
+
+impl Measurement {
+    /// The points as a table, then the saturation, the knee and what is doubtful.
+    pub fn table(&self) -> String {
+        let mut out = String::new();
+        if let Some(search) = &self.search {
+            let mut grid = Grid::new("rrr", &["clients", "throughput/s", "mean"]);
+            for step in &search.steps {
+                grid.row([
+                    step.clients.to_string(),
+                    digits(step.throughput, 5),
+                    time(step.response_mean_s),
+                ]);
+            }
+            out += "search for the saturation (closed loop):\n";
+            out += &grid.text();
+            if !search.saturated {
+                out += "more clients would have gained more: the saturation lies higher\n";
+            }
+            out.push('\n');
+        }
+        if !self.points.is_empty() {
+            out += "response times from the intended send time, ± half of the 95 % interval:\n";
+            out += &self.grid().text();
+        }
+        if let Some(saturation) = &self.saturation {
+            let clients = saturation
+                .clients
+                .map_or(String::new(), |n| format!(", reached by about {} clients", digits(n, 3)));
+            let _ = writeln!(
+                out,
+                "Saturation: {} requests/s{clients} ({}).",
+                digits(saturation.rate, 4),
+                saturation.basis
+            );
+        }
+        if let Some(knee) = self.knee.and_then(|i| self.points.get(i)) {
+            let _ = writeln!(
+                out,
+                "Knee: {} (of the loads measured, the largest throughput for its response time).",
+                knee.at
+            );
+        }
+        self.points.iter().for_each(|point| doubts(point, &mut out));
+        let wide = self.points.iter().filter(|p| p.steady && !p.narrow).count();
+        let asked = digits(self.half_width * 100.0, 3);
+        let seconds = digits(self.seconds, 3);
+        let _ = match self.ended {
+            Ended::Narrow => writeln!(
+                out,
+                "Measured {seconds} s: all intervals of steady points are within {asked} %."
+            ),
+            Ended::Budget => writeln!(
+                out,
+                "The budget is spent ({seconds} s); {wide} steady points are wider than {asked} %."
+            ),
+            Ended::Interrupted => {
+                writeln!(
+                    out,
+                    "Interrupted after {seconds} s: what was measured until then is kept."
+                )
+            }
+        };
+        let dir = match (&self.search, self.points.is_empty()) {
+            (Some(search), true) => &search.dir,
+            _ => &self.dir,
+        };
+        let _ = writeln!(out, "run folder: {}", dir.display());
+        out
+    }
+
+    fn grid(&self) -> Grid {
+        let quantiles = self.points.first().map(|p| p.quantiles.clone()).unwrap_or_default();
+        let names = quantiles.iter().map(|q| format!("p{}", digits(q.p * 100.0, 6)));
+        let mut grid = Grid {
+            head: ["load", "times", "throughput/s", "mean"].map(str::to_owned).to_vec(),
+            align: "",
+            rows: Vec::new(),
+        };
+        grid.head.extend(names);
+        grid.head.extend(["errors", "laws", ""].map(str::to_owned));
+        for point in &self.points {
+            let throughput = point.throughput;
+            let half = throughput.half_width.map_or("?".to_owned(), |h| digits(h, 2));
+            let mut row = vec![
+                point.at.to_string(),
+                point.repetitions.to_string(),
+                format!("{} ± {half}", digits(throughput.value, 5)),
+                with_width(&point.response_mean_s),
+            ];
+            row.extend(point.quantiles.iter().map(|q| with_width(&q.response_s)));
+            row.push(point.errors.to_string());
+            row.push(point.worst_law().map_or("–".to_owned(), |law| {
+                format!("{} {} %", law.law.name(), points(Some(law.deviation_percent)))
+            }));
+            row.push(match (point.steady, point.narrow) {
+                (false, _) => "not steady".to_owned(),
+                (true, false) => "wide".to_owned(),
+                (true, true) => String::new(),
+            });
+            grid.row(row);
+        }
+        // The last column is of words, however many quantiles there are.
+        grid.align = if grid.head.len() == 10 { "rrrrrrrrrl" } else { "rrrrrrrrrrl" };
+        grid
+    }
+}
+
+/// A time and the half width of its interval, percent.
+fn with_width(estimate: &Estimate) -> String {
+    let relative = estimate.half_width.filter(|_| estimate.value > 0.0);
+    let half =
+        relative.map_or("?".to_owned(), |h| format!("{} %", digits(h / estimate.value * 100.0, 2)));
+    format!("{} ± {half}", time(estimate.value))
+}
+
+/// What makes a point doubtful.
+fn doubts(point: &Point, out: &mut String) {
+    if point.is_past_saturation() {
+        let _ = writeln!(out, "{}: less came back than was sent: past the saturation.", point.at);
+    }
+    for law in &point.laws {
+        if let Some(advice) = advice(law) {
+            let off = points(Some(law.deviation_percent));
+            let _ = writeln!(out, "{}: {} ({off} %): {advice}.", point.at, law.title());
+        }
+    }
+    for note in &point.notes {
+        let _ = writeln!(out, "{}: note: {}.", point.at, printable(note));
+    }
+    if point.mismatches > 0 {
+        let _ = writeln!(out, "{}: WRONG BYTES in {} replies", point.at, point.mismatches);
+    }
+}
