@@ -56,6 +56,8 @@ pub fn run(
 /// A load that is decided as it goes: one run folder, whose steps follow from what was measured before.
 pub struct Session {
     plan: Plan,
+    /// The passes of the plan's own load, until another is asked for.
+    planned: Option<Vec<Vec<Phase>>>,
     shared: Arc<Shared>,
     generators: Vec<Generator>,
     runner: Runner,
@@ -71,7 +73,7 @@ impl Session {
         let target = plan.target()?;
         let keys = KeySource::open(&plan.keys)?;
         // Times of a trace are found to be wrong before anything is written.
-        let steps = passes(plan, &plan.load, &keys, 0)?;
+        let planned = passes(plan, &plan.load, &keys, 0)?;
         knock(&target)?;
         let (connections, shortage) = raise_files(plan.connections);
         let settings = Settings {
@@ -87,7 +89,7 @@ impl Session {
             threads: plan.threads,
             shortage,
             stop: stop.clone(),
-            steps: steps.iter().flatten().filter(|phase| phase.step.is_some()).count(),
+            steps: planned.iter().flatten().filter(|phase| phase.step.is_some()).count(),
             begun: 0,
             trim: plan.trim,
             kept: Vec::new(),
@@ -114,7 +116,8 @@ impl Session {
             let made = Generator::new(shared.clone(), share, most, backlog);
             generators.push(made.context("cannot make an epoll instance")?);
         }
-        Ok(Session { plan: plan.clone(), shared, generators, runner })
+        let (plan, planned) = (plan.clone(), Some(planned));
+        Ok(Session { plan, planned, shared, generators, runner })
     }
 
     /// Puts every distinct key once, if the plan says so.
@@ -138,7 +141,11 @@ impl Session {
 
     /// Runs the steps of a load after those before.
     pub fn load(&mut self, load: &Load, progress: &mut dyn FnMut(&Progress)) -> anyhow::Result<()> {
-        let passes = passes(&self.plan, load, &self.shared.keys, self.runner.begun)?;
+        let planned = self.planned.take().filter(|_| *load == self.plan.load);
+        let passes = match planned {
+            Some(planned) => planned,
+            None => passes(&self.plan, load, &self.shared.keys, self.runner.begun)?,
+        };
         for phases in passes {
             if self.runner.stop.load(Ordering::Relaxed) {
                 break;
@@ -241,13 +248,17 @@ pub const UNSETTLED: &str =
     "the step never became steady: its ramp, or a drift, reaches into its second half";
 
 /// Cuts the ramp-up and cool-down off a step, and says whether it was ever steady. `None`: not trimmed.
+///
+/// The first window lacks the replies to what was sent before the step, and the last holds those that came after
+/// it (and may be short): both go, where there are enough to say anything.
 fn trimmed(mut windows: Vec<Window>) -> Option<(Vec<Window>, bool)> {
     windows.sort_by_key(|w| w.start_unix_us);
-    // A last window that was cut short is noise.
-    let whole = windows.iter().map(|w| w.length_s).fold(0.0, f64::max);
-    let last = windows.pop_if(|w| w.length_s < whole / 2.0);
     if windows.is_empty() {
-        return last.map(|window| (vec![window], true));
+        return None;
+    }
+    if windows.len() >= 10 {
+        windows.pop();
+        windows.remove(0);
     }
     let lengths: Vec<f64> = windows.iter().map(Window::length_mean).collect();
     let rate = |w: &Window| w.completions as f64 / w.length_s.max(f64::MIN_POSITIVE);

@@ -345,10 +345,8 @@ mod tests {
         let point = repeated(At::Rate(100.0), vec![windows.clone(), windows]).point(&settings());
         assert!((point.throughput.value - 100.0).abs() < 1e-9 && point.completions == 1000);
         assert!((point.response_mean_s.value - 0.0055).abs() < 1e-9);
-        assert_eq!(
-            (point.response_mean_s.half_width, point.response_mean_s.batches),
-            (Some(0.0), 10)
-        );
+        assert!(point.response_mean_s.half_width.unwrap() < 1e-12);
+        assert_eq!(point.response_mean_s.batches, 10);
         let asked = point.quantiles.iter().find(|q| q.p == 0.9).unwrap();
         assert!((asked.response_s.value / 0.009 - 1.0).abs() < 0.01);
         assert!(asked.response_s.half_width.unwrap() < 1e-12);

@@ -455,10 +455,15 @@ fn check_windows(
         Err(Error::NoWindows { step, queues, length_s, hint })
     };
     let client = |q: &str| matches!(q, "load" | "gateway" | "node");
-    if windows.load.is_empty() && windows.gateway.is_empty() && windows.node.is_empty() {
+    let clients = [&windows.load, &windows.gateway, &windows.node].iter().any(|w| !w.is_empty());
+    if any_queues {
+        let some = clients || !windows.devices.is_empty();
+        return if some { Ok(()) } else { missing("any queue", &|_| true) };
+    }
+    if !clients {
         return missing("clients (`load`, `gateway` or `node`)", &client);
     }
-    if windows.devices.is_empty() && !any_queues {
+    if windows.devices.is_empty() {
         return missing("device queues", &is_device);
     }
     Ok(())

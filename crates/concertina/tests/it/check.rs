@@ -158,7 +158,7 @@ fn what_is_broken_is_named_with_what_it_usually_means() {
         (&["nothing"][..], "cannot read"),
         (&["load", "load"][..], "give each run once"),
         (&["load", "--steps", "7"][..], "there is no step 7"),
-        (&["load", "--tolerance", "-1"][..], "--tolerance"),
+        (&["load", "--tolerance=-1"][..], "no share"),
         (&["load", "--tolerance", "200%"][..], "no share"),
     ] {
         let failed = check(dir.path(), args);
