@@ -22,18 +22,20 @@
 //!    same popularities load the nodes of a cluster.
 //! 6. [`fit`]: from windows to a [`Model`], every parameter with its 95 % interval.
 //! 7. [`Model::predict`]: from a model and a load to the shares within given times, with intervals, and
-//!    whether the load is past the confidence limit.
+//!    whether the load is past the confidence limit, or past the load up to which the model is trusted
+//!    ([`Trust`]: its own interval and what held-out loads showed).
 //! 8. [`ClusterModel`]: fitted nodes behind gateways, each with its share; and what would be with a node
 //!    lost, slower, with more memory or another weight ([`storage::Change`]).
-//! 8. [`network`]: networks of queues. Clients that wait for their answer before they ask again, threads,
+//! 9. [`network`]: networks of queues. Clients that wait for their answer before they ask again, threads,
 //!    middlewares and links as stations: throughput and response time for any number of clients, bounds,
 //!    and the station that limits.
-//! 9. [`capacity`]: how much a system can do at all. AT&T's constant of a storage system, by size and share
-//!    of reads, and the Universal Scalability Law, by concurrency; with [`regression`] under them.
-//! 9. [`design`]: experiments with several factors. Which of them matter, how much, how sure that is, and
-//!    whether effects add or multiply.
-//! 8. [`laws`]: what holds of any measured system (Little, utilisation, interactive response time, forced flow,
-//!    demand bound), so that a deviation is a fault of the measurement; and which part of a run is steady.
+//! 10. [`fork_join`]: requests of several parts: the slowest of n, the first k of n, a second copy sent late.
+//! 11. [`capacity`]: how much a system can do at all. AT&T's constant of a storage system, by size and share
+//!     of reads, and the Universal Scalability Law, by concurrency; with [`regression`] under them.
+//! 12. [`design`]: experiments with several factors. Which of them matter, how much, how sure that is, and
+//!     whether effects add or multiply.
+//! 13. [`laws`]: what holds of any measured system (Little, utilisation, interactive response time, forced
+//!     flow, demand bound), so that a deviation is a fault of the measurement; and which part of a run is steady.
 //!
 //! The symbols of the papers, and which printed formulas are wrong: `docs/models.md`.
 //!
@@ -61,6 +63,7 @@ pub mod queue;
 pub mod regression;
 pub mod statistics;
 pub mod storage;
+mod trust;
 pub mod window;
 
 pub use error::Error;
@@ -69,3 +72,4 @@ pub use model_file::{
     FORMAT, FittedPoint, FittedStep, Law, Limits, Model, NodePrediction, Parameter, Point,
     Prediction, Replicates, Requests, SpotifyParameters,
 };
+pub use trust::{HeldOut, POINTS_MAX, Trust, TrustEnd};

@@ -19,6 +19,7 @@ Examples:
   concertina fit runs/load runs/server                     fit all steps, write model.toml
   concertina fit runs/load runs/server --steps 0,1,2       the lightest three; hold the others out
   concertina fit runs/load runs/server --steps 500/s,900/s --out light.toml
+  concertina fit runs/load runs/server --hold-out 3,4      fit the others, judge the model on these
   concertina fit runs/load --node a=runs/a --node b=runs/b --out cluster.toml
 
 With --node, a cluster is fitted: each node from its own run, and what lies between it and the
@@ -26,7 +27,8 @@ clients. Beside the cluster file each node's model is written, as NAME.model.tom
 
 The load generator's run says when it measured at which rate; the server's run has the
 windows of its queues. Two or three loads at modest utilisation suffice. What is left out can
-then be predicted, and `concertina report` sets it beside what was measured.")]
+then be predicted, and `concertina report` sets it beside what was measured. What the model is
+wrong by on held-out loads is written into it, and says up to which load it can be trusted.")]
 pub struct Args {
     /// Run folders: the load generator's and the server's
     #[arg(required = true, value_name = "RUN")]
@@ -40,6 +42,9 @@ pub struct Args {
     /// Steps to fit: numbers (0,2 or 0-3) or rates (1500/s); all if not given
     #[arg(long, value_delimiter = ',', value_name = "STEP")]
     steps: Vec<StepChoice>,
+    /// Steps to judge the model on, and not to fit: numbers or rates, as for --steps
+    #[arg(long, value_delimiter = ',', value_name = "STEP")]
+    hold_out: Vec<StepChoice>,
     /// A line that says what was fitted; the names of the runs if not given
     #[arg(long)]
     title: Option<String>,
@@ -92,6 +97,7 @@ fn cluster(args: &Args, selection: &Selection) -> anyhow::Result<ExitCode> {
                 "share": node.share,
                 "parameters": parameters(&node.model),
                 "warnings": warnings_of(&node.model),
+                "held_out": node.model.held_out,
             })
         });
         let json = serde_json::json!({
@@ -115,7 +121,8 @@ fn cluster(args: &Args, selection: &Selection) -> anyhow::Result<ExitCode> {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let selection = Selection::new(&args.steps, args.across_machines);
+    let hold_out = args.hold_out.clone();
+    let selection = Selection { hold_out, ..Selection::new(&args.steps, args.across_machines) };
     if !args.node.is_empty() {
         return cluster(&args, &selection);
     }
@@ -133,6 +140,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "parameters": parameters(&model),
             "limits": model.limits()?,
             "fitted": model.fitted,
+            "held_out": model.held_out,
+            "trust": model.trust()?,
             "warnings": warnings_of(&model),
         });
         println!("{json:#}");

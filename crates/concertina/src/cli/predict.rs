@@ -10,7 +10,7 @@ use super::predict_cluster;
 use crate::report::compare::{LargestRate, warnings_of};
 use crate::report::grid::{Grid, printable};
 use crate::report::objective::{digits, time};
-use crate::report::table::{limits_text, percent, tenths, warnings_text};
+use crate::report::table::{limits_text, percent, tenths, trust_text, warnings_text};
 use crate::report::{self, Objective, figures, objective, svg};
 
 /// Arguments of the command.
@@ -25,7 +25,8 @@ Examples:
   concertina predict --node a.model.toml:0.5 --node b.model.toml:0.5 --speed b=0.5 --memory a=2
 
 A prediction past the confidence limit (the load at which the mean number at a device is 1)
-is marked everywhere. A load past saturation is not predicted: queues would grow without bound.")]
+is marked everywhere, and so is one past the load up to which the model is trusted: its own
+interval and its error on loads held out of the fit. A load past saturation is not predicted: queues would grow without bound.")]
 pub struct Args {
     /// The model file, from `concertina fit`
     #[arg(required_unless_present_any = ["cluster", "node"])]
@@ -142,6 +143,9 @@ fn text(
             digits(model.requests.rate_high, 4)
         );
     }
+    if found().any(|(p, _)| p.beyond_trust) {
+        out += "? past the load up to which the model is trusted: see below.\n";
+    }
     for answer in answers {
         if let Err(why) = &answer.found {
             out += &format!("{}\n", why.trim_end());
@@ -161,6 +165,7 @@ fn text(
     } else {
         out += &limits_text(limits);
     }
+    out += &trust_text(&model.trust()?);
     for objective in objectives {
         out += &format!("{}\n", objective.statement);
     }
@@ -189,9 +194,8 @@ fn grid(args: &Args, answers: &[Answer]) -> Grid {
             cells.push(format!("{} [{}, {}]", percent(*value), percent(*low), percent(*high)));
             cells.push(point.spotify.as_ref().map_or("unstable".to_owned(), |s| percent(s.value)));
         }
-        let limit = if p.beyond_limit { "!" } else { "" };
-        let fitted = if p.beyond_fitted { ">" } else { "" };
-        cells.extend([time(p.response_mean.value), time(*p99), format!("{limit}{fitted}")]);
+        let marks = predict_cluster::marks(p.beyond_limit, p.beyond_fitted, p.beyond_trust);
+        cells.extend([time(p.response_mean.value), time(*p99), marks]);
         grid.row(cells);
     }
     grid
@@ -232,6 +236,8 @@ fn json(
         "within_s": args.within,
         "confidence_limit": ours,
         "confidence_limit_spotify": published,
+        "trust": model.trust()?,
+        "trust_limit": model.trust()?.limit * n,
         "saturation": limits.saturation * n,
         "predictions": predictions,
         "objectives": objectives,

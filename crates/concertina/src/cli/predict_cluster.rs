@@ -160,7 +160,12 @@ fn statement(
     } else {
         String::new()
     };
-    Ok(format!("{objective} holds up to {value} requests/s [{low}, {high}].{beyond}"))
+    let untrusted = if found.value > limits.trusted {
+        format!(" The models are trusted up to {} requests/s.", digits(limits.trusted, 4))
+    } else {
+        String::new()
+    };
+    Ok(format!("{objective} holds up to {value} requests/s [{low}, {high}].{beyond}{untrusted}"))
 }
 
 /// A change in words.
@@ -205,6 +210,10 @@ fn text(
     if found().any(|p| p.beyond_fitted) {
         out += "> past every load that a node was fitted to: extrapolated.\n";
     }
+    if found().any(|p| p.beyond_trust) {
+        out += "? past the load up to which a node's model is trusted (its interval, its errors on \
+                held-out loads).\n";
+    }
     for answer in answers {
         if let Err(why) = &answer.found {
             out += &format!("{}\n", why.trim_end());
@@ -218,10 +227,11 @@ fn text(
     out
 }
 
-fn marks(beyond_limit: bool, beyond_fitted: bool) -> String {
-    let limit = if beyond_limit { "!" } else { "" };
-    let fitted = if beyond_fitted { ">" } else { "" };
-    format!("{limit}{fitted}")
+/// The marks of a prediction: `!` past the confidence limit, `>` past every fitted load, `?` past the
+/// trusted load.
+pub fn marks(beyond_limit: bool, beyond_fitted: bool, beyond_trust: bool) -> String {
+    let all = [(beyond_limit, '!'), (beyond_fitted, '>'), (beyond_trust, '?')];
+    all.into_iter().filter(|mark| mark.0).map(|mark| mark.1).collect()
 }
 
 fn grid(answers: &[Answer], within_s: &[f64]) -> Grid {
@@ -244,7 +254,8 @@ fn grid(answers: &[Answer], within_s: &[f64]) -> Grid {
             cells.push(format!("{} [{}, {}]", percent(*value), percent(*low), percent(*high)));
             cells.push(point.spotify.as_ref().map_or("unstable".to_owned(), |s| percent(s.value)));
         }
-        cells.extend([time(p.response_mean.value), marks(p.beyond_limit, p.beyond_fitted)]);
+        let marks = marks(p.beyond_limit, p.beyond_fitted, p.beyond_trust);
+        cells.extend([time(p.response_mean.value), marks]);
         grid.row(cells);
     }
     grid
@@ -264,7 +275,7 @@ fn nodes_grid(answers: &[Answer]) -> Grid {
             tenths(node.utilisation_mean),
             tenths(node.hit_ratio),
             digits(node.device_queue_length_mean, 3),
-            marks(node.beyond_limit, node.beyond_fitted),
+            marks(node.beyond_limit, node.beyond_fitted, node.beyond_trust),
         ]);
     }
     grid

@@ -5,7 +5,7 @@
 //! gateway and network add is the difference of the two sides. What clients saw is then set beside
 //! what the [`ClusterModel`] predicts for the whole.
 
-use model::fit::{FrontStep, Options, front_delay};
+use model::fit::{FrontStep, front_delay};
 use model::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, Parameter};
 use serde::Serialize;
 
@@ -71,6 +71,7 @@ pub fn fit(runs: &ClusterRuns, selection: &Selection, title: &str) -> Result<Fit
         .steps
         .iter()
         .enumerate()
+        .filter(|(_, step)| !step.held_out)
         .map(|(i, step)| FrontStep {
             name: step.name().to_owned(),
             client: step.windows.load.clone(),
@@ -82,14 +83,13 @@ pub fn fit(runs: &ClusterRuns, selection: &Selection, title: &str) -> Result<Fit
     let mut fitted = Vec::new();
     for (((name, _), observed), arrivals) in runs.nodes.iter().zip(&nodes).zip(arrivals) {
         let about = observed.about(&format!("{title}: node {name}"));
-        let options = Options { about, ..Options::default() };
-        let model = model::fit::fit(&observed.fit_steps(), &options)?;
+        let model = super::held_out::fit(observed, about)?;
         fitted.push(ClusterNode { name: name.clone(), model, share: arrivals / total });
     }
     Ok(FittedCluster {
         nodes: fitted,
         delay: front_delay(&front)?,
-        steps: clients.steps.iter().map(|s| s.windows.name.clone()).collect(),
+        steps: clients.fit_steps().into_iter().map(|step| step.name).collect(),
     })
 }
 
@@ -194,6 +194,7 @@ pub fn compare(
                 points: prediction.as_ref().map(|p| p.points.as_slice()),
                 beyond_limit: prediction.as_ref().is_none_or(|p| p.beyond_limit),
                 beyond_fitted: prediction.as_ref().is_none_or(|p| p.beyond_fitted),
+                beyond_trust: prediction.as_ref().is_none_or(|p| p.beyond_trust),
                 used_for_fit,
             },
             within_s,

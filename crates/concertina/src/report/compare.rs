@@ -1,6 +1,6 @@
 //! Prediction beside measurement: the data that tables, JSON and pages show.
 
-use model::{Limits, Model, Parameter, Point, Prediction};
+use model::{Limits, Model, Parameter, Point, Prediction, Trust};
 use serde::Serialize;
 
 use super::error::Error;
@@ -34,6 +34,8 @@ pub struct Row {
     pub beyond_limit: bool,
     /// Whether the load is larger than any that was fitted.
     pub beyond_fitted: bool,
+    /// Whether the load is past the one up to which the model is trusted.
+    pub beyond_trust: bool,
     /// Whether the model was fitted to this step; else it was held out.
     pub used_for_fit: bool,
 }
@@ -68,6 +70,7 @@ impl ComparedStep {
             points: prediction.map(|p| p.points.as_slice()),
             beyond_limit: prediction.is_none_or(|p| p.beyond_limit),
             beyond_fitted: prediction.is_none_or(|p| p.beyond_fitted),
+            beyond_trust: prediction.is_none_or(|p| p.beyond_trust),
             used_for_fit: self.used_for_fit,
         }
     }
@@ -86,6 +89,8 @@ pub struct LargestRate {
     pub spotify: Option<f64>,
     /// Whether it is past our confidence limit.
     pub beyond_limit: bool,
+    /// Whether it is past the load up to which the model is trusted.
+    pub beyond_trust: bool,
     /// In words.
     pub statement: String,
 }
@@ -123,6 +128,8 @@ pub struct Comparison {
     pub steps: Vec<ComparedStep>,
     /// The loads that bound what the model says; infinite ones are `null` in JSON.
     pub limits: Limits,
+    /// The load up to which the model is trusted, by its interval and its errors on held-out loads.
+    pub trust: Trust,
     /// For each objective.
     pub largest_rates: Vec<LargestRate>,
     /// The numbers of the model.
@@ -171,6 +178,7 @@ impl Comparison {
             rows,
             steps,
             limits: model.limits()?,
+            trust: model.trust()?,
             largest_rates,
             parameters: parameters(model),
             warnings,
@@ -204,7 +212,7 @@ pub fn warnings_of(model: &Model) -> Vec<String> {
 }
 
 /// The objectives at which the windows of the first step counted.
-fn counted_at(observed: &Observed) -> Vec<f64> {
+pub(super) fn counted_at(observed: &Observed) -> Vec<f64> {
     let windows = observed.steps.iter().flat_map(|s| {
         let w = &s.windows;
         w.load.iter().chain(&w.gateway).chain(&w.node)
@@ -245,6 +253,7 @@ pub(super) struct Shown<'a> {
     pub points: Option<&'a [Point]>,
     pub beyond_limit: bool,
     pub beyond_fitted: bool,
+    pub beyond_trust: bool,
     pub used_for_fit: bool,
 }
 
@@ -267,6 +276,7 @@ pub(super) fn rows_of(shown: &Shown, within_s: &[f64]) -> Vec<Row> {
             spotify,
             beyond_limit: shown.beyond_limit,
             beyond_fitted: shown.beyond_fitted,
+            beyond_trust: shown.beyond_trust,
             used_for_fit: shown.used_for_fit,
         }
     };
@@ -289,6 +299,7 @@ pub fn largest_rate(
         rate: None,
         spotify,
         beyond_limit: false,
+        beyond_trust: false,
         statement,
     };
     let each = match model.largest_rate_with_interval(within_s, share) {
@@ -313,6 +324,8 @@ pub fn largest_rate(
     };
     let limit = model.cluster_limit_mg1(servers)?;
     let beyond_limit = rate.value > limit;
+    let trusted = model.trust()?.limit * n;
+    let beyond_trust = rate.value > trusted;
     let mut statement = format!(
         "{objective} holds up to {} requests/s [{}, {}]",
         digits(rate.value, 4),
@@ -330,7 +343,11 @@ pub fn largest_rate(
         let limit = digits(limit, 4);
         statement += &format!(" This is BEYOND THE CONFIDENCE LIMIT of {limit} requests/s.");
     }
-    Ok(LargestRate { objective, servers, rate: Some(rate), spotify, beyond_limit, statement })
+    if beyond_trust {
+        statement += &format!(" The model is trusted up to {} requests/s.", digits(trusted, 4));
+    }
+    let rate = Some(rate);
+    Ok(LargestRate { objective, servers, rate, spotify, beyond_limit, beyond_trust, statement })
 }
 
 /// The numbers of a model with their names.

@@ -101,6 +101,9 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// Nothing is left to fit.
+    #[error("all steps are held out, and none is left to fit; hold out fewer")]
+    AllHeldOut,
     /// A step was asked for that there is not.
     #[error("there is no step {asked}; there are {available}")]
     NoSuchStep {

@@ -52,8 +52,7 @@ fn model_curves(model: &Model, limits: &Limits, t_s: f64, high: f64, servers: u3
     };
     let spotify = loads(high, saturation * n, CURVE).into_iter().filter_map(published).collect();
     let interval = |load: f64| {
-        let prediction = model.predict_cluster(load, servers, &[t_s]).ok()?;
-        let share = &prediction.points.first()?.concertina;
+        let share = model.within(load / n, t_s).ok()?;
         Some((load, share.low, share.high))
     };
     let band = loads(high, limits.saturation * n, BAND).into_iter().filter_map(interval).collect();
@@ -385,9 +384,10 @@ pub fn predictions(
         marks.extend(curves);
         let point = |p: &Prediction| {
             let share = &p.points.get(i)?.concertina;
-            let past = if p.beyond_limit { ", PAST THE CONFIDENCE LIMIT" } else { "" };
-            let title =
-                format!("{} requests/s: {:.2} %{past}", digits(p.rate, 4), share.value * 100.0);
+            let limit = if p.beyond_limit { ", PAST THE CONFIDENCE LIMIT" } else { "" };
+            let trust = if p.beyond_trust { ", past the trusted load" } else { "" };
+            let (rate, percent) = (digits(p.rate, 4), share.value * 100.0);
+            let title = format!("{rate} requests/s: {percent:.2} %{limit}{trust}");
             Some((p.beyond_limit, PlotPoint { x: p.rate, y: share.value, half: 0.0, title }))
         };
         let points: Vec<_> = asked.iter().filter_map(point).collect();

@@ -92,6 +92,9 @@ fn summary(comparison: &Comparison, out: &mut String) {
     for line in table::limits_text(&comparison.limits).lines() {
         let _ = writeln!(out, "{}<br>", escape(line));
     }
+    for line in table::trust_text(&comparison.trust).lines() {
+        let _ = writeln!(out, "{}<br>", escape(line));
+    }
     for line in table::worst_text(comparison).lines() {
         let _ = writeln!(out, "{}<br>", escape(line));
     }

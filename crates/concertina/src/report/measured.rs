@@ -360,8 +360,16 @@ mod tests {
         };
         let windows = model::fit::Step { load: vec![window], ..model::fit::Step::default() };
         let origin = Vec::new();
-        let (hosts, think_s, alone) = (Vec::new(), 0.2, false);
-        let observed = ObservedStep { step, run: 0, windows, origin, hosts, think_s, alone };
+        let observed = ObservedStep {
+            step,
+            run: 0,
+            windows,
+            origin,
+            hosts: Vec::new(),
+            think_s: 0.2,
+            alone: false,
+            held_out: false,
+        };
         let measured = measure(&observed, &[0.05, 1.0]);
         let laws: Vec<(f64, f64)> =
             measured.laws.iter().map(|l| (l.measured, l.expected)).collect();

@@ -12,6 +12,7 @@ pub mod compare;
 mod error;
 pub mod figures;
 pub mod grid;
+mod held_out;
 mod html;
 pub mod laws;
 pub mod measured;
@@ -46,11 +47,9 @@ pub fn read_model(path: &Path) -> anyhow::Result<Model> {
     Model::from_toml(&text).with_context(|| format!("{shown} is no model that can be used"))
 }
 
-/// Fits the steps of runs.
+/// Fits the steps of runs, and judges the model on those that are held out.
 pub fn fit(observed: &Observed, title: &str) -> Result<Model, Error> {
-    let options =
-        model::fit::Options { about: observed.about(title), ..model::fit::Options::default() };
-    Ok(model::fit::fit(&observed.fit_steps(), &options)?)
+    held_out::fit(observed, observed.about(title))
 }
 
 /// Writes a file whole or not at all. A file that is there already is replaced only if `ours` says that it

@@ -24,6 +24,8 @@ pub struct Selection {
     pub across_machines: bool,
     /// Take runs without device queues as well: enough for checks, not for fits.
     pub any_queues: bool,
+    /// Of those that are taken, the ones that a fit leaves out, and is judged on.
+    pub hold_out: Vec<StepChoice>,
 }
 
 /// What `--steps` says: numbers (`0,2`, `0-3`) and rates (`1500/s`).
@@ -53,6 +55,27 @@ impl FromStr for StepChoice {
             Err(wrong())
         } else {
             Ok(StepChoice::Indices(low..=high))
+        }
+    }
+}
+
+impl StepChoice {
+    fn takes(&self, step: &Step) -> bool {
+        match self {
+            StepChoice::Indices(range) => range.contains(&step.index),
+            StepChoice::Rate(rate) => step.rate.is_some_and(|s| (s / rate - 1.0).abs() <= 1e-3),
+        }
+    }
+}
+
+impl std::fmt::Display for StepChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StepChoice::Indices(range) if range.start() == range.end() => {
+                write!(f, "{}", range.start())
+            }
+            StepChoice::Indices(range) => write!(f, "{}-{}", range.start(), range.end()),
+            StepChoice::Rate(rate) => write!(f, "of {rate}/s"),
         }
     }
 }
@@ -94,6 +117,8 @@ pub struct ObservedStep {
     pub think_s: f64,
     /// Whether all requests of the clients go to the one server whose windows these are.
     pub alone: bool,
+    /// Whether a fit leaves it out, and is judged on it.
+    pub held_out: bool,
 }
 
 impl ObservedStep {
@@ -151,7 +176,12 @@ impl Observed {
         check_choice(&runs, selection, &chosen)?;
         let mut steps = Vec::new();
         for (run, step) in chosen {
-            steps.push(observe(&runs, run, step, selection.any_queues)?);
+            let held_out = selection.hold_out.iter().any(|choice| choice.takes(&step));
+            let observed = observe(&runs, run, step, selection.any_queues)?;
+            steps.push(ObservedStep { held_out, ..observed });
+        }
+        if steps.iter().all(|step| step.held_out) {
+            return Err(Error::AllHeldOut);
         }
         let rate = |s: &ObservedStep| s.step.rate.unwrap_or(s.step.clients.unwrap_or(0) as f64);
         steps.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
@@ -161,9 +191,9 @@ impl Observed {
         Ok(Observed { runs, steps })
     }
 
-    /// What a fit reads.
+    /// What a fit reads: the steps that are not held out.
     pub fn fit_steps(&self) -> Vec<model::fit::Step> {
-        self.steps.iter().map(|s| s.windows.clone()).collect()
+        self.steps.iter().filter(|s| !s.held_out).map(|s| s.windows.clone()).collect()
     }
 
     /// The laboratory notes of the runs, each once.
@@ -327,6 +357,11 @@ fn check_choice(
             return missing(format!("of {rate}/s"));
         }
     }
+    for choice in &selection.hold_out {
+        if !chosen.iter().any(|(_, step)| choice.takes(step)) {
+            return missing(choice.to_string());
+        }
+    }
     Ok(())
 }
 
@@ -383,7 +418,7 @@ fn observe(
     let think_ms = find_number(&toml::Value::Table(load.run.asked.clone()), "think_ms", 8);
     let think_s = think_ms.unwrap_or(0.0) * 1e-3;
     let alone = is_alone(runs, run, &step);
-    Ok(ObservedStep { step, run, windows, origin, hosts, think_s, alone })
+    Ok(ObservedStep { step, run, windows, origin, hosts, think_s, alone, held_out: false })
 }
 
 /// Whether one server was observed that is no member of a cluster, under one load.

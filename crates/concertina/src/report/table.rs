@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use model::laws::Check;
-use model::{ClusterLimits, Limits, Model, Parameter};
+use model::{ClusterLimits, Limits, Model, POINTS_MAX, Parameter, Trust, TrustEnd};
 
 use super::cluster::ClusterComparison;
 use super::compare::{Comparison, NamedParameter, Row, parameters, warnings_of};
@@ -13,7 +13,7 @@ use super::steps::short_name;
 
 /// What the marks of a comparison mean.
 pub const MARKS: &str = "fit: the model was fitted to this step; the others were held out. \
-     !: past the confidence limit. >: past every fitted load.\n\
+     !: past the confidence limit. >: past every fitted load. ?: past the trusted load.\n\
      Errors in points (hundredths): prediction minus measurement.";
 
 /// A share in percent.
@@ -48,6 +48,9 @@ fn marks(row: &Row) -> String {
     }
     if row.beyond_fitted && !row.used_for_fit {
         marks.push(">");
+    }
+    if row.beyond_trust && !row.used_for_fit {
+        marks.push("?");
     }
     marks.join(" ")
 }
@@ -106,6 +109,7 @@ pub fn table(comparison: &Comparison) -> String {
     out += &comparison_grid(comparison).text();
     let _ = writeln!(out, "{MARKS}\n");
     out += &limits_text(&comparison.limits);
+    out += &trust_text(&comparison.trust);
     for largest in &comparison.largest_rates {
         let _ = writeln!(out, "{}", largest.statement);
     }
@@ -157,11 +161,13 @@ pub fn delay_text(delay: &Parameter) -> String {
 pub fn cluster_limits_text(limits: &ClusterLimits) -> String {
     format!(
         "Confidence limit: {} requests/s with these shares, {} if only expected shares were known (balls \
-         into bins); by the Spotify model {}; saturation {}.\n",
+         into bins); by the Spotify model {}; saturation {}. Trusted up to {}: the nodes' intervals and \
+         their errors on held-out loads.\n",
         digits(limits.placed, 4),
         digits(limits.unplaced, 4),
         digits(limits.published, 4),
-        digits(limits.saturation, 4)
+        digits(limits.saturation, 4),
+        digits(limits.trusted, 4)
     )
 }
 
@@ -244,6 +250,29 @@ pub fn limits_text(limits: &Limits) -> String {
     )
 }
 
+/// Up to which load a model is trusted, and why not further.
+pub fn trust_text(trust: &Trust) -> String {
+    let bias = trust.bias_points.map(|points| format!("{points:.2}"));
+    let why = match (trust.end, &bias) {
+        (TrustEnd::NoReplicates, _) => {
+            return "Trusted at no load: the model has no replicates, so its interval is not known.\n"
+                .to_owned();
+        }
+        (TrustEnd::Unmeasured, _) => "no larger load was fitted or held out".to_owned(),
+        (TrustEnd::Error, _) => format!("error reaches {POINTS_MAX} points"),
+    };
+    let bias = bias.map_or(
+        "; the bias is NOT KNOWN, for no loads were held out (`concertina fit --hold-out`)"
+            .to_owned(),
+        |points| format!(" + {points} of bias on held-out loads"),
+    );
+    format!(
+        "Trusted up to {} requests/s of a server ({why}): {:.2} points of interval{bias}.\n",
+        digits(trust.limit, 4),
+        trust.half_width_points
+    )
+}
+
 /// Warnings, a line each.
 pub fn warnings_text(warnings: &[String]) -> String {
     warnings.iter().map(|w| format!("Warning: {}\n", printable(w))).collect()
@@ -321,6 +350,22 @@ pub fn goodness_grid(model: &Model) -> Grid {
     grid
 }
 
+/// What the model was wrong by on loads that were held out of its fit.
+pub fn held_out_grid(model: &Model) -> Grid {
+    let head = ["held-out step", "rate/s", "within", "error", "measured ±"];
+    let mut grid = Grid::new("lrrrr", &head);
+    for held in &model.held_out {
+        grid.row([
+            short_name(&held.name).to_owned(),
+            digits(held.rate, 4),
+            time(held.within_s),
+            points(Some(held.error_points)),
+            held.half_width_points.map_or("?".to_owned(), |half| format!("{half:.2}")),
+        ]);
+    }
+    grid
+}
+
 /// A fitted model as text: what `concertina fit` prints.
 pub fn model_text(model: &Model) -> String {
     let mut out = String::new();
@@ -328,12 +373,20 @@ pub fn model_text(model: &Model) -> String {
         let _ = writeln!(out, "LABORATORY: {}\n", printable(note));
     }
     out += &parameters_grid(&parameters(model)).text();
+    if !model.held_out.is_empty() {
+        out += "\nErrors on held-out loads, in points: prediction minus measurement\n";
+        out += &held_out_grid(model).text();
+    }
     out += "\nGoodness of fit (KS: largest difference between measured and predicted CDF)\n";
     out += &goodness_grid(model).text();
     out.push('\n');
     match model.limits() {
         Ok(limits) => out += &limits_text(&limits),
         Err(error) => out += &format!("No limits: {error}\n"),
+    }
+    match model.trust() {
+        Ok(trust) => out += &trust_text(&trust),
+        Err(error) => out += &format!("Trusted at no load: {error}\n"),
     }
     out += &warnings_text(&warnings_of(model));
     out

@@ -144,6 +144,7 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
         classes,
         devices: groups.groups,
         fitted: Vec::new(),
+        held_out: Vec::new(),
         replicates: Replicates { columns, rows },
     };
     model.check()?;

@@ -8,6 +8,7 @@ use crate::error::{Error, not_negative};
 use crate::storage::{Change, Cluster, Member, Node, Operating, Popularity, Server, Spotify};
 
 use super::{Model, Parameter, Point};
+use crate::trust::{Looked, trust};
 
 /// A fitted node of a cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,8 +51,10 @@ pub struct ClusterModel {
     spotify: Cluster<Spotify>,
     spotify_replicates: Vec<Cluster<Spotify>>,
     delay: Parameter,
-    /// The largest load that each node was fitted to, by its name.
-    rate_high: BTreeMap<String, f64>,
+    /// The loads at which each node was looked at, by its name.
+    looked: BTreeMap<String, Looked>,
+    /// The load up to which each node is trusted, in the order of the members.
+    trusted: Vec<f64>,
     laboratory: Vec<String>,
 }
 
@@ -76,6 +79,8 @@ pub struct NodePrediction {
     pub beyond_limit: bool,
     /// Whether its load is larger than any that it was fitted to.
     pub beyond_fitted: bool,
+    /// Whether its load is past the one up to which its model is trusted ([`crate::Trust`]).
+    pub beyond_trust: bool,
 }
 
 /// What is to be expected of a cluster at a load.
@@ -95,6 +100,9 @@ pub struct ClusterPrediction {
     pub beyond_limit: bool,
     /// Whether a node's load is larger than any that it was fitted to.
     pub beyond_fitted: bool,
+    /// Whether a node is past the load up to which its model is trusted. Say so wherever the
+    /// prediction is shown.
+    pub beyond_trust: bool,
     /// Shares within the asked times, by both models.
     pub points: Vec<Point>,
     /// The nodes, in their order.
@@ -112,6 +120,8 @@ pub struct ClusterLimits {
     pub unplaced: f64,
     /// The published one: balls into bins with the published limit of each server.
     pub published: f64,
+    /// The first node reaches the load up to which its model is trusted ([`crate::Trust`]).
+    pub trusted: f64,
     /// The busiest device of some node is always busy.
     pub saturation: f64,
 }
@@ -148,17 +158,31 @@ impl ClusterModel {
                 laboratory.push(note);
             }
         }
-        let rate_high =
-            nodes.iter().map(|n| (n.name.clone(), n.model.requests.rate_high)).collect();
-        Ok(ClusterModel {
+        let looked = nodes.iter().map(|n| (n.name.clone(), n.model.looked())).collect();
+        let trusted = Vec::new();
+        let model = ClusterModel {
             cluster,
             replicates,
             spotify,
             spotify_replicates,
             delay,
-            rate_high,
+            looked,
+            trusted,
             laboratory,
-        })
+        };
+        Ok(model.judged())
+    }
+
+    /// The same, with the load up to which each node is trusted found anew.
+    fn judged(mut self) -> ClusterModel {
+        let of = |(i, member): (usize, &Member)| {
+            let others = self.replicates.iter().filter_map(|c| c.members.get(i));
+            let others: Vec<Node> = others.map(|m| m.server.clone()).collect();
+            let looked = self.looked.get(&member.name);
+            looked.map_or(0.0, |looked| trust(&member.server, &others, looked).limit)
+        };
+        self.trusted = self.cluster.members.iter().enumerate().map(of).collect();
+        self
     }
 
     /// The cluster with the fitted values.
@@ -185,13 +209,14 @@ impl ClusterModel {
         ) -> Result<Vec<Cluster<S>>, Error> {
             clusters.iter().map(|c| c.changed(change, popularity)).collect()
         }
-        Ok(ClusterModel {
+        let changed = ClusterModel {
             cluster: self.cluster.changed(change, popularity)?,
             replicates: all(&self.replicates, change, popularity)?,
             spotify: self.spotify.changed(change, popularity)?,
             spotify_replicates: all(&self.spotify_replicates, change, popularity)?,
             ..self.clone()
-        })
+        };
+        Ok(changed.judged())
     }
 
     /// The loads that bound what is said.
@@ -200,8 +225,16 @@ impl ClusterModel {
             placed: self.cluster.confidence_limit(),
             unplaced: self.cluster.confidence_limit_unplaced(),
             published: self.spotify.confidence_limit_unplaced(),
+            trusted: self.trusted(),
             saturation: self.cluster.saturation(),
         }
+    }
+
+    /// The load at which the first node reaches the one up to which it is trusted.
+    fn trusted(&self) -> f64 {
+        let members = self.cluster.members.iter().zip(&self.trusted);
+        let loaded = members.filter(|(m, _)| m.share > 0.0);
+        loaded.map(|(m, trusted)| trusted / m.share).fold(f64::INFINITY, f64::min)
     }
 
     /// What the cluster does at `rate` requests/s, with the shares within each of `within_s` seconds.
@@ -227,7 +260,8 @@ impl ClusterModel {
             .members
             .iter()
             .zip(&operating.members)
-            .map(|(member, operating)| self.node_prediction(member, operating))
+            .zip(&self.trusted)
+            .map(|((member, operating), trusted)| self.node_prediction(member, operating, *trusted))
             .collect();
         Ok(ClusterPrediction {
             rate,
@@ -241,14 +275,20 @@ impl ClusterModel {
             limits,
             beyond_limit: nodes.iter().any(|n| n.beyond_limit),
             beyond_fitted: nodes.iter().any(|n| n.beyond_fitted),
+            beyond_trust: nodes.iter().any(|n| n.beyond_trust),
             points: within_s.iter().map(point).collect(),
             nodes,
             laboratory: self.laboratory.clone(),
         })
     }
 
-    fn node_prediction(&self, member: &Member, operating: &Operating) -> NodePrediction {
-        let fitted = self.rate_high.get(&member.name).copied().unwrap_or(f64::INFINITY);
+    fn node_prediction(
+        &self,
+        member: &Member,
+        operating: &Operating,
+        trusted: f64,
+    ) -> NodePrediction {
+        let fitted = self.looked.get(&member.name).map_or(f64::INFINITY, |l| l.rate_high);
         NodePrediction {
             name: member.name.clone(),
             share: member.share,
@@ -259,6 +299,7 @@ impl ClusterModel {
             device_queue_length_mean: operating.queue_length_mean,
             beyond_limit: operating.rate > member.server.confidence_limit(),
             beyond_fitted: operating.rate > fitted * 1.01,
+            beyond_trust: operating.rate > trusted,
         }
     }
 

@@ -42,6 +42,11 @@ pub struct Prediction {
     pub beyond_limit: bool,
     /// Whether the load on a server is larger than any that was fitted.
     pub beyond_fitted: bool,
+    /// The load up to which the model is trusted by its own interval and its errors on held-out loads,
+    /// requests/s on all servers ([`crate::Trust`]).
+    pub trust_limit: f64,
+    /// Whether `rate` is past `trust_limit`. Say so wherever the prediction is shown.
+    pub beyond_trust: bool,
     /// Shares within the asked times.
     pub points: Vec<Point>,
     /// [`super::About::laboratory`]: show it with the prediction.
@@ -61,7 +66,8 @@ pub struct Limits {
 
 impl Model {
     /// What one server does at `rate` requests/s, with the shares within each of `within_s` seconds.
-    /// [`Error::Unstable`] past saturation. Cost: for each time some 0.1 ms a replicate and class.
+    /// [`Error::Unstable`] past saturation. Cost: that of [`Model::trust`], and for each time some 0.1 ms a
+    /// replicate and class.
     pub fn predict(&self, rate: f64, within_s: &[f64]) -> Result<Prediction, Error> {
         self.predict_cluster(rate, 1, within_s)
     }
@@ -108,6 +114,7 @@ impl Model {
             Parameter::from_replicates(f(&operating), &others, unit)
         };
         let confidence_limit = balls_into_bins_limit(node.confidence_limit(), servers, BETA);
+        let trust_limit = self.trust()?.limit * n;
         Ok(Prediction {
             rate,
             servers,
@@ -119,9 +126,21 @@ impl Model {
             confidence_limit,
             beyond_limit: rate > confidence_limit,
             beyond_fitted: each > self.requests.rate_high * 1.01,
+            trust_limit,
+            beyond_trust: rate > trust_limit,
             points: within_s.iter().map(point).collect(),
             laboratory: self.about.laboratory.clone(),
         })
+    }
+
+    /// P(T ≤ t) of one server at `rate` requests/s with its 95 % interval, alone: for curves.
+    /// [`Error::Unstable`] past saturation. Cost: some 0.1 ms a replicate and class.
+    pub fn within(&self, rate: f64, t_s: f64) -> Result<Parameter, Error> {
+        not_negative("the time of an objective", t_s)?;
+        let value = self.cdf(rate, &[t_s])?.into_iter().sum();
+        let replicates = self.nodes_of_replicates(rate)?;
+        let others: Vec<f64> = replicates.iter().map(|(r, o)| r.at(t_s).cdf(o)).collect();
+        Ok(Parameter::from_replicates(value, &others, "1"))
     }
 
     /// Every replicate's node and where it stands; one that is past saturation stands with queues

@@ -76,6 +76,13 @@ fn model() -> Model {
                 spotify: None,
             }],
         }],
+        held_out: vec![HeldOut {
+            name: "1400/s".into(),
+            rate: 1_400.0,
+            within_s: 0.02,
+            error_points: -1.0,
+            half_width_points: Some(0.2),
+        }],
         replicates: Replicates {
             columns: Vec::new(),
             rows: (0..60).map(|i| row(1.0 + f64::from(i - 30) * 3e-4)).collect(),

@@ -12,7 +12,7 @@ use super::Model;
 const BYTES_MAX: usize = 64 << 20;
 
 /// The sections in the order of writing, with what is said above each.
-const SECTIONS: [(&str, &str); 9] = [
+const SECTIONS: [(&str, &str); 10] = [
     ("about", "Where the model comes from."),
     (
         "requests",
@@ -25,6 +25,10 @@ const SECTIONS: [(&str, &str); 9] = [
     ("memory", "Response of what memory answers, as clients see it."),
     ("other", "Response of what neither memory nor a device answers."),
     ("fitted", "The steps that were fitted: measured, and what the model says of them."),
+    (
+        "held_out",
+        "Loads that were not fitted: the model's error there, prediction minus measurement.",
+    ),
     ("replicates", "Fits of resampled windows, from which predictions get their intervals."),
 ];
 

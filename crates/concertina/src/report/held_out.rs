@@ -1,0 +1,42 @@
+//! Fits the steps of runs that are not held out, and judges the model on those that are.
+
+use model::{About, HeldOut, Model};
+
+use super::compare::counted_at;
+use super::error::Error;
+use super::measured::measure;
+use super::steps::{Observed, ObservedStep};
+
+/// Fits, and writes into the model what it is wrong by on the steps that are held out.
+pub(super) fn fit(observed: &Observed, about: About) -> Result<Model, Error> {
+    let options = model::fit::Options { about, ..model::fit::Options::default() };
+    let mut model = model::fit::fit(&observed.fit_steps(), &options)?;
+    let within_s = counted_at(observed);
+    let mut held_out = Vec::new();
+    for step in observed.steps.iter().filter(|step| step.held_out) {
+        held_out.extend(judge(&model, step, &within_s)?);
+    }
+    model.held_out = held_out;
+    Ok(model)
+}
+
+/// The errors of a model at a step. A load that the model holds for unstable is answered by memory
+/// alone, says the model.
+fn judge(model: &Model, step: &ObservedStep, within_s: &[f64]) -> Result<Vec<HeldOut>, Error> {
+    let measured = measure(step, within_s);
+    let shares = match model.cdf(measured.rate, within_s) {
+        Ok(shares) => shares,
+        Err(model::Error::Unstable { .. }) => {
+            vec![model.node()?.hit_ratio.at(measured.rate); within_s.len()]
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let rows = measured.within.iter().zip(shares).map(|(within, share)| HeldOut {
+        name: step.windows.name.clone(),
+        rate: measured.rate,
+        within_s: within.t_s,
+        error_points: (share - within.share.value) * 100.0,
+        half_width_points: within.share.half_width.map(|half| half * 100.0),
+    });
+    Ok(rows.collect())
+}
