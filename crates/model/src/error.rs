@@ -261,6 +261,10 @@ pub enum Error {
         /// The highest there is.
         best: f64,
     },
+    },
+    /// Choices of a plan that make no sense.
+    #[error("choices: {0}")]
+    Choices(String),
     /// A model file that is not one.
     #[error("model file: {0}")]
     File(String),

@@ -36,6 +36,8 @@
 //!     whether effects add or multiply.
 //! 13. [`laws`]: what holds of any measured system (Little, utilisation, interactive response time, forced
 //!     flow, demand bound), so that a deviation is a fault of the measurement; and which part of a run is steady.
+//! 8. [`plan`]: the cheapest servers that hold an objective at a load, what breaks first, and what to
+//!    buy next.
 //!
 //! The symbols of the papers, and which printed formulas are wrong: `docs/models.md`.
 //!
@@ -59,6 +61,7 @@ pub mod fork_join;
 pub mod laws;
 mod model_file;
 pub mod network;
+pub mod plan;
 pub mod queue;
 pub mod regression;
 pub mod statistics;

@@ -13,6 +13,7 @@ mod factors;
 mod fit;
 mod load;
 mod measure;
+mod plan;
 mod predict;
 mod predict_cluster;
 mod report;
@@ -50,6 +51,8 @@ enum Command {
     Capacity(capacity::Args),
     /// Say which factors of an experiment matter, from a table of its runs
     Factors(factors::Args),
+    /// The cheapest servers that hold an objective at a load, and what to buy next
+    Plan(plan::Args),
     /// Write a report of runs and a model as one HTML file
     Report(report::Args),
     /// Run an experiment again and judge its claims
@@ -72,6 +75,7 @@ pub fn main() -> ExitCode {
         Command::Predict(args) => predict::run(args),
         Command::Capacity(args) => capacity::run(args),
         Command::Factors(args) => factors::run(args),
+        Command::Plan(args) => plan::run(args),
         Command::Report(args) => report::run(args),
         Command::Experiment(args) => experiment::run(args),
         Command::Config(args) => config::run(args),

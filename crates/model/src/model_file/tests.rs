@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::storage::{Change, Popularity};
+use crate::trust::TrustEnd;
 
 fn model() -> Model {
     let p = |value: f64, unit: &str| Parameter {
@@ -179,6 +180,71 @@ proptest! {
             prop_assert!((0.0..=1.0).contains(&cdf[0]));
         }
     }
+}
+
+#[test]
+fn trust_ends_where_interval_and_bias_reach_five_points() {
+    let mut model = model();
+    let with = |held: &[(f64, f64)]| {
+        let mut model = model.clone();
+        let of = |&(rate, error_points): &(f64, f64)| HeldOut {
+            rate,
+            error_points,
+            ..model.held_out[0].clone()
+        };
+        model.held_out = held.iter().map(of).collect();
+        model
+    };
+    let trust = |held: &[(f64, f64)]| with(held).trust().unwrap();
+    // Without held-out loads the bias is not known, and the fitted loads are the end.
+    let fitted = trust(&[]);
+    assert_eq!((fitted.end, fitted.bias_points), (TrustEnd::Unmeasured, None));
+    assert!((fitted.limit - 1_010.0).abs() < 1e-9 && fitted.half_width_points < 5.0);
+    // A small error further out extends it, a large one ends it before.
+    let further = trust(&[(1_400.0, -0.5)]);
+    assert_eq!((further.end, further.bias_points), (TrustEnd::Unmeasured, Some(0.5)));
+    assert!((further.limit - 1_414.0).abs() < 1e-9);
+    let wrong = trust(&[(700.0, 0.5), (1_400.0, 6.0)]);
+    assert_eq!(wrong.end, TrustEnd::Error);
+    assert!(wrong.limit > 700.0 && wrong.limit < 1_400.0, "{wrong:?}");
+    let sum = wrong.half_width_points + wrong.bias_points.unwrap();
+    assert!((sum - 5.0).abs() < 0.01, "{wrong:?}");
+    assert_eq!(trust(&[(700.0, -5.5)]).limit, 0.0);
+    // Near saturation the replicates part, whatever was held out there.
+    let saturation = model.limits().unwrap().saturation;
+    let near = trust(&[(saturation * 0.999, 0.1)]);
+    assert!(near.end == TrustEnd::Error && near.limit < 0.99 * saturation, "{near:?}");
+    // Every prediction past it says so, of a cluster too.
+    let known = with(&[(700.0, 0.5), (1_400.0, 6.0)]);
+    for (factor, beyond) in [(0.99, false), (1.01, true)] {
+        let (rate, two) = (wrong.limit * factor, wrong.limit * factor * 2.0);
+        assert_eq!(known.predict(rate, &[0.02]).unwrap().beyond_trust, beyond);
+        assert_eq!(known.predict_cluster(two, 2, &[]).unwrap().beyond_trust, beyond);
+        let both = cluster(&[(known.clone(), 0.5), (known.clone(), 0.5)]);
+        assert!((both.limits().trusted / wrong.limit - 2.0).abs() < 1e-9);
+        let prediction = both.predict(two, &[]).unwrap();
+        assert!(prediction.beyond_trust == beyond && prediction.nodes[0].beyond_trust == beyond);
+    }
+    // Slower devices are trusted less far.
+    let both = cluster(&[(known.clone(), 0.5), (known.clone(), 0.5)]);
+    let slow = Change::Speed { name: "a".to_owned(), factor: 0.3 };
+    let slow = both.changed(&slow, Popularity::EQUAL).unwrap();
+    assert!(slow.limits().trusted < slow.limits().saturation);
+    // A model without replicates says nothing of its interval.
+    model.replicates.rows.clear();
+    let blind = model.trust().unwrap();
+    assert_eq!((blind.end, blind.limit), (TrustEnd::NoReplicates, 0.0));
+    let mut bent = known;
+    bent.held_out[0].error_points = f64::NAN;
+    assert!(bent.check().is_err());
+}
+
+#[test]
+fn an_interval_alone_is_that_of_a_prediction() {
+    let model = model();
+    let prediction = model.predict(900.0, &[0.02]).unwrap();
+    assert_eq!(model.within(900.0, 0.02).unwrap(), prediction.points[0].concertina);
+    assert!(model.within(1e9, 0.02).is_err() && model.within(1.0, f64::NAN).is_err());
 }
 
 fn cluster(models: &[(Model, f64)]) -> ClusterModel {

@@ -335,6 +335,18 @@ pub struct NodeAt {
 }
 
 impl NodeAt {
+    /// Makes it that of other devices, whose classes and factors must be among those that it was made
+    /// of: one that is not counts for nothing.
+    pub(crate) fn set_groups(&mut self, groups: &[DeviceGroup]) {
+        let laws = &self.laws;
+        let of = |group: &DeviceGroup| {
+            let known = laws.iter().position(|l| l.0 == group.class && l.1 == group.factor);
+            known.map(|law| (law, *group))
+        };
+        self.groups.clear();
+        self.groups.extend(groups.iter().filter_map(of));
+    }
+
     /// P(T ≤ t) where the node stands. Cost: a microsecond for each group of devices.
     pub fn cdf(&self, operating: &Operating) -> f64 {
         if self.t.is_nan() || self.t < 0.0 {

@@ -1,0 +1,207 @@
+//! `concertina plan`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use anyhow::{Context, bail};
+use model::Model;
+use model::plan::{Choices, Growth, LimitRule, Plan, Question, plan};
+
+use crate::report::cluster_file::ClusterFile;
+use crate::report::{self, Objective};
+
+mod choices;
+mod text;
+
+/// Arguments of the command.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  concertina plan model.toml --choices choices.toml --objective \"99% within 50ms\" --rate 12000
+  concertina plan model.toml --choices choices.toml --objective \"99% within 50ms\" --rate 12000 \\
+      --growth 5%/month --months 12 --with-one-lost
+  concertina plan cluster.toml --choices choices.toml --objective \"95% within 20ms\" --rate 5000 --json
+  concertina plan model.toml --choices choices.toml --objective \"99% within 1s\" --rate 12000 --limit published
+
+choices.toml says what can be bought, for each server:
+
+  [servers]
+  counts = { from = 1, to = 40 }    # or a list: [1, 2, 4]
+  price = 200
+  [memory]
+  fitted_gib = 64                   # what the fitted server had
+  gib = [64, 128, 256]
+  price_per_gib = 1.5
+  exponent = 0.3                    # hit ratio grows as memory^0.3; or a table, hit_ratio
+  [devices.bulk_device]             # a class of the model
+  counts = [4, 8, 16]
+  price = 25
+
+docs/plan.md has all keys. Configurations that hold are ranked by cost. MODEL is what `concertina
+fit` writes; of a cluster file, the slowest node is taken for every server.")]
+pub struct Args {
+    /// The model file, or a cluster file, from `concertina fit`
+    model: PathBuf,
+    /// What can be bought, and for how much: a TOML file (docs/plan.md)
+    #[arg(long, value_name = "FILE")]
+    choices: PathBuf,
+    /// What must hold, like "99% within 50ms"
+    #[arg(long, value_name = "OBJECTIVE")]
+    objective: Objective,
+    /// The load now, requests/s on all servers
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    rate: f64,
+    /// How the load grows, like 5%/month or 60%/year: the objective must hold to the end
+    #[arg(long, value_name = "PART/TIME")]
+    growth: Option<MonthlyGrowth>,
+    /// For how many months
+    #[arg(long, default_value_t = 12, requires = "growth", value_parser = clap::value_parser!(u32).range(0..=1200))]
+    months: u32,
+    /// The objective must hold with one server lost as well
+    #[arg(long)]
+    with_one_lost: bool,
+    /// A confidence limit that the load must not pass; without it, a load past ours is marked
+    #[arg(long, value_enum, default_value_t = Limit::None)]
+    limit: Limit,
+    /// How many configurations to show
+    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    top: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Limit {
+    /// No limit
+    None,
+    /// Ours: mean number at a device is 1, and balls into bins
+    Ours,
+    /// The Spotify model's
+    Published,
+}
+
+/// The part by which a load grows in a month.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct MonthlyGrowth(f64);
+
+impl FromStr for MonthlyGrowth {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no growth: write it like `5%/month` or `60%/year`");
+        let (percent, time) = text.split_once('/').ok_or_else(wrong)?;
+        let percent = percent.trim().strip_suffix('%').ok_or_else(wrong)?.trim();
+        let part = percent.parse::<f64>().map_err(|_| wrong())? / 100.0;
+        if !(part > -0.99 && part <= 100.0) {
+            return Err(format!("`{text}`: a growth is above -99 % and at most 10,000 %"));
+        }
+        match time.trim() {
+            "month" => Ok(MonthlyGrowth(part)),
+            "year" => Ok(MonthlyGrowth((1.0 + part).powf(1.0 / 12.0) - 1.0)),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// The server that a plan is made of.
+struct Server {
+    model: Model,
+    /// What lies before it, seconds.
+    delay_s: f64,
+    /// It was one of so many, where that is known.
+    of: Option<f64>,
+    /// What was chosen, in words.
+    note: Option<String>,
+}
+
+impl Server {
+    fn read(path: &Path, objective: Objective) -> anyhow::Result<Server> {
+        let is_cluster = std::fs::read_to_string(path)
+            .is_ok_and(|text| text.lines().any(|line| line.trim() == "[[node]]"));
+        if !is_cluster {
+            let model = report::read_model(path)?;
+            return Ok(Server { model, delay_s: 0.0, of: None, note: None });
+        }
+        let file = ClusterFile::read(path)?;
+        file.model().with_context(|| format!("{} makes no cluster", path.display()))?;
+        let delay_s = file.delay.value;
+        let within_s = objective.within_s - delay_s;
+        if within_s <= 0.0 {
+            bail!("gateway and network alone take longer than {objective} allows");
+        }
+        let holds = |model: &Model| model.largest_rate(within_s, objective.share).unwrap_or(0.0);
+        let slowest = file.nodes.into_iter().filter(|node| node.share > 0.0);
+        let slowest = slowest.min_by(|a, b| holds(&a.model).total_cmp(&holds(&b.model)));
+        let node = slowest.context("no node of the cluster has a share of the requests")?;
+        let note = format!(
+            "Every server is taken to be like {}, the slowest node of the cluster, which had {} % of its \
+             requests.",
+            node.name,
+            report::table::percent(node.share)
+        );
+        Ok(Server { model: node.model, delay_s, of: Some(1.0 / node.share), note: Some(note) })
+    }
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if !(args.rate.is_finite() && args.rate > 0.0) {
+        bail!("--rate {}: a load is a number of requests/s above 0", args.rate);
+    }
+    let server = Server::read(&args.model, args.objective)?;
+    let (choices, prices) = choices::read(&args.choices, server.of)?;
+    let Objective { share, within_s } = args.objective;
+    let question = Question {
+        growth: args.growth.map(|g| Growth { per_month: g.0, months: args.months }),
+        limit: match args.limit {
+            Limit::None => LimitRule::None,
+            Limit::Ours => LimitRule::Ours,
+            Limit::Published => LimitRule::Published,
+        },
+        with_one_lost: args.with_one_lost,
+        delay_s: server.delay_s,
+        top: args.top as usize,
+        ..Question::new(model::plan::Objective { share, within_s }, args.rate)
+    };
+    let found = plan(&server.model, &question, &choices)
+        .with_context(|| format!("{} and {}", args.model.display(), args.choices.display()))?;
+    if args.json {
+        println!("{:#}", json(&server, &found)?);
+    } else {
+        let shown =
+            text::Shown { plan: &found, objective: args.objective, choices: &choices, prices };
+        print!("{}", shown.text(&server.model, server.note.as_deref())?);
+    }
+    Ok(if found.ranked.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn json(server: &Server, plan: &Plan) -> anyhow::Result<serde_json::Value> {
+    let mut value = serde_json::to_value(plan)?;
+    value["laboratory"] = server.model.about.laboratory.clone().into();
+    value["note"] = server.note.clone().into();
+    value["trust"] = serde_json::to_value(server.model.trust()?)?;
+    value["holds"] = (!plan.ranked.is_empty()).into();
+    Ok(value)
+}
+
+/// Whether the choices say how many devices of a class a server has.
+fn chosen_classes(choices: &Choices) -> impl Iterator<Item = &str> {
+    choices.devices.iter().map(|d| d.class.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_read() {
+        assert_eq!("5%/month".parse(), Ok(MonthlyGrowth(0.05)));
+        let yearly: MonthlyGrowth = "60 % / year".parse().unwrap();
+        assert!(((1.0 + yearly.0).powi(12) - 1.6).abs() < 1e-12);
+        for bad in ["", "5", "5%", "5/month", "x%/month", "5%/week", "-100%/month", "NaN%/year"] {
+            assert!(bad.parse::<MonthlyGrowth>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The file of choices: what can be bought, and for how much.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use model::plan::{Catalogue, Choices, DeviceChoice, Memory, SizeLaw};
+use model::storage::Popularity;
+use serde::Deserialize;
+
+/// The file's text as it is: docs/plan.md.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    prices_in: Option<String>,
+    servers: Servers,
+    #[serde(default)]
+    memory: Option<MemoryFile>,
+    #[serde(default)]
+    devices: BTreeMap<String, Devices>,
+    #[serde(default)]
+    replicas: Option<Replicas>,
+    #[serde(default)]
+    catalogue: Option<CatalogueFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Servers {
+    counts: Counts,
+    #[serde(default)]
+    price: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemoryFile {
+    fitted_gib: f64,
+    #[serde(default)]
+    gib: Vec<f64>,
+    #[serde(default)]
+    price_per_gib: f64,
+    #[serde(default)]
+    exponent: Option<f64>,
+    #[serde(default)]
+    hit_ratio: Option<Vec<(f64, f64)>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Devices {
+    counts: Counts,
+    #[serde(default)]
+    price: f64,
+    #[serde(default)]
+    gib: Option<f64>,
+    #[serde(default)]
+    exponent: Option<f64>,
+    #[serde(default)]
+    reads: Option<Vec<(f64, f64)>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Replicas {
+    counts: Counts,
+    #[serde(default)]
+    price: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CatalogueFile {
+    #[serde(default)]
+    servers: Option<f64>,
+    #[serde(default)]
+    gib: Option<f64>,
+}
+
+/// Whole numbers: a list or a range.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "counts are a list, [1, 2, 4], or a range, { from = 1, to = 40 }")]
+enum Counts {
+    List(Vec<u32>),
+    Range(Range),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Range {
+    from: u32,
+    to: u32,
+    #[serde(default = "one")]
+    step: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Counts {
+    fn list(self, key: &str) -> anyhow::Result<Vec<u32>> {
+        match self {
+            Counts::List(list) => Ok(list),
+            Counts::Range(Range { from, to, step }) => {
+                if step == 0 || from > to || (to - from) / step > 1_000_000 {
+                    bail!("{key}: a range goes from a number to a larger one, by steps above 0");
+                }
+                Ok((from..=to).step_by(step as usize).collect())
+            }
+        }
+    }
+}
+
+/// How a share follows a size: an exponent or a table, not both.
+fn law(
+    key: &str,
+    exponent: Option<f64>,
+    table: Option<Vec<(f64, f64)>>,
+    table_key: &str,
+) -> anyhow::Result<Option<SizeLaw>> {
+    match (exponent, table) {
+        (Some(_), Some(_)) => bail!("{key}: give `exponent` or `{table_key}`, not both"),
+        (Some(exponent), None) => {
+            let popularity =
+                Popularity::new(exponent).with_context(|| format!("{key}.exponent"))?;
+            Ok(Some(SizeLaw::Power(popularity)))
+        }
+        (None, Some(table)) if table.is_empty() => bail!("{key}.{table_key}: the table is empty"),
+        (None, table) => Ok(table.map(SizeLaw::Table)),
+    }
+}
+
+fn memory(file: Option<MemoryFile>, shared: bool) -> anyhow::Result<Memory> {
+    let Some(file) = file else {
+        if shared {
+            bail!(
+                "[memory] is missing: `catalogue.servers` makes memory for each object grow with the \
+                 servers, so say what the fitted server had (`fitted_gib`), and how the hit ratio \
+                 follows memory (`exponent` or `hit_ratio`)"
+            );
+        }
+        return Ok(Memory::default());
+    };
+    let fitted = file.fitted_gib;
+    let sizes = if file.gib.is_empty() { vec![fitted] } else { file.gib };
+    let hits = match law("memory", file.exponent, file.hit_ratio, "hit_ratio")? {
+        Some(law) => law,
+        None if sizes == [fitted] && !shared => Memory::default().hits,
+        None => bail!(
+            "[memory]: say how the hit ratio follows it: `exponent` (1 if all objects are equally \
+             popular, 1 - s for Zipf's s below 1), or `hit_ratio = [[GiB, share], …]`"
+        ),
+    };
+    Ok(Memory { fitted, sizes, price: file.price_per_gib, hits })
+}
+
+/// Reads a file of choices. `servers`: of how many the fitted server was one, where the model says so and
+/// the file does not. With what the prices are in.
+pub(super) fn read(path: &Path, servers: Option<f64>) -> anyhow::Result<(Choices, String)> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the choices {shown}"))?;
+    let file: File = toml::from_str(&text)
+        .with_context(|| format!("{shown} is not as docs/plan.md says of choices"))?;
+    of(file, servers).with_context(|| format!("{shown} makes no choices"))
+}
+
+fn of(file: File, servers: Option<f64>) -> anyhow::Result<(Choices, String)> {
+    let catalogue = file.catalogue.unwrap_or(CatalogueFile { servers: None, gib: None });
+    // Where memory is not spoken of, a cluster's servers keep the parts that they had.
+    let servers = catalogue.servers.or(servers.filter(|_| file.memory.is_some()));
+    let memory = memory(file.memory, servers.is_some())?;
+    let mut devices = Vec::new();
+    for (class, given) in file.devices {
+        let key = format!("devices.{class}");
+        let reads = law(&key, given.exponent, given.reads, "reads")?;
+        let counts = given.counts.list(&format!("{key}.counts"))?;
+        devices.push(DeviceChoice { class, counts, price: given.price, holds: given.gib, reads });
+    }
+    let (replicas, replica_price) = match file.replicas {
+        Some(given) => (given.counts.list("replicas.counts")?, given.price),
+        None => (vec![1], 0.0),
+    };
+    let choices = Choices {
+        servers: file.servers.counts.list("servers.counts")?,
+        server_price: file.servers.price,
+        memory,
+        devices,
+        replicas,
+        replica_price,
+        catalogue: Catalogue { servers, size: catalogue.gib },
+    };
+    choices.check()?;
+    Ok((choices, file.prices_in.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> anyhow::Result<Choices> {
+        Ok(of(toml::from_str(text)?, None)?.0)
+    }
+
+    const SERVERS: &str = "[servers]\ncounts = { from = 2, to = 8, step = 3 }\nprice = 10\n";
+
+    #[test]
+    fn choices_are_read() {
+        let choices = parse(&format!(
+            "{SERVERS}[memory]\nfitted_gib = 64\ngib = [64, 128]\nhit_ratio = [[64, 0.5], [128, 0.6]]\n\
+             [devices.bulk_device]\ncounts = [4, 8]\nprice = 3.5\ngib = 1000\n\
+             [replicas]\ncounts = [2, 3]\n[catalogue]\nservers = 4\ngib = 5000\n"
+        ));
+        let choices = choices.unwrap();
+        assert_eq!((choices.servers.as_slice(), choices.server_price), (&[2, 5, 8][..], 10.0));
+        assert_eq!(choices.memory.hits, SizeLaw::Table(vec![(64.0, 0.5), (128.0, 0.6)]));
+        assert_eq!(choices.devices[0].holds, Some(1000.0));
+        assert_eq!(choices.catalogue, Catalogue { servers: Some(4.0), size: Some(5000.0) });
+        assert_eq!(choices.configurations(), Ok(3 * 2 * 2 * 2));
+        let simple = parse(SERVERS).unwrap();
+        assert_eq!((simple.replicas, simple.memory), (vec![1], Memory::default()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_key() {
+        for (text, says) in [
+            ("", "servers"),
+            ("[servers]\ncounts = 3\n", "{ from = 1, to = 40 }"),
+            ("[servers]\ncounts = []\n", "no number of servers"),
+            ("[servers]\ncounts = [3, 1]\n", "must ascend"),
+            ("[servers]\ncounts = { from = 3, to = 1 }\n", "servers.counts"),
+            ("[servers]\ncounts = [1]\nprize = 3\n", "prize"),
+            ("[servers]\ncounts = [1]\nprice = -3\n", "price of a server"),
+            ("[servers]\ncounts = [1]\n[catalogue]\nservers = 4\n", "fitted_gib"),
+            ("[servers]\ncounts = [1]\n[memory]\nfitted_gib = 4\ngib = [8]\n", "exponent"),
+            (
+                "[servers]\ncounts = [1]\n[memory]\nfitted_gib = 4\nexponent = 2\n",
+                "memory.exponent",
+            ),
+            ("[servers]\ncounts = [1]\n[replicas]\ncounts = [0]\n", "0 replicas"),
+        ] {
+            let error = parse(text).err().map(|e| format!("{e:#}")).unwrap_or_default();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! A plan as text.
+
+use model::Model;
+use model::plan::{Break, Cause, Choices, Forecast, LimitRule, Plan, Planned, Reach};
+
+use super::chosen_classes;
+use crate::cli::predict_cluster::marks;
+use crate::report::grid::{Grid, printable};
+use crate::report::objective::{digits, time};
+use crate::report::table::{percent, tenths, trust_text, warnings_text};
+use crate::report::{Objective, compare};
+
+/// A plan, and what is needed to say it.
+pub(super) struct Shown<'a> {
+    pub plan: &'a Plan,
+    pub objective: Objective,
+    pub choices: &'a Choices,
+    /// What prices are in.
+    pub prices: String,
+}
+
+impl Shown<'_> {
+    /// All of it.
+    pub fn text(&self, model: &Model, note: Option<&str>) -> anyhow::Result<String> {
+        let mut out = String::new();
+        if let Some(note) = &model.about.laboratory {
+            out += &format!("LABORATORY: {}\n\n", printable(note));
+        }
+        out += &self.asked();
+        if let Some(note) = note {
+            out += &format!("{}\n", printable(note));
+        }
+        out.push('\n');
+        if self.plan.ranked.is_empty() {
+            out += &self.none();
+        } else {
+            out += &self.grid(&self.plan.ranked).text();
+            out += &self.marks_text();
+            out += &self.breaks(&self.plan.ranked);
+        }
+        if let Some(now) = &self.plan.now {
+            let load = digits(self.plan.question.rate, 6);
+            out += &format!("\nCheapest for the load of today, {load} requests/s:\n");
+            out += &self.grid(std::slice::from_ref(now)).text();
+            out += &self.breaks(std::slice::from_ref(now));
+        }
+        out += &self.purchases();
+        out.push('\n');
+        out += &trust_text(&model.trust()?);
+        out += &warnings_text(&compare::warnings_of(model));
+        Ok(out)
+    }
+
+    fn price(&self, cost: f64) -> String {
+        format!("{} {}", digits(cost, 6), printable(&self.prices)).trim_end().to_owned()
+    }
+
+    fn asked(&self) -> String {
+        let question = &self.plan.question;
+        let mut out = format!("{} at {} requests/s", self.objective, digits(question.rate, 6));
+        if let Some(growth) = question.growth {
+            out += &format!(
+                ", growing {} % a month to {} in {} months",
+                digits(growth.per_month * 100.0, 3),
+                digits(self.plan.design_rate, 6),
+                growth.months
+            );
+        }
+        if question.with_one_lost {
+            out += ", with one server lost as well";
+        }
+        match question.limit {
+            LimitRule::None => {}
+            LimitRule::Ours => out += ", within the confidence limit",
+            LimitRule::Published => out += ", within the Spotify model's confidence limit",
+        }
+        let counts = [self.plan.configurations, self.plan.evaluated].map(|n| digits(n as f64, 9));
+        out + &format!(".\n{} configurations, {} looked at.\n", counts[0], counts[1])
+    }
+
+    fn grid(&self, all: &[Planned]) -> Grid {
+        let within = format!("≤ {} % [95 %]", time(self.objective.within_s));
+        let mut head: Vec<String> =
+            ["cost", "servers", "memory"].map(String::from).into_iter().collect();
+        head.extend(chosen_classes(self.choices).map(String::from));
+        head.extend(["replicas", &within, "Spotify", "median", "p99"].map(String::from));
+        head.extend(["memory %", "busy %", "headroom", "one lost %", ""].map(String::from));
+        let mut grid = Grid { head, align: "", rows: Vec::new() };
+        for planned in all {
+            grid.row(self.row(planned));
+        }
+        grid
+    }
+
+    fn row(&self, planned: &Planned) -> Vec<String> {
+        let (c, f) = (&planned.configuration, &planned.forecast);
+        let mut cells = vec![self.price(c.cost), c.servers.to_string(), digits(c.memory, 6)];
+        cells.extend(c.devices.iter().map(|d| d.count.to_string()));
+        cells.push(c.replicas.to_string());
+        let w = &f.within;
+        cells.push(format!("{} [{}, {}]", percent(w.value), percent(w.low), percent(w.high)));
+        cells.push(f.published.map_or("unstable".to_owned(), percent));
+        let at = |share: f64| {
+            let found = f.quantiles.iter().find(|q| q.share == share);
+            found.map_or("–".to_owned(), |q| time(q.time_s))
+        };
+        cells.extend([at(0.5), at(0.99), tenths(f.hit_ratio.value), tenths(f.utilisation_max)]);
+        cells.push(format!("× {}", digits(planned.headroom, 3)));
+        let lost = match &planned.one_lost.forecast {
+            Some(lost) => {
+                let held = if planned.one_lost.holds { "" } else { " missed" };
+                let of = self.marks(lost, planned.like_fitted);
+                format!("{}{held} {of}", percent(lost.within.value)).trim_end().to_owned()
+            }
+            None => "not served".to_owned(),
+        };
+        cells.extend([lost, self.marks(f, planned.like_fitted)]);
+        cells
+    }
+
+    fn marks(&self, forecast: &Forecast, like_fitted: bool) -> String {
+        let unlike = if like_fitted { "" } else { "~" };
+        marks(forecast.beyond_limit, forecast.beyond_fitted, forecast.beyond_trust) + unlike
+    }
+
+    fn marks_text(&self) -> String {
+        let all = || self.plan.ranked.iter().chain(&self.plan.now);
+        let forecasts = || all().flat_map(|p| p.one_lost.forecast.iter().chain([&p.forecast]));
+        let mut out = String::new();
+        if forecasts().any(|f| f.beyond_limit) {
+            out += "! PAST THE CONFIDENCE LIMIT: queues are long there, and small errors of the model grow.\n";
+        }
+        if forecasts().any(|f| f.beyond_fitted) {
+            out += "> a server has more load than any that was fitted: extrapolated.\n";
+        }
+        if forecasts().any(|f| f.beyond_trust) {
+            out += "? past the load up to which the model is trusted: see below.\n";
+        }
+        if all().any(|p| !p.like_fitted) {
+            out += "~ not the server that was fitted: the laws of memory and devices made it of that one.\n";
+        }
+        out
+    }
+
+    /// What breaks first in each.
+    fn breaks(&self, all: &[Planned]) -> String {
+        let mut out = "\nWhat breaks first as the load grows:\n".to_owned();
+        for planned in all {
+            let cost = self.price(planned.configuration.cost);
+            let month = match planned.ends_in_month {
+                Some(month) => format!("; in month {month}"),
+                None => String::new(),
+            };
+            let what = self.what(&planned.breaks_first);
+            out +=
+                &format!("  {cost}, {} servers: {what}{month}.\n", planned.configuration.servers);
+        }
+        out
+    }
+
+    fn what(&self, first: &Break) -> String {
+        if !first.rate.is_finite() {
+            return "nothing: memory answers everything".to_owned();
+        }
+        let rate = digits(first.rate, 4);
+        let why = match first.cause {
+            Cause::Saturation => {
+                return format!("{} saturates at {rate} requests/s", printable(&first.class));
+            }
+            Cause::Objective => format!("{} is missed", self.objective),
+            Cause::Limit => "the confidence limit is reached".to_owned(),
+            Cause::OneLost => format!("{} is missed with one server lost", self.objective),
+        };
+        format!(
+            "{why} past {rate} requests/s, {} {} % busy (it saturates at {})",
+            printable(&first.class),
+            tenths(first.utilisation),
+            digits(first.saturation, 4)
+        )
+    }
+
+    /// Why nothing holds, and what is the most that does.
+    fn none(&self) -> String {
+        let Some(Reach { configuration: c, share, breaks_first }) = &self.plan.nearest else {
+            return "NONE of the choices can be built: replicas need servers, and room on devices; reads \
+                    need devices.\n"
+                .to_owned();
+        };
+        let mut what = vec![format!("{} servers", c.servers), format!("memory {}", c.memory)];
+        what.extend(c.devices.iter().map(|d| format!("{} {}", d.count, printable(&d.class))));
+        what.push(format!("replicas {}", c.replicas));
+        let reached = match share {
+            Some(share) => format!("answers {} % in time", percent(*share)),
+            None => "cannot serve that load: its queues grow without bound".to_owned(),
+        };
+        let most = match breaks_first.rate > 0.0 {
+            true => format!(
+                "It holds all that is asked up to {} requests/s",
+                digits(breaks_first.rate, 4)
+            ),
+            false => "It holds what is asked at no load".to_owned(),
+        };
+        format!(
+            "NONE of the choices holds. The nearest ({}; {}) {reached}.\n{most}: {}.\n",
+            what.join(", "),
+            self.price(c.cost),
+            self.what(breaks_first)
+        )
+    }
+
+    fn purchases(&self) -> String {
+        if self.plan.purchases.is_empty() {
+            return "\nNothing more can be bought: every list of the choices ends here.\n"
+                .to_owned();
+        }
+        let per = format!("requests/s for 1 {}", printable(&self.prices));
+        let head = ["what buys most next", "price", "more requests/s", per.trim_end()];
+        let mut grid = Grid::new("lrrr", &head);
+        for purchase in &self.plan.purchases {
+            let gain =
+                if purchase.gain == 0.0 { "none".to_owned() } else { digits(purchase.gain, 4) };
+            let worth = purchase.gain_per_price.map_or("–".to_owned(), |w| digits(w, 3));
+            grid.row([purchase.what.clone(), self.price(purchase.price), gain, worth]);
+        }
+        format!("\n{}", grid.text())
+    }
+}

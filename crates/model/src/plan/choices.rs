@@ -1,0 +1,310 @@
+//! What can be bought: numbers of servers, memory, devices and replicas, with their prices.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, check, not_negative, positive};
+use crate::storage::Popularity;
+
+/// The most configurations that a plan looks at.
+pub const CONFIGURATIONS_MAX: u64 = 5_000_000;
+
+/// A larger factor of a hit ratio makes no difference: whatever was above 0.2 % is 1.
+const FACTOR_MAX: f64 = 500.0;
+
+/// How a share (of hits, of reads) follows the size of what holds them.
+///
+/// ```
+/// use model::plan::SizeLaw;
+/// use model::storage::Popularity;
+/// let zipf = SizeLaw::Power(Popularity::zipf(0.5)?);
+/// assert!((zipf.factor(4.0, 1.0) - 2.0).abs() < 1e-12);
+/// // Measured, or from a cache law: 64 GiB hit 50 %, 128 GiB 60 %.
+/// let table = SizeLaw::Table(vec![(64.0, 0.5), (128.0, 0.6)]);
+/// assert!((table.factor(96.0, 64.0) - 1.1).abs() < 1e-12);
+/// assert_eq!(table.factor(1e6, 64.0), 1.2); // held: nothing is known beyond
+/// # Ok::<(), model::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub enum SizeLaw {
+    /// share ∝ size^exponent ([`Popularity`]): one number, right for a full memory of like objects.
+    Power(Popularity),
+    /// Sizes, ascending, and the share at each: what was measured at several sizes, or what a law of
+    /// caches says. Linear between them, and from nothing at size 0; held beyond the last. Shares of
+    /// caches bend downwards, so each of the three says too little rather than too much.
+    Table(Vec<(f64, f64)>),
+}
+
+impl SizeLaw {
+    /// The share at `size` over that at the size that was fitted. At most 500.
+    pub fn factor(&self, size: f64, fitted: f64) -> f64 {
+        let factor = match self {
+            _ if size <= 0.0 => 0.0,
+            SizeLaw::Power(popularity) => popularity.factor(size / fitted),
+            SizeLaw::Table(points) => at(points, size) / at(points, fitted),
+        };
+        if factor.is_nan() { 0.0 } else { factor.min(FACTOR_MAX) }
+    }
+
+    pub(super) fn check(&self, fitted: f64) -> Result<(), Error> {
+        let SizeLaw::Table(points) = self else { return Ok(()) };
+        let mut last = (0.0, 0.0);
+        for &(size, share) in points {
+            check("a size of a table", size, last.0..=1e18, "finite and ascending")?;
+            check("a share of a table", share, last.1..=1.0, "0 to 1 and not falling")?;
+            if size <= last.0 {
+                return Err(Error::Choices(format!("the table has the size {size} twice")));
+            }
+            last = (size, share);
+        }
+        positive("the share that a table has at the fitted size", at(points, fitted)).map(|_| ())
+    }
+}
+
+/// The table at a size.
+fn at(points: &[(f64, f64)], size: f64) -> f64 {
+    let mut before = (0.0, 0.0);
+    for &point in points {
+        if size <= point.0 {
+            return before.1 + (point.1 - before.1) * (size - before.0) / (point.0 - before.0);
+        }
+        before = point;
+    }
+    before.1
+}
+
+/// Memory of a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Memory {
+    /// What the fitted server had; the unit is yours (GiB), the same in all sizes.
+    pub fitted: f64,
+    /// What a server may have, ascending.
+    pub sizes: Vec<f64>,
+    /// Price of a unit.
+    pub price: f64,
+    /// How the hit ratio follows it.
+    pub hits: SizeLaw,
+}
+
+impl Default for Memory {
+    /// The memory of the fitted server, whatever it was.
+    fn default() -> Self {
+        let hits = SizeLaw::Power(Popularity::EQUAL);
+        Memory { fitted: 1.0, sizes: vec![1.0], price: 0.0, hits }
+    }
+}
+
+/// Devices of a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceChoice {
+    /// Their class in the model.
+    pub class: String,
+    /// How many a server may have, ascending.
+    pub counts: Vec<u32>,
+    /// Price of one.
+    pub price: f64,
+    /// What one holds, in the unit of [`Catalogue::size`]; `None` if that is no limit.
+    pub holds: Option<f64>,
+    /// For a class that holds a chosen part, like hot devices: how its share of the device reads
+    /// follows their number. `None` for a class that serves what is left.
+    pub reads: Option<SizeLaw>,
+}
+
+/// What all servers hold together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Catalogue {
+    /// The fitted server was one of so many that shared it: more servers then have smaller parts each,
+    /// of which memory holds more. `None`: each server has the part that the fitted one had, however
+    /// many there are, as in the published model.
+    pub servers: Option<f64>,
+    /// Its size: with replicas it must fit on the devices. `None` if that is no limit.
+    pub size: Option<f64>,
+}
+
+/// All that can be chosen.
+///
+/// ```
+/// use model::plan::Choices;
+/// let choices = Choices { servers: (1..=40).collect(), server_price: 200.0, ..Choices::default() };
+/// assert_eq!(choices.configurations()?, 40);
+/// # Ok::<(), model::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choices {
+    /// Numbers of servers, ascending.
+    pub servers: Vec<u32>,
+    /// Price of one, without memory and devices.
+    pub server_price: f64,
+    /// Memory of each.
+    pub memory: Memory,
+    /// Devices of each; classes that are not named stay as they were fitted.
+    pub devices: Vec<DeviceChoice>,
+    /// Numbers of replicas, ascending.
+    pub replicas: Vec<u32>,
+    /// Price of one replica of the catalogue.
+    pub replica_price: f64,
+    /// What they hold.
+    pub catalogue: Catalogue,
+}
+
+impl Default for Choices {
+    /// One server like the fitted one, one replica, for nothing.
+    fn default() -> Self {
+        Choices {
+            servers: vec![1],
+            server_price: 0.0,
+            memory: Memory::default(),
+            devices: Vec::new(),
+            replicas: vec![1],
+            replica_price: 0.0,
+            catalogue: Catalogue::default(),
+        }
+    }
+}
+
+/// A number of devices of a class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceCount {
+    /// The class.
+    pub class: String,
+    /// How many in a server.
+    pub count: u32,
+}
+
+/// One of the choices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Configuration {
+    /// Servers.
+    pub servers: u32,
+    /// Memory of each.
+    pub memory: f64,
+    /// Devices of each, of the classes that can be chosen.
+    pub devices: Vec<DeviceCount>,
+    /// Replicas of each object.
+    pub replicas: u32,
+    /// What it costs.
+    pub cost: f64,
+}
+
+/// A configuration as positions in the lists of the choices: servers, memory, devices …, replicas.
+pub(super) type Digits = Vec<usize>;
+
+impl Choices {
+    /// Checks every number and list.
+    pub fn check(&self) -> Result<(), Error> {
+        let counts = |what: &str, list: &[u32], least: u32| match list {
+            [] => Err(Error::Choices(format!("no number of {what} is given"))),
+            [first, ..] if *first < least => {
+                Err(Error::Choices(format!("{first} {what}: at least {least} are needed")))
+            }
+            _ if list.windows(2).any(|w| w[0] >= w[1]) => {
+                Err(Error::Choices(format!("the numbers of {what} must ascend")))
+            }
+            [.., last] if *last > 1_000_000 => {
+                Err(Error::Choices(format!("{last} {what}: at most 1,000,000")))
+            }
+            _ => Ok(()),
+        };
+        counts("servers", &self.servers, 1)?;
+        counts("replicas", &self.replicas, 1)?;
+        not_negative("the price of a server", self.server_price)?;
+        not_negative("the price of a replica", self.replica_price)?;
+        not_negative("the price of memory", self.memory.price)?;
+        check("the memory of the fitted server", self.memory.fitted, 1e-9..=1e18, "above 0")?;
+        self.memory.hits.check(self.memory.fitted)?;
+        if self.memory.sizes.is_empty() || self.memory.sizes.windows(2).any(|w| w[0] >= w[1]) {
+            return Err(Error::Choices("give sizes of memory, and let them ascend".into()));
+        }
+        for &size in &self.memory.sizes {
+            check("a size of memory", size, 0.0..=1e18, "at least 0")?;
+        }
+        for (i, devices) in self.devices.iter().enumerate() {
+            counts(&devices.class, &devices.counts, 0)?;
+            not_negative("the price of a device", devices.price)?;
+            positive("what a device holds", devices.holds.unwrap_or(1.0))?;
+            if self.devices.iter().take(i).any(|d| d.class == devices.class) {
+                let class = &devices.class;
+                return Err(Error::Choices(format!("the class {class} is given twice")));
+            }
+        }
+        positive("the number of servers of the catalogue", self.catalogue.servers.unwrap_or(1.0))?;
+        positive("the size of the catalogue", self.catalogue.size.unwrap_or(1.0))?;
+        self.configurations().map(|_| ())
+    }
+
+    /// How many configurations there are. An error past [`CONFIGURATIONS_MAX`].
+    pub fn configurations(&self) -> Result<u64, Error> {
+        let product = self
+            .lengths()
+            .iter()
+            .try_fold(1u64, |product, &length| product.checked_mul(length as u64));
+        match product {
+            Some(product) if product <= CONFIGURATIONS_MAX => Ok(product),
+            _ => Err(Error::Choices(format!(
+                "they make more than {CONFIGURATIONS_MAX} configurations; give fewer numbers in each list"
+            ))),
+        }
+    }
+
+    /// The lengths of the lists, in the order of [`Digits`].
+    pub(super) fn lengths(&self) -> Vec<usize> {
+        let devices = self.devices.iter().map(|d| d.counts.len());
+        let first = [self.servers.len(), self.memory.sizes.len()];
+        first.into_iter().chain(devices).chain([self.replicas.len()]).collect()
+    }
+
+    /// The configuration of a number below [`Choices::configurations`].
+    pub(super) fn digits(&self, mut index: u64, digits: &mut Digits) {
+        digits.clear();
+        for length in self.lengths() {
+            let length = length.max(1) as u64;
+            digits.push((index % length) as usize);
+            index /= length;
+        }
+    }
+
+    /// The counts of the chosen classes.
+    pub(super) fn counts<'a>(&'a self, digits: &'a [usize]) -> impl Iterator<Item = u32> + 'a {
+        let places = digits.get(2..).unwrap_or_default();
+        self.devices.iter().zip(places).map(|(d, &i)| d.counts[i])
+    }
+
+    /// What a configuration costs.
+    pub(super) fn cost(&self, digits: &[usize]) -> f64 {
+        let devices = self.devices.iter().zip(self.counts(digits));
+        let devices: f64 = devices.map(|(d, count)| d.price * f64::from(count)).sum();
+        let memory = self.memory.price * self.memory.sizes[digits[1]];
+        let servers = f64::from(self.servers[digits[0]]);
+        servers * (self.server_price + memory + devices)
+            + self.replica_price * f64::from(self.replicas(digits))
+    }
+
+    /// The replicas of a configuration.
+    pub(super) fn replicas(&self, digits: &[usize]) -> u32 {
+        digits.last().map_or(1, |&i| self.replicas[i])
+    }
+
+    /// Whether there are servers for the replicas, and room for what they hold.
+    pub(super) fn fits(&self, digits: &[usize]) -> bool {
+        let (servers, replicas) = (self.servers[digits[0]], self.replicas(digits));
+        let Some(size) = self.catalogue.size else { return replicas <= servers };
+        let bulk = || self.devices.iter().zip(self.counts(digits)).filter(|d| d.0.reads.is_none());
+        let holds: f64 = bulk().map(|(d, n)| d.holds.unwrap_or(0.0) * f64::from(n)).sum();
+        let unlimited = bulk().next().is_none() || bulk().any(|(d, _)| d.holds.is_none());
+        replicas <= servers
+            && (unlimited || f64::from(servers) * holds >= size * f64::from(replicas))
+    }
+
+    /// A configuration in full.
+    pub(super) fn configuration(&self, digits: &[usize]) -> Configuration {
+        let devices = self.devices.iter().zip(self.counts(digits));
+        Configuration {
+            servers: self.servers[digits[0]],
+            memory: self.memory.sizes[digits[1]],
+            devices: devices
+                .map(|(d, count)| DeviceCount { class: d.class.clone(), count })
+                .collect(),
+            replicas: self.replicas(digits),
+            cost: self.cost(digits),
+        }
+    }
+}

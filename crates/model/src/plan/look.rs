@@ -1,0 +1,380 @@
+//! A configuration looked at closely: its forecast with intervals, what breaks first, what to buy next.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::model_file::{Model, Parameter, Prediction};
+use crate::storage::{BETA, balls_into_bins_limit};
+
+use super::choices::Configuration;
+use super::site::{Changes, Site};
+use super::{LimitRule, Question};
+
+/// The shares whose response times a forecast gives.
+const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
+
+/// The latest month that is looked at.
+const MONTHS_MAX: u32 = 1200;
+
+/// The response time that a share of the requests does not exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Quantile {
+    /// The share.
+    pub share: f64,
+    /// The time, seconds.
+    pub time_s: f64,
+}
+
+/// What servers are expected to do at a load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Forecast {
+    /// Load on all of them, requests/s.
+    pub rate: f64,
+    /// How many they are.
+    pub servers: u32,
+    /// Share answered within the objective's time, with its 95 % interval.
+    pub within: Parameter,
+    /// The same by the published model; `None` where that is not stable.
+    pub published: Option<f64>,
+    /// The distribution of the response time.
+    pub quantiles: Vec<Quantile>,
+    /// Mean response, seconds.
+    pub response_mean: Parameter,
+    /// Share that memory answers.
+    pub hit_ratio: Parameter,
+    /// Utilisation of the busiest device.
+    pub utilisation_max: f64,
+    /// The confidence limit, requests/s on all servers.
+    pub confidence_limit: f64,
+    /// The load up to which the model is trusted, requests/s on all servers ([`crate::Trust`]).
+    pub trust_limit: f64,
+    /// Past the confidence limit: say so wherever the forecast is shown.
+    pub beyond_limit: bool,
+    /// A server has a larger load than any that was fitted.
+    pub beyond_fitted: bool,
+    /// Past the load up to which the model is trusted: say so wherever the forecast is shown.
+    pub beyond_trust: bool,
+}
+
+/// What becomes of a configuration when one server is lost and its replicas have filled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lost {
+    /// The others; `None` if they cannot serve the load, or there are none.
+    pub forecast: Option<Forecast>,
+    /// Share of the requests whose keys only the lost one held. They count as too late; `forecast` has
+    /// that in it.
+    pub unreachable: f64,
+    /// Whether the objective still holds.
+    pub holds: bool,
+}
+
+/// Why a configuration holds no more load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The objective is missed.
+    Objective,
+    /// A device is always busy: what memory answers would hold the objective still.
+    Saturation,
+    /// The limit that was asked for is reached.
+    Limit,
+    /// The objective is missed with one server lost.
+    OneLost,
+}
+
+/// What breaks first as the load grows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Break {
+    /// Why.
+    pub cause: Cause,
+    /// At this load, requests/s on all servers. Infinite if memory answers everything.
+    pub rate: f64,
+    /// The class of devices that is the busiest, and would saturate first.
+    pub class: String,
+    /// Its utilisation at that load, with all servers.
+    pub utilisation: f64,
+    /// The load at which it is always busy, requests/s on all servers.
+    pub saturation: f64,
+}
+
+/// A configuration that holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Planned {
+    /// What it is, and what it costs.
+    pub configuration: Configuration,
+    /// What it does at the load that it must hold.
+    pub forecast: Forecast,
+    /// With one server lost, at the same load.
+    pub one_lost: Lost,
+    /// The largest load at which the objective itself holds, with its 95 % interval: requests/s.
+    pub objective_rate: Parameter,
+    /// What breaks first: the objective, or what else was asked for.
+    pub breaks_first: Break,
+    /// The load at which that is over the load now.
+    pub headroom: f64,
+    /// The month in which that is, the load growing as asked; `None` without growth, or if it is never.
+    pub ends_in_month: Option<u32>,
+    /// Whether its servers are the fitted one, but for their number. If not, the laws of memory and
+    /// devices made them of it.
+    pub like_fitted: bool,
+}
+
+/// The configuration that comes nearest to an objective that none holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reach {
+    /// What it is.
+    pub configuration: Configuration,
+    /// The share that it answers in time at the load; `None` if it cannot serve the load at all.
+    pub share: Option<f64>,
+    /// The largest load at which it holds all that was asked for, requests/s; 0 if it does at none.
+    pub breaks_first: Break,
+}
+
+/// A step from one configuration to the next of one of the choices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Purchase {
+    /// What is bought, in words: `servers 17 → 18`.
+    pub what: String,
+    /// The configuration with it.
+    pub configuration: Configuration,
+    /// By how much the largest load grows that holds all that was asked for, requests/s.
+    pub gain: f64,
+    /// What it costs more.
+    pub price: f64,
+    /// `gain` over `price`; `None` if it costs nothing.
+    pub gain_per_price: Option<f64>,
+}
+
+/// A server of a configuration as a model, and with one of them lost.
+struct Looked {
+    servers: u32,
+    replicas: u32,
+    whole: Model,
+    /// What is left of them; `None` of a single server.
+    lost: Option<Model>,
+    changes: Changes,
+}
+
+fn look(site: &Site, digits: &[usize]) -> Result<Looked, Error> {
+    let (servers, replicas) = (site.choices.servers[digits[0]], site.choices.replicas(digits));
+    let (mut changes, mut after) = (Changes::default(), Changes::default());
+    let n = f64::from(servers);
+    // Without replicas no other server gets the keys of the lost one.
+    let part = if replicas > 1 && servers > 1 { n / (n - 1.0) } else { 1.0 };
+    if !site.changes(digits, 1.0, &mut changes) || !site.changes(digits, part, &mut after) {
+        return Err(Error::Choices("its devices cannot serve all reads".into()));
+    }
+    let lost = (servers > 1).then(|| site.model(&after));
+    Ok(Looked { servers, replicas, whole: site.model(&changes), lost, changes })
+}
+
+/// All that is said of a configuration that holds.
+pub(super) fn planned(
+    site: &Site,
+    question: &Question,
+    digits: &[usize],
+    rate: f64,
+) -> Result<Planned, Error> {
+    let looked = look(site, digits)?;
+    let forecast = forecast(&looked.whole, question, looked.servers, rate)?;
+    let n = f64::from(looked.servers);
+    let objective = question.objective;
+    let of = looked.whole.largest_rate_with_interval(question.within_s(), objective.share);
+    let mut objective_rate = match of {
+        Err(Error::Unattainable { .. }) => Parameter::exact(0.0, "1/s"),
+        other => other?,
+    };
+    for end in [&mut objective_rate.value, &mut objective_rate.low, &mut objective_rate.high] {
+        *end *= n;
+    }
+    let breaks_first = breaks(site, question, &looked)?;
+    let ends_in_month = question.growth.and_then(|growth| {
+        let load = |month: u32| question.rate * (1.0 + growth.per_month).powf(month.into());
+        (0..=MONTHS_MAX).find(|&month| load(month) > breaks_first.rate)
+    });
+    Ok(Planned {
+        configuration: site.choices.configuration(digits),
+        forecast,
+        one_lost: one_lost(&looked, question, rate)?,
+        objective_rate,
+        headroom: breaks_first.rate / question.rate,
+        breaks_first,
+        ends_in_month,
+        like_fitted: site.is_fitted(&looked.changes),
+    })
+}
+
+fn forecast(
+    model: &Model,
+    question: &Question,
+    servers: u32,
+    rate: f64,
+) -> Result<Forecast, Error> {
+    let t_s = question.within_s();
+    let Prediction {
+        hit_ratio,
+        utilisation_max,
+        mut response_mean,
+        confidence_limit,
+        trust_limit,
+        beyond_limit,
+        beyond_fitted,
+        beyond_trust,
+        points,
+        ..
+    } = model.predict_cluster(rate, servers, &[t_s])?;
+    for value in [&mut response_mean.value, &mut response_mean.low, &mut response_mean.high] {
+        *value += question.delay_s;
+    }
+    let mut quantiles = Vec::new();
+    for share in QUANTILES {
+        let time = model.quantile(rate / f64::from(servers), share)?;
+        quantiles.push(Quantile { share, time_s: time + question.delay_s });
+    }
+    let point = points.into_iter().next();
+    let point = point.ok_or(Error::Invalid {
+        what: "the time of an objective",
+        value: t_s,
+        must: "a time",
+    })?;
+    Ok(Forecast {
+        rate,
+        servers,
+        within: point.concertina,
+        published: point.spotify.map(|p| p.value),
+        quantiles,
+        response_mean,
+        hit_ratio,
+        utilisation_max,
+        confidence_limit,
+        trust_limit,
+        beyond_limit,
+        beyond_fitted,
+        beyond_trust,
+    })
+}
+
+fn one_lost(looked: &Looked, question: &Question, rate: f64) -> Result<Lost, Error> {
+    let n = f64::from(looked.servers);
+    let unreachable = if looked.replicas > 1 { 0.0 } else { 1.0 / n };
+    let Some(model) = &looked.lost else {
+        return Ok(Lost { forecast: None, unreachable: 1.0, holds: false });
+    };
+    let left = rate * (1.0 - unreachable);
+    match forecast(model, question, looked.servers - 1, left) {
+        Ok(mut forecast) => {
+            let answered = 1.0 - unreachable;
+            let within = &mut forecast.within;
+            for value in [&mut within.value, &mut within.low, &mut within.high] {
+                *value *= answered;
+            }
+            forecast.published = forecast.published.map(|share| share * answered);
+            let holds = within.value >= question.objective.share;
+            Ok(Lost { forecast: Some(forecast), unreachable, holds })
+        }
+        Err(Error::Unstable { .. }) => Ok(Lost { forecast: None, unreachable, holds: false }),
+        Err(error) => Err(error),
+    }
+}
+
+/// The largest load at which a server answers a share in time; 0 if it never does.
+fn largest(model: &Model, t_s: f64, share: f64) -> Result<f64, Error> {
+    if share > 1.0 {
+        return Ok(0.0);
+    }
+    match model.largest_rate(t_s, share) {
+        Err(Error::Unattainable { .. }) => Ok(0.0),
+        other => other,
+    }
+}
+
+fn breaks(site: &Site, question: &Question, looked: &Looked) -> Result<Break, Error> {
+    let (n, t_s) = (f64::from(looked.servers), question.within_s());
+    let share = question.objective.share;
+    let node = looked.whole.node()?;
+    let saturation = node.saturation() * n;
+    let objective = largest(&looked.whole, t_s, share)? * n;
+    let mut first = match objective >= saturation * (1.0 - 1e-9) {
+        true => (Cause::Saturation, saturation),
+        false => (Cause::Objective, objective),
+    };
+    let limit = match question.limit {
+        LimitRule::None => f64::INFINITY,
+        LimitRule::Ours => balls_into_bins_limit(node.confidence_limit(), looked.servers, BETA),
+        LimitRule::Published => {
+            site.published(&looked.changes)?.cluster_confidence_limit(looked.servers)
+        }
+    };
+    if limit < first.1 {
+        first = (Cause::Limit, limit);
+    }
+    if question.with_one_lost {
+        let lost = match &looked.lost {
+            None => 0.0,
+            Some(model) if looked.replicas > 1 => largest(model, t_s, share)? * (n - 1.0),
+            // The others answer (n−1)/n of all, and must make up for what is lost.
+            Some(model) => largest(model, t_s, share * n / (n - 1.0))? * n,
+        };
+        if lost < first.1 {
+            first = (Cause::OneLost, lost);
+        }
+    }
+    let (cause, rate) = first;
+    let utilisation = node.operating(rate / n).map_or(1.0, |o| o.utilisation_max);
+    let class = site.busiest(&looked.changes);
+    Ok(Break { cause, rate, class, utilisation, saturation })
+}
+
+/// What the nearest configuration reaches.
+pub(super) fn reach(
+    site: &Site,
+    question: &Question,
+    digits: &[usize],
+    share: Option<f64>,
+) -> Result<Reach, Error> {
+    let breaks_first = breaks(site, question, &look(site, digits)?)?;
+    let configuration = site.choices.configuration(digits);
+    Ok(Reach { configuration, share, breaks_first })
+}
+
+/// The next of each of the choices, the most load for the price first. What is free comes before all;
+/// what gains nothing comes last.
+pub(super) fn purchases(
+    site: &Site,
+    question: &Question,
+    digits: &[usize],
+) -> Result<Vec<Purchase>, Error> {
+    let choices = site.choices;
+    let here = choices.configuration(digits);
+    let rate = breaks(site, question, &look(site, digits)?)?.rate;
+    let mut all = Vec::new();
+    for (place, length) in choices.lengths().into_iter().enumerate() {
+        let mut next = digits.to_vec();
+        next[place] += 1;
+        if next[place] >= length || !choices.fits(&next) {
+            continue;
+        }
+        let Ok(looked) = look(site, &next) else { continue };
+        let larger = breaks(site, question, &looked)?.rate;
+        let configuration = choices.configuration(&next);
+        let gain = if larger == rate { 0.0 } else { larger - rate };
+        let price = configuration.cost - here.cost;
+        let what = match place {
+            0 => format!("servers {} → {}", here.servers, configuration.servers),
+            1 => format!("memory {} → {}", here.memory, configuration.memory),
+            _ => match (here.devices.get(place - 2), configuration.devices.get(place - 2)) {
+                (Some(from), Some(to)) => format!("{} {} → {}", from.class, from.count, to.count),
+                _ => format!("replicas {} → {}", here.replicas, configuration.replicas),
+            },
+        };
+        let gain_per_price = (price > 0.0).then(|| gain / price);
+        all.push(Purchase { what, configuration, gain, price, gain_per_price });
+    }
+    let worth = |p: &Purchase| match p.gain_per_price {
+        Some(worth) => worth,
+        None if p.gain > 0.0 => f64::INFINITY,
+        None => 0.0,
+    };
+    all.sort_by(|a, b| worth(b).total_cmp(&worth(a)));
+    Ok(all)
+}

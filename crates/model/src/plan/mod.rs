@@ -1,0 +1,240 @@
+//! The cheapest configuration that holds an objective at a load.
+//!
+//! A [`Question`] ("99 % within 50 ms at 12,000 requests/s, growing 5 % a month") and [`Choices`]
+//! (servers, memory, devices, replicas, with prices) become a [`Plan`]: the configurations that hold it,
+//! cheapest first, each with its predicted distribution and intervals, its headroom, what breaks first,
+//! and what becomes of it with one server lost; and what to buy next.
+//!
+//! Every server is the fitted one with changes, as in [`crate::storage::Change`]:
+//!
+//! - *Servers* share the load equally. The ring's shares differ a little from server to server; how much
+//!   that may cost is what the confidence limit (balls into bins) says, which marks each answer.
+//! - *Memory* multiplies the line q₀ − αλ by what a [`SizeLaw`] says. If it is known that the fitted
+//!   server was one of so many that shared a catalogue ([`Catalogue::servers`]), more servers are more
+//!   memory for each object.
+//! - *Devices* of a class share its reads equally. What one device does is not changed by how many
+//!   there are. A class with a law of its own ([`DeviceChoice::reads`]: hot devices) takes the share of
+//!   reads that the law says; the others serve what is left.
+//! - *Replicas* do not spread reads: a key's primary answers. With one server lost its keys are
+//!   answered by the others, whose parts of the catalogue grow by n/(n−1); with one replica they are
+//!   at the origin, which counts as too late.
+//!
+//! When it is wrong: where something that the model does not have (a link, a processor, the origin)
+//! ends first; and where a choice is far from the server that was fitted: [`Planned::like_fitted`] says
+//! which is not, and the marks of [`Forecast`] say which loads are past what was measured.
+//!
+//! Cost: two microseconds for each configuration that is looked at, in the order of cost until enough
+//! hold; some 0.1 s for each that is shown.
+
+mod choices;
+mod look;
+mod search;
+mod site;
+
+pub use choices::{
+    CONFIGURATIONS_MAX, Catalogue, Choices, Configuration, DeviceChoice, DeviceCount, Memory,
+    SizeLaw,
+};
+pub use look::{Break, Cause, Forecast, Lost, Planned, Purchase, Quantile, Reach};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, check, not_negative, positive};
+use crate::model_file::Model;
+
+use choices::Digits;
+use search::{Nearness, by_cost, cheapest};
+use site::Site;
+
+/// "A share of requests within a time."
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Objective {
+    /// The share, 0 to 1.
+    pub share: f64,
+    /// Within this many seconds.
+    pub within_s: f64,
+}
+
+/// How the load grows: by the same part each month.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Growth {
+    /// Part by which it grows in a month: 0.05 for 5 %.
+    pub per_month: f64,
+    /// For how many months the objective must hold.
+    pub months: u32,
+}
+
+/// A limit that the load of a configuration must not pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitRule {
+    /// None: an answer past the confidence limit is marked, and counts.
+    #[default]
+    None,
+    /// Our confidence limit of the servers (balls into bins).
+    Ours,
+    /// The published one: dimensioning as in the Spotify paper.
+    Published,
+}
+
+/// What is to be held.
+///
+/// ```
+/// use model::plan::{Growth, Objective, Question};
+/// let objective = Objective { share: 0.99, within_s: 0.05 };
+/// let question = Question { growth: Some(Growth { per_month: 0.05, months: 12 }),
+///     ..Question::new(objective, 12_000.0) };
+/// assert!((question.design_rate() - 21_550.3).abs() < 0.1);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// The objective.
+    pub objective: Objective,
+    /// The load now, requests/s on all servers.
+    pub rate: f64,
+    /// How it grows.
+    pub growth: Option<Growth>,
+    /// A limit that the load must not pass.
+    pub limit: LimitRule,
+    /// Whether the objective must hold with one server lost as well.
+    pub with_one_lost: bool,
+    /// What gateway and network add to every response, seconds, where the model does not have it.
+    pub delay_s: f64,
+    /// How many configurations are wanted.
+    pub top: usize,
+}
+
+impl Question {
+    /// An objective at a load, and the ten cheapest configurations that hold it.
+    pub fn new(objective: Objective, rate: f64) -> Self {
+        Question {
+            objective,
+            rate,
+            growth: None,
+            limit: LimitRule::None,
+            with_one_lost: false,
+            delay_s: 0.0,
+            top: 10,
+        }
+    }
+
+    /// The load at the end of the growth, which a configuration must hold: requests/s.
+    pub fn design_rate(&self) -> f64 {
+        self.growth.map_or(self.rate, |g| self.rate * (1.0 + g.per_month).powf(g.months.into()))
+    }
+
+    /// What is left of the objective's time for a server.
+    fn within_s(&self) -> f64 {
+        self.objective.within_s - self.delay_s
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        check("the share of an objective", self.objective.share, 0.0..=1.0, "0 to 1")?;
+        not_negative("the time of an objective", self.objective.within_s)?;
+        not_negative("the delay of gateway and network", self.delay_s)?;
+        check("the time of an objective less the delay", self.within_s(), 0.0..=1e12, "above 0")?;
+        positive("the request rate", self.rate)?;
+        if let Some(growth) = self.growth {
+            check("the growth of a month", growth.per_month, -0.99..=100.0, "-0.99 to 100")?;
+            check("the months of growth", growth.months.into(), 0.0..=1200.0, "at most 1200")?;
+            check("the load after the growth", self.design_rate(), 0.0..=1e15, "at most 1e15")?;
+        }
+        check("the number of configurations to show", self.top as f64, 1.0..=1e4, "1 to 10,000")
+            .map(|_| ())
+    }
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What was asked.
+    pub question: Question,
+    /// The load that must be held, requests/s: after the growth.
+    pub design_rate: f64,
+    /// The configurations that the choices make.
+    pub configurations: u64,
+    /// How many of them had to be looked at.
+    pub evaluated: u64,
+    /// Those that hold the objective at the design load, cheapest first; of equal cost those that
+    /// answer more in time. Empty if none does.
+    pub ranked: Vec<Planned>,
+    /// With growth: the cheapest that holds the load of today, if it is another.
+    pub now: Option<Planned>,
+    /// If none holds: the one that comes nearest, and what it reaches.
+    pub nearest: Option<Reach>,
+    /// What to buy next, beside the cheapest that holds (or the nearest, if none does): the most load
+    /// for the price first.
+    pub purchases: Vec<Purchase>,
+}
+
+/// The cheapest configurations that hold an objective. See the module's page.
+///
+/// # Errors
+/// [`Error::Choices`] and [`Error::Invalid`]: which list or number, and what it must be.
+///
+/// ```
+/// # fn of(model: &model::Model) -> Result<(), model::Error> {
+/// use model::plan::{Choices, Objective, Question, plan};
+/// let question = Question::new(Objective { share: 0.99, within_s: 0.05 }, 12_000.0);
+/// let choices = Choices { servers: (1..=40).collect(), server_price: 200.0, ..Choices::default() };
+/// let plan = plan(model, &question, &choices)?;
+/// if let Some(best) = plan.ranked.first() {
+///     println!("{} servers; {:?}", best.configuration.servers, best.breaks_first);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub fn plan(model: &Model, question: &Question, choices: &Choices) -> Result<Plan, Error> {
+    question.check()?;
+    let site = Site::new(model, choices)?;
+    let all = by_cost(&site)?;
+    let design_rate = question.design_rate();
+    let found = cheapest(&site, question, &all, design_rate, question.top);
+    let mut evaluated = found.evaluated;
+    let mut digits = Digits::new();
+    let mut ranked = Vec::new();
+    for &index in &found.ranked {
+        choices.digits(index.into(), &mut digits);
+        ranked.push(look::planned(&site, question, &digits, design_rate)?);
+    }
+    let mut now = None;
+    if question.growth.is_some() {
+        let today = cheapest(&site, question, &all, question.rate, 1);
+        evaluated += today.evaluated;
+        if let Some(&index) = today.ranked.first().filter(|i| found.ranked.first() != Some(i)) {
+            choices.digits(index.into(), &mut digits);
+            now = Some(look::planned(&site, question, &digits, question.rate)?);
+        }
+    }
+    let mut nearest = None;
+    if let (true, Some((index, nearness))) = (found.ranked.is_empty(), found.nearest) {
+        choices.digits(index.into(), &mut digits);
+        let share = match nearness {
+            Nearness::Share(share) => Some(share),
+            Nearness::Overloaded(_) => None,
+        };
+        nearest = Some(look::reach(&site, question, &digits, share)?);
+    }
+    let from = found.ranked.first().copied().or(found.nearest.map(|n| n.0));
+    let purchases = match from {
+        Some(index) => {
+            choices.digits(index.into(), &mut digits);
+            look::purchases(&site, question, &digits)?
+        }
+        None => Vec::new(),
+    };
+    let configurations = choices.configurations()?;
+    Ok(Plan {
+        question: *question,
+        design_rate,
+        configurations,
+        evaluated,
+        ranked,
+        now,
+        nearest,
+        purchases,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! The cheapest configurations that hold an objective: all of them in the order of their cost, until
+//! enough hold.
+//!
+//! Most cost nothing: what does not fit, and what its devices cannot serve, is known before any
+//! distribution is; and the search ends at the last cost that is wanted. Nothing is assumed of how the
+//! shares go with servers, memory or devices, so the answer is that of looking at every one.
+
+use crate::error::Error;
+use crate::storage::{BETA, balls_into_bins_limit};
+
+use super::choices::Digits;
+use super::site::{Bench, Changes, Site};
+use super::{LimitRule, Question};
+
+/// What was found.
+#[derive(Default)]
+pub(super) struct Found {
+    /// The configurations that hold, cheapest first.
+    pub ranked: Vec<u32>,
+    /// How many were looked at.
+    pub evaluated: u64,
+    /// The one that came nearest, if none holds: its share within the objective's time.
+    pub nearest: Option<(u32, Nearness)>,
+}
+
+/// How near a configuration is to holding.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub(super) enum Nearness {
+    /// Past saturation: minus the load over it.
+    Overloaded(f64),
+    /// The share that is answered in time.
+    Share(f64),
+}
+
+/// All configurations in the order of their cost.
+pub(super) fn by_cost(site: &Site) -> Result<Vec<(f64, u32)>, Error> {
+    let count = site.choices.configurations()?;
+    let mut digits = Digits::new();
+    let mut all = Vec::with_capacity(count as usize);
+    for index in 0..count {
+        site.choices.digits(index, &mut digits);
+        all.push((site.choices.cost(&digits), index as u32));
+    }
+    all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    Ok(all)
+}
+
+/// The cheapest `top` that hold the objective at `rate` requests/s; of equal cost those first that
+/// answer more in time.
+pub(super) fn cheapest(
+    site: &Site,
+    question: &Question,
+    all: &[(f64, u32)],
+    rate: f64,
+    top: usize,
+) -> Found {
+    let mut judge = Judge::new(site, question, rate);
+    let mut found = Found::default();
+    let mut holding: Vec<(f64, f64, u32)> = Vec::new();
+    let mut digits = Digits::new();
+    for &(cost, index) in all {
+        if holding.len() >= top && holding.get(top.max(1) - 1).is_none_or(|last| cost > last.0) {
+            break;
+        }
+        found.evaluated += 1;
+        site.choices.digits(index.into(), &mut digits);
+        match judge.judge(&digits) {
+            Verdict::Holds(share) => holding.push((cost, share, index)),
+            Verdict::Fails(nearness) => {
+                if found.nearest.is_none_or(|(_, best)| nearness > best) {
+                    found.nearest = Some((index, nearness));
+                }
+            }
+            Verdict::Impossible => {}
+        }
+    }
+    holding.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
+    found.ranked = holding.into_iter().take(top).map(|h| h.2).collect();
+    found
+}
+
+/// What is said of a configuration.
+pub(super) enum Verdict {
+    /// It holds; the share that is answered in time.
+    Holds(f64),
+    /// It does not.
+    Fails(Nearness),
+    /// It cannot be built: no room, no servers for the replicas, no devices for the reads.
+    Impossible,
+}
+
+/// Judges configurations at one load.
+pub(super) struct Judge<'a> {
+    site: &'a Site<'a>,
+    question: &'a Question,
+    rate: f64,
+    bench: Bench,
+    changes: Changes,
+}
+
+impl<'a> Judge<'a> {
+    pub fn new(site: &'a Site<'a>, question: &'a Question, rate: f64) -> Self {
+        let bench = site.bench(question.within_s());
+        Judge { site, question, rate, bench, changes: Changes::default() }
+    }
+
+    /// Whether a configuration holds. Cost: some microseconds.
+    pub fn judge(&mut self, digits: &[usize]) -> Verdict {
+        let choices = self.site.choices;
+        if !choices.fits(digits) || !self.set(digits, 1.0) {
+            return Verdict::Impossible;
+        }
+        let (servers, wanted) = (choices.servers[digits[0]], self.question.objective.share);
+        let n = f64::from(servers);
+        let share = match self.share(n) {
+            Ok(share) => share,
+            Err(nearness) => return Verdict::Fails(nearness),
+        };
+        let fails = Verdict::Fails(Nearness::Share(share));
+        if share < wanted || self.rate > self.limit(servers) {
+            return fails;
+        }
+        if self.question.with_one_lost {
+            if servers < 2 {
+                return fails;
+            }
+            let lost = if choices.replicas(digits) < 2 {
+                // What only the lost one held is late, and comes to no other.
+                share * (n - 1.0) / n
+            } else if self.set(digits, n / (n - 1.0)) {
+                match self.share(n - 1.0) {
+                    Ok(share) => share,
+                    Err(_) => return fails,
+                }
+            } else {
+                return fails;
+            };
+            if lost < wanted {
+                return fails;
+            }
+        }
+        Verdict::Holds(share)
+    }
+
+    fn set(&mut self, digits: &[usize], part: f64) -> bool {
+        self.site.changes(digits, part, &mut self.changes) && self.bench.set(&self.changes).is_ok()
+    }
+
+    /// The share in time with `servers` servers.
+    fn share(&self, servers: f64) -> Result<f64, Nearness> {
+        self.bench.share(self.rate / servers).map_err(|error| match error {
+            Error::Unstable { rate, saturation } => Nearness::Overloaded(-rate / saturation),
+            _ => Nearness::Overloaded(f64::MIN),
+        })
+    }
+
+    /// The limit that the load must not pass.
+    fn limit(&self, servers: u32) -> f64 {
+        match self.question.limit {
+            LimitRule::None => f64::INFINITY,
+            LimitRule::Ours => balls_into_bins_limit(self.bench.confidence_limit(), servers, BETA),
+            LimitRule::Published => self
+                .site
+                .published(&self.changes)
+                .map_or(0.0, |s| s.cluster_confidence_limit(servers)),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What a configuration makes of the fitted server.
+//!
+//! One place says how memory, catalogue and devices change it ([`Site::changes`]), for two users: the
+//! search, which needs one share of millions of configurations ([`Bench`]), and whoever looks at one of
+//! them closely, with intervals and limits ([`Site::model`]).
+
+use crate::error::Error;
+use crate::model_file::{Devices, Model, Replicates};
+use crate::storage::{DeviceGroup, HitRatio, Node, NodeAt, Spotify};
+
+use super::choices::Choices;
+
+/// A class of the model's devices as it was fitted.
+struct Class {
+    name: String,
+    groups: Vec<DeviceGroup>,
+    count: u32,
+    share: f64,
+    /// Their mean service time over the class's.
+    factor: f64,
+    /// Its position among the choices.
+    choice: Option<usize>,
+}
+
+/// A fitted server and what can be changed in it.
+pub(super) struct Site<'a> {
+    pub model: &'a Model,
+    pub choices: &'a Choices,
+    classes: Vec<Class>,
+    node: Node,
+    spotify: Spotify,
+    devices: u32,
+}
+
+/// What a configuration changes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Changes {
+    /// The hit ratio is multiplied by this.
+    hits: f64,
+    /// The joining is multiplied by this.
+    joining: f64,
+    groups: Vec<DeviceGroup>,
+    /// Disks of the published model.
+    n_d: u32,
+}
+
+impl<'a> Site<'a> {
+    pub fn new(model: &'a Model, choices: &'a Choices) -> Result<Self, Error> {
+        model.check()?;
+        choices.check()?;
+        let node = model.node()?;
+        let mut classes = Vec::new();
+        for (index, class) in model.classes.iter().enumerate() {
+            let of = || node.groups.iter().filter(move |g| g.class == index).copied();
+            let count = of().map(|g| g.count).sum::<u32>();
+            let mean = of().map(|g| f64::from(g.count) * g.factor).sum::<f64>() / f64::from(count);
+            classes.push(Class {
+                name: class.name.clone(),
+                groups: of().collect(),
+                count,
+                share: of().map(|g| f64::from(g.count) * g.share).sum(),
+                factor: if count > 0 { mean } else { 1.0 },
+                choice: choices.devices.iter().position(|d| d.class == class.name),
+            });
+        }
+        for choice in &choices.devices {
+            let class = classes.iter().find(|c| c.name == choice.class);
+            let Some(class) = class.filter(|c| c.count > 0) else {
+                let known: Vec<_> = classes.iter().map(|c| c.name.as_str()).collect();
+                return Err(Error::Choices(format!(
+                    "the model has no devices of class {:?} (it has {}); fit a server that has them",
+                    choice.class,
+                    known.join(", ")
+                )));
+            };
+            if let Some(law) = &choice.reads {
+                law.check(f64::from(class.count))?;
+            }
+        }
+        let (devices, spotify) = (node.devices(), model.spotify()?);
+        Ok(Site { model, choices, classes, node, spotify, devices })
+    }
+
+    /// What a configuration changes, its servers' parts of the catalogue being `part` times what they
+    /// are in it (more than 1 after a loss). False if its devices cannot serve all reads.
+    pub fn changes(&self, digits: &[usize], part: f64, changes: &mut Changes) -> bool {
+        let Choices { memory, catalogue, servers, .. } = self.choices;
+        let spread = catalogue.servers.map_or(1.0, |n| f64::from(servers[digits[0]]) / n) / part;
+        changes.hits = memory.hits.factor(memory.sizes[digits[1]] * spread, memory.fitted);
+        changes.joining = spread;
+        changes.groups.clear();
+        let counts = |class: &Class| match class.choice {
+            Some(i) => self.choices.devices[i].counts[digits[2 + i]],
+            None => class.count,
+        };
+        // The share of the reads of each class that holds a chosen part, and the weights of the others.
+        let chosen = |class: &Class| {
+            let law = self.choices.devices[class.choice?].reads.as_ref()?;
+            Some(class.share * law.factor(f64::from(counts(class)), f64::from(class.count)))
+        };
+        let taken: f64 = self.classes.iter().filter_map(chosen).sum();
+        let rest = |c: &&Class| chosen(c).is_none() && counts(c) > 0;
+        let weight: f64 = self.classes.iter().filter(rest).map(|c| c.share).sum();
+        let left = 1.0 - taken.min(1.0);
+        if weight <= 0.0 && left > 1e-9 {
+            return false;
+        }
+        let mut all = 0;
+        for (index, class) in self.classes.iter().enumerate() {
+            let count = counts(class);
+            if count == 0 || class.count == 0 {
+                continue;
+            }
+            all += count;
+            let share = match chosen(class) {
+                Some(share) => share / taken.max(1.0),
+                None if weight > 0.0 => left * class.share / weight,
+                None => 0.0,
+            };
+            // What stays as it was keeps its uneven loads; new devices are like the average one.
+            let same = (share - class.share).abs() <= 1e-12;
+            if count == class.count && class.share > 0.0 {
+                let scale = if same { 1.0 } else { share / class.share };
+                let scaled = |g: &DeviceGroup| DeviceGroup { share: g.share * scale, ..*g };
+                changes.groups.extend(class.groups.iter().map(scaled));
+            } else {
+                let (share, factor) = (share / f64::from(count), class.factor);
+                changes.groups.push(DeviceGroup { class: index, count, share, factor });
+            }
+        }
+        let n_d = self.spotify.disks() * f64::from(all) / f64::from(self.devices.max(1));
+        changes.n_d = n_d.round().clamp(1.0, 1e6) as u32;
+        true
+    }
+
+    /// The published server after changes.
+    pub fn published(&self, changes: &Changes) -> Result<Spotify, Error> {
+        let hit_ratio = self.spotify.hit_ratio().scaled(changes.hits)?;
+        Spotify::new(hit_ratio, self.spotify.service_rate(), f64::from(changes.n_d))
+    }
+
+    /// The model of a server after changes, its intervals with it.
+    pub fn model(&self, changes: &Changes) -> Model {
+        let mut model = self.model.clone();
+        let (requests, spotify) = (&mut model.requests, &mut model.spotify);
+        for (parameter, factor) in [
+            (&mut requests.q0, changes.hits),
+            (&mut requests.alpha, changes.hits),
+            (&mut requests.joining, changes.joining),
+            (&mut spotify.q0, changes.hits),
+            (&mut spotify.alpha, changes.hits),
+        ] {
+            parameter.value *= factor;
+            parameter.low *= factor;
+            parameter.high *= factor;
+        }
+        spotify.n_d = changes.n_d;
+        for row in &mut model.replicates.rows {
+            for (value, name) in row.iter_mut().zip(Replicates::COLUMNS) {
+                match name {
+                    "q0" | "alpha" | "spotify_q0" | "spotify_alpha" => *value *= changes.hits,
+                    "joining" => *value *= changes.joining,
+                    _ => {}
+                }
+            }
+        }
+        let group = |g: &DeviceGroup| Devices {
+            class: self.classes[g.class].name.clone(),
+            count: g.count,
+            share: g.share,
+            factor: g.factor,
+        };
+        model.devices = changes.groups.iter().map(group).collect();
+        model
+    }
+
+    /// Whether a server after changes is the one that was fitted.
+    pub fn is_fitted(&self, changes: &Changes) -> bool {
+        (changes.hits - 1.0).abs() < 1e-9
+            && (changes.joining - 1.0).abs() < 1e-9
+            && changes.groups == self.node.groups
+    }
+
+    /// The class of the device that saturates first after changes.
+    pub fn busiest(&self, changes: &Changes) -> String {
+        let load = |g: &DeviceGroup| {
+            let class = &self.node.classes[g.class];
+            let mean = crate::distribution::ServiceTime::mean(&class.service);
+            g.share * g.factor * mean / f64::from(class.servers.max(1))
+        };
+        let busiest = changes.groups.iter().max_by(|a, b| load(a).total_cmp(&load(b)));
+        busiest.map_or(String::new(), |g| self.classes[g.class].name.clone())
+    }
+
+    /// For the share within `t_s` seconds of many configurations.
+    pub fn bench(&self, t_s: f64) -> Bench {
+        let mut node = self.node.clone();
+        // The laws of all devices that any configuration has, of which none has a load here.
+        for (class, Class { factor, .. }) in self.classes.iter().enumerate() {
+            node.groups.push(DeviceGroup { class, count: 1, share: 0.0, factor: *factor });
+        }
+        let at = node.at(t_s);
+        Bench { hit_ratio: node.hit_ratio, joining: node.joining, node, at }
+    }
+}
+
+/// A server that is changed in place, for one time t. Cost: two microseconds a configuration.
+pub(super) struct Bench {
+    hit_ratio: HitRatio,
+    joining: f64,
+    node: Node,
+    at: NodeAt,
+}
+
+impl Bench {
+    /// Makes it the server after changes.
+    pub fn set(&mut self, changes: &Changes) -> Result<(), Error> {
+        self.node.hit_ratio = self.hit_ratio.scaled(changes.hits)?;
+        self.node.joining = self.joining * changes.joining;
+        self.node.groups.clone_from(&changes.groups);
+        self.at.set_groups(&changes.groups);
+        Ok(())
+    }
+
+    /// P(T ≤ t) at `rate` requests/s of one server, or [`Error::Unstable`].
+    pub fn share(&self, rate: f64) -> Result<f64, Error> {
+        self.node.operating(rate).map(|operating| self.at.cdf(&operating))
+    }
+
+    /// Our confidence limit of one server.
+    pub fn confidence_limit(&self) -> f64 {
+        self.node.confidence_limit()
+    }
+}
