@@ -13,6 +13,7 @@ mod load_bench;
 mod measure;
 mod origin;
 mod origin_s3;
+mod plan;
 mod report;
 mod serve;
 mod serve_client;

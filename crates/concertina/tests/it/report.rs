@@ -254,6 +254,9 @@ fn what_is_fitted_light_predicts_heavy_load() {
     assert!((parameter("q₀") - HITS).abs() < 0.02);
     assert!((parameter("s̄ bulk_device") / SERVICE_S - 1.0).abs() < 0.03);
 
+    assert_eq!(fit["held_out"], Value::Array(Vec::new()));
+    assert_eq!(fit["trust"]["bias_points"], Value::Null);
+    assert!((fit["trust"]["limit"].as_f64().unwrap() / 2020.0 - 1.0).abs() < 0.02);
     let predicted = lab.json(&[
         "predict",
         "model.toml",
@@ -274,6 +277,7 @@ fn what_is_fitted_light_predicts_heavy_load() {
     }
     assert_eq!(heavy["beyond_limit"], true);
     assert_eq!(heavy["beyond_fitted"], true);
+    assert_eq!(heavy["beyond_trust"], true);
     assert!(heavy["laboratory"].as_str().unwrap().contains("profiled"));
     let past = &predicted["predictions"][1];
     assert_eq!(past["stable"], false);
@@ -311,6 +315,7 @@ fn what_is_fitted_light_predicts_heavy_load() {
         assert_eq!(row["used_for_fit"], rate < 2500.0);
         assert_eq!(row["beyond_limit"], rate > limit);
     }
+    assert!(rows.iter().all(|row| row["beyond_trust"] == (row["rate"].as_f64() > Some(2500.0))));
     let laws = report["steps"][0]["measured"]["laws"].as_array().unwrap();
     let of = |law: &str| laws.iter().filter(|l| l["law"] == law).count();
     assert_eq!(of("little"), 3, "load, node and devices: {laws:?}");
@@ -326,6 +331,41 @@ fn what_is_fitted_light_predicts_heavy_load() {
     let table = lab.succeeds(&["report", "load", "server", "model.toml"]);
     assert!(table.contains("generator: the generator was <late>"), "{table}");
     lab.succeeds(&["report", "load", "server", "model.toml", "--within", "7ms", "--steps", "1"]);
+}
+
+#[test]
+fn steps_that_are_held_out_say_how_far_the_model_is_trusted() {
+    let lab = Lab::new(3);
+    let args = ["fit", "load", "server", "--hold-out", "1,3200/s", "--out", "held.toml"];
+    let fit = lab.json(&[&args[..], &["--json"]].concat());
+    assert_eq!(fit["fitted"].as_array().unwrap().len(), 1);
+    let held = fit["held_out"].as_array().unwrap();
+    assert_eq!(held.len(), 2 * 3, "two steps at three times");
+    for row in held {
+        let (rate, t) = (row["rate"].as_f64().unwrap(), row["within_s"].as_f64().unwrap());
+        assert!(rate > 1500.0 && [0.02, 0.05, 0.1].contains(&t), "{row}");
+        assert!(row["error_points"].as_f64().unwrap().abs() < 5.0, "{row}");
+        assert!(row["half_width_points"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    let limit = fit["trust"]["limit"].as_f64().unwrap();
+    assert!(limit > 1500.0 && limit < 3400.0 && fit["trust"]["bias_points"].is_number());
+    let text = lab.succeeds(&args);
+    for word in ["Errors on held-out loads", "Trusted up to", "of bias on held-out loads"] {
+        assert!(text.contains(word), "{word} is missing in\n{text}");
+    }
+    let near = format!("{},{}", limit * 0.98, limit * 1.02);
+    let predicted = lab.json(&["predict", "held.toml", "--rate", &near, "--json"]);
+    assert_eq!(predicted["predictions"][0]["beyond_trust"], false);
+    assert_eq!(predicted["predictions"][1]["beyond_trust"], true);
+    assert_eq!(predicted["trust_limit"], limit);
+    let text = lab.succeeds(&["predict", "held.toml", "--rate", &near]);
+    assert!(text.contains("? past the load up to which the model is trusted"), "{text}");
+    let report = lab.succeeds(&["report", "load", "server", "held.toml"]);
+    assert!(report.contains("Trusted up to") && report.contains("?: past"), "{report}");
+    lab.fails(&["fit", "load", "server", "--hold-out", "0-2"], &["all steps are held out"]);
+    lab.fails(&["fit", "load", "server", "--hold-out", "9"], &["no step 9", "0 (1000/s)"]);
+    let missing = ["fit", "load", "server", "--steps", "0,1", "--hold-out", "3200/s"];
+    lab.fails(&missing, &["no step of 3200/s"]);
 }
 
 /// A report that can be mailed: complete, nothing loaded, nothing of the inputs let through.

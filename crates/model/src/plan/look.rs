@@ -95,6 +95,12 @@ pub struct Break {
     pub utilisation: f64,
     /// The load at which it is always busy, requests/s on all servers.
     pub saturation: f64,
+    /// `rate` is past the confidence limit: say so wherever it is shown.
+    pub beyond_limit: bool,
+    /// It brings a server more load than any that was fitted.
+    pub beyond_fitted: bool,
+    /// It is past the load up to which the model is trusted: say so wherever it is shown.
+    pub beyond_trust: bool,
 }
 
 /// A configuration that holds.
@@ -124,10 +130,12 @@ pub struct Planned {
 pub struct Reach {
     /// What it is.
     pub configuration: Configuration,
-    /// The share that it answers in time at the load; `None` if it cannot serve the load at all.
-    pub share: Option<f64>,
+    /// What it does at the load; `None` if it cannot serve the load at all.
+    pub forecast: Option<Forecast>,
     /// The largest load at which it holds all that was asked for, requests/s; 0 if it does at none.
     pub breaks_first: Break,
+    /// Whether its servers are the fitted one, but for their number.
+    pub like_fitted: bool,
 }
 
 /// A step from one configuration to the next of one of the choices.
@@ -139,6 +147,8 @@ pub struct Purchase {
     pub configuration: Configuration,
     /// By how much the largest load grows that holds all that was asked for, requests/s.
     pub gain: f64,
+    /// Whether that load is past the one up to which the model is trusted: say so wherever it is shown.
+    pub beyond_trust: bool,
     /// What it costs more.
     pub price: f64,
     /// `gain` over `price`; `None` if it costs nothing.
@@ -187,7 +197,7 @@ pub(super) fn planned(
     for end in [&mut objective_rate.value, &mut objective_rate.low, &mut objective_rate.high] {
         *end *= n;
     }
-    let breaks_first = breaks(site, question, &looked)?;
+    let breaks_first = breaks(site, question, &looked, forecast.trust_limit)?;
     let ends_in_month = question.growth.and_then(|growth| {
         let load = |month: u32| question.rate * (1.0 + growth.per_month).powf(month.into());
         (0..=MONTHS_MAX).find(|&month| load(month) > breaks_first.rate)
@@ -288,7 +298,18 @@ fn largest(model: &Model, t_s: f64, share: f64) -> Result<f64, Error> {
     }
 }
 
-fn breaks(site: &Site, question: &Question, looked: &Looked) -> Result<Break, Error> {
+/// The load up to which the model of all servers is trusted.
+fn trust_limit(looked: &Looked) -> Result<f64, Error> {
+    Ok(looked.whole.trust()?.limit * f64::from(looked.servers))
+}
+
+/// What breaks first, where `trust_limit` is [`trust_limit`].
+fn breaks(
+    site: &Site,
+    question: &Question,
+    looked: &Looked,
+    trust_limit: f64,
+) -> Result<Break, Error> {
     let (n, t_s) = (f64::from(looked.servers), question.within_s());
     let share = question.objective.share;
     let node = looked.whole.node()?;
@@ -298,9 +319,10 @@ fn breaks(site: &Site, question: &Question, looked: &Looked) -> Result<Break, Er
         true => (Cause::Saturation, saturation),
         false => (Cause::Objective, objective),
     };
+    let ours = balls_into_bins_limit(node.confidence_limit(), looked.servers, BETA);
     let limit = match question.limit {
         LimitRule::None => f64::INFINITY,
-        LimitRule::Ours => balls_into_bins_limit(node.confidence_limit(), looked.servers, BETA),
+        LimitRule::Ours => ours,
         LimitRule::Published => {
             site.published(&looked.changes)?.cluster_confidence_limit(looked.servers)
         }
@@ -321,8 +343,16 @@ fn breaks(site: &Site, question: &Question, looked: &Looked) -> Result<Break, Er
     }
     let (cause, rate) = first;
     let utilisation = node.operating(rate / n).map_or(1.0, |o| o.utilisation_max);
-    let class = site.busiest(&looked.changes);
-    Ok(Break { cause, rate, class, utilisation, saturation })
+    Ok(Break {
+        cause,
+        rate,
+        class: site.busiest(&looked.changes),
+        utilisation,
+        saturation,
+        beyond_limit: rate > ours,
+        beyond_fitted: rate / n > looked.whole.requests.rate_high * 1.01,
+        beyond_trust: rate > trust_limit,
+    })
 }
 
 /// What the nearest configuration reaches.
@@ -330,11 +360,19 @@ pub(super) fn reach(
     site: &Site,
     question: &Question,
     digits: &[usize],
-    share: Option<f64>,
+    rate: f64,
 ) -> Result<Reach, Error> {
-    let breaks_first = breaks(site, question, &look(site, digits)?)?;
-    let configuration = site.choices.configuration(digits);
-    Ok(Reach { configuration, share, breaks_first })
+    let looked = look(site, digits)?;
+    let forecast = match forecast(&looked.whole, question, looked.servers, rate) {
+        Err(Error::Unstable { .. }) => None,
+        other => Some(other?),
+    };
+    Ok(Reach {
+        configuration: site.choices.configuration(digits),
+        forecast,
+        breaks_first: breaks(site, question, &looked, trust_limit(&looked)?)?,
+        like_fitted: site.is_fitted(&looked.changes),
+    })
 }
 
 /// The next of each of the choices, the most load for the price first. What is free comes before all;
@@ -346,7 +384,8 @@ pub(super) fn purchases(
 ) -> Result<Vec<Purchase>, Error> {
     let choices = site.choices;
     let here = choices.configuration(digits);
-    let rate = breaks(site, question, &look(site, digits)?)?.rate;
+    // Only the load of this one is wanted, and that does not depend on trust.
+    let rate = breaks(site, question, &look(site, digits)?, 0.0)?.rate;
     let mut all = Vec::new();
     for (place, length) in choices.lengths().into_iter().enumerate() {
         let mut next = digits.to_vec();
@@ -355,7 +394,8 @@ pub(super) fn purchases(
             continue;
         }
         let Ok(looked) = look(site, &next) else { continue };
-        let larger = breaks(site, question, &looked)?.rate;
+        let breaks = breaks(site, question, &looked, trust_limit(&looked)?)?;
+        let (larger, beyond_trust) = (breaks.rate, breaks.beyond_trust);
         let configuration = choices.configuration(&next);
         let gain = if larger == rate { 0.0 } else { larger - rate };
         let price = configuration.cost - here.cost;
@@ -368,7 +408,7 @@ pub(super) fn purchases(
             },
         };
         let gain_per_price = (price > 0.0).then(|| gain / price);
-        all.push(Purchase { what, configuration, gain, price, gain_per_price });
+        all.push(Purchase { what, configuration, gain, beyond_trust, price, gain_per_price });
     }
     let worth = |p: &Purchase| match p.gain_per_price {
         Some(worth) => worth,

@@ -43,7 +43,7 @@ use crate::error::{Error, check, not_negative, positive};
 use crate::model_file::Model;
 
 use choices::Digits;
-use search::{Nearness, by_cost, cheapest};
+use search::{by_cost, cheapest};
 use site::Site;
 
 /// "A share of requests within a time."
@@ -207,13 +207,9 @@ pub fn plan(model: &Model, question: &Question, choices: &Choices) -> Result<Pla
         }
     }
     let mut nearest = None;
-    if let (true, Some((index, nearness))) = (found.ranked.is_empty(), found.nearest) {
+    if let (true, Some((index, _))) = (found.ranked.is_empty(), found.nearest) {
         choices.digits(index.into(), &mut digits);
-        let share = match nearness {
-            Nearness::Share(share) => Some(share),
-            Nearness::Overloaded(_) => None,
-        };
-        nearest = Some(look::reach(&site, question, &digits, share)?);
+        nearest = Some(look::reach(&site, question, &digits, design_rate)?);
     }
     let from = found.ranked.first().copied().or(found.nearest.map(|n| n.0));
     let purchases = match from {

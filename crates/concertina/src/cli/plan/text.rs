@@ -1,7 +1,9 @@
 //! A plan as text.
 
 use model::Model;
-use model::plan::{Break, Cause, Choices, Forecast, LimitRule, Plan, Planned, Reach};
+use model::plan::{
+    Break, Cause, Choices, Configuration, Forecast, LimitRule, Memory, Plan, Planned, Reach,
+};
 
 use super::chosen_classes;
 use crate::cli::predict_cluster::marks;
@@ -31,21 +33,21 @@ impl Shown<'_> {
             out += &format!("{}\n", printable(note));
         }
         out.push('\n');
+        let mut found = String::new();
         if self.plan.ranked.is_empty() {
-            out += &self.none();
+            found += &self.none();
         } else {
-            out += &self.grid(&self.plan.ranked).text();
-            out += &self.marks_text();
-            out += &self.breaks(&self.plan.ranked);
+            found += &self.grid(&self.plan.ranked).text();
+            found += &self.breaks(&self.plan.ranked);
         }
         if let Some(now) = &self.plan.now {
             let load = digits(self.plan.question.rate, 6);
-            out += &format!("\nCheapest for the load of today, {load} requests/s:\n");
-            out += &self.grid(std::slice::from_ref(now)).text();
-            out += &self.breaks(std::slice::from_ref(now));
+            found += &format!("\nCheapest for the load of today, {load} requests/s:\n");
+            found += &self.grid(std::slice::from_ref(now)).text();
+            found += &self.breaks(std::slice::from_ref(now));
         }
-        out += &self.purchases();
-        out.push('\n');
+        found += &self.purchases();
+        out += &format!("{found}\n{}", self.marks_text(&found));
         out += &trust_text(&model.trust()?);
         out += &warnings_text(&compare::warnings_of(model));
         Ok(out)
@@ -80,8 +82,7 @@ impl Shown<'_> {
 
     fn grid(&self, all: &[Planned]) -> Grid {
         let within = format!("≤ {} % [95 %]", time(self.objective.within_s));
-        let mut head: Vec<String> =
-            ["cost", "servers", "memory"].map(String::from).into_iter().collect();
+        let mut head = ["cost", "servers", "memory"].map(String::from).to_vec();
         head.extend(chosen_classes(self.choices).map(String::from));
         head.extend(["replicas", &within, "Spotify", "median", "p99"].map(String::from));
         head.extend(["memory %", "busy %", "headroom", "one lost %", ""].map(String::from));
@@ -94,7 +95,7 @@ impl Shown<'_> {
 
     fn row(&self, planned: &Planned) -> Vec<String> {
         let (c, f) = (&planned.configuration, &planned.forecast);
-        let mut cells = vec![self.price(c.cost), c.servers.to_string(), digits(c.memory, 6)];
+        let mut cells = vec![self.price(c.cost), c.servers.to_string(), self.memory(c)];
         cells.extend(c.devices.iter().map(|d| d.count.to_string()));
         cells.push(c.replicas.to_string());
         let w = &f.within;
@@ -118,25 +119,32 @@ impl Shown<'_> {
         cells
     }
 
+    /// The memory of a server; that of the fitted one may not be known.
+    fn memory(&self, configuration: &Configuration) -> String {
+        match self.choices.memory == Memory::default() {
+            true => "as fitted".to_owned(),
+            false => digits(configuration.memory, 6),
+        }
+    }
+
     fn marks(&self, forecast: &Forecast, like_fitted: bool) -> String {
         let unlike = if like_fitted { "" } else { "~" };
         marks(forecast.beyond_limit, forecast.beyond_fitted, forecast.beyond_trust) + unlike
     }
 
-    fn marks_text(&self) -> String {
-        let all = || self.plan.ranked.iter().chain(&self.plan.now);
-        let forecasts = || all().flat_map(|p| p.one_lost.forecast.iter().chain([&p.forecast]));
+    /// What the marks mean that stand somewhere above.
+    fn marks_text(&self, above: &str) -> String {
         let mut out = String::new();
-        if forecasts().any(|f| f.beyond_limit) {
+        if above.contains('!') {
             out += "! PAST THE CONFIDENCE LIMIT: queues are long there, and small errors of the model grow.\n";
         }
-        if forecasts().any(|f| f.beyond_fitted) {
+        if above.contains('>') {
             out += "> a server has more load than any that was fitted: extrapolated.\n";
         }
-        if forecasts().any(|f| f.beyond_trust) {
+        if above.contains('?') {
             out += "? past the load up to which the model is trusted: see below.\n";
         }
-        if all().any(|p| !p.like_fitted) {
+        if above.contains('~') {
             out += "~ not the server that was fitted: the laws of memory and devices made it of that one.\n";
         }
         out
@@ -162,17 +170,19 @@ impl Shown<'_> {
         if !first.rate.is_finite() {
             return "nothing: memory answers everything".to_owned();
         }
-        let rate = digits(first.rate, 4);
+        let marks = marks(first.beyond_limit, first.beyond_fitted, first.beyond_trust);
+        let rate = format!("{} requests/s {marks}", digits(first.rate, 4));
+        let rate = rate.trim_end();
         let why = match first.cause {
             Cause::Saturation => {
-                return format!("{} saturates at {rate} requests/s", printable(&first.class));
+                return format!("{} saturates at {rate}", printable(&first.class));
             }
             Cause::Objective => format!("{} is missed", self.objective),
             Cause::Limit => "the confidence limit is reached".to_owned(),
             Cause::OneLost => format!("{} is missed with one server lost", self.objective),
         };
         format!(
-            "{why} past {rate} requests/s, {} {} % busy (it saturates at {})",
+            "{why} past {rate}, {} {} % busy (it saturates at {})",
             printable(&first.class),
             tenths(first.utilisation),
             digits(first.saturation, 4)
@@ -181,16 +191,22 @@ impl Shown<'_> {
 
     /// Why nothing holds, and what is the most that does.
     fn none(&self) -> String {
-        let Some(Reach { configuration: c, share, breaks_first }) = &self.plan.nearest else {
+        let Some(Reach { configuration: c, forecast, breaks_first, like_fitted }) =
+            &self.plan.nearest
+        else {
             return "NONE of the choices can be built: replicas need servers, and room on devices; reads \
                     need devices.\n"
                 .to_owned();
         };
-        let mut what = vec![format!("{} servers", c.servers), format!("memory {}", c.memory)];
+        let mut what = vec![format!("{} servers", c.servers), format!("memory {}", self.memory(c))];
         what.extend(c.devices.iter().map(|d| format!("{} {}", d.count, printable(&d.class))));
         what.push(format!("replicas {}", c.replicas));
-        let reached = match share {
-            Some(share) => format!("answers {} % in time", percent(*share)),
+        let reached = match forecast {
+            Some(f) => {
+                let [value, low, high] = [f.within.value, f.within.low, f.within.high].map(percent);
+                let marks = self.marks(f, *like_fitted);
+                format!("answers {value} % [{low}, {high}] in time {marks}").trim_end().to_owned()
+            }
             None => "cannot serve that load: its queues grow without bound".to_owned(),
         };
         let most = match breaks_first.rate > 0.0 {
@@ -217,8 +233,11 @@ impl Shown<'_> {
         let head = ["what buys most next", "price", "more requests/s", per.trim_end()];
         let mut grid = Grid::new("lrrr", &head);
         for purchase in &self.plan.purchases {
-            let gain =
-                if purchase.gain == 0.0 { "none".to_owned() } else { digits(purchase.gain, 4) };
+            let gain = match (purchase.gain, purchase.beyond_trust) {
+                (0.0, _) => "none".to_owned(),
+                (gain, false) => digits(gain, 4),
+                (gain, true) => format!("{} ?", digits(gain, 4)),
+            };
             let worth = purchase.gain_per_price.map_or("–".to_owned(), |w| digits(w, 3));
             grid.row([purchase.what.clone(), self.price(purchase.price), gain, worth]);
         }

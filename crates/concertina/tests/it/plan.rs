@@ -1,0 +1,277 @@
+//! Plan, and what is held out of a fit, through the binary.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A fitted server as a person could write it: eight bulk devices of 8 ms behind a memory.
+fn model_text() -> String {
+    let parameter = |key: &str, value: f64, unit: &str| {
+        format!("{key} = {{ value = {value}, low = {value}, high = {value}, unit = \"{unit}\" }}\n")
+    };
+    let shape: Vec<String> = (0..25)
+        .map(|i| {
+            let low = f64::from(i) * 0.3;
+            format!("[{}, 0.15, {}]", low + 0.15, (-low).exp() - (-low - 0.3).exp())
+        })
+        .collect();
+    let rows: Vec<String> = (-10..=10)
+        .map(|i| {
+            let k = 1.0 + f64::from(i) * 1e-3;
+            let (q, mean, mu) = (0.5 * (2.0 - k), 0.008 * k, 125.0 / k);
+            format!("[{q}, 0.0, 0.0, 0.0003, 0.0, 1e9, {q}, 0.0, {mu}, {mean}, 1.0]")
+        })
+        .collect();
+    let mut out = "format = 1\n[about]\ntitle = \"by hand\"\nruns = []\n\
+                   laboratory = \"simulated devices\"\n[requests]\n"
+        .to_owned();
+    for (key, value, unit) in [
+        ("q0", 0.5, "1"),
+        ("alpha", 0.0, "s"),
+        ("other_share", 0.0, "1"),
+        ("front_delay", 0.0003, "s"),
+        ("joining", 0.0, "1"),
+        ("joining_knee", 1e9, "reads"),
+    ] {
+        out += &parameter(key, value, unit);
+    }
+    out += "rate_low = 300.0\nrate_high = 1200.0\n[spotify]\nn_d = 8\n";
+    out += &parameter("q0", 0.5, "1");
+    out += &parameter("alpha", 0.0, "s");
+    out += &parameter("mu_d", 125.0, "1/s");
+    out += "[[classes]]\nname = \"bulk_device\"\nservers = 1\n[classes.service]\n";
+    out += &parameter("mean", 0.008, "s");
+    out += &parameter("scv", 1.0, "1");
+    out += &format!("shape = [{}]\n", shape.join(", "));
+    out += "[[devices]]\nclass = \"bulk_device\"\ncount = 8\nshare = 0.125\nfactor = 1.0\n";
+    out += "[[held_out]]\nrate = 1500.0\nwithin_s = 0.05\nerror_points = 0.8\n";
+    out + &format!("[replicates]\nrows = [{}]\n", rows.join(", "))
+}
+
+const CHOICES: &str = "\
+prices_in = \"EUR\"
+[servers]
+counts = { from = 2, to = 12 }
+price = 100
+[memory]
+fitted_gib = 64
+gib = [64, 256]
+price_per_gib = 1
+exponent = 0.3
+[devices.bulk_device]
+counts = [4, 8, 16]
+price = 10
+[replicas]
+counts = [2]
+";
+
+struct Lab {
+    dir: tempfile::TempDir,
+}
+
+impl Lab {
+    fn new() -> Lab {
+        let lab = Lab { dir: tempfile::tempdir().unwrap() };
+        lab.write("model.toml", &model_text());
+        lab.write("choices.toml", CHOICES);
+        lab
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.dir.path().join(name), text).unwrap();
+    }
+
+    fn plan(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
+        command.arg("plan").args(args).current_dir(self.dir.path()).output().unwrap()
+    }
+
+    /// The plan for 99 % within 100 ms.
+    fn asks(&self, rest: &[&str]) -> Output {
+        let question =
+            ["--choices", "choices.toml", "--objective", "99% within 100ms", "--top", "2"];
+        self.plan(&[&["model.toml"], &question[..], rest].concat())
+    }
+}
+
+fn text(output: &Output) -> (String, String) {
+    let of = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (of(&output.stdout), of(&output.stderr))
+}
+
+fn json(output: &Output) -> Value {
+    let (out, error) = text(output);
+    assert!(output.status.success(), "{out} {error}");
+    serde_json::from_str(&out).unwrap()
+}
+
+#[test]
+fn the_cheapest_that_holds_comes_first() {
+    let lab = Lab::new();
+    let found = json(&lab.asks(&["--rate", "5000", "--json"]));
+    let ranked = found["ranked"].as_array().unwrap();
+    assert_eq!((ranked.len(), &found["holds"]), (2, &Value::Bool(true)));
+    let number = |value: &Value| value.as_f64().unwrap();
+    let cost = |i: usize| number(&ranked[i]["configuration"]["cost"]);
+    assert!(cost(0) <= cost(1));
+    let best = &ranked[0];
+    let within = &best["forecast"]["within"];
+    assert!(number(&within["value"]) >= 0.99 && number(&within["low"]) < number(&within["high"]));
+    assert!(number(&best["headroom"]) >= 1.0);
+    assert_eq!(best["breaks_first"]["class"], "bulk_device");
+    assert!(best["one_lost"]["holds"].is_boolean() && best["one_lost"]["unreachable"] == 0.0);
+    assert_eq!(found["laboratory"], "simulated devices");
+    assert_eq!(found["trust"]["end"], "unmeasured");
+    // What is said of it is what `predict` says of the same servers, where they are the fitted ones.
+    let fitted = "[servers]\ncounts = [8]\n[replicas]\ncounts = [2]\n";
+    lab.write("choices.toml", fitted);
+    let found = json(&lab.asks(&["--rate", "8000", "--json"]));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
+    command.args(["predict", "model.toml", "--rate", "8000", "--servers", "8"]);
+    command.args(["--within", "100ms", "--json"]).current_dir(lab.dir.path());
+    let predicted = json(&command.output().unwrap());
+    let point = &predicted["predictions"][0]["points"][0]["concertina"];
+    assert_eq!(found["ranked"][0]["forecast"]["within"], *point);
+    assert_eq!(found["ranked"][0]["like_fitted"], true);
+    assert!((number(&predicted["trust_limit"]) / 1_515.0 - 8.0).abs() < 1e-6);
+}
+
+#[test]
+fn a_plan_reads_as_text() {
+    let lab = Lab::new();
+    let growth = ["--growth", "5%/month", "--months", "12"];
+    let output = lab.asks(&[&["--rate", "4000", "--with-one-lost"], &growth[..]].concat());
+    let (out, error) = text(&output);
+    assert!(output.status.success(), "{error}");
+    for word in [
+        "LABORATORY: simulated devices",
+        "growing 5 % a month to 7,183.43 in 12 months",
+        "with one server lost as well",
+        "66 configurations",
+        "What breaks first",
+        "in month",
+        "Cheapest for the load of today",
+        "what buys most next",
+        "Trusted up to 1,515 requests/s of a server",
+        "0.80 of bias",
+    ] {
+        assert!(out.contains(word), "{word} is missing in\n{out}");
+    }
+    assert!(!out.contains("NaN"), "{out}");
+    // A server that is not the fitted one is marked, and so is a load past what was looked at.
+    lab.write("choices.toml", "[servers]\ncounts = [3]\n[replicas]\ncounts = [2]\n");
+    let rest = ["--choices", "choices.toml", "--objective", "90% within 100ms", "--rate", "4700"];
+    let (out, error) = text(&lab.plan(&[&["model.toml"], &rest[..]].concat()));
+    for word in [
+        "!>?",
+        "! PAST THE CONFIDENCE LIMIT",
+        "? past the load up to which the model is trusted",
+        "as fitted",
+        "every list of the choices ends here",
+    ] {
+        assert!(out.contains(word), "{word} is missing in\n{out}{error}");
+    }
+    // What comes nearest is marked as well.
+    let (out, _) = text(&lab.asks(&["--rate", "4700"]));
+    assert!(out.contains("NONE") && out.contains("in time !>?"), "{out}");
+}
+
+#[test]
+fn what_none_holds_says_what_is_reached() {
+    let lab = Lab::new();
+    let output = lab.asks(&["--rate", "1000000"]);
+    let (out, _) = text(&output);
+    assert!(!output.status.success());
+    for word in ["NONE of the choices holds", "12 servers", "cannot serve that load", "up to"] {
+        assert!(out.contains(word), "{word} is missing in\n{out}");
+    }
+    let output = lab.plan(&[
+        "model.toml",
+        "--choices",
+        "choices.toml",
+        "--objective",
+        "99.9% within 1ms",
+        "--rate",
+        "10",
+        "--json",
+    ]);
+    let found: Value = serde_json::from_str(&text(&output).0).unwrap();
+    assert!(!output.status.success() && found["holds"] == false);
+    assert!(found["nearest"]["forecast"]["within"]["value"].as_f64().unwrap() < 0.999);
+}
+
+#[test]
+fn a_cluster_file_is_planned_from_its_slowest_node() {
+    let lab = Lab::new();
+    let slow = model_text().replace("value = 0.008,", "value = 0.0082,");
+    lab.write(
+        "slow.toml",
+        &slow.replace("low = 0.008,", "low = 0.0079,").replace("0.008, unit", "0.0083, unit"),
+    );
+    let node =
+        |model: &str, share: f64| format!("[[node]]\nmodel = \"{model}\"\nshare = {share}\n");
+    let cluster =
+        format!("delay_ms = 0.2\n{}{}", node("model.toml", 0.75), node("slow.toml", 0.25));
+    lab.write("cluster.toml", &cluster);
+    let asks = ["--choices", "choices.toml", "--objective", "99% within 100ms", "--rate", "5000"];
+    let found = json(&lab.plan(&[&["cluster.toml", "--json", "--top", "1"], &asks[..]].concat()));
+    assert!(found["note"].as_str().unwrap().contains("slow"), "{}", found["note"]);
+    assert_eq!(found["question"]["delay_s"], 0.0002);
+    lab.write("bad.toml", &cluster.replace("0.75", "0.8"));
+    let (_, error) = text(&lab.plan(&[&["bad.toml"], &asks[..]].concat()));
+    assert!(error.contains("shares"), "{error}");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_file_and_key() {
+    let lab = Lab::new();
+    let fails = |args: &[&str], words: &[&str]| {
+        let output = lab.plan(args);
+        let (_, error) = text(&output);
+        assert!(!output.status.success() && !error.contains("panicked"), "{args:?}: {error}");
+        for word in words {
+            assert!(error.contains(word), "{args:?}: {error:?} does not say {word:?}");
+        }
+    };
+    let rest = ["--objective", "99% within 50ms", "--rate", "100"];
+    let with = |choices: &str| {
+        lab.write("bent.toml", choices);
+        [&["model.toml", "--choices", "bent.toml"], &rest[..]].concat()
+    };
+    fails(&["model.toml"], &["--choices", "--objective", "--rate"]);
+    fails(&[&["none.toml", "--choices", "choices.toml"], &rest[..]].concat(), &["none.toml"]);
+    fails(&[&["model.toml", "--choices", "none.toml"], &rest[..]].concat(), &["none.toml"]);
+    fails(&[&["choices.toml", "--choices", "choices.toml"], &rest[..]].concat(), &["no model"]);
+    fails(&with("[servers]\n"), &["bent.toml", "counts"]);
+    fails(&with("[servers]\ncounts = [1]\nprize = 1\n"), &["bent.toml", "prize", "docs/plan.md"]);
+    fails(&with("[servers]\ncounts = [0]\n"), &["bent.toml", "0 servers"]);
+    fails(
+        &with("[servers]\ncounts = [1]\n[devices.tape]\ncounts = [1]\n"),
+        &["\"tape\"", "bulk_device"],
+    );
+    let many = "[servers]\ncounts = { from = 1, to = 1000000 }\n[devices.bulk_device]\n\
+                counts = { from = 1, to = 100 }\n";
+    fails(&with(many), &["more than 5000000 configurations"]);
+    let plain = ["model.toml", "--choices", "choices.toml", "--objective", "99% within 50ms"];
+    fails(&[&plain[..], &["--rate", "-5"]].concat(), &["requests/s above 0"]);
+    fails(&[&plain[..], &["--rate", "5", "--growth", "5"]].concat(), &["5%/month"]);
+    fails(&[&plain[..], &["--rate", "5", "--months", "5"]].concat(), &["--growth"]);
+    fails(&[&plain[..], &["--rate", "5", "--limit", "x"]].concat(), &["published"]);
+}
+
+#[test]
+fn the_documented_choices_are_read() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/plan.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let section = docs.split("## Choices and prices").nth(1).unwrap();
+    let lines = section.lines().skip_while(|line| !line.starts_with("    "));
+    let lines = lines.take_while(|line| line.is_empty() || line.starts_with("    "));
+    let choices: Vec<&str> = lines.map(|line| line.trim_start()).collect();
+    // The model of this test has no hot devices.
+    let choices = choices.join("\n").replace("[devices.hot_device]", "[devices.tape]");
+    let lab = Lab::new();
+    lab.write("choices.toml", &choices);
+    let (_, error) = text(&lab.asks(&["--rate", "5000"]));
+    assert!(error.contains("the model has no devices of class \"tape\""), "{error}");
+}
