@@ -261,7 +261,6 @@ pub enum Error {
         /// The highest there is.
         best: f64,
     },
-    },
     /// Choices of a plan that make no sense.
     #[error("choices: {0}")]
     Choices(String),

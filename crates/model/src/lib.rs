@@ -36,8 +36,8 @@
 //!     whether effects add or multiply.
 //! 13. [`laws`]: what holds of any measured system (Little, utilisation, interactive response time, forced
 //!     flow, demand bound), so that a deviation is a fault of the measurement; and which part of a run is steady.
-//! 8. [`plan`]: the cheapest servers that hold an objective at a load, what breaks first, and what to
-//!    buy next.
+//! 14. [`plan`]: the cheapest servers that hold an objective at a load, what breaks first, and what to
+//!     buy next.
 //!
 //! The symbols of the papers, and which printed formulas are wrong: `docs/models.md`.
 //!
