@@ -234,6 +234,7 @@ impl Tiers {
     }
 
     fn stable(&self, rate: f64) -> Result<(), Error> {
+        self.check()?;
         not_negative("the request rate", rate)?;
         let saturation = self.saturation();
         if rate < saturation { Ok(()) } else { Err(Error::Unstable { rate, saturation }) }
@@ -295,6 +296,7 @@ impl Tiers {
     /// `within_s` seconds and no tier is saturated. [`Error::Unattainable`] if even an idle node does not.
     /// Infinite if no tier has a queue.
     pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<f64, Error> {
+        self.check()?;
         not_negative("the time of an objective", within_s)?;
         check("the share of an objective", share, 0.0..=1.0, "0 to 1")?;
         let at = self.within(within_s);

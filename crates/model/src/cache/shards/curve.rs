@@ -1,7 +1,8 @@
 //! The miss-ratio curve that reuse distances make.
 
-use crate::error::{Error, check, not_negative};
+use crate::error::{Error, check, not_negative, positive};
 use crate::statistics::student_95;
+use crate::storage::Popularity;
 
 use super::PARTS;
 
@@ -186,6 +187,19 @@ impl Curve {
         let (low, high) = ((range(first).0 as f64).max(1.0), self.memory_max().max(1.0));
         let at = |i: usize| low * (high / low).powf(i as f64 / (count - 1) as f64);
         (0..count).map(|i| self.at(if i + 1 == count { high } else { at(i) })).collect()
+    }
+
+    /// How the hit ratio follows when a memory of `memory_bytes` is multiplied by `factor`, as
+    /// [`crate::storage::Cluster`]'s changes take it (see [`crate::cache::Cache::popularity`]); for factors
+    /// nearer to 1 than 5 % the slope over 5 %. An error if that memory answers nothing.
+    pub fn popularity(&self, memory_bytes: f64, factor: f64) -> Result<Popularity, Error> {
+        positive("the bytes of memory", memory_bytes)?;
+        check("the factor of the memory", factor, 1e-6..=1e6, "0.000001 to 1,000,000")?;
+        let factor = if (factor - 1.0).abs() < 0.05 { 1.05 } else { factor };
+        let hits =
+            |memory: f64| positive("the hit ratio of a memory", self.hits(&self.all, memory, 0));
+        let (before, after) = (hits(memory_bytes)?, hits(memory_bytes * factor)?);
+        Popularity::new(((after / before).ln() / factor.ln()).clamp(0.0, 1.0))
     }
 
     /// The smallest memory in bytes that would have answered a share `hit_ratio` of the requests.

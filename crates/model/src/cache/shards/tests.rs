@@ -245,6 +245,14 @@ fn memory_for_a_hit_ratio_is_the_smallest() {
         assert!(memory == 0.0 || curve.at(memory - 1.0).unwrap().hit_ratio.value < share);
     }
     assert!(matches!(curve.memory_for(0.999), Err(Error::HitRatio { .. })));
+    for factor in [0.5, 1.0, 4.0] {
+        let popularity = curve.popularity(1_000.0, factor).unwrap();
+        let factor = if factor == 1.0 { 1.05 } else { factor };
+        let of = |memory: f64| curve.at(memory).unwrap().hit_ratio.value;
+        let change = of(1_000.0 * factor) / of(1_000.0);
+        assert!((popularity.factor(factor) / change - 1.0).abs() < 1e-9);
+    }
+    assert!(curve.popularity(0.5, 1.5).is_err(), "a memory without hits");
     let points = curve.points(50).unwrap();
     assert_eq!(points.len(), 50);
     assert!(points[0].hit_ratio.value > 0.0);
