@@ -5,13 +5,13 @@ const NODES_FIRST: usize = 16;
 const NODES_LAST: usize = 64;
 
 /// Coefficients below this are nothing.
-const NEGLIGIBLE: f64 = 2e-8;
+const NEGLIGIBLE: f64 = 1e-6;
 
 /// `cdf` at all `times`, in their order; within [0, 1] and never falling with time.
 ///
 /// Chebyshev interpolation in √t over the span of the times: a smooth law takes some 33 to 65 evaluations
-/// whatever the number of times. Coefficients are looked at: where they have not died out at 2e-8 the span is
-/// halved, and an interval of few times is evaluated directly; so the error is below 1e-6 where the law is
+/// whatever the number of times. Coefficients are looked at: where they have not died out at 1e-6 the span is
+/// halved, and an interval of few times is evaluated directly; so the error is below 1e-5 where the law is
 /// smooth enough to be interpolated, and the evaluation's own elsewhere.
 pub(super) fn cdfs(times: &[f64], cdf: impl Fn(f64) -> f64) -> Vec<f64> {
     let mut out = vec![0.0; times.len()];

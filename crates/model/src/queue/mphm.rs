@@ -359,7 +359,7 @@ impl<'a> Solved<'a> {
 
     /// The laws of waiting and response times. With Z₀ = (I − R)⁻¹ and Zᵢ₊₁ = ZᵢP₀ + RZᵢP₁ (no end, an end in
     /// the next event of rate Λ), a request still waits after i events with probability πZᵢ1.
-    fn times(&self) -> (Uniformised, Uniformised) {
+    pub(super) fn times(&self) -> (Uniformised, Uniformised) {
         let (phases, n) = (&self.phases, self.r.rows());
         let waits = self.waiting().0;
         let one = Matrix::identity(n);
