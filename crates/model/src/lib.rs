@@ -12,7 +12,8 @@
 //!    come back from a transform to a CDF.
 //! 3. [`queue`]: one device. With Poisson arrivals at rate λ and mean service b it is busy a share
 //!    ρ = λb of the time; a request waits with probability ρ, and the longer the nearer ρ is to 1 and the
-//!    more service times vary.
+//!    more service times vary. Several servers, few places or sources, other arrivals and priorities all
+//!    answer the same questions ([`queue::Queue`]).
 //! 4. [`storage`]: a node of many devices behind a memory. The published Spotify model
 //!    ([`storage::Spotify`]) and ours ([`storage::Node`]), each with its confidence limit: the load at
 //!    which the mean number at a device reaches 1.

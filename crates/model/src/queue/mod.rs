@@ -125,7 +125,8 @@ pub(crate) fn stable(rate: f64, saturation: f64) -> Result<f64, Error> {
 }
 
 /// The smallest t with cdf(t) ≥ p, by bracketing from `scale` and bisection to 1e-12 of t; some 60
-/// evaluations. The CDF must reach p somewhere; p must be at least 0 and below 1.
+/// evaluations. An error unless p is at least 0 and below 1, and reached. Never falls with p, even where
+/// the CDF is a little ragged: all p are searched on the same points.
 pub(crate) fn quantile(p: f64, scale: f64, cdf: impl Fn(f64) -> f64) -> Result<f64, Error> {
     check("the share of a quantile", p, 0.0..=1.0 - 1e-9, "at least 0 and below 1")?;
     if p <= cdf(0.0) {
@@ -136,6 +137,10 @@ pub(crate) fn quantile(p: f64, scale: f64, cdf: impl Fn(f64) -> f64) -> Result<f
     while cdf(high) < p && high < 1e18 {
         low = high;
         high *= 2.0;
+    }
+    if high >= 1e18 {
+        let must = "a share that the law reaches in the accuracy of its CDF: ask for less";
+        return Err(Error::Invalid { what: "the share of a quantile", value: p, must });
     }
     while high - low > 1e-12 * high {
         let middle = 0.5 * (low + high);
