@@ -8,8 +8,9 @@
 //!
 //! 1. [`window`]: the two records that every queue writes and every fit reads. A queue's service times
 //!    come as a histogram with exact sums.
-//! 2. [`distribution`]: laws of service times by mean, variation, CDF and Laplace transform, and how to
-//!    come back from a transform to a CDF.
+//! 2. [`distribution`]: laws of service times by mean, variation, CDF and Laplace transform: by a formula,
+//!    measured, fitted (phase types), or made of others (mixtures with atoms, sums over stations); and
+//!    how to come back from a transform to a CDF.
 //! 3. [`queue`]: one device. With Poisson arrivals at rate λ and mean service b it is busy a share
 //!    ρ = λb of the time; a request waits with probability ρ, and the longer the nearer ρ is to 1 and the
 //!    more service times vary. Several servers, few places or sources, other arrivals and priorities all
@@ -25,6 +26,15 @@
 //! 7. [`Model::predict`]: from a model and a load to the shares within given times, with intervals, and
 //!    whether the load is past the confidence limit, or past the load up to which the model is trusted
 //!    ([`Trust`]: its own interval and what held-out loads showed).
+//!    more service times vary.
+//! 4. [`fork_join`]: one request that becomes several: the slowest of n, k of n, parts that queue together,
+//!    a second request when the first is late and what it adds to the load.
+//! 5. [`storage`]: a node of many devices behind a memory. The published Spotify model
+//!    ([`storage::Spotify`]) and ours ([`storage::Node`]), each with its confidence limit: the load at
+//!    which the mean number at a device reaches 1.
+//! 6. [`fit`]: from windows to a [`Model`], every parameter with its 95 % interval.
+//! 7. [`Model::predict`]: from a model and a load to the shares within given times, with intervals, and
+//!    whether the load is past the confidence limit.
 //! 8. [`ClusterModel`]: fitted nodes behind gateways, each with its share; and what would be with a node
 //!    lost, slower, with more memory or another weight ([`storage::Change`]).
 //! 9. [`network`]: networks of queues. Clients that wait for their answer before they ask again, threads,

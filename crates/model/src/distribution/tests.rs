@@ -145,9 +145,8 @@ fn large_histograms_become_few_pieces() {
 
 /// Atoms at 0, at a constant and in a law, beside smooth laws.
 fn jumpy() -> Mixture {
-    let disk: AnyLaw = std::sync::Arc::new(Gamma::new(0.010, 0.5).unwrap());
-    let net: AnyLaw =
-        std::sync::Arc::new(Shifted::new(0.001, Exponential::new(0.002).unwrap()).unwrap());
+    let disk: AnyLaw = Arc::new(Gamma::new(0.010, 0.5).unwrap());
+    let net: AnyLaw = Arc::new(Shifted::new(0.001, Exponential::new(0.002).unwrap()).unwrap());
     Mixture::new(
         vec![(0.3, disk), (0.2, net)],
         &[Atom { at: 0.0, share: 0.1 }, Atom { at: 0.004, share: 0.4 }],
@@ -159,10 +158,8 @@ fn jumpy() -> Mixture {
 fn mixtures_shifts_and_sums_have_the_moments_of_their_cdfs() {
     let jumpy = jumpy();
     let shifted = Shifted::new(0.003, jumpy.clone()).unwrap();
-    let parts: Vec<AnyLaw> = vec![
-        std::sync::Arc::new(jumpy.clone()),
-        std::sync::Arc::new(Gamma::new(0.005, 0.3).unwrap()),
-    ];
+    let parts: Vec<AnyLaw> =
+        vec![Arc::new(jumpy.clone()), Arc::new(Gamma::new(0.005, 0.3).unwrap())];
     let sum = Sum::new(parts).unwrap();
     for (name, law) in
         [("mixture", &jumpy as &dyn ServiceTime), ("shifted", &shifted), ("sum", &sum)]
@@ -237,7 +234,7 @@ fn concentrated_kernels_are_near_smooth_laws() {
 
 #[test]
 fn sums_agree_with_known_laws() {
-    let stage: AnyLaw = std::sync::Arc::new(Exponential::new(0.5).unwrap());
+    let stage: AnyLaw = Arc::new(Exponential::new(0.5).unwrap());
     let sum = Sum::new(vec![stage; 6]).unwrap();
     let erlang = Erlang::new(6, 3.0).unwrap();
     assert!((sum.mean() - 3.0).abs() < 1e-12 && (sum.scv() - 1.0 / 6.0).abs() < 1e-12);
@@ -247,7 +244,7 @@ fn sums_agree_with_known_laws() {
     // Two constants, a coin each of them: four atoms.
     let coin = |a: f64, b: f64| -> AnyLaw {
         let atoms = [Atom { at: a, share: 0.5 }, Atom { at: b, share: 0.5 }];
-        std::sync::Arc::new(Mixture::new(vec![], &atoms).unwrap())
+        Arc::new(Mixture::new(vec![], &atoms).unwrap())
     };
     let sum = Sum::new(vec![coin(0.0, 1.0), coin(0.0, 3.0)]).unwrap();
     for (t, expected) in [(0.0, 0.25), (0.99, 0.25), (1.0, 0.5), (3.0, 0.75), (4.0, 1.0)] {
@@ -282,7 +279,7 @@ fn laws_of_cdfs_keep_moments_and_atoms() {
 
 #[test]
 fn bad_parts_are_errors() {
-    let law: AnyLaw = std::sync::Arc::new(Exponential::new(1.0).unwrap());
+    let law: AnyLaw = Arc::new(Exponential::new(1.0).unwrap());
     for bad in [f64::NAN, f64::INFINITY, -1.0] {
         assert!(Shifted::new(bad, law.clone()).is_err());
         assert!(Mixture::new(vec![(bad, law.clone())], &[]).is_err());

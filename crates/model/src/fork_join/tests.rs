@@ -53,12 +53,12 @@ fn fork_join_agrees_with_gold() {
         check("mean", found.mean(), number("mean"), number("mean_ci95_half"));
         for (p, row) in file["quantiles"].as_object().unwrap() {
             let (t, half) = (row[0].as_f64().unwrap(), row[1].as_f64().unwrap());
-            // The law between the ends is an approximation, good to some 3 %.
-            check(p, found.quantile(p.parse().unwrap()).unwrap(), t, half.max(0.01 * t));
+            // The shape of the law is an approximation, good to some 2 %.
+            check(p, found.quantile(p.parse().unwrap()).unwrap(), t, half.max(0.006 * t));
         }
         if let Some(exact) = file["exact_mean_nelson_tantawi"].as_f64() {
             assert!((two_way_mean(number("lam"), 1.0).unwrap() / exact - 1.0).abs() < 1e-12);
-            assert!((found.mean() / exact - 1.0).abs() < 1e-6);
+            assert!((found.mean() / exact - 1.0).abs() < 1e-3);
         }
         if let Some(formula) = file["nelson_tantawi_approx_mean"].as_f64() {
             let ours = nelson_tantawi_mean(number("lam"), 1.0, ways).unwrap();
@@ -104,7 +104,7 @@ fn fork_join_agrees_with_simulation() {
         let found = ForkJoin::new(rate, service, servers, ways).unwrap();
         let off = found.mean() / simulated - 1.0;
         println!("SCV {scv}, ρ {rho}, {ways} of {servers}: {:+.2} %", off * 100.0);
-        assert!(off.abs() < 0.025 + half / simulated, "SCV {scv}, ρ {rho}, {ways}: {off:.4}");
+        assert!(off.abs() < 0.02 + half / simulated, "SCV {scv}, ρ {rho}, {ways}: {off:.4}");
         assert!(found.part_mean() <= found.mean() * (1.0 + 1e-6));
         assert!(found.mean() <= found.independent_mean() * (1.0 + 1e-6));
     }
@@ -133,9 +133,15 @@ fn heavy_traffic_factors_agree_with_the_alternating_sum() {
 }
 
 #[test]
-fn the_constant_of_saturation_is_what_the_exact_mean_means() {
-    let found = queues::of_exponential(1.0);
-    assert!((found - 0.447_094_943).abs() < 1e-6, "{found}");
+fn the_correlations_are_what_the_exact_mean_means() {
+    for rho in [0.0025, 0.09, 0.3, 0.64, 0.75, 0.9, 0.96] {
+        let expected = queues::calibrated(rho);
+        let found = queues::of_exponential(rho);
+        assert!((found - expected).abs() < 5e-3, "{rho}: {found} {expected}");
+        let mean = ForkJoin::new(rho, exponential(), 2, 2).unwrap().mean();
+        let exact = two_way_mean(rho, 1.0).unwrap();
+        assert!((mean / exact - 1.0).abs() < 1e-3, "{rho}: {mean} {exact}");
+    }
 }
 
 #[test]

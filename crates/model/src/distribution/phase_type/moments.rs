@@ -29,9 +29,9 @@ enum Structure {
 }
 
 impl Structure {
-    /// For mean 1 and the second moment: the chain with the mean `x` of its certain part, if there is
-    /// one.
-    fn chain(self, n: usize, m2: f64, x: f64) -> Option<Chain> {
+    /// For mean 1 and the second moment: the chain with the mean `x` of its certain part. It may ask
+    /// for what there is not, a probability above 1 or a negative mean.
+    fn chain(self, n: usize, m2: f64, x: f64) -> Chain {
         let phases = (n - 1) as f64;
         let c2 = (phases + 1.0) / phases;
         // The other part adds p·y = 1 − x to the mean; the second moment says what y is.
@@ -40,14 +40,10 @@ impl Structure {
             Structure::MaybeSingle => (m2 - x * x * c2 - 2.0 * x * (1.0 - x)) / (2.0 * (1.0 - x)),
         };
         let p = (1.0 - x) / other;
-        if !(other > 0.0 && p <= 1.0 + 1e-9) {
-            return None;
-        }
-        let p = p.min(1.0);
-        Some(match self {
+        match self {
             Structure::MaybeErlang => Chain { single: x, erlang: other, p },
             Structure::MaybeSingle => Chain { single: other, erlang: x, p },
-        })
+        }
     }
 
     /// The third moment of a chain.
@@ -69,32 +65,47 @@ impl Structure {
     /// The chain with these moments: where the third moment's error changes sign between the points
     /// of a scan, or does so twice between them, or touches 0.
     fn solve(self, n: usize, m2: f64, m3: f64) -> Option<Chain> {
-        let off = |x: f64| self.chain(n, m2, x).map(|c| self.third(n, &c) - m3);
+        let off = |x: f64| self.third(n, &self.chain(n, m2, x)) - m3;
+        let possible = |x: f64| {
+            let Chain { single, erlang, p } = self.chain(n, m2, x);
+            let holds = single > 0.0 && erlang > 0.0 && p > 0.0 && p <= 1.0 + 1e-9;
+            holds.then_some(Chain { single, erlang, p: p.min(1.0) })
+        };
         let at = |i: i32| 1.0 / (1.0 + (20.0 - 40.0 * f64::from(i) / f64::from(SCAN)).exp());
-        let points: Vec<(f64, Option<f64>)> = (0..=SCAN).map(|i| (at(i), off(at(i)))).collect();
-        for pair in points.windows(2) {
-            if let [(a, Some(va)), (b, Some(vb))] = *pair
-                && (va <= 0.0) != (vb <= 0.0)
-            {
-                return self.chain(n, m2, root(a, va, b, off)?);
-            }
+        let points: Vec<(f64, f64)> = (0..=SCAN).map(|i| (at(i), off(at(i)))).collect();
+        let mut crossings = points
+            .windows(2)
+            .filter(|p| (p[0].1 <= 0.0) != (p[1].1 <= 0.0))
+            .map(|p| root(p[0].0, p[1].0, &off));
+        if let Some(chain) = crossings.find_map(possible) {
+            return Some(chain);
         }
         for three in points.windows(3) {
-            let [(a, Some(va)), (_, Some(vb)), (c, Some(vc))] = *three else { continue };
+            let [(a, va), (_, vb), (c, vc)] = *three else { continue };
             let sign = va.signum();
-            if vb * sign < va * sign && vb * sign < vc * sign {
-                let (mut low, mut high) = (a, c);
-                for _ in 0..100 {
-                    let (x, y) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
-                    if off(x)? * sign < off(y)? * sign { high = y } else { low = x }
+            if vb * sign >= va * sign || vb * sign >= vc * sign {
+                continue;
+            }
+            let (mut low, mut high) = (a, c);
+            for _ in 0..100 {
+                let (x, y) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
+                if off(x) * sign < off(y) * sign {
+                    high = y;
+                } else {
+                    low = x;
                 }
-                let least = 0.5 * (low + high);
-                let value = off(least)? * sign;
-                if value < 0.0 {
-                    return self.chain(n, m2, root(a, va, least, off)?);
-                } else if value < 1e-12 * m3 {
-                    return self.chain(n, m2, least);
-                }
+            }
+            let least = 0.5 * (low + high);
+            let value = off(least) * sign;
+            let found = if value < 0.0 {
+                possible(root(a, least, &off)).or_else(|| possible(root(least, c, &off)))
+            } else if value < 1e-12 * m3 {
+                possible(least)
+            } else {
+                None
+            };
+            if found.is_some() {
+                return found;
             }
         }
         None
@@ -120,14 +131,19 @@ impl Structure {
     }
 }
 
-/// Where `off` changes its sign from that of `va` at `a`, by bisection.
-fn root(a: f64, va: f64, b: f64, off: impl Fn(f64) -> Option<f64>) -> Option<f64> {
+/// Where `off` changes its sign between `a` and `b`, by bisection.
+fn root(a: f64, b: f64, off: &dyn Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (a, b);
+    let first = off(a) <= 0.0;
     for _ in 0..80 {
         let middle = 0.5 * (low + high);
-        if (off(middle)? <= 0.0) == (va <= 0.0) { low = middle } else { high = middle }
+        if (off(middle) <= 0.0) == first {
+            low = middle;
+        } else {
+            high = middle;
+        }
     }
-    Some(0.5 * (low + high))
+    0.5 * (low + high)
 }
 
 impl PhaseType {

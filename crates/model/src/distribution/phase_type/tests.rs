@@ -214,7 +214,7 @@ proptest! {
         initial[1] = 1.0 - p;
         let law = PhaseType::chain(&initial, &rates).unwrap();
         let moments = [law.moment(1), law.moment(2), law.moment(3)];
-        let fitted = PhaseType::from_three_moments(moments).unwrap();
+        let fitted = PhaseType::from_three_moments(moments).map_err(|e| TestCaseError::fail(format!("{e}: {moments:?}")))?;
         // An acyclic law of n phases is matched by one of at most n.
         prop_assert!(fitted.initial().len() <= rates.len(), "{} > {}", fitted.initial().len(), rates.len());
         for (k, moment) in moments.iter().enumerate() {
