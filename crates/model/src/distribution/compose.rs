@@ -155,6 +155,8 @@ const ATOMS_MAX: usize = 256;
 /// the parts' atoms) are exact, the rest is Euler's ([`inversion::beside_atoms`]), good to 1e-9 where
 /// it is smooth and some 1e-5 near a jump of the density, which is where one part's atom meets another
 /// part's start. A sum of more than 256 atoms is inverted by [`inversion::cme`] as a whole.
+/// Weak spot: times that are nearly an atom (an [`super::Empirical`] law a thousandth as wide as its time
+/// is long) ring as one that is not known; [`inversion::cme::cdf`] of the sum's transform does not.
 /// Wrong where the stations are dependent: in a tandem of M/M/1 queues response times are
 /// independent, in most other networks nearly so.
 /// Cost of a CDF: [`inversion::TERMS`] transforms of every part.

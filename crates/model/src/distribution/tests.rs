@@ -4,6 +4,21 @@ use crate::window::Histogram;
 
 use super::*;
 
+/// A file of the gold numbers, or `None` (with a word why) where they are not at hand.
+#[allow(clippy::disallowed_methods)] // A test may read what it checks against.
+pub(crate) fn gold(name: &str) -> Option<serde_json::Value> {
+    let path = format!("{}/../../../shared/gold/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Some(serde_json::from_str(&text).unwrap()),
+        Err(error) => {
+            use std::io::Write;
+            let _ = writeln!(std::io::stderr(), "left out: the check against {path}: {error}");
+            assert!(std::env::var_os("CI").is_none(), "left out in CI: {path}: {error}");
+            None
+        }
+    }
+}
+
 fn laws(mean: f64) -> Vec<(&'static str, Box<dyn ServiceTime>)> {
     vec![
         ("exponential", Box::new(Exponential::new(mean).unwrap())),
@@ -319,5 +334,56 @@ proptest! {
         if (0.0..=1.0).contains(&share) {
             prop_assert!(!inversion::cme::jump_error(t, atom).is_nan());
         }
+    }
+}
+
+/// Worst error of a CDF against a gold file of response times, which names what is allowed.
+fn check_sojourn(name: &str, cdf: impl Fn(f64) -> f64) {
+    let Some(file) = gold(&format!("sojourn/{name}")) else { return };
+    let mut worst = 0.0f64;
+    for row in file["cdf"].as_array().unwrap() {
+        let [t, expected, error] = [0, 1, 2].map(|i| row[i].as_f64().unwrap());
+        let off = (cdf(t) - expected).abs();
+        worst = worst.max(off);
+        assert!(off <= (10.0 * error).max(1e-9), "{name} at {t}: off by {off:e}");
+    }
+    println!("{name}: worst error {worst:.1e}");
+}
+
+#[test]
+fn response_times_made_of_laws_agree_with_gold() {
+    use crate::queue::{Mg1, erlang_c};
+    let erlang = Mg1::new(90.0, Erlang::new(4, 0.01).unwrap()).unwrap();
+    check_sojourn("mg1_gamma25_90", |t| erlang.response_cdf(t));
+    let phases = Erlang::new(4, 0.01).unwrap().phase_type().unwrap();
+    let phases = Mg1::new(90.0, phases).unwrap();
+    check_sojourn("mg1_gamma25_90", |t| phases.response_cdf(t));
+    let h2 = Hyperexponential::new(&[(0.8873, 1.0 / 177.46), (0.1127, 1.0 / 22.54)]).unwrap();
+    let h2 = Mg1::new(80.0, PhaseType::try_from(&h2).unwrap()).unwrap();
+    check_sojourn("mg1_h2_80", |t| h2.response_cdf(t));
+    // M/M/1 waits not at all or as long as it responds; then it is served.
+    for (name, rate) in [("mm1_a", 50.0), ("mm1_b", 90.0)] {
+        let served: AnyLaw = Arc::new(Exponential::new(0.01).unwrap());
+        let delayed: AnyLaw = Arc::new(Exponential::new(1.0 / (100.0 - rate)).unwrap());
+        let none = Atom { at: 0.0, share: 1.0 - rate / 100.0 };
+        let wait = Mixture::new(vec![(rate / 100.0, delayed)], &[none]).unwrap();
+        let response = Sum::new(vec![Arc::new(wait), served]).unwrap();
+        check_sojourn(name, |t| response.cdf(t));
+    }
+    // M/M/m waits with Erlang's probability C for an exponential time of rate mµ − λ.
+    for (name, rate, servers) in [
+        ("mmm_a", 135.0, 3),
+        ("mmm_b", 732.8, 16),
+        ("mmm_c", 6_304.0, 128),
+        ("mmm_degenerate", 50.0, 2),
+    ] {
+        let whole = 50.0 * f64::from(servers);
+        let waits = erlang_c(servers, rate / whole);
+        let served: AnyLaw = Arc::new(Exponential::new(0.02).unwrap());
+        let delayed: AnyLaw = Arc::new(Exponential::new(1.0 / (whole - rate)).unwrap());
+        let none = Atom { at: 0.0, share: 1.0 - waits };
+        let wait = Mixture::new(vec![(waits, delayed)], &[none]).unwrap();
+        let response = Sum::new(vec![Arc::new(wait), served]).unwrap();
+        check_sojourn(name, |t| response.cdf(t));
     }
 }

@@ -6,27 +6,13 @@ use rand::rngs::StdRng;
 use rand_distr::{Distribution as _, Exp1};
 
 use crate::Error;
+use crate::distribution::tests::gold;
 use crate::distribution::{
     AnyLaw, Atom, Deterministic, Erlang, Exponential, Gamma, Hyperexponential, Mixture, ServiceTime,
 };
 use crate::queue::Mm1;
 
 use super::*;
-
-/// A file of the gold numbers, or `None` (with a word why) where they are not at hand.
-#[allow(clippy::disallowed_methods)] // A test may read what it checks against.
-fn gold(name: &str) -> Option<serde_json::Value> {
-    let path = format!("{}/../../../shared/gold/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Some(serde_json::from_str(&text).unwrap()),
-        Err(error) => {
-            use std::io::Write;
-            let _ = writeln!(std::io::stderr(), "left out: the check against {path}: {error}");
-            assert!(std::env::var_os("CI").is_none(), "left out in CI: {path}: {error}");
-            None
-        }
-    }
-}
 
 fn exponential() -> AnyLaw {
     Arc::new(Exponential::new(1.0).unwrap())
@@ -53,8 +39,7 @@ fn fork_join_agrees_with_gold() {
         check("mean", found.mean(), number("mean"), number("mean_ci95_half"));
         for (p, row) in file["quantiles"].as_object().unwrap() {
             let (t, half) = (row[0].as_f64().unwrap(), row[1].as_f64().unwrap());
-            // The shape of the law is an approximation, good to some 2 %.
-            check(p, found.quantile(p.parse().unwrap()).unwrap(), t, half.max(0.006 * t));
+            check(p, found.quantile(p.parse().unwrap()).unwrap(), t, half);
         }
         if let Some(exact) = file["exact_mean_nelson_tantawi"].as_f64() {
             assert!((two_way_mean(number("lam"), 1.0).unwrap() / exact - 1.0).abs() < 1e-12);

@@ -6,11 +6,14 @@
 //! c·e^(−u)·Π cos²((ωu − φⱼ)/2) (scaled): a sum of exponentials, so that the expectation is a weighted
 //! sum of values of the transform. As the density is nowhere negative, what comes out of a CDF is a CDF:
 //! it stays within [0, 1], rises with t and never overshoots a jump. The price is that everything is
-//! smeared by Y: a jump at a over some a(1 ± 3σ), and a smooth F is off by about σ²t²F″(t)/2.
+//! smeared by Y: a jump at a over some a(1 ± 3σ), and a smooth F is off by about σ²t²F″(t)/2, some 1e-4
+//! for service times with an SCV of 0.25 or more. Of the height of a jump the error is 2 % at 2 % from
+//! it, 0.2 % at 4 % and 0.01 % at 10 % ([`jump_error`]).
 //!
 //! The parameters ω and φ are our own: the squared coefficient of variation σ² was minimised over them
-//! (quasi-Newton from the angles of the next smaller order, order after order), and [`ANGLES`] holds
-//! what came out. Their σ² is what a test computes from them.
+//! (quasi-Newton with numerical gradients from the angles of the next smaller order, order after order,
+//! to 60 angles), and the source of this module holds what came out: σ² = 1.08e-4, σ = 1.04 %
+//! ([`kernel_scv`]). At order 20 the same procedure is within 5 % of the variance that the authors publish.
 //!
 //! When *not* to use it: for a smooth law, where Euler's algorithm ([`super::cdf`]) is a million times
 //! nearer at a similar cost. Cost: [`TERMS`] values of the transform for each `t`.
@@ -166,8 +169,8 @@ fn kernel_cdf(u: f64) -> f64 {
     (1.0 - above).clamp(0.0, 1.0)
 }
 
-/// How far the inverted CDF is off at `t` because of one atom: share·P(Y on the atom's wrong side). At
-/// the atom itself that is half of its share; the test of this module tabulates how fast it falls.
+/// How far the inverted CDF is off at `t` because of one atom: share·P(Y on the atom's wrong side), at
+/// the atom itself about half of its share.
 ///
 /// ```
 /// use model::distribution::{Atom, inversion::cme::jump_error};

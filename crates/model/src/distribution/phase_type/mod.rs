@@ -128,7 +128,7 @@ impl PhaseType {
         let mut law = PhaseType { initial, moves, exits, totals, mean: 0.0, scv: 0.0 };
         law.mean = time("the mean of a phase-type law", law.moment(1))?;
         let scv = law.moment(2) / (law.mean * law.mean) - 1.0;
-        law.scv = check("the SCV of a phase-type law", scv.max(0.0), 0.0..=1e12, "0 to 1e12")?;
+        law.scv = check("the SCV of a phase-type law", scv, -1e-9..=1e12, "0 to 1e12")?.max(0.0);
         Ok(law)
     }
 

@@ -88,6 +88,15 @@ fn an_atom_at_zero_is_what_is_missing() {
 }
 
 #[test]
+fn a_million_phases_are_nearly_a_constant() {
+    let law = Erlang::new(1_000_000, 0.01).unwrap();
+    assert!((law.cdf(0.01) - 0.5).abs() < 1e-3);
+    assert!(law.cdf(0.00995) < 1e-6 && law.cdf(0.01005) > 1.0 - 1e-6);
+    let s = Complex64::new(300.0, 400.0);
+    assert!((law.transform(s) / (-s * 0.01).exp() - 1.0).norm() < 1e-4);
+}
+
+#[test]
 fn bad_chains_are_errors() {
     let bad = [f64::NAN, f64::INFINITY, -1.0];
     for x in bad {
