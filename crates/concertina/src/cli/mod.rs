@@ -14,6 +14,8 @@ mod fit;
 mod load;
 mod measure;
 mod plan;
+mod network;
+mod network_file;
 mod predict;
 mod predict_cluster;
 mod report;
@@ -53,6 +55,8 @@ enum Command {
     Factors(factors::Args),
     /// The cheapest servers that hold an objective at a load, and what to buy next
     Plan(plan::Args),
+    /// Solve a network of queues: throughput, response, bottleneck, bounds, what-if
+    Network(network::Args),
     /// Write a report of runs and a model as one HTML file
     Report(report::Args),
     /// Run an experiment again and judge its claims
@@ -76,6 +80,7 @@ pub fn main() -> ExitCode {
         Command::Capacity(args) => capacity::run(args),
         Command::Factors(args) => factors::run(args),
         Command::Plan(args) => plan::run(args),
+        Command::Network(args) => network::run(args),
         Command::Report(args) => report::run(args),
         Command::Experiment(args) => experiment::run(args),
         Command::Config(args) => config::run(args),

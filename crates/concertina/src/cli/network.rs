@@ -1,0 +1,370 @@
+//! `concertina network`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use model::network::{Limits, Load, Network, Solution};
+use serde_json::{Value, json};
+
+use super::network_file::{Described, parse, read};
+use crate::report::grid::{Grid, printable};
+use crate::report::objective::{digits, time};
+
+/// Rows of a sweep at most.
+const ROWS_MAX: u32 = 100;
+
+/// Arguments of the command.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  concertina network docs/examples/middlewares.toml
+  concertina network site.toml --customers 1..100
+  concertina network site.toml --set station.disk.servers=4 --set class.readers.customers=200
+  concertina network site.toml --customers 10,50,100 --class readers --json
+
+A file has stations and classes:
+
+  [station.front]
+  servers = 16                # kind = \"delay\", rates = [1.0, 1.8, 2.4], or curve = [[1, 90.0], [8, 500.0]]
+  [station.disk]              # one server
+  [class.readers]
+  customers = 100             # closed: they wait for the answer and think; or rate = 50.0, open
+  think_ms = 250.0
+  service_ms = { front = 2.0, disk = 8.0 }
+  visits = { disk = 1.5 }     # 1 where not said
+
+Networks that are too large for an exact solution are solved approximately, and the answer says so.
+All of it: docs/network.md.")]
+pub struct Args {
+    /// The network (TOML)
+    file: PathBuf,
+    /// What if: station.NAME.KEY=VALUE or class.NAME.KEY=VALUE; may be repeated. Before and after are shown
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Solve for other populations of a closed class: 1..100, 100..1000:100, or a list 10,20,50
+    #[arg(long, value_name = "RANGE")]
+    customers: Option<String>,
+    /// The class that --customers is about, where there are several
+    #[arg(long, value_name = "NAME", requires = "customers")]
+    class: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let text = read(&args.file)?;
+    let name = args.file.display().to_string();
+    let before = parse(&text, &name, &[])?;
+    let after = match args.set.is_empty() {
+        true => None,
+        false => Some(parse(&text, &name, &args.set)?),
+    };
+    let Described { title, network } = after.as_ref().unwrap_or(&before);
+    let solution = network.solve().with_context(|| name.clone())?;
+    let old = match &after {
+        Some(_) => Some(before.network.solve().with_context(|| name.clone())?),
+        None => None,
+    };
+    let sweep = match &args.customers {
+        Some(range) => Some(sweep(network, range, args.class.as_deref())?),
+        None => None,
+    };
+    if args.json {
+        let mut value = answer(network, &solution);
+        value["file"] = name.into();
+        value["title"] = title.clone().into();
+        if let Some(old) = &old {
+            value["set"] = args.set.clone().into();
+            value["before"] = answer(&before.network, old);
+        }
+        if let Some((class, rows)) = &sweep {
+            value["sweep"] = rows.iter().map(|(n, s)| json!({ "class": class, "customers": n,
+                "method": s.method, "exact": s.method.is_exact(), "classes": s.classes, "stations": s.stations,
+            })).collect();
+        }
+        println!("{value:#}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(title) = title {
+        println!("{}\n", printable(title));
+    }
+    match &old {
+        Some(old) => print!("{}", compared(&args.set, old, &solution)),
+        None => print!("{}", tables(network, &solution)),
+    }
+    print!("\n{}", limits(network));
+    if let Some((class, rows)) = &sweep {
+        print!("\n{}", swept(network, class, rows));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Everything about a network, as JSON.
+fn answer(network: &Network, solution: &Solution) -> Value {
+    let bottlenecks = (0..network.classes().len()).filter_map(|c| {
+        let found = network.bottleneck(c).ok()?;
+        let name = |k: usize| network.stations()[k].name();
+        Some(json!({
+            "class": network.classes()[c].name(),
+            "station": name(found.station),
+            "throughput_max": found.throughput_max,
+            "knee_customers": (found.knee > 0.0).then_some(found.knee),
+            "next": found.next.map(|(k, x)| json!({ "station": name(k), "throughput_max": x })),
+        }))
+    });
+    json!({
+        "method": solution.method,
+        "exact": solution.method.is_exact(),
+        "classes": solution.classes,
+        "stations": solution.stations,
+        "bottlenecks": bottlenecks.collect::<Vec<_>>(),
+        "bounds": network.bounds(0).ok(),
+        "composite_bounds": (network.classes().len() > 1).then(|| network.composite_bounds().ok()).flatten(),
+        "sectors": sectors(network),
+        "response_p50_s": quantile(network, 0.5),
+        "response_p99_s": quantile(network, 0.99),
+    })
+}
+
+/// Quantiles of the response time where they are known exactly: one station with a queue, visited once.
+fn quantile(network: &Network, p: f64) -> Option<f64> {
+    let [class] = network.classes() else { return None };
+    let mut visited = (0..network.stations().len()).filter(|&k| class.demands_s()[k] > 0.0);
+    let (station, None) = (visited.next()?, visited.next()) else { return None };
+    let once = network.solve().ok()?;
+    let visits = once.stations[station].throughput / once.classes[0].throughput;
+    if (visits - 1.0).abs() > 1e-9 {
+        return None;
+    }
+    network.sojourn(station).ok()?.quantile(p).ok()
+}
+
+/// Which station limits as the mix of two classes changes.
+fn sectors(network: &Network) -> Option<Vec<Value>> {
+    let [a, _] = network.classes() else { return None };
+    let all = network.sectors(0, 1).ok()?;
+    let each = all.iter().map(|s| {
+        let station = network.stations()[s.station].name();
+        json!({ "class": a.name(), "from": s.from, "to": s.to, "station": station })
+    });
+    Some(each.collect())
+}
+
+fn how(solution: &Solution) -> String {
+    let name = solution.method.name();
+    match solution.method.is_exact() {
+        true => format!("Solved exactly ({name}).\n"),
+        false => format!(
+            "! APPROXIMATE ({name}): the populations are too large for an exact solution. Throughputs are within \
+             some per cent; stations of several servers are taken for a fast one and a delay.\n"
+        ),
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}", share * 100.0)
+}
+
+/// How busy a station is; nobody waits at a delay.
+fn busy(network: &Network, solution: &Solution, k: usize) -> String {
+    match network.stations()[k].rate_max().is_finite() {
+        true => percent(solution.stations[k].utilisation),
+        false => "–".to_owned(),
+    }
+}
+
+fn tables(network: &Network, solution: &Solution) -> String {
+    let mut classes = Grid::new(
+        "lrrrrr",
+        &["class", "customers", "think", "throughput/s", "response", "at stations"],
+    );
+    for (class, result) in network.classes().iter().zip(&solution.classes) {
+        let (load, think) = match class.load() {
+            Load::Closed { customers, think_s } => {
+                (digits(f64::from(customers), 12), time(think_s))
+            }
+            Load::Open { .. } => ("open".to_owned(), "–".to_owned()),
+        };
+        classes.row([
+            class.name().to_owned(),
+            load,
+            think,
+            digits(result.throughput, 5),
+            time(result.response_s),
+            digits(result.number, 4),
+        ]);
+    }
+    let mut stations = Grid::new(
+        "llrrrr",
+        &["station", "kind", "visits/s", "busy %", "number", "response of a visit"],
+    );
+    for (k, (station, result)) in network.stations().iter().zip(&solution.stations).enumerate() {
+        stations.row([
+            station.name().to_owned(),
+            station.kind(),
+            digits(result.throughput, 5),
+            busy(network, solution, k),
+            digits(result.number, 4),
+            time(result.response_s),
+        ]);
+    }
+    format!("{}\n{}\n{}", how(solution), classes.text(), stations.text())
+}
+
+/// Before and after, line by line.
+fn compared(changes: &[String], old: &Solution, new: &Solution) -> String {
+    let mut grid = Grid::new("llrrr", &["", "", "before", "after", "change"]);
+    let change = |a: f64, b: f64| match a > 0.0 {
+        true => format!("{:+.1} %", (b / a - 1.0) * 100.0).replace('-', "−"),
+        false => String::new(),
+    };
+    let mut row = |name: &str, what: &str, a: f64, b: f64, show: fn(f64) -> String| {
+        grid.row([name.to_owned(), what.to_owned(), show(a), show(b), change(a, b)]);
+    };
+    for (a, b) in old.classes.iter().zip(&new.classes) {
+        row(&b.name, "throughput/s", a.throughput, b.throughput, |x| digits(x, 5));
+        row("", "response", a.response_s, b.response_s, time);
+    }
+    for (a, b) in old.stations.iter().zip(&new.stations) {
+        row(&b.name, "busy %", a.utilisation, b.utilisation, percent);
+        row("", "number", a.number, b.number, |x| digits(x, 4));
+        row("", "response of a visit", a.response_s, b.response_s, time);
+    }
+    let mut out = format!("What if {}:\n\n", printable(&changes.join(", ")));
+    out += &format!("Before: {}After: {}\n{}", how(old), how(new), grid.text());
+    out
+}
+
+/// Bottlenecks and bounds.
+fn limits(network: &Network) -> String {
+    let mut out = String::new();
+    for (c, class) in network.classes().iter().enumerate() {
+        let Ok(found) = network.bottleneck(c) else { continue };
+        let name = |k: usize| printable(network.stations()[k].name());
+        out += &format!(
+            "Bottleneck of {}: {}, at most {} requests/s",
+            printable(class.name()),
+            name(found.station),
+            digits(found.throughput_max, 5)
+        );
+        if found.knee > 0.0 {
+            out += &format!("; queues grow from {} customers on", digits(found.knee.ceil(), 12));
+        }
+        if let Some((k, x)) = found.next {
+            out += &format!(". Next: {}, {} requests/s", name(k), digits(x, 5));
+        }
+        out += ".\n";
+    }
+    if let Some(sectors) = sectors(network).filter(|s| s.len() > 1) {
+        let parts = sectors.iter().map(|s| {
+            let share = |key: &str| percent(s[key].as_f64().unwrap_or(0.0));
+            let station = s["station"].as_str().unwrap_or_default();
+            format!("{} to {} %: {}", share("from"), share("to"), printable(station))
+        });
+        out += &format!(
+            "By the share of {} in the requests, the bottleneck is: {}.\n",
+            printable(network.classes()[0].name()),
+            parts.collect::<Vec<_>>().join(", ")
+        );
+    }
+    if let Ok(bounds) = network.bounds(0) {
+        let mut grid = Grid::new("lrrrr", &["bounds", "throughput/s ≥", "≤", "response ≥", "≤"]);
+        let rows: [(&str, Limits); 4] = [
+            ("asymptotic", bounds.asymptotic),
+            ("balanced jobs", bounds.balanced),
+            ("proportional", bounds.proportional),
+            ("geometric", bounds.geometric),
+        ];
+        for (name, l) in rows {
+            grid.row([
+                name.to_owned(),
+                digits(l.throughput_low, 5),
+                digits(l.throughput_high, 5),
+                time(l.response_low_s),
+                time(l.response_high_s),
+            ]);
+        }
+        out += &format!("\n{}", grid.text());
+    }
+    if let (Some(half), Some(most)) = (quantile(network, 0.5), quantile(network, 0.99)) {
+        out += &format!(
+            "\nResponse time, if service is exponential: half within {}, 99 % within {}.\n",
+            time(half),
+            time(most)
+        );
+    }
+    out
+}
+
+/// The populations that a text asks for.
+fn populations(text: &str) -> anyhow::Result<Vec<u32>> {
+    let wrong = || format!("--customers {text}: write it like 1..100, 100..1000:100 or 10,20,50");
+    let number = |text: &str| text.trim().parse::<u32>().with_context(wrong);
+    if let Some((from, rest)) = text.split_once("..") {
+        let (to, step) = match rest.split_once(':') {
+            Some((to, step)) => (number(to)?, number(step)?),
+            None => (number(rest)?, 0),
+        };
+        let from = number(from)?;
+        if from > to {
+            bail!("--customers {text}: the first is above the last");
+        }
+        let step = if step == 0 { ((to - from) / ROWS_MAX + 1).max(1) } else { step };
+        if (to - from) / step > 10 * ROWS_MAX {
+            bail!("--customers {text}: more than {} rows; take larger steps", 10 * ROWS_MAX);
+        }
+        let mut all: Vec<u32> = (from..=to).step_by(step as usize).collect();
+        if all.last() != Some(&to) {
+            all.push(to);
+        }
+        return Ok(all);
+    }
+    text.split(',').map(number).collect()
+}
+
+/// Solutions for other populations of a class, with its name.
+fn sweep(
+    network: &Network,
+    range: &str,
+    class: Option<&str>,
+) -> anyhow::Result<(String, Vec<(u32, Solution)>)> {
+    let is_closed = |c: &usize| matches!(network.classes()[*c].load(), Load::Closed { .. });
+    let closed: Vec<usize> = (0..network.classes().len()).filter(is_closed).collect();
+    let name = |c: usize| network.classes()[c].name();
+    let names = || closed.iter().map(|&c| name(c)).collect::<Vec<_>>().join(", ");
+    let class = match (class, &closed[..]) {
+        (Some(asked), _) => match closed.iter().find(|&&c| name(c) == asked) {
+            Some(&c) => c,
+            None => bail!("--class {asked}: no closed class has that name; there are: {}", names()),
+        },
+        (None, [only]) => *only,
+        (None, []) => bail!("--customers: the network has no closed class"),
+        (None, _) => bail!("--customers: which class? Say --class and one of: {}", names()),
+    };
+    let solve = |n: u32| -> anyhow::Result<(u32, Solution)> {
+        let solved = network.with_customers(class, n).and_then(|network| network.solve());
+        Ok((n, solved.with_context(|| format!("with {n} customers"))?))
+    };
+    let rows = populations(range)?.into_iter().map(solve).collect::<Result<Vec<_>, _>>()?;
+    Ok((name(class).to_owned(), rows))
+}
+
+fn swept(network: &Network, class: &str, rows: &[(u32, Solution)]) -> String {
+    let mut head: Vec<String> =
+        ["customers", "throughput/s", "response"].map(String::from).to_vec();
+    head.extend(network.stations().iter().map(|s| format!("{} busy %", s.name())));
+    head.push(String::new());
+    let mut grid = Grid { head, align: "", rows: Vec::new() };
+    for (n, solution) in rows {
+        let Some(result) = solution.classes.iter().find(|c| c.name == class) else { continue };
+        let mut cells =
+            vec![digits(f64::from(*n), 12), digits(result.throughput, 5), time(result.response_s)];
+        cells.extend((0..network.stations().len()).map(|k| busy(network, solution, k)));
+        cells.push(if solution.method.is_exact() { "" } else { "approximate" }.to_owned());
+        grid.row(cells);
+    }
+    format!("{}, by customers:\n\n{}", printable(class), grid.text())
+}

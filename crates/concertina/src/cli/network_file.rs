@@ -1,0 +1,217 @@
+//! Networks of queues as TOML: stations and classes that a person can read and edit.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, bail};
+use model::network::{Class, Network, Station};
+use serde::Deserialize;
+use toml::{Table, Value};
+
+/// The largest text that is read.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// What a file says.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    title: Option<String>,
+    #[serde(default)]
+    station: BTreeMap<String, StationKeys>,
+    #[serde(default)]
+    class: BTreeMap<String, ClassKeys>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StationKeys {
+    kind: Option<Kind>,
+    servers: Option<u32>,
+    rates: Option<Vec<f64>>,
+    curve: Option<Vec<(u32, f64)>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Queue,
+    Delay,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClassKeys {
+    customers: Option<u32>,
+    #[serde(default)]
+    think_ms: f64,
+    rate: Option<f64>,
+    #[serde(default)]
+    service_ms: BTreeMap<String, f64>,
+    #[serde(default)]
+    demand_ms: BTreeMap<String, f64>,
+    #[serde(default)]
+    visits: BTreeMap<String, f64>,
+}
+
+/// A network and what it is called.
+pub(super) struct Described {
+    pub(super) title: Option<String>,
+    pub(super) network: Network,
+}
+
+/// The text of a file, at most 16 MiB.
+pub(super) fn read(path: &std::path::Path) -> anyhow::Result<String> {
+    let size = std::fs::metadata(path).with_context(|| format!("{}", path.display()))?.len();
+    if size > BYTES_MAX {
+        bail!("{}: {size} bytes are too many for a network", path.display());
+    }
+    std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))
+}
+
+/// The network of a text; `name` is what errors call it.
+pub(super) fn parse(text: &str, name: &str, changes: &[String]) -> anyhow::Result<Described> {
+    let file: File = toml::from_str(text).with_context(|| name.to_owned())?;
+    if changes.is_empty() {
+        return described(file).with_context(|| name.to_owned());
+    }
+    let mut table: Table = text.parse().with_context(|| name.to_owned())?;
+    for change in changes {
+        set(&mut table, change).with_context(|| format!("--set {change}"))?;
+    }
+    let what = || format!("{name} with --set {}", changes.join(" --set "));
+    let file: File = table.try_into().with_context(what)?;
+    described(file).with_context(what)
+}
+
+/// Puts `station.NAME.key=value` or `class.NAME.key=value` on top. Stations and classes that are not
+/// there are not made.
+fn set(table: &mut Table, change: &str) -> anyhow::Result<()> {
+    let Some((path, value)) = change.split_once('=') else {
+        bail!("has no `=`; write it as station.NAME.servers=4");
+    };
+    let value = match format!("v = {value}").parse::<Table>() {
+        Ok(mut parsed) if parsed.len() == 1 => parsed.remove("v"),
+        _ => None,
+    };
+    let value = value.unwrap_or_else(|| Value::String(value_of(change).to_owned()));
+    let parts: Vec<&str> = path.trim().split('.').collect();
+    let (kind, name, keys) = match parts[..] {
+        [kind @ ("station" | "class"), name, ref keys @ ..] if matches!(keys.len(), 1 | 2) => {
+            (kind, name, keys)
+        }
+        _ => bail!(
+            "write it as station.NAME.servers=4, class.NAME.customers=100 or class.NAME.visits.STATION=2"
+        ),
+    };
+    let known = |table: &Table| table.keys().cloned().collect::<Vec<_>>().join(", ");
+    let Some(all) = table.get_mut(kind).and_then(Value::as_table_mut) else {
+        bail!("the file has no {kind}");
+    };
+    if !all.contains_key(name) {
+        bail!("there is no {kind} `{name}`; there are: {}", known(all));
+    }
+    let Some(mut at) = all.get_mut(name).and_then(Value::as_table_mut) else {
+        bail!("`{kind}.{name}` is not a section");
+    };
+    let (last, middle) = keys.split_last().context("names no key")?;
+    if let [section] = middle {
+        let entry = at.entry(*section).or_insert_with(|| Value::Table(Table::new()));
+        at = entry.as_table_mut().with_context(|| format!("`{section}` is not a section"))?;
+    }
+    at.insert((*last).to_owned(), value);
+    // A station is of one kind: the new one.
+    if kind == "station" {
+        for other in ["kind", "servers", "rates", "curve"].iter().filter(|key| *key != last) {
+            at.remove(*other);
+        }
+    }
+    Ok(())
+}
+
+fn value_of(change: &str) -> &str {
+    change.split_once('=').map_or("", |(_, value)| value)
+}
+
+fn described(file: File) -> anyhow::Result<Described> {
+    if file.station.is_empty() {
+        bail!("no stations; add a section like [station.disk]");
+    }
+    if file.class.is_empty() {
+        bail!("no classes; add a section like [class.clients]");
+    }
+    let mut stations = Vec::new();
+    for (name, keys) in &file.station {
+        stations.push(station(name, keys).with_context(|| format!("station.{name}"))?);
+    }
+    let mut classes = Vec::new();
+    for (name, keys) in &file.class {
+        classes.push(class(name, keys, &file.station).with_context(|| format!("class.{name}"))?);
+    }
+    Ok(Described { title: file.title, network: Network::new(stations, classes)? })
+}
+
+fn station(name: &str, keys: &StationKeys) -> anyhow::Result<Station> {
+    let StationKeys { kind, servers, rates, curve } = keys;
+    let said = [kind == &Some(Kind::Delay), servers.is_some(), rates.is_some(), curve.is_some()];
+    if said.iter().filter(|said| **said).count() > 1 {
+        bail!("is of several kinds; say one of kind = \"delay\", servers, rates, curve");
+    }
+    Ok(match (servers, rates, curve) {
+        (Some(m), ..) => Station::servers(name, *m)?,
+        (_, Some(rates), _) => Station::load_dependent(name, rates)?,
+        (.., Some(curve)) => Station::flow_equivalent(name, curve)?,
+        _ if kind == &Some(Kind::Delay) => Station::delay(name),
+        _ => Station::queue(name),
+    })
+}
+
+fn class(
+    name: &str,
+    keys: &ClassKeys,
+    stations: &BTreeMap<String, StationKeys>,
+) -> anyhow::Result<Class> {
+    let parts = [
+        ("service_ms", &keys.service_ms),
+        ("demand_ms", &keys.demand_ms),
+        ("visits", &keys.visits),
+    ];
+    for (part, values) in parts {
+        if let Some(unknown) = values.keys().find(|name| !stations.contains_key(*name)) {
+            let known: Vec<&str> = stations.keys().map(String::as_str).collect();
+            bail!("{part}.{unknown} names no station; there are: {}", known.join(", "));
+        }
+    }
+    let (mut demands, mut visits) = (Vec::new(), Vec::new());
+    for (name, station) in stations {
+        let (service, demand) = (keys.service_ms.get(name), keys.demand_ms.get(name));
+        let default = if service.is_some() || demand.is_some() || station.curve.is_some() {
+            1.0
+        } else {
+            0.0
+        };
+        let count = keys.visits.get(name).copied().unwrap_or(default);
+        let demand = match (service, demand) {
+            (Some(_), Some(_)) => {
+                bail!(
+                    "service_ms.{name} and demand_ms.{name}: say one; a demand is visits × service time"
+                )
+            }
+            (Some(_), None) | (None, Some(_)) if station.curve.is_some() => {
+                bail!("{name} has a measured curve, which says how fast it is; leave its times out")
+            }
+            (Some(service), None) => service * 1e-3 * count,
+            (None, Some(demand)) => demand * 1e-3,
+            (None, None) if station.curve.is_some() => count,
+            (None, None) if count > 0.0 => bail!("visits.{name} needs a service_ms.{name} too"),
+            (None, None) => 0.0,
+        };
+        demands.push(demand);
+        visits.push(count);
+    }
+    let class = match (keys.customers, keys.rate) {
+        (Some(customers), None) => Class::closed(name, customers, keys.think_ms * 1e-3, &demands)?,
+        (None, Some(rate)) if keys.think_ms == 0.0 => Class::open(name, rate, &demands)?,
+        (None, Some(_)) => bail!("think_ms is for customers; an open class (rate) does not think"),
+        _ => bail!("say either customers (closed) or rate in requests/s (open)"),
+    };
+    Ok(class.with_visits(&visits)?)
+}

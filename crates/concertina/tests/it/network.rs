@@ -1,0 +1,173 @@
+//! `concertina network`: a description, solved, varied and judged.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn concertina(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_concertina")).arg("network").args(args).output().unwrap()
+}
+
+fn example() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/middlewares.toml")
+}
+
+fn said(output: Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&said(concertina(&[args, &["--json"]].concat()))).unwrap()
+}
+
+/// The error of a network described by this text.
+fn mistake(text: &str, args: &[&str]) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("n.toml");
+    std::fs::write(&path, text).unwrap();
+    let output = concertina(&[&[path.to_str().unwrap()], args].concat());
+    assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn the_published_network_is_solved_and_varied() {
+    let file = example();
+    let file = file.to_str().unwrap();
+    let text = said(concertina(&[file]));
+    for part in [
+        "Two middlewares",
+        "Solved exactly",
+        "10,852",
+        "98.3",
+        "Bottleneck of clients",
+        "geometric",
+    ] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+    let answer = json(&[file, "--set", "class.clients.customers=288", "--customers", "1..192:50"]);
+    assert_eq!(answer["exact"], true);
+    let throughput = |value: &Value| value["classes"][0]["throughput"].as_f64().unwrap();
+    assert!((throughput(&answer["before"]) - 10_852.0).abs() < 3.0);
+    assert!(throughput(&answer) > throughput(&answer["before"]));
+    let sweep = answer["sweep"].as_array().unwrap();
+    assert_eq!(
+        sweep.iter().map(|s| s["customers"].as_u64().unwrap()).collect::<Vec<_>>(),
+        [1, 51, 101, 151, 192]
+    );
+    // One customer waits for nobody.
+    assert!((throughput(&sweep[0]) - 1.0 / 0.013_696).abs() < 1e-6);
+    assert!((throughput(&sweep[4]) - throughput(&answer["before"])).abs() < 1e-6);
+    let text = said(concertina(&[file, "--set", "station.middleware-1.servers=128"]));
+    assert!(text.contains("before") && text.contains("after"), "{text}");
+}
+
+#[test]
+fn every_kind_of_station_and_class_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("n.toml");
+    let text = "
+[station.front]
+servers = 4
+[station.lock]
+rates = [1.0, 1.5]
+[station.net]
+kind = 'delay'
+[class.readers]
+customers = 20
+think_ms = 100.0
+service_ms = { front = 4.0, net = 1.0 }
+demand_ms = { lock = 2.0 }
+visits = { front = 2.0 }
+[class.batch]
+rate = 10.0
+service_ms = { front = 10.0 }
+";
+    std::fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap();
+    let answer = json(&[path]);
+    // Classes and stations are in the order of their names.
+    let (batch, readers) = (&answer["classes"][0], &answer["classes"][1]);
+    assert_eq!(batch["throughput"], 10.0);
+    let f = |value: &Value| value.as_f64().unwrap();
+    let customers = f(&readers["throughput"]) * (f(&readers["response_s"]) + 0.1);
+    assert!((customers - 20.0).abs() < 1e-9, "the interactive law: {customers}");
+    assert!(
+        (f(&answer["stations"][0]["throughput"]) - 2.0 * f(&readers["throughput"]) - 10.0).abs()
+            < 1e-9
+    );
+    assert!(said(concertina(&[path])).contains("load-dependent"));
+    let curve = "
+[station.system]
+curve = [[1, 100.0], [4, 300.0]]
+[class.c]
+customers = 3
+think_ms = 1.0
+";
+    std::fs::write(path, curve).unwrap();
+    assert!(json(&[path])["exact"].as_bool().unwrap());
+    let output = concertina(&[path, "--customers", "1..9"]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("up to 4 inside") && error.contains("with 5 customers"), "{error}");
+}
+
+#[test]
+fn mistakes_say_where_and_what_to_do() {
+    let good = "[station.a]\n[class.c]\ncustomers = 5\nthink_ms = 1.0\nservice_ms = { a = 1.0 }\n";
+    for (text, args, parts) in [
+        ("", &[][..], &["n.toml", "[station.disk]"][..]),
+        ("[station.a]\n", &[], &["no classes"]),
+        ("[station.a", &[], &["n.toml", "line 1"]),
+        ("[station.a]\nservrs = 4\n[class.c]\n", &[], &["servrs", "servers"]),
+        ("[station.a]\nservers = 0\n[class.c]\n", &[], &["station.a", "servers is 0"]),
+        (
+            "[station.a]\nservers = 2\nrates = [1.0]\n[class.c]\n",
+            &[],
+            &["station.a", "several kinds"],
+        ),
+        ("[station.a]\n[class.c]\ncustomers = 5\n", &[], &["class.c", "no time anywhere"]),
+        (
+            "[station.a]\n[class.c]\nservice_ms = { b = 1.0 }\n",
+            &[],
+            &["service_ms.b", "there are: a"],
+        ),
+        (
+            "[station.a]\n[class.c]\nservice_ms = { a = 1.0 }\n",
+            &[],
+            &["class.c", "customers", "rate"],
+        ),
+        (
+            "[station.a]\n[class.c]\nrate = 1.0\nvisits = { a = 1.0 }\n",
+            &[],
+            &["visits.a", "service_ms.a"],
+        ),
+        (
+            "[station.a]\n[class.c]\nrate = 2000.0\nservice_ms = { a = 1.0 }\n",
+            &[],
+            &["without bound"],
+        ),
+        (
+            "[station.a]\n[class.c]\nrate = nan\nservice_ms = { a = 1.0 }\n",
+            &[],
+            &["class.c", "NaN"],
+        ),
+        (good, &["--set", "station.b.servers=2"], &["no station `b`", "there are: a"]),
+        (good, &["--set", "station.a.servers"], &["has no `=`"]),
+        (good, &["--set", "customers=2"], &["class.NAME.customers=100"]),
+        (good, &["--set", "station.a.servers=-1"], &["--set station.a.servers=-1"]),
+        (good, &["--customers", "9..1"], &["first is above the last"]),
+        (good, &["--customers", "1..x"], &["write it like 1..100"]),
+        (good, &["--customers", "1..4000000000:1"], &["larger steps"]),
+        (good, &["--customers", "1", "--class", "d"], &["there are: c"]),
+    ] {
+        let error = mistake(text, args);
+        for part in parts {
+            assert!(error.contains(part), "{text:?} {args:?}: {part:?} is not in {error}");
+        }
+        assert!(!error.contains("panicked"), "{error}");
+    }
+    let error = String::from_utf8(concertina(&["/nowhere.toml"]).stderr).unwrap();
+    assert!(error.contains("/nowhere.toml") && error.contains("No such file"), "{error}");
+}
