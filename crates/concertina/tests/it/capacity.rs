@@ -88,9 +88,15 @@ fn bad_tables_are_named_with_their_line() {
     check("", "t.csv is empty");
     check("size_bytes,read_share,throughput\n", "no rows");
     check("a,b\n1,2\n", "name the columns size_bytes,read_share,throughput or concurrency");
-    check("size_bytes,read_share\n1,1\n", "no column \"throughput\"; it has size_bytes, read_share");
+    check(
+        "size_bytes,read_share\n1,1\n",
+        "no column \"throughput\"; it has size_bytes, read_share",
+    );
     let head = "size_bytes,read_share,throughput";
-    check(&format!("{head}\n4096,1,10\n4096,70,5\n"), "t.csv:3: read_share is 70: it must be from 0 to 1");
+    check(
+        &format!("{head}\n4096,1,10\n4096,70,5\n"),
+        "t.csv:3: read_share is 70: it must be from 0 to 1",
+    );
     check(&format!("{head}\n\n# c\n4096,1,fast\n"), "t.csv:4: throughput is \"fast\"");
     check(&format!("{head}\n4096,1\n"), "t.csv:2: 2 fields where the first line names 3");
     check(&format!("{head}\n4096,,7\n"), "t.csv:2: read_share is empty");

@@ -62,12 +62,17 @@ fn the_reports_factors_are_found() {
     let error = log["analysis"]["error_fraction"].as_f64().unwrap();
     assert!((error - 0.0005).abs() < 5e-5, "printed 0.003: {error}");
     let text = said(dir.path(), &[&base[..], &["--bootstrap", "2000"]].concat());
-    for words in ["2^3·3", "A = middlewares: 1, 2", "(advised)", "variation %", "bootstrap", "Residuals"] {
+    for words in
+        ["2^3·3", "A = middlewares: 1, 2", "(advised)", "variation %", "bootstrap", "Residuals"]
+    {
         assert!(text.contains(words), "{words}: {text}");
     }
     // Another order of factors, another order of letters; one left out makes its levels replications.
     let two = json(dir.path(), &[&base[..], &["--factors", "threads,middlewares"]].concat());
-    assert_eq!((&two["factors"][0]["name"], &two["analysis"]["replications"]), (&"threads".into(), &6.into()));
+    assert_eq!(
+        (&two["factors"][0]["name"], &two["analysis"]["replications"]),
+        (&"threads".into(), &6.into())
+    );
 }
 
 #[test]
@@ -128,7 +133,11 @@ fn bad_designs_are_named() {
     let most = "a,b,y\n1,1,5\n2,1,6\n1,2,7\n";
     check(most, &[], "the first being a = 2, b = 2");
     check(most, &[], "--factors names them");
-    check(&format!("{most}2,2,8\n2,2,9\n"), &[], "a = 2, b = 2 has 2 runs where a = 1, b = 1 has 1");
+    check(
+        &format!("{most}2,2,8\n2,2,9\n"),
+        &[],
+        "a = 2, b = 2 has 2 runs where a = 1, b = 1 has 1",
+    );
     check("a,y\n1,5\n1,6\n", &[], "factor a: it is 1 in every run");
     check("a,y\n1,5\n2,5\n", &[], "no variation to explain");
     check("a,y\n1,5\n2,x\n", &[], "t.csv:3: y is \"x\"");
