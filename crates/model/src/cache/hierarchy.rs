@@ -6,6 +6,9 @@ use crate::queue::bisect;
 use super::che::characteristic;
 use super::{Catalogue, Eviction, Group};
 
+/// The smallest rate that counts.
+const RATE_MIN: f64 = 1e-290;
+
 /// Which objects a level holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
@@ -119,7 +122,14 @@ fn evict(groups: &mut [Group], eviction: Eviction, bytes: f64, quiet: f64) -> f6
 /// The share of the requests for an object that finds it: of requests at `rate`, each at least `quiet` after
 /// the one before.
 fn found(eviction: Eviction, rate: f64, time: f64, quiet: f64) -> f64 {
+    if time.is_infinite() {
+        return 1.0;
+    }
     let longer = (time - quiet).max(0.0);
+    // Rates so small that their inverse is not finite are of objects that are never there.
+    if longer == 0.0 || rate < RATE_MIN {
+        return 0.0;
+    }
     match eviction {
         // The exponential part of the gap has what of its mean is not `quiet`.
         Eviction::Lru => Eviction::Lru.kept(longer / (1.0 / rate - quiet).max(0.0)),
@@ -129,8 +139,7 @@ fn found(eviction: Eviction, rate: f64, time: f64, quiet: f64) -> f64 {
 
 /// The share of time that the object is there.
 fn kept(eviction: Eviction, rate: f64, time: f64, quiet: f64) -> f64 {
-    // Rates so small that their inverse is not finite are of objects that are never there.
-    if rate < 1e-290 {
+    if rate < RATE_MIN {
         return 0.0;
     }
     match eviction {
@@ -142,7 +151,7 @@ fn kept(eviction: Eviction, rate: f64, time: f64, quiet: f64) -> f64 {
             rate * (time.min(quiet) + beyond)
         }
         // As long as each entry, and entries are what was not found.
-        Eviction::Fifo => rate * time * (1.0 - found(eviction, rate, time, quiet)),
+        Eviction::Fifo => rate * time / (1.0 + rate * (time - quiet).max(0.0)),
     }
     .min(1.0)
 }

@@ -297,7 +297,15 @@ fn a_second_level_in_use_has_nearly_the_hits_that_che_says() {
     for p in &popularities {
         sums.push(sums.last().unwrap_or(&0.0) + p);
     }
-    for (rooms, error) in [([100usize, 1_500], 0.01), ([300, 600], 0.01), ([500, 500], 0.01)] {
+    use Eviction::{Fifo, Lru};
+    for (rooms, evicts, error) in [
+        ([100usize, 1_500], [Lru, Lru], 0.01),
+        ([300, 600], [Lru, Lru], 0.01),
+        ([500, 500], [Lru, Lru], 0.01),
+        ([300, 600], [Lru, Fifo], 0.02),
+        ([300, 600], [Fifo, Lru], 0.01),
+        ([300, 1_500], [Fifo, Fifo], 0.02),
+    ] {
         let mut levels = [(); 2].map(|()| (vec![0usize; 5_000], std::collections::BTreeMap::new()));
         let (warm, n) = (20_000, 120_000);
         let mut hits = [0usize; 2];
@@ -306,9 +314,11 @@ fn a_second_level_in_use_has_nearly_the_hits_that_che_says() {
             let object = sums.partition_point(|s| *s < u).min(4_999);
             for (i, (since, order)) in levels.iter_mut().enumerate() {
                 let found = since[object] > 0;
-                order.remove(&since[object]);
-                since[object] = now;
-                order.insert(now, object);
+                if !found || evicts[i] == Lru {
+                    order.remove(&since[object]);
+                    since[object] = now;
+                    order.insert(now, object);
+                }
                 if order.len() > rooms[i] {
                     let (_, out) = order.pop_first().unwrap();
                     since[out] = 0;
@@ -319,11 +329,11 @@ fn a_second_level_in_use_has_nearly_the_hits_that_che_says() {
                 }
             }
         }
-        let levels =
-            rooms.map(|room| Level { bytes: room as f64, keeps: Keeps::Evicting(Eviction::Lru) });
+        let level = |i: usize| Level { bytes: rooms[i] as f64, keeps: Keeps::Evicting(evicts[i]) };
+        let levels = [level(0), level(1)];
         let expected = hierarchy(&catalogue, &levels).unwrap();
         let found = hits.map(|h| h as f64 / n as f64);
-        println!("{rooms:?}: {} simulated, {} by Che", found[1], expected[1].share);
+        println!("{rooms:?} {evicts:?}: {} for {} simulated", expected[1].share, found[1]);
         close(found[0], expected[0].share, 0.006);
         close(found[1], expected[1].share, error);
     }
@@ -396,6 +406,27 @@ proptest! {
         prop_assert!((cache.at(back).unwrap().hit_ratio - hits.hit_ratio).abs() < 1e-9);
         let lru = Cache::new(cache.catalogue().clone(), Eviction::Lru).at(memory).unwrap();
         prop_assert!(lru.hit_ratio >= hits.hit_ratio - 1e-9, "LRU is not below FIFO");
+    }
+
+    #[test]
+    fn levels_answer_shares_that_add_to_one(
+        objects in 1u64..100_000_000, exponent in 0.0f64..3.0,
+        levels in prop::collection::vec((0u8..3, -9.0f64..0.5), 0..5), none in any::<bool>(),
+    ) {
+        let catalogue = Catalogue::zipf(objects, exponent).unwrap();
+        let keeps = [
+            Keeps::Evicting(Eviction::Lru), Keeps::Evicting(Eviction::Fifo), Keeps::MostPopular,
+        ];
+        let bytes = |part: f64| if none && part < -6.0 { 0.0 } else { catalogue.bytes() * 10f64.powf(part) };
+        let level = |&(kind, part): &(u8, f64)| Level { bytes: bytes(part), keeps: keeps[usize::from(kind)] };
+        let levels: Vec<Level> = levels.iter().map(level).collect();
+        let answered = hierarchy(&catalogue, &levels).unwrap();
+        prop_assert_eq!(answered.len(), levels.len() + 1);
+        for of in [|a: &Answered| a.share, |a: &Answered| a.byte_share] {
+            prop_assert!(answered.iter().all(|a| (0.0..=1.0).contains(&of(a))), "{answered:?}");
+            let sum: f64 = answered.iter().map(of).sum();
+            prop_assert!((sum - 1.0).abs() < 1e-9, "{sum}");
+        }
     }
 
     #[test]
