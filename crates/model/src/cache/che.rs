@@ -41,12 +41,12 @@ impl Eviction {
 /// *characteristic time* T, in requests, is the same for all objects and follows from Σ b·h = M, with b the
 /// object's bytes: what is in memory fills it. The hit ratio is Σ p·h.
 ///
-/// Sources: H. Che, Y. Tung, Z. Wang, "Hierarchical Web caching systems", IEEE JSAC 20 (2002), section
-/// III; first in Fagin (1977). V. Martina, M. Garetto, E. Leonardi, "A unified approach to the performance
-/// analysis of caching systems", INFOCOM 2014, section III (FIFO, RANDOM).
+/// Sources: H. Che, Y. Tung, Z. Wang, "Hierarchical Web caching systems", IEEE JSAC 20
+/// (2002); before it R. Fagin, "Asymptotic miss ratios over independent references" (1977). V. Martina, M. Garetto, E. Leonardi, "A unified approach to the performance
+/// analysis of caching systems", INFOCOM 2014 (FIFO, RANDOM).
 ///
-/// Assumes independent requests, and memories of many objects: then T hardly varies. Good to 1e-3 of
-/// the hit ratio from some hundred objects on. Wrong where popularities move within the time T (streams
+/// Assumes independent requests, and memories of many objects: then T hardly varies. Simulated
+/// memories of 50 to 500 objects are within 0.006 of it. Wrong where popularities move within the time T (streams
 /// have more hits than this says), and for an object that is larger than memory: leave such ones out.
 ///
 /// Cost: some 15 sums over the groups of the catalogue; a few milliseconds for 10⁷ objects of a Zipf law.
