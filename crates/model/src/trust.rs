@@ -1,25 +1,6 @@
 //! Trust: the largest load at which a model's own interval and its known bias leave a prediction useful.
 //!
-//! Beside the paper's confidence limit, which asks only how long queues are, this asks how wrong a
-//! prediction may be, in points (hundredths of all requests):
-//!
-//! half(λ) + bias(λ) < [`POINTS_MAX`]
-//!
-//! - half(λ) is half the width of the 95 % band of the predicted CDF at the load λ, at the time where it
-//!   is widest: of eight, from half to 64 times the mean service time. The band is the spread of the
-//!   predictions of the model's replicates, so it says how well the parameters are known.
-//! - bias(λ) is the largest error found on loads that were held out of the fit ([`HeldOut`]), up to λ:
-//!   linear between held-out loads, never falling. An error counts in full, the measurement's own
-//!   uncertainty with it: a measurement too short to show an error is no proof that there is none.
-//!
-//! Nothing is trusted past the largest load that was fitted or held out, be the band ever so narrow: it
-//! knows nothing of what was never seen. Without held-out loads the bias is not known, and that is said.
-//! Without replicates the band is not known, and no load is trusted.
-//!
-//! When it is wrong: where the system that is predicted is not the one that was measured (another
-//! memory, more devices), the bias of the measured one is taken for it.
-//!
-//! Cost: for each replicate and class of devices eight transforms (some 0.5 ms), then some 40 loads.
+//! Formula, assumptions and cost are on the page of [`Trust`].
 
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +73,27 @@ pub enum TrustEnd {
 }
 
 /// The load up to which a model is trusted, and why not further. [`crate::Model::trust`] gives it.
+///
+/// Beside the paper's confidence limit, which asks only how long queues are, this asks how wrong a
+/// prediction may be, in points (hundredths of all requests):
+///
+/// half(λ) + bias(λ) < [`POINTS_MAX`]
+///
+/// - half(λ) is half the width of the 95 % band of the predicted CDF at the load λ, at the time where it
+///   is widest: of eight, from half to 64 times the mean service time. The band is the spread of the
+///   predictions of the model's replicates, so it says how well the parameters are known.
+/// - bias(λ) is the largest error found on loads that were held out of the fit ([`HeldOut`]), up to λ:
+///   linear between held-out loads, never falling. An error counts in full, the measurement's own
+///   uncertainty with it: a measurement too short to show an error is no proof that there is none.
+///
+/// Nothing is trusted past the largest load that was fitted or held out, be the band ever so narrow: it
+/// knows nothing of what was never seen. Without held-out loads the bias is not known, and that is said.
+/// Without replicates the band is not known, and no load is trusted.
+///
+/// When it is wrong: where the system that is predicted is not the one that was measured (another
+/// memory, more devices), the bias of the measured one is taken for it.
+///
+/// Cost: for each replicate and class of devices eight transforms (some 0.5 ms), then some 40 loads.
 ///
 /// ```
 /// # fn of(model: &model::Model) -> Result<(), model::Error> {
