@@ -26,21 +26,13 @@
 //! 7. [`Model::predict`]: from a model and a load to the shares within given times, with intervals, and
 //!    whether the load is past the confidence limit, or past the load up to which the model is trusted
 //!    ([`Trust`]: its own interval and what held-out loads showed).
-//!    more service times vary.
-//! 4. [`fork_join`]: one request that becomes several: the slowest of n, k of n, parts that queue together,
-//!    a second request when the first is late and what it adds to the load.
-//! 5. [`storage`]: a node of many devices behind a memory. The published Spotify model
-//!    ([`storage::Spotify`]) and ours ([`storage::Node`]), each with its confidence limit: the load at
-//!    which the mean number at a device reaches 1.
-//! 6. [`fit`]: from windows to a [`Model`], every parameter with its 95 % interval.
-//! 7. [`Model::predict`]: from a model and a load to the shares within given times, with intervals, and
-//!    whether the load is past the confidence limit.
 //! 8. [`ClusterModel`]: fitted nodes behind gateways, each with its share; and what would be with a node
 //!    lost, slower, with more memory or another weight ([`storage::Change`]).
 //! 9. [`network`]: networks of queues. Clients that wait for their answer before they ask again, threads,
 //!    middlewares and links as stations: throughput and response time for any number of clients, bounds,
 //!    and the station that limits.
-//! 10. [`fork_join`]: requests of several parts: the slowest of n, the first k of n, a second copy sent late.
+//! 10. [`fork_join`]: one request that becomes several: the slowest of n, k of n, parts that queue together,
+//!     a second request when the first is late and what it adds to the load.
 //! 11. [`capacity`]: how much a system can do at all. AT&T's constant of a storage system, by size and share
 //!     of reads, and the Universal Scalability Law, by concurrency; with [`regression`] under them.
 //! 12. [`design`]: experiments with several factors. Which of them matter, how much, how sure that is, and

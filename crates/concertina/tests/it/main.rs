@@ -7,7 +7,6 @@ mod disk;
 mod experiment;
 mod factors;
 mod left_out;
-
 mod load;
 mod load_bench;
 mod measure;
