@@ -10,6 +10,7 @@ pub mod config;
 pub mod demo;
 pub mod disk;
 pub mod experiment;
+pub mod import;
 pub mod load;
 pub mod measure;
 pub mod origin;

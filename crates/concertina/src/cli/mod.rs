@@ -11,6 +11,7 @@ mod demo;
 mod experiment;
 mod factors;
 mod fit;
+mod import;
 mod load;
 mod measure;
 mod plan;
@@ -45,6 +46,8 @@ enum Command {
     Check(check::Args),
     /// Run a configuration in virtual time and record what it did as a run folder
     Simulate(simulate::Args),
+    /// Turn an access log, iostat or Prometheus answer of any service into a run folder
+    Import(import::Args),
     /// Fit a model from run folders
     Fit(fit::Args),
     /// Predict response times from a model at loads of your choice
@@ -75,6 +78,7 @@ pub fn main() -> ExitCode {
         Command::Measure(args) => measure::run(args),
         Command::Check(args) => check::run(args),
         Command::Simulate(args) => simulate::run(args),
+        Command::Import(args) => import::run(args),
         Command::Fit(args) => fit::run(args),
         Command::Predict(args) => predict::run(args),
         Command::Capacity(args) => capacity::run(args),

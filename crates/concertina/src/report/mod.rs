@@ -49,7 +49,9 @@ pub fn read_model(path: &Path) -> anyhow::Result<Model> {
 
 /// Fits the steps of runs, and judges the model on those that are held out.
 pub fn fit(observed: &Observed, title: &str) -> Result<Model, Error> {
-    held_out::fit(observed, observed.about(title))
+    let mut model = held_out::fit(observed, observed.about(title))?;
+    model.warnings.extend(crate::import::warnings(observed));
+    Ok(model)
 }
 
 /// Writes a file whole or not at all. A file that is there already is replaced only if `ours` says that it

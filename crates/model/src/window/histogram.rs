@@ -68,11 +68,20 @@ const BUCKET_MAX: u32 = (64 - SUB_BITS) * SUB as u32 + SUB as u32 - 1;
 impl Histogram {
     /// Counts one time.
     pub fn record(&mut self, value: Nanos) {
-        *self.counts.entry(bucket_of(value)).or_insert(0) += 1;
-        self.count += 1;
-        self.sum_ns = self.sum_ns.saturating_add(value);
+        self.record_many(value, 1);
+    }
+
+    /// Counts one time as often as it occurred.
+    pub fn record_many(&mut self, value: Nanos, times: u64) {
+        if times == 0 {
+            return;
+        }
+        let bucket = self.counts.entry(bucket_of(value)).or_insert(0);
+        *bucket = bucket.saturating_add(times);
+        self.count = self.count.saturating_add(times);
+        self.sum_ns = self.sum_ns.saturating_add(value.saturating_mul(times));
         let seconds = value as f64 * 1e-9;
-        self.sum_of_squares_s2 += seconds * seconds;
+        self.sum_of_squares_s2 += times as f64 * seconds * seconds;
         self.max_ns = self.max_ns.max(value);
     }
 

@@ -1,0 +1,293 @@
+//! A saved answer of Prometheus's `/api/v1/query_range` to a query for the `_bucket` counters of a
+//! histogram, as windows of the queue `gateway`.
+//!
+//! Each series counts from its process's start; where it falls, the process was started again and
+//! counts from 0. Increments are summed over the series of the same `le`, so label sets (instances,
+//! paths) need no `sum by`. Between two bounds nobody knows where the responses were: they are spread
+//! evenly, and the bounds are the resolution.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use model::window::{Nanos, Operation, Outcome, SECOND, Window};
+use serde::Deserialize;
+
+use super::collector::WINDOWS_MAX;
+use super::error::Error;
+
+#[derive(Deserialize)]
+struct Answer {
+    status: String,
+    #[serde(default)]
+    error: String,
+    data: Option<Data>,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    #[serde(rename = "resultType")]
+    kind: String,
+    result: Vec<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Series {
+    metric: BTreeMap<String, String>,
+    values: Vec<(f64, String)>,
+}
+
+/// What Prometheus said.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Range {
+    pub windows: Vec<Window>,
+    /// The buckets' upper bounds, seconds, ascending.
+    pub edges_s: Vec<f64>,
+    /// Responses, and those above the largest bound.
+    pub responses: u64,
+    pub above: u64,
+    /// Series that were taken, and how often one began again.
+    pub series: usize,
+    pub resets: u64,
+}
+
+/// Times of Prometheus are milliseconds.
+fn millis(seconds: f64) -> Option<u64> {
+    (0.0..9e9).contains(&seconds).then(|| (seconds * 1e3).round() as u64)
+}
+
+/// Increments of every bound (its bits, so that infinity sorts last) by interval: (start, end) in ms.
+type Increments = BTreeMap<(u64, u64), BTreeMap<u64, f64>>;
+
+/// Adds what a series counted in each interval; returns how often it began again.
+fn add(series: &[(f64, String)], bound: u64, to: &mut Increments) -> Result<u64, String> {
+    let (mut resets, mut last) = (0, None::<(u64, f64)>);
+    for (at, value) in series {
+        let at = millis(*at).ok_or_else(|| format!("`{at}` is no time"))?;
+        let value: f64 = value.parse().map_err(|_| format!("`{value}` at {at} ms is no number"))?;
+        if !(0.0..1e15).contains(&value) {
+            last = None;
+            continue;
+        }
+        match last {
+            Some((before, _)) if at <= before => {
+                return Err(format!("times run back at {at} ms"));
+            }
+            Some((before, old)) => {
+                let increment = if value < old { value } else { value - old };
+                resets += u64::from(value < old);
+                *to.entry((before, at)).or_default().entry(bound).or_insert(0.0) += increment;
+            }
+            None => {}
+        }
+        last = Some((at, value));
+    }
+    Ok(resets)
+}
+
+/// Reads an answer.
+pub(super) fn read(text: &str, path: &Path, objectives_ms: &[f64]) -> Result<Range, Error> {
+    let content = |reason: String| Error::Content { path: path.to_owned(), reason };
+    let how = "save the answer of /api/v1/query_range?query=NAME_bucket&start=…&end=…&step=…";
+    let answer: Answer = serde_json::from_str(text)
+        .map_err(|e| content(format!("no answer of Prometheus ({e}); {how}")))?;
+    if answer.status != "success" {
+        return Err(content(format!(
+            "Prometheus answered {} ({}); {how}",
+            answer.status, answer.error
+        )));
+    }
+    let data = answer.data.ok_or_else(|| content(format!("no `data`; {how}")))?;
+    if data.kind != "matrix" {
+        return Err(content(format!(
+            "its result is a {}, and a matrix is needed; {how}",
+            data.kind
+        )));
+    }
+    let mut range = Range::default();
+    let mut increments = Increments::new();
+    let mut bounds: Vec<f64> = Vec::new();
+    for (index, series) in data.result.into_iter().enumerate() {
+        let place = |reason: String| content(format!("series {}: {reason}", index + 1));
+        let series: Series = serde_json::from_value(series).map_err(|e| place(e.to_string()))?;
+        let Some(le) = series.metric.get("le") else {
+            return Err(place(format!("no label `le`, so it is no bucket of a histogram; {how}")));
+        };
+        let bound: f64 = le.parse().map_err(|_| place(format!("le `{le}` is no number")))?;
+        // Zero also where it is written -0, whose bits would sort last.
+        let bound = bound + 0.0;
+        if !(bound >= 0.0) || (bound.is_finite() && bound > 1e6) {
+            return Err(place(format!("le `{le}` is no time in seconds")));
+        }
+        range.resets += add(&series.values, bound.to_bits(), &mut increments).map_err(place)?;
+        range.series += 1;
+        if !bounds.contains(&bound) {
+            bounds.push(bound);
+        }
+    }
+    if increments.len() as u64 > WINDOWS_MAX {
+        let (windows, window_s) = (increments.len() as u64, 0.0);
+        return Err(Error::Windows { path: path.to_owned(), windows, window_s, most: WINDOWS_MAX });
+    }
+    bounds.sort_by(f64::total_cmp);
+    if bounds.len() < 2 || bounds.last() != Some(&f64::INFINITY) {
+        let what = format!("buckets up to le=\"+Inf\" with a bound below it; {how}");
+        return Err(Error::Empty { path: path.to_owned(), what });
+    }
+    range.edges_s = bounds.iter().copied().filter(|b| b.is_finite() && *b > 0.0).collect();
+    for (interval, counts) in increments {
+        // An interval that a bound has no samples of says nothing.
+        if bounds.iter().all(|b| counts.contains_key(&b.to_bits())) {
+            let counts: Vec<f64> = counts.into_values().collect();
+            range.window(interval, &bounds, &counts, objectives_ms);
+        }
+    }
+    if range.responses == 0 {
+        let what = "responses between two of its samples; ask for counters (not rates) over a longer \
+            range";
+        return Err(Error::Empty { path: path.to_owned(), what: what.to_owned() });
+    }
+    Ok(range)
+}
+
+/// Parts of a bucket that its responses are spread over.
+const PARTS: u64 = 64;
+
+impl Range {
+    fn window(
+        &mut self,
+        (from, to): (u64, u64),
+        bounds: &[f64],
+        counts: &[f64],
+        objectives: &[f64],
+    ) {
+        let mut window = Window::new("gateway", from * 1000, 0, objectives);
+        window.length_s = (to - from) as f64 * 1e-3;
+        let times = window.times_mut(Operation::Get, Outcome::Unknown);
+        let (mut low, mut below) = (0.0, 0u64);
+        for (bound, cumulative) in bounds.iter().zip(counts) {
+            // Buckets are not read at one moment: a bound may be behind the one below it.
+            let count = (cumulative.round() as u64).saturating_sub(below);
+            below += count;
+            let nanos = |s: f64| (s * SECOND as f64) as Nanos;
+            if bound.is_infinite() {
+                times.response.record_many(nanos(low), count);
+                self.above += count;
+                continue;
+            }
+            let parts = count.min(PARTS);
+            for part in 0..parts {
+                let at = (part as f64 + 0.5) / parts as f64;
+                let times_of_part = count * (part + 1) / parts - count * part / parts;
+                let response = nanos(low + (bound - low) * at);
+                times.response.record_many(response, times_of_part);
+                for (within, objective) in times.within.iter_mut().zip(objectives) {
+                    if response as f64 * 1e-6 <= *objective {
+                        *within += times_of_part;
+                    }
+                }
+            }
+            low = *bound;
+        }
+        // What is above all bounds is within an objective that is above them, as far as anyone knows.
+        let integral = times.response.sum_s();
+        (window.arrivals, window.completions) = (below, below);
+        window.length_integral_s = integral;
+        window.busy_s = integral;
+        self.responses += below;
+        self.windows.push(window);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn answer(series: &[(&str, &str, &[f64])]) -> String {
+        let result: Vec<_> = series
+            .iter()
+            .map(|(le, instance, values)| {
+                let values: Vec<_> = values
+                    .iter()
+                    .enumerate()
+                    .map(|(i, v)| json!([1_795_320_900.0 + 15.0 * i as f64, v.to_string()]))
+                    .collect();
+                json!({"metric": {"le": le, "instance": instance}, "values": values})
+            })
+            .collect();
+        json!({"status": "success", "data": {"resultType": "matrix", "result": result}}).to_string()
+    }
+
+    #[test]
+    fn counters_become_windows_over_resets() {
+        let text = answer(&[
+            ("+Inf", "a", &[100.0, 200.0, 50.0]),
+            ("0.01", "a", &[80.0, 160.0, 40.0]),
+            ("0.1", "a", &[100.0, 190.0, 50.0]),
+            ("+Inf", "b", &[0.0, 10.0, 20.0]),
+            ("0.01", "b", &[0.0, 0.0, 0.0]),
+            ("0.1", "b", &[0.0, 10.0, 20.0]),
+        ]);
+        let range = read(&text, Path::new("p"), &[10.0, 55.0]).unwrap();
+        assert_eq!((range.windows.len(), range.responses, range.above), (2, 170, 10));
+        assert_eq!((range.resets, range.series), (3, 6));
+        assert_eq!(range.edges_s, [0.01, 0.1]);
+        let window = &range.windows[0];
+        assert_eq!((window.completions, window.length_s), (110, 15.0));
+        let times = &window.times[0];
+        assert_eq!(times.within, [80, 90]);
+        // 80 in the middle of 10 ms, 20 between 10 and 100 ms, 10 at 100 ms.
+        let mean = (80.0 * 0.005 + 20.0 * 0.055 + 10.0 * 0.1) / 110.0;
+        assert!((times.response.mean_s() - mean).abs() < 0.02 * mean);
+        assert!((window.length_mean() * 15.0 / 110.0 - times.response.mean_s()).abs() < 1e-9);
+        assert_eq!(range.windows[1].completions, 60);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let vector = r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#;
+        let failed = r#"{"status":"error","error":"bad query"}"#;
+        let no_le = r#"{"status":"success","data":{"resultType":"matrix","result":[
+            {"metric":{},"values":[]}]}}"#;
+        let no_infinity = answer(&[("1", "a", &[1.0, 2.0])]);
+        let still = answer(&[("1", "a", &[1.0, 1.0]), ("+Inf", "a", &[1.0, 1.0])]);
+        for (text, expected) in [
+            ("x", "no answer of Prometheus"),
+            (vector, "a vector"),
+            (failed, "bad query"),
+            (no_le, "series 1: no label `le`"),
+            (&no_infinity, "+Inf"),
+            (&still, "no responses"),
+        ] {
+            let error = read(text, Path::new("p"), &[]).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_numbers_never_panic(
+            values in prop::collection::vec((any::<f64>(), any::<f64>()), 0..6),
+            le in "[-+0-9.eInfa]{0,6}",
+        ) {
+            let series = |le: &str| json!({"metric": {"le": le},
+                "values": values.iter().map(|(t, v)| json!([t.abs() % 1e10, v.to_string()]))
+                    .collect::<Vec<_>>()});
+            let text = json!({"status": "success", "data": {"resultType": "matrix",
+                "result": [series(&le), series("+Inf"), series("0.5")]}}).to_string();
+            if let Ok(range) = read(&text, Path::new("p"), &[20.0]) {
+                prop_assert!(range.windows.iter().all(|w| w.length_integral_s.is_finite()));
+            }
+        }
+
+        #[test]
+        fn changed_answers_never_panic(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let mut text = answer(&[("0.1", "a", &[1.0, 5.0]), ("+Inf", "a", &[1.0, 7.0])]).into_bytes();
+            let at = at.index(text.len());
+            text[at] = byte;
+            let _ = read(&String::from_utf8_lossy(&text), Path::new("p"), &[20.0]);
+        }
+    }
+}
