@@ -102,7 +102,8 @@ pub trait Queue {
     fn response_cdf(&self, t: f64) -> f64;
 
     /// P(response time ≤ t) for many t, in their order; never falling with t. Where a CDF is dear it is
-    /// interpolated: within 1e-5 of [`Queue::response_cdf`] for smooth laws, from some 65 evaluations.
+    /// interpolated from 17 to some hundred evaluations: within 1e-5 of [`Queue::response_cdf`] for smooth
+    /// laws, some 1e-4 (0.01 points) for measured ones.
     fn response_cdfs(&self, times: &[f64]) -> Vec<f64> {
         times.iter().map(|&t| self.response_cdf(t)).collect()
     }
