@@ -43,7 +43,7 @@ const EXPONENTIAL: [f64; 21] = [
 ///   p(ρ) is what makes the mean of two M/M/1 queues the exact one, [`super::two_way_mean`] (to 0.1 %).
 ///
 /// Constant service on all servers is exact: the parts wait alike. Otherwise, against simulations at
-/// utilisations 0.3 to 0.9, the mean is within 1.5 % for SCV to 1 (2 to 16 ways, all servers or some),
+/// utilisations 0.3 to 0.8, the mean is within 1.5 % for SCV to 1 (2 to 16 ways, all servers or some),
 /// within 3 % for SCV 2 and 4 to eight ways, up to 5 % low for SCV 2 and sixteen; quantiles from 0.5 to
 /// 0.99 within 2.5 % for SCV to 1, 7 % else. The interpolations of the literature
 /// ([`super::varma_makowski_mean`]) are as good for exponential service, and for general service up to
