@@ -42,7 +42,8 @@ pub fn two_way_mean(arrival_rate: f64, service_rate: f64) -> Result<f64, Error> 
 /// the two-way mean times H_n/H₂ + 4/11·(1 − H_n/H₂)·ρ, for 2 to 32 parts.
 ///
 /// Source: Nelson and Tantawi (1988), equation 16, who fitted the 4/11 to simulations. It is some 1 % low
-/// at three parts and half load, where [`varma_makowski_mean`] is nearer; [`super::ForkJoin`] is nearer still. An error outside their range.
+/// at three parts and half load, where [`varma_makowski_mean`] is nearer, and [`super::ForkJoin`] nearer
+/// still. An error outside their range.
 ///
 /// ```
 /// let mean = model::fork_join::nelson_tantawi_mean(0.5, 1.0, 3)?;
