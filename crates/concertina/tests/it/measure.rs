@@ -68,7 +68,7 @@ fn converse(
 
 /// Short repetitions: these tests are of what is done, not of how exact a busy machine is.
 const SHORT: [&str; 8] =
-    ["--duration", "600ms", "--warmup", "100ms", "--window", "20ms", "--budget", "60s"];
+    ["--duration", "600ms", "--warmup", "100ms", "--window", "20ms", "--budget", "15s"];
 
 fn command(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
