@@ -125,7 +125,8 @@ fn interval(e: Estimated) -> String {
 
 /// A signed error in percent.
 fn error_percent(error: f64) -> String {
-    format!("{:+.1}", 100.0 * error).replace('-', "−")
+    // + 0.0 turns a rounded −0 into 0.
+    format!("{:+.1}", (1e3 * error).round() / 10.0 + 0.0).replace('-', "−")
 }
 
 fn warnings_text(warnings: &[String]) -> String {

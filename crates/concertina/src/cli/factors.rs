@@ -171,7 +171,7 @@ fn analyse(args: &Args, table: &Table) -> anyhow::Result<Findings> {
         Analysis::Any(found) => (&found.fitted, &found.residuals, found.warnings.clone()),
     };
     let residuals = Residuals::new(fitted, left, Some(&places))?;
-    warnings.extend(residuals.iter().flat_map(Residuals::warnings));
+    warnings.extend(residuals.iter().flat_map(|r| r.warnings(form)));
     if let (Some(advice), Some(_)) = (&advice, args.model)
         && advice.form != form
     {

@@ -30,7 +30,7 @@ impl Sheet {
         let mut reader =
             ReaderBuilder::new().trim(Trim::All).comment(Some(b'#')).from_reader(&text[..]);
         let wrong = |error: csv::Error| {
-            let line = error.position().map_or(0, |p| p.line());
+            let line = line_of(&text, error.position());
             match error.kind() {
                 ErrorKind::UnequalLengths { expected_len, len, .. } => anyhow::anyhow!(
                     "{shown}:{line}: {len} fields where the first line names {expected_len}; separate \
@@ -57,7 +57,7 @@ impl Sheet {
             if rows.len() == ROWS_MAX {
                 bail!("{shown} has more than {ROWS_MAX} rows");
             }
-            let line = record.position().map_or(0, |p| p.line());
+            let line = line_of(&text, record.position());
             rows.push(Row { line, cells: record.iter().map(str::to_owned).collect() });
         }
         if rows.is_empty() {
@@ -127,6 +127,16 @@ impl Sheet {
         }
         bail!("{place}: {name} is {text}: it must be from {} to {}", range.start(), range.end())
     }
+}
+
+/// The line of a record, from 1. Its position may be that of empty lines and comments before it.
+fn line_of(text: &[u8], position: Option<&csv::Position>) -> u64 {
+    let Some(position) = position else { return 0 };
+    let rest = text.get(position.byte() as usize..).unwrap_or_default();
+    let lines = rest.split(|byte| *byte == b'\n');
+    let skipped =
+        lines.take_while(|line| matches!(line.first(), None | Some(b'#' | b'\r'))).count();
+    position.line() + skipped as u64
 }
 
 /// A level of confidence, like `0.95` or `95%`.

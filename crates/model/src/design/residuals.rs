@@ -16,6 +16,7 @@
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal};
 
+use super::Form;
 use crate::error::Error;
 use crate::statistics::f_exceeded;
 
@@ -31,12 +32,12 @@ pub struct Judged {
 /// Three numbers about residuals. See the module's page.
 ///
 /// ```
-/// use model::design::Residuals;
+/// use model::design::{Form, Residuals};
 /// // The scatter grows with what is measured, tenfold.
 /// let residuals = [vec![-1., 0.4, 0.6], vec![-10., 3., 7.], vec![-100., 45., 55.]];
 /// let found = Residuals::new(&[10., 100., 1000.], &residuals, None)?.unwrap();
 /// assert!(found.spread.unwrap().p < 0.01);
-/// assert!(found.warnings()[0].contains("multiplicative"));
+/// assert!(found.warnings(Form::Additive)[0].contains("multiplicative"));
 /// # Ok::<(), model::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -91,14 +92,19 @@ impl Residuals {
         }))
     }
 
-    /// What the numbers say, if it is bad.
-    pub fn warnings(&self) -> Vec<String> {
+    /// What the numbers say of residuals of a form, if it is bad.
+    pub fn warnings(&self, form: Form) -> Vec<String> {
         let mut words = Vec::new();
         if let Some(spread) = self.spread.filter(|s| s.p < 0.05) {
-            let way = if spread.correlation > 0.0 {
-                "rises with the response: try the multiplicative model"
-            } else {
-                "falls as the response rises: try the additive model"
+            let way = match (spread.correlation > 0.0, form) {
+                (true, Form::Additive) => "rises with the response: try the multiplicative model",
+                (false, Form::Multiplicative) => {
+                    "falls as the response rises: try the additive model"
+                }
+                (true, _) => "rises with the response: intervals are too narrow where it is wide",
+                (false, _) => {
+                    "falls as the response rises: intervals are too narrow where it is wide"
+                }
             };
             words.push(format!("the residuals' spread {way} (chance {:.1e})", spread.p));
         }

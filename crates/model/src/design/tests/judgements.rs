@@ -130,11 +130,11 @@ fn residuals_of_noise_pass_and_of_faults_do_not() {
         .map(|p| p.iter().map(|p| *p as f64 - 14.5 + 3.0 * draw()).collect())
         .collect();
     let found = Residuals::new(&fitted, &drift, Some(&places)).unwrap().unwrap();
-    assert!(found.warnings().iter().any(|w| w.contains("drift")), "{found:?}");
+    assert!(found.warnings(Form::Additive).iter().any(|w| w.contains("drift")), "{found:?}");
     let mut wild: Vec<Vec<f64>> = vec![vec![0.1, -0.2, 0.1]; 10];
     wild[3][1] = 50.0;
     let found = Residuals::new(&fitted, &wild, None).unwrap().unwrap();
-    assert!(found.warnings().iter().any(|w| w.contains("not normal")), "{found:?}");
+    assert!(found.warnings(Form::Additive).iter().any(|w| w.contains("not normal")), "{found:?}");
     assert_eq!(Residuals::new(&[1.0], &[vec![0.0; 9]], None), Ok(None));
     assert_eq!(Residuals::new(&[1.0], &[vec![1.0, -1.0]], None), Ok(None));
 }
