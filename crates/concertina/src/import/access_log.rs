@@ -281,6 +281,8 @@ struct Reader<'a> {
     settings: &'a Settings,
     path: &'a Path,
     log: Log,
+    /// Lines of the file, empty ones too.
+    number: u64,
     /// The first entries, until resolutions are known.
     first: Vec<Entry>,
     even: (Even, Even),
@@ -293,7 +295,8 @@ pub(super) fn read(
     settings: &Settings,
 ) -> Result<Log, Error> {
     let even = (Even::golden(), Even::root_of_two());
-    let mut reader = Reader { settings, path, log: Log::default(), first: Vec::new(), even };
+    let mut reader =
+        Reader { settings, path, log: Log::default(), number: 0, first: Vec::new(), even };
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -308,14 +311,14 @@ pub(super) fn read(
         reader.line(&line)?;
     }
     reader.judge()?;
-    if reader.log.gateway.is_none() {
-        reader.begin()?;
-    }
     if reader.log.lines == reader.log.broken {
         return match reader.log.first_broken.take() {
             Some((line, reason)) => Err(reader.broken(line, reason)),
             None => Err(Error::Empty { path: path.to_owned(), what: "lines".to_owned() }),
         };
+    }
+    if reader.log.gateway.is_none() {
+        reader.begin()?;
     }
     Ok(reader.log)
 }
@@ -339,6 +342,7 @@ impl Reader<'_> {
     }
 
     fn line(&mut self, line: &[u8]) -> Result<(), Error> {
+        self.number += 1;
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
@@ -354,7 +358,7 @@ impl Reader<'_> {
             Err(reason) => {
                 self.log.broken += 1;
                 if self.log.first_broken.is_none() {
-                    self.log.first_broken = Some((self.log.lines, reason));
+                    self.log.first_broken = Some((self.number, reason));
                 }
                 // Not at the end only: the wrong format is found before a large log is read.
                 if self.log.broken >= FIRST as u64 { self.judge() } else { Ok(()) }

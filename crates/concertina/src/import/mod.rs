@@ -24,7 +24,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use model::window::{Histogram, Outcome, SECOND, Settings, Times, Window};
+use model::window::{Histogram, Operation, Outcome, SECOND, Settings, Times, Window};
 use serde::Serialize;
 
 use crate::record::{FORMAT, Generator, Machine, Run, RunWriter, Step};
@@ -229,6 +229,11 @@ fn steps(windows: &[Window], steps_s: Option<f64>) -> Vec<Step> {
     cut.into_values().filter(|s| s.1 > s.0).enumerate().map(step).collect()
 }
 
+/// Whether nobody said who answered these reads.
+fn unlabelled(times: &Times) -> bool {
+    times.operation == Operation::Get && times.outcome == Outcome::Unknown
+}
+
 /// Divides the responses of a step that nobody labelled between memory and disks: the slowest, as many
 /// as the disks read, are the disks'. Returns reads per such request, which may be above 1.
 fn divide(windows: &mut [Window], step: &Step) -> Option<f64> {
@@ -239,8 +244,11 @@ fn divide(windows: &mut [Window], step: &Step) -> Option<f64> {
     for window in windows.iter().filter(|w| inside(w)) {
         if window.queue == "gateway" {
             time += window.length_s;
-            let unknown = window.times.iter().filter(|t| t.outcome == Outcome::Unknown);
-            unknown.for_each(|t| responses.merge(&t.response));
+            window
+                .times
+                .iter()
+                .filter(|t| unlabelled(t))
+                .for_each(|t| responses.merge(&t.response));
         } else if window.queue != "origin" {
             let sums = devices.entry(&window.queue).or_default();
             *sums = (sums.0 + window.completions as f64, sums.1 + window.length_s);
@@ -256,7 +264,7 @@ fn divide(windows: &mut [Window], step: &Step) -> Option<f64> {
     for window in windows.iter_mut().filter(|w| w.queue == "gateway" && inside(w)) {
         let all = std::mem::take(&mut window.times);
         for times in all {
-            if times.outcome != Outcome::Unknown {
+            if !unlabelled(&times) {
                 window.times.push(times);
                 continue;
             }

@@ -170,6 +170,7 @@ impl Range {
             below += count;
             let nanos = |s: f64| (s * SECOND as f64) as Nanos;
             if bound.is_infinite() {
+                // Beyond every objective, as far as anyone knows.
                 times.response.record_many(nanos(low), count);
                 self.above += count;
                 continue;
@@ -188,7 +189,6 @@ impl Range {
             }
             low = *bound;
         }
-        // What is above all bounds is within an objective that is above them, as far as anyone knows.
         let integral = times.response.sum_s();
         (window.arrivals, window.completions) = (below, below);
         window.length_integral_s = integral;

@@ -84,11 +84,12 @@ pub(super) fn iostat(text: &str) -> Option<(Reading, bool)> {
     if let Some(reading) = iso(text) {
         return Some((reading, false));
     }
+    // Years of two digits first: `%Y` would take 26 for the year 26.
     let formats = [
-        "%m/%d/%Y %I:%M:%S %p",
         "%m/%d/%y %I:%M:%S %p",
-        "%m/%d/%Y %H:%M:%S",
+        "%m/%d/%Y %I:%M:%S %p",
         "%m/%d/%y %H:%M:%S",
+        "%m/%d/%Y %H:%M:%S",
         "%Y-%m-%d %H:%M:%S",
     ];
     let time = formats.iter().find_map(|f| NaiveDateTime::parse_from_str(text, f).ok())?.and_utc();

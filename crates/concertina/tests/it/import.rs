@@ -1,0 +1,226 @@
+//! Import of other services' logs, through the binary: a known stream is written as a log and read back.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use concertina::record::RunFolder;
+use model::window::{Histogram, Outcome};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::Value;
+
+use crate::report::exponential;
+
+const START_S: f64 = 1_795_320_900.0;
+const RATE: f64 = 60.0;
+const SERVICE_S: f64 = 0.01;
+const LENGTH_S: f64 = 120.0;
+
+/// The responses of an M/M/1 queue: (arrival, end) in seconds from the start, in the order of their ends.
+fn stream(seed: u64, rate: f64) -> Vec<(f64, f64)> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let (mut at, mut free, mut all) = (0.0f64, 0.0f64, Vec::new());
+    while at < LENGTH_S {
+        at += exponential(&mut random, 1.0 / rate);
+        free = at.max(free) + exponential(&mut random, SERVICE_S);
+        all.push((at, free));
+    }
+    all
+}
+
+/// As nginx writes it: both ends of a request are read from a clock of milliseconds.
+fn nginx_log(all: &[(f64, f64)]) -> String {
+    let ms = |s: f64| ((START_S + s) * 1e3).floor() as u64;
+    let mut text = String::new();
+    for (start, end) in all {
+        let (start, end) = (ms(*start), ms(*end));
+        let took = end - start;
+        writeln!(
+            text,
+            "{}.{:03} 200 {}.{:03} 512 \"GET /x HTTP/1.1\"",
+            end / 1000,
+            end % 1000,
+            took / 1000,
+            took % 1000
+        )
+        .unwrap();
+    }
+    text
+}
+
+const FORMAT: &str = "$msec $status $request_time $body_bytes_sent \"$request\"";
+
+/// What iostat says of a disk that makes all of these reads, each second.
+fn iostat(all: &[(f64, f64)]) -> String {
+    let mut text = String::new();
+    for second in 0..LENGTH_S as u64 {
+        let (from, to) = (second as f64, second as f64 + 1.0);
+        let inside: Vec<_> = all.iter().filter(|r| (from..to).contains(&r.1)).collect();
+        let reads = inside.len() as f64;
+        let await_ms = inside.iter().map(|r| (r.1 - r.0) * 1e3).sum::<f64>() / reads.max(1.0);
+        let busy = reads * SERVICE_S * 100.0;
+        // 1795320900 is 2026-11-22T04:15:00Z; the time of a report is its end.
+        let end = 15 * 60 + second + 1;
+        writeln!(text, "2026-11-22T04:{:02}:{:02}+0000", end / 60, end % 60).unwrap();
+        writeln!(text, "Device r/s rkB/s r_await w/s w_await aqu-sz %util").unwrap();
+        writeln!(text, "loop0 9.00 1.00 1.00 0.00 0.00 0.00 1.00").unwrap();
+        writeln!(text, "sda {reads:.2} 100.00 {await_ms:.2} 0.00 0.00 0.50 {busy:.2}\n").unwrap();
+    }
+    text
+}
+
+fn concertina(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_concertina")).args(args).current_dir(dir).output().unwrap()
+}
+
+fn succeeds(dir: &Path, args: &[&str]) -> Value {
+    let output = concertina(dir, args);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {error}");
+    serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+}
+
+fn fails(dir: &Path, args: &[&str], words: &[&str]) {
+    let output = concertina(dir, args);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && !error.contains("panicked"), "{args:?}: {error}");
+    for word in words {
+        assert!(error.contains(word), "{args:?}: {error:?} does not say {word:?}");
+    }
+}
+
+#[test]
+fn a_log_of_a_known_queue_gives_its_windows() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = stream(1, RATE);
+    std::fs::write(dir.path().join("a.log"), nginx_log(&all)).unwrap();
+    let args = ["import", "--access-log", "a.log", "--log-format", FORMAT, "--out", "r", "--json"];
+    let summary = succeeds(dir.path(), &args);
+    assert_eq!(summary["requests"], all.len());
+    assert_eq!(summary["imported"]["resolution_s"], 0.001);
+    let run = RunFolder::read(&dir.path().join("r")).unwrap();
+    let (mut responses, mut length, mut arrivals) = (Histogram::default(), 0.0, 0);
+    for window in &run.windows {
+        window.times.iter().for_each(|t| responses.merge(&t.response));
+        length += window.length_integral_s;
+        arrivals += window.arrivals;
+    }
+    let tick = 0.001;
+    let mut exact: Vec<f64> = all.iter().map(|r| r.1 - r.0).collect();
+    exact.sort_by(f64::total_cmp);
+    let n = exact.len() as f64;
+    let mean = exact.iter().sum::<f64>() / n;
+    assert!((responses.mean_s() - mean).abs() < 0.05 * tick, "{} {mean}", responses.mean_s());
+    for p in [0.1, 0.25, 0.5, 0.75, 0.9, 0.99] {
+        let (quantile, exact) = (responses.quantile_s(p).unwrap(), exact[(p * n) as usize]);
+        assert!((quantile - exact).abs() < tick + exact / 128.0, "{p}: {quantile} {exact}");
+    }
+    assert!(arrivals as usize + 3 >= all.len(), "{arrivals} of {}", all.len());
+    // Little's law: the integral is the sum of the responses.
+    assert!((length / (n * mean) - 1.0).abs() < 0.01, "{length}");
+    // Poisson arrivals stay Poisson, as far as milliseconds say.
+    let mut dispersion = model::window::Dispersion::default();
+    run.windows.iter().for_each(|w| dispersion.merge(&w.dispersion));
+    assert!((dispersion.index().unwrap() - 1.0).abs() < 0.2, "{dispersion:?}");
+    let step = &run.steps[0];
+    assert!((step.rate.unwrap() / RATE - 1.0).abs() < 0.05);
+    // Clients alone are no model, and the error says what is missing.
+    fails(dir.path(), &["fit", "r"], &["device queues"]);
+}
+
+#[test]
+fn a_log_and_iostat_are_fitted_with_their_resolution() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = stream(2, RATE);
+    std::fs::write(dir.path().join("a.log"), nginx_log(&all)).unwrap();
+    std::fs::write(dir.path().join("io"), iostat(&all)).unwrap();
+    let args = [
+        "import",
+        "--access-log",
+        "a.log",
+        "--log-format",
+        FORMAT,
+        "--iostat",
+        "io",
+        "--out",
+        "r",
+        "--steps",
+        "30s",
+        "--json",
+    ];
+    let summary = succeeds(dir.path(), &args);
+    assert_eq!(summary["steps"].as_array().unwrap().len(), 3, "{}", summary["steps"]);
+    let run = RunFolder::read(&dir.path().join("r")).unwrap();
+    let device = |w: &model::window::Window| w.queue == "device/0";
+    assert!(run.windows.iter().any(device));
+    let times = run.windows.iter().flat_map(|w| &w.times);
+    assert!(times.clone().any(|t| t.outcome == Outcome::BulkDevice));
+    let fitted = succeeds(dir.path(), &["fit", "r", "--out", "m.toml", "--json"]);
+    let text = fitted.to_string();
+    for words in ["known to ±1 ms", "points at 20 ms", "assumed exponential", "device/0 is sda"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    // Every request reads, by exponential service of 10 ms.
+    let model = std::fs::read_to_string(dir.path().join("m.toml")).unwrap();
+    let model = model::Model::from_toml(&model).unwrap();
+    let service = &model.classes[0].service;
+    assert!((service.mean.value / SERVICE_S - 1.0).abs() < 0.05, "{}", service.mean.value);
+    assert!((service.scv.value - 1.0).abs() < 0.15, "{}", service.scv.value);
+    assert!(model.requests.q0.value < 0.05, "{}", model.requests.q0.value);
+    for step in &model.fitted {
+        assert!(step.ks_distance < 0.12, "{}: {}", step.name, step.ks_distance);
+    }
+    succeeds(dir.path(), &["report", "r", "--model", "m.toml", "--out", "r.html"]);
+}
+
+#[test]
+fn what_cannot_be_imported_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    std::fs::write(path.join("a.log"), "garbage\n").unwrap();
+    std::fs::write(path.join("a.gz"), "x").unwrap();
+    let log = |format, words: &[&str]| {
+        let args = ["import", "--access-log", "a.log", "--log-format", format, "--out", "r"];
+        fails(path, &args, words);
+    };
+    log("$msec $request_time", &["a.log: 1 of 1 lines", "line 1", "--log-format"]);
+    log("$status", &["$msec"]);
+    fails(path, &["import", "--out", "r"], &["nothing to import"]);
+    fails(path, &["import", "--access-log", "none", "--out", "r"], &["cannot read none"]);
+    fails(path, &["import", "--access-log", "a.gz", "--out", "r"], &["zcat"]);
+    let both = ["import", "--access-log", "a.log", "--prometheus", "p", "--out", "r"];
+    fails(path, &both, &["both say what clients saw"]);
+    fails(path, &["import", "--iostat", "a.log", "--out", "r"], &["no device that read"]);
+    assert!(!path.join("r").exists(), "a failed import leaves no run");
+}
+
+#[test]
+fn prometheus_and_iostat_are_fitted_by_bucket() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = stream(3, RATE);
+    let edges = [0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, f64::INFINITY];
+    let series = edges.map(|edge| {
+        let le = if edge.is_infinite() { "+Inf".to_owned() } else { edge.to_string() };
+        let values: Vec<Value> = (0..=(LENGTH_S as u64) / 5)
+            .map(|i| {
+                let at = i as f64 * 5.0;
+                let count = all.iter().filter(|r| r.1 <= at && r.1 - r.0 <= edge).count();
+                serde_json::json!([START_S + at, count.to_string()])
+            })
+            .collect();
+        serde_json::json!({"metric": {"le": le}, "values": values})
+    });
+    let answer = serde_json::json!({"status": "success",
+        "data": {"resultType": "matrix", "result": series}});
+    std::fs::write(dir.path().join("p.json"), answer.to_string()).unwrap();
+    std::fs::write(dir.path().join("io"), iostat(&all)).unwrap();
+    let args = ["import", "--prometheus", "p.json", "--iostat", "io", "--out", "r", "--json"];
+    let summary = succeeds(dir.path(), &args);
+    assert_eq!(summary["imported"]["edges_s"].as_array().unwrap().len(), 7);
+    let text = succeeds(dir.path(), &["fit", "r", "--out", "m.toml", "--json"]).to_string();
+    assert!(
+        text.contains("known by bucket only") && text.contains("0.0 points at 20 ms"),
+        "{text}"
+    );
+}
