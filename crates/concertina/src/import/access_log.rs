@@ -187,9 +187,8 @@ impl Format {
         let bytes = match get("body_bytes_sent").or(get("bytes_sent")) {
             None | Some("-") => 0,
             Some(text) => text
-                .parse::<u32>()
-                .map(u64::from)
-                .or_else(|_| text.parse::<u64>().map(|b| b.min(1 << 40)))
+                .parse::<u64>()
+                .map(|bytes| bytes.min(1 << 40))
                 .map_err(|_| format!("the bytes sent are `{}`: no number", shown(text)))?,
         };
         let request = get("request").and_then(|r| r.split(' ').next());

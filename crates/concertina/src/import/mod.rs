@@ -298,11 +298,11 @@ fn check(options: &Options) -> anyhow::Result<()> {
     if sources.iter().filter(|s| s.as_deref() == Some(Path::new("-"))).count() > 1 {
         bail!("only one file can be `-`, the standard input");
     }
-    if !(options.window_s >= 1e-3 && options.window_s <= 86_400.0) {
+    if !(1e-3..=86_400.0).contains(&options.window_s) {
         bail!("--window is {} s: between 1 ms and a day", options.window_s);
     }
     match options.steps_s {
-        Some(s) if !(s >= options.window_s && s <= 1e9) => {
+        Some(s) if !(options.window_s..=1e9).contains(&s) => {
             bail!("--steps is {s} s: at least a window, {} s", options.window_s)
         }
         _ => Ok(()),

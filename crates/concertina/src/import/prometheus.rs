@@ -115,7 +115,7 @@ pub(super) fn read(text: &str, path: &Path, objectives_ms: &[f64]) -> Result<Ran
         let bound: f64 = le.parse().map_err(|_| place(format!("le `{le}` is no number")))?;
         // Zero also where it is written -0, whose bits would sort last.
         let bound = bound + 0.0;
-        if !(bound >= 0.0) || (bound.is_finite() && bound > 1e6) {
+        if bound.is_nan() || bound < 0.0 || (bound.is_finite() && bound > 1e6) {
             return Err(place(format!("le `{le}` is no time in seconds")));
         }
         range.resets += add(&series.values, bound.to_bits(), &mut increments).map_err(place)?;
