@@ -41,7 +41,7 @@ fn the_published_network_is_solved_and_varied() {
         "Two middlewares",
         "Solved exactly",
         "10,852",
-        "98.3",
+        "98.4",
         "Bottleneck of clients",
         "geometric",
     ] {

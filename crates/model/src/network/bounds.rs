@@ -214,12 +214,9 @@ impl Network {
         let found = self.classes.iter().enumerate().map(|(c, class)| {
             let n = f64::from(class.customers());
             let mut high = n / idle(class);
-            for k in 0..demands[c].len() {
-                let others: f64 =
-                    (0..low.len()).filter(|j| *j != c).map(|j| low[j] * demands[j][k]).sum();
-                if demands[c][k] > 0.0 {
-                    high = high.min((1.0 - others) / demands[c][k]);
-                }
+            for (k, own) in demands[c].iter().enumerate().filter(|(_, own)| **own > 0.0) {
+                let others = (0..low.len()).filter(|j| *j != c).map(|j| low[j] * demands[j][k]);
+                high = high.min((1.0 - others.sum::<f64>()) / own);
             }
             Limits::new(n, class.think_s(), low[c], high.max(low[c]))
         });

@@ -50,13 +50,16 @@ pub(crate) enum Failure {
 /// Multiplications that are made for one solution at most: some 20 s.
 pub(crate) const WORK_MAX: f64 = 4e10;
 
+/// Weights held at most, of all stations together: some 500 MB.
+const VALUES_MAX: usize = 20_000_000;
+
 /// Weights smaller than this share of a station's largest are left out of means …
 const KEEP: f64 = 1e-40;
 /// … and of probabilities that may be small themselves.
 const KEEP_ALL: f64 = 1e-305;
 
 /// 2^128 and 2^256.
-const HALF_STEP: f64 = 3.402_823_669_209_384_6e38;
+const HALF_STEP: f64 = (1u128 << 127) as f64 * 2.0;
 const STEP: f64 = HALF_STEP * HALF_STEP;
 
 /// A number of at most `customers` at one station, not normalised: its weights from `start` on.
@@ -389,7 +392,9 @@ impl Products {
         let ln2 = 2f64.ln();
         let sums: f64 = self.weights.iter().map(|f| f.sum.ln() + f.span.scale as f64 * ln2).sum();
         let constant = self.constant.min(self.constant_before).ln() + self.scale as f64 * ln2;
-        constant - sums - (self.customers as f64 * self.weights.len() as f64).ln() - 37.0
+        let needed =
+            constant - sums - (self.customers as f64 * self.weights.len() as f64).ln() - 37.0;
+        if needed.is_nan() { f64::NEG_INFINITY } else { needed }
     }
 
     /// value·2^scale / G(N).
@@ -447,6 +452,14 @@ fn work(weights: &[Weights], customers: usize) -> f64 {
     total
 }
 
+/// Refuses what would not fit in memory, as so many steps as it would take at least.
+fn check_size(stations: usize, customers: usize) -> Result<(), Failure> {
+    match customers.saturating_mul(stations) {
+        values if values <= VALUES_MAX => Ok(()),
+        values => Err(Failure::Work(values as f64 * 1e4)),
+    }
+}
+
 /// Solves a closed network. Stations without demand are empty; at least one must have some.
 /// Accurate to some `customers` × 1e-16, relative.
 pub(crate) fn solve(servers: &[Server<'_>], customers: usize) -> Result<Solved, Failure> {
@@ -466,14 +479,15 @@ pub(crate) fn solve(servers: &[Server<'_>], customers: usize) -> Result<Solved, 
         return Ok(solved);
     }
     let active: Vec<Server<'_>> = used.iter().map(|&k| servers[k]).collect();
+    check_size(active.len(), customers)?;
     let z = tilt(&active, customers);
     let mut products = Products::new(&active, customers, z, KEEP)?;
     let needed = products.keep_needed();
-    if !(KEEP.ln() <= needed) {
+    if KEEP.ln() > needed {
         // Two ways to hold the customers, neither likely at this z.
         let keep = if needed.is_finite() { (needed - 3.0).exp() } else { 0.0 };
         products = Products::new(&active, customers, z, keep.max(KEEP_ALL))?;
-        if !(products.keep.ln() <= products.keep_needed()) {
+        if products.keep.ln() > products.keep_needed() {
             return Err(Failure::Range);
         }
     }
@@ -495,6 +509,7 @@ pub(crate) fn distribution(
     customers: usize,
     k: usize,
 ) -> Result<Vec<f64>, Failure> {
+    check_size(servers.len(), customers)?;
     let mut found = vec![0.0; customers + 1];
     let others = servers.iter().enumerate().any(|(i, s)| i != k && s.demand > 0.0);
     if customers == 0 || servers[k].demand == 0.0 || !others {
@@ -521,7 +536,7 @@ pub(crate) fn distribution(
         *p = own.at(n) * rest.at(customers - n);
     }
     let total: f64 = found.iter().sum();
-    if !(total > 1e-200) {
+    if total.is_nan() || total <= 1e-200 {
         return Err(Failure::Range);
     }
     found.iter_mut().for_each(|p| *p /= total);

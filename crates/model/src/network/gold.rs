@@ -194,8 +194,9 @@ fn octave_multi(args: &Value, servers: Option<u32>) -> Network {
 }
 
 fn check_classes(name: &str, file: &Value, found: &Solution, tolerance: f64) {
+    type Field = (&'static str, fn(&Share) -> f64);
     let mut worst = 0.0f64;
-    let fields: [(&str, fn(&Share) -> f64); 4] = [
+    let fields: [Field; 4] = [
         ("U", |s| s.utilisation),
         ("R", |s| s.response_s),
         ("Q", |s| s.number),
@@ -272,7 +273,8 @@ fn open_and_mixed_networks_agree_with_octave() {
 
 #[test]
 fn bounds_agree_with_octave() {
-    let names: [(&str, fn(&Bounds) -> Limits); 4] = [
+    type Kind = (&'static str, fn(&Bounds) -> Limits);
+    let names: [Kind; 4] = [
         ("aba_a", |b| b.asymptotic),
         ("bsb_a", |b| b.balanced),
         ("pb_a", |b| b.proportional),

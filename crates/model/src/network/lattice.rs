@@ -65,7 +65,8 @@ pub(crate) fn work(servers: &[Server<'_>], customers: &[u32]) -> f64 {
         Law::Rates(rates) if rates.len() == 1 => 5.0 * size * customers.len() as f64,
         Law::Rates(_) => 3.0 * size * size / halves,
     };
-    servers.iter().map(each).sum::<f64>() + size * 100.0
+    // Memory too: some 300 MB.
+    servers.iter().map(each).sum::<f64>() + 150.0 * size * servers.len() as f64
 }
 
 impl Lattice {

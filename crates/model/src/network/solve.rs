@@ -85,7 +85,12 @@ impl Network {
             _ if closed.is_empty() => self.only_open(&seen),
             Method::Open => return Err(no_way(method, "has closed classes")),
             Method::Mva => self.by_mva(&seen, &closed)?,
-            Method::Convolution => self.by_convolution(&seen, &closed)?,
+            Method::Convolution => match self.by_convolution(&seen, &closed) {
+                Err(Error::TooMuchWork { .. }) if asked.is_none() => {
+                    self.by_approximation(&seen, &closed, self.near(&closed))?
+                }
+                found => found?,
+            },
             Method::Linearizer | Method::Schweitzer => {
                 self.by_approximation(&seen, &closed, method)?
             }
@@ -130,10 +135,7 @@ impl Network {
     fn method(&self, seen: &[Seen], closed: &[usize]) -> Method {
         let fixed = |s: &Seen| s.law == Law::Delay || s.law.fixed().is_some();
         let customers: Vec<u32> = closed.iter().map(|&c| self.classes[c].customers()).collect();
-        let near = match customers.iter().map(|n| u64::from(*n)).sum::<u64>() {
-            n if n <= LINEARIZER_MAX => Method::Linearizer,
-            _ => Method::Schweitzer,
-        };
+        let near = self.near(closed);
         if closed.is_empty() {
             Method::Open
         } else if seen.iter().all(fixed) {
@@ -148,6 +150,12 @@ impl Network {
             let work = lattice::work(&self.lattice_servers(seen, closed), &customers);
             if work <= lattice::WORK_MAX { Method::Convolution } else { near }
         }
+    }
+
+    /// The better approximation.
+    fn near(&self, closed: &[usize]) -> Method {
+        let customers: u64 = closed.iter().map(|&c| u64::from(self.classes[c].customers())).sum();
+        if customers <= LINEARIZER_MAX { Method::Linearizer } else { Method::Schweitzer }
     }
 
     fn only_open(&self, seen: &[Seen]) -> Parts {
@@ -271,14 +279,16 @@ impl Network {
             let class = &self.classes[c];
             let customers = class.customers() as usize;
             let servers = self.servers(seen, class, &Law::Delay);
-            let found = convolution::solve(&servers, customers).map_err(failed)?;
+            let found = convolution::solve(&servers, customers)
+                .map_err(|f| failed(f, convolution::WORK_MAX))?;
             throughput[c] = found.throughput;
             numbers[c].copy_from_slice(&found.numbers[..seen.len()]);
             let mut extra = self.extra_of_fixed(seen, &numbers);
             for (k, s) in seen.iter().enumerate() {
                 extra[k].idle = Some(found.idle[k]);
                 if s.open > 0.0 && s.law != Law::Delay && s.law.fixed().is_none() {
-                    let p = convolution::distribution(&servers, customers, k).map_err(failed)?;
+                    let p = convolution::distribution(&servers, customers, k)
+                        .map_err(|f| failed(f, convolution::WORK_MAX))?;
                     extra[k].open = beside(s, &p);
                 }
             }
@@ -288,7 +298,7 @@ impl Network {
         let servers = self.lattice_servers(seen, closed);
         let steps = lattice::work(&servers, &customers);
         if steps > lattice::WORK_MAX {
-            return Err(failed(Failure::Work(steps)));
+            return Err(failed(Failure::Work(steps), lattice::WORK_MAX));
         }
         let near = self.by_approximation(seen, closed, Method::Schweitzer);
         let tilt: Vec<f64> = match near {
@@ -299,7 +309,8 @@ impl Network {
                 .map(|c| f64::from(c.customers()) / (c.think_s() + c.demands_s.iter().sum::<f64>()))
                 .collect(),
         };
-        let found = lattice::solve(&servers, &customers, &tilt).map_err(failed)?;
+        let found = lattice::solve(&servers, &customers, &tilt)
+            .map_err(|f| failed(f, lattice::WORK_MAX))?;
         let used: Vec<usize> = (0..seen.len())
             .filter(|&k| closed.iter().any(|&c| self.classes[c].demands_s[k] > 0.0))
             .collect();
@@ -458,7 +469,8 @@ impl Network {
         }
         let seen = self.seen()?;
         let servers = self.servers(&seen, class, &Law::Delay);
-        convolution::distribution(&servers, class.customers() as usize, station).map_err(failed)
+        convolution::distribution(&servers, class.customers() as usize, station)
+            .map_err(|f| failed(f, convolution::WORK_MAX))
     }
 }
 
@@ -478,12 +490,12 @@ fn no_way(method: Method, what: &str) -> Error {
     Error::Network { place: "the network".to_owned(), what }
 }
 
-fn failed(failure: Failure) -> Error {
+fn failed(failure: Failure, limit: f64) -> Error {
     match failure {
         Failure::Work(steps) => Error::TooMuchWork {
             what: "exact convolution",
             steps,
-            limit: convolution::WORK_MAX,
+            limit,
             advice: "use the linearizer, smaller populations, or rates that stay constant from some number on",
         },
         Failure::Range => Error::Network {

@@ -304,6 +304,13 @@ fn saturated_networks_have_closed_forms() {
             assert!(off < 1e-9, "{k} {n} {method:?}: number off by {off:e}");
         }
     }
+    // Four thousand million: approximate, and so said.
+    let threads = || vec![Station::servers("a", 64).unwrap(), Station::queue("b")];
+    let found = one(threads(), u32::MAX, 0.01, &[0.01, 0.000_1]).solve().unwrap();
+    assert_eq!(found.method, Method::Schweitzer);
+    assert!((found.classes[0].throughput / 6400.0 - 1.0).abs() < 1e-6);
+    let error = one(threads(), u32::MAX, 0.01, &[0.01, 0.000_1]).distribution(0).unwrap_err();
+    assert!(matches!(error, Error::TooMuchWork { .. }), "{error}");
     // A million customers and many threads: the bottleneck's rate.
     let pool = vec![Station::servers("a", 64).unwrap(), Station::servers("b", 1000).unwrap()];
     let found = one(pool, 1_000_000, 0.01, &[0.01, 0.02]).solve().unwrap();
