@@ -44,7 +44,7 @@ fn a_storage_system_is_predicted_between_its_points() {
     let said = json(dir.path(), &args);
     assert_eq!(said["sizes"][0]["write_cost"]["value"], 4.0);
     let total = |i: usize| said["predictions"][i]["total"]["value"].as_f64().unwrap();
-    assert!((total(0) - 5263.157_894_7).abs() < 1e-6);
+    assert!((total(0) - 5_263.157_894_7).abs() < 1e-6);
     assert_eq!(said["predictions"][0]["basis"], "size");
     assert_eq!(said["predictions"][1]["basis"], "affine");
     // Halfway in bytes, halfway in seconds.
