@@ -32,7 +32,7 @@ pub struct FormFigures {
 /// let cells = [vec![99., 101.], vec![202., 198.], vec![297., 303.], vec![606., 594.]];
 /// let advice = Advice::new(&[2, 2], &cells)?;
 /// assert_eq!(advice.form, Form::Multiplicative);
-/// assert!(advice.reasons[0].contains("interactions"), "{:?}", advice.reasons);
+/// assert!(advice.reasons[0].contains("spread rises") && advice.reasons[1].contains("interactions"));
 /// # Ok::<(), model::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]

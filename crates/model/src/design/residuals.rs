@@ -162,5 +162,7 @@ fn rank_correlation(a: &[f64], b: &[f64]) -> Result<Option<Judged>, Error> {
     let degrees = (a.len() - 2) as f64;
     let f = r * r * degrees / (1.0 - r * r);
     let p = if f.is_finite() { f_exceeded(f, 1.0, degrees)? } else { 0.0 };
-    Ok(Some(Judged { correlation: r, p }))
+    // Of n! orders two are perfect, so no chance is smaller.
+    let least = (1..=a.len().min(100)).fold(2.0, |p, i| p / i as f64);
+    Ok(Some(Judged { correlation: r, p: p.max(least) }))
 }
