@@ -86,6 +86,11 @@ fn claim(name: &str, value: f64, unit: &str, samples: usize) -> Claim {
     }
 }
 
+/// As exactly as printed figures are known.
+fn hundredths(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}
+
 fn of_queues(queues: &Outcome) -> [Claim; 3] {
     let cells = queues.cells as usize;
     [
@@ -105,7 +110,7 @@ fn of_queues(queues: &Outcome) -> [Claim; 3] {
             )
         },
         claim(
-            "sampled queue lengths that break Little's law beyond rounding",
+            "sampled queue lengths that break Little's law by more than 5 % and rounding",
             queues.broken as f64,
             "rows",
             queues.checked as usize,
@@ -125,7 +130,7 @@ fn of_networks(solved: &[network::Solved]) -> anyhow::Result<Vec<Claim>> {
             .find(|row| row.table == table && row.clients == clients)
             .with_context(|| format!("table {table} has no row of {clients} clients"))?;
         claims.push(Claim {
-            published: Some(row.printed_error().abs()),
+            published: Some(hundredths(row.printed_error().abs())),
             goal: Some(Goal::AtMost(goal)),
             ..claim(
                 &format!(
@@ -141,7 +146,7 @@ fn of_networks(solved: &[network::Solved]) -> anyhow::Result<Vec<Claim>> {
         solved.iter().map(|row| error(row).abs()).fold(0.0, f64::max)
     };
     claims.push(Claim {
-        published: Some(worst(network::Solved::printed_error)),
+        published: Some(hundredths(worst(network::Solved::printed_error))),
         ..claim(
             "network of queues, all tables: largest |error| of throughput",
             worst(network::Solved::computed_error),

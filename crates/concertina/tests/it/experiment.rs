@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::left_out::left_out;
+
 const CONFIG: &str = r#"
 objects = 400
 object_bytes = 512
@@ -148,4 +150,24 @@ fn a_cluster_is_measured_whole_with_a_node_lost_and_with_a_slow_one() {
     let mut predict = Command::new(env!("CARGO_BIN_EXE_concertina"));
     predict.args(["predict", "--cluster"]).arg(out.join("tiny.cluster.toml"));
     assert!(predict.output().unwrap().status.success());
+}
+
+#[test]
+fn the_tables_of_the_middleware_study_come_out() {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    if !project.join("../shared/gold/seeds").exists() {
+        return left_out("asl-tables", "../shared/gold is not here");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let output = run(&project.join("experiments/asl-tables"), &out, false);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let claims: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let claims = claims.as_array().unwrap();
+    assert!(claims.len() > 8 && claims.iter().all(|claim| claim["holds"] == true), "{claims:#?}");
+    let text = std::fs::read_to_string(out.join("tables.txt")).unwrap();
+    for misprint in ["Table 13, 192 clients, rho: printed 0.979", "Table 16, 48 clients, E_n"] {
+        assert!(text.contains(misprint), "{misprint}");
+    }
 }

@@ -60,8 +60,26 @@ impl<'a> Row<'a> {
     }
 }
 
+/// How many digits a number is printed with behind the point; `1.7e-02` has three.
+pub(super) fn digits(printed: &str) -> usize {
+    let (mantissa, exponent) = printed.trim().split_once('e').unwrap_or((printed.trim(), "0"));
+    let behind = mantissa.split_once('.').map_or(0, |(_, digits)| digits.len());
+    let exponent: i64 = exponent.parse().unwrap_or(0);
+    usize::try_from(behind as i64 - exponent).unwrap_or(0)
+}
+
 /// Half a unit of the last digit that a number is printed with.
 pub(super) fn rounding(printed: &str) -> f64 {
-    let digits = printed.trim().split_once('.').map_or(0, |(_, digits)| digits.len());
-    0.5 * 10_f64.powi(-(digits as i32))
+    0.5 * 10_f64.powi(-(digits(printed) as i32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_those_behind_the_point() {
+        assert_eq!(["12", "0.10", "1.7e-02", "3e2"].map(digits), [0, 2, 3, 0]);
+        assert!((rounding("0.385") - 0.0005).abs() < 1e-15);
+    }
 }

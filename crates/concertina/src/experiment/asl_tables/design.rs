@@ -11,7 +11,7 @@ use model::design::{Factorial, Form};
 use serde::Deserialize;
 
 use super::claim;
-use super::csv::{Table, rounding};
+use super::csv::{Table, digits, rounding};
 use crate::experiment::{Claim, Goal};
 use crate::report::grid::Grid;
 
@@ -129,7 +129,7 @@ fn beside(ours: &Factorial, printed: &Table) -> anyhow::Result<(String, f64)> {
         let text = row.text("mean_estimate")?;
         let beyond = (effect.effect.value - row.number("mean_estimate")?).abs() - rounding(text);
         worst = worst.max(beyond / largest * 100.0);
-        let digits = text.split_once('.').map_or(0, |(_, digits)| digits.len());
+        let digits = digits(text);
         grid.row([
             name,
             text.to_owned(),

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use model::queue::{Mmm, Queue as _};
 use serde::Deserialize;
 
-use super::csv::{Row, Table, rounding};
+use super::csv::{Row, Table, digits, rounding};
 use crate::report::grid::Grid;
 
 /// A table of one queue.
@@ -41,7 +41,7 @@ pub(super) struct Outcome {
     pub misprinted: Vec<String>,
     /// Those of them that are not merely cut off.
     pub unexplained: u64,
-    /// Rows in which sampled lengths break Little's law beyond rounding, of how many.
+    /// Rows in which sampled lengths break Little's law, of how many.
     pub broken: u64,
     pub checked: u64,
     pub text: String,
@@ -85,7 +85,7 @@ pub(super) fn compute(folder: &Path, tables: &[Printed]) -> anyhow::Result<Outco
                     Verdict::Inputs => "≈",
                     Verdict::Truncated | Verdict::Different => "!",
                 };
-                let digits = cell.split_once('.').map_or(0, |(_, digits)| digits.len());
+                let digits = digits(cell);
                 line.push(format!("{mark} {:.digits$}", computed[index][0]));
             }
             grid.row(line);
@@ -146,8 +146,11 @@ fn verdict(printed: &str, [exact, least, most]: [f64; 3]) -> Verdict {
     }
 }
 
-/// Whether the sampled length of the queues is not λ times the mean time in them, beyond what rounding
-/// explains.
+/// Deviation from Little's law that sampling once a second may have.
+const LITTLE_PERCENT: f64 = 5.0;
+
+/// Whether the sampled length of the queues is not λ times the mean time in them, by more than
+/// [`LITTLE_PERCENT`] and more than rounding explains.
 fn breaks_little(row: &Row) -> anyhow::Result<bool> {
     let half = |column: &str| row.text(column).map(rounding);
     let (rate, time) = (row.number("lambda")?, row.number("qtime_ms")?);
@@ -155,5 +158,6 @@ fn breaks_little(row: &Row) -> anyhow::Result<bool> {
     let sampled = 2.0 * row.number("qlen")?;
     let expected = rate * time / 1e3;
     let slack = 2.0 * half("qlen")? + rate * half("qtime_ms")? / 1e3;
-    Ok((sampled - expected).abs() > slack)
+    let off = (sampled - expected).abs();
+    Ok(off > slack && off > LITTLE_PERCENT / 100.0 * expected)
 }
