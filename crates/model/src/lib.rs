@@ -61,6 +61,8 @@ pub mod distribution;
 mod error;
 pub mod fit;
 pub mod fork_join;
+#[cfg(test)]
+mod gold;
 pub mod laws;
 mod model_file;
 pub mod network;

@@ -4,23 +4,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::Error;
+use crate::gold::json as gold;
 use crate::storage::Popularity;
-
-/// A file of the gold numbers, or `None` (with a word why) where they are not at hand.
-#[allow(clippy::disallowed_methods)] // A test may read what it checks against.
-fn gold(name: &str) -> Option<serde_json::Value> {
-    let path = format!("{}/../../../shared/gold/{name}", env!("CARGO_MANIFEST_DIR"));
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Some(serde_json::from_str(&text).unwrap()),
-        Err(error) => {
-            use std::io::Write;
-            // Not `eprintln!`: the harness would keep it to itself when the test passes.
-            let _ = writeln!(std::io::stderr(), "left out: the check against {path}: {error}");
-            assert!(std::env::var_os("CI").is_none(), "left out in CI: {path}: {error}");
-            None
-        }
-    }
-}
 
 fn close(found: f64, expected: f64, error: f64) {
     assert!((found - expected).abs() <= error, "{found:e}, not {expected:e}");

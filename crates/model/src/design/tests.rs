@@ -4,22 +4,8 @@ use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
 use super::*;
+use crate::gold::text as gold_text;
 use crate::regression::Estimated;
-
-#[allow(clippy::disallowed_methods)] // A test may read what it checks against.
-fn gold_text(name: &str) -> Option<String> {
-    let path = format!("{}/../../../shared/gold/{name}", env!("CARGO_MANIFEST_DIR"));
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Some(text),
-        Err(error) => {
-            use std::io::Write;
-            // Not `eprintln!`: the harness would keep it to itself when the test passes.
-            let _ = writeln!(std::io::stderr(), "left out: the check against {path}: {error}");
-            assert!(std::env::var_os("CI").is_none(), "left out in CI: {path}: {error}");
-            None
-        }
-    }
-}
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()

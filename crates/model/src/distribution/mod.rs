@@ -117,4 +117,4 @@ macro_rules! forward {
 forward!(&L, Arc<L>, Box<L>);
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

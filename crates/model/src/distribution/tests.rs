@@ -1,23 +1,9 @@
 use proptest::prelude::*;
 
+use crate::gold::json as gold;
 use crate::window::Histogram;
 
 use super::*;
-
-/// A file of the gold numbers, or `None` (with a word why) where they are not at hand.
-#[allow(clippy::disallowed_methods)] // A test may read what it checks against.
-pub(crate) fn gold(name: &str) -> Option<serde_json::Value> {
-    let path = format!("{}/../../../shared/gold/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Some(serde_json::from_str(&text).unwrap()),
-        Err(error) => {
-            use std::io::Write;
-            let _ = writeln!(std::io::stderr(), "left out: the check against {path}: {error}");
-            assert!(std::env::var_os("CI").is_none(), "left out in CI: {path}: {error}");
-            None
-        }
-    }
-}
 
 fn laws(mean: f64) -> Vec<(&'static str, Box<dyn ServiceTime>)> {
     vec![
@@ -339,7 +325,7 @@ proptest! {
 
 /// Worst error of a CDF against a gold file of response times, which names what is allowed.
 fn check_sojourn(name: &str, cdf: impl Fn(f64) -> f64) {
-    let Some(file) = gold(&format!("sojourn/{name}")) else { return };
+    let Some(file) = gold(&format!("sojourn/{name}.json")) else { return };
     let mut worst = 0.0f64;
     for row in file["cdf"].as_array().unwrap() {
         let [t, expected, error] = [0, 1, 2].map(|i| row[i].as_f64().unwrap());

@@ -6,10 +6,10 @@ use rand::rngs::StdRng;
 use rand_distr::{Distribution as _, Exp1};
 
 use crate::Error;
-use crate::distribution::tests::gold;
 use crate::distribution::{
     AnyLaw, Atom, Deterministic, Erlang, Exponential, Gamma, Hyperexponential, Mixture, ServiceTime,
 };
+use crate::gold::json as gold;
 use crate::queue::Mm1;
 
 use super::*;
@@ -27,7 +27,7 @@ fn fork_join_agrees_with_gold() {
         ("fj8_gamma25_60", gamma),
         ("fj_3of12_exp", exponential()),
     ] {
-        let Some(file) = gold(&format!("forkjoin/{name}")) else { return };
+        let Some(file) = gold(&format!("forkjoin/{name}.json")) else { return };
         let number = |key: &str| file[key].as_f64().unwrap();
         let (servers, ways) = (number("servers") as u32, number("k") as u32);
         let found = ForkJoin::new(number("lam"), service, servers, ways).unwrap();

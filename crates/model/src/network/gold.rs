@@ -3,26 +3,7 @@
 use serde_json::Value;
 
 use super::*;
-
-/// A file of the gold numbers, or `None` (with a word why) where they are not at hand.
-#[allow(clippy::disallowed_methods)] // A test may read what it checks against.
-fn text(name: &str) -> Option<String> {
-    let path = format!("{}/../../../shared/gold/{name}", env!("CARGO_MANIFEST_DIR"));
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Some(text),
-        Err(error) => {
-            use std::io::Write;
-            // Not `eprintln!`: the harness would keep it to itself when the test passes.
-            let _ = writeln!(std::io::stderr(), "left out: the check against {path}: {error}");
-            assert!(std::env::var_os("CI").is_none(), "left out in CI: {path}: {error}");
-            None
-        }
-    }
-}
-
-fn gold(name: &str) -> Option<Value> {
-    text(name).map(|text| serde_json::from_str(&text).unwrap())
-}
+use crate::gold::{json as gold, text};
 
 fn numbers(value: &Value) -> Vec<f64> {
     match value {

@@ -125,8 +125,8 @@ pub(crate) fn stable(rate: f64, saturation: f64) -> Result<f64, Error> {
     if rate < saturation { Ok(rate) } else { Err(Error::Unstable { rate, saturation }) }
 }
 
-/// The smallest t with cdf(t) ≥ p, by bracketing from `scale` and bisection to 1e-12 of t; some 60
-/// evaluations. An error unless p is at least 0 and below 1, and reached. Never falls with p, even where
+/// The smallest t with cdf(t) ≥ p, by bracketing from `scale` and bisection to 1e-12 of t or 1e-18 s; some
+/// 60 evaluations. An error unless p is at least 0 and below 1, and reached. Never falls with p, even where
 /// the CDF is a little ragged: all p are searched on the same points.
 pub(crate) fn quantile(p: f64, scale: f64, cdf: impl Fn(f64) -> f64) -> Result<f64, Error> {
     check("the share of a quantile", p, 0.0..=1.0 - 1e-9, "at least 0 and below 1")?;
@@ -143,7 +143,8 @@ pub(crate) fn quantile(p: f64, scale: f64, cdf: impl Fn(f64) -> f64) -> Result<f
         let must = "a share that the law reaches in the accuracy of its CDF: ask for less";
         return Err(Error::Invalid { what: "the share of a quantile", value: p, must });
     }
-    while high - low > 1e-12 * high {
+    // Below the last digits of a time there is nothing to halve: a p near 0 would go on for ever.
+    while high - low > 1e-12 * high && high > 1e-18 {
         let middle = 0.5 * (low + high);
         if cdf(middle) < p {
             low = middle;

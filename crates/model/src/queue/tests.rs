@@ -7,6 +7,7 @@ use crate::distribution::{
     Complex64, Deterministic, Empirical, Exponential, Gamma, Hyperexponential, Lognormal,
     ServiceTime, UniformPlusExponential,
 };
+use crate::gold::json as gold;
 use crate::statistics::batch_means;
 use crate::window::Histogram;
 
@@ -15,22 +16,6 @@ use super::*;
 mod limits;
 mod several;
 mod suite;
-
-/// A file of the gold numbers, or `None` (with a word why) where they are not at hand.
-#[allow(clippy::disallowed_methods)] // A test may read what it checks against.
-fn gold(name: &str) -> Option<serde_json::Value> {
-    let path = format!("{}/../../../shared/gold/{name}", env!("CARGO_MANIFEST_DIR"));
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Some(serde_json::from_str(&text).unwrap()),
-        Err(error) => {
-            use std::io::Write;
-            // Not `eprintln!`: the harness would keep it to itself when the test passes.
-            let _ = writeln!(std::io::stderr(), "left out: the check against {path}: {error}");
-            assert!(std::env::var_os("CI").is_none(), "left out in CI: {path}: {error}");
-            None
-        }
-    }
-}
 
 fn number(value: &serde_json::Value) -> f64 {
     value.as_f64().unwrap()

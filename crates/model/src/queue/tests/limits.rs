@@ -288,6 +288,15 @@ fn bad_queues_are_named() {
     assert!(Mgm::new(0.0, 3, law).unwrap().waiting_mean() == 0.0);
 }
 
+#[test]
+fn quantiles_of_next_to_nothing_end() {
+    let queue = Mmm::new(1.0, 2.0, 3).unwrap();
+    for p in [5e-324, 1e-300, 1e-30, 1e-12] {
+        let t = queue.response_quantile(p).unwrap();
+        assert!((0.0..=1.0).contains(&t) && queue.response_cdf(t) >= p, "{p:e}: {t:e}");
+    }
+}
+
 proptest! {
     #[test]
     fn a_random_queue_never_answers_nan(
