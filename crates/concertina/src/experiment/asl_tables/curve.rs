@@ -1,7 +1,7 @@
 //! Flow-equivalent prediction: the middlewares and what is behind them as one station, whose throughput with
 //! n requests inside was measured with many threads; then with fewer.
 //!
-//! The method, fixed before the predicted rows were looked at. The think time is the median of N/X − R over
+//! The method. It was chosen with the predicted rows in sight, so they are no blind test. The think time is the median of N/X − R over
 //! the fitted rows, R the time in the middlewares. The station's rate X(n) is piecewise linear through 0 and one
 //! knot for each fitted row, at that row's mean number inside, N − X·Z; the heights of the knots are such that the
 //! closed network, solved exactly, has the row's throughput. (A row's own throughput would be too low: X(n) is
