@@ -1,5 +1,19 @@
 //! The compressed, searchable shard and its layers.
 //!
 //! Bytes in, answers out: this crate has no runtime, no clock and no socket, and depends on no other
-//! member of the workspace. It is empty for now: its wall stands so that what comes next is built
-//! behind it.
+//! member of the workspace.
+//!
+//! [`Text`] is what a searchable text answers; [`naive::Text`] is its plain twin, a few lines long, that
+//! every clever implementation is tested against.
+
+pub mod bits;
+mod error;
+pub mod index;
+pub mod layers;
+pub mod naive;
+pub mod query;
+pub mod record;
+mod text;
+
+pub use error::Error;
+pub use text::Text;

@@ -1,0 +1,1 @@
+//! Bit vectors and packed integers.

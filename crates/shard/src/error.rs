@@ -1,0 +1,41 @@
+//! What can be wrong with a shard's bytes, or with what was asked of it.
+
+/// An error of this crate. Each says what was wrong and where; no stored byte makes anything panic.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A range that is not within the text.
+    #[error("{len} bytes from offset {offset} on are not within the text of {text_len} bytes")]
+    OutOfRange {
+        /// First byte asked for.
+        offset: usize,
+        /// Bytes asked for.
+        len: usize,
+        /// Bytes of the text.
+        text_len: usize,
+    },
+    /// An input larger than a shard may be.
+    #[error(
+        "an input of {len} bytes is more than the {max} that one shard holds; split it on a record boundary"
+    )]
+    TooLarge {
+        /// Bytes of the input.
+        len: usize,
+        /// The most that there may be.
+        max: usize,
+    },
+    /// Bytes that are not a shard, or of a version that this build cannot read.
+    #[error("not a shard that this version reads: {0}")]
+    Unreadable(String),
+    /// A section whose bytes are not what was written.
+    #[error("section {section}: {what}")]
+    Damaged {
+        /// Name of the section.
+        section: &'static str,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A writer's own error while a shard was written to it.
+    #[error("cannot write the shard: {0}")]
+    Write(#[from] std::io::Error),
+}

@@ -1,0 +1,1 @@
+//! The compressed suffix array.

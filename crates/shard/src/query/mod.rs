@@ -1,0 +1,1 @@
+//! Queries of records: attributes, ranges, combinations, regular expressions.

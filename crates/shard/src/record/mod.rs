@@ -1,0 +1,1 @@
+//! Records: how an input is split, and what its attributes are.
