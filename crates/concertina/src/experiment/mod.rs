@@ -5,6 +5,7 @@
 //! runner alone. Predictions come from the model that was fitted to other runs than the ones measured.
 
 mod accuracy;
+mod again;
 mod asl_tables;
 pub mod claims;
 mod kill;

@@ -19,6 +19,7 @@ use model::storage::{Change, Popularity};
 use serde::Deserialize;
 
 use super::accuracy::Accuracy;
+use super::again::Again;
 use super::lab::{self, Catalogue, Server};
 use super::{Claim, Context};
 use crate::config;
@@ -45,6 +46,7 @@ struct Config {
     measure_s_max: f64,
     relaxation_times: f64,
     warmup_s_min: f64,
+    again: Again,
     /// `[gateway]` of the gateway's configuration.
     gateway: toml::Table,
     cluster: Vec<Scenario>,
@@ -260,9 +262,7 @@ impl Case<'_> {
             let seed = (utilisation * 1000.0) as u64;
             let arguments = self.catalogue.uniform(rate, (warmup_s, measure_s), seed);
             let out = self.scratch.join(format!("{kind}-{utilisation}"));
-            let mut run = lab::load(system.url(), &arguments, &out, self.context.quiet)?;
-            run.samples = Vec::new();
-            runs.push(run);
+            runs.push(self.config.again.load(self.context, system.url(), &arguments, &out)?);
         }
         Ok(runs)
     }
