@@ -35,6 +35,9 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
+    /// Layers that cannot be made, added or published.
+    #[error("layers: {0}")]
+    Layers(String),
     /// A writer's own error while a shard was written to it.
     #[error("cannot write the shard: {0}")]
     Write(#[from] std::io::Error),

@@ -1,0 +1,141 @@
+//! What layers hold, and which to add or drop for a budget.
+//!
+//! The bytes of a layer follow from its rate and the text's length alone, so a budget is turned into
+//! layers without making any. From one layer to the next an array doubles: a budget is used between a
+//! half and all of it. Text layers are the exception: their bytes are known when they are made, so there
+//! the budget only says whether one may be kept or tried
+//! ([`TextBuild::bytes_expected`](super::TextBuild::bytes_expected) tells early how it will end).
+
+use super::group::Group;
+use super::{Base, Rates, Set};
+
+/// The largest rate that a budget adds where the shard's own samples do not say one.
+const RATE_MAX: u32 = 1024;
+
+/// Bytes held by layers, by part.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Footprint {
+    /// Layers of the suffix array, the largest rate first.
+    pub sa: Vec<LayerFootprint>,
+    /// Layers of the inverse suffix array, the largest rate first.
+    pub isa: Vec<LayerFootprint>,
+    /// The text layer: compressed blocks, their table, the dictionary and the decoders' memory.
+    pub text_bytes: usize,
+    /// Decoded blocks of the text layer, at most; they are taken as blocks are read.
+    pub hot_bytes: usize,
+    /// Unpublished, and not freed yet because a view or a [`Dropped`](super::Dropped) holds it.
+    pub dropped_bytes: usize,
+}
+
+impl Footprint {
+    /// The sum of all parts.
+    pub fn total_bytes(&self) -> usize {
+        let layers: usize = self.sa.iter().chain(&self.isa).map(|layer| layer.bytes).sum();
+        layers + self.text_bytes + self.hot_bytes + self.dropped_bytes
+    }
+}
+
+/// One layer of an array.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LayerFootprint {
+    /// Its sampling rate.
+    pub rate: u32,
+    /// Bytes that it holds.
+    pub bytes: usize,
+    /// Values that it has room for.
+    pub values: usize,
+    /// Values that are known: all, but for a marked layer that queries still fill.
+    pub known: usize,
+}
+
+/// Bytes that the layers of a shard may hold, apart for each part.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Budget {
+    /// For layers of the suffix array.
+    pub sa_bytes: usize,
+    /// For layers of the inverse suffix array.
+    pub isa_bytes: usize,
+    /// For the text layer.
+    pub text_bytes: usize,
+}
+
+/// What leads from the present layers to those of a budget: first drop, then add.
+///
+/// ```
+/// use shard::layers::{Budget, Layers};
+///
+/// // A text of 1 MiB less a byte: rows take 20 bits, so that every 64th of them is 40 KiB.
+/// let layers = Layers::new(1 << 20);
+/// let changes = layers.changes(&Budget { sa_bytes: 50 << 10, ..Budget::default() });
+/// assert_eq!(changes.add.sa, [1024, 512, 256, 128, 64]);
+/// assert!(changes.add.isa.is_empty());
+/// ```
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Changes {
+    /// How many of the lowest layers of the suffix array to drop.
+    pub drop_sa: usize,
+    /// How many of the lowest layers of the inverse suffix array to drop.
+    pub drop_isa: usize,
+    /// Whether to drop the text layer.
+    pub drop_text: bool,
+    /// Layers to add, the largest rate of each array first: all by one sweep, or one after the other.
+    pub add: Rates,
+    /// Whether a text layer may be tried.
+    pub add_text: bool,
+}
+
+impl Changes {
+    /// Whether the layers already are those of the budget.
+    pub fn is_empty(&self) -> bool {
+        self.drop_sa == 0
+            && self.drop_isa == 0
+            && !self.drop_text
+            && self.add.is_empty()
+            && !self.add_text
+    }
+
+    pub(super) fn of(set: &Set, base: Base, budget: &Budget) -> Self {
+        let (drop_sa, add_sa) = array(&set.sa, base.sa_rate, budget.sa_bytes);
+        let (drop_isa, add_isa) = array(&set.isa, base.isa_rate, budget.isa_bytes);
+        let text_bytes = set.text.as_ref().map(|text| text.bytes());
+        Self {
+            drop_sa,
+            drop_isa,
+            drop_text: text_bytes.is_some_and(|bytes| bytes > budget.text_bytes),
+            add: Rates { sa: add_sa, isa: add_isa },
+            add_text: text_bytes.is_none() && budget.text_bytes > 0,
+        }
+    }
+}
+
+/// How many of the lowest layers to drop, and which to add, for one array to keep within `bytes_max`.
+fn array(group: &Group, base_rate: u32, bytes_max: usize) -> (usize, Vec<u32>) {
+    let layers = group.footprint();
+    let mut bytes: usize = layers.iter().map(|layer| layer.bytes).sum();
+    let mut dropped = 0;
+    for layer in layers.iter().rev() {
+        if bytes <= bytes_max {
+            break;
+        }
+        bytes -= layer.bytes;
+        dropped += 1;
+    }
+    let mut added = Vec::new();
+    // Dropping and adding at once would make anew what is there, in another size.
+    if dropped == 0 {
+        let above = group.rate_lowest().unwrap_or(match base_rate {
+            0 => 2 * RATE_MAX,
+            rate => rate.checked_next_power_of_two().unwrap_or(1 << 31),
+        });
+        let mut rate = above / 2;
+        while rate > 0 {
+            bytes += group.packed_bytes(rate, &added);
+            if bytes > bytes_max {
+                break;
+            }
+            added.push(rate);
+            rate /= 2;
+        }
+    }
+    (dropped, added)
+}

@@ -1,0 +1,307 @@
+//! The layers of one array, and which of them holds an index.
+//!
+//! Rates are powers of two. An index belongs to the *largest* existing rate that divides it, so that the
+//! layers share nothing, and one can be added or dropped at the bottom (the smallest rate) without a
+//! change to the others: layered sampled arrays, from BlowFish (NSDI 2016). Which layer holds an index is
+//! found in its trailing zeros and a word with a bit for each rate: no look-up compares layers.
+
+use std::sync::Arc;
+
+use super::values::{Packed, Partial, Values, packed_bytes};
+use super::{LayerFootprint, Part};
+use crate::Error;
+
+/// Where a layer keeps the multiples of its rate that no larger rate holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Shape {
+    rate_log2: u32,
+    /// The next larger rate, in units of this one, as a power of two; 63 if there is none.
+    above_log2: u32,
+}
+
+impl Shape {
+    /// The shape of the rate of bit `rate_log2` among the `present` rates.
+    fn new(rate_log2: u32, present: u32) -> Self {
+        let larger = present & !low_mask(rate_log2);
+        let above_log2 = if larger == 0 { 63 } else { larger.trailing_zeros() - rate_log2 };
+        Self { rate_log2, above_log2 }
+    }
+
+    /// Of an index that this layer holds. Of every `2^above` multiples the first is held above.
+    #[inline]
+    pub(super) fn slot(self, index: u32) -> usize {
+        let multiple = u64::from(index >> self.rate_log2);
+        let above = (multiple >> self.above_log2) + u64::from(self.above_log2 < 63);
+        multiple.wrapping_sub(above) as usize
+    }
+
+    /// How many of the indexes below `end` this layer holds.
+    fn slots(self, end: u32) -> usize {
+        let multiples = u64::from(end).div_ceil(1 << self.rate_log2);
+        let above = if self.above_log2 < 63 { multiples.div_ceil(1 << self.above_log2) } else { 0 };
+        (multiples - above) as usize
+    }
+}
+
+/// One layer: its shape and its values.
+#[derive(Debug)]
+pub(super) struct Layer {
+    pub(super) shape: Shape,
+    pub(super) values: Values,
+}
+
+impl Part for Layer {
+    fn bytes(&self) -> usize {
+        self.values.bytes()
+    }
+}
+
+/// All layers of one array.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    /// A bit for each rate that exists, that of `fixed` included.
+    present: u32,
+    /// The bit of a rate whose values are held elsewhere: samples that are part of the shard.
+    fixed: u32,
+    /// One past the largest index, and one past the largest value.
+    end: u32,
+    layers: [Option<Arc<Layer>>; 32],
+}
+
+/// The bits up to and including `log2`.
+#[inline]
+fn low_mask(log2: u32) -> u32 {
+    u32::MAX >> (31 - log2.min(31))
+}
+
+/// The largest of the `present` rates that divides `index`, as a power of two.
+#[inline]
+fn holder(present: u32, index: u32) -> Option<u32> {
+    (present & low_mask(index.trailing_zeros())).checked_ilog2()
+}
+
+impl Group {
+    /// No layers; multiples of `fixed_rate`, if that is a power of two, are held elsewhere.
+    pub(super) fn new(end: u32, fixed_rate: u32) -> Self {
+        let fixed = if fixed_rate.is_power_of_two() { fixed_rate } else { 0 };
+        Self { present: fixed, fixed, end, layers: Default::default() }
+    }
+
+    #[inline]
+    fn layer_of(&self, index: u32) -> Option<&Layer> {
+        self.layers[holder(self.present, index)? as usize].as_deref()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, index: u32) -> Option<u32> {
+        let layer = self.layer_of(index)?;
+        layer.values.get(layer.shape.slot(index))
+    }
+
+    /// The nearest known index that is at most `index` and more than `after`, and its value.
+    #[inline]
+    pub(super) fn get_before(&self, index: u32, after: u32) -> Option<(u32, u32)> {
+        let rate = self.rate_lowest()?;
+        let last = index.min(self.end.saturating_sub(1));
+        let mut candidate = last - last % rate;
+        while candidate > after {
+            if let Some(value) = self.get(candidate) {
+                return Some((candidate, value));
+            }
+            candidate = candidate.saturating_sub(rate);
+        }
+        None
+    }
+
+    pub(super) fn learn(&self, index: u32, value: u32) {
+        if index < self.end
+            && value < self.end
+            && let Some(layer) = self.layer_of(index)
+        {
+            layer.values.learn(layer.shape.slot(index), value);
+        }
+    }
+
+    /// The smallest rate that a layer has.
+    #[inline]
+    pub(super) fn rate_lowest(&self) -> Option<u32> {
+        (self.present != self.fixed).then(|| 1 << self.present.trailing_zeros())
+    }
+
+    pub(super) fn has_partial(&self) -> bool {
+        self.layers.iter().flatten().any(|layer| layer.values.is_partial())
+    }
+
+    /// The bits of `rates`, each of which has to be new and below all that exist or, where `finish` is
+    /// said, that of a partial layer.
+    fn bits_of(&self, rates: &[u32], finish: bool) -> Result<u32, Error> {
+        let mut bits = 0;
+        for &rate in rates {
+            if !rate.is_power_of_two() || bits & rate != 0 {
+                return Err(Error::Layers(format!(
+                    "the sampling rates {rates:?} are not distinct powers of two"
+                )));
+            }
+            let partial = finish
+                && self.layers[rate.ilog2() as usize]
+                    .as_ref()
+                    .is_some_and(|l| l.values.is_partial());
+            if !partial && self.present & low_mask(rate.ilog2()) != 0 {
+                return Err(Error::Layers(format!(
+                    "a layer of rate {rate} would not be below the existing rate {}; \
+                     layers are added at the bottom, with smaller rates",
+                    1u32 << self.present.trailing_zeros()
+                )));
+            }
+            bits |= rate;
+        }
+        Ok(bits)
+    }
+
+    /// Packed layers to be filled.
+    pub(super) fn filling(&self, rates: &[u32]) -> Result<Filling, Error> {
+        let bits = self.bits_of(rates, true)?;
+        let mut filling = Filling {
+            before: self.present,
+            present: self.present | bits,
+            mask: if bits == 0 { u32::MAX } else { (1 << bits.trailing_zeros()) - 1 },
+            filled: 0,
+            layers: Default::default(),
+        };
+        for &rate in rates {
+            let shape = Shape::new(rate.ilog2(), filling.present);
+            let values = Packed::new(shape.slots(self.end), self.end.saturating_sub(1));
+            filling.layers[rate.ilog2() as usize] = Some((shape, values));
+        }
+        Ok(filling)
+    }
+
+    /// This group with what has been filled; an error if the layers are no longer those it was begun for.
+    /// The partial layers that are replaced go to `replaced`.
+    pub(super) fn with_filled(
+        &self,
+        filling: Filling,
+        replaced: &mut Vec<Arc<dyn Part>>,
+    ) -> Result<Self, Error> {
+        if filling.filled != filling.slots() {
+            return Err(Error::Layers(format!(
+                "{} of {} values are known; only whole layers are published",
+                filling.filled,
+                filling.slots()
+            )));
+        }
+        let asked = filling.layers.iter().any(Option::is_some);
+        if asked && filling.before != self.present {
+            return Err(Error::Layers(
+                "layers were added or dropped since this sweep began, and its own no longer fit; \
+                 begin another"
+                    .to_owned(),
+            ));
+        }
+        let mut group = self.clone();
+        if asked {
+            group.present = filling.present;
+        }
+        for (place, filled) in group.layers.iter_mut().zip(filling.layers) {
+            if let Some((shape, values)) = filled {
+                let layer = Layer { shape, values: Values::Packed(values) };
+                let old = place.replace(Arc::new(layer));
+                replaced.extend(old.map(|old| old as Arc<dyn Part>));
+            }
+        }
+        Ok(group)
+    }
+
+    /// This group with new layers in which nothing is known.
+    pub(super) fn with_marked(&self, rates: &[u32]) -> Result<Self, Error> {
+        let bits = self.bits_of(rates, false)?;
+        let mut group = self.clone();
+        group.present |= bits;
+        for &rate in rates {
+            let shape = Shape::new(rate.ilog2(), group.present);
+            let values = Values::Partial(Partial::new(shape.slots(self.end)));
+            group.layers[rate.ilog2() as usize] = Some(Arc::new(Layer { shape, values }));
+        }
+        Ok(group)
+    }
+
+    /// This group without its lowest layer, and that.
+    pub(super) fn without_lowest(&self) -> Option<(Self, Arc<Layer>)> {
+        let rate = self.rate_lowest()?;
+        let mut group = self.clone();
+        let layer = group.layers[rate.ilog2() as usize].take()?;
+        group.present &= !rate;
+        Some((group, layer))
+    }
+
+    /// This group with full partial layers packed; those that are replaced go to `replaced`.
+    pub(super) fn with_packed(&self, replaced: &mut Vec<Arc<dyn Part>>) -> Self {
+        let mut group = self.clone();
+        for place in &mut group.layers {
+            if let Some(layer) = place
+                && let Some(packed) = layer.values.packed(self.end.saturating_sub(1))
+            {
+                let packed = Layer { shape: layer.shape, values: Values::Packed(packed) };
+                replaced.push(std::mem::replace(layer, Arc::new(packed)));
+            }
+        }
+        group
+    }
+
+    /// Every layer, from the largest rate down.
+    pub(super) fn footprint(&self) -> Vec<LayerFootprint> {
+        let layers = self.layers.iter().enumerate().rev();
+        layers
+            .filter_map(|(log2, layer)| {
+                let values = &layer.as_ref()?.values;
+                Some(LayerFootprint {
+                    rate: 1 << log2,
+                    bytes: values.bytes(),
+                    values: values.len(),
+                    known: values.known(),
+                })
+            })
+            .collect()
+    }
+
+    /// Bytes that a packed layer of `rate` would take below the existing ones and `above`, the rates
+    /// that will have been added before it.
+    pub(super) fn packed_bytes(&self, rate: u32, above: &[u32]) -> usize {
+        let present = above.iter().fold(self.present | rate, |bits, rate| bits | rate);
+        packed_bytes(Shape::new(rate.ilog2(), present).slots(self.end), self.end.saturating_sub(1))
+    }
+}
+
+/// Packed layers of one array while a sweep fills them.
+#[derive(Debug)]
+pub(super) struct Filling {
+    /// The group's rates when this was begun.
+    before: u32,
+    /// Those and the rates of these layers.
+    present: u32,
+    /// The bits that are zero in every index that one of these layers may hold.
+    mask: u32,
+    filled: usize,
+    layers: [Option<(Shape, Packed)>; 32],
+}
+
+impl Filling {
+    /// Takes a value if one of the layers holds its index. Each index is to be offered once.
+    #[inline]
+    pub(super) fn offer(&mut self, index: u32, value: u32) {
+        if index & self.mask == 0
+            && let Some(holder) = holder(self.present, index)
+            && let Some((shape, values)) = &mut self.layers[holder as usize]
+        {
+            self.filled += usize::from(values.fill(shape.slot(index), value));
+        }
+    }
+
+    pub(super) fn slots(&self) -> usize {
+        self.layers.iter().flatten().map(|(_, values)| values.len()).sum()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.layers.iter().flatten().map(|(_, values)| values.bytes()).sum()
+    }
+}
