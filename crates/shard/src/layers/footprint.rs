@@ -7,7 +7,7 @@
 //! ([`TextBuild::bytes_expected`](super::TextBuild::bytes_expected) tells early how it will end).
 
 use super::group::Group;
-use super::{Base, Rates, Set};
+use super::{Base, Part, Rates, Set};
 
 /// The largest rate that a budget adds where the shard's own samples do not say one.
 const RATE_MAX: u32 = 1024;

@@ -242,7 +242,8 @@ impl Group {
                 && let Some(packed) = layer.values.packed(self.end.saturating_sub(1))
             {
                 let packed = Layer { shape: layer.shape, values: Values::Packed(packed) };
-                replaced.push(std::mem::replace(layer, Arc::new(packed)));
+                let full = std::mem::replace(layer, Arc::new(packed));
+                replaced.push(full);
             }
         }
         group

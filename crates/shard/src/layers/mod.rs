@@ -278,7 +278,7 @@ impl Layers {
         let set = self.set.load();
         let hot = set.text.as_ref().and_then(|text| Hot::new(bytes, text.block_bytes()));
         let next = Set { hot: hot.map(Arc::new), ..Set::clone(&set) };
-        let parts = set.hot.iter().map(|hot| Arc::clone(hot) as _).collect();
+        let parts = set.hot.iter().map(|hot| Arc::clone(hot) as Arc<dyn Part>).collect();
         self.swap(change, next, parts)
     }
 
@@ -328,8 +328,8 @@ trait Part: Debug + Send + Sync {
 
 impl Set {
     fn text_parts(&self) -> Vec<Arc<dyn Part>> {
-        let text = self.text.iter().map(|text| Arc::clone(text) as _);
-        text.chain(self.hot.iter().map(|hot| Arc::clone(hot) as _)).collect()
+        let text = self.text.iter().map(|text| Arc::clone(text) as Arc<dyn Part>);
+        text.chain(self.hot.iter().map(|hot| Arc::clone(hot) as Arc<dyn Part>)).collect()
     }
 }
 

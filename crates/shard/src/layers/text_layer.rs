@@ -191,7 +191,7 @@ impl fmt::Debug for TextLayer {
 /// layers.publish_text(build)?;
 /// let mut bytes = Vec::new();
 /// assert!(layers.view().text(1000, 9, &mut bytes));
-/// assert_eq!(bytes, b"lls she s");
+/// assert_eq!(bytes, b" shells s");
 /// # Ok::<(), shard::Error>(())
 /// ```
 pub struct TextBuild {

@@ -1,0 +1,95 @@
+//! Measures text layers of a file: what they take, how long they take to make, how fast they are read.
+//!
+//!     cargo run --release -p shard --example text_layer -- FILE [BLOCK DICTIONARY LEVEL]...
+//!
+//! One line for each triple of bytes of a block, bytes of the dictionary and compression level. Reads
+//! are at random offsets, in one thread, each checked against the file.
+
+// A measurement needs the clock and a file, which the crate itself does without.
+#![allow(clippy::disallowed_methods)]
+
+use std::ops::Range;
+use std::time::Instant;
+
+use shard::layers::{Layers, TextBuild, TextOptions};
+use shard::{Error, Text};
+
+struct Plain(Vec<u8>);
+
+impl Text for Plain {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn rows(&self, _: &[u8]) -> Range<usize> {
+        0..0
+    }
+
+    fn locate(&self, _: Range<usize>, _: &mut Vec<usize>) {}
+
+    fn extract(&self, offset: usize, len: usize, bytes: &mut Vec<u8>) -> Result<(), Error> {
+        bytes.extend_from_slice(&self.0[offset..offset + len]);
+        Ok(())
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let file = arguments.next().ok_or("which file?")?;
+    let numbers: Vec<usize> =
+        arguments.map(|argument| argument.parse()).collect::<Result<_, _>>()?;
+    let text = Plain(std::fs::read(file)?);
+    let default = TextOptions::default();
+    let mut options: Vec<TextOptions> = numbers
+        .chunks_exact(3)
+        .map(|n| TextOptions {
+            block_bytes: n[0],
+            dictionary_bytes: n[1],
+            level: n[2] as i32,
+            ..default
+        })
+        .collect();
+    if options.is_empty() {
+        options.push(default);
+    }
+    println!(
+        "  block  dictionary level  train s  blocks s  × text  64 B /s  1 KiB /s  hot 1 KiB /s"
+    );
+    for options in options {
+        let start = Instant::now();
+        let mut build = TextBuild::new(&text, options)?;
+        let train_s = start.elapsed().as_secs_f64();
+        while !build.step(&text, 1000)?.is_finished() {}
+        let blocks_s = start.elapsed().as_secs_f64() - train_s;
+        let layers = Layers::new(text.len() + 1);
+        layers.publish_text(build)?;
+        let ratio = layers.footprint().text_bytes as f64 / text.len() as f64;
+        let small = rate(&text, &layers, 64, text.len());
+        let large = rate(&text, &layers, 1024, text.len());
+        // Reads within 1 % of the text, all of which stays decoded.
+        drop(layers.set_hot(text.len() / 50));
+        rate(&text, &layers, 1024, text.len() / 100);
+        let hot = rate(&text, &layers, 1024, text.len() / 100);
+        println!(
+            "{:7} {:11} {:5} {train_s:8.2} {blocks_s:9.2} {ratio:7.3} {small:8.0} {large:9.0} {hot:13.0}",
+            options.block_bytes, options.dictionary_bytes, options.level
+        );
+    }
+    Ok(())
+}
+
+/// Reads per second of `len` bytes at random within the first `within` bytes.
+fn rate(text: &Plain, layers: &Layers, len: usize, within: usize) -> f64 {
+    let reads = 100_000;
+    let mut state = 1u64;
+    let mut bytes = Vec::new();
+    let start = Instant::now();
+    for _ in 0..reads {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let offset = (state >> 33) as usize % (within - len);
+        bytes.clear();
+        assert!(layers.view().text(offset, len, &mut bytes));
+        assert_eq!(bytes, text.0[offset..offset + len]);
+    }
+    f64::from(reads) / start.elapsed().as_secs_f64()
+}
