@@ -1,1 +1,9 @@
-//! Bit vectors and packed integers.
+//! Bit vectors and packed integers: the small structures that the index and the records are made of.
+//!
+//! [`load`] reads numbers of stored bytes without ever panicking; [`packed`] is an array of integers of
+//! one width; [`word`] is selection in a word, in the two ways that processors have for it, and the
+//! crate's only unsafe code.
+
+pub mod load;
+pub mod packed;
+pub mod word;
