@@ -38,6 +38,29 @@ pub enum Error {
     /// Layers that cannot be made, added or published.
     #[error("layers: {0}")]
     Layers(String),
+    /// A section whose bytes do not match their checksum.
+    #[error(
+        "section {section}, from byte {offset} on: its checksum is {found:08x} instead of \
+         {expected:08x}; restore the file"
+    )]
+    Checksum {
+        /// Name of the section.
+        section: String,
+        /// Where it starts in the file.
+        offset: usize,
+        /// The checksum that was written.
+        expected: u32,
+        /// The checksum of the bytes that are there.
+        found: u32,
+    },
+    /// An option that cannot be.
+    #[error("option {option}: {what}")]
+    Options {
+        /// Name of the option.
+        option: &'static str,
+        /// What is wrong with it, and what it may be.
+        what: String,
+    },
     /// A writer's own error while a shard was written to it.
     #[error("cannot write the shard: {0}")]
     Write(#[from] std::io::Error),

@@ -8,6 +8,7 @@
 
 pub mod bits;
 mod error;
+pub mod format;
 pub mod index;
 pub mod layers;
 pub mod naive;
