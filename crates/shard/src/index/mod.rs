@@ -1,1 +1,191 @@
-//! The compressed suffix array.
+//! The compressed suffix array: a text that can be searched and read, in less room than the text.
+//!
+//! Everything is answered from Ψ, the permutation that takes the row of a suffix to the row of the suffix
+//! one byte shorter: a walk along Ψ spells the text. Sources: Grossi and Vitter (2000); Sadakane (2003),
+//! for the search backwards; here with run heads and Elias–Fano jumps in blocks of 128 rows (`block`), and
+//! a directory that costs no further cache miss (`psi`).
+//!
+//! - **count** ([`Text::rows`]): the last three bytes of a pattern from a table (`grams`), then one step for
+//!   each further byte, two binary searches of Ψ each (`count`).
+//! - **locate**: from each row along Ψ to the next marked one, less than `sa_sampling` steps, rows that
+//!   stay adjacent together (`locate`).
+//! - **extract**: from the nearest sampled position at or before the first byte, one step a byte, every
+//!   stretch between samples a walk of its own (`extract`).
+//!
+//! **Cost.** A step of Ψ costs one cache miss. The walks of one query are independent, so each runs up to
+//! 32 of them as *lanes* in turn, and asks for the memory of a lane's next step while it takes the
+//! others': even one query overlaps its misses. The footprint is that of [`Index::footprint`]: for texts
+//! of records about a third of the text for Ψ, `4/sa_sampling` and `3.5/isa_sampling` of it for the samples.
+//!
+//! **When it is wrong.** For text that fits into memory plain and is scanned anyway; for incompressible
+//! bytes (1.6 times their size); for inputs of 2 GiB or more, which are split.
+//!
+//! Layers ([`crate::layers`]) make it faster while there is memory for them. Every look-up asks them first.
+
+mod block;
+#[cfg(test)]
+mod block_tests;
+mod build;
+mod count;
+mod extract;
+mod footprint;
+mod grams;
+mod locate;
+mod open;
+mod parts;
+mod psi;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+pub use build::{
+    Options, Progress, Report, SAMPLING_MAX, build, build_memory_bytes, write_sections,
+};
+pub use footprint::Footprint;
+
+use crate::bits::word::Kernel;
+use crate::format::Reader;
+use crate::layers::Layers;
+use crate::{Error, Text};
+use open::{Places, Shape};
+
+/// Most bytes that one shard holds: rows and offsets are signed 32-bit numbers while it is built.
+pub const LEN_MAX: usize = i32::MAX as usize;
+
+/// Walks that take their steps in turn, so that their cache misses overlap.
+const LANES: usize = 32;
+
+/// An opened index. Shared by reference among threads.
+///
+/// ```
+/// use shard::Text;
+/// use shard::index::{self, Index, Options};
+///
+/// let mut file = Vec::new();
+/// index::build(b"she sells sea shells by the sea shore", &Options::default(), &mut file)?;
+/// let index = Index::open(file)?;
+/// assert_eq!(index.count(b"sea"), 2);
+/// let mut offsets = Vec::new();
+/// index.locate(index.rows(b"sea"), &mut offsets);
+/// offsets.sort_unstable();
+/// assert_eq!(offsets, [10, 28]);
+/// let mut bytes = Vec::new();
+/// index.extract(4, 5, &mut bytes)?;
+/// assert_eq!(bytes, b"sells");
+/// # Ok::<(), shard::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Index {
+    reader: Reader,
+    places: Places,
+    shape: Shape,
+    /// The bytes that occur, ascending.
+    symbols: Vec<u8>,
+    /// Number of each byte among them, from 1 on; 0 if it does not occur.
+    codes: [grams::Code; 256],
+    /// First row of the suffixes of the end, of each symbol, and the number of rows.
+    starts: Vec<u32>,
+    kernel: Kernel,
+    layers: Layers,
+}
+
+impl Index {
+    /// Opens a shard and verifies every byte of it: a memory map, or a `Vec` that was read whole.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreadable`] if it is not a shard of this version, or not whole; [`Error::Checksum`] if a
+    /// section is not what was written; [`Error::Damaged`] if its sections do not fit one another.
+    pub fn open(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self, Error> {
+        Self::of(Reader::open(bytes)?)
+    }
+
+    /// Opens a shard without reading all of it: for one that was just written, or that
+    /// [`verify`](Self::verify) is asked of later. Damaged bytes give wrong answers then, nothing worse.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), but for the checksums.
+    pub fn open_unchecked(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self, Error> {
+        Self::of(Reader::open_unchecked(bytes)?)
+    }
+
+    /// Compares every byte with its checksum.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Checksum`] with the first section that is not what was written.
+    pub fn verify(&self) -> Result<(), Error> {
+        self.reader.verify()
+    }
+
+    /// The container, for sections that are not the index's own.
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// The layers that this index asks before it walks.
+    pub fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
+    /// Offsets in the text that are multiples of this are sampled: a walk from any row to one of them
+    /// takes fewer steps.
+    pub fn sa_sampling(&self) -> u32 {
+        self.shape.sa_sampling
+    }
+
+    /// The rows of the offsets that are multiples of this are stored.
+    pub fn isa_sampling(&self) -> u32 {
+        self.shape.isa_sampling
+    }
+
+    /// Appends the offsets of the rows of all ranges, one range after the other: faster than one by one.
+    ///
+    /// # Panics
+    ///
+    /// If a row is past the length of the text.
+    pub fn locate_all(&self, rows: &[Range<usize>], offsets: &mut Vec<usize>) {
+        locate::locate(self, rows, offsets);
+    }
+
+    /// Answers with portable code, for tests that both ways of computing agree.
+    #[cfg(test)]
+    fn portable(mut self) -> Self {
+        self.kernel = Kernel::portable();
+        self
+    }
+}
+
+impl Text for Index {
+    fn len(&self) -> usize {
+        self.shape.len as usize
+    }
+
+    fn rows(&self, pattern: &[u8]) -> Range<usize> {
+        let mut rows = 0..0;
+        count::rows(self, &[pattern], |_, found| rows = found);
+        rows
+    }
+
+    fn rows_of_all(&self, patterns: &[&[u8]]) -> Vec<Range<usize>> {
+        let mut rows = vec![0..0; patterns.len()];
+        count::rows(self, patterns, |index, found| rows[index] = found);
+        rows
+    }
+
+    fn locate(&self, rows: Range<usize>, offsets: &mut Vec<usize>) {
+        locate::locate(self, std::slice::from_ref(&rows), offsets);
+    }
+
+    fn extract(&self, offset: usize, len: usize, bytes: &mut Vec<u8>) -> Result<(), Error> {
+        let error = Error::OutOfRange { offset, len, text_len: self.len() };
+        let range = offset..offset.checked_add(len).ok_or(error)?;
+        self.extract_all(std::slice::from_ref(&range), bytes)
+    }
+
+    fn extract_all(&self, ranges: &[Range<usize>], bytes: &mut Vec<u8>) -> Result<(), Error> {
+        extract::extract(self, ranges, bytes)
+    }
+}

@@ -1,0 +1,69 @@
+//! What an index holds, by part.
+
+use crate::layers;
+
+use super::Index;
+use super::open::names;
+
+/// Bytes of an index, in memory or mapped, by part.
+#[derive(Clone, Debug)]
+pub struct Footprint {
+    /// Each section of the container, with its bytes and those that fill it up to its alignment, in the
+    /// order in which they are stored. Samples of the suffix array are within `psi.blocks`.
+    pub sections: Vec<(String, usize)>,
+    /// Header, table and trailer of the container.
+    pub container_bytes: usize,
+    /// Bytes of the opened index on the heap, layers apart.
+    pub heap_bytes: usize,
+    /// The layers.
+    pub layers: layers::Footprint,
+}
+
+impl Footprint {
+    /// All of it.
+    pub fn total_bytes(&self) -> usize {
+        self.index_bytes()
+            + self.other_bytes()
+            + self.container_bytes
+            + self.heap_bytes
+            + self.layers.total_bytes()
+    }
+
+    /// The index's own sections.
+    pub fn index_bytes(&self) -> usize {
+        self.sum(|name| names::ALL.contains(&name))
+    }
+
+    /// Sections that are not the index's own.
+    pub fn other_bytes(&self) -> usize {
+        self.sum(|name| !names::ALL.contains(&name))
+    }
+
+    fn sum(&self, which: impl Fn(&str) -> bool) -> usize {
+        self.sections.iter().filter(|(name, _)| which(name)).map(|(_, bytes)| bytes).sum()
+    }
+}
+
+impl Index {
+    /// What this index holds, by part. Exact for what it holds itself; the layers' part is as exact as
+    /// theirs is.
+    pub fn footprint(&self) -> Footprint {
+        let aligned = |bytes: usize| bytes.next_multiple_of(crate::format::ALIGNMENT);
+        let sections: Vec<(String, usize)> = self
+            .reader
+            .sections()
+            .iter()
+            .map(|section| (section.name.clone(), aligned(section.range.len())))
+            .collect();
+        let held: usize = sections.iter().map(|(_, bytes)| bytes).sum();
+        Footprint {
+            container_bytes: self.reader.len_bytes().saturating_sub(held),
+            heap_bytes: size_of::<Self>()
+                + self.symbols.capacity()
+                + self.starts.capacity() * size_of::<u32>()
+                + self.reader.heap_bytes(),
+            sections,
+            layers: self.layers.footprint(),
+        }
+    }
+}

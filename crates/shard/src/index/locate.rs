@@ -1,0 +1,213 @@
+//! Offsets of rows: walks along Ψ to the next marked row.
+//!
+//! A row's offset is that of the next marked row less the steps taken to it: less than the sampling rate,
+//! half of it on average. Adjacent rows that are one run of Ψ lead to adjacent rows, so they walk as one
+//! *stretch* at the cost of one row, until a head of a run, a marked row or the block's end divides them.
+//! Occurrences of a pattern in text that repeats itself stay together for many steps.
+//!
+//! Stretches are lanes. Cost: a step for each row that walks alone, and for each stretch of those that do
+//! not; what is divided off waits on a stack no longer than there are rows.
+
+use std::ops::Range;
+
+use crate::Text as _;
+use crate::bits::word::{Job, Word};
+
+use super::block::{Block, ROWS};
+use super::parts::Parts;
+use super::psi::Asked;
+use super::{Index, LANES};
+
+/// Appends the offsets of all rows.
+pub(super) fn locate(index: &Index, rows: &[Range<usize>], offsets: &mut Vec<usize>) {
+    let all = index.len() + 1;
+    for range in rows {
+        assert!(range.end <= all || range.is_empty(), "rows {range:?} of a text with {all}");
+    }
+    let start = offsets.len();
+    offsets.resize(start + rows.iter().map(ExactSizeIterator::len).sum::<usize>(), 0);
+    let parts = index.parts();
+    let ranges = rows.iter();
+    let waiting = Vec::new();
+    index.kernel.run(Locate { parts: &parts, ranges, begun: 0..0, start, offsets, waiting });
+}
+
+/// Adjacent rows that walk together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    /// Where the first of them is now.
+    row: u32,
+    len: u32,
+    /// Where the first of them was at the start.
+    origin: u32,
+    steps: u32,
+    /// Where the offset of the first of them goes.
+    out: usize,
+}
+
+impl Stretch {
+    /// Its rows from the `skip`-th on, `len` of them.
+    #[inline(always)]
+    fn part(self, skip: u32, len: u32) -> Self {
+        Self {
+            row: self.row + skip,
+            origin: self.origin + skip,
+            out: self.out + skip as usize,
+            len,
+            steps: self.steps,
+        }
+    }
+}
+
+struct Locate<'a> {
+    parts: &'a Parts<'a>,
+    ranges: std::slice::Iter<'a, Range<usize>>,
+    /// What is left of the range that was begun last.
+    begun: Range<usize>,
+    /// Where its first offset goes.
+    start: usize,
+    offsets: &'a mut Vec<usize>,
+    /// Stretches that wait for a lane.
+    waiting: Vec<Stretch>,
+}
+
+impl Locate<'_> {
+    /// The next stretch to walk: one that waits, or the next rows of a range, of one block.
+    #[inline(always)]
+    fn next(&mut self) -> Option<Stretch> {
+        if let Some(stretch) = self.waiting.pop() {
+            return Some(stretch);
+        }
+        while self.begun.is_empty() {
+            self.begun = self.ranges.next()?.clone();
+        }
+        let row = self.begun.start as u32;
+        let len = (ROWS - row % ROWS).min(self.begun.len() as u32);
+        let out = self.start;
+        self.begun.start += len as usize;
+        self.start += len as usize;
+        Some(Stretch { row, len, origin: row, steps: 0, out })
+    }
+
+    /// The offset of a row that is known came after `steps`: that of where the walk started.
+    #[inline(always)]
+    fn found(&mut self, stretch: Stretch, offset: u32) {
+        let offset = offset.saturating_sub(stretch.steps);
+        if let Some(place) = self.offsets.get_mut(stretch.out) {
+            *place = offset as usize;
+        }
+        if stretch.steps > 0 {
+            self.parts.view.learn(offset, stretch.origin);
+        }
+    }
+
+    /// The first row of a stretch, all of one block, that is known: its place in the stretch and its
+    /// offset in the text.
+    #[inline(always)]
+    fn known(&self, block: Block<'_>, stretch: Stretch) -> Option<(u32, u32)> {
+        let shape = self.parts.index.shape;
+        let within = stretch.row % ROWS;
+        let (marked, index) = block.next_mark(within);
+        let ahead = marked.saturating_sub(within);
+        let unmarked = ahead.min(stretch.len);
+        for place in 0..unmarked {
+            if let Some(offset) = self.parts.view.offset(stretch.row + place) {
+                return Some((place, offset));
+            }
+        }
+        if ahead >= stretch.len {
+            return None;
+        }
+        let rows = ROWS.min(shape.rows().saturating_sub(stretch.row - within));
+        let sample = block.sample(index, shape.sample_width(), rows);
+        let offset = sample * u64::from(shape.sa_sampling);
+        Some((ahead, offset.min(shape.len.into()) as u32))
+    }
+
+    /// Takes a step with every row of a stretch, all of one block. Gives back one stretch of those that
+    /// have farther to go, and has the others wait.
+    #[inline(always)]
+    fn step<W: Word>(&mut self, block: Block<'_>, mut rest: Stretch, word: W) -> Option<Stretch> {
+        let shape = self.parts.index.shape;
+        // A walk is shorter than this, unless a section is damaged.
+        if rest.steps > shape.sa_sampling {
+            return None;
+        }
+        let mut next: Option<Stretch> = None;
+        while rest.len > 0 {
+            let known = self.known(block, rest);
+            let mut unknown = known.map_or(rest.len, |(place, _)| place);
+            let mut done = 0;
+            while unknown > 0 {
+                let within = (rest.row + done) % ROWS;
+                let len = if unknown == 1 { 1 } else { block.run(within).min(unknown) };
+                let mut moved = rest.part(done, len);
+                moved.row = block.psi(within, word).min(shape.len);
+                moved.steps += 1;
+                if let Some(other) = next.replace(moved) {
+                    self.waiting.push(other);
+                }
+                (done, unknown) = (done + len, unknown - len);
+            }
+            if let Some((_, offset)) = known {
+                self.found(rest.part(done, 1), offset);
+                done += 1;
+            }
+            rest = rest.part(done, rest.len - done);
+        }
+        next
+    }
+}
+
+impl Job for Locate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<W: Word>(mut self, word: W) {
+        let psi = self.parts.psi;
+        let mut lanes = [(Stretch::default(), Asked::default()); LANES];
+        let mut count = 0;
+        loop {
+            while count < LANES {
+                let Some(stretch) = self.next() else { break };
+                lanes[count] = (stretch, psi.ask(stretch.row));
+                count += 1;
+            }
+            if count == 0 {
+                return;
+            }
+            let mut index = 0;
+            while index < count {
+                let (stretch, asked) = lanes[index];
+                let (now, later) = self.in_block(stretch);
+                self.waiting.extend(later);
+                match self.step(psi.block(asked), now, word) {
+                    Some(next) => {
+                        lanes[index].0 = next;
+                        psi.ask_directory(next.row);
+                        index += 1;
+                    }
+                    None => {
+                        count -= 1;
+                        lanes[index] = lanes[count];
+                    }
+                }
+            }
+            for (stretch, asked) in &mut lanes[..count] {
+                *asked = psi.ask(stretch.row);
+            }
+        }
+    }
+}
+
+impl Locate<'_> {
+    /// The part of a stretch that is in its first row's block, and the rest if there is one.
+    #[inline(always)]
+    fn in_block(&self, stretch: Stretch) -> (Stretch, Option<Stretch>) {
+        let here = ROWS - stretch.row % ROWS;
+        if stretch.len <= here {
+            return (stretch, None);
+        }
+        (stretch.part(0, here), Some(stretch.part(here, stretch.len - here)))
+    }
+}

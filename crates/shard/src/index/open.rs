@@ -1,0 +1,196 @@
+//! Opening an index: what its sections have to be before anything is asked of it.
+
+use std::ops::Range;
+
+use crate::Error;
+use crate::bits::load::u32_at;
+use crate::bits::packed::{bytes_of, width_of};
+use crate::bits::word::Kernel;
+use crate::format::Reader;
+use crate::layers::{Base, Layers};
+
+use super::block::ROWS;
+use super::build::SAMPLING_MAX;
+use super::psi::{BLOCKS_PER_OFFSET, BLOCKS_PER_TOP, OFFSET_BYTES};
+use super::{Index, LEN_MAX};
+
+/// Names of the index's sections.
+pub(crate) mod names {
+    pub const SHAPE: &str = "index";
+    pub const STARTS: &str = "index.starts";
+    pub const BLOCKS: &str = "psi.blocks";
+    pub const OFFSETS: &str = "psi.offsets";
+    pub const TOPS: &str = "psi.tops";
+    pub const ISA: &str = "isa.samples";
+    pub const PAIRS: &str = "pairs.rows";
+    pub const PLACES: &str = "triples.places";
+    pub const THIRDS: &str = "triples.symbols";
+    pub const TRIPLES: &str = "triples.rows";
+    pub const ALL: [&str; 10] =
+        [SHAPE, STARTS, BLOCKS, OFFSETS, TOPS, ISA, PAIRS, PLACES, THIRDS, TRIPLES];
+}
+
+/// Bytes of the section of the shape, before its symbols.
+pub(crate) const SHAPE_BYTES: usize = 16;
+
+/// Zero bytes behind the last block, so that reads of whole words stay within the section.
+pub(crate) const BLOCKS_PADDING: usize = 32;
+
+/// The numbers that the sizes of all sections follow from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Bytes of the text.
+    pub len: u32,
+    pub sa_sampling: u32,
+    pub isa_sampling: u32,
+}
+
+impl Shape {
+    pub fn rows(self) -> u32 {
+        self.len + 1
+    }
+
+    /// Bits of a row.
+    pub fn row_width(self) -> u32 {
+        width_of(self.len.into())
+    }
+
+    /// Bits of a sample: of an offset divided by the sampling rate, rounded up.
+    pub fn sample_width(self) -> u32 {
+        width_of(self.len.div_ceil(self.sa_sampling).into())
+    }
+
+    pub fn blocks(self) -> u32 {
+        self.rows().div_ceil(ROWS)
+    }
+
+    /// How many positions are multiples of the sampling rate of the inverse.
+    pub fn isa_samples(self) -> usize {
+        (self.len / self.isa_sampling) as usize + 1
+    }
+
+    pub fn to_bytes(self) -> [u8; SHAPE_BYTES] {
+        let mut bytes = [0; SHAPE_BYTES];
+        for (place, value) in
+            bytes.chunks_exact_mut(4).zip([self.len, self.sa_sampling, self.isa_sampling])
+        {
+            place.copy_from_slice(&value.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// Where the large sections are in the container.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    pub blocks: Range<usize>,
+    pub offsets: Range<usize>,
+    pub tops: Range<usize>,
+    pub isa: Range<usize>,
+    pub pairs: Range<usize>,
+    pub places: Range<usize>,
+    pub thirds: Range<usize>,
+    pub triples: Range<usize>,
+}
+
+fn damaged(section: &'static str, what: impl Into<String>) -> Error {
+    Error::Damaged { section, what: what.into() }
+}
+
+fn require(section: &'static str, holds: bool, what: &str) -> Result<(), Error> {
+    if holds { Ok(()) } else { Err(damaged(section, what)) }
+}
+
+fn section<'a>(reader: &'a Reader, name: &'static str) -> Result<&'a [u8], Error> {
+    reader.section(name).ok_or_else(|| damaged(name, "it is missing"))
+}
+
+fn of_length(name: &'static str, found: usize, expected: usize) -> Result<(), Error> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(damaged(name, format!("it has {found} bytes instead of {expected}")))
+}
+
+impl Index {
+    /// The index that the container holds.
+    pub(crate) fn of(reader: Reader) -> Result<Self, Error> {
+        let (shape, symbols) = read_shape(section(&reader, names::SHAPE)?)?;
+        let starts = read_starts(section(&reader, names::STARTS)?, shape, symbols.len())?;
+        check_lengths(&reader, shape, symbols.len())?;
+        let mut codes = [0; 256];
+        for (code, &symbol) in symbols.iter().enumerate() {
+            codes[symbol as usize] = code as u16 + 1;
+        }
+        let place = |name| reader.place(name);
+        let places = Places {
+            blocks: place(names::BLOCKS),
+            offsets: place(names::OFFSETS),
+            tops: place(names::TOPS),
+            isa: place(names::ISA),
+            pairs: place(names::PAIRS),
+            places: place(names::PLACES),
+            thirds: place(names::THIRDS),
+            triples: place(names::TRIPLES),
+        };
+        let base = Base { sa_rate: shape.sa_sampling, isa_rate: shape.isa_sampling };
+        let layers = Layers::over(shape.rows() as usize, base);
+        let kernel = Kernel::detect();
+        Ok(Self { reader, places, shape, symbols, codes, starts, kernel, layers })
+    }
+}
+
+fn read_shape(bytes: &[u8]) -> Result<(Shape, Vec<u8>), Error> {
+    let name = names::SHAPE;
+    let Some((numbers, symbols)) = bytes.split_at_checked(SHAPE_BYTES) else {
+        return Err(damaged(name, format!("it has {} bytes", bytes.len())));
+    };
+    let [len, sa_sampling, isa_sampling] = [0, 4, 8].map(|at| u32_at(numbers, at));
+    require(name, len as usize <= LEN_MAX, "the text is longer than a shard may be")?;
+    let rates = 1..=SAMPLING_MAX;
+    let in_range = rates.contains(&sa_sampling) && rates.contains(&isa_sampling);
+    require(name, in_range, "a sampling rate is 0 or too large")?;
+    let ascending = symbols.windows(2).all(|pair| pair[0] < pair[1]);
+    require(name, ascending, "its symbols do not ascend")?;
+    Ok((Shape { len, sa_sampling, isa_sampling }, symbols.to_vec()))
+}
+
+fn read_starts(bytes: &[u8], shape: Shape, symbols: usize) -> Result<Vec<u32>, Error> {
+    let name = names::STARTS;
+    of_length(name, bytes.len(), 4 * (symbols + 2))?;
+    let starts: Vec<u32> = (0..symbols + 2).map(|index| u32_at(bytes, 4 * index)).collect();
+    let ends = starts[..2] == [0, 1] && starts[symbols + 1] == shape.rows();
+    let ascending = starts.windows(2).all(|pair| pair[0] < pair[1]);
+    require(
+        name,
+        ends && ascending,
+        "the first rows of the symbols do not ascend from 0 to the last",
+    )?;
+    Ok(starts)
+}
+
+/// Whether each section is as long as the shape says.
+fn check_lengths(reader: &Reader, shape: Shape, symbols: usize) -> Result<(), Error> {
+    let len = |name| section(reader, name).map(<[u8]>::len);
+    let blocks = shape.blocks();
+    let offsets = blocks.div_ceil(BLOCKS_PER_OFFSET) as usize * OFFSET_BYTES;
+    of_length(names::OFFSETS, len(names::OFFSETS)?, offsets)?;
+    of_length(names::TOPS, len(names::TOPS)?, 4 * blocks.div_ceil(BLOCKS_PER_TOP) as usize)?;
+    of_length(names::ISA, len(names::ISA)?, bytes_of(shape.isa_samples(), shape.row_width()))?;
+    let least = 8 * blocks as usize + BLOCKS_PADDING;
+    require(names::BLOCKS, len(names::BLOCKS)? >= least, "it is too short for its blocks")?;
+
+    let pairs = 4 * (symbols * (symbols + 1) + 1);
+    let (pairs_len, places_len) = (len(names::PAIRS)?, len(names::PLACES)?);
+    require(names::PAIRS, [0, pairs].contains(&pairs_len), "it is neither empty nor of all pairs")?;
+    require(
+        names::PLACES,
+        [0, pairs].contains(&places_len),
+        "it is neither empty nor of all pairs",
+    )?;
+    require(names::PLACES, places_len <= pairs_len, "there are triples without pairs")?;
+    of_length(names::TRIPLES, len(names::TRIPLES)?, 4 * len(names::THIRDS)?)?;
+    let places = section(reader, names::PLACES)?;
+    let listed = u32_at(places, places.len().saturating_sub(4)) as usize;
+    of_length(names::THIRDS, len(names::THIRDS)?, listed)
+}

@@ -1,0 +1,57 @@
+//! What a query borrows of an index: its arrays within the stored bytes, found once at the start.
+
+use crate::bits::packed::Packed;
+use crate::layers::View;
+
+use super::Index;
+use super::block::Block;
+use super::grams::Grams;
+use super::psi::Psi;
+
+/// An index as one query sees it, with the layers that were there when it started.
+pub(crate) struct Parts<'a> {
+    pub index: &'a Index,
+    pub psi: Psi<'a>,
+    pub isa: Packed<'a>,
+    pub grams: Grams<'a>,
+    pub view: View,
+}
+
+impl Index {
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        let bytes = self.reader.bytes();
+        let part = |range: &std::ops::Range<usize>| bytes.get(range.clone()).unwrap_or(&[]);
+        let places = &self.places;
+        Parts {
+            index: self,
+            psi: Psi {
+                blocks: part(&places.blocks),
+                offsets: part(&places.offsets),
+                tops: part(&places.tops),
+            },
+            isa: Packed::new(part(&places.isa), self.shape.row_width()),
+            grams: Grams {
+                symbols: self.symbols.len() as u32,
+                pairs: part(&places.pairs),
+                places: part(&places.places),
+                thirds: part(&places.thirds),
+                starts: part(&places.triples),
+            },
+            view: self.layers.view(),
+        }
+    }
+}
+
+impl Parts<'_> {
+    /// The byte that the suffix of a row starts with, `block` being the row's.
+    #[inline(always)]
+    pub fn symbol(&self, block: Block<'_>, row: u32) -> u8 {
+        if !block.is_mixed() {
+            return block.symbol();
+        }
+        let column = self.index.starts.partition_point(|&start| start <= row);
+        // Column 0 is that of the end, which is no symbol.
+        let symbol = column.checked_sub(2).and_then(|symbol| self.index.symbols.get(symbol));
+        symbol.copied().unwrap_or(0)
+    }
+}

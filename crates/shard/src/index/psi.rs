@@ -1,0 +1,124 @@
+//! The directory of Ψ's blocks: where each starts, and which may hold a value.
+//!
+//! Two small arrays that a processor's second-level cache nearly holds, so that a step of Ψ costs one
+//! miss of memory, its block's:
+//!
+//! - *offsets*: for every 16 blocks one 32-bit offset, and for each of them 16 bits relative to it:
+//!   2¼ bytes for 128 rows;
+//! - *tops*: the first value of every fourth block, for the binary search of a step backwards; the first
+//!   values of the blocks between are in the blocks, which lie side by side and are asked for together.
+
+use crate::bits::load::{u16_at, u32_at};
+use crate::bits::word::{Word, prefetch};
+
+use super::block::{Block, ROWS};
+
+/// Blocks that share one full offset.
+pub(crate) const BLOCKS_PER_OFFSET: u32 = 16;
+
+/// Bytes of the offsets of so many blocks.
+pub(crate) const OFFSET_BYTES: usize = 4 + 2 * BLOCKS_PER_OFFSET as usize;
+
+/// Of so many blocks the first value of one is a top.
+pub(crate) const BLOCKS_PER_TOP: u32 = 4;
+
+/// Cache lines of a group of blocks that are asked for at once.
+const LINES_AHEAD: usize = 6;
+
+const LINE_BYTES: usize = 64;
+
+/// Ψ, within stored bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Psi<'a> {
+    pub blocks: &'a [u8],
+    pub offsets: &'a [u8],
+    pub tops: &'a [u8],
+}
+
+/// A row's block, asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked {
+    at: usize,
+}
+
+impl<'a> Psi<'a> {
+    /// Where block `block` starts.
+    #[inline(always)]
+    fn offset(&self, block: u32) -> usize {
+        let at = (block / BLOCKS_PER_OFFSET) as usize * OFFSET_BYTES;
+        let relative = at + 4 + 2 * (block % BLOCKS_PER_OFFSET) as usize;
+        u32_at(self.offsets, at) as usize + u16_at(self.offsets, relative) as usize
+    }
+
+    /// Asks for the directory entry of a row's block.
+    #[inline(always)]
+    pub fn ask_directory(&self, row: u32) {
+        let block = row / ROWS;
+        prefetch(self.offsets, (block / BLOCKS_PER_OFFSET) as usize * OFFSET_BYTES);
+    }
+
+    /// Looks up where a row's block is, and asks for it.
+    #[inline(always)]
+    pub fn ask(&self, row: u32) -> Asked {
+        let at = self.offset(row / ROWS);
+        prefetch(self.blocks, at);
+        prefetch(self.blocks, at + LINE_BYTES);
+        Asked { at }
+    }
+
+    /// The block that was asked for.
+    #[inline(always)]
+    pub fn block(&self, asked: Asked) -> Block<'a> {
+        Block::new(self.blocks, asked.at)
+    }
+
+    #[inline(always)]
+    fn top(&self, index: u32) -> u32 {
+        u32_at(self.tops, 4 * index as usize)
+    }
+
+    /// First part of finding the first of `rows`, all of one column and at least one, with Ψ of `target`
+    /// or more: the group of blocks that it is in, asked for.
+    #[inline(always)]
+    pub fn seek(&self, rows: (u32, u32), target: u32) -> u32 {
+        let (first, last) = (rows.0 / ROWS, (rows.1 - 1) / ROWS);
+        // Tops from `base` on whose blocks start within the rows.
+        let (mut base, mut count) =
+            (first / BLOCKS_PER_TOP + 1, last / BLOCKS_PER_TOP - first / BLOCKS_PER_TOP);
+        while count > 0 {
+            let half = count.div_ceil(2);
+            base = if self.top(base + half - 1) < target { base + half } else { base };
+            count -= half;
+        }
+        let group = base - 1;
+        let start = self.offset((group * BLOCKS_PER_TOP).max(first));
+        let end = self.offset((group * BLOCKS_PER_TOP + BLOCKS_PER_TOP - 1).min(last)) + LINE_BYTES;
+        for line in 0..LINES_AHEAD {
+            let at = start + line * LINE_BYTES;
+            if at < end {
+                prefetch(self.blocks, at);
+            }
+        }
+        group
+    }
+
+    /// Second part: the row, or the end of `rows`.
+    #[inline(always)]
+    pub fn find<W: Word>(&self, rows: (u32, u32), target: u32, group: u32, word: W) -> u32 {
+        let (first, last) = (rows.0 / ROWS, (rows.1 - 1) / ROWS);
+        let mut at = (group * BLOCKS_PER_TOP).max(first);
+        let end = (group * BLOCKS_PER_TOP + BLOCKS_PER_TOP - 1).min(last);
+        let mut block = Block::new(self.blocks, self.offset(at));
+        while at < end {
+            let next = Block::new(self.blocks, self.offset(at + 1));
+            if next.first() >= target {
+                break;
+            }
+            (at, block) = (at + 1, next);
+        }
+        let start = at * ROWS;
+        let from = rows.0.saturating_sub(start);
+        let to = (rows.1 - start).min(ROWS);
+        start + block.lower_bound(target, from, to, word)
+    }
+}
