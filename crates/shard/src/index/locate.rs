@@ -133,6 +133,15 @@ impl Locate<'_> {
         if rest.steps > shape.sa_sampling {
             return None;
         }
+        if rest.len == 1 {
+            // Most stretches are single rows before long.
+            if let Some((_, offset)) = self.known(block, rest) {
+                self.found(rest, offset);
+                return None;
+            }
+            let row = block.psi(rest.row % ROWS, word).min(shape.len);
+            return Some(Stretch { row, steps: rest.steps + 1, ..rest });
+        }
         let mut next: Option<Stretch> = None;
         while rest.len > 0 {
             let known = self.known(block, rest);
