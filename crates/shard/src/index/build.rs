@@ -273,7 +273,7 @@ impl Columns {
         if let Some(sample) = sample {
             column.gathered.samples.push(((row % ROWS) as u8, sample));
         }
-        if column.row % ROWS == 0 || column.row == column.own.1 {
+        if column.row.is_multiple_of(ROWS) || column.row == column.own.1 {
             column.flush(self.shape);
         }
     }
@@ -406,7 +406,7 @@ impl Multiples {
     fn divide(self, offset: u32) -> Option<u32> {
         match self.log2 {
             Some(log2) => (offset & (self.rate - 1) == 0).then(|| offset >> log2),
-            None => (offset % self.rate == 0).then(|| offset / self.rate),
+            None => offset.is_multiple_of(self.rate).then(|| offset / self.rate),
         }
     }
 }
