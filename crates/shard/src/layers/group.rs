@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::values::{Packed, Partial, Values, packed_bytes};
+use super::values::{Partial, Unfilled, Values, packed_bytes};
 use super::{LayerFootprint, Part};
 use crate::Error;
 
@@ -170,7 +170,7 @@ impl Group {
         };
         for &rate in rates {
             let shape = Shape::new(rate.ilog2(), filling.present);
-            let values = Packed::new(shape.slots(self.end), self.end.saturating_sub(1));
+            let values = Unfilled::new(shape.slots(self.end), self.end.saturating_sub(1));
             filling.layers[rate.ilog2() as usize] = Some((shape, values));
         }
         Ok(filling)
@@ -204,7 +204,7 @@ impl Group {
         }
         for (place, filled) in group.layers.iter_mut().zip(filling.layers) {
             if let Some((shape, values)) = filled {
-                let layer = Layer { shape, values: Values::Packed(values) };
+                let layer = Layer { shape, values: Values::Packed(values.filled()) };
                 let old = place.replace(Arc::new(layer));
                 replaced.extend(old.map(|old| old as Arc<dyn Part>));
             }
@@ -283,7 +283,7 @@ pub(super) struct Filling {
     /// The bits that are zero in every index that one of these layers may hold.
     mask: u32,
     filled: usize,
-    layers: [Option<(Shape, Packed)>; 32],
+    layers: [Option<(Shape, Unfilled)>; 32],
 }
 
 impl Filling {

@@ -1,11 +1,12 @@
 //! The values of one layer: packed where all are known, atomics where queries still fill them in.
 //!
-//! *Packed*: `w` bits a value, `w` the bits of the largest one; a value is one unaligned load of eight
-//! bytes, a shift and a mask, which is enough because `w + 7 <= 39`. *Partial*: four bytes a value, all
-//! ones for "not known", so that a reader sees a whole value or none. A partial array costs `32 / w` of a
-//! packed one (1.19 for 100 MB) from the moment it is made, however few of its values are known.
+//! *Packed*: `w` bits a value, `w` the bits of the largest one ([`packed`]). *Partial*: four bytes a value,
+//! all ones for "not known", so that a reader sees a whole value or none. A partial array costs `32 / w` of
+//! a packed one (1.19 for 100 MB) from the moment it is made, however few of its values are known.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+use crate::bits::packed::{self, PackedVec, width_of};
 
 /// What a partial array holds where nothing is known. No row and no offset has this value.
 const UNKNOWN: u32 = u32::MAX;
@@ -13,17 +14,35 @@ const UNKNOWN: u32 = u32::MAX;
 /// Values of a fixed number of bits.
 #[derive(Debug)]
 pub(super) struct Packed {
-    /// The values from the lowest bit on, and eight bytes so that the last can be loaded as others are.
-    bytes: Box<[u8]>,
+    bytes: Vec<u8>,
     width: u32,
     len: usize,
 }
 
 impl Packed {
+    #[inline]
+    fn array(&self) -> packed::Packed<'_> {
+        packed::Packed::new(&self.bytes, self.width)
+    }
+
+    #[inline]
+    fn get(&self, slot: usize) -> Option<u32> {
+        (slot < self.len).then(|| self.array().get(slot) as u32)
+    }
+}
+
+/// Packed values while they are filled in.
+#[derive(Debug)]
+pub(super) struct Unfilled {
+    array: PackedVec,
+    max: u32,
+    len: usize,
+}
+
+impl Unfilled {
     /// `len` zeros, wide enough for values up to `max`.
     pub(super) fn new(len: usize, max: u32) -> Self {
-        let width = width_of(max);
-        Self { bytes: vec![0; packed_bytes(len, max)].into(), width, len }
+        Self { array: PackedVec::new(len, width_of(max.into())), max, len }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -31,42 +50,28 @@ impl Packed {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.bytes.len()
+        packed_bytes(self.len, self.max)
     }
 
-    #[inline]
-    pub(super) fn get(&self, slot: usize) -> Option<u32> {
-        if slot >= self.len {
-            return None;
-        }
-        let bit = slot * self.width as usize;
-        let window = self.bytes.get(bit / 8..)?.first_chunk::<8>()?;
-        let value = u64::from_le_bytes(*window) >> (bit % 8);
-        Some((value & (u64::from(u32::MAX) >> (32 - self.width))) as u32)
-    }
-
-    /// Stores a value where a zero has been since the array was made; says whether the slot exists.
+    /// Stores a value where a zero has been since the array was made; says whether it fits there.
     #[inline]
     pub(super) fn fill(&mut self, slot: usize, value: u32) -> bool {
-        if slot >= self.len {
-            return false;
+        let fits = slot < self.len && value <= self.max;
+        if fits {
+            self.array.set(slot, value.into());
         }
-        let bit = slot * self.width as usize;
-        let window = self.bytes.get_mut(bit / 8..).and_then(|rest| rest.first_chunk_mut::<8>());
-        let Some(window) = window else { return false };
-        *window = (u64::from_le_bytes(*window) | u64::from(value) << (bit % 8)).to_le_bytes();
-        true
+        fits
     }
-}
 
-/// Bits of the largest value, one at least.
-fn width_of(max: u32) -> u32 {
-    (u32::BITS - max.leading_zeros()).max(1)
+    pub(super) fn filled(self) -> Packed {
+        let width = width_of(self.max.into());
+        Packed { bytes: self.array.into_bytes(), width, len: self.len }
+    }
 }
 
 /// Bytes of a packed array of `len` values up to `max`.
 pub(super) fn packed_bytes(len: usize, max: u32) -> usize {
-    (len * width_of(max) as usize).div_ceil(8) + 8
+    packed::bytes_of(len, width_of(max.into()))
 }
 
 /// Values that queries fill in as they come by them.
@@ -104,14 +109,9 @@ impl Partial {
         if self.known.load(Relaxed) < self.values.len() {
             return None;
         }
-        let mut packed = Packed::new(self.values.len(), max);
-        for (slot, value) in self.values.iter().enumerate() {
-            let value = value.load(Relaxed);
-            if value > max || !packed.fill(slot, value) {
-                return None;
-            }
-        }
-        Some(packed)
+        let mut packed = Unfilled::new(self.values.len(), max);
+        let mut values = self.values.iter().map(|value| value.load(Relaxed)).enumerate();
+        values.all(|(slot, value)| packed.fill(slot, value)).then(|| packed.filled())
     }
 }
 
@@ -150,21 +150,21 @@ impl Values {
 
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Packed(packed) => packed.len(),
+            Self::Packed(packed) => packed.len,
             Self::Partial(partial) => partial.values.len(),
         }
     }
 
     pub(super) fn known(&self) -> usize {
         match self {
-            Self::Packed(packed) => packed.len(),
+            Self::Packed(packed) => packed.len,
             Self::Partial(partial) => partial.known.load(Relaxed),
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Packed(packed) => packed.bytes(),
+            Self::Packed(packed) => packed.bytes.len(),
             Self::Partial(partial) => size_of_val(&*partial.values),
         }
     }
@@ -183,16 +183,17 @@ mod tests {
         ) {
             let max = u32::MAX >> (32 - width);
             let values: Vec<u32> = values.into_iter().map(|value| value & max).collect();
-            let mut packed = Packed::new(values.len(), max);
+            let mut packed = Unfilled::new(values.len(), max);
             for (slot, &value) in values.iter().enumerate().rev() {
                 prop_assert!(packed.fill(slot, value));
             }
+            prop_assert!(!packed.fill(values.len(), 0));
+            let packed = packed.filled();
             for (slot, &value) in values.iter().enumerate() {
                 prop_assert_eq!(packed.get(slot), Some(value));
             }
             prop_assert_eq!(packed.get(values.len()), None);
-            prop_assert!(!packed.fill(values.len(), 0));
-            prop_assert_eq!(packed.bytes(), (values.len() * width as usize).div_ceil(8) + 8);
+            prop_assert_eq!(packed.bytes.len(), (values.len() * width as usize).div_ceil(8) + 8);
         }
     }
 
