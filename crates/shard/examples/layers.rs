@@ -92,8 +92,15 @@ fn meanwhile(index: &Index, options: &Options, queries: &Queries<'_>) -> Result<
             let (mut count, mut slowest) = (0, Duration::ZERO);
             while !stop.load(Relaxed) {
                 let mut sweep = index.layers().sweep(&pair(options, 1))?;
-                while !stop.load(Relaxed) && !sweep.step(index, 1024).is_finished() {}
-                if stop.load(Relaxed) {
+                let whole = loop {
+                    if stop.load(Relaxed) {
+                        break false;
+                    }
+                    if sweep.step(index, 1024).is_finished() {
+                        break true;
+                    }
+                };
+                if !whole {
                     break;
                 }
                 index.layers().publish(sweep)?;
@@ -108,7 +115,7 @@ fn meanwhile(index: &Index, options: &Options, queries: &Queries<'_>) -> Result<
             }
             Ok::<_, shard::Error>((count, slowest))
         });
-        let measured = queries.run(index, 3, |at| at > Duration::from_secs(10));
+        let measured = queries.run(index, 3, |at| at > Duration::from_secs(20));
         stop.store(true, Relaxed);
         let (count, slowest) = changes.join().map_err(|_| "the changing thread panicked")??;
         println!("while a pair came and went {count} times: {measured}");

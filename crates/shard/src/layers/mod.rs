@@ -23,6 +23,8 @@
 mod footprint;
 mod group;
 mod hot;
+#[cfg(test)]
+mod index_tests;
 mod sweep;
 #[cfg(test)]
 mod tests;

@@ -44,8 +44,15 @@ pub struct TextOptions {
 }
 
 impl Default for TextOptions {
+    /// Blocks of 1 KiB at level 15 with a dictionary that stays in a processor's cache: on records one of
+    /// 1 MiB made the layer no smaller, and reads a fifth slower.
     fn default() -> Self {
-        Self { block_bytes: 1 << 10, dictionary_bytes: 1 << 20, sample_bytes: 16 << 20, level: 15 }
+        Self {
+            block_bytes: 1 << 10,
+            dictionary_bytes: 112 << 10,
+            sample_bytes: 16 << 20,
+            level: 15,
+        }
     }
 }
 
