@@ -75,11 +75,16 @@ fn costs(index: &Index, options: &Options, ratio: impl Fn(usize) -> f64) -> Resu
                 start.elapsed().as_secs_f64()
             );
         }
+        let resident = resident_pages()?;
         let start = Instant::now();
         let dropped = [Array::Sa, Array::Isa].map(|array| index.layers().drop_lowest(array));
         let unpublished = start.elapsed();
         drop(dropped);
-        println!("drop: {unpublished:?} to unpublish, {:?} to free", start.elapsed() - unpublished);
+        let freed = start.elapsed() - unpublished;
+        let pages = resident - resident_pages()?;
+        println!(
+            "drop: {unpublished:?} to unpublish, {freed:?} to free; {pages} pages less resident"
+        );
     }
     Ok(())
 }
@@ -211,6 +216,12 @@ impl std::fmt::Display for Measured {
         }
         Ok(())
     }
+}
+
+/// Pages of this process that are in memory.
+fn resident_pages() -> Result<i64, Failure> {
+    let sizes = std::fs::read_to_string("/proc/self/statm")?;
+    Ok(sizes.split(' ').nth(1).ok_or("no size")?.parse()?)
 }
 
 /// CPU seconds of this thread so far.

@@ -4,6 +4,9 @@
 //! value that a layer keeps. The caller decides how many segments a step takes, when the next one comes
 //! and on which thread, so that a sweep can be limited to any rate, and abandoned by dropping it. The
 //! values of all layers of both arrays come from the same pass: ask for them together.
+//!
+//! Of 50 MB of Debian package records, by `examples/layers.rs` on two cores busy with other work: 2.5 to
+//! 3.2 CPU s for a layer of each array, of which the walk alone, with nothing to fill, took 2.3.
 
 use super::group::Filling;
 use super::{Layers, Rates, Walk};

@@ -5,10 +5,13 @@
 //! block that does not become smaller is stored as it is; its length says so. A table holds where each
 //! ends. The dictionary is trained on blocks drawn evenly from the text.
 //!
-//! **Cost.** Of records, about a third of the text in blocks of 1 KiB; a read decodes each block that it
-//! touches, two for a kilobyte at any offset. Larger blocks are smaller in all and slower to read. Making
-//! one reads the whole text and compresses it, which takes far longer than a [`Sweep`](super::Sweep). When
-//! it is wrong: where nothing is extracted, and for text that does not compress.
+//! **Cost.** A read decodes each block that it touches, two for a kilobyte at any offset; larger blocks
+//! are smaller in all and slower to read. Of 50 MB of Debian package records, by `examples/text_layer.rs`
+//! with 112 KiB of dictionary: 0.315 of the text in blocks of 512 bytes, 0.279 of 1 KiB, 0.253 of 2 KiB.
+//! Reads of 1 KiB from blocks of 1 KiB, in eight runs with either dictionary on two cores busy with other
+//! work: 172,000 to 227,000 for each CPU second. Making that layer took 6.5 to 11 CPU s, more than twice a
+//! [`Sweep`](super::Sweep), a second or two of them at once (the dictionary). When it is wrong: where
+//! nothing is extracted, and for text that does not compress.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -44,8 +47,9 @@ pub struct TextOptions {
 }
 
 impl Default for TextOptions {
-    /// Blocks of 1 KiB at level 15 with a dictionary that stays in a processor's cache: on records one of
-    /// 1 MiB made the layer no smaller, and reads a fifth slower.
+    /// Blocks of 1 KiB at level 15 with a dictionary of 1 MiB. Of 50 MB of package records one of 112 KiB
+    /// made 0.279 of the text instead of 0.281, in half as much time again; the rates of reads with the
+    /// two differed by less than those of two runs with one.
     fn default() -> Self {
         Self {
             block_bytes: 1 << 10,
@@ -214,8 +218,8 @@ pub struct TextBuild {
 }
 
 impl TextBuild {
-    /// Draws samples from `text` and trains the dictionary: the one part that is not done in steps, about
-    /// a second for each 10 MB of samples.
+    /// Draws samples from `text` and trains the dictionary: the one part that is not done in steps. Of
+    /// 16 MiB of samples it took 1.3 to 2.9 CPU s.
     ///
     /// # Errors
     ///
