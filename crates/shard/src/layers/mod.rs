@@ -129,7 +129,7 @@ struct Set {
 /// assert_eq!(view.row_before(510, 400), Some((500, 8)));
 ///
 /// // What is dropped is gone for new views; this one still has it.
-/// let dropped = layers.drop_lowest(Array::Sa);
+/// let dropped = layers.drop_lowest(Array::Sa).unwrap();
 /// assert_eq!(layers.view().offset(8), None);
 /// assert_eq!(view.offset(8), Some(500));
 /// assert!(dropped.is_read());
