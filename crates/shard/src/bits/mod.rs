@@ -7,3 +7,6 @@
 pub mod load;
 pub mod packed;
 pub mod word;
+//! Bit vectors and packed integers.
+
+pub mod elias_fano;
