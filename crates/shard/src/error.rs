@@ -14,6 +14,45 @@ pub enum Error {
         /// Bytes of the text.
         text_len: usize,
     },
+    /// A schema that cannot be, or an input that is not as its schema says.
+    #[error("the schema: {0}")]
+    Schema(String),
+    /// A query that cannot be read.
+    #[error("the query, at byte {at}: {what}")]
+    Syntax {
+        /// Offset in the query's text.
+        at: usize,
+        /// What is wrong there.
+        what: String,
+    },
+    /// A record that there is not.
+    #[error("no record {record}: there are {records}, counted from 0")]
+    NoRecord {
+        /// The record asked for.
+        record: usize,
+        /// Records of the text.
+        records: usize,
+    },
+    /// An attribute that no record can have.
+    #[error("no attribute {name:?}: there are {known}")]
+    NoAttribute {
+        /// The name asked for.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// A query that would take more work than its limits allow.
+    #[error("{what}: {count}, more than the limit of {max}; {remedy}")]
+    TooMuchWork {
+        /// What there would be too many of.
+        what: &'static str,
+        /// How many.
+        count: usize,
+        /// The limit.
+        max: usize,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// An input larger than a shard may be.
     #[error(
         "an input of {len} bytes is more than the {max} that one shard holds; split it on a record boundary"

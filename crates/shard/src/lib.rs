@@ -14,6 +14,8 @@ pub mod layers;
 pub mod naive;
 pub mod query;
 pub mod record;
+#[cfg(test)]
+mod sample;
 mod text;
 
 pub use error::Error;

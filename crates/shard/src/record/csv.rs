@@ -1,0 +1,142 @@
+//! Comma-separated values, after RFC 4180, with `csv-core`. A row ends with `\n` or `\r\n` (a lone `\r` is
+//! data). Stricter than `csv-core`, which reads anything: quotes must enclose a field whole, because a
+//! stray one most often means that a row was damaged, and because the index could not find `ab` in `"a"b`.
+
+use std::borrow::Cow;
+
+use csv_core::{ReadFieldResult, ReaderBuilder, Terminator};
+use memchr::{memchr, memchr2, memchr3, memrchr};
+
+use super::{FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
+
+/// Offset of the newline that ends the row, quoted ones passed over; `None` if there is none.
+pub fn row_end(delimiter: u8, bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        // At the start of a field: only there does a quote open.
+        if bytes.get(at) == Some(&b'"') {
+            at += 1;
+            loop {
+                at += memchr(b'"', bytes.get(at..)?)? + 1;
+                if bytes.get(at) != Some(&b'"') {
+                    break;
+                }
+                at += 1;
+            }
+        }
+        at += memchr2(delimiter, b'\n', bytes.get(at..)?)?;
+        if bytes.get(at) == Some(&b'\n') {
+            return Some(at);
+        }
+        at += 1;
+    }
+}
+
+/// The fields of a row under the names of its columns. See [`super::Schema::fields`].
+pub fn fields<'a>(
+    delimiter: u8,
+    names: &'a [String],
+    record: &'a [u8],
+) -> Result<Vec<Field<'a>>, Problem> {
+    let values = values(delimiter, record)?;
+    if !names.is_empty() && names.len() != values.len() {
+        return Err(Problem::Columns { expected: names.len(), got: values.len() });
+    }
+    let name = |column: usize| match names.get(column) {
+        Some(name) => Cow::Borrowed(name.as_str()),
+        None => Cow::Owned(column_name(column)),
+    };
+    Ok(values
+        .into_iter()
+        .enumerate()
+        .map(|(column, value)| Field { name: name(column), value })
+        .collect())
+}
+
+/// The name of a column that has none.
+pub fn column_name(column: usize) -> String {
+    format!("column{}", column + 1)
+}
+
+/// The names in a header, a byte order mark before it left out, nameless columns numbered.
+pub fn header(delimiter: u8, record: &[u8]) -> Result<Vec<String>, Problem> {
+    let record = record.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(record);
+    let values = values(delimiter, record)?;
+    let names = values.iter().enumerate().map(|(column, value)| match value.trim_ascii() {
+        [] => column_name(column),
+        name => String::from_utf8_lossy(name).into_owned(),
+    });
+    let names: Vec<String> = names.collect();
+    if names.iter().any(|name| name.len() > NAME_BYTES_MAX) {
+        Err(Problem::Name)
+    } else {
+        Ok(names)
+    }
+}
+
+/// The values of a row's fields.
+pub fn values(delimiter: u8, record: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, Problem> {
+    let is_line_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+    // Blank lines before the row, and the line ends after it.
+    let blank = record.iter().position(|byte| !is_line_end(byte)).unwrap_or(record.len());
+    let start = memrchr(b'\n', &record[..blank]).map_or(0, |newline| newline + 1);
+    let end = record.iter().rposition(|byte| !is_line_end(byte)).map_or(start, |last| last + 1);
+    let row = &record[start..end];
+    if memchr3(b'"', b'\n', b'\r', row).is_none() {
+        // Nothing to take care of: by far the most rows.
+        let values: Vec<_> = row.split(|&byte| byte == delimiter).map(Cow::Borrowed).collect();
+        return if values.len() > FIELDS_MAX { Err(Problem::TooManyFields) } else { Ok(values) };
+    }
+    quoted_values(delimiter, row)
+}
+
+fn quoted_values(delimiter: u8, row: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, Problem> {
+    let mut reader =
+        ReaderBuilder::new().delimiter(delimiter).terminator(Terminator::Any(b'\n')).build();
+    // One more byte than any field takes, so that the reader never wants more room.
+    let mut decoded = vec![0; row.len() + 1];
+    let mut values = Vec::new();
+    let mut rest = row;
+    loop {
+        let (result, read, written) = reader.read_field(rest, &mut decoded);
+        let problem = Problem::Quotes(values.len() + 1);
+        let (Some((raw, after)), Some(value)) =
+            (rest.split_at_checked(read), decoded.get(..written))
+        else {
+            return Err(problem);
+        };
+        let (raw, is_last) = match result {
+            ReadFieldResult::Field { record_end: false } => {
+                (raw.strip_suffix(&[delimiter]).unwrap_or(raw), false)
+            }
+            // The row ends without a terminator, or with a delimiter: then an empty field is left.
+            ReadFieldResult::InputEmpty => (raw, true),
+            ReadFieldResult::Field { record_end: true } if rest.is_empty() => (raw, true),
+            _ => return Err(problem),
+        };
+        values.push(checked(raw, value).ok_or(problem)?);
+        if values.len() > FIELDS_MAX {
+            return Err(Problem::TooManyFields);
+        }
+        if is_last {
+            return Ok(values);
+        }
+        rest = after;
+    }
+}
+
+/// The value, if the field is as a writer would write it: without a quote at its start as it stands, else
+/// enclosed in quotes, every one within doubled.
+fn checked<'a>(raw: &'a [u8], value: &[u8]) -> Option<Cow<'a, [u8]>> {
+    if raw.first() != Some(&b'"') {
+        return (raw == value).then_some(Cow::Borrowed(raw));
+    }
+    let inner = raw.get(1..)?.strip_suffix(b"\"")?;
+    let quotes = value.iter().filter(|&&byte| byte == b'"').count();
+    let regular = inner.len() == value.len() + quotes;
+    match (regular, quotes) {
+        (true, 0) => Some(Cow::Borrowed(inner)),
+        (true, _) => Some(Cow::Owned(value.to_vec())),
+        (false, _) => None,
+    }
+}

@@ -1,0 +1,105 @@
+//! JSON lines. `serde_json` does the reading; numbers and words stay as they are written, so that a search for
+//! `1.50` finds `1.50`, and an identifier of twenty digits loses none.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::{DEPTH_MAX, FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
+
+/// The leaves of the object that a record is. See [`super::Schema::fields`].
+pub fn fields(record: &[u8]) -> Result<Vec<Field<'_>>, Problem> {
+    let root: &RawValue = serde_json::from_slice(record).map_err(problem)?;
+    if !root.get().starts_with('{') {
+        return Err(Problem::NotAnObject);
+    }
+    let mut fields = Vec::new();
+    walk(root.get(), &mut String::new(), 0, &mut fields)?;
+    Ok(fields)
+}
+
+fn walk<'a>(
+    value: &'a str,
+    path: &mut String,
+    depth: usize,
+    fields: &mut Vec<Field<'a>>,
+) -> Result<(), Problem> {
+    if depth > DEPTH_MAX {
+        return Err(Problem::TooDeep);
+    }
+    let leaf = match value.as_bytes().first() {
+        Some(b'{') => {
+            let members: Members<'a> = serde_json::from_str(value).map_err(problem)?;
+            for (name, member) in members.0 {
+                let parent = path.len();
+                // The members of the root have no dot before them.
+                if depth > 0 {
+                    path.push('.');
+                }
+                path.push_str(&name);
+                if path.len() > NAME_BYTES_MAX {
+                    return Err(Problem::Name);
+                }
+                walk(member.get(), path, depth + 1, fields)?;
+                path.truncate(parent);
+            }
+            return Ok(());
+        }
+        Some(b'[') => {
+            let elements: Vec<&'a RawValue> = serde_json::from_str(value).map_err(problem)?;
+            return elements
+                .into_iter()
+                .try_for_each(|element| walk(element.get(), path, depth + 1, fields));
+        }
+        Some(b'"') => string(value)?,
+        _ => Cow::Borrowed(value.as_bytes()),
+    };
+    if fields.len() >= FIELDS_MAX {
+        return Err(Problem::TooManyFields);
+    }
+    fields.push(Field { name: Cow::Owned(path.clone()), value: leaf });
+    Ok(())
+}
+
+/// What a quoted string stands for; a copy only where something is escaped.
+fn string(quoted: &str) -> Result<Cow<'_, [u8]>, Problem> {
+    let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    match inner {
+        Some(inner) if !inner.contains('\\') => Ok(Cow::Borrowed(inner.as_bytes())),
+        _ => {
+            let decoded: String = serde_json::from_str(quoted).map_err(problem)?;
+            Ok(Cow::Owned(decoded.into_bytes()))
+        }
+    }
+}
+
+fn problem(error: serde_json::Error) -> Problem {
+    Problem::Json(error.to_string())
+}
+
+/// An object's members in their order, repeated names included, their values unread.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Collect)
+    }
+}

@@ -1,0 +1,133 @@
+//! Numbers as values of attributes have them: integers exactly, everything else as the nearest `f64`.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+/// Characters of the longest number that is read.
+const CHARS_MAX: usize = 512;
+/// Integers beyond this are compared as floating-point numbers.
+const INTEGER_MAX: f64 = 1e38;
+
+/// A finite number. Integers of up to 38 digits compare exactly, so that identifiers and nanoseconds do.
+///
+/// ```
+/// use shard::record::Number;
+///
+/// let number = Number::parse(b" 1500 ").unwrap();
+/// assert!(number > Number::parse(b"1.4e3").unwrap());
+/// assert_eq!(Number::parse(b"12 MB"), None);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Number(Value);
+
+#[derive(Clone, Copy, Debug)]
+enum Value {
+    Integer(i128),
+    Float(f64),
+}
+
+impl Number {
+    /// A decimal number, with blanks around it or not; `None` for anything else, infinities included.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text.trim_ascii()).ok()?;
+        let is_decimal = |byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+        if text.len() > CHARS_MAX || !text.bytes().all(is_decimal) {
+            return None;
+        }
+        if let Ok(integer) = text.parse() {
+            return Some(Self(Value::Integer(integer)));
+        }
+        let float: f64 = text.parse().ok()?;
+        if float.fract() == 0.0 && float.abs() < INTEGER_MAX {
+            return Some(Self(Value::Integer(float as i128)));
+        }
+        float.is_finite().then_some(Self(Value::Float(float)))
+    }
+
+    /// The nearest `f64`.
+    pub fn to_f64(self) -> f64 {
+        match self.0 {
+            Value::Integer(integer) => integer as f64,
+            Value::Float(float) => float,
+        }
+    }
+}
+
+impl Ord for Number {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self.0, other.0) {
+            (Value::Integer(a), Value::Integer(b)) => a.cmp(&b),
+            // Finite, and zero is an integer: the order of `total_cmp` is that of the numbers.
+            _ => self.to_f64().total_cmp(&other.to_f64()),
+        }
+    }
+}
+
+impl PartialOrd for Number {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Number {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Number {}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Integer(integer) => integer.fmt(f),
+            Value::Float(float) => float.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(text: &str) -> Number {
+        Number::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn numbers_are_in_their_order() {
+        let ascending = [
+            "-1e300",
+            "-7.5",
+            "-7",
+            "-0.0",
+            "1e-9",
+            "0.5",
+            "1",
+            "9007199254740992",
+            "9007199254740993",
+            "1e39",
+        ];
+        for pair in ascending.windows(2) {
+            assert!(number(pair[0]) < number(pair[1]), "{pair:?}");
+        }
+        assert_eq!(number("1e3"), number("1000"));
+        assert_eq!(number("+5"), number("5.0"));
+    }
+
+    #[test]
+    fn words_are_no_numbers() {
+        for text in ["", "inf", "nan", "1e999", "1,5", "0x10", "1-2", "e", ".", "1 2"] {
+            assert_eq!(Number::parse(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_read_again() {
+        for text in
+            ["0", "-12", "1e20", "1e300", "0.1", "-2.5e-7", "123456789012345678901234567890"]
+        {
+            assert_eq!(number(&number(text).to_string()), number(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Where a record ends. Each format's rule is a function of the bytes from the record's start on, so that a
+//! stream is split wherever its chunks happen to end.
+
+use memchr::{memchr, memrchr};
+
+use super::Format;
+
+/// Length of the record that `bytes` start with, its separator included; `None` where more bytes are needed to
+/// tell. `last`: no more will come. Of no bytes there is no record: callers have at least one.
+pub fn record_len(format: Format, bytes: &[u8], last: bool) -> Option<usize> {
+    match format {
+        Format::Lines => match memchr(b'\n', bytes) {
+            Some(newline) => Some(newline + 1),
+            None => last.then_some(bytes.len()),
+        },
+        Format::JsonLines => {
+            let start = after_blank_lines(bytes, 0, is_blank, last)?;
+            let newline = memchr(b'\n', &bytes[start..]).map(|at| start + at);
+            end_of_line(bytes, newline, is_blank, last)
+        }
+        Format::Csv { delimiter, .. } => {
+            let start = after_blank_lines(bytes, 0, is_empty_line, last)?;
+            let newline = super::csv::row_end(delimiter, &bytes[start..]).map(|at| start + at);
+            end_of_line(bytes, newline, is_empty_line, last)
+        }
+        Format::Stanzas => stanza_len(bytes, last),
+        Format::Files => Some(bytes.len()),
+    }
+}
+
+/// Where a record that is too long is cut: where the quote of a CSV field never closed, after its first line,
+/// so that the rows after it are read; otherwise after as many lines as fit.
+pub fn forced_len(format: Format, bytes: &[u8], max: usize) -> usize {
+    let head = &bytes[..bytes.len().min(max)];
+    let newline = match format {
+        Format::Csv { .. } => {
+            let start = after_blank_lines(head, 0, is_empty_line, true).unwrap_or(0);
+            memchr(b'\n', &head[start..]).map(|at| start + at)
+        }
+        _ => memrchr(b'\n', head),
+    };
+    newline.map_or(head.len(), |at| at + 1)
+}
+
+fn end_of_line(
+    bytes: &[u8],
+    newline: Option<usize>,
+    blank: fn(&[u8]) -> bool,
+    last: bool,
+) -> Option<usize> {
+    match newline {
+        Some(at) => after_blank_lines(bytes, at + 1, blank, last),
+        None => last.then_some(bytes.len()),
+    }
+}
+
+/// Start of the first line at or after `at` that is not blank; the end where all are, once that is known.
+fn after_blank_lines(
+    bytes: &[u8],
+    mut at: usize,
+    blank: fn(&[u8]) -> bool,
+    last: bool,
+) -> Option<usize> {
+    loop {
+        let rest = &bytes[at..];
+        match memchr(b'\n', rest) {
+            Some(newline) if blank(&rest[..newline]) => at += newline + 1,
+            Some(_) => return Some(at),
+            None if !blank(rest) => return Some(at),
+            None => return last.then_some(bytes.len()),
+        }
+    }
+}
+
+fn stanza_len(bytes: &[u8], last: bool) -> Option<usize> {
+    let mut line = after_blank_lines(bytes, 0, is_blank, last)?;
+    loop {
+        let Some(newline) = memchr(b'\n', &bytes[line..]) else {
+            return last.then_some(bytes.len());
+        };
+        line += newline + 1;
+        let next = after_blank_lines(bytes, line, is_blank, last)?;
+        if next > line || next == bytes.len() {
+            return Some(next);
+        }
+    }
+}
+
+/// Nothing but blanks: such a line separates stanzas and JSON records.
+pub fn is_blank(line: &[u8]) -> bool {
+    line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'))
+}
+
+/// Nothing at all: blanks would be a field of a CSV row.
+fn is_empty_line(line: &[u8]) -> bool {
+    line.iter().all(|&byte| byte == b'\r')
+}
+
+/// The line without its end, `\n` or `\r\n`.
+pub fn line(record: &[u8]) -> &[u8] {
+    let line = record.strip_suffix(b"\n").unwrap_or(record);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// Path and content of a file's record; all is content where there is no line for the path.
+pub fn file(record: &[u8]) -> (&[u8], &[u8]) {
+    match memchr(b'\n', record) {
+        Some(newline) => (&record[..newline], &record[newline + 1..]),
+        None => (&[], record),
+    }
+}

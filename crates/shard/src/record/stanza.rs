@@ -1,0 +1,62 @@
+//! `Name: value` stanzas: the control format of Debian (deb-control(5), deb822(5)), and the headers of mail
+//! and HTTP. Names are case-sensitive here, unlike there: as they are written.
+
+use memchr::memchr;
+
+use super::split::is_blank;
+use super::{FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
+
+/// The fields of a stanza. A value is a range of the record: from the first byte after the colon that is no
+/// blank to the last such byte of its last folded line; the folds stay in it.
+pub fn fields(record: &[u8]) -> Result<Vec<Field<'_>>, Problem> {
+    let mut fields: Vec<Field<'_>> = Vec::new();
+    // The name and value that later lines may go on with, as offsets in the record.
+    let mut open: Option<(&str, usize, usize)> = None;
+    let mut at = 0;
+    for (number, line) in record.split_inclusive(|&byte| byte == b'\n').enumerate() {
+        let (start, end) = (at, at + line.len());
+        at = end;
+        if is_blank(super::split::line(line)) {
+            continue;
+        }
+        if matches!(line.first(), Some(b' ' | b'\t')) {
+            match &mut open {
+                Some((_, _, value_end)) => *value_end = end,
+                None => return Err(Problem::Line(number + 1)),
+            }
+            continue;
+        }
+        if let Some((name, from, to)) = open.take() {
+            fields.push(Field::of(name, trimmed(&record[from..to])));
+        }
+        if fields.len() >= FIELDS_MAX {
+            return Err(Problem::TooManyFields);
+        }
+        let (name, value_start) = name(line).ok_or(Problem::Line(number + 1))?;
+        if name.len() > NAME_BYTES_MAX {
+            return Err(Problem::Name);
+        }
+        open = Some((name, start + value_start, end));
+    }
+    if let Some((name, from, to)) = open {
+        fields.push(Field::of(name, trimmed(&record[from..to])));
+    }
+    if fields.is_empty() { Err(Problem::Line(1)) } else { Ok(fields) }
+}
+
+/// Without blanks and line ends around it.
+fn trimmed(value: &[u8]) -> &[u8] {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+    let start = value.iter().position(|byte| !is_blank(byte)).unwrap_or(value.len());
+    let end = value.iter().rposition(|byte| !is_blank(byte)).map_or(start, |last| last + 1);
+    &value[start..end]
+}
+
+/// A name is printable ASCII other than a blank or a colon; also where its colon ends.
+fn name(line: &[u8]) -> Option<(&str, usize)> {
+    let colon = memchr(b':', line)?;
+    let name = line.get(..colon)?;
+    let printable = !name.is_empty() && name.iter().all(u8::is_ascii_graphic);
+    let name = std::str::from_utf8(name).ok().filter(|_| printable)?;
+    Some((name, colon + 1))
+}
