@@ -1,0 +1,309 @@
+//! What a matching record must hold: literals that the index can count and locate.
+//!
+//! A filter is necessary, never sufficient: the record is read before it is an answer. It has to hold for every
+//! way in which the format lets a value be written. So beside the usual spellings (`"key": "value"`, `Name: value`)
+//! it names the unusual ones (two blanks, a tab, `\u0041` for a letter) as alternatives, by literals that occur
+//! wherever they are used. In most inputs those occur nowhere, and cost a count each.
+
+use std::cell::Cell;
+use std::ops::{Bound, Range};
+
+use super::{Condition, Query, Test};
+use crate::record::{Format, Records};
+
+/// Literals of one query; what is past them is not looked up.
+const LITERALS_MAX: usize = 4096;
+
+/// A condition on the bytes of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// Any record.
+    All,
+    /// Records in which the literal occurs.
+    Literal(Literal),
+    /// This record.
+    Record(usize),
+    /// Records of which the attribute has a number in the range, by its table.
+    Numbers(Numbers),
+    /// Records that pass all of these.
+    And(Vec<Filter>),
+    /// Records that pass at least one.
+    Or(Vec<Filter>),
+}
+
+/// Bytes to look up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Literal {
+    pub bytes: Vec<u8>,
+    /// How many of them are before the record.
+    pub skip: usize,
+}
+
+/// Entries of the table of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    pub attribute: String,
+    pub entries: Range<usize>,
+}
+
+/// The filter of a query, and whether it is the query: then no record needs to be read.
+pub fn filter(query: &Query, records: &Records) -> (Filter, bool) {
+    let is_exact = match query {
+        Query::Test(Test { attribute: None, condition: Condition::Contains(bytes) }) => {
+            // Then an occurrence that ends within the record ends before its line end, too.
+            !matches!(bytes.last(), None | Some(b'\n' | b'\r'))
+        }
+        Query::All => true,
+        _ => false,
+    };
+    (of_query(query, records, &Cell::new(LITERALS_MAX)), is_exact)
+}
+
+fn of_query(query: &Query, records: &Records, left: &Cell<usize>) -> Filter {
+    let each = |queries: &[Query]| {
+        queries.iter().map(|query| of_query(query, records, left)).collect::<Vec<_>>()
+    };
+    match query {
+        Query::All | Query::Not(_) => Filter::All,
+        Query::And(queries) => all(each(queries)),
+        Query::Or(queries) => any(each(queries)),
+        Query::Test(test) => {
+            let attribute = test.attribute.as_deref();
+            Spellings { records, attribute, left }.of_condition(&test.condition)
+        }
+    }
+}
+
+fn all(filters: Vec<Filter>) -> Filter {
+    let mut kept: Vec<Filter> = filters.into_iter().filter(|f| *f != Filter::All).collect();
+    match kept.len() {
+        0 => Filter::All,
+        1 => kept.remove(0),
+        _ => Filter::And(kept),
+    }
+}
+
+/// Of none: no record passes.
+fn any(filters: Vec<Filter>) -> Filter {
+    if filters.contains(&Filter::All) { Filter::All } else { Filter::Or(filters) }
+}
+
+/// How one attribute's values are written.
+struct Spellings<'a> {
+    records: &'a Records,
+    attribute: Option<&'a str>,
+    /// Literals that the query may still have.
+    left: &'a Cell<usize>,
+}
+
+impl Spellings<'_> {
+    fn of_condition(&self, condition: &Condition) -> Filter {
+        match condition {
+            Condition::Contains(bytes) => self.contains(bytes),
+            Condition::Equals(bytes) => self.starts(bytes, true),
+            Condition::Prefix(bytes) => self.starts(bytes, false),
+            Condition::Numbers(from, to) => {
+                let order = self.attribute.and_then(|name| Some((name, self.records.order(name)?)));
+                order.map_or_else(
+                    || self.contains(b""),
+                    |(name, order)| {
+                        let (attribute, entries) = (name.to_owned(), order.entries(*from, *to));
+                        Filter::Numbers(Numbers { attribute, entries })
+                    },
+                )
+            }
+            Condition::Strings(from, to) => self.starts(common_prefix(from, to), false),
+            Condition::Matches(pattern) => all(pattern
+                .clauses()
+                .iter()
+                .map(|clause| any(clause.iter().map(|bytes| self.contains(bytes)).collect()))
+                .chain([self.contains(b"")])
+                .collect()),
+        }
+    }
+
+    fn literal(&self, bytes: impl Into<Vec<u8>>) -> Filter {
+        self.literal_after(0, bytes)
+    }
+
+    /// A literal of which `skip` bytes stand before the record.
+    fn literal_after(&self, skip: usize, bytes: impl Into<Vec<u8>>) -> Filter {
+        let bytes = bytes.into();
+        let Some(left) = self.left.get().checked_sub(1).filter(|_| bytes.len() > skip) else {
+            return Filter::All;
+        };
+        self.left.set(left);
+        Filter::Literal(Literal { bytes, skip })
+    }
+
+    /// Every pair of a lead and a trail around `middle`.
+    fn around(&self, leads: &[&[u8]], middle: &[u8], trails: &[&[u8]]) -> Vec<Filter> {
+        let pairs = leads.iter().flat_map(|lead| trails.iter().map(move |trail| (lead, trail)));
+        pairs.map(|(lead, trail)| self.literal([*lead, middle, *trail].concat())).collect()
+    }
+
+    /// A value of the attribute contains `bytes`; of none: the record has the attribute.
+    fn contains(&self, bytes: &[u8]) -> Filter {
+        let Some(name) = self.attribute else { return self.literal(bytes) };
+        match self.records.schema().format {
+            Format::Lines | Format::Files => self.literal(bytes),
+            // A quote within a value may be written twice.
+            Format::Csv { .. } => self.literal(longest_run(bytes, |byte| byte != b'"')),
+            Format::Stanzas => all(vec![self.literal(bytes), self.literal(format!("{name}:"))]),
+            Format::JsonLines => self.json_contains(name, bytes),
+        }
+    }
+
+    /// A value of the attribute starts with `bytes`, and ends with them if it is the `whole` of it.
+    fn starts(&self, bytes: &[u8], whole: bool) -> Filter {
+        let contains = self.contains(bytes);
+        let context = match (self.attribute, self.records.schema().format) {
+            (Some(name), Format::JsonLines) => self.json_starts(name, bytes, whole),
+            // What follows holds of whole lines only.
+            _ if !self.records.are_whole_lines() => Filter::All,
+            (Some(name), Format::Stanzas) => self.stanza_starts(name, bytes, whole),
+            (Some(name), Format::Csv { delimiter, .. }) => {
+                self.csv_starts(name, delimiter, bytes, whole)
+            }
+            (Some(_), Format::Lines) if whole => any(self.around(&[b""], bytes, &[b"\n", b"\r"])),
+            _ => Filter::All,
+        };
+        all(vec![contains, context])
+    }
+
+    /// `Name: value`, with one blank or none before it; anything else in between by its first two bytes.
+    fn stanza_starts(&self, name: &str, bytes: &[u8], whole: bool) -> Filter {
+        let name = |lead: &str| [name, lead].concat().into_bytes();
+        let trails: &[&[u8]] = if whole { &[b"\n", b"\r", b" ", b"\t"] } else { &[b""] };
+        let mut ways = self.around(&[&name(":"), &name(": ")], bytes, trails);
+        for odd in [":\t", ":\n", ":\r", ":  ", ": \t", ": \n", ": \r"] {
+            ways.push(self.literal(name(odd)));
+        }
+        any(ways)
+    }
+
+    fn csv_starts(&self, name: &str, delimiter: u8, bytes: &[u8], whole: bool) -> Filter {
+        let names = &self.records.schema().names;
+        let mut columns = names.iter().enumerate().filter(|(_, column)| *column == name);
+        let (Some((column, _)), None) = (columns.next(), columns.next()) else {
+            return Filter::All;
+        };
+        if bytes.contains(&b'"') {
+            return Filter::All;
+        }
+        let delimiter = &[delimiter][..];
+        let trails: &[&[u8]] = match (whole, column + 1 == names.len()) {
+            (false, _) => &[b""],
+            (true, false) => &[delimiter],
+            (true, true) => &[b"\n", b"\r"],
+        };
+        let is_first = column == 0;
+        let lead: &[u8] = if is_first { b"\n" } else { delimiter };
+        let close: &[u8] = if whole { b"\"" } else { b"" };
+        let quoted = [b"\"", bytes, close].concat();
+        let mut ways = Vec::new();
+        for trail in trails {
+            for value in [bytes, &quoted[..]] {
+                ways.push(self.literal_after(is_first.into(), [lead, value, *trail].concat()));
+            }
+        }
+        if is_first && self.records.header().is_empty() && !self.records.is_empty() {
+            // No newline before the first row.
+            ways.push(Filter::Record(0));
+        }
+        any(ways)
+    }
+
+    fn json_contains(&self, name: &str, bytes: &[u8]) -> Filter {
+        let plain = longest_run(bytes, is_plain);
+        let wide = longest_run(bytes, |byte| is_plain(byte) || byte >= 0x80);
+        let mut parts = vec![self.json_plain(plain, plain)];
+        if wide.len() > plain.len() {
+            // Other characters than ASCII are often written as escapes, each of any kind.
+            parts.push(any(vec![self.literal(wide), self.literal("\\u"), self.literal("\\/")]));
+        }
+        // The last part of a path is a name in quotes, or the end of one with a dot in it.
+        let key = last_name(name);
+        if !key.is_empty() && key.bytes().all(is_plain) {
+            parts.push(self.json_plain(&[key.as_bytes(), b"\""].concat(), key.as_bytes()));
+        }
+        all(parts)
+    }
+
+    /// A literal, or an escape that some character of `escapable` may be hidden behind.
+    fn json_plain(&self, literal: &[u8], escapable: &[u8]) -> Filter {
+        if literal.is_empty() {
+            return Filter::All;
+        }
+        let mut ways = vec![self.literal(literal)];
+        ways.extend(self.json_escapes(escapable));
+        any(ways)
+    }
+
+    fn json_escapes(&self, escapable: &[u8]) -> Vec<Filter> {
+        let escapes = ["\\u002", "\\u003", "\\u004", "\\u005", "\\u006", "\\u007"];
+        let slash = escapable.contains(&b'/').then_some("\\/");
+        escapes.into_iter().chain(slash).map(|escape| self.literal(escape)).collect()
+    }
+
+    /// `"key":"value"`, with one blank or none before the value; an array by its bracket, anything else by the
+    /// first blanks that differ.
+    fn json_starts(&self, name: &str, bytes: &[u8], whole: bool) -> Filter {
+        if !bytes.iter().copied().all(is_plain) {
+            return Filter::All;
+        }
+        let close: &[u8] = if whole { b"\"" } else { b"" };
+        let quoted = [b"\"", bytes, close].concat();
+        // Numbers, `true`, `false` and `null` stand without quotes.
+        let is_bare = bytes.first().is_none_or(|&b| b == b'-' || b.is_ascii_alphanumeric());
+        let mut value = vec![self.literal(&*quoted)];
+        if is_bare {
+            value.push(self.literal(bytes));
+        }
+        value.extend(self.json_escapes(bytes));
+        let key = last_name(name);
+        if key.is_empty() || !key.bytes().all(is_plain) {
+            return any(value);
+        }
+        let after = |between: &str| [key, between].concat().into_bytes();
+        let (tight, spaced) = (after("\":"), after("\": "));
+        let leads = [&tight[..], &spaced[..]];
+        let mut ways = self.around(&leads, &quoted, &[b""]);
+        if is_bare {
+            let trails: &[&[u8]] = if whole { &[b",", b"}", b" ", b"\t", b"\r"] } else { &[b""] };
+            ways.extend(self.around(&leads, bytes, trails));
+        }
+        for odd in
+            ["\":[", "\": [", "\" ", "\"\t", "\"\r", "\":\t", "\":\r", "\":  ", "\": \t", "\": \r"]
+        {
+            ways.push(self.literal(after(odd)));
+        }
+        ways.extend(self.json_escapes(&[bytes, key.as_bytes()].concat()));
+        all(vec![any(value), any(ways)])
+    }
+}
+
+/// Printable ASCII that a JSON string can hold as it is.
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')
+}
+
+fn last_name(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+fn longest_run(bytes: &[u8], keep: impl Fn(u8) -> bool) -> &[u8] {
+    let runs = bytes.split(|&byte| !keep(byte));
+    runs.max_by_key(|run| run.len()).unwrap_or_default()
+}
+
+/// What every string between the bounds starts with.
+fn common_prefix<'a>(from: &'a Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> &'a [u8] {
+    let (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) =
+        (from, to)
+    else {
+        return &[];
+    };
+    let len = from.iter().zip(to).take_while(|(a, b)| a == b).count();
+    &from[..len]
+}

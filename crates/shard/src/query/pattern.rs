@@ -1,0 +1,211 @@
+//! Regular expressions: `regex-automata` decides, and what every match must contain is asked of the index.
+//!
+//! Which literals a match must contain is what `regex-syntax` extracts as prefixes, here of every part of a
+//! concatenation: the parts of `lib.*-dev` give `lib` and `-dev`, and both must occur. Matching takes time
+//! linear in the value; a compiled expression has a bounded size.
+
+use std::fmt;
+
+use regex_automata::meta;
+use regex_automata::util::syntax;
+use regex_syntax::hir::literal::Extractor;
+use regex_syntax::hir::{Hir, HirKind};
+
+use crate::Error;
+
+/// Bytes of a regular expression.
+pub const PATTERN_BYTES_MAX: usize = 4096;
+/// Bytes of its automata, each.
+const AUTOMATON_BYTES_MAX: usize = 4 << 20;
+/// How deep an expression may nest.
+const NEST_MAX: u32 = 64;
+/// Parts of a concatenation whose literals are put together.
+const WINDOW: usize = 16;
+/// Alternatives of a clause: more are hardly ever rarer than one literal elsewhere.
+const LITERALS_MAX: usize = 64;
+/// Clauses that are kept, the longest literals first.
+const CLAUSES_MAX: usize = 4;
+
+/// A compiled regular expression, in the syntax of the crate `regex` (bytes: `(?-u)` is allowed).
+#[derive(Clone)]
+pub struct Pattern {
+    source: String,
+    regex: meta::Regex,
+    clauses: Vec<Clause>,
+}
+
+/// Literals of which a match contains at least one.
+pub(super) type Clause = Vec<Vec<u8>>;
+
+impl Pattern {
+    /// Compiles an expression.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Syntax`] if it cannot be read, or is too large.
+    pub fn new(source: &str) -> Result<Self, Error> {
+        let wrong = |what: String| Error::Syntax { at: 0, what };
+        if source.len() > PATTERN_BYTES_MAX {
+            let what = format!("a regular expression of more than {PATTERN_BYTES_MAX} bytes");
+            return Err(wrong(what));
+        }
+        let syntax = syntax::Config::new().utf8(false).nest_limit(NEST_MAX);
+        let hir = syntax::parse_with(source, &syntax)
+            .map_err(|error| wrong(format!("the regular expression: {error}")))?;
+        let config = meta::Config::new()
+            .utf8_empty(false)
+            .nfa_size_limit(Some(AUTOMATON_BYTES_MAX))
+            .hybrid_cache_capacity(AUTOMATON_BYTES_MAX);
+        let regex = meta::Builder::new()
+            .configure(config)
+            .build_from_hir(&hir)
+            .map_err(|error| wrong(format!("the regular expression: {error}")))?;
+        let mut clauses = clauses(&hir);
+        clauses.sort_by_key(|clause| std::cmp::Reverse(score(clause)));
+        clauses.dedup();
+        clauses.truncate(CLAUSES_MAX);
+        Ok(Self { source: source.to_owned(), regex, clauses })
+    }
+
+    /// The expression as it was written.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether it matches anywhere in `value`.
+    pub fn is_match(&self, value: &[u8]) -> bool {
+        self.regex.is_match(value)
+    }
+
+    /// Of each clause, a value that matches contains one literal.
+    pub(super) fn clauses(&self) -> &[Clause] {
+        &self.clauses
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pattern").field(&self.source).finish()
+    }
+}
+
+/// Clauses that every match of the expression holds; the recursion is as deep as the expression.
+fn clauses(hir: &Hir) -> Vec<Clause> {
+    let mut found: Vec<Clause> = prefixes(hir).into_iter().collect();
+    match hir.kind() {
+        HirKind::Capture(capture) => found.extend(clauses(&capture.sub)),
+        HirKind::Repetition(repetition) if repetition.min > 0 => {
+            found.extend(clauses(&repetition.sub));
+        }
+        HirKind::Concat(parts) => {
+            for (at, part) in parts.iter().enumerate() {
+                let end = parts.len().min(at + WINDOW);
+                found.extend(prefixes(&Hir::concat(parts[at..end].to_vec())));
+                found.extend(clauses(part));
+            }
+        }
+        HirKind::Alternation(branches) => {
+            // The best clause of each branch, together: one of them holds.
+            let best = branches.iter().map(|branch| clauses(branch).into_iter().max_by_key(score));
+            let together: Option<Vec<Clause>> = best.collect();
+            let together: Option<Clause> = together.map(|clauses| clauses.concat());
+            found.extend(together.filter(|clause| clause.len() <= LITERALS_MAX));
+        }
+        _ => {}
+    }
+    // Enough for the caller to choose from, and no growth with the depth.
+    found.sort_by_key(|clause| std::cmp::Reverse(score(clause)));
+    found.truncate(CLAUSES_MAX);
+    found
+}
+
+/// What a match starts with, if that is a few non-empty literals.
+fn prefixes(hir: &Hir) -> Option<Clause> {
+    let sequence = Extractor::new().extract(hir);
+    let literals = sequence.literals()?;
+    if literals.len() > LITERALS_MAX || literals.iter().any(|literal| literal.is_empty()) {
+        return None;
+    }
+    let mut clause: Clause = literals.iter().map(|literal| literal.as_bytes().to_vec()).collect();
+    clause.sort_unstable();
+    clause.dedup();
+    Some(clause)
+}
+
+/// Longer literals are rarer; of equally long ones, fewer are. A clause of none never holds, which is best.
+fn score(clause: &Clause) -> (usize, std::cmp::Reverse<usize>) {
+    let shortest = clause.iter().map(Vec::len).min().unwrap_or(usize::MAX);
+    (shortest, std::cmp::Reverse(clause.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(source: &str, expected: &[&[&str]]) {
+        let pattern = Pattern::new(source).unwrap();
+        let shown: Vec<Vec<&str>> = pattern
+            .clauses()
+            .iter()
+            .map(|clause| clause.iter().map(|l| std::str::from_utf8(l).unwrap()).collect())
+            .collect();
+        for clause in expected {
+            assert!(shown.iter().any(|c| c == clause), "{source}: {clause:?} is not in {shown:?}");
+        }
+        assert_eq!(expected.is_empty(), shown.is_empty(), "{source}: {shown:?}");
+    }
+
+    #[test]
+    fn literals_are_found_wherever_they_stand() {
+        check("^lib.*-dev$", &[&["lib"], &["-dev"]]);
+        check("(?:foo|bar)baz", &[&["barbaz", "foobaz"]]);
+        check("(?:foo|bar)+baz", &[&["bar", "foo"], &["baz"]]);
+        check(".*(python[23])?-apt", &[&["-apt"]]);
+        check("[a-z]+(one|[0-9]*two)", &[&["one", "two"]]);
+        check("(?i)ab", &[&["AB", "Ab", "aB", "ab"]]);
+        check(".*", &[]);
+        check("[^x]+|foo", &[]);
+        check("a?", &[]);
+    }
+
+    #[test]
+    fn what_is_too_large_or_wrong_is_refused() {
+        for source in
+            ["(", "a{1000}{1000}{1000}", &"(".repeat(100), &"a".repeat(PATTERN_BYTES_MAX + 1)]
+        {
+            assert!(matches!(Pattern::new(source), Err(Error::Syntax { .. })), "{source:.20}");
+        }
+    }
+
+    proptest! {
+        /// What matches holds every clause.
+        #[test]
+        fn clauses_hold_of_every_match(
+            source in r"(\^?(a|b|ab|\.|\[ab\]|\(a\|bc\)|\(b\|a\.\)|c)([*+?]|\{2\})?){1,5}",
+            value in "[abc]{0,12}",
+        ) {
+            let pattern = Pattern::new(&source).unwrap();
+            if pattern.is_match(value.as_bytes()) {
+                for clause in pattern.clauses() {
+                    let holds = clause.iter().any(|l| value.contains(std::str::from_utf8(l).unwrap()));
+                    prop_assert!(holds, "{source} matches {value}, which has none of {clause:?}");
+                }
+            }
+        }
+
+        #[test]
+        fn arbitrary_expressions_never_panic(source in ".{0,40}", value in proptest::collection::vec(any::<u8>(), 0..40)) {
+            if let Ok(pattern) = Pattern::new(&source) {
+                pattern.is_match(&value);
+            }
+        }
+    }
+}

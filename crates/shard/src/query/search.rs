@@ -1,0 +1,425 @@
+//! Finding the records of a query, a page at a time, with bounded work.
+//!
+//! Sorted (the default), a page costs locating every occurrence of the query's rarest literal, and reading
+//! candidates in order until the page is full. Unsorted, occurrences are located only until enough records match:
+//! a page of ten of a frequent word costs ten records, but it cannot be continued.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use super::filter::filter;
+use super::plan::{Leaf, Lookup, Plan};
+use super::{Condition, Query, Test};
+use crate::record::Records;
+use crate::{Error, Text};
+
+/// Candidates that are extracted together, and the bytes that they may have together: lanes for the index,
+/// without a buffer that grows with the records.
+const BATCH_RECORDS: usize = 32;
+const BATCH_BYTES: usize = 1 << 20;
+
+/// How much work one search may be. The defaults are for interactive use: seconds at worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Occurrences that are located; more are an error.
+    pub located_max: usize,
+    /// Records that are read: after so many, a page ends early and can be continued; a count is an error.
+    pub verified_max: usize,
+    /// Records of a text through which a query may go one by one if it has nothing to look up; of a text with
+    /// more, such a query is an error.
+    pub scanned_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { located_max: 10_000_000, verified_max: 1_000_000, scanned_max: 1_000_000 }
+    }
+}
+
+/// Which part of the answer is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Records at most.
+    pub limit: usize,
+    /// Only records after this one: [`Answer::next`] of the page before.
+    pub after: Option<usize>,
+    /// By record. If not, the first that are found, with no next page.
+    pub sorted: bool,
+}
+
+impl Default for Page {
+    /// The first hundred, sorted.
+    fn default() -> Self {
+        Self { limit: 100, after: None, sorted: true }
+    }
+}
+
+/// One page of records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The records; ascending if they were asked for sorted.
+    pub records: Vec<usize>,
+    /// [`Page::after`] of the next page; `None` if there is no more. A page may be short, or empty, and have a next.
+    pub next: Option<usize>,
+    /// Whether there may be more than this page has.
+    pub has_more: bool,
+    /// Occurrences that were located.
+    pub located: usize,
+    /// Records that were read.
+    pub verified: usize,
+}
+
+/// Finds records in a text. Makes nothing of its own: cheap to make for each request.
+#[derive(Debug)]
+pub struct Searcher<'a, T: ?Sized> {
+    text: &'a T,
+    records: &'a Records,
+    limits: Limits,
+}
+
+impl<'a, T: Text + ?Sized> Searcher<'a, T> {
+    /// # Errors
+    ///
+    /// [`Error::Damaged`] if the records are those of another text.
+    pub fn new(text: &'a T, records: &'a Records) -> Result<Self, Error> {
+        if text.len() != records.text_len() {
+            let what = format!("of {} bytes, the text has {}", records.text_len(), text.len());
+            return Err(Error::Damaged { section: "records", what });
+        }
+        Ok(Self { text, records, limits: Limits::default() })
+    }
+
+    /// Searches with other limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// A record, byte for byte as it was put in.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoRecord`] past the last.
+    pub fn get(&self, record: usize) -> Result<Vec<u8>, Error> {
+        let mut all = self.get_all(&[record])?;
+        Ok(all.pop().unwrap_or_default())
+    }
+
+    /// [`get`](Self::get) of many: extracted together.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get), of the first that there is not.
+    pub fn get_all(&self, records: &[usize]) -> Result<Vec<Vec<u8>>, Error> {
+        let mut originals = Vec::with_capacity(records.len());
+        self.read(records, |_, bytes| {
+            originals.push(self.records.schema().original(bytes).to_vec());
+        })?;
+        Ok(originals)
+    }
+
+    /// The first record whose key is `key`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Schema`] if the records have no key.
+    pub fn get_by_key(&self, key: &[u8]) -> Result<Option<usize>, Error> {
+        let attribute = self.records.schema().key.clone();
+        let attribute = Some(attribute.ok_or_else(|| {
+            Error::Schema("it names no key: search for an attribute instead".to_owned())
+        })?);
+        let query = Query::Test(Test { attribute, condition: Condition::Equals(key.to_vec()) });
+        let mut page = Page { limit: 1, ..Page::default() };
+        loop {
+            let answer = self.search(&query, &page)?;
+            match (answer.records.first(), answer.next) {
+                (None, Some(_)) => page.after = answer.next,
+                (first, _) => return Ok(first.copied()),
+            }
+        }
+    }
+
+    /// A page of the records that match.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoAttribute`] for a name that no record can have; [`Error::TooMuchWork`] past the limits.
+    pub fn search(&self, query: &Query, page: &Page) -> Result<Answer, Error> {
+        let prepared = self.prepare(query)?;
+        let plan = Plan::of_all(self.text, &[prepared.0]).pop().unwrap_or(Plan::All);
+        self.answer(query, &plan, prepared.1, page)
+    }
+
+    /// [`search`](Self::search) of many queries, whose literals are counted together.
+    pub fn search_all(&self, queries: &[Query], page: &Page) -> Vec<Result<Answer, Error>> {
+        let prepared: Vec<_> = queries.iter().map(|query| self.prepare(query)).collect();
+        let filters: Vec<_> = prepared.iter().flatten().map(|(filter, _)| filter.clone()).collect();
+        let mut plans = Plan::of_all(self.text, &filters).into_iter();
+        let answers = queries.iter().zip(prepared).map(|(query, prepared)| {
+            let (_, is_exact) = prepared?;
+            let plan = plans.next().unwrap_or(Plan::All);
+            self.answer(query, &plan, is_exact, page)
+        });
+        answers.collect()
+    }
+
+    /// How many records match.
+    ///
+    /// # Errors
+    ///
+    /// As [`search`](Self::search); and [`Error::TooMuchWork`] if more records than
+    /// [`Limits::verified_max`] would have to be read.
+    pub fn count(&self, query: &Query) -> Result<usize, Error> {
+        if *query == Query::All {
+            return Ok(self.records.len());
+        }
+        let answer = self.search(query, &Page { limit: usize::MAX, after: None, sorted: true })?;
+        if answer.has_more {
+            return Err(Error::TooMuchWork {
+                what: "records to read",
+                count: answer.verified.saturating_add(1),
+                max: self.limits.verified_max,
+                remedy: "narrow the query, or raise the limit",
+            });
+        }
+        Ok(answer.records.len())
+    }
+
+    fn prepare(&self, query: &Query) -> Result<(super::filter::Filter, bool), Error> {
+        self.check(query)?;
+        Ok(filter(query, self.records))
+    }
+
+    /// A name that no record can have is most often a slip.
+    fn check(&self, query: &Query) -> Result<(), Error> {
+        let schema = self.records.schema();
+        match query {
+            Query::All => Ok(()),
+            Query::Not(query) => self.check(query),
+            Query::And(queries) | Query::Or(queries) => {
+                queries.iter().try_for_each(|query| self.check(query))
+            }
+            Query::Test(Test { attribute: Some(name), .. })
+                if schema.is_closed()
+                    && !schema.names.is_empty()
+                    && !schema.names.contains(name) =>
+            {
+                Err(Error::NoAttribute { name: name.clone(), known: schema.names.join(", ") })
+            }
+            Query::Test(_) => Ok(()),
+        }
+    }
+
+    fn answer(
+        &self,
+        query: &Query,
+        plan: &Plan,
+        is_exact: bool,
+        page: &Page,
+    ) -> Result<Answer, Error> {
+        let mut lookup = Lookup::new(self.text, self.records, self.limits.located_max);
+        let mut answer = match plan.leaves() {
+            Some(leaves) if !page.sorted => {
+                self.unsorted(query, &leaves, &mut lookup, is_exact, page)?
+            }
+            _ => match lookup.candidates(plan)? {
+                Some(ids) => {
+                    let from = page
+                        .after
+                        .map_or(0, |after| ids.partition_point(|&id| id as usize <= after));
+                    let ids = ids[from..].iter().map(|&id| id as usize);
+                    self.sorted(query, ids, is_exact, page)?
+                }
+                None => {
+                    if !is_exact {
+                        self.check_scan()?;
+                    }
+                    let from = page.after.map_or(0, |after| after.saturating_add(1));
+                    self.sorted(query, from..self.records.len(), is_exact, page)?
+                }
+            },
+        };
+        if !page.sorted {
+            answer.next = None;
+        }
+        answer.located = lookup.located;
+        Ok(answer)
+    }
+
+    fn check_scan(&self) -> Result<(), Error> {
+        if self.records.len() > self.limits.scanned_max {
+            return Err(Error::TooMuchWork {
+                what: "records to read one by one, because the query has nothing to look up",
+                count: self.records.len(),
+                max: self.limits.scanned_max,
+                remedy: "add a word that matching records contain, or raise the limit",
+            });
+        }
+        Ok(())
+    }
+
+    /// Reads candidates in order until the page is full or the work done.
+    fn sorted(
+        &self,
+        query: &Query,
+        ids: impl ExactSizeIterator<Item = usize>,
+        is_exact: bool,
+        page: &Page,
+    ) -> Result<Answer, Error> {
+        let mut ids = ids.peekable();
+        let mut answer = Answer::default();
+        let mut batch = Vec::new();
+        let mut last = None;
+        while ids.len() > 0 && answer.records.len() < page.limit {
+            let room = (page.limit - answer.records.len()).min(ids.len());
+            if is_exact {
+                last = self.take_all(ids.by_ref().take(room), &mut answer).or(last);
+                continue;
+            }
+            let left = self.limits.verified_max - answer.verified;
+            if left == 0 {
+                break;
+            }
+            // Not many more than the page still takes: most candidates match.
+            self.next_batch(&mut ids, BATCH_RECORDS.min(left).min(room.max(4)), &mut batch);
+            last = batch.last().copied().or(last);
+            self.verify(query, &batch, &mut answer)?;
+            if answer.records.len() > page.limit {
+                answer.records.truncate(page.limit);
+                last = answer.records.last().copied();
+                answer.has_more = true;
+            }
+        }
+        answer.has_more |= ids.len() > 0;
+        answer.next = last.filter(|_| answer.has_more);
+        Ok(answer)
+    }
+
+    fn take_all(&self, ids: impl Iterator<Item = usize>, answer: &mut Answer) -> Option<usize> {
+        answer.records.extend(ids);
+        answer.records.last().copied()
+    }
+
+    /// Locates occurrences, in growing steps, until the page is full.
+    fn unsorted(
+        &self,
+        query: &Query,
+        leaves: &[Leaf],
+        lookup: &mut Lookup<'_, T>,
+        is_exact: bool,
+        page: &Page,
+    ) -> Result<Answer, Error> {
+        let mut answer = Answer::default();
+        let mut seen = HashSet::new();
+        let mut steps = Steps::new(leaves, page.limit);
+        let mut found = Vec::new();
+        let mut batch = Vec::new();
+        while answer.records.len() < page.limit {
+            let Some(step) = steps.next() else { break };
+            found.clear();
+            lookup.records_of(&step, &mut found)?;
+            let new = found.iter().map(|&id| id as usize);
+            let new: Vec<usize> = new
+                .filter(|id| page.after.is_none_or(|after| *id > after) && seen.insert(*id))
+                .collect();
+            if is_exact {
+                answer.records.extend(new);
+                continue;
+            }
+            let mut new = new.into_iter().peekable();
+            while new.len() > 0 && answer.records.len() < page.limit {
+                let left = self.limits.verified_max - answer.verified;
+                if left == 0 {
+                    answer.has_more = true;
+                    return Ok(answer);
+                }
+                self.next_batch(&mut new, BATCH_RECORDS.min(left), &mut batch);
+                self.verify(query, &batch, &mut answer)?;
+            }
+            answer.has_more |= new.len() > 0;
+        }
+        answer.has_more |= answer.records.len() > page.limit || steps.next().is_some();
+        answer.records.truncate(page.limit);
+        Ok(answer)
+    }
+
+    /// Fills `batch` with the next records, as many as may be extracted together.
+    fn next_batch(
+        &self,
+        ids: &mut std::iter::Peekable<impl Iterator<Item = usize>>,
+        records_max: usize,
+        batch: &mut Vec<usize>,
+    ) {
+        batch.clear();
+        let mut bytes = 0;
+        while let Some(&id) = ids.peek() {
+            bytes += self.records.range(id).map_or(0, |range| range.len());
+            if batch.len() >= records_max || (bytes > BATCH_BYTES && !batch.is_empty()) {
+                break;
+            }
+            batch.push(id);
+            ids.next();
+        }
+    }
+
+    fn verify(&self, query: &Query, batch: &[usize], answer: &mut Answer) -> Result<(), Error> {
+        answer.verified += batch.len();
+        let schema = self.records.schema();
+        self.read(batch, |record, bytes| {
+            if query.matches(schema, bytes) {
+                answer.records.push(record);
+            }
+        })
+    }
+
+    /// Extracts records together, and shows them one by one.
+    fn read(&self, records: &[usize], mut visit: impl FnMut(usize, &[u8])) -> Result<(), Error> {
+        let range = |&record: &usize| {
+            let none = Error::NoRecord { record, records: self.records.len() };
+            self.records.range(record).ok_or(none)
+        };
+        let ranges: Vec<Range<usize>> = records.iter().map(range).collect::<Result<_, _>>()?;
+        let mut bytes = Vec::new();
+        self.text.extract_all(&ranges, &mut bytes)?;
+        let mut rest = &bytes[..];
+        for (&record, range) in records.iter().zip(&ranges) {
+            let Some((one, after)) = rest.split_at_checked(range.len()) else { break };
+            visit(record, one);
+            rest = after;
+        }
+        Ok(())
+    }
+}
+
+/// The occurrences of leaves, a few at a time: twice as many each time.
+struct Steps<'a> {
+    leaves: &'a [Leaf],
+    /// Occurrences of the first leaf that are done.
+    done: usize,
+    size: usize,
+}
+
+impl<'a> Steps<'a> {
+    fn new(leaves: &'a [Leaf], limit: usize) -> Self {
+        Self { leaves, done: 0, size: limit.clamp(16, 1 << 12) }
+    }
+}
+
+impl Iterator for Steps<'_> {
+    type Item = Leaf;
+
+    fn next(&mut self) -> Option<Leaf> {
+        loop {
+            let (leaf, others) = self.leaves.split_first()?;
+            if self.done >= leaf.cost() {
+                (self.leaves, self.done) = (others, 0);
+                continue;
+            }
+            let part = leaf.part(self.done, self.size);
+            self.done += part.cost();
+            self.size = (2 * self.size).min(1 << 14);
+            return Some(part);
+        }
+    }
+}

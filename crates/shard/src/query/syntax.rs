@@ -1,0 +1,491 @@
+//! The text of a query, read and written. See [`super`] for the syntax by examples.
+//!
+//! ```text
+//! query     = or
+//! or        = and { "OR" and }
+//! and       = not { [ "AND" ] not }
+//! not       = "NOT" not | "(" [ or ] ")" | term
+//! term      = name ":" condition | "~" text | text
+//! condition = "=" text | "^" text | "~" text | ( "<=" | "<" | ">=" | ">" ) text
+//!           | [ text ] ".." [ text ] | [ text ]
+//! text      = word | quoted
+//! ```
+//!
+//! A word ends at a blank, a quote or a parenthesis; a name, and a text without one, also at a colon. The
+//! length, the nesting and the number of terms are bounded, so that any bytes are read in bounded time.
+
+use std::fmt;
+use std::ops::Bound;
+use std::str::FromStr;
+
+use super::{Condition, Pattern, Query, Test};
+use crate::Error;
+use crate::record::Number;
+
+/// Bytes of a query's text.
+pub const QUERY_BYTES_MAX: usize = 64 << 10;
+/// Terms of a query.
+pub const TERMS_MAX: usize = 256;
+/// How deep a query may nest.
+pub const DEPTH_MAX: usize = 32;
+/// Regular expressions of a query: each may take some megabytes.
+const PATTERNS_MAX: usize = 16;
+
+impl FromStr for Query {
+    type Err = Error;
+
+    /// # Errors
+    ///
+    /// [`Error::Syntax`], with the place and what was expected there.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        if text.len() > QUERY_BYTES_MAX {
+            let what = format!("a query of more than {QUERY_BYTES_MAX} bytes");
+            return Err(Error::Syntax { at: QUERY_BYTES_MAX, what });
+        }
+        let mut parser = Parser { text, at: 0, terms: 0, patterns: 0 };
+        parser.skip_blanks();
+        if parser.rest().is_empty() {
+            return Ok(Self::All);
+        }
+        let query = parser.or(0)?;
+        match parser.rest().chars().next() {
+            None => Ok(query),
+            Some(unread) => Err(parser.wrong(format!("{unread:?} closes nothing"))),
+        }
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    terms: usize,
+    patterns: usize,
+}
+
+/// A word as it stands, or what a quoted text stands for.
+enum Text<'a> {
+    Word(&'a str),
+    Quoted(Vec<u8>),
+}
+
+impl Text<'_> {
+    fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Word(word) => word.as_bytes().to_vec(),
+            Self::Quoted(bytes) => bytes,
+        }
+    }
+
+    /// What is quoted is never a number.
+    fn number(&self) -> Option<Number> {
+        match self {
+            Self::Word(word) => Number::parse(word.as_bytes()),
+            Self::Quoted(_) => None,
+        }
+    }
+}
+
+impl<'a> Parser<'a> {
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn wrong(&self, what: impl Into<String>) -> Error {
+        Error::Syntax { at: self.at, what: what.into() }
+    }
+
+    fn skip_blanks(&mut self) {
+        self.at = self.text.len() - self.rest().trim_start().len();
+    }
+
+    fn take(&mut self, token: &str) -> bool {
+        let found = self.rest().starts_with(token);
+        if found {
+            self.at += token.len();
+        }
+        found
+    }
+
+    /// Whether the next word is this one, alone.
+    fn take_keyword(&mut self, keyword: &str) -> bool {
+        let found = self.word_until(|c| is_word_end(c) || c == ':') == keyword
+            && !self.rest()[keyword.len()..].starts_with([':', '"']);
+        if found {
+            self.at += keyword.len();
+            self.skip_blanks();
+        }
+        found
+    }
+
+    /// The characters before the first that ends a word.
+    fn word_until(&self, is_end: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        &rest[..rest.find(is_end).unwrap_or(rest.len())]
+    }
+
+    fn or(&mut self, depth: usize) -> Result<Query, Error> {
+        let mut queries = vec![self.and(depth)?];
+        while self.take_keyword("OR") {
+            queries.push(self.and(depth)?);
+        }
+        Ok(one_or(queries, Query::Or))
+    }
+
+    fn and(&mut self, depth: usize) -> Result<Query, Error> {
+        let mut queries = vec![self.not(depth)?];
+        loop {
+            let explicit = self.take_keyword("AND");
+            let ends = self.rest().is_empty()
+                || self.rest().starts_with(')')
+                || self.word_until(is_word_end) == "OR";
+            if ends && !explicit {
+                return Ok(one_or(queries, Query::And));
+            }
+            queries.push(self.not(depth)?);
+        }
+    }
+
+    fn not(&mut self, depth: usize) -> Result<Query, Error> {
+        if depth > DEPTH_MAX {
+            return Err(self.wrong(format!("nests deeper than {DEPTH_MAX}")));
+        }
+        if self.take_keyword("NOT") {
+            return Ok(Query::Not(Box::new(self.not(depth + 1)?)));
+        }
+        if !self.take("(") {
+            return self.term();
+        }
+        self.skip_blanks();
+        let query = if self.rest().starts_with(')') { Query::All } else { self.or(depth + 1)? };
+        if !self.take(")") {
+            return Err(self.wrong("a ) is missing"));
+        }
+        self.skip_blanks();
+        Ok(query)
+    }
+
+    fn term(&mut self) -> Result<Query, Error> {
+        self.terms += 1;
+        if self.terms > TERMS_MAX {
+            return Err(self.wrong(format!("more than {TERMS_MAX} terms")));
+        }
+        let start = self.at;
+        let test = if self.take("~") {
+            Test { attribute: None, condition: Condition::Matches(self.pattern()?) }
+        } else {
+            let text = self.text_until(|c| is_word_end(c) || c == ':')?;
+            if let Text::Word("" | "AND" | "OR") = text {
+                self.at = start;
+                return Err(self.wrong("a word or an attribute is missing"));
+            }
+            if self.take(":") {
+                let name = String::from_utf8(text.into_bytes());
+                let name = name.map_err(|_| self.wrong("a name that is not UTF-8"))?;
+                Test { attribute: Some(name), condition: self.condition()? }
+            } else {
+                Test { attribute: None, condition: Condition::Contains(text.into_bytes()) }
+            }
+        };
+        if !self.rest().is_empty()
+            && !self.rest().starts_with(|c: char| c.is_whitespace() || c == ')')
+        {
+            return Err(self.wrong("put what has blanks, quotes or parentheses in quotes"));
+        }
+        self.skip_blanks();
+        Ok(Query::Test(test))
+    }
+
+    fn condition(&mut self) -> Result<Condition, Error> {
+        if self.take("=") {
+            return Ok(Condition::Equals(self.text()?.into_bytes()));
+        }
+        if self.take("^") {
+            return Ok(Condition::Prefix(self.text()?.into_bytes()));
+        }
+        if self.take("~") {
+            return Ok(Condition::Matches(self.pattern()?));
+        }
+        for operator in ["<=", "<", ">=", ">"] {
+            if self.take(operator) {
+                let bound = self.some_text()?;
+                let wrap = if operator.len() == 2 { Bound::Included } else { Bound::Excluded };
+                return Ok(if operator.starts_with('<') {
+                    range(Bound::Unbounded, wrap(bound))
+                } else {
+                    range(wrap(bound), Bound::Unbounded)
+                });
+            }
+        }
+        self.contains_or_range()
+    }
+
+    fn contains_or_range(&mut self) -> Result<Condition, Error> {
+        let from = if self.rest().starts_with('"') {
+            let text = self.text()?;
+            if !self.take("..") {
+                return Ok(Condition::Contains(text.into_bytes()));
+            }
+            Bound::Included(text)
+        } else {
+            let word = self.word_until(is_word_end);
+            let Some((from, _)) = word.split_once("..") else {
+                self.at += word.len();
+                return Ok(Condition::Contains(word.as_bytes().to_vec()));
+            };
+            self.at += from.len() + 2;
+            if from.is_empty() { Bound::Unbounded } else { Bound::Included(Text::Word(from)) }
+        };
+        let to = match self.text()? {
+            Text::Word("") => Bound::Unbounded,
+            text => Bound::Included(text),
+        };
+        if matches!((&from, &to), (Bound::Unbounded, Bound::Unbounded)) {
+            return Err(self.wrong("a range needs at least one end"));
+        }
+        Ok(range(from, to))
+    }
+
+    fn text(&mut self) -> Result<Text<'a>, Error> {
+        self.text_until(is_word_end)
+    }
+
+    fn some_text(&mut self) -> Result<Text<'a>, Error> {
+        match self.text()? {
+            Text::Word("") => Err(self.wrong("a value is missing")),
+            text => Ok(text),
+        }
+    }
+
+    fn text_until(&mut self, is_end: impl Fn(char) -> bool) -> Result<Text<'a>, Error> {
+        if self.rest().starts_with('"') {
+            return Ok(Text::Quoted(self.quoted()?));
+        }
+        let word = self.word_until(is_end);
+        self.at += word.len();
+        Ok(Text::Word(word))
+    }
+
+    fn quoted(&mut self) -> Result<Vec<u8>, Error> {
+        let start = self.at;
+        self.at += 1;
+        let mut bytes = Vec::new();
+        loop {
+            let plain = self.word_until(|c| c == '"' || c == '\\');
+            bytes.extend_from_slice(plain.as_bytes());
+            self.at += plain.len();
+            if self.take("\"") {
+                return Ok(bytes);
+            }
+            if self.rest().is_empty() {
+                self.at = start;
+                return Err(self.wrong("this quote is not closed"));
+            }
+            bytes.push(self.escape()?);
+        }
+    }
+
+    fn escape(&mut self) -> Result<u8, Error> {
+        for (escape, byte) in
+            [("\\\"", b'"'), ("\\\\", b'\\'), ("\\n", b'\n'), ("\\t", b'\t'), ("\\r", b'\r')]
+        {
+            if self.take(escape) {
+                return Ok(byte);
+            }
+        }
+        let digits = self.rest().strip_prefix("\\x").and_then(|rest| rest.get(..2));
+        let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                self.at += 4;
+                Ok(byte)
+            }
+            None => Err(self.wrong(r#"an escape is one of \" \\ \n \t \r \xHH"#)),
+        }
+    }
+
+    /// A regular expression has escapes of its own: of those here only `\"` is undone.
+    fn pattern(&mut self) -> Result<Pattern, Error> {
+        self.patterns += 1;
+        if self.patterns > PATTERNS_MAX {
+            return Err(self.wrong(format!("more than {PATTERNS_MAX} regular expressions")));
+        }
+        let start = self.at;
+        let source = if self.take("\"") {
+            self.quoted_pattern(start)?
+        } else {
+            let word = self.word_until(is_word_end);
+            self.at += word.len();
+            word.to_owned()
+        };
+        Pattern::new(&source).map_err(|error| match error {
+            Error::Syntax { what, .. } => Error::Syntax { at: start, what },
+            other => other,
+        })
+    }
+
+    fn quoted_pattern(&mut self, start: usize) -> Result<String, Error> {
+        let mut source = String::new();
+        let mut chars = self.rest().char_indices();
+        while let Some((at, c)) = chars.next() {
+            match (c, c == '\\') {
+                ('"', _) => {
+                    self.at += at + 1;
+                    return Ok(source);
+                }
+                (_, true) => match chars.next() {
+                    Some((_, '"')) => source.push('"'),
+                    next => {
+                        source.push('\\');
+                        source.extend(next.map(|(_, c)| c));
+                    }
+                },
+                _ => source.push(c),
+            }
+        }
+        self.at = start;
+        Err(self.wrong("this quote is not closed"))
+    }
+}
+
+fn is_word_end(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '"' | '(' | ')')
+}
+
+fn one_or(mut queries: Vec<Query>, combine: fn(Vec<Query>) -> Query) -> Query {
+    match queries.len() {
+        1 => queries.remove(0),
+        _ => combine(queries),
+    }
+}
+
+/// Of numbers if every end that there is is one.
+fn range(from: Bound<Text<'_>>, to: Bound<Text<'_>>) -> Condition {
+    let number = |bound: &Bound<Text<'_>>| match bound {
+        Bound::Unbounded => Some(Bound::Unbounded),
+        Bound::Included(text) => text.number().map(Bound::Included),
+        Bound::Excluded(text) => text.number().map(Bound::Excluded),
+    };
+    match (number(&from), number(&to)) {
+        (Some(from), Some(to)) => Condition::Numbers(from, to),
+        _ => Condition::Strings(from.map(Text::into_bytes), to.map(Text::into_bytes)),
+    }
+}
+
+impl fmt::Display for Query {
+    /// In the syntax that is read: what is shown of a query that was read is the same query.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("()"),
+            Self::Test(test) => test.fmt(f),
+            Self::Not(query) => {
+                f.write_str("NOT ")?;
+                operand(query, f)
+            }
+            Self::And(queries) => joined(queries, " AND ", f),
+            Self::Or(queries) => joined(queries, " OR ", f),
+        }
+    }
+}
+
+fn joined(queries: &[Query], between: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (index, query) in queries.iter().enumerate() {
+        f.write_str(if index == 0 { "" } else { between })?;
+        operand(query, f)?;
+    }
+    Ok(())
+}
+
+fn operand(query: &Query, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match query {
+        Query::And(_) | Query::Or(_) => write!(f, "({query})"),
+        _ => write!(f, "{query}"),
+    }
+}
+
+impl fmt::Display for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.attribute {
+            write!(f, "{}:", Shown(name.as_bytes()))?;
+        }
+        match &self.condition {
+            Condition::Contains(bytes) if bytes.is_empty() && self.attribute.is_some() => Ok(()),
+            Condition::Contains(bytes) => Shown(bytes).fmt(f),
+            Condition::Equals(bytes) => write!(f, "={}", Shown(bytes)),
+            Condition::Prefix(bytes) => write!(f, "^{}", Shown(bytes)),
+            Condition::Numbers(from, to) => {
+                bounds(f, &from.map(|n| n.to_string()), &to.map(|n| n.to_string()))
+            }
+            Condition::Strings(from, to) => {
+                let quoted = |bytes: &Vec<u8>| Quoted(bytes).to_string();
+                bounds(f, &from.as_ref().map(quoted), &to.as_ref().map(quoted))
+            }
+            Condition::Matches(pattern) => {
+                f.write_str("~\"")?;
+                let mut chars = pattern.source().chars();
+                while let Some(c) = chars.next() {
+                    match (c, if c == '\\' { chars.next() } else { None }) {
+                        ('"', _) | ('\\', Some('"')) => f.write_str("\\\"")?,
+                        (c, next) => {
+                            write!(f, "{c}")?;
+                            next.map_or(Ok(()), |next| write!(f, "{next}"))?;
+                        }
+                    }
+                }
+                f.write_str("\"")
+            }
+        }
+    }
+}
+
+fn bounds(f: &mut fmt::Formatter<'_>, from: &Bound<String>, to: &Bound<String>) -> fmt::Result {
+    match (from, to) {
+        (Bound::Unbounded, Bound::Included(to)) => write!(f, "<={to}"),
+        (Bound::Unbounded, Bound::Excluded(to)) => write!(f, "<{to}"),
+        (Bound::Included(from), Bound::Unbounded) => write!(f, ">={from}"),
+        (Bound::Excluded(from), Bound::Unbounded) => write!(f, ">{from}"),
+        (Bound::Included(from), Bound::Included(to)) => write!(f, "{from}..{to}"),
+        // The syntax has no such range: its two halves are not the same where a value comes twice.
+        (from, to) => write!(f, "<{from:?} to {to:?}>"),
+    }
+}
+
+/// A text as a word if it can be one, else in quotes.
+struct Shown<'a>(&'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_word = |word: &str| {
+            !matches!(word, "" | "AND" | "OR" | "NOT")
+                && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'))
+        };
+        match std::str::from_utf8(self.0) {
+            Ok(word) if is_word(word) => f.write_str(word),
+            _ => Quoted(self.0).fmt(f),
+        }
+    }
+}
+
+struct Quoted<'a>(&'a [u8]);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"")?;
+        for chunk in self.0.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                match c {
+                    '"' => f.write_str("\\\"")?,
+                    '\\' => f.write_str("\\\\")?,
+                    '\n' => f.write_str("\\n")?,
+                    '\t' => f.write_str("\\t")?,
+                    '\r' => f.write_str("\\r")?,
+                    '\0'..='\x1f' | '\x7f' => write!(f, "\\x{:02x}", u32::from(c))?,
+                    _ => write!(f, "{c}")?,
+                }
+            }
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        f.write_str("\"")
+    }
+}
