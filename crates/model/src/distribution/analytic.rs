@@ -60,7 +60,13 @@ impl ServiceTime for Gamma {
         self.scv
     }
     fn transform(&self, s: Complex64) -> Complex64 {
-        (1.0 + s * self.mean * self.scv).powf(-1.0 / self.scv)
+        let (z, shape) = (1.0 + s * self.mean * self.scv, 1.0 / self.scv);
+        // Erlang's: some multiplications.
+        if shape.round() <= 64.0 && (shape - shape.round()).abs() <= 1e-15 * shape {
+            return z.inv().powu(shape.round() as u32);
+        }
+        let size = (-0.5 * shape * z.norm_sqr().ln()).exp();
+        Complex64::from_polar(size, -shape * z.im.atan2(z.re))
     }
     fn cdf(&self, t: f64) -> f64 {
         let x = t / (self.mean * self.scv);
@@ -222,7 +228,9 @@ impl Lognormal {
             let share = normal_cdf(b) - normal_cdf(a);
             // E[X; a < Z < b] = mean · P(a − σ < Z < b − σ).
             let part = normal_cdf(b - sigma) - normal_cdf(a - sigma);
-            if share > 1e-300 {
+            // What carries nothing of mass or variance costs as much as the rest.
+            let x = part / share.max(1e-300);
+            if share * (1.0 + x * x) > 1e-15 {
                 let (low, high) = ((mu + sigma * a).exp(), (mu + sigma * b).exp());
                 let centre = (mean * part / share).clamp(low, high);
                 pieces.push(Piece { centre, half_width: 0.5 * (high - low), share });

@@ -32,7 +32,7 @@ const NARROW: f64 = 2e-4;
 /// are the histogram's exact ones, not those of bucket middles: at 90 % utilisation 1 % of the mean is
 /// 3.5 points of the response-time distribution.
 ///
-/// Cost: `cdf` one pass over the pieces (some 160); `transform_line` some 5 ns for a piece and point.
+/// Cost: `cdf` one pass over the pieces (some 160); `transform_line` some 2 ns for a piece and point.
 /// Weak spot: nothing beyond the largest observed time exists in it.
 ///
 /// ```
@@ -212,19 +212,80 @@ impl ServiceTime for Empirical {
         if t < 0.0 { 0.0 } else { self.pieces.iter().map(below).sum::<f64>().clamp(0.0, 1.0) }
     }
 
-    /// All points of a line have the same real part and equal steps, so each piece's exponentials are
-    /// powers of one rotation: a multiplication a point instead of an exponential.
+    /// All points of a line have the same real part and equal steps, so exponentials are powers of one
+    /// rotation: a multiplication a point. The transform of a piece is density·(exp(−s·low) −
+    /// exp(−s·high))/s, so those of all pieces are summed before they are divided by s.
     fn transform_line(&self, re: f64, step: f64, out: &mut [Complex64]) {
         out.fill(Complex64::ZERO);
         // With the step of `inversion::line`, π / step is its t.
         let narrow = NARROW * std::f64::consts::PI / step;
+        let mut edges = Exponentials::new(re, step, out.len());
+        let mut share = 0.0;
         for piece in &self.pieces {
             if piece.half_width < narrow && piece.half_width * re < 0.1 {
                 add_narrow(piece, re, step, out);
             } else {
-                add_wide(piece, re, step, out);
+                let density = piece.share / (2.0 * piece.half_width);
+                edges.add(piece.centre - piece.half_width, density);
+                edges.add(piece.centre + piece.half_width, -density);
+                share += piece.share;
             }
         }
+        for (k, (value, sum)) in out.iter_mut().zip(edges.sums()).enumerate() {
+            let s = Complex64::new(re, step * k as f64);
+            *value += if s == Complex64::ZERO { Complex64::from(share) } else { sum / s };
+        }
+    }
+}
+
+/// Points of a line that are worked on side by side.
+const LANES: usize = 8;
+
+/// Σ weight·exp(−s·at) at the points of a line.
+struct Exponentials {
+    re: f64,
+    step: f64,
+    sums: Vec<[[f64; LANES]; 2]>,
+}
+
+impl Exponentials {
+    fn new(re: f64, step: f64, points: usize) -> Self {
+        Exponentials { re, step, sums: vec![[[0.0; LANES]; 2]; points.div_ceil(LANES)] }
+    }
+
+    /// Adds one, at all points: the first eight by their powers, the others each from the one eight before.
+    fn add(&mut self, at: f64, weight: f64) {
+        let (im, re) = (-self.step * at).sin_cos();
+        let one = Complex64::new(re, im);
+        let start = Complex64::from(weight * (-self.re * at).exp());
+        let (two, four) = (one * one, (one * one) * (one * one));
+        let (first, fifth) = (start, start * four);
+        let third = one * two;
+        let powers = [
+            first,
+            first * one,
+            first * two,
+            first * third,
+            fifth,
+            fifth * one,
+            fifth * two,
+            fifth * third,
+        ];
+        let (mut x, mut y) = (powers.map(|p| p.re), powers.map(|p| p.im));
+        let eight = four * four;
+        for [a, b] in &mut self.sums {
+            for lane in 0..LANES {
+                a[lane] += x[lane];
+                b[lane] += y[lane];
+                let next = x[lane] * eight.re - y[lane] * eight.im;
+                y[lane] = x[lane] * eight.im + y[lane] * eight.re;
+                x[lane] = next;
+            }
+        }
+    }
+
+    fn sums(&self) -> impl Iterator<Item = Complex64> {
+        self.sums.iter().flat_map(|[a, b]| a.iter().zip(b).map(|(&x, &y)| Complex64::new(x, y)))
     }
 }
 
@@ -249,28 +310,5 @@ fn add_narrow(piece: &Piece, re: f64, step: f64, out: &mut [Complex64]) {
         value.re += x * f - y * g;
         value.im += x * g + y * f;
         (x, y) = (x * turn_re - y * turn_im, x * turn_im + y * turn_re);
-    }
-}
-
-/// Adds share·(exp(−s·low) − exp(−s·high)) / (s·width) at each s.
-fn add_wide(piece: &Piece, re: f64, step: f64, out: &mut [Complex64]) {
-    let (low, high) = (piece.centre - piece.half_width, piece.centre + piece.half_width);
-    let scale = piece.share / (high - low);
-    let (low_im, low_re) = (-step * low).sin_cos();
-    let (high_im, high_re) = (-step * high).sin_cos();
-    let (mut a, mut b) = (scale * (-re * low).exp(), 0.0);
-    let (mut c, mut d) = (scale * (-re * high).exp(), 0.0);
-    for (k, value) in out.iter_mut().enumerate() {
-        let im = step * k as f64;
-        let norm = re * re + im * im;
-        if norm > 0.0 {
-            let (x, y) = (a - c, b - d);
-            value.re += (x * re + y * im) / norm;
-            value.im += (y * re - x * im) / norm;
-        } else {
-            value.re += piece.share;
-        }
-        (a, b) = (a * low_re - b * low_im, a * low_im + b * low_re);
-        (c, d) = (c * high_re - d * high_im, c * high_im + d * high_re);
     }
 }

@@ -14,8 +14,12 @@ use super::{Queue, erlang_c, interpolate, quantile, stable};
 /// residual service. The part that does not wait (probability 1 − ρ) is taken out and added from the
 /// law's own CDF, so that only what is continuous is inverted. Error below 1e-9 for smooth laws, up to
 /// 1e-5 near a kink of the density (see [`inversion`]); for constant service use [`super::Md1`].
-/// Cost of a CDF: [`inversion::TERMS`] transforms, microseconds for a formula, some 0.1 ms for an
-/// [`crate::distribution::Empirical`] law.
+/// Cost of a CDF: [`inversion::TERMS`] transforms, microseconds for a formula, some 0.05 ms for an
+/// [`crate::distribution::Empirical`] law; [`Queue::response_cdfs`] has many times for some 17 to 65 of them.
+///
+/// It assumes arrivals that know nothing of each other, service times that depend neither on each other nor on the
+/// line, and first come first served. Wrong where a longer line makes service shorter (a disk that sorts its
+/// requests) or longer (a shared processor), and where bursts last.
 ///
 /// ```
 /// use model::{distribution::Gamma, queue::Mg1};
@@ -84,7 +88,29 @@ impl<D: ServiceTime> Mg1<D> {
 
     /// P(response time ≤ t seconds).
     pub fn response_cdf(&self, t: f64) -> f64 {
-        Evaluated::new(&self.service, 1, t).response_cdf(self.arrival_rate)
+        ((1.0 - self.utilisation()) * self.service.cdf(t) + self.delayed(t)).clamp(0.0, 1.0)
+    }
+
+    /// P(a request waits, and its response time ≤ t seconds): from the transform of
+    /// ρ·W⁺(s)·B(s) = ρ(1 − ρ)(1 − B)·B / (s·b − ρ(1 − B)).
+    fn delayed(&self, t: f64) -> f64 {
+        let (rho, mean) = (self.utilisation(), self.service.mean());
+        if t.is_nan() || t <= T_MIN {
+            return 0.0;
+        }
+        if t >= T_MAX {
+            return rho;
+        }
+        let (re, step) = inversion::line(t);
+        let mut line = [Complex64::ZERO; inversion::TERMS];
+        self.service.transform_line(re, step, &mut line);
+        let waits = |k: usize| {
+            let (b, s) = (line[k], Complex64::new(re, step * k as f64));
+            let rest = 1.0 - b;
+            b * rest * (rho * (1.0 - rho)) / (s * mean - rest * rho)
+        };
+        // A request that waits is not faster than one that does not.
+        inversion::sum(waits, t).clamp(0.0, rho * self.service.cdf(t))
     }
 
     /// The response time in seconds that a share `p` (0 ≤ p < 1) does not exceed.
@@ -119,7 +145,9 @@ impl<D: ServiceTime> Queue for Mg1<D> {
         Mg1::response_cdf(self, t)
     }
     fn response_cdfs(&self, times: &[f64]) -> Vec<f64> {
-        interpolate::cdfs(times, |t| self.response_cdf(t))
+        let rho = self.utilisation();
+        let at_once = |t: f64| (1.0 - rho) * self.service.cdf(t);
+        interpolate::cdfs(times, at_once, |t| self.delayed(t))
     }
 }
 

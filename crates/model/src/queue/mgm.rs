@@ -74,6 +74,24 @@ impl<D: ServiceTime> Mgm<D> {
     pub fn waiting_probability(&self) -> f64 {
         self.delay.waits()
     }
+
+    /// P(a request waits, and its response time ≤ t seconds).
+    fn delayed(&self, t: f64) -> f64 {
+        let waits = self.delay.waits();
+        if t.is_nan() || t <= T_MIN {
+            return 0.0;
+        }
+        if t >= T_MAX {
+            return waits;
+        }
+        let (re, step) = inversion::line(t);
+        let mut service = ZEROS;
+        self.service.transform_line(re, step, &mut service);
+        let line = self.delay.line(&self.service, t);
+        // A request that waits is not faster than one that does not.
+        let within = waits * self.service.cdf(t);
+        inversion::sum(|k| line[k] * service[k], t).clamp(0.0, within)
+    }
 }
 
 impl<D: ServiceTime> Queue for Mgm<D> {
@@ -108,19 +126,11 @@ impl<D: ServiceTime> Queue for Mgm<D> {
         (at_once + inversion::sum(|k| line[k], t)).clamp(at_once, 1.0)
     }
     fn response_cdf(&self, t: f64) -> f64 {
-        if t.is_nan() || t <= T_MIN || t >= T_MAX {
-            return if t >= T_MAX { 1.0 } else { 0.0 };
-        }
-        let (re, step) = inversion::line(t);
-        let mut service = ZEROS;
-        self.service.transform_line(re, step, &mut service);
-        let line = self.delay.line(&self.service, t);
-        let delayed = inversion::sum(|k| line[k] * service[k], t);
-        // A request that waits is not faster than one that does not.
-        let (within, waits) = (self.service.cdf(t), self.delay.waits());
-        ((1.0 - waits) * within + delayed.clamp(0.0, waits * within)).clamp(0.0, 1.0)
+        let at_once = 1.0 - self.delay.waits();
+        (at_once * self.service.cdf(t) + self.delayed(t)).clamp(0.0, 1.0)
     }
     fn response_cdfs(&self, times: &[f64]) -> Vec<f64> {
-        interpolate::cdfs(times, |t| self.response_cdf(t))
+        let at_once = |t: f64| (1.0 - self.delay.waits()) * self.service.cdf(t);
+        interpolate::cdfs(times, at_once, |t| self.delayed(t))
     }
 }

@@ -4,8 +4,8 @@
 use crate::distribution::{Complex64, ServiceTime, inversion};
 use crate::error::{Error, check, not_negative};
 
-use super::Queue;
 use super::moments::third_moment;
+use super::{Queue, interpolate};
 
 /// The M/G/1 queue with non-preemptive priorities: when the server is free it takes the longest waiting
 /// request of the most urgent class that has one.
@@ -17,6 +17,10 @@ use super::moments::third_moment;
 /// ((1 − σ)γ + Σ_{less urgent i} λᵢ(1 − Bᵢ(γ))) / (s − λₖ + λₖBₖ(γ)). Each class's law is exact but for the
 /// inversion; how the classes' times depend on each other is not known here. All classes need a stable
 /// queue: where the least urgent has none the others may still have one, and this says [`Error::Unstable`].
+///
+/// It assumes Poisson arrivals of every class, service that depends on nothing but its class, and that nobody is
+/// interrupted. Wrong where an urgent request interrupts (it waits too long here), and where urgency grows with
+/// waiting.
 ///
 /// ```
 /// use model::distribution::{Exponential, ServiceTime};
@@ -148,6 +152,20 @@ impl ClassQueue<'_> {
     }
 }
 
+impl ClassQueue<'_> {
+    /// P(a request waits, and its response time ≤ t seconds).
+    fn delayed(&self, t: f64) -> f64 {
+        let waits = 1.0 - self.idle();
+        if t.is_nan() || t <= 1e-18 || t >= 1e18 {
+            return if t > 1.0 { waits } else { 0.0 };
+        }
+        let line = self.line(t);
+        // A request that waits is not faster than one that does not.
+        let within = waits * self.own.1.cdf(t);
+        inversion::sum(|k| line[k].0 * line[k].1, t).clamp(0.0, within)
+    }
+}
+
 /// Cost: for each CDF 81 transforms of every class, and for a class that is not the most urgent some 5 to
 /// 10 times as many for the busy period of those before it.
 impl Queue for ClassQueue<'_> {
@@ -190,17 +208,10 @@ impl Queue for ClassQueue<'_> {
         (idle + inversion::sum(|k| line[k].0, t)).clamp(idle, 1.0)
     }
     fn response_cdf(&self, t: f64) -> f64 {
-        if t.is_nan() || t <= 1e-18 || t >= 1e18 {
-            return if t > 1.0 { 1.0 } else { 0.0 };
-        }
-        let line = self.line(t);
-        let delayed = inversion::sum(|k| line[k].0 * line[k].1, t);
-        // A request that waits is not faster than one that does not.
-        let within = self.own.1.cdf(t);
-        let idle = self.idle();
-        (idle * within + delayed.clamp(0.0, (1.0 - idle) * within)).clamp(0.0, 1.0)
+        (self.idle() * self.own.1.cdf(t) + self.delayed(t)).clamp(0.0, 1.0)
     }
     fn response_cdfs(&self, times: &[f64]) -> Vec<f64> {
-        super::interpolate::cdfs(times, |t| self.response_cdf(t))
+        let at_once = |t: f64| self.idle() * self.own.1.cdf(t);
+        interpolate::cdfs(times, at_once, |t| self.delayed(t))
     }
 }
