@@ -1,7 +1,7 @@
 //! Moments and pieces of a law of which the CDF alone is known.
 //!
 //! E\[T\] = ∫(1 − F) and E\[T²\] = ∫2t(1 − F), by adaptive Gauss–Kronrod rules of 7 and 15 points
-//! (W. Kahaner, C. Moler, S. Nash, "Numerical Methods and Software", 1989, section 5.5). An interval is
+//! (W. Kahaner, C. Moler, S. Nash, "Numerical Methods and Software", 1989). An interval is
 //! halved until its mean error is below [`TOLERANCE`], which stands above the noise of an inverted
 //! transform, so that noise is not refined without end; a jump costs some 30 halvings. The integral
 //! ends where 1 − F falls to [`TAIL`]: what is beyond is lost.

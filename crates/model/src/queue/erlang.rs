@@ -35,7 +35,9 @@ pub fn erlang_b(servers: u32, offered: f64) -> f64 {
 }
 
 /// Erlang's C formula: the probability that a request waits in M/M/c at utilisation `rho` of each server.
-/// 1 at `rho` ≥ 1. Cost: `servers` divisions.
+///
+/// C = B / (1 − ρ(1 − B)) with Erlang's B of the same load. Source: Erlang (1917). For exponential service alone: an
+/// SCV of 0.1 or 4 moves it by some points ([`crate::queue::Mgm`]). 1 at `rho` ≥ 1. Cost: `servers` divisions.
 ///
 /// ```
 /// use model::queue::erlang_c;

@@ -146,9 +146,13 @@ macro_rules! queue_of_chain {
 /// finds none is refused. With one server it is M/M/1/K; with as many places as servers Erlang's loss
 /// system. Any load is stable.
 ///
-/// Times are those of accepted requests. Source: Bolch et al., "Queueing Networks and Markov Chains", section
-/// 6.2.5 and 6.2.7; the laws of the times from what an accepted request meets, k departures of rate mµ and
-/// then its own service, by uniformisation: exact to rounding. Cost: `places` operations for
+/// P(n) is proportional to the product of λ/(min(i, m)µ) for i = 1 … n. Times are those of accepted requests.
+/// Source: G. Bolch, S. Greiner, H. de Meer, K. Trivedi, "Queueing Networks and Markov Chains"; the laws of the
+/// times from what an accepted request meets, k departures of rate mµ and then its own service, by
+/// uniformisation: exact to rounding.
+///
+/// It assumes Poisson arrivals, exponential service, and that who is refused does not come again: clients that try
+/// again at once bring more load than they are counted for. Cost: `places` operations for
 /// [`Mmmk::new`] and at most as many for each CDF.
 ///
 /// ```
@@ -197,7 +201,8 @@ queue_of_chain!(Mmmk);
 /// [`Engset::loss`] refuses a request that finds all servers busy, and its source starts anew;
 /// [`Engset::delay`] lets it wait (the "machine repairman": then it is a closed system, and the
 /// interactive law R = N/X − Z holds). A request meets what the other N − 1 sources make.
-/// Source: L. Kleinrock, "Queueing Systems" I, sections 3.8 to 3.10. [`Queue::blocking`] is the
+/// With n in the system the N − n other sources send at rate (N − n)·a, which makes the same products as in
+/// [`Mmmk`]. Source: L. Kleinrock, "Queueing Systems" I (1975), on finite populations. [`Queue::blocking`] is the
 /// share of *requests* refused (call congestion), [`Engset::time_congestion`] the share of *time* with all
 /// places taken; octave's `engset` is the first. The loss model holds for any laws of service and idle
 /// time with these means; the delay model needs both to be exponential. Cost as [`Mmmk`].

@@ -13,8 +13,10 @@ const NEAR: f64 = 1e-5;
 ///
 /// An arrival meets n in the system with probability (1 − σ)σⁿ, where σ is the root in (0, 1) of
 /// σ = A(µ(1 − σ)) and A the transform of the time between arrivals; so it waits with probability σ, and its
-/// response is exponential of rate µ(1 − σ). Source: Kleinrock, "Queueing Systems" I, section 6.4. Exact,
-/// if times between arrivals are independent: bursts that last for many arrivals are worse. The root is
+/// response is exponential of rate µ(1 − σ). Source: L. Kleinrock, "Queueing Systems" I (1975), on G/M/1. Exact.
+///
+/// It assumes times between arrivals that are independent of each other (bursts that last for many arrivals are
+/// worse) and exponential service; for other service with Poisson arrivals there is [`super::Mg1`]. The root is
 /// bracketed, as a function of 1 − σ; within 1e-5 of saturation its limit 2ρ(1 − ρ)/(1 + SCV) is taken. The
 /// relative error of a mean is 1e-16/(1 − ρ)² or, there, of the order of 1 − ρ. Cost: 40 transforms once.
 ///

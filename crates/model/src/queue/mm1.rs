@@ -4,8 +4,16 @@ use crate::error::{Error, check};
 
 use super::{Queue, mmm, stable};
 
-/// The M/M/1 queue. Source: any text on queues, for example Jain, "The Art of Computer Systems
-/// Performance Analysis", box 31.1. All calls cost nanoseconds.
+/// The M/M/1 queue.
+///
+/// With ρ = λ/µ: P(n in the system) = (1 − ρ)ρⁿ; the response time is exponential of rate µ − λ, and a request
+/// waits longer than t with probability ρ·exp(−(µ − λ)t). Source: any text on queues, for example R. Jain, "The
+/// Art of Computer Systems Performance Analysis" (1991). Exact. Cost: nanoseconds.
+///
+/// It assumes arrivals that know nothing of each other, exponential service, first come first served and room for
+/// all that wait. Wrong where service is more regular than exponential, as a disk's is (it says too long:
+/// [`super::Mg1`]), where arrivals come in bursts (too short: [`super::Gim1`]), and where a client waits for its
+/// answer before it asks again ([`super::Engset::delay`], [`crate::network`]).
 ///
 /// ```
 /// use model::queue::Mm1;

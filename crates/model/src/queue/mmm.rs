@@ -13,9 +13,14 @@ pub(super) fn service_rate(rate: f64) -> Result<f64, Error> {
 
 /// The M/M/m queue: one line before `servers` equal servers.
 ///
-/// A request waits with Erlang's probability C, and then an exponential time of rate mµ − λ. Source: any
-/// text on queues, for example Jain, "The Art of Computer Systems Performance Analysis", box 31.2. Exact.
-/// Cost: `servers` divisions once (good for millions), nanoseconds for each answer.
+/// A request waits with Erlang's probability C ([`super::erlang_c`]), and then an exponential time of rate
+/// mµ − λ: P(W > t) = C·exp(−(mµ − λ)t); its service comes on top, independent of that. Source: any text on
+/// queues, for example R. Jain, "The Art of Computer Systems Performance Analysis" (1991). Exact. Cost: `servers`
+/// divisions once (good for millions), nanoseconds for each answer.
+///
+/// It assumes Poisson arrivals, exponential service, equal servers, and one line before all of them. Wrong where each
+/// server has a line of its own (then it is m times [`super::Mm1`] at best), and where service is not
+/// exponential: [`super::Mgm`].
 ///
 /// ```
 /// use model::queue::{Mmm, Queue};
@@ -50,7 +55,7 @@ impl Mmm {
     }
 
     /// Servers of different speeds, taken for as many of their mean speed. An *approximation* (G. Bolch,
-    /// S. Greiner, H. de Meer, K. Trivedi, "Queueing Networks and Markov Chains", section 6.5): good where
+    /// S. Greiner, H. de Meer, K. Trivedi, "Queueing Networks and Markov Chains"): good where
     /// most servers are busy; at light load the truth depends on which free server is taken.
     ///
     /// ```
@@ -146,8 +151,11 @@ pub(super) fn waiting_quantile(p: f64, waits: f64, rate: f64) -> Result<f64, Err
     Ok(if 1.0 - p >= waits { 0.0 } else { (waits / (1.0 - p)).ln() / rate })
 }
 
-/// The M/M/∞ station: every request is served at once (a delay, "think time"). Its formulas hold for any
-/// law of service with that mean but for the response time's, which is the service time's.
+/// The M/M/∞ station: every request is served at once (a delay, "think time").
+///
+/// The number in the system is Poisson's with mean λ/µ, and nobody waits. Source: any text on queues. Exact, and the
+/// number's law for any law of service with that mean; the response time's law is the service time's, here
+/// exponential. Wrong as soon as there is a limit: with m servers use [`Mmm`]. Cost: nanoseconds.
 ///
 /// ```
 /// use model::queue::{Mminf, Queue};

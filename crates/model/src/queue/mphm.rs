@@ -20,11 +20,14 @@ const STEPS_MAX: usize = 200_000;
 /// A service time is a walk through k phases, each exponential, until it ends. A state is how many of the
 /// busy servers are in each phase: with all busy there are C(m + k − 1, k − 1) of them, and the number
 /// waiting falls geometrically with a matrix R (M. Neuts, "Matrix-Geometric Solutions in Stochastic
-/// Models", 1981, chapter 4), found by logarithmic reduction (G. Latouche, V. Ramaswami, Journal of Applied
+/// Models", 1981), found by logarithmic reduction (G. Latouche, V. Ramaswami, Journal of Applied
 /// Probability 30 (1993)); below, level by level. Waiting times by uniformisation; moments
 /// from E\[L(L−1)…\] = λʲE\[Wʲ\] of the number waiting L. Cost: about 150 d³ operations for d states (at most
 /// 500), and d³ for each step of the waiting time's tail: milliseconds for 2 phases and 30 servers,
-/// seconds for 200 states. For any other law use [`super::Mgm`].
+/// seconds for 200 states.
+///
+/// It assumes Poisson arrivals, equal servers, first come first served, and a law that is phase-type: an SCV below
+/// 1/k needs more than k phases, a lognormal tail more than any. For any other law use [`super::Mgm`].
 ///
 /// ```
 /// use model::queue::{Mphm, Queue};

@@ -3,7 +3,7 @@
 //! They are dense among the laws on (0, ∞), closed under sums, mixtures, maxima and minima, and have a
 //! CDF, a transform and moments by linear algebra alone: the way to put a measured law into a queue
 //! that wants exponential steps. Source: M. F. Neuts, "Matrix-Geometric Solutions in Stochastic
-//! Models" (1981), chapter 2. [`PhaseType::from_two_moments`] and [`PhaseType::from_three_moments`] fit
+//! Models" (1981). [`PhaseType::from_two_moments`] and [`PhaseType::from_three_moments`] fit
 //! moments, [`HyperErlang::fit`] fits samples by maximum likelihood.
 
 mod erlang;

@@ -151,7 +151,7 @@ impl PhaseType {
     ///
     /// Above 1 two exponential branches with balanced means (W. Whitt, "Approximating a point process
     /// by a renewal process", Operations Research 30, 1982); at 1 the exponential; below, k − 1 or k
-    /// equal phases, 1/k ≤ SCV (H. C. Tijms, "Stochastic Models", 1994, section A.4). Both moments are
+    /// equal phases, 1/k ≤ SCV (H. C. Tijms, "Stochastic Models", 1994). Both moments are
     /// exact; of the tail two moments say little, so prefer three, or [`super::HyperErlang::fit`].
     ///
     /// ```
