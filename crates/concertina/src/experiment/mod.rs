@@ -10,7 +10,9 @@ mod asl_tables;
 pub mod claims;
 mod kill;
 pub mod lab;
+mod model_speed;
 mod nginx;
+mod queue_laws;
 mod serve_objects;
 mod spotify_cluster;
 mod spotify_single;
@@ -64,10 +66,12 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 6] = [
+const EXPERIMENTS: [(&str, Experiment); 8] = [
     ("asl-tables", asl_tables::run),
     ("kill", kill::run),
+    ("model-speed", model_speed::run),
     ("nginx", nginx::run),
+    ("queue-laws", queue_laws::run),
     ("serve-objects", serve_objects::run),
     ("spotify-cluster", spotify_cluster::run),
     ("spotify-single", spotify_single::run),

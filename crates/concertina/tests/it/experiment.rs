@@ -93,6 +93,49 @@ fn what_is_wrong_with_an_experiment_is_said() {
     said(&broken, "config.toml");
 }
 
+const LAWS: &str = r#"
+grid_points = 12
+half_width_points = 5.0
+batches_min = 12
+seed = 1
+
+[full]
+utilisations = [0.5]
+servers = [1]
+customers_max = 300000
+law = [{ family = "gamma", scv = 0.5 }]
+
+[short]
+utilisations = [0.3, 0.5]
+servers = [1, 2]
+customers_max = 300000
+law = [{ family = "gamma", scv = 0.5 }, { family = "hyperexponential", scv = 2.0 }]
+"#;
+
+#[test]
+fn laws_are_compared_with_simulation() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("queue-laws");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("config.toml"), LAWS).unwrap();
+    let out = dir.path().join("out");
+    let output = run(&folder, &out, true);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let claims: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {errors}"));
+    let claims = claims.as_array().unwrap();
+    // One server, two, and other arrivals.
+    assert_eq!(claims.len(), 3, "{errors}");
+    for claim in claims {
+        assert!(claim["value"].as_f64().unwrap() < 5.0, "{claim}");
+        assert!(claim["samples"].as_u64().unwrap() > 100_000, "{claim}");
+        assert!(claim["low"].as_f64() < claim["value"].as_f64(), "it has an interval: {claim}");
+    }
+    let rows = std::fs::read_to_string(out.join("laws.csv")).unwrap();
+    assert_eq!(rows.lines().count(), 1 + 3 * 2 * 2, "{rows}");
+    assert!(std::fs::read_to_string(out.join("laws.txt")).unwrap().contains("GI/M/1"));
+}
+
 const CLUSTER: &str = r#"
 objects = 600
 object_bytes = 512
