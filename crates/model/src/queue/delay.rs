@@ -114,12 +114,10 @@ impl Delay {
             form.first = form.first.with_moments(mean, form.first.scv())?;
             return Ok(Delay { form, correction: None });
         }
-        // A larger third moment than with balanced means is the far tail's, and would leave the two
-        // branches nothing for the rest: measured against simulated lognormal service.
-        let balanced = 3.0 * law.scv() * (1.0 + law.scv());
-        let third = (third_moment(law) / law.mean().powi(3)).min(balanced);
         let unit = law.mean() / scale;
-        let branches = branches(law.scv(), third).map(|(p, mean)| (p, mean * unit));
+        let third = third_moment(law) / law.mean().powi(3);
+        let sooner = first_end(law, 2)?.mean() / law.mean();
+        let branches = branches(law.scv(), third, sooner).map(|(p, mean)| (p, mean * unit));
         let [(p, x), (q, y)] = branches;
         let twin = Hyperexponential::new(&branches)?;
         let rows: [&[f64]; 2] = [&[-1.0 / x, 0.0], &[0.0, -1.0 / y]];
@@ -252,23 +250,48 @@ fn factor(wait: f64, rho: f64, law: &dyn ServiceTime, servers: u32) -> Result<f6
     Ok(if factor.is_finite() { factor } else { 1.0 })
 }
 
-/// Two exponential branches (probability, mean) of mean 1 with an SCV above 1 and, if it can be, a third moment.
-fn branches(scv: f64, third: f64) -> [(f64, f64); 2] {
+/// Two exponential branches (probability, mean) of mean 1 with an SCV above 1, for a law with this third moment
+/// and this mean time to the sooner end of two services under way.
+///
+/// If both can be met they are: then the law has two branches itself. A heavy tail's third moment would leave the
+/// branches nothing for the rest, so that it counts up to that of branches which carry half of the work each.
+/// With it simulated waits of lognormal service are too short for some servers and too long for others, and with
+/// the sooner end alone the other way round by as much; so the geometric mean of both third moments is taken.
+fn branches(scv: f64, third: f64, sooner: f64) -> [(f64, f64); 2] {
+    let tail = third.min(3.0 * scv * (1.0 + scv));
+    // The more of the work is in few long services, the sooner is the first end of the others: it falls with
+    // the third moment, whose least is the first bound.
+    let least = 1.5 * (1.0 + scv).powi(2);
+    let (mut low, mut high) = (least * (1.0 + 1e-9), least * 1e4);
+    for _ in 0..60 {
+        let middle = (low * high).sqrt();
+        if sooner_end(two_branches(scv, middle)) > sooner {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    two_branches(scv, (tail.max(least) * (low * high).sqrt()).sqrt())
+}
+
+/// The mean time to the sooner end of two services under way, each of which has its residual time left.
+fn sooner_end([(p, x), (q, y)]: [(f64, f64); 2]) -> f64 {
+    let (v, w) = (p * x, q * y);
+    v * v * x / 2.0 + 2.0 * v * w / (1.0 / x + 1.0 / y) + w * w * y / 2.0
+}
+
+/// Two exponential branches (probability, mean) of mean 1 with an SCV above 1 and a third moment; the larger mean
+/// is the first.
+fn two_branches(scv: f64, third: f64) -> [(f64, f64); 2] {
     let (second, third) = ((1.0 + scv) / 2.0, third / 6.0);
     // The branches' means are the roots of x² − sum·x + product.
     let sum = (third - second) / (second - 1.0);
     let product = sum - second;
-    let apart = sum * sum - 4.0 * product;
-    if product > 1e-6 && apart > 0.0 {
-        let x = 0.5 * (sum + apart.sqrt());
-        let y = product / x;
-        let p = (1.0 - y) / (x - y);
-        if p > 1e-9 && p < 1.0 {
-            return [(p, x), (1.0 - p, y)];
-        }
-    }
-    let p = 0.5 * (1.0 + ((scv - 1.0) / (scv + 1.0)).sqrt());
-    [(p, 0.5 / p), (1.0 - p, 0.5 / (1.0 - p))]
+    let x = 0.5 * (sum + (sum * sum - 4.0 * product).max(0.0).sqrt());
+    // At the least third moment one branch takes no time at all.
+    let y = (product / x).max(1e-9);
+    let p = ((1.0 - y) / (x - y)).clamp(0.0, 1.0);
+    [(p, x), (1.0 - p, y)]
 }
 
 /// Mean 1 and an SCV from 0.5 to 1: one exponential phase with probability `one`, else two, of one rate.
