@@ -130,7 +130,8 @@ fn choices(servers: u32) -> anyhow::Result<Choices> {
         servers: (1..=servers).collect(),
         server_price: 200.0,
         memory: Memory {
-            fitted: 64.0,
+            // The largest, so that no size has all hits and every objective can be missed.
+            fitted: 400.0,
             sizes: (1..=25).map(|i| 16.0 * f64::from(i)).collect(),
             price: 1.0,
             hits: SizeLaw::Power(Popularity::zipf(0.8)?),
