@@ -11,10 +11,10 @@ use anyhow::Context;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::load_options::{LoadOptions, TARGETS};
 use crate::clock;
 use crate::load::{
-    Arrivals, Keys, Length, Load, Plan, Popularity, Progress, Size, Speed, Summary, Think,
-    run as go,
+    Arrivals, Keys, Length, Load, Plan, Popularity, Progress, Size, Speed, Summary, run as go,
 };
 
 /// Examples at the end of the help.
@@ -29,6 +29,8 @@ Examples:
     concertina load http://127.0.0.1:7070 --trace t.csv --arrivals trace --speed 2
   A closed loop of 16 clients that think 50 ms on average:
     concertina load http://127.0.0.1:7070 --clients 16 --think-ms 50
+  A memcached whose keys are asked for ten at a time:
+    concertina load memcached://127.0.0.1:11211 --fill --multi-get 10 --rate 1000
   A load that changes with time:
     concertina load http://127.0.0.1:7070 --schedule 100:10s,400:10s,100:10s
 
@@ -45,18 +47,9 @@ enum ArrivalsArg {
     Trace,
 }
 
-/// How think times are distributed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ThinkArg {
-    /// Exponential
-    Exponential,
-    /// Always the mean
-    Constant,
-}
-
 /// Arguments of the command. Boxed, because they are many and other commands have few.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = format!("{EXAMPLES}\n\n{TARGETS}"))]
 pub struct Args {
     #[command(flatten)]
     flags: Box<Flags>,
@@ -64,8 +57,8 @@ pub struct Args {
 
 #[derive(clap::Args)]
 struct Flags {
-    /// The service: http://HOST:PORT, with a path if keys do not follow /objects/
-    url: String,
+    #[command(flatten)]
+    options: LoadOptions,
 
     /// Open loop: requests/s, one step for each of a list
     #[arg(long, value_delimiter = ',', value_name = "R,…", help_heading = "When")]
@@ -85,12 +78,6 @@ struct Flags {
     #[arg(long, value_delimiter = ',', value_name = "N,…", help_heading = "When")]
     #[arg(conflicts_with_all = ["rate", "speed", "schedule"])]
     clients: Vec<usize>,
-    /// Closed loop: mean time between a reply and the next request, ms
-    #[arg(long, default_value_t = 0.0, value_name = "MS", help_heading = "When")]
-    think_ms: f64,
-    /// Closed loop: how think times are distributed
-    #[arg(long, value_enum, default_value = "exponential", help_heading = "When")]
-    think: ThinkArg,
     /// Load before each step that is not counted in it, e.g. 10s; 0s for none
     #[arg(long, default_value = "5s", value_parser = seconds, value_name = "TIME")]
     #[arg(help_heading = "When")]
@@ -108,23 +95,6 @@ struct Flags {
     #[arg(long, value_name = "N", conflicts_with = "duration", help_heading = "When")]
     requests: Option<u64>,
 
-    /// Popularity of generated keys: zipf:S or uniform
-    #[arg(long, default_value = "zipf:0.99", value_parser = popularity, help_heading = "What")]
-    keys: Popularity,
-    /// How many generated keys there are
-    #[arg(long, default_value_t = 10_000, value_name = "N", help_heading = "What")]
-    count: u64,
-    /// Bytes of each object (k and M for KiB and MiB), or MIN..MAX: log-uniform, fixed by the key.
-    /// With a trace: of those whose size it does not say
-    #[arg(long, default_value = "4096", value_parser = size, value_name = "BYTES")]
-    #[arg(help_heading = "What")]
-    size: Size,
-    /// How generated keys are called; {i} is their number
-    #[arg(long, default_value = "k{i}", value_name = "TEXT", help_heading = "What")]
-    key_format: String,
-    /// Share of gets among requests for generated keys; the rest are puts
-    #[arg(long, default_value_t = 1.0, value_name = "SHARE", help_heading = "What")]
-    read_share: f64,
     /// Keys, sizes and operations of a trace: CSV of time_ms,key,size,op, plain or .zst
     #[arg(long, value_name = "FILE", help_heading = "What")]
     trace: Option<PathBuf>,
@@ -142,59 +112,21 @@ struct Flags {
     /// The resolution of the trace's times [default: found out]
     #[arg(long, requires = "trace", value_name = "MS", help_heading = "What")]
     resolution_ms: Option<f64>,
-    /// Put every distinct key once before measuring; alone, that is all
-    #[arg(long, help_heading = "What")]
-    fill: bool,
     /// Clients of the fill
     #[arg(long, default_value_t = 64, value_name = "N", help_heading = "What")]
     fill_clients: usize,
-    /// Compare the bytes of replies with those that --fill and puts store; differences are errors
-    #[arg(long, help_heading = "What")]
-    verify: bool,
 
-    /// What precedes the key in the path [default: /objects/]
-    #[arg(long, value_name = "PATH", help_heading = "How")]
-    prefix: Option<String>,
-    /// A file that holds a bearer token
-    #[arg(long, value_name = "FILE", help_heading = "How")]
-    token_file: Option<PathBuf>,
-    /// Threads that generate
-    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "How")]
-    threads: usize,
-    /// The most connections
-    #[arg(long, default_value_t = 8192, value_name = "N", help_heading = "How")]
-    connections: usize,
     /// The most arrivals that wait for a connection; more are dropped
     #[arg(long, default_value_t = 8192, value_name = "N", help_heading = "How")]
     backlog: usize,
-    /// When a request without a reply is given up
-    #[arg(long, default_value = "10s", value_parser = seconds, value_name = "TIME")]
-    #[arg(help_heading = "How")]
-    timeout: f64,
-    /// Where all random numbers come from
-    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "How")]
-    seed: u64,
 
-    /// The run folder [default: runs/TIME]
-    #[arg(long, value_name = "DIR", help_heading = "Result")]
-    out: Option<PathBuf>,
     /// Length of the recorded windows
     #[arg(long, default_value = "1s", value_parser = seconds, value_name = "TIME")]
     #[arg(help_heading = "Result")]
     window: f64,
-    /// Response times in ms at which completions are counted exactly
-    #[arg(long, value_delimiter = ',', default_value = "20,50,100", value_name = "MS,…")]
-    #[arg(help_heading = "Result")]
-    objectives: Vec<f64>,
     /// One key in N is sampled; 0 for none
     #[arg(long, default_value_t = 64, value_name = "N", help_heading = "Result")]
     sample_one_in: u64,
-    /// Print the result as JSON
-    #[arg(long, help_heading = "Result")]
-    json: bool,
-    /// Show no progress
-    #[arg(long, short, help_heading = "Result")]
-    quiet: bool,
 }
 
 /// Runs the command.
@@ -203,7 +135,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let plan = flags.plan()?;
     let stop = Arc::new(AtomicBool::new(false));
     watch_interrupts(&stop)?;
-    let bar = bar(flags.quiet || !std::io::stderr().is_terminal());
+    let bar = bar(flags.options.quiet || !std::io::stderr().is_terminal());
     let summary = go(&plan, &stop, &mut |p: &Progress| {
         bar.set_position((p.done * 1000.0) as u64);
         bar.set_prefix(p.stage.clone());
@@ -212,7 +144,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     });
     bar.finish_and_clear();
     let summary = summary?;
-    if flags.json {
+    if flags.options.json {
         println!("{}", serde_json::to_string_pretty(&summary)?);
     } else {
         print!("{}", summary.table());
@@ -266,17 +198,6 @@ pub(super) fn watch_interrupts(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
 
 impl Flags {
     fn plan(&self) -> anyhow::Result<Plan> {
-        let out = match &self.out {
-            Some(out) => out.clone(),
-            None => default_out(),
-        };
-        let token = match &self.token_file {
-            None => None,
-            Some(path) => {
-                let text = std::fs::read_to_string(path);
-                Some(text.with_context(|| format!("cannot read the token in {}", path.display()))?)
-            }
-        };
         let warmup = match self.warmup_requests {
             Some(n) => Length::Requests(n),
             None => Length::Seconds(self.warmup),
@@ -290,23 +211,15 @@ impl Flags {
                 "a schedule says itself how long it is: leave out --duration, --requests"
             );
         }
+        let plan = self.options.plan(self.load()?, self.what(), self.fill_clients)?;
         Ok(Plan {
-            prefix: self.prefix.clone(),
-            token,
             warmup: Some(warmup),
             warmup_rate: self.warmup_rate,
             length,
-            fill: self.fill.then_some(self.fill_clients),
-            verify: self.verify,
-            threads: self.threads,
-            connections: self.connections,
             backlog: self.backlog,
-            timeout_s: self.timeout,
             window_s: self.window,
-            objectives_ms: self.objectives.clone(),
             sample_one_in: self.sample_one_in,
-            seed: self.seed,
-            ..Plan::new(&self.url, self.load()?, self.what(), out)
+            ..plan
         })
     }
 
@@ -316,11 +229,8 @@ impl Flags {
             _ => Arrivals::Poisson,
         };
         if !self.clients.is_empty() {
-            let think = match self.think {
-                ThinkArg::Exponential => Think::Exponential,
-                ThinkArg::Constant => Think::Constant,
-            };
-            let (clients, think_ms) = (self.clients.clone(), self.think_ms);
+            let (think_ms, think) = self.options.think();
+            let clients = self.clients.clone();
             return Ok(Load::Closed { clients, think_ms, think });
         }
         if self.arrivals == ArrivalsArg::Trace {
@@ -341,7 +251,7 @@ impl Flags {
             return Ok(Load::Open { rates: self.rate.clone(), arrivals });
         }
         anyhow::ensure!(
-            self.fill,
+            self.options.fill,
             "say what load: --rate R (open loop), --clients N (closed loop), --schedule, \
              --arrivals trace, or --fill alone"
         );
@@ -354,17 +264,11 @@ impl Flags {
                 file: file.clone(),
                 slice: self.slice.clone(),
                 warmup_slice: self.warmup_slice.clone(),
-                size: self.size,
+                size: self.options.size,
                 skip_broken: self.skip_broken,
                 resolution_ms: self.resolution_ms,
             },
-            None => Keys::Synthetic {
-                popularity: self.keys,
-                count: self.count,
-                size: self.size,
-                format: self.key_format.clone(),
-                read_share: self.read_share,
-            },
+            None => self.options.generated(),
         }
     }
 }

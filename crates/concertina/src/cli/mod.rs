@@ -13,6 +13,7 @@ mod factors;
 mod fit;
 mod import;
 mod load;
+mod load_options;
 mod measure;
 mod network;
 mod network_file;

@@ -1,6 +1,5 @@
 //! A socket with the request that it sends and the reply that it reads.
 
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use model::window::Operation;
@@ -10,6 +9,7 @@ use rustix::net::{
     sockopt,
 };
 
+use super::memcached::{self, Replies};
 use super::{Body, Reply, ReplyError, ReplyReader, Target};
 
 /// Bytes of a generated body that are made at a time: about 10 µs of work, so that a large upload
@@ -49,15 +49,22 @@ pub struct Connection {
     out: Vec<u8>,
     sent: usize,
     upload: Option<Upload>,
-    reader: ReplyReader,
-    check: Option<Check>,
+    reader: Reader,
     exchanges: u64,
+}
+
+/// What understands the replies.
+enum Reader {
+    Http(ReplyReader, Option<Check>),
+    Memcached(Box<Replies>),
 }
 
 /// A body on its way out.
 struct Upload {
     body: Body,
     made: u64,
+    /// What follows it.
+    end: &'static [u8],
 }
 
 /// A body that is compared as it comes in.
@@ -68,12 +75,11 @@ struct Check {
 }
 
 impl Connection {
-    /// Begins to connect; the socket is ready for writing when that is over.
-    pub fn open(address: &SocketAddr) -> Result<Connection, Fault> {
-        let family = match address {
-            SocketAddr::V4(_) => AddressFamily::INET,
-            SocketAddr::V6(_) => AddressFamily::INET6,
-        };
+    /// Begins to connect; the socket is ready for writing when that is over. All requests over this connection
+    /// are to the target.
+    pub fn open(target: &Target) -> Result<Connection, Fault> {
+        let address = &target.address;
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket =
             socket_with(family, SocketType::STREAM, flags, None).map_err(Fault::Connect)?;
@@ -89,8 +95,10 @@ impl Connection {
             out: Vec::new(),
             sent: 0,
             upload: None,
-            reader: ReplyReader::default(),
-            check: None,
+            reader: match target.is_memcached() {
+                true => Reader::Memcached(Box::default()),
+                false => Reader::Http(ReplyReader::default(), None),
+            },
             exchanges: 0,
         })
     }
@@ -107,7 +115,10 @@ impl Connection {
 
     /// Whether no byte of the present reply has come.
     pub fn is_unanswered(&self) -> bool {
-        self.reader.untouched()
+        match &self.reader {
+            Reader::Http(reader, _) => reader.untouched(),
+            Reader::Memcached(replies) => replies.untouched(),
+        }
     }
 
     /// Whether something waits for the socket to be ready for writing.
@@ -128,11 +139,20 @@ impl Connection {
         self.out.clear();
         self.sent = 0;
         target.write_head(&mut self.out, operation, key, body.size);
-        let put = operation == Operation::Put && body.size > 0;
-        self.upload = put.then_some(Upload { body, made: 0 });
-        let get = check && operation == Operation::Get;
-        self.check = get.then_some(Check { body, seen: 0, wrong: false });
-        self.reader.start(operation == Operation::Head);
+        let end = match &mut self.reader {
+            Reader::Http(reader, checked) => {
+                let get = check && operation == Operation::Get;
+                *checked = get.then_some(Check { body, seen: 0, wrong: false });
+                reader.start(operation == Operation::Head);
+                &b""[..]
+            }
+            Reader::Memcached(replies) => {
+                replies.start(&self.out, body.key, check);
+                memcached::END
+            }
+        };
+        let put = operation == Operation::Put && body.size + end.len() as u64 > 0;
+        self.upload = put.then_some(Upload { body, made: 0, end });
     }
 
     /// Sends as much of the request as the socket takes.
@@ -154,6 +174,7 @@ impl Connection {
                     upload.body.fill(upload.made, &mut self.out[kept..]);
                     upload.made += more;
                     if upload.made == upload.body.size {
+                        self.out.extend_from_slice(upload.end);
                         self.upload = None;
                     }
                 }
@@ -173,7 +194,11 @@ impl Connection {
     /// kernel, without being copied.
     pub fn read(&mut self, scratch: &mut [u8]) -> Result<Progress, Fault> {
         for _ in 0..READS_MAX {
-            let skippable = if self.check.is_some() { 0 } else { self.reader.skippable() };
+            let skippable = match &self.reader {
+                Reader::Http(_, Some(_)) => 0,
+                Reader::Http(reader, None) => reader.skippable(),
+                Reader::Memcached(replies) => replies.skippable(),
+            };
             let skip = skippable >= 4096;
             let (room, flags) = if skip {
                 (skippable.min(scratch.len() as u64) as usize, RecvFlags::TRUNC)
@@ -186,19 +211,26 @@ impl Connection {
                 Err(error) => return Err(Fault::Socket(error)),
             };
             if count == 0 {
-                self.reader.end_of_stream()?;
+                match &mut self.reader {
+                    Reader::Http(reader, _) => reader.end_of_stream()?,
+                    Reader::Memcached(replies) => replies.end_of_stream()?,
+                }
                 return Ok(self.complete());
             }
-            let done = if skip {
-                self.reader.skipped(count as u64)
-            } else {
-                let check = &mut self.check;
-                self.reader.feed(&scratch[..count], &mut |piece| {
+            let bytes = &scratch[..count];
+            let done = match &mut self.reader {
+                Reader::Http(reader, _) if skip => reader.skipped(count as u64),
+                Reader::Http(reader, check) => reader.feed(bytes, &mut |piece| {
                     if let Some(check) = check {
                         check.wrong |= !check.body.matches(check.seen, piece);
                         check.seen += piece.len() as u64;
                     }
-                })?
+                })?,
+                Reader::Memcached(replies) if skip => {
+                    replies.skipped(count as u64);
+                    false
+                }
+                Reader::Memcached(replies) => replies.feed(bytes)?,
             };
             if done {
                 return Ok(self.complete());
@@ -217,16 +249,32 @@ impl Connection {
 
     /// The reply, complete or as far as it came.
     pub fn reply(&self) -> &Reply {
-        self.reader.reply()
+        match &self.reader {
+            Reader::Http(reader, _) => reader.reply(),
+            Reader::Memcached(replies) => replies.reply(),
+        }
     }
 
-    /// Whether bytes came that are not those of the checked body.
+    /// What the service says is wrong, in its own words, where the protocol has any.
+    pub fn words(&self) -> Option<&str> {
+        match &self.reader {
+            Reader::Http(..) => None,
+            Reader::Memcached(replies) => replies.words(),
+        }
+    }
+
+    /// Whether bytes came that are not those of the checked body. What comes with an error is no body.
     pub fn is_wrong(&self) -> bool {
-        self.check.as_ref().is_some_and(|check| check.wrong)
+        match &self.reader {
+            Reader::Http(reader, check) => {
+                reader.reply().status == 200 && check.as_ref().is_some_and(|check| check.wrong)
+            }
+            Reader::Memcached(replies) => replies.is_wrong(),
+        }
     }
 
     /// Whether the connection can take another request: the last was sent whole and its reply allows.
     pub fn is_reusable(&self) -> bool {
-        self.reader.reply().keep_alive && !self.wants_write()
+        self.reply().keep_alive && !self.wants_write()
     }
 }

@@ -1,8 +1,9 @@
-//! A lean HTTP/1.1 client for measuring: non-blocking, keep-alive, one request at a time on each
-//! connection, no runtime and no allocation for each request once a connection is warm.
+//! A lean client of HTTP/1.1 and of memcached's text protocol for measuring: non-blocking, connections kept, one
+//! request at a time on each, no runtime and no allocation for each request once a connection is warm.
 //!
-//! - [`Target`]: where requests go, and how their heads are written.
-//! - [`ReplyReader`]: the parser of replies; bytes in, events out, no socket.
+//! - [`Target`]: where requests go, what is spoken there, and how requests are written (`head`: those of
+//!   HTTP; `s3`: the signatures of buckets; `memcached`: its commands and its replies).
+//! - [`ReplyReader`]: the parser of HTTP replies; bytes in, events out, no socket.
 //! - [`Connection`]: a socket with the request that it sends and the reply that it reads.
 //! - [`Body`]: the bytes of a generated object, a function of its key alone, so that a reply's bytes
 //!   can be checked by anybody who knows the key.
@@ -13,12 +14,16 @@
 
 mod body;
 mod connection;
+mod head;
+mod memcached;
 mod reply;
+mod s3;
 mod target;
 
 pub use body::Body;
 pub use connection::{Connection, Fault, Progress};
 pub use reply::{Reply, ReplyError, ReplyReader};
+pub use s3::Credentials;
 pub use target::{Target, TargetError};
 
 /// The reply header that says who answered; its words are those of `Outcome::as_str`.

@@ -33,6 +33,12 @@ pub enum ReplyError {
     /// A chunk is malformed.
     #[error("a chunk of the reply is malformed")]
     Chunk,
+    /// What came is not of memcached's text protocol.
+    #[error("the reply is not of memcached's text protocol: {0}")]
+    Memcached(&'static str),
+    /// A line of memcached's goes on too long.
+    #[error("a line of the reply is longer than 2048 bytes")]
+    LineTooLong,
     /// Bytes after the end of the reply, though one request is sent at a time.
     #[error("bytes after the end of the reply")]
     Extra,
@@ -41,7 +47,7 @@ pub enum ReplyError {
     Closed(&'static str),
 }
 
-/// What a reply's head said, and how much body came.
+/// What a reply's head said, and how much body came. memcached's answers are told in the codes of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Status code.
@@ -58,7 +64,7 @@ pub struct Reply {
     pub keep_alive: bool,
 }
 
-const NO_REPLY: Reply = Reply {
+pub(super) const NO_REPLY: Reply = Reply {
     status: 0,
     outcome: None,
     queue_length: None,
@@ -334,7 +340,8 @@ fn parse_head(bytes: &[u8], reply: &mut Reply) -> Result<Option<(usize, bool)>, 
     Ok(Some((length, chunked)))
 }
 
-fn number(value: &[u8]) -> Option<u64> {
+/// A number of at most 18 digits.
+pub(super) fn number(value: &[u8]) -> Option<u64> {
     let value = value.trim_ascii();
     if value.is_empty() || value.len() > 18 || !value.iter().all(u8::is_ascii_digit) {
         return None;

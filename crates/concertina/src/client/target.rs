@@ -1,22 +1,42 @@
-//! Where requests go, and how their heads are written.
+//! Where requests go, what is spoken there, and how requests are written.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use model::window::Operation;
+
+use super::head::Heads;
+use super::memcached;
+use super::s3::{Credentials, Presigner};
 
 /// The path before the key, unless the address has a path of its own.
 pub const PREFIX: &str = "/objects/";
 
 /// Where the key belongs in an address that says so.
 const KEY: &str = "{key}";
+/// The region of a store that does not say one.
+const REGION: &str = "us-east-1";
+/// How an address of a bucket is written.
+const BUCKET: &str = "s3://BUCKET[/PREFIX]?endpoint=http://HOST:PORT[&region=REGION]";
 
 /// Why an address cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// Not `http://`.
-    #[error("`{url}`: only http:// is spoken here (write http://HOST:PORT)")]
+    /// What is not spoken.
+    #[error(
+        "`{url}`: http://, s3:// and memcached:// are spoken here (write http://HOST:PORT, {BUCKET}, or \
+         memcached://HOST:PORT)"
+    )]
     Scheme {
+        /// What was given.
+        url: String,
+    },
+    /// TLS.
+    #[error(
+        "`{url}`: TLS is not spoken here; measure the service behind what ends TLS, or let a proxy of your \
+         own (stunnel, socat, nginx) carry http:// to it, whose time is then measured as well"
+    )]
+    Tls {
         /// What was given.
         url: String,
     },
@@ -45,23 +65,32 @@ pub struct Target {
     pub address: SocketAddr,
     /// Host and port as given, for the `host` header.
     pub host: String,
-    /// What precedes the key in the path; begins with `/`, and ends with it unless the address has a
-    /// `{key}` of its own.
-    pub prefix: String,
-    /// What follows the key.
-    suffix: String,
-    /// Whether there is a key at all.
-    keyed: bool,
-    /// All header lines of a request, and the empty line.
-    headers: String,
-    /// The same with room for a body's length.
-    put_headers: String,
+    protocol: Protocol,
+}
+
+/// What is spoken.
+#[derive(Clone)]
+enum Protocol {
+    Http(Heads),
+    /// `several`: a get may be for several keys, with a space between them.
+    Memcached {
+        several: bool,
+    },
 }
 
 impl std::fmt::Debug for Target {
     // The headers may hold a token: they are not shown.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Target(http://{}{})", self.host, self.prefix)
+        write!(f, "Target({self})")
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.protocol {
+            Protocol::Http(heads) => write!(f, "http://{}{}", self.host, heads.prefix()),
+            Protocol::Memcached { .. } => write!(f, "memcached://{}", self.host),
+        }
     }
 }
 
@@ -78,18 +107,13 @@ impl Target {
         if let Some((before, after)) = url.split_once(KEY) {
             return Target::templated(url, before, Some(after), token);
         }
-        let malformed = |reason: &str| TargetError::Malformed {
-            url: url.to_owned(),
-            reason: reason.to_owned(),
-        };
-        let rest = url
-            .strip_prefix("http://")
-            .ok_or_else(|| TargetError::Scheme { url: url.to_owned() })?;
+        let rest = after_http(url, url)?;
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let own = if path.len() > 1 { Some(path) } else { None };
         let mut prefix = own.or(prefix).unwrap_or(PREFIX).to_owned();
         if !prefix.bytes().all(|b| b.is_ascii_graphic()) || prefix.contains(['?', '#']) {
-            return Err(malformed("the path before the keys must be plain ASCII without ? and #"));
+            let reason = "the path before the keys must be plain ASCII without ? and #";
+            return Err(malformed(url, reason));
         }
         if !prefix.starts_with('/') {
             prefix.insert(0, '/');
@@ -97,12 +121,66 @@ impl Target {
         if !prefix.ends_with('/') {
             prefix.push('/');
         }
-        Target::at(url, host, prefix, token)
+        Target::http(url, host, prefix, Some(String::new()), token)
     }
 
     /// An address that is asked for as it is, its query included: no key is added.
     pub fn fixed(url: &str, token: Option<&str>) -> Result<Target, TargetError> {
         Target::templated(url, url, None, token)
+    }
+
+    /// The objects of a bucket: `s3://BUCKET[/PREFIX]?endpoint=http://HOST:PORT[&region=REGION]`.
+    ///
+    /// The bucket is in the path; objects are named `PREFIX/KEY`. Requests are
+    /// signed where there are credentials, at the time `unix_s` (seconds since 1970), which is good
+    /// for seven days.
+    pub fn s3(
+        url: &str,
+        credentials: Option<&Credentials>,
+        unix_s: i64,
+    ) -> Result<Target, TargetError> {
+        let wrong = |reason: &str| malformed(url, &format!("{reason}; write {BUCKET}"));
+        let rest = url.strip_prefix("s3://").ok_or_else(|| wrong("it is no bucket"))?;
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (mut endpoint, mut region) = (None, REGION);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("endpoint", value)) => endpoint = Some(value),
+                Some(("region", value)) => region = value,
+                _ => return Err(wrong(&format!("`{pair}` is not known"))),
+            }
+        }
+        let endpoint = endpoint.ok_or_else(|| wrong("the endpoint is missing"))?;
+        let host = after_http(url, endpoint)?.trim_end_matches('/');
+        let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+        let name = |text: &str| {
+            let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+            (1..=255).contains(&text.len()) && text.bytes().all(plain)
+        };
+        if !name(bucket) || !name(region) || host.contains('/') {
+            let reason = "bucket and region are of letters, digits, `.`, `-` and `_`, and the \
+                          endpoint has no path";
+            return Err(wrong(reason));
+        }
+        let address = resolve(url, host, 80)?;
+        let signer = credentials.map(|c| Presigner::new(c, region, host, unix_s));
+        let protocol = Protocol::Http(Heads::bucket(host, bucket, prefix, signer));
+        Ok(Target { address, host: host.to_owned(), protocol })
+    }
+
+    /// A memcached: `memcached://HOST[:PORT]`, port 11211 unless it says another. With `several`, what a get
+    /// asks for is several keys with a space between them.
+    pub fn memcached(url: &str, several: bool) -> Result<Target, TargetError> {
+        let rest = url.strip_prefix("memcached://");
+        let rest = rest.ok_or_else(|| TargetError::Scheme { url: url.to_owned() })?;
+        let host = rest.strip_suffix('/').unwrap_or(rest);
+        if host.contains('/') {
+            let reason = "there is nothing after the port: what precedes keys is part of them \
+                          (--key-format)";
+            return Err(malformed(url, reason));
+        }
+        let address = resolve(url, host, memcached::PORT)?;
+        Ok(Target { address, host: host.to_owned(), protocol: Protocol::Memcached { several } })
     }
 
     /// An address in two parts, the key between them if there is one.
@@ -112,91 +190,78 @@ impl Target {
         after: Option<&str>,
         token: Option<&str>,
     ) -> Result<Target, TargetError> {
-        let malformed = |reason: &str| TargetError::Malformed {
-            url: url.to_owned(),
-            reason: reason.to_owned(),
-        };
-        let rest = before
-            .strip_prefix("http://")
-            .ok_or_else(|| TargetError::Scheme { url: url.to_owned() })?;
+        let rest = after_http(url, before)?;
         let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         let suffix = after.unwrap_or_default();
         if after.is_some() && path.is_empty() {
-            return Err(malformed("a key belongs into the path: write http://HOST:PORT/{key}"));
+            let reason = "a key belongs into the path: write http://HOST:PORT/{key}";
+            return Err(malformed(url, reason));
         }
         let plain = |part: &str| part.bytes().all(|b| b.is_ascii_graphic()) && !part.contains('#');
         if !plain(path) || !plain(suffix) || suffix.contains(KEY) {
-            return Err(malformed("it must be plain ASCII without #, with at most one {key}"));
+            return Err(malformed(url, "it must be plain ASCII without #, with at most one {key}"));
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        let target = Target::at(url, host, path, token)?;
-        Ok(Target { suffix: suffix.to_owned(), keyed: after.is_some(), ..target })
+        Target::http(url, host, path, after.map(str::to_owned), token)
     }
 
-    fn at(
+    fn http(
         url: &str,
         host: &str,
         prefix: String,
+        suffix: Option<String>,
         token: Option<&str>,
     ) -> Result<Target, TargetError> {
-        let malformed = |reason: &str| TargetError::Malformed {
-            url: url.to_owned(),
-            reason: reason.to_owned(),
-        };
-        if host.is_empty() {
-            return Err(malformed("the host is missing"));
-        }
-        if host.contains(|c: char| c.is_whitespace() || c.is_control() || "@?#".contains(c)) {
-            return Err(malformed("the host holds what no host can"));
-        }
         let token = token.map(str::trim).filter(|t| !t.is_empty());
         if token.is_some_and(|t| !t.bytes().all(|b| b.is_ascii_graphic())) {
-            return Err(malformed("the token holds what no header can"));
+            return Err(malformed(url, "the token holds what no header can"));
         }
-        let with_port = if has_port(host) { host.to_owned() } else { format!("{host}:80") };
-        let resolve = |source| TargetError::Resolve { host: with_port.clone(), source };
-        let address = with_port
-            .to_socket_addrs()
-            .map_err(resolve)?
-            .next()
-            .ok_or_else(|| resolve(std::io::ErrorKind::NotFound.into()))?;
-        let bearer = token.map(|t| format!("authorization: Bearer {t}\r\n")).unwrap_or_default();
-        let common = format!(" HTTP/1.1\r\nhost: {host}\r\n{bearer}");
-        Ok(Target {
-            address,
-            host: host.to_owned(),
-            prefix,
-            suffix: String::new(),
-            keyed: true,
-            headers: format!("{common}\r\n"),
-            put_headers: format!(
-                "{common}content-type: application/octet-stream\r\ncontent-length: "
-            ),
-        })
+        let address = resolve(url, host, 80)?;
+        let protocol = Protocol::Http(Heads::new(host, token, prefix, suffix));
+        Ok(Target { address, host: host.to_owned(), protocol })
     }
 
-    /// Appends the head of a request for a key. `size` is the length of the body of a put.
+    /// Whether memcached's text protocol is spoken, and not HTTP.
+    pub(super) fn is_memcached(&self) -> bool {
+        matches!(self.protocol, Protocol::Memcached { .. })
+    }
+
+    /// Appends a request for a key, without its body. `size` is the length of the body of a put.
     pub fn write_head(&self, out: &mut Vec<u8>, operation: Operation, key: &[u8], size: u64) {
-        let method: &[u8] = match operation {
-            Operation::Get | Operation::List => b"GET ",
-            Operation::Head => b"HEAD ",
-            Operation::Put => b"PUT ",
-            Operation::Delete => b"DELETE ",
-        };
-        out.extend_from_slice(method);
-        out.extend_from_slice(self.prefix.as_bytes());
-        if self.keyed {
-            encode_key(out, key);
-            out.extend_from_slice(self.suffix.as_bytes());
-        }
-        if operation == Operation::Put {
-            out.extend_from_slice(self.put_headers.as_bytes());
-            out.extend_from_slice(size.to_string().as_bytes());
-            out.extend_from_slice(b"\r\n\r\n");
-        } else {
-            out.extend_from_slice(self.headers.as_bytes());
+        match &self.protocol {
+            Protocol::Http(heads) => heads.write(out, operation, key, size),
+            Protocol::Memcached { several } => {
+                memcached::write_command(out, operation, key, *several, size);
+            }
         }
     }
+}
+
+fn malformed(url: &str, reason: &str) -> TargetError {
+    TargetError::Malformed { url: url.to_owned(), reason: reason.to_owned() }
+}
+
+/// What follows `http://` in a part of an address.
+fn after_http<'a>(url: &str, part: &'a str) -> Result<&'a str, TargetError> {
+    let url = || url.to_owned();
+    part.strip_prefix("http://").ok_or_else(|| match part.starts_with("https://") {
+        true => TargetError::Tls { url: url() },
+        false => TargetError::Scheme { url: url() },
+    })
+}
+
+/// Looks up a host, which must be one.
+fn resolve(url: &str, host: &str, port: u16) -> Result<SocketAddr, TargetError> {
+    if host.is_empty() {
+        return Err(malformed(url, "the host is missing"));
+    }
+    if host.contains(|c: char| c.is_whitespace() || c.is_control() || "@?#".contains(c)) {
+        return Err(malformed(url, "the host holds what no host can"));
+    }
+    let with_port = if has_port(host) { host.to_owned() } else { format!("{host}:{port}") };
+    let failed = |source| TargetError::Resolve { host: with_port.clone(), source };
+    let mut found = with_port.to_socket_addrs().map_err(failed)?;
+    found.next().ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))
 }
 
 /// Whether a host ends in a port; the colons of a bare IPv6 address in brackets are none.
@@ -208,63 +273,21 @@ fn has_port(host: &str) -> bool {
     })
 }
 
-/// Appends a key as it stands in a path: everything but letters, digits, `-._~` and `/` in percent form.
-/// A `/` that begins the key or follows another is encoded too, because servers merge runs of them.
-fn encode_key(out: &mut Vec<u8>, key: &[u8]) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let mut after_slash = true;
-    for &byte in key {
-        let plain = byte.is_ascii_alphanumeric()
-            || matches!(byte, b'-' | b'.' | b'_' | b'~')
-            || (byte == b'/' && !after_slash);
-        after_slash = byte == b'/';
-        if plain {
-            out.push(byte);
-        } else {
-            out.extend_from_slice(&[
-                b'%',
-                HEX[usize::from(byte >> 4)],
-                HEX[usize::from(byte & 15)],
-            ]);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
-    fn head(url: &str, operation: Operation, key: &[u8]) -> String {
-        let target = Target::parse(url, None, Some("secret")).unwrap();
+    /// The first line of a get of the key `a b`.
+    fn line(target: Target) -> String {
         let mut out = Vec::new();
-        target.write_head(&mut out, operation, key, 7);
-        String::from_utf8(out).unwrap()
-    }
-
-    #[test]
-    fn heads_are_what_http_says() {
-        assert_eq!(
-            head("http://127.0.0.1:7070", Operation::Get, b"a/b c"),
-            "GET /objects/a/b%20c HTTP/1.1\r\nhost: 127.0.0.1:7070\r\n\
-             authorization: Bearer secret\r\n\r\n"
-        );
-        assert_eq!(
-            head("http://127.0.0.1:1/o", Operation::Put, b"/x//%"),
-            "PUT /o/%2Fx/%2F%25 HTTP/1.1\r\nhost: 127.0.0.1:1\r\n\
-             authorization: Bearer secret\r\ncontent-type: application/octet-stream\r\n\
-             content-length: 7\r\n\r\n"
-        );
+        target.write_head(&mut out, Operation::Get, b"a b", 0);
+        String::from_utf8(out).unwrap().lines().next().unwrap().to_owned()
     }
 
     #[test]
     fn addresses_may_say_where_the_key_belongs() {
-        let line = |target: Target| {
-            let mut out = Vec::new();
-            target.write_head(&mut out, Operation::Get, b"a b", 0);
-            String::from_utf8(out).unwrap().lines().next().unwrap().to_owned()
-        };
         let of = |url| line(Target::parse(url, Some("/never/"), None).unwrap());
         assert_eq!(of("http://127.0.0.1:1/i/{key}.jpg"), "GET /i/a%20b.jpg HTTP/1.1");
         assert_eq!(of("http://127.0.0.1:1/f?x=1&k={key}&y"), "GET /f?x=1&k=a%20b&y HTTP/1.1");
@@ -291,28 +314,62 @@ mod tests {
             let error = Target::parse(url, None, None).unwrap_err().to_string();
             assert!(error.contains('`'), "{url}: {error}");
         }
-        assert_eq!(Target::parse("http://[::1]:80/", None, None).unwrap().prefix, "/objects/");
+        let plain = Target::parse("http://[::1]:80/", None, None).unwrap();
+        assert_eq!(plain.to_string(), "http://[::1]:80/objects/");
         assert!(Target::parse("http://127.0.0.1:1", None, Some("a\r\nb")).is_err());
+    }
+
+    #[test]
+    fn buckets_are_addressed_in_the_path() {
+        let credentials = Credentials {
+            access_key_id: "AK".to_owned(),
+            secret_access_key: "hush".to_owned(),
+            session_token: None,
+        };
+        let of = |url: &str| Target::s3(url, Some(&credentials), 1_369_353_600);
+        let signed = of("s3://b.k/in/side?endpoint=http://127.0.0.1:7/&region=eu-west-1").unwrap();
+        assert_eq!(format!("{signed:?}"), "Target(http://127.0.0.1:7/b.k/in/side/)");
+        let signed = line(signed);
+        let start = "GET /b.k/in/side/a%20b?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=AK%2F\
+                     20130524%2Feu-west-1%2Fs3";
+        assert!(signed.starts_with(start) && signed.contains("&X-Amz-Signature="), "{signed}");
+        let open = Target::s3("s3://b?endpoint=http://127.0.0.1:7", None, 0).unwrap();
+        assert_eq!(line(open), "GET /b/a%20b HTTP/1.1");
+        for (url, part) in [
+            ("s3://b", "the endpoint is missing"),
+            ("s3://?endpoint=http://127.0.0.1:7", "bucket and region"),
+            ("s3://b?endpoint=http://127.0.0.1:7/x", "no path"),
+            ("s3://b?endpoint=http://127.0.0.1:7&x=1", "`x=1` is not known"),
+            ("s3://b?endpoint=https://127.0.0.1:7", "TLS is not spoken"),
+            ("s3://b?endpoint=127.0.0.1:7", "http://, s3:// and memcached://"),
+            ("s3://b\r\n?endpoint=http://127.0.0.1:7", "bucket and region"),
+            ("s3://b?endpoint=http://a b", "what no host can"),
+        ] {
+            let error = of(url).unwrap_err().to_string();
+            assert!(error.contains(part) && !error.contains("hush"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn memcached_has_a_host_and_nothing_else() {
+        let of = |url| Target::memcached(url, false);
+        let found = of("memcached://127.0.0.1").unwrap();
+        assert_eq!((found.address.port(), found.is_memcached()), (11211, true));
+        assert_eq!(of("memcached://[::1]:7/").unwrap().to_string(), "memcached://[::1]:7");
+        assert_eq!(line(found), "get a%20b");
+        for url in ["memcached://", "memcached://h/x", "memcached://a b", "http://127.0.0.1:1"] {
+            assert!(of(url).unwrap_err().to_string().contains('`'), "{url}");
+        }
     }
 
     proptest! {
         #[test]
-        fn keys_come_back_from_their_paths(key in prop::collection::vec(any::<u8>(), 0..40)) {
-            let mut out = Vec::new();
-            encode_key(&mut out, &key);
-            prop_assert!(out.iter().all(u8::is_ascii_graphic));
-            prop_assert!(!out.windows(2).any(|w| w == b"//"));
-            let text = String::from_utf8(out).unwrap();
-            let back: Vec<u8> = percent_encoding::percent_decode_str(&text).collect();
-            prop_assert_eq!(back, key);
-        }
-
-        #[test]
-        fn any_text_is_an_address_or_an_error(text in "http://[ -~]{0,12}") {
+        fn any_text_is_an_address_or_an_error(text in "(http|s3|memcached)://[ -~]{0,12}") {
             // Names are not looked up here: only texts that fail before that, or are numeric.
             if text.contains('@') || text.len() < 8 {
                 let _ = Target::parse(&text, None, None).is_err();
             }
+            let _ = Target::s3(&text, None, 0).is_err();
         }
     }
 }

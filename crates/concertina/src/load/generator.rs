@@ -147,13 +147,16 @@ impl Answer {
         }
     }
 
-    /// A reply, with other bytes than it must have if it is `wrong`.
-    fn of(reply: &Reply, wrong: bool) -> Answer {
+    /// A reply, with other bytes than it must have if it is `wrong`; `words` are an error's own.
+    fn of(reply: &Reply, words: Option<&str>, wrong: bool) -> Answer {
         let (outcome, fault) = match reply.status {
             _ if wrong => (Outcome::Error, Some("wrong bytes in a reply".to_owned())),
             200..300 | 304 => (reply.outcome.unwrap_or(Outcome::Unknown), None),
             404 | 410 => (Outcome::Miss, None),
-            status => (Outcome::Error, Some(format!("status {status}"))),
+            status => {
+                let words = words.map_or_else(|| format!("status {status}"), str::to_owned);
+                (Outcome::Error, Some(words))
+            }
         };
         Answer {
             outcome,
@@ -374,7 +377,7 @@ impl Generator {
     }
 
     fn open(&mut self) -> Result<u32, Fault> {
-        let connection = Connection::open(&self.shared.target.address)?;
+        let connection = Connection::open(&self.shared.target)?;
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
@@ -458,8 +461,8 @@ impl Generator {
         let (Some(exchange), Some(connection)) = (place.exchange.take(), &place.connection) else {
             return;
         };
-        let reply = *connection.reply();
         let wrong = self.shared.verify && is_wrong(&exchange.wanted, connection);
+        let answer = Answer::of(connection.reply(), connection.words(), wrong);
         if connection.is_reusable() {
             self.idle.push(slot);
         } else {
@@ -468,7 +471,7 @@ impl Generator {
         if let Some(record) = course.record(exchange.job.phase) {
             record.account.mismatches += u64::from(wrong);
         }
-        self.finish(course, exchange, Answer::of(&reply, wrong), now);
+        self.finish(course, exchange, answer, now);
         self.serve_backlog(course, now);
     }
 
@@ -581,8 +584,6 @@ fn sample_of(exchange: &Exchange, answer: &Answer, finished: &Finished, offset: 
 /// Whether a reply has other bytes, or another number of them, than the key says.
 fn is_wrong(wanted: &Wanted, connection: &Connection) -> bool {
     let reply = connection.reply();
-    if reply.status != 200 || wanted.operation != Operation::Get {
-        return false;
-    }
-    connection.is_wrong() || wanted.expected.is_some_and(|size| size != reply.body_bytes)
+    let short = || wanted.expected.is_some_and(|size| size != reply.body_bytes);
+    wanted.operation == Operation::Get && (connection.is_wrong() || reply.status == 200 && short())
 }

@@ -7,6 +7,7 @@ use anyhow::Context;
 use model::window::{Nanos, Operation, SECOND, key_hash};
 use rand::RngExt;
 use rand::distr::Distribution;
+use rand::rngs::Xoshiro256PlusPlus;
 use rand_distr::Zipf;
 
 use super::arrivals::{Part, random, resolution_of, spread};
@@ -34,6 +35,8 @@ pub(super) enum KeySource {
         before: String,
         after: String,
         read_share: f64,
+        /// Keys of a get.
+        multi_get: usize,
     },
     Trace(TraceKeys),
 }
@@ -49,8 +52,8 @@ pub(super) struct TraceKeys {
 }
 
 impl KeySource {
-    /// Reads the trace, if it is one.
-    pub fn open(keys: &Keys) -> anyhow::Result<KeySource> {
+    /// Reads the trace, if it is one. Gets are for `multi_get` generated keys each.
+    pub fn open(keys: &Keys, multi_get: usize) -> anyhow::Result<KeySource> {
         match keys {
             Keys::Synthetic { popularity, count, size, format, read_share } => {
                 let zipf = match popularity {
@@ -65,6 +68,7 @@ impl KeySource {
                     before: before.to_owned(),
                     after: after.to_owned(),
                     read_share: *read_share,
+                    multi_get,
                 })
             }
             Keys::Trace { file, slice, warmup_slice, size, skip_broken, resolution_ms } => {
@@ -125,28 +129,41 @@ impl KeySource {
         }
     }
 
-    /// Request number `index` of a part; its key is written to `key`.
+    /// Request number `index` of a part; its key is written to `key`, or its keys with a space between them.
+    ///
+    /// A get of several keys goes by the hash of its first, and has the sizes of all.
     pub fn request(&self, part: Part, seed: u64, index: u64, key: &mut Vec<u8>) -> Wanted {
         key.clear();
         match self {
-            KeySource::Synthetic { zipf, count, size, before, after, read_share } => {
+            KeySource::Synthetic { zipf, count, size, before, after, read_share, multi_get } => {
+                let mut rng = random(seed ^ ((part as u64) << 62), index);
+                let draw = |rng: &mut Xoshiro256PlusPlus| match zipf {
+                    Some(zipf) => (zipf.sample(rng) as u64).saturating_sub(1),
+                    None => rng.random_range(0..*count),
+                };
+                let push = |key: &mut Vec<u8>, number: u64| {
+                    let from = key.len();
+                    key.extend_from_slice(before.as_bytes());
+                    push_number(key, number.min(count.saturating_sub(1)));
+                    key.extend_from_slice(after.as_bytes());
+                    key_hash(key.get(from..).unwrap_or_default())
+                };
                 let (number, read) = if part == Part::Fill {
                     (index, false)
                 } else {
-                    let mut rng = random(seed ^ ((part as u64) << 62), index);
-                    let number = match zipf {
-                        Some(zipf) => (zipf.sample(&mut rng) as u64).saturating_sub(1),
-                        None => rng.random_range(0..*count),
-                    };
+                    let number = draw(&mut rng);
                     (number, *read_share >= 1.0 || rng.random::<f64>() < *read_share)
                 };
-                key.extend_from_slice(before.as_bytes());
-                push_number(key, number.min(count.saturating_sub(1)));
-                key.extend_from_slice(after.as_bytes());
-                let hash = key_hash(key);
-                let size = size.of(hash);
+                let hash = push(key, number);
+                let mut bytes = size.of(hash);
+                if read {
+                    for _ in 1..*multi_get {
+                        key.push(b' ');
+                        bytes += size.of(push(key, draw(&mut rng)));
+                    }
+                }
                 let operation = if read { Operation::Get } else { Operation::Put };
-                Wanted { operation, hash, size, expected: Some(size) }
+                Wanted { operation, hash, size: bytes, expected: Some(bytes) }
             }
             KeySource::Trace(keys) => keys.request(part, index, key),
         }
@@ -258,14 +275,40 @@ mod tests {
     use super::*;
 
     fn synthetic(popularity: Popularity, count: u64, read_share: f64) -> KeySource {
-        KeySource::open(&Keys::Synthetic {
+        several(popularity, count, read_share, 1)
+    }
+
+    fn several(popularity: Popularity, count: u64, read_share: f64, multi_get: usize) -> KeySource {
+        let keys = Keys::Synthetic {
             popularity,
             count,
             size: Size { min: 100, max: 1000 },
             format: "k{i}.bin".to_owned(),
             read_share,
-        })
-        .unwrap()
+        };
+        KeySource::open(&keys, multi_get).unwrap()
+    }
+
+    #[test]
+    fn a_get_of_several_keys_begins_with_the_key_of_one() {
+        let (one, four) = (several(Popularity::Zipf(0.9), 99, 0.7, 1), 4);
+        let many = several(Popularity::Zipf(0.9), 99, 0.7, four);
+        let (mut key, mut keys) = (Vec::new(), Vec::new());
+        let mut gets = 0;
+        for index in 0..200 {
+            let alone = one.request(Part::Measured, 5, index, &mut key);
+            let wanted = many.request(Part::Measured, 5, index, &mut keys);
+            assert_eq!((wanted.operation, wanted.hash), (alone.operation, alone.hash));
+            let each: Vec<&[u8]> = keys.split(|&b| b == b' ').collect();
+            assert_eq!(each[0], key);
+            let get = wanted.operation == Operation::Get;
+            assert_eq!(each.len(), if get { four } else { 1 });
+            let size = Size { min: 100, max: 1000 };
+            let total: u64 = each.iter().map(|k| size.of(key_hash(k))).sum();
+            assert_eq!(wanted.expected, Some(total));
+            gets += u32::from(get);
+        }
+        assert!((100..180).contains(&gets), "{gets}");
     }
 
     #[test]
@@ -326,7 +369,7 @@ mod tests {
             skip_broken: false,
             resolution_ms: None,
         };
-        let source = KeySource::open(&keys(file)).unwrap();
+        let source = KeySource::open(&keys(file), 1).unwrap();
         let mut key = Vec::new();
         let mut asked = |part, index| {
             let wanted = source.request(part, 0, index, &mut key);
@@ -349,6 +392,6 @@ mod tests {
         assert!((rate - 8.0).abs() < 1e-9);
         // Four rows over three seconds, six times as fast.
         assert!(times[0] < 166_666_668 && (333_333_333..500_000_001).contains(&times[3]));
-        assert!(KeySource::open(&keys(dir.path().join("none"))).is_err());
+        assert!(KeySource::open(&keys(dir.path().join("none")), 1).is_err());
     }
 }

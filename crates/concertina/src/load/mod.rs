@@ -1,9 +1,9 @@
 //! The load generator: sends requests at times that do not depend on the replies (or by clients that
 //! wait for them), and records what came back as a run folder.
 //!
-//! A [`Plan`] says everything; [`run`] does it, and a [`Session`] step by step where one step decides the next. It measures what it does not share: it imports the
-//! client, the codecs and the model, and nothing of what serves, so that a mistake of one side cannot
-//! hide in the other. Latency counts from the *intended* send time. The generator says when it was the
+//! A [`Plan`] says everything; [`run`] does it, and a [`Session`] step by step where one step decides the
+//! next. It measures what it does not share: it imports the client, the codecs and the model, and nothing
+//! of what serves, so that a mistake of one side cannot hide in the other. Latency counts from the *intended* send time. The generator says when it was the
 //! bottleneck itself: see [`Generator`](crate::record::Generator) and `docs/load.md`.
 //!
 //! - `plan`: what a load is.  `arrivals`, `keys`: when requests are sent and what they ask for, both

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::client::{Target, TargetError};
+use crate::client::{Credentials, Target, TargetError};
+use crate::clock;
 
 /// A load in full. [`Plan::new`] has the defaults.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// The service: `http://HOST:PORT[/PREFIX]`, or with `{key}` where the key belongs.
+    /// The service: `http://HOST:PORT[/PREFIX]`, or with `{key}` where the key belongs;
+    /// `s3://BUCKET[/PREFIX]?endpoint=http://HOST:PORT`; `memcached://HOST:PORT`.
     pub url: String,
     /// Ask for the address as it is, without a key.
     pub fixed: bool,
@@ -19,6 +21,11 @@ pub struct Plan {
     /// A bearer token; never written to the run folder.
     #[serde(skip)]
     pub token: Option<String>,
+    /// Who asks a bucket; nobody in particular if `None`. Never written to the run folder.
+    #[serde(skip)]
+    pub credentials: Option<Credentials>,
+    /// Keys of a get; more than one for memcached alone.
+    pub multi_get: usize,
     /// When requests are sent.
     pub load: Load,
     /// What they ask for.
@@ -63,6 +70,8 @@ impl Plan {
             fixed: false,
             prefix: None,
             token: None,
+            credentials: None,
+            multi_get: 1,
             load,
             keys,
             warmup: Some(Length::Seconds(5.0)),
@@ -86,10 +95,24 @@ impl Plan {
     /// Where requests go.
     pub(super) fn target(&self) -> Result<Target, TargetError> {
         let token = self.token.as_deref();
+        match self.scheme() {
+            "memcached" => return Target::memcached(&self.url, self.multi_get > 1),
+            "s3" => {
+                let unix_ns = i128::from(clock::now()) + clock::unix_offset_ns();
+                let unix_s = (unix_ns / 1_000_000_000) as i64;
+                return Target::s3(&self.url, self.credentials.as_ref(), unix_s);
+            }
+            _ => {}
+        }
         if self.fixed {
             return Target::fixed(&self.url, token);
         }
         Target::parse(&self.url, self.prefix.as_deref(), token)
+    }
+
+    /// What precedes `://`.
+    fn scheme(&self) -> &str {
+        self.url.split_once("://").map_or("", |(scheme, _)| scheme)
     }
 
     /// All that is wrong with the numbers, in words; empty if nothing is.
@@ -111,6 +134,7 @@ impl Plan {
             !(self.fixed && (self.verify || self.fill.is_some())),
             "one fixed address can be neither filled nor verified".into(),
         );
+        self.protocol_mistakes(&mut check);
         self.load.mistakes(self.connections, &mut check);
         for length in self.warmup.iter().chain(&self.length) {
             let fine = match length {
@@ -148,7 +172,42 @@ impl Plan {
         self.keys.mistakes(&mut check);
         found
     }
+
+    /// What one protocol has and others do not.
+    fn protocol_mistakes(&self, check: &mut impl FnMut(bool, String)) {
+        let scheme = self.scheme();
+        if matches!(scheme, "memcached" | "s3") {
+            let http = self.fixed || self.prefix.is_some() || self.token.is_some();
+            let words = "a fixed address, a prefix and a bearer token are for http://: what precedes \
+                         keys is in s3://BUCKET/PREFIX, or in the key format";
+            check(!http, words.into());
+        }
+        let s3 = scheme == "s3" || self.credentials.is_none();
+        check(s3, "credentials are for s3:// alone; http:// takes a bearer token".into());
+        let generated = match &self.keys {
+            Keys::Synthetic { format, count, .. } => Some((format, count)),
+            Keys::Trace { .. } => None,
+        };
+        check(
+            self.multi_get == 1 || (scheme == "memcached" && generated.is_some()),
+            "gets of several keys are for memcached:// and generated keys".into(),
+        );
+        check(
+            (1..=MULTI_GET_MAX).contains(&self.multi_get),
+            format!("gets of {} keys: 1 to {MULTI_GET_MAX} expected", self.multi_get),
+        );
+        if let (Some((format, count)), "memcached") = (generated, scheme) {
+            let longest = format.replacen("{i}", &(count.max(&1) - 1).to_string(), 1);
+            let plain = longest.bytes().all(|b| b.is_ascii_graphic());
+            let words =
+                format!("keys like `{longest}`: memcached's are of 1 to 250 plain characters");
+            check(plain && longest.len() <= 250, words);
+        }
+    }
 }
+
+/// The most keys of a get.
+const MULTI_GET_MAX: usize = 1000;
 
 /// When requests are sent.
 #[derive(Clone, Debug, PartialEq, Serialize)]

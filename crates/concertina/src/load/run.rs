@@ -71,7 +71,7 @@ impl Session {
             bail!("the load cannot be run: {}", mistakes.join("; "));
         }
         let target = plan.target()?;
-        let keys = KeySource::open(&plan.keys)?;
+        let keys = KeySource::open(&plan.keys, plan.multi_get)?;
         // Times of a trace are found to be wrong before anything is written.
         let planned = passes(plan, &plan.load, &keys, 0)?;
         knock(&target)?;
@@ -288,7 +288,7 @@ fn knock(target: &Target) -> anyhow::Result<()> {
         clock::sleep_until(clock::now() + SECOND / 10);
     }
     let why = last.map(|error| error.to_string()).unwrap_or_default();
-    bail!("cannot reach http://{}: {why}. Is the service running there?", target.host)
+    bail!("cannot reach {target}: {why}. Is the service running there?")
 }
 
 /// Raises the limit of open files to what so many connections need; returns how many can be had.

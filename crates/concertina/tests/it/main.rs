@@ -11,6 +11,7 @@ mod left_out;
 mod load;
 mod load_bench;
 mod measure;
+mod measure_protocols;
 mod network;
 mod origin;
 mod origin_s3;

@@ -14,7 +14,7 @@ use crate::left_out::left_out;
 use crate::serve_client::spawn;
 
 /// A child that ends with the test.
-struct Running(Child);
+pub struct Running(pub Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -70,17 +70,17 @@ fn converse(
 const SHORT: [&str; 8] =
     ["--duration", "600ms", "--warmup", "100ms", "--window", "20ms", "--budget", "15s"];
 
-fn command(dir: &Path, args: &[&str]) -> Command {
+pub fn command(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
     command.args(args).current_dir(dir);
     command
 }
 
-fn concertina(dir: &Path, args: &[&str]) -> Output {
+pub fn concertina(dir: &Path, args: &[&str]) -> Output {
     command(dir, args).output().unwrap()
 }
 
-fn measure(dir: &Path, url: &str, args: &[&str]) -> Value {
+pub fn measure(dir: &Path, url: &str, args: &[&str]) -> Value {
     let all = [&["measure", url, "--json", "--out", "run"], &SHORT[..], args].concat();
     let output = concertina(dir, &all);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -88,12 +88,12 @@ fn measure(dir: &Path, url: &str, args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn value(number: &Value) -> f64 {
+pub fn value(number: &Value) -> f64 {
     number["value"].as_f64().unwrap_or_else(|| panic!("{number}"))
 }
 
 /// What holds of every point.
-fn sound(point: &Value) {
+pub fn sound(point: &Value) {
     let at = |q: usize| value(&point["quantiles"][q]["response_s"]);
     assert!(at(0) > 0.0 && at(0) <= at(1) && at(1) <= at(2), "{point:#}");
     assert!(value(&point["throughput"]) > 0.0 && value(&point["response_mean_s"]) > 0.0);
@@ -263,6 +263,7 @@ fn what_cannot_be_measured_is_said_before_anything_is_sent() {
         (&["--half-width", "0%", "--rates", "1"][..], "no share"),
         (&["--rates", "1", "--out", "taken"][..], "holds a run already"),
         (&["--rates", "1", "--fixed", "--fill"][..], "one fixed address"),
+        (&["--rates", "1", "--multi-get", "3"][..], "gets of several keys are for memcached://"),
     ] {
         let mut all = vec!["measure", &gone];
         if !args.contains(&"--out") {
@@ -274,7 +275,7 @@ fn what_cannot_be_measured_is_said_before_anything_is_sent() {
     }
     assert!(!dir.path().join("run").exists());
     let secure = concertina(dir.path(), &["measure", "https://127.0.0.1:1", "--rates", "1"]);
-    assert!(String::from_utf8_lossy(&secure.stderr).contains("only http:// is spoken"));
+    assert!(String::from_utf8_lossy(&secure.stderr).contains("TLS is not spoken"));
 }
 
 #[test]

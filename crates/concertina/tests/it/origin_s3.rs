@@ -15,14 +15,14 @@ use crate::left_out::left_out;
 use crate::origin::{Pieces, key, raise, read, run, staged, suite, write};
 use crate::serve_client::bytes;
 
-const ACCESS: &str = "test-access";
-const SECRET: &str = "test-secret-that-is-never-shown";
+pub const ACCESS: &str = "test-access";
+pub const SECRET: &str = "test-secret-that-is-never-shown";
 
 /// A store, killed when it is dropped.
-struct Store {
+pub struct Store {
     child: Child,
     folder: tempfile::TempDir,
-    address: String,
+    pub address: String,
 }
 
 impl Drop for Store {
@@ -43,7 +43,7 @@ fn program() -> Option<PathBuf> {
 
 impl Store {
     /// Starts a store with the bucket `objects`.
-    fn start(test: &str) -> Option<Store> {
+    pub fn start(test: &str) -> Option<Store> {
         let Some(program) = program() else {
             left_out(test, "versitygw is not installed (.ci/setup installs it)");
             return None;
@@ -82,7 +82,7 @@ impl Store {
         panic!("versitygw does not start");
     }
 
-    fn bucket(&self) -> PathBuf {
+    pub fn bucket(&self) -> PathBuf {
         self.folder.path().join("data/objects")
     }
 

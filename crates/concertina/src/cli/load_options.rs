@@ -1,0 +1,234 @@
+//! The options that `concertina load` and `concertina measure` share: which service, what is asked for, how.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::ValueEnum;
+
+use super::load::{default_out, popularity, seconds, size};
+use crate::client::Credentials;
+use crate::load::{Keys, Load, Plan, Popularity, Size, Think};
+
+/// How services are written, at the end of both helps.
+pub(super) const TARGETS: &str = "\
+Services:
+  http://HOST:PORT                   keys follow /objects/, or --prefix, or the path of the address
+  'http://HOST:PORT/img/{key}.jpg'   the key is put there; --fixed asks for an address as it is
+  's3://BUCKET?endpoint=http://HOST:PORT'   objects of an S3-compatible store; &region=, if not us-east-1.
+                                     Signed with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or --credentials
+  memcached://HOST:PORT              get, set and delete of the text protocol; --multi-get for several keys
+TLS is not spoken.";
+
+/// How think times are distributed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ThinkArg {
+    /// Exponential
+    Exponential,
+    /// Always the mean
+    Constant,
+}
+
+/// The options.
+#[derive(clap::Args)]
+pub(super) struct LoadOptions {
+    /// The service: http://HOST:PORT, s3://BUCKET?endpoint=…, memcached://HOST:PORT (see the end)
+    url: String,
+
+    /// Closed loop: mean time between a reply and the next request, ms
+    #[arg(long, default_value_t = 0.0, value_name = "MS", help_heading = "Clients")]
+    think_ms: f64,
+    /// Closed loop: how think times are distributed
+    #[arg(long, value_enum, default_value = "exponential", help_heading = "Clients")]
+    think: ThinkArg,
+
+    /// Ask for the address as it is, without a key
+    #[arg(long, help_heading = "What")]
+    fixed: bool,
+    /// Popularity of generated keys: zipf:S or uniform
+    #[arg(long, default_value = "zipf:0.99", value_parser = popularity, help_heading = "What")]
+    keys: Popularity,
+    /// How many generated keys there are
+    #[arg(long, default_value_t = 10_000, value_name = "N", help_heading = "What")]
+    count: u64,
+    /// Bytes of each object that is put (k and M for KiB and MiB), or MIN..MAX: log-uniform, fixed by
+    /// the key. With a trace: of those whose size it does not say
+    #[arg(long, default_value = "4096", value_parser = size, value_name = "BYTES")]
+    #[arg(help_heading = "What")]
+    pub size: Size,
+    /// How generated keys are called; {i} is their number
+    #[arg(long, default_value = "k{i}", value_name = "TEXT", help_heading = "What")]
+    key_format: String,
+    /// Share of gets among requests for generated keys; the rest are puts
+    #[arg(long, default_value_t = 1.0, value_name = "SHARE", help_heading = "What")]
+    read_share: f64,
+    /// memcached: keys of a get
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "What")]
+    multi_get: usize,
+    /// Put every distinct key once before measuring
+    #[arg(long, help_heading = "What")]
+    pub fill: bool,
+    /// Compare the bytes of replies with those that --fill and puts store; differences are errors
+    #[arg(long, help_heading = "What")]
+    verify: bool,
+
+    /// What precedes the key in the path, where the address has no path [default: /objects/]
+    #[arg(long, value_name = "PATH", help_heading = "How")]
+    prefix: Option<String>,
+    /// A file that holds a bearer token
+    #[arg(long, value_name = "FILE", help_heading = "How")]
+    token_file: Option<PathBuf>,
+    /// s3: a file with aws_access_key_id = … and so on [default: AWS_ACCESS_KEY_ID … of the environment;
+    /// without any, requests are not signed]
+    #[arg(long, value_name = "FILE", help_heading = "How")]
+    credentials: Option<PathBuf>,
+    /// Threads that generate
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "How")]
+    threads: usize,
+    /// The most connections
+    #[arg(long, default_value_t = 8192, value_name = "N", help_heading = "How")]
+    connections: usize,
+    /// When a request without a reply is given up
+    #[arg(long, default_value = "10s", value_parser = seconds, value_name = "TIME")]
+    #[arg(help_heading = "How")]
+    timeout: f64,
+    /// Where all random numbers come from
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "How")]
+    seed: u64,
+
+    /// The run folder [default: runs/TIME]
+    #[arg(long, value_name = "DIR", help_heading = "Result")]
+    out: Option<PathBuf>,
+    /// Response times in ms at which completions are counted exactly
+    #[arg(long, value_delimiter = ',', default_value = "20,50,100", value_name = "MS,…")]
+    #[arg(help_heading = "Result")]
+    objectives: Vec<f64>,
+    /// Print the result as JSON
+    #[arg(long, help_heading = "Result")]
+    pub json: bool,
+    /// Show no progress
+    #[arg(long, short, help_heading = "Result")]
+    pub quiet: bool,
+}
+
+impl LoadOptions {
+    /// Mean and distribution of think times.
+    pub fn think(&self) -> (f64, Think) {
+        let think = match self.think {
+            ThinkArg::Exponential => Think::Exponential,
+            ThinkArg::Constant => Think::Constant,
+        };
+        (self.think_ms, think)
+    }
+
+    /// Generated keys.
+    pub fn generated(&self) -> Keys {
+        Keys::Synthetic {
+            popularity: self.keys,
+            count: self.count,
+            size: self.size,
+            format: self.key_format.clone(),
+            read_share: self.read_share,
+        }
+    }
+
+    /// A plan of all this; a fill is by so many clients.
+    pub fn plan(&self, load: Load, keys: Keys, fill_clients: usize) -> anyhow::Result<Plan> {
+        let out = self.out.clone().unwrap_or_else(default_out);
+        let token = self.token_file.as_deref().map(|path| read("token", path)).transpose()?;
+        Ok(Plan {
+            fixed: self.fixed,
+            prefix: self.prefix.clone(),
+            token,
+            credentials: self.credentials(|name| std::env::var(name).ok())?,
+            multi_get: self.multi_get,
+            fill: self.fill.then_some(fill_clients),
+            verify: self.verify,
+            threads: self.threads,
+            connections: self.connections,
+            timeout_s: self.timeout,
+            objectives_ms: self.objectives.clone(),
+            seed: self.seed,
+            ..Plan::new(&self.url, load, keys, out)
+        })
+    }
+
+    /// Who asks a bucket: the file says it, else the environment. Other services are not told.
+    fn credentials(
+        &self,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> anyhow::Result<Option<Credentials>> {
+        if let Some(path) = &self.credentials {
+            let found = Credentials::parse(&read("credentials", path)?);
+            let found = found.map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))?;
+            return Ok(Some(found));
+        }
+        if !self.url.starts_with("s3://") {
+            return Ok(None);
+        }
+        let variable = |name| variable(name).filter(|value| !value.is_empty());
+        match (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY")) {
+            (Some(access_key_id), Some(secret_access_key)) => Ok(Some(Credentials {
+                access_key_id,
+                secret_access_key,
+                session_token: variable("AWS_SESSION_TOKEN"),
+            })),
+            (None, None) => Ok(None),
+            _ => anyhow::bail!(
+                "one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set and the other is not: set both, \
+                 or neither for requests without a signature"
+            ),
+        }
+    }
+}
+
+fn read(what: &str, path: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(path);
+    text.with_context(|| format!("cannot read the {what} in {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: LoadOptions,
+    }
+
+    fn options(words: &[&str]) -> LoadOptions {
+        Line::try_parse_from([&["x"], words].concat()).unwrap().options
+    }
+
+    #[test]
+    fn buckets_are_asked_by_whom_the_file_or_the_environment_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys");
+        std::fs::write(&path, "aws_access_key_id = FILE\naws_secret_access_key = s\n").unwrap();
+        let environment = |name: &str| match name {
+            "AWS_SESSION_TOKEN" => Some(String::new()),
+            name => Some(format!("of {name}")),
+        };
+        let bucket = options(&["s3://b?endpoint=http://127.0.0.1:1"]);
+        let found = bucket.credentials(environment).unwrap().unwrap();
+        assert_eq!(found.access_key_id, "of AWS_ACCESS_KEY_ID");
+        assert_eq!(
+            (&*found.secret_access_key, found.session_token),
+            ("of AWS_SECRET_ACCESS_KEY", None)
+        );
+        assert_eq!(bucket.credentials(|_| None).unwrap(), None);
+        let half = bucket.credentials(|name| (name == "AWS_ACCESS_KEY_ID").then(String::new));
+        assert_eq!(half.unwrap(), None, "empty is unset");
+        let half = |name: &str| (name == "AWS_ACCESS_KEY_ID").then(|| "x".to_owned());
+        assert!(bucket.credentials(half).unwrap_err().to_string().contains("set both"));
+        let http = options(&["http://127.0.0.1:1"]);
+        assert_eq!(http.credentials(|_| panic!("http needs none")).unwrap(), None);
+        let path = path.to_str().unwrap();
+        let file = options(&["s3://b?endpoint=http://127.0.0.1:1", "--credentials", path]);
+        assert_eq!(file.credentials(environment).unwrap().unwrap().access_key_id, "FILE");
+        let none = options(&["s3://b", "--credentials", "/nowhere/keys"]);
+        assert!(none.credentials(environment).unwrap_err().to_string().contains("/nowhere/keys"));
+    }
+}
