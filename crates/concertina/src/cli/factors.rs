@@ -1,7 +1,7 @@
 //! `concertina factors`.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -13,9 +13,11 @@ use model::regression::Estimated;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
+use super::factors_runs;
 use super::sheet::{Sheet, confidence};
 use crate::report::grid::{Grid, printable};
 use crate::report::objective::digits;
+use crate::report::steps::{Selection, StepChoice};
 use crate::report::table::percent;
 
 /// Arguments of the command.
@@ -26,23 +28,42 @@ Examples:
   concertina factors runs.csv --response latency_ms --factors servers,threads,middlewares
   concertina factors runs.csv --response throughput --model multiplicative --confidence 90%
   concertina factors runs.csv --response throughput --bootstrap 100000 --json
+  concertina factors --runs runs --response response_ms_p99 \\
+    --factors clients,load.keys.synthetic.read_share,serve.node.memory_bytes
+  concertina factors --runs runs/* --response throughput_per_s --factors threads,servers
 
 One row is one run: the level of each factor, and what was measured. Rows in the order they were run
 show drifts; equal levels are replications. Two levels of each factor: effects (2^k·r), also of a
 regular fraction of the combinations (2^(k−p), found from the rows), with what it cannot tell
 apart. More levels: analysis of variance with F tests. Every combination needs as many runs.
 
+With --runs every completed step of a run folder is one run. Its factors: `rate` and `clients` of the
+step; `load.PATH` and `serve.PATH`, what the run.toml of the load, or of the server that was recorded
+meanwhile, has under [asked]; any other name is looked for in the folder's name, as threads=8 in
+runs/threads=8,servers=2/1. Responses: throughput_per_s, error_share, response_ms_mean, response_ms_p50,
+_p95, _p99, _p999 …, service_ms_….
+
 Without --model the data decide between sums and products; the reasons are printed.")]
 pub struct Args {
     /// The runs, CSV with names in its first line
-    #[arg(value_name = "FILE.csv")]
-    file: PathBuf,
-    /// The column that was measured
-    #[arg(long, value_name = "COLUMN")]
+    #[arg(value_name = "FILE.csv", required_unless_present = "runs")]
+    file: Option<PathBuf>,
+    /// Instead: run folders, and folders that hold some
+    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with = "file", requires = "factors")]
+    runs: Vec<PathBuf>,
+    /// The column that was measured, or the figure of run folders
+    #[arg(long, value_name = "NAME")]
     response: String,
-    /// The columns that were varied, A, B, C … in this order; all others if not given
-    #[arg(long, value_delimiter = ',', value_name = "COLUMNS")]
+    /// The columns that were varied, A, B, C … in this order; all others if not given. With --runs: what
+    /// was varied
+    #[arg(long, alias = "factor", value_delimiter = ',', value_name = "NAMES")]
     factors: Vec<String>,
+    /// With --runs: only these steps of each folder, by number (`0-2`) or rate (`400/s`)
+    #[arg(long, value_delimiter = ',', value_name = "STEPS", requires = "runs")]
+    steps: Vec<StepChoice>,
+    /// With --runs: take those of different machines together
+    #[arg(long, requires = "runs")]
+    across_machines: bool,
     /// Whether effects add or multiply
     #[arg(long, value_enum)]
     model: Option<Model>,
@@ -87,37 +108,101 @@ struct Findings {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let sheet = Sheet::read(&args.file)?;
-    let table = table(&args, &sheet)?;
+    let (table, source) = match &args.file {
+        Some(file) => (sheet_table(&args, &Sheet::read(file)?)?, Source::of_file(file)),
+        None => runs_table(&args)?,
+    };
     let found = analyse(&args, &table).with_context(|| {
         let hint = match args.factors.is_empty() {
             true => " (all columns but the response were taken for factors: --factors names them)",
             false => "",
         };
-        format!("{}{hint}", args.file.display())
+        format!("{}{hint}", source.name)
     })?;
+    let found = Findings { warnings: [source.warnings.clone(), found.warnings].concat(), ..found };
     if args.json {
-        println!("{:#}", json(&args, &found)?);
+        println!("{:#}", json(&args, &source, &found)?);
     } else {
-        print!("{}", text(&args, &found));
+        print!("{}", text(&args, &source, &found));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(args: &Args, sheet: &Sheet) -> anyhow::Result<Table> {
-    let response = sheet.column(&args.response)?;
-    let names: Vec<String> = match args.factors.is_empty() {
-        true => sheet.head().iter().filter(|name| **name != args.response).cloned().collect(),
-        false => args.factors.iter().map(|name| name.trim().to_owned()).collect(),
-    };
-    for (i, name) in names.iter().enumerate() {
+/// Where the runs are from.
+struct Source {
+    /// The file, or the folders that were given.
+    name: String,
+    /// Of run folders, each run: the folder, the step, the levels and the response.
+    runs: Option<serde_json::Value>,
+    /// What makes them doubtful.
+    warnings: Vec<String>,
+}
+
+impl Source {
+    fn of_file(file: &Path) -> Source {
+        Source { name: file.display().to_string(), runs: None, warnings: Vec::new() }
+    }
+}
+
+/// The names of the factors; the response cannot be one.
+fn names(args: &Args, given: Vec<String>) -> anyhow::Result<Vec<String>> {
+    for (i, name) in given.iter().enumerate() {
         if *name == args.response {
             bail!("--factors: {name} is the response; it cannot be a factor too");
         }
-        if names[..i].contains(name) {
+        if given[..i].contains(name) {
             bail!("--factors: {name} is named twice");
         }
     }
+    Ok(given)
+}
+
+fn given(args: &Args) -> Vec<String> {
+    args.factors.iter().map(|name| name.trim().to_owned()).collect()
+}
+
+fn runs_table(args: &Args) -> anyhow::Result<(Table, Source)> {
+    let names = names(args, given(args))?;
+    let selection =
+        Selection { any_queues: true, ..Selection::new(&args.steps, args.across_machines) };
+    let found = factors_runs::read(&args.runs, &names, &args.response, &selection)?;
+    if matches!(args.model, Some(Model::Multiplicative))
+        && let Some((run, (dir, step))) =
+            found.runs.iter().zip(&found.places).find(|(run, _)| run.response <= 0.0)
+    {
+        let (response, dir) = (run.response, dir.display());
+        bail!(
+            "{dir}, step {step}: {} is {response}, and the multiplicative model takes logarithms",
+            args.response
+        );
+    }
+    let rows = found.runs.iter().zip(&found.places).map(|(run, (dir, step))| {
+        let dir = dir.display().to_string();
+        serde_json::json!({ "dir": dir, "step": step, "levels": run.levels, "response": run.response })
+    });
+    let dirs: Vec<String> = args.runs.iter().map(|dir| dir.display().to_string()).collect();
+    let name = match &dirs[..] {
+        [one] => format!("{} in {one}", steps(found.runs.len())),
+        many => format!("{} in {} folders", steps(found.runs.len()), many.len()),
+    };
+    let source = Source { name, runs: Some(rows.collect()), warnings: found.warnings };
+    let table = Table::new(&names, &found.runs).with_context(|| source.name.clone())?;
+    Ok((table, source))
+}
+
+fn steps(n: usize) -> String {
+    if n == 1 { "1 step".to_owned() } else { format!("{n} steps") }
+}
+
+fn sheet_table(args: &Args, sheet: &Sheet) -> anyhow::Result<Table> {
+    let response = sheet.column(&args.response)?;
+    let names = names(
+        args,
+        match args.factors.is_empty() {
+            true => sheet.head().iter().filter(|name| **name != args.response).cloned().collect(),
+            false => given(args),
+        },
+    )?;
     let columns = names.iter().map(|name| sheet.column(name)).collect::<Result<Vec<_>, _>>()?;
     let least = match args.model {
         Some(Model::Multiplicative) => f64::MIN_POSITIVE,
@@ -134,8 +219,7 @@ fn table(args: &Args, sheet: &Sheet) -> anyhow::Result<Table> {
         });
         runs.push(Run { levels, response: number? });
     }
-    let shown = || args.file.display().to_string();
-    Table::new(&names, &runs).with_context(shown)
+    Table::new(&names, &runs).with_context(|| sheet.path().display().to_string())
 }
 
 fn analyse(args: &Args, table: &Table) -> anyhow::Result<Findings> {
@@ -238,7 +322,7 @@ fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-fn json(args: &Args, found: &Findings) -> anyhow::Result<serde_json::Value> {
+fn json(args: &Args, source: &Source, found: &Findings) -> anyhow::Result<serde_json::Value> {
     let letters = found.factors.iter().enumerate().map(|(i, factor)| {
         serde_json::json!({ "letter": letter(i), "name": factor.name, "levels": factor.levels })
     });
@@ -256,7 +340,8 @@ fn json(args: &Args, found: &Findings) -> anyhow::Result<serde_json::Value> {
         Analysis::Any(any) => ("anova", serde_json::to_value(any)?, None),
     };
     Ok(serde_json::json!({
-        "file": args.file.display().to_string(),
+        "file": args.file.as_ref().map(|file| file.display().to_string()),
+        "runs": source.runs,
         "response": args.response,
         "factors": letters.collect::<Vec<_>>(),
         "design": design(found),
@@ -282,8 +367,8 @@ fn interval(e: Estimated) -> String {
     }
 }
 
-fn text(args: &Args, found: &Findings) -> String {
-    let mut out = format!("{} of {}\n", args.response, args.file.display());
+fn text(args: &Args, source: &Source, found: &Findings) -> String {
+    let mut out = format!("{} of {}\n", args.response, source.name);
     for (i, factor) in found.factors.iter().enumerate() {
         let levels = shortened(&factor.levels.join(", "), 60);
         let _ = writeln!(out, "  {} = {}: {levels}", letter(i), factor.name);

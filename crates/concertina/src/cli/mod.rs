@@ -10,6 +10,7 @@ mod config;
 mod demo;
 mod experiment;
 mod factors;
+mod factors_runs;
 mod fit;
 mod import;
 mod load;
@@ -55,7 +56,7 @@ enum Command {
     Predict(predict::Args),
     /// Say what a system can do, from a table of measured throughputs
     Capacity(capacity::Args),
-    /// Say which factors of an experiment matter, from a table of its runs
+    /// Say which factors of an experiment matter, from a table of its runs or from run folders
     Factors(factors::Args),
     /// The cheapest servers that hold an objective at a load, and what to buy next
     Plan(plan::Args),

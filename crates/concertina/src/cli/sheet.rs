@@ -66,6 +66,11 @@ impl Sheet {
         Ok(Sheet { path: path.to_owned(), head, rows })
     }
 
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The names of the columns.
     pub fn head(&self) -> &[String] {
         &self.head

@@ -278,7 +278,7 @@ fn check_runs(runs: &[RunFolder], selection: &Selection) -> Result<(), Error> {
 }
 
 /// In what two machines differ.
-fn difference(a: &Machine, b: &Machine) -> Option<String> {
+pub(crate) fn difference(a: &Machine, b: &Machine) -> Option<String> {
     if a.processor != b.processor {
         return Some(format!("processor {:?} and {:?}", a.processor, b.processor));
     }

@@ -6,6 +6,7 @@ mod cluster_report;
 mod disk;
 mod experiment;
 mod factors;
+mod factors_runs;
 mod import;
 mod left_out;
 mod load;
