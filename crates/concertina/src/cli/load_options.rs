@@ -17,7 +17,7 @@ Services:
   's3://BUCKET?endpoint=http://HOST:PORT'   objects of an S3-compatible store; &region=, if not us-east-1.
                                      Signed with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or --credentials
   memcached://HOST:PORT              get, set and delete of the text protocol; --multi-get for several keys
-TLS is not spoken.";
+https:// where http:// stands is TLS; --ca-file for certificates that the system does not know.";
 
 /// How think times are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -81,6 +81,9 @@ pub(super) struct LoadOptions {
     /// without any, requests are not signed]
     #[arg(long, value_name = "FILE", help_heading = "How")]
     credentials: Option<PathBuf>,
+    /// https: certificates (PEM) that the service's must go back to [default: those of the system]
+    #[arg(long, value_name = "FILE", help_heading = "How")]
+    ca_file: Option<PathBuf>,
     /// Threads that generate
     #[arg(long, default_value_t = 1, value_name = "N", help_heading = "How")]
     threads: usize,
@@ -140,6 +143,7 @@ impl LoadOptions {
             prefix: self.prefix.clone(),
             token,
             credentials: self.credentials(|name| std::env::var(name).ok())?,
+            ca_file: self.ca_file.clone(),
             multi_get: self.multi_get,
             fill: self.fill.then_some(fill_clients),
             verify: self.verify,

@@ -10,6 +10,7 @@ use rustix::net::{
 };
 
 use super::memcached::{self, Replies};
+use super::tls::Session;
 use super::{Body, Reply, ReplyError, ReplyReader, Target};
 
 /// Bytes of a generated body that are made at a time: about 10 µs of work, so that a large upload
@@ -28,6 +29,9 @@ pub enum Fault {
     /// The socket failed.
     #[error("the connection failed: {0}")]
     Socket(Errno),
+    /// TLS was not agreed upon, or was broken.
+    #[error("TLS: {0}")]
+    Tls(String),
     /// What came is not a reply.
     #[error("{0}")]
     Reply(#[from] ReplyError),
@@ -46,6 +50,7 @@ pub enum Progress {
 pub struct Connection {
     socket: OwnedFd,
     connected: bool,
+    session: Option<Session>,
     out: Vec<u8>,
     sent: usize,
     upload: Option<Upload>,
@@ -92,6 +97,7 @@ impl Connection {
         Ok(Connection {
             socket,
             connected,
+            session: target.secure.as_ref().map(|secure| secure.session()).transpose()?,
             out: Vec::new(),
             sent: 0,
             upload: None,
@@ -123,7 +129,13 @@ impl Connection {
 
     /// Whether something waits for the socket to be ready for writing.
     pub fn wants_write(&self) -> bool {
-        !self.connected || self.sent < self.out.len() || self.upload.is_some()
+        let unsent = self.sent < self.out.len() || self.upload.is_some();
+        !self.connected
+            || match &self.session {
+                None => unsent,
+                // What is to be sent before both sides agree waits for the other's bytes.
+                Some(session) => session.wants_write() || unsent && !session.is_handshaking(),
+            }
     }
 
     /// Begins a request. `body` is what a put uploads, and with `check` what the reply to a get must
@@ -179,14 +191,21 @@ impl Connection {
                     }
                 }
             }
-            if self.sent == self.out.len() {
+            let rest = &self.out[self.sent..];
+            let count = match &mut self.session {
+                Some(session) if rest.is_empty() => return session.flush(&self.socket),
+                Some(session) => session.send(&self.socket, rest)?,
+                None if rest.is_empty() => return Ok(()),
+                None => match send(&self.socket, rest, SendFlags::NOSIGNAL) {
+                    Ok(count) => count,
+                    Err(Errno::AGAIN | Errno::INTR | Errno::NOTCONN) => 0,
+                    Err(error) => return Err(Fault::Socket(error)),
+                },
+            };
+            if count == 0 {
                 return Ok(());
             }
-            match send(&self.socket, &self.out[self.sent..], SendFlags::NOSIGNAL) {
-                Ok(count) => self.sent += count,
-                Err(Errno::AGAIN | Errno::INTR | Errno::NOTCONN) => return Ok(()),
-                Err(error) => return Err(Fault::Socket(error)),
-            }
+            self.sent += count;
         }
     }
 
@@ -199,16 +218,27 @@ impl Connection {
                 Reader::Http(reader, None) => reader.skippable(),
                 Reader::Memcached(replies) => replies.skippable(),
             };
-            let skip = skippable >= 4096;
+            let skip = skippable >= 4096 && self.session.is_none();
             let (room, flags) = if skip {
                 (skippable.min(scratch.len() as u64) as usize, RecvFlags::TRUNC)
             } else {
                 (scratch.len().min(PIECE), RecvFlags::empty())
             };
-            let count = match recv(&self.socket, &mut scratch[..room], flags) {
-                Ok((count, _)) => count,
-                Err(Errno::AGAIN | Errno::INTR) => return Ok(Progress::Pending),
-                Err(error) => return Err(Fault::Socket(error)),
+            let room = &mut scratch[..room];
+            let count = match &mut self.session {
+                None => match recv(&self.socket, &mut *room, flags) {
+                    Ok((count, _)) => count,
+                    Err(Errno::AGAIN | Errno::INTR) => return Ok(Progress::Pending),
+                    Err(error) => return Err(Fault::Socket(error)),
+                },
+                Some(session) => match session.receive(&self.socket, &mut *room)? {
+                    Some(count) => count,
+                    None => {
+                        // What came may be the other side's word that the request can be sent.
+                        self.write()?;
+                        return Ok(Progress::Pending);
+                    }
+                },
             };
             if count == 0 {
                 match &mut self.reader {
@@ -217,7 +247,7 @@ impl Connection {
                 }
                 return Ok(self.complete());
             }
-            let bytes = &scratch[..count];
+            let bytes = &room[..count];
             let done = match &mut self.reader {
                 Reader::Http(reader, _) if skip => reader.skipped(count as u64),
                 Reader::Http(reader, check) => reader.feed(bytes, &mut |piece| {
@@ -235,7 +265,7 @@ impl Connection {
             if done {
                 return Ok(self.complete());
             }
-            if count < room {
+            if count < room.len() && self.session.is_none() {
                 return Ok(Progress::Pending);
             }
         }

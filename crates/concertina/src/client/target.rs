@@ -7,6 +7,7 @@ use model::window::Operation;
 use super::head::Heads;
 use super::memcached;
 use super::s3::{Credentials, Presigner};
+use super::tls::{Secure, Trust};
 
 /// The path before the key, unless the address has a path of its own.
 pub const PREFIX: &str = "/objects/";
@@ -16,7 +17,7 @@ const KEY: &str = "{key}";
 /// The region of a store that does not say one.
 const REGION: &str = "us-east-1";
 /// How an address of a bucket is written.
-const BUCKET: &str = "s3://BUCKET[/PREFIX]?endpoint=http://HOST:PORT[&region=REGION]";
+const BUCKET: &str = "s3://BUCKET[/PREFIX]?endpoint=http[s]://HOST:PORT[&region=REGION]";
 
 /// Why an address cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -24,19 +25,10 @@ const BUCKET: &str = "s3://BUCKET[/PREFIX]?endpoint=http://HOST:PORT[&region=REG
 pub enum TargetError {
     /// What is not spoken.
     #[error(
-        "`{url}`: http://, s3:// and memcached:// are spoken here (write http://HOST:PORT, {BUCKET}, or \
-         memcached://HOST:PORT)"
+        "`{url}`: http://, https://, s3:// and memcached:// are spoken here (write http://HOST:PORT, {BUCKET}, \
+         or memcached://HOST:PORT)"
     )]
     Scheme {
-        /// What was given.
-        url: String,
-    },
-    /// TLS.
-    #[error(
-        "`{url}`: TLS is not spoken here; measure the service behind what ends TLS, or let a proxy of your \
-         own (stunnel, socat, nginx) carry http:// to it, whose time is then measured as well"
-    )]
-    Tls {
         /// What was given.
         url: String,
     },
@@ -66,6 +58,8 @@ pub struct Target {
     /// Host and port as given, for the `host` header.
     pub host: String,
     protocol: Protocol,
+    /// TLS, if that is spoken.
+    pub(super) secure: Option<Secure>,
 }
 
 /// What is spoken.
@@ -88,14 +82,17 @@ impl std::fmt::Debug for Target {
 impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.protocol {
-            Protocol::Http(heads) => write!(f, "http://{}{}", self.host, heads.prefix()),
+            Protocol::Http(heads) => {
+                let scheme = if self.secure.is_some() { "https" } else { "http" };
+                write!(f, "{scheme}://{}{}", self.host, heads.prefix())
+            }
             Protocol::Memcached { .. } => write!(f, "memcached://{}", self.host),
         }
     }
 }
 
 impl Target {
-    /// Understands `http://HOST[:PORT][/PREFIX]`, resolves the host, and notes a bearer token.
+    /// Understands `http[s]://HOST[:PORT][/PREFIX]`, resolves the host, and notes a bearer token.
     ///
     /// `prefix` is used where the address has no path of its own; without either it is `/objects/`. An
     /// address may say itself where the key belongs, as `{key}`, in its path or its query.
@@ -103,11 +100,12 @@ impl Target {
         url: &str,
         prefix: Option<&str>,
         token: Option<&str>,
+        trust: Trust<'_>,
     ) -> Result<Target, TargetError> {
         if let Some((before, after)) = url.split_once(KEY) {
-            return Target::templated(url, before, Some(after), token);
+            return Target::templated(url, before, Some(after), token, trust);
         }
-        let rest = after_http(url, url)?;
+        let (tls, rest) = after_http(url, url)?;
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let own = if path.len() > 1 { Some(path) } else { None };
         let mut prefix = own.or(prefix).unwrap_or(PREFIX).to_owned();
@@ -121,15 +119,16 @@ impl Target {
         if !prefix.ends_with('/') {
             prefix.push('/');
         }
-        Target::http(url, host, prefix, Some(String::new()), token)
+        let heads = Heads::new(host, checked(url, token)?, prefix, Some(String::new()));
+        Target::http(url, host, heads, tls.then_some(trust))
     }
 
     /// An address that is asked for as it is, its query included: no key is added.
-    pub fn fixed(url: &str, token: Option<&str>) -> Result<Target, TargetError> {
-        Target::templated(url, url, None, token)
+    pub fn fixed(url: &str, token: Option<&str>, trust: Trust<'_>) -> Result<Target, TargetError> {
+        Target::templated(url, url, None, token, trust)
     }
 
-    /// The objects of a bucket: `s3://BUCKET[/PREFIX]?endpoint=http://HOST:PORT[&region=REGION]`.
+    /// The objects of a bucket: `s3://BUCKET[/PREFIX]?endpoint=http[s]://HOST:PORT[&region=REGION]`.
     ///
     /// The bucket is in the path; objects are named `PREFIX/KEY`. Requests are
     /// signed where there are credentials, at the time `unix_s` (seconds since 1970), which is good
@@ -138,6 +137,7 @@ impl Target {
         url: &str,
         credentials: Option<&Credentials>,
         unix_s: i64,
+        trust: Trust<'_>,
     ) -> Result<Target, TargetError> {
         let wrong = |reason: &str| malformed(url, &format!("{reason}; write {BUCKET}"));
         let rest = url.strip_prefix("s3://").ok_or_else(|| wrong("it is no bucket"))?;
@@ -151,7 +151,8 @@ impl Target {
             }
         }
         let endpoint = endpoint.ok_or_else(|| wrong("the endpoint is missing"))?;
-        let host = after_http(url, endpoint)?.trim_end_matches('/');
+        let (tls, host) = after_http(url, endpoint)?;
+        let host = host.trim_end_matches('/');
         let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
         let name = |text: &str| {
             let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
@@ -162,10 +163,9 @@ impl Target {
                           endpoint has no path";
             return Err(wrong(reason));
         }
-        let address = resolve(url, host, 80)?;
         let signer = credentials.map(|c| Presigner::new(c, region, host, unix_s));
-        let protocol = Protocol::Http(Heads::bucket(host, bucket, prefix, signer));
-        Ok(Target { address, host: host.to_owned(), protocol })
+        let heads = Heads::bucket(host, bucket, prefix, signer);
+        Target::http(url, host, heads, tls.then_some(trust))
     }
 
     /// A memcached: `memcached://HOST[:PORT]`, port 11211 unless it says another. With `several`, what a get
@@ -180,7 +180,8 @@ impl Target {
             return Err(malformed(url, reason));
         }
         let address = resolve(url, host, memcached::PORT)?;
-        Ok(Target { address, host: host.to_owned(), protocol: Protocol::Memcached { several } })
+        let (host, protocol) = (host.to_owned(), Protocol::Memcached { several });
+        Ok(Target { address, host, protocol, secure: None })
     }
 
     /// An address in two parts, the key between them if there is one.
@@ -189,8 +190,9 @@ impl Target {
         before: &str,
         after: Option<&str>,
         token: Option<&str>,
+        trust: Trust<'_>,
     ) -> Result<Target, TargetError> {
-        let rest = after_http(url, before)?;
+        let (tls, rest) = after_http(url, before)?;
         let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         let suffix = after.unwrap_or_default();
         if after.is_some() && path.is_empty() {
@@ -202,23 +204,20 @@ impl Target {
             return Err(malformed(url, "it must be plain ASCII without #, with at most one {key}"));
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Target::http(url, host, path, after.map(str::to_owned), token)
+        let heads = Heads::new(host, checked(url, token)?, path, after.map(str::to_owned));
+        Target::http(url, host, heads, tls.then_some(trust))
     }
 
     fn http(
         url: &str,
         host: &str,
-        prefix: String,
-        suffix: Option<String>,
-        token: Option<&str>,
+        heads: Heads,
+        tls: Option<Trust<'_>>,
     ) -> Result<Target, TargetError> {
-        let token = token.map(str::trim).filter(|t| !t.is_empty());
-        if token.is_some_and(|t| !t.bytes().all(|b| b.is_ascii_graphic())) {
-            return Err(malformed(url, "the token holds what no header can"));
-        }
-        let address = resolve(url, host, 80)?;
-        let protocol = Protocol::Http(Heads::new(host, token, prefix, suffix));
-        Ok(Target { address, host: host.to_owned(), protocol })
+        let address = resolve(url, host, if tls.is_some() { 443 } else { 80 })?;
+        let secure = tls.map(|trust| Secure::new(host, trust)).transpose();
+        let secure = secure.map_err(|reason| malformed(url, &reason))?;
+        Ok(Target { address, host: host.to_owned(), protocol: Protocol::Http(heads), secure })
     }
 
     /// Whether memcached's text protocol is spoken, and not HTTP.
@@ -241,13 +240,22 @@ fn malformed(url: &str, reason: &str) -> TargetError {
     TargetError::Malformed { url: url.to_owned(), reason: reason.to_owned() }
 }
 
-/// What follows `http://` in a part of an address.
-fn after_http<'a>(url: &str, part: &'a str) -> Result<&'a str, TargetError> {
-    let url = || url.to_owned();
-    part.strip_prefix("http://").ok_or_else(|| match part.starts_with("https://") {
-        true => TargetError::Tls { url: url() },
-        false => TargetError::Scheme { url: url() },
-    })
+/// A token that a header can hold; an empty one is none.
+fn checked<'a>(url: &str, token: Option<&'a str>) -> Result<Option<&'a str>, TargetError> {
+    let token = token.map(str::trim).filter(|t| !t.is_empty());
+    match token {
+        Some(t) if !t.bytes().all(|b| b.is_ascii_graphic()) => {
+            Err(malformed(url, "the token holds what no header can"))
+        }
+        token => Ok(token),
+    }
+}
+
+/// Whether a part of an address is of TLS, and what follows `http://` or `https://` in it.
+fn after_http<'a>(url: &str, part: &'a str) -> Result<(bool, &'a str), TargetError> {
+    let plain = part.strip_prefix("http://").map(|rest| (false, rest));
+    let secure = || part.strip_prefix("https://").map(|rest| (true, rest));
+    plain.or_else(secure).ok_or_else(|| TargetError::Scheme { url: url.to_owned() })
 }
 
 /// Looks up a host, which must be one.
@@ -279,6 +287,8 @@ mod tests {
 
     use super::*;
 
+    const SYSTEM: Trust<'_> = Trust::System;
+
     /// The first line of a get of the key `a b`.
     fn line(target: Target) -> String {
         let mut out = Vec::new();
@@ -288,10 +298,10 @@ mod tests {
 
     #[test]
     fn addresses_may_say_where_the_key_belongs() {
-        let of = |url| line(Target::parse(url, Some("/never/"), None).unwrap());
+        let of = |url| line(Target::parse(url, Some("/never/"), None, SYSTEM).unwrap());
         assert_eq!(of("http://127.0.0.1:1/i/{key}.jpg"), "GET /i/a%20b.jpg HTTP/1.1");
         assert_eq!(of("http://127.0.0.1:1/f?x=1&k={key}&y"), "GET /f?x=1&k=a%20b&y HTTP/1.1");
-        let fixed = |url| line(Target::fixed(url, None).unwrap());
+        let fixed = |url| line(Target::fixed(url, None, SYSTEM).unwrap());
         assert_eq!(fixed("http://127.0.0.1:1/p/q?x=1"), "GET /p/q?x=1 HTTP/1.1");
         assert_eq!(fixed("http://127.0.0.1:1"), "GET / HTTP/1.1");
         assert_eq!(fixed("http://127.0.0.1:1?x"), "GET /?x HTTP/1.1");
@@ -300,23 +310,22 @@ mod tests {
             "http://127.0.0.1:1/{key}/{key}",
             "http://127.0.0.1:1/{key}#x",
         ] {
-            assert!(Target::parse(url, None, None).is_err(), "{url}");
+            assert!(Target::parse(url, None, None, SYSTEM).is_err(), "{url}");
         }
-        assert!(Target::fixed("https://127.0.0.1:1/", None).is_err());
-        assert!(Target::fixed("http:///x", None).is_err());
+        assert!(Target::fixed("http:///x", None, SYSTEM).is_err());
     }
 
     #[test]
     fn addresses_that_cannot_be_used_are_named() {
         for url in
-            ["", "https://h", "ftp://h", "http://", "http:///x", "http://a b:1", "http://h:x:y"]
+            ["", "https://", "ftp://h", "http://", "http:///x", "http://a b:1", "http://h:x:y"]
         {
-            let error = Target::parse(url, None, None).unwrap_err().to_string();
+            let error = Target::parse(url, None, None, SYSTEM).unwrap_err().to_string();
             assert!(error.contains('`'), "{url}: {error}");
         }
-        let plain = Target::parse("http://[::1]:80/", None, None).unwrap();
+        let plain = Target::parse("http://[::1]:80/", None, None, SYSTEM).unwrap();
         assert_eq!(plain.to_string(), "http://[::1]:80/objects/");
-        assert!(Target::parse("http://127.0.0.1:1", None, Some("a\r\nb")).is_err());
+        assert!(Target::parse("http://127.0.0.1:1", None, Some("a\r\nb"), SYSTEM).is_err());
     }
 
     #[test]
@@ -326,22 +335,21 @@ mod tests {
             secret_access_key: "hush".to_owned(),
             session_token: None,
         };
-        let of = |url: &str| Target::s3(url, Some(&credentials), 1_369_353_600);
+        let of = |url: &str| Target::s3(url, Some(&credentials), 1_369_353_600, SYSTEM);
         let signed = of("s3://b.k/in/side?endpoint=http://127.0.0.1:7/&region=eu-west-1").unwrap();
         assert_eq!(format!("{signed:?}"), "Target(http://127.0.0.1:7/b.k/in/side/)");
         let signed = line(signed);
         let start = "GET /b.k/in/side/a%20b?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=AK%2F\
                      20130524%2Feu-west-1%2Fs3";
         assert!(signed.starts_with(start) && signed.contains("&X-Amz-Signature="), "{signed}");
-        let open = Target::s3("s3://b?endpoint=http://127.0.0.1:7", None, 0).unwrap();
+        let open = Target::s3("s3://b?endpoint=http://127.0.0.1:7", None, 0, SYSTEM).unwrap();
         assert_eq!(line(open), "GET /b/a%20b HTTP/1.1");
         for (url, part) in [
             ("s3://b", "the endpoint is missing"),
             ("s3://?endpoint=http://127.0.0.1:7", "bucket and region"),
             ("s3://b?endpoint=http://127.0.0.1:7/x", "no path"),
             ("s3://b?endpoint=http://127.0.0.1:7&x=1", "`x=1` is not known"),
-            ("s3://b?endpoint=https://127.0.0.1:7", "TLS is not spoken"),
-            ("s3://b?endpoint=127.0.0.1:7", "http://, s3:// and memcached://"),
+            ("s3://b?endpoint=127.0.0.1:7", "http://, https://, s3:// and memcached://"),
             ("s3://b\r\n?endpoint=http://127.0.0.1:7", "bucket and region"),
             ("s3://b?endpoint=http://a b", "what no host can"),
         ] {
@@ -367,9 +375,9 @@ mod tests {
         fn any_text_is_an_address_or_an_error(text in "(http|s3|memcached)://[ -~]{0,12}") {
             // Names are not looked up here: only texts that fail before that, or are numeric.
             if text.contains('@') || text.len() < 8 {
-                let _ = Target::parse(&text, None, None).is_err();
+                let _ = Target::parse(&text, None, None, SYSTEM).is_err();
             }
-            let _ = Target::s3(&text, None, 0).is_err();
+            let _ = Target::s3(&text, None, 0, SYSTEM).is_err();
         }
     }
 }

@@ -448,7 +448,12 @@ impl Generator {
         }
         let Some(connection) = &mut self.slots[slot as usize].connection else { return };
         match connection.read(&mut self.scratch) {
-            Ok(Progress::Pending) => {}
+            Ok(Progress::Pending) => {
+                // With TLS, what was read may have something to be written.
+                if let Err(fault) = self.watch(slot) {
+                    self.broken(course, slot, &fault);
+                }
+            }
             Ok(Progress::Complete) => self.complete(course, slot),
             Err(fault) => self.broken(course, slot, &fault),
         }

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::client::{Credentials, Target, TargetError};
+use crate::client::{Credentials, Target, TargetError, Trust};
 use crate::clock;
 
 /// A load in full. [`Plan::new`] has the defaults.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// The service: `http://HOST:PORT[/PREFIX]`, or with `{key}` where the key belongs;
-    /// `s3://BUCKET[/PREFIX]?endpoint=http://HOST:PORT`; `memcached://HOST:PORT`.
+    /// The service: `http[s]://HOST:PORT[/PREFIX]`, or with `{key}` where the key belongs;
+    /// `s3://BUCKET[/PREFIX]?endpoint=http[s]://HOST:PORT`; `memcached://HOST:PORT`.
     pub url: String,
     /// Ask for the address as it is, without a key.
     pub fixed: bool,
@@ -24,6 +24,8 @@ pub struct Plan {
     /// Who asks a bucket; nobody in particular if `None`. Never written to the run folder.
     #[serde(skip)]
     pub credentials: Option<Credentials>,
+    /// Certificates (PEM) that the service's must go back to; those of the system if `None`.
+    pub ca_file: Option<PathBuf>,
     /// Keys of a get; more than one for memcached alone.
     pub multi_get: usize,
     /// When requests are sent.
@@ -71,6 +73,7 @@ impl Plan {
             prefix: None,
             token: None,
             credentials: None,
+            ca_file: None,
             multi_get: 1,
             load,
             keys,
@@ -95,19 +98,20 @@ impl Plan {
     /// Where requests go.
     pub(super) fn target(&self) -> Result<Target, TargetError> {
         let token = self.token.as_deref();
+        let trust = self.ca_file.as_deref().map_or(Trust::System, Trust::File);
         match self.scheme() {
             "memcached" => return Target::memcached(&self.url, self.multi_get > 1),
             "s3" => {
                 let unix_ns = i128::from(clock::now()) + clock::unix_offset_ns();
                 let unix_s = (unix_ns / 1_000_000_000) as i64;
-                return Target::s3(&self.url, self.credentials.as_ref(), unix_s);
+                return Target::s3(&self.url, self.credentials.as_ref(), unix_s, trust);
             }
             _ => {}
         }
         if self.fixed {
-            return Target::fixed(&self.url, token);
+            return Target::fixed(&self.url, token, trust);
         }
-        Target::parse(&self.url, self.prefix.as_deref(), token)
+        Target::parse(&self.url, self.prefix.as_deref(), token, trust)
     }
 
     /// What precedes `://`.

@@ -5,8 +5,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use concertina::client::Body;
+use model::window::key_hash;
 use serde_json::Value;
 
 use crate::left_out::left_out;
@@ -245,11 +248,120 @@ fn buckets_are_measured_with_signatures() {
     assert_eq!(step(&output)["errors"], 0);
     for (url, words) in [
         ("s3://objects", "the endpoint is missing"),
-        ("s3://objects?endpoint=https://127.0.0.1:1", "TLS is not spoken"),
         ("http://127.0.0.1:1", "credentials are for s3:// alone"),
     ] {
         let refused =
             load(dir.path(), url, "no", &[&rate[..], &["--credentials", "keys"]].concat());
         assert!(said(&refused).contains(words), "{}", said(&refused));
     }
+}
+
+/// A server of TLS that answers every request with what its body must be, and closes after ten.
+fn over_tls() -> u16 {
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tls");
+    let certificate = CertificateDer::from_pem_file(folder.join("server.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let config = config.clone();
+            std::thread::spawn(move || -> Option<()> {
+                stream.set_nodelay(true).ok()?;
+                let tls = rustls::ServerConnection::new(config).ok()?;
+                let mut reader = BufReader::new(rustls::StreamOwned::new(tls, stream));
+                for _ in 0..10 {
+                    tls_reply(&mut reader)?;
+                }
+                reader.get_mut().conn.send_close_notify();
+                reader.get_mut().flush().ok()
+            });
+        }
+    });
+    port
+}
+
+fn tls_reply<S: Read + Write>(reader: &mut BufReader<S>) -> Option<()> {
+    let (mut head, mut length) = (String::new(), 0);
+    reader.read_line(&mut head).ok().filter(|&n| n > 0)?;
+    let mut line = String::from("x");
+    while line.trim_end() != "" {
+        line.clear();
+        reader.read_line(&mut line).ok()?;
+        if let Some(value) = line.strip_prefix("content-length: ") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    let mut sent = vec![0; length];
+    reader.read_exact(&mut sent).ok()?;
+    let key = head.split(' ').nth(1)?.strip_prefix("/objects/")?;
+    let body = Body { key: key_hash(key.as_bytes()), size: 100_000 }.bytes();
+    let put = head.starts_with("PUT ");
+    assert!(!put || sent == body, "an upload came otherwise than it was sent");
+    let size = if put { 0 } else { body.len() };
+    let stream = reader.get_mut();
+    write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {size}\r\n\r\n").ok()?;
+    stream.write_all(body.get(..size)?).ok()?;
+    stream.flush().ok()
+}
+
+#[test]
+fn services_are_measured_over_tls() {
+    let port = over_tls();
+    let dir = tempfile::tempdir().unwrap();
+    let ca = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tls/ca.pem");
+    let trust = ["--ca-file", ca.to_str().unwrap()];
+    let what = ["--count", "20", "--size", "100000", "--verify", "--read-share", "0.5"];
+    for (out, host) in [("name", "localhost"), ("address", "127.0.0.1")] {
+        let url = format!("https://{host}:{port}");
+        let rest = ["--rate", "100", "--sample-one-in", "1"];
+        let output = load(dir.path(), &url, out, &[&what[..], &trust, &rest].concat());
+        assert!(output.status.success(), "{}", said(&output));
+        let step = step(&output);
+        // Connections are closed after ten requests: those that were just being used are tried again.
+        assert_eq!((&step["errors"], &step["mismatches"]), (&0.into(), &0.into()), "{step:#}");
+        assert!(step["completions"].as_u64().unwrap() > 25, "{step:#}");
+    }
+    // Who trusts others does not trust it, and a port without TLS speaks none.
+    let url = format!("https://127.0.0.1:{port}");
+    let other = ca.with_file_name("other.pem");
+    let others = ["--clients", "1", "--ca-file", other.to_str().unwrap()];
+    let refused = load(dir.path(), &url, "strange", &others);
+    let strange = step(&refused);
+    let faults = strange["faults"].as_object().unwrap();
+    assert!(faults.keys().all(|f| f.contains("UnknownIssuer")), "{strange:#}");
+    assert!(!refused.status.success() && !faults.is_empty());
+    let url = format!("https://{}", without_tls());
+    let refused = load(dir.path(), &url, "plain", &[&["--clients", "1"], &trust[..]].concat());
+    let plain = step(&refused);
+    let faults = plain["faults"].as_object().unwrap();
+    assert!(faults.keys().all(|f| f.starts_with("TLS: ")) && !faults.is_empty(), "{plain:#}");
+}
+
+/// A server that answers in HTTP whatever it gets.
+fn without_tls() -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || -> Option<()> {
+                stream.read_exact(&mut [0; 16]).ok()?;
+                stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").ok()?;
+                // What it sent is read before the connection is reset.
+                stream.read_to_end(&mut Vec::new()).ok()?;
+                None
+            });
+        }
+    });
+    address
 }
