@@ -66,6 +66,8 @@ impl HeldOut {
 pub enum TrustEnd {
     /// Band and bias reach [`POINTS_MAX`] there.
     Error,
+    /// The model misses loads that it was fitted to, by so much that [`POINTS_MAX`] is reached there.
+    Misfit,
     /// No larger load was fitted or held out.
     Unmeasured,
     /// The model has no replicates, so its band is not known.
@@ -77,7 +79,7 @@ pub enum TrustEnd {
 /// Beside the paper's confidence limit, which asks only how long queues are, this asks how wrong a
 /// prediction may be, in points (hundredths of all requests):
 ///
-/// half(λ) + bias(λ) < [`POINTS_MAX`]
+/// half(λ) + max(bias(λ), misfit(λ)) < [`POINTS_MAX`]
 ///
 /// - half(λ) is half the width of the 95 % band of the predicted CDF at the load λ, at the time where it
 ///   is widest: of eight, from half to 64 times the mean service time. The band is the spread of the
@@ -85,6 +87,10 @@ pub enum TrustEnd {
 /// - bias(λ) is the largest error found on loads that were held out of the fit ([`HeldOut`]), up to λ:
 ///   linear between held-out loads, never falling. An error counts in full, the measurement's own
 ///   uncertainty with it: a measurement too short to show an error is no proof that there is none.
+///
+/// - misfit(λ) is the same of the loads that were fitted ([`crate::FittedStep::misfit_points`]). A fit is
+///   kind to the points that it was made of, so a small misfit proves nothing and takes nothing off the
+///   bias; a large one says that the model's form is wrong, be its interval ever so narrow.
 ///
 /// Nothing is trusted past the largest load that was fitted or held out, be the band ever so narrow: it
 /// knows nothing of what was never seen. Without held-out loads the bias is not known, and that is said.
@@ -115,6 +121,8 @@ pub struct Trust {
     pub half_width_points: f64,
     /// The bias at that load, points; `None` if no loads were held out: it is not known then.
     pub bias_points: Option<f64>,
+    /// The largest miss of the fitted loads up to that one, points; `None` if the model names none.
+    pub misfit_points: Option<f64>,
 }
 
 /// What is known of a server beside its parameters: the loads that were looked at.
@@ -122,6 +130,8 @@ pub struct Trust {
 pub(crate) struct Looked {
     /// The largest fitted load, requests/s.
     pub rate_high: f64,
+    /// The fitted loads, and by how many points the model misses each.
+    pub fitted: Vec<(f64, f64)>,
     /// The loads that were held out.
     pub held_out: Vec<HeldOut>,
 }
@@ -129,28 +139,36 @@ pub(crate) struct Looked {
 impl Looked {
     /// Held-out loads with the largest error up to each, in the order of the loads.
     fn errors(&self) -> Vec<(f64, f64)> {
-        let mut rows: Vec<(f64, f64)> =
-            self.held_out.iter().map(|h| (h.rate, h.error_points.abs())).collect();
-        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut largest = 0.0f64;
-        for row in &mut rows {
-            largest = largest.max(row.1);
-            row.1 = largest;
-        }
-        rows.dedup_by(|later, kept| {
-            let same = later.0 == kept.0;
-            if same {
-                kept.1 = later.1;
-            }
-            same
-        });
-        rows
+        largest_up_to(self.held_out.iter().map(|h| (h.rate, h.error_points)).collect())
+    }
+
+    /// The same of the fitted loads.
+    fn misfits(&self) -> Vec<(f64, f64)> {
+        largest_up_to(self.fitted.clone())
     }
 
     /// The largest load that was looked at.
     fn largest(&self) -> f64 {
         self.held_out.iter().map(|h| h.rate).fold(self.rate_high, f64::max)
     }
+}
+
+/// Loads with the largest error up to each, without its sign, in the order of the loads.
+fn largest_up_to(mut rows: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    rows.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut largest = 0.0f64;
+    for row in &mut rows {
+        largest = largest.max(row.1.abs());
+        row.1 = largest;
+    }
+    rows.dedup_by(|later, kept| {
+        let same = later.0 == kept.0;
+        if same {
+            kept.1 = later.1;
+        }
+        same
+    });
+    rows
 }
 
 /// The bias at a load: linear between the rows, constant outside of them. `None` without rows.
@@ -203,14 +221,23 @@ impl<'a> Band<'a> {
 
 /// The trust in a node with its replicates.
 pub(crate) fn trust(node: &Node, replicates: &[Node], looked: &Looked) -> Trust {
-    let rows = looked.errors();
+    let (errors, misfits) = (looked.errors(), looked.misfits());
+    let known = |limit: f64, end: TrustEnd, half_width_points: f64| {
+        let (bias_points, misfit_points) = (bias(&errors, limit), bias(&misfits, limit));
+        // What of the three it was that was too large.
+        let others = half_width_points.max(bias_points.unwrap_or(0.0));
+        let misfit = end == TrustEnd::Error && misfit_points > Some(others);
+        let end = if misfit { TrustEnd::Misfit } else { end };
+        Trust { limit, end, half_width_points, bias_points, misfit_points }
+    };
     if replicates.is_empty() {
-        let bias_points = bias(&rows, 0.0);
-        let end = TrustEnd::NoReplicates;
-        return Trust { limit: 0.0, end, half_width_points: 0.0, bias_points };
+        return known(0.0, TrustEnd::NoReplicates, 0.0);
     }
     let band = Band::new(node, replicates);
-    let of = |rate: f64| band.half_width_points(rate) + bias(&rows, rate).unwrap_or(0.0);
+    let of = |rate: f64| {
+        let error = bias(&errors, rate).unwrap_or(0.0).max(bias(&misfits, rate).unwrap_or(0.0));
+        band.half_width_points(rate) + error
+    };
     let end = looked.largest() * SLACK;
     let at = |i: u32| end * f64::from(i) / f64::from(SCAN);
     let first = (0..=SCAN).find(|&i| of(at(i)) >= POINTS_MAX);
@@ -226,8 +253,7 @@ pub(crate) fn trust(node: &Node, replicates: &[Node], looked: &Looked) -> Trust 
             (low, TrustEnd::Error)
         }
     };
-    let (half_width_points, bias_points) = (band.half_width_points(limit), bias(&rows, limit));
-    Trust { limit, end, half_width_points, bias_points }
+    known(limit, end, band.half_width_points(limit))
 }
 
 #[cfg(test)]
@@ -241,7 +267,7 @@ mod tests {
     #[test]
     fn bias_never_falls_and_is_linear_between_loads() {
         let held_out = vec![held(300.0, -3.0), held(100.0, 1.0), held(200.0, 0.5)];
-        let rows = Looked { rate_high: 50.0, held_out }.errors();
+        let rows = Looked { rate_high: 50.0, fitted: Vec::new(), held_out }.errors();
         assert_eq!(rows, [(100.0, 1.0), (200.0, 1.0), (300.0, 3.0)]);
         for (rate, expected) in
             [(0.0, 1.0), (100.0, 1.0), (150.0, 1.0), (250.0, 2.0), (300.0, 3.0), (900.0, 3.0)]
@@ -251,7 +277,7 @@ mod tests {
         assert_eq!(bias(&[], 1.0), None);
         // Two times of one load: the larger error counts from the start.
         let held_out = vec![held(100.0, 1.0), held(100.0, 4.0)];
-        let rows = Looked { rate_high: 50.0, held_out }.errors();
+        let rows = Looked { rate_high: 50.0, fitted: Vec::new(), held_out }.errors();
         assert_eq!((bias(&rows, 10.0), bias(&rows, 100.0)), (Some(4.0), Some(4.0)));
         assert_eq!(bias(&rows, 101.0), Some(4.0));
     }

@@ -219,17 +219,19 @@ impl Model {
         Ok(node)
     }
 
-    /// The load up to which the model is trusted: its interval and its bias on held-out loads leave
-    /// less than [`crate::POINTS_MAX`] points. Cost: some 0.5 ms for each replicate and class.
+    /// The load up to which the model is trusted: its interval, its bias on held-out loads and its misfit
+    /// on fitted ones leave less than [`crate::POINTS_MAX`] points. Cost: some 0.5 ms for each replicate and class.
     pub fn trust(&self) -> Result<Trust, Error> {
         let rows = self.replicates.rows.iter();
         let replicates = rows.map(|row| self.replicate(row)).collect::<Result<Vec<_>, _>>()?;
         Ok(crate::trust::trust(&self.node()?, &replicates, &self.looked()))
     }
 
-    /// The loads that were fitted and held out.
+    /// The loads that were fitted and held out, and by how much the model misses them.
     fn looked(&self) -> Looked {
-        Looked { rate_high: self.requests.rate_high, held_out: self.held_out.clone() }
+        let fitted = self.fitted.iter().map(|step| (step.rate, step.misfit_points())).collect();
+        let held_out = self.held_out.clone();
+        Looked { rate_high: self.requests.rate_high, fitted, held_out }
     }
 
     /// The published model of the same node, with the paper's estimators.

@@ -188,6 +188,14 @@ pub struct FittedStep {
 }
 
 impl FittedStep {
+    /// By how many points (hundredths) the model misses the step that it was fitted to: the largest
+    /// difference of a share within an objective, as for held-out loads. Without objectives it is the
+    /// [`FittedStep::ks_distance`], which also counts how memory's own times move from load to load.
+    pub fn misfit_points(&self) -> f64 {
+        let off = self.points.iter().map(|p| (p.predicted - p.measured).abs()).reduce(f64::max);
+        100.0 * off.unwrap_or(self.ks_distance)
+    }
+
     pub(super) fn check(&self) -> Result<(), Error> {
         not_negative("the rate of a fitted step", self.rate)?;
         let shares = self

@@ -240,6 +240,38 @@ fn trust_ends_where_interval_and_bias_reach_five_points() {
 }
 
 #[test]
+fn a_misfit_of_the_fitted_loads_voids_trust() {
+    let mut model = model();
+    let (narrow, light) = (model.trust().unwrap(), model.fitted[0].clone());
+    assert_eq!(narrow.end, TrustEnd::Unmeasured);
+    assert!((narrow.misfit_points.unwrap() - 0.1).abs() < 1e-9, "{narrow:?}");
+    // The heavier of two fitted loads is missed by 8 points: no trust there, and none up to it.
+    let missed = |off: f64, rate: f64| {
+        let points =
+            vec![FittedPoint { t_s: 0.02, measured: 0.8, predicted: 0.8 - off, spotify: None }];
+        FittedStep { rate, points, ..light.clone() }
+    };
+    model.fitted.push(missed(0.08, 1_000.0));
+    let bent = model.trust().unwrap();
+    assert_eq!(bent.end, TrustEnd::Misfit);
+    assert!(bent.limit > 400.0 && bent.limit < 1_000.0, "{bent:?}");
+    let sum = bent.half_width_points + bent.misfit_points.unwrap();
+    assert!((sum - 5.0).abs() < 0.01 && bent.misfit_points > bent.bias_points, "{bent:?}");
+    assert!(model.predict(1_000.0, &[0.02]).unwrap().beyond_trust);
+    assert!(!model.predict(300.0, &[0.02]).unwrap().beyond_trust);
+    // Held-out loads that happen to be met do not save it, nor that none were held out.
+    model.held_out.clear();
+    assert_eq!(model.trust().unwrap().end, TrustEnd::Misfit);
+    // Missed at the lightest load: trusted nowhere. Without objectives the distribution decides.
+    model.fitted = vec![missed(-0.06, 400.0)];
+    assert_eq!(model.trust().unwrap().limit, 0.0);
+    model.fitted = vec![FittedStep { points: Vec::new(), ks_distance: 0.06, ..light }];
+    assert_eq!(model.trust().unwrap().limit, 0.0);
+    model.fitted.clear();
+    assert_eq!(model.trust().unwrap().misfit_points, None);
+}
+
+#[test]
 fn an_interval_alone_is_that_of_a_prediction() {
     let model = model();
     let prediction = model.predict(900.0, &[0.02]).unwrap();
