@@ -254,7 +254,9 @@ fn plot(model: &Model, limits: &Limits, args: &Args, answers: &[Answer]) -> Stri
         notes.push(format!("Laboratory: {note}"));
     }
     notes.push(
-        "Shaded: past the confidence limit. Band: 95 % interval of Concertina's model.".to_owned(),
+        "Shaded: past the confidence limit (pink), past the load up to which the model is trusted \
+         (orange). Band: 95 % interval of Concertina's model."
+            .to_owned(),
     );
     notes.extend(answers.iter().filter_map(|a| a.found.as_ref().err().cloned()));
     svg::standalone(&plots, &notes)

@@ -64,12 +64,15 @@ fn model_curves(model: &Model, limits: &Limits, t_s: f64, high: f64, servers: u3
     ]
 }
 
-fn limit_marks(limit: f64) -> Vec<Mark> {
-    if !limit.is_finite() {
-        return Vec::new();
+/// Where a prediction is past the confidence limit, and where past the load up to which the model is trusted.
+fn limit_marks(limit: f64, trusted: f64) -> Vec<Mark> {
+    let mut marks = Vec::new();
+    let bounds = [("shade", "confidence limit", limit), ("untrusted", "trusted up to", trusted)];
+    for (class, what, x) in bounds.into_iter().filter(|bound| bound.2.is_finite()) {
+        marks.push(Mark::Shade { class, from: x, to: f64::INFINITY });
+        marks.push(Mark::Vertical { x, label: format!("{what} {}", digits(x, 3)) });
     }
-    let label = format!("confidence limit {}", digits(limit, 3));
-    vec![Mark::Shade { from: limit, to: f64::INFINITY }, Mark::Vertical { x: limit, label }]
+    marks
 }
 
 /// An axis of shares that shows all of them and is not wider than it must be.
@@ -113,7 +116,7 @@ pub fn within_against_rate(comparison: &Comparison) -> Vec<Plot> {
     let high = rate_max(&comparison.limits, largest);
     let plot = |&t_s: &f64| {
         let rows: Vec<&Row> = comparison.rows.iter().filter(|r| r.within_s == t_s).collect();
-        let mut marks = limit_marks(comparison.limits.mg1);
+        let mut marks = limit_marks(comparison.limits.mg1, comparison.trust.limit);
         let curves = model_curves(&comparison.model, &comparison.limits, t_s, high, 1);
         let shown = lowest_near(&curves, largest);
         marks.extend(curves);
@@ -164,7 +167,7 @@ pub fn hit_ratio(comparison: &Comparison) -> Plot {
     let line = |q: &dyn Fn(f64) -> f64| -> Vec<(f64, f64)> {
         (0..=60).map(|i| high * f64::from(i) / 60.0).map(|x| (x, q(x))).collect()
     };
-    let mut marks = limit_marks(comparison.limits.mg1);
+    let mut marks = limit_marks(comparison.limits.mg1, comparison.trust.limit);
     if let Ok(spotify) = model.spotify() {
         let points = line(&|x| spotify.hit_ratio().at(x));
         let label = "Spotify: share under 1 ms".to_owned();
@@ -232,15 +235,41 @@ fn cdf(comparison: &Comparison, step: &ComparedStep) -> Plot {
     // The measured line is thin and lies on top.
     marks.rotate_left(1);
     let used = if step.used_for_fit { "fitted" } else { "held out" };
-    let beyond = step.prediction.as_ref().is_none_or(|p| p.beyond_limit);
-    let beyond = if beyond { ", past the limit" } else { "" };
+    let prediction = step.prediction.as_ref();
+    let beyond = match prediction.is_none_or(|p| p.beyond_limit) {
+        true => ", past the limit",
+        false => "",
+    };
+    // No part of this curve is trusted: the load is past the trusted one.
+    let mut untrusted = "";
+    if prediction.is_none_or(|p| p.beyond_trust) {
+        untrusted = ", not trusted";
+        marks.push(Mark::Shade { class: "untrusted", from: 0.0, to: f64::INFINITY });
+    }
     let busy = step.measured.utilisation_mean * 100.0;
     Plot {
-        title: format!("{}/s, {busy:.0} % busy, {used}{beyond}", digits(rate, 4)),
+        title: format!("{}/s, {busy:.0} % busy, {used}{beyond}{untrusted}", digits(rate, 4)),
         x: Axis::log("response time, ms", low * 1e3, high * 1e3),
         y: Axis::linear("fraction of requests", 0.0, 1.02),
         marks,
     }
+}
+
+/// The utilisation in percent from which on the steps of a comparison are past the trusted load: halfway from
+/// the last that is not. `None` if all are trusted.
+fn untrusted_from(comparison: &Comparison) -> Option<f64> {
+    let (mut trusted, mut first) = (0.0f64, f64::INFINITY);
+    for row in &comparison.rows {
+        let percent = row.utilisation * 100.0;
+        if row.beyond_trust {
+            first = first.min(percent);
+        } else {
+            trusted = trusted.max(percent);
+        }
+    }
+    // Loads of one utilisation, or out of order: what is past it begins at the first that is.
+    let from = if trusted < first { 0.5 * (trusted + first) } else { first };
+    first.is_finite().then_some(from)
 }
 
 /// The error of both models at each time against utilisation.
@@ -263,13 +292,16 @@ pub fn errors(comparison: &Comparison) -> Vec<Plot> {
             };
         let ours = |r: &Row| r.concertina_error_points;
         let spotify = |r: &Row| r.spotify_error_points;
-        let marks = vec![
+        let mut marks = vec![
             Mark::Horizontal { y: 0.0, label: String::new() },
             series("spotify", Shape::Triangle, "Spotify model", &spotify, false),
             series("spotify", Shape::Triangle, "", &spotify, true),
             series("ours", Shape::Square, "Concertina, fitted", &ours, true),
             series("ours", Shape::Ring, "Concertina, held out", &ours, false),
         ];
+        if let Some(from) = untrusted_from(comparison) {
+            marks.push(Mark::Shade { class: "untrusted", from, to: f64::INFINITY });
+        }
         let both = rows.iter().flat_map(|r| {
             let h = half(&r.measured) * 100.0;
             let of = move |e: Option<f64>| e.map(|e| [e - h, e + h]);
@@ -302,6 +334,7 @@ pub fn hosts(comparison: &Comparison) -> Vec<Plot> {
         steps.sort_by_key(|s| s.step.start_unix_us);
         let mut marks = Vec::new();
         let shade = |s: &&ComparedStep| Mark::Shade {
+            class: "shade",
             from: since(s.step.start_unix_us),
             to: since(s.step.end_unix_us),
         };
@@ -377,8 +410,10 @@ pub fn predictions(
         model.cluster_limit_mg1(servers).unwrap_or(f64::INFINITY)
     };
     let high = rate_max(limits, largest / n) * n;
+    // Without a trust that can be stated none of it is trusted.
+    let trusted = model.trust().map_or(0.0, |trust| trust.limit * n);
     let plot = |(i, &t_s): (usize, &f64)| {
-        let mut marks = limit_marks(limit);
+        let mut marks = limit_marks(limit, trusted);
         let curves = model_curves(model, limits, t_s, high, servers);
         let shown = lowest_near(&curves, if largest > 0.0 { largest } else { high });
         marks.extend(curves);
@@ -388,11 +423,14 @@ pub fn predictions(
             let trust = if p.beyond_trust { ", past the trusted load" } else { "" };
             let (rate, percent) = (digits(p.rate, 4), share.value * 100.0);
             let title = format!("{rate} requests/s: {percent:.2} %{limit}{trust}");
-            Some((p.beyond_limit, PlotPoint { x: p.rate, y: share.value, half: 0.0, title }))
+            Some((
+                p.beyond_limit || p.beyond_trust,
+                PlotPoint { x: p.rate, y: share.value, half: 0.0, title },
+            ))
         };
         let points: Vec<_> = asked.iter().filter_map(point).collect();
         for (beyond, shape, label) in
-            [(false, Shape::Disc, "asked"), (true, Shape::Ring, "asked, past the limit")]
+            [(false, Shape::Disc, "asked"), (true, Shape::Ring, "asked, past a limit")]
         {
             let points = points.iter().filter(|p| p.0 == beyond).map(|p| p.1.clone()).collect();
             marks.push(Mark::Points { class: "ours", shape, label: label.to_owned(), points });

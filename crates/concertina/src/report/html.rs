@@ -34,7 +34,7 @@ p,li{max-width:76ch}p.lead{font-size:1.05rem}.soft{color:var(--soft);font-size:.
 .plots figure{margin:0;background:var(--paper);border:1px solid var(--grid);border-radius:6px;padding:6px}
 .scroll{overflow-x:auto;margin:.6em 0}table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums}
 th,td{padding:.28em .7em;text-align:left;white-space:nowrap;border-bottom:1px solid var(--grid)}th{background:var(--panel);vertical-align:bottom}
-td.n,th.n{text-align:right}tr.first td{border-top:2px solid var(--axis)}tr.beyond td{background:var(--shade)}
+td.n,th.n{text-align:right}tr.first td{border-top:2px solid var(--axis)}tr.beyond td{background:var(--shade)}tr.untrusted td{background:var(--untrusted)}tr.beyond.untrusted td{background:linear-gradient(var(--untrusted),var(--untrusted)),var(--shade)}
 td:last-child{white-space:normal;min-width:4.5em}
 nav{font-size:.9rem}nav a{display:inline-block;margin-right:1em;color:var(--ours)}
 pre{background:var(--panel);padding:.8em;overflow-x:auto;font-size:.82rem;border-radius:4px}code{font-size:.9em}
@@ -139,11 +139,15 @@ fn results(comparison: &Comparison, out: &mut String) {
     let class_of = |i: usize| {
         let row = &comparison.rows[i];
         let first = i == 0 || comparison.rows[i - 1].step != row.step;
-        match (first, row.beyond_limit) {
-            (true, true) => "first beyond",
-            (true, false) => "first",
-            (false, true) => "beyond",
-            (false, false) => "",
+        match (first, row.beyond_limit, row.beyond_trust) {
+            (true, true, true) => "first beyond untrusted",
+            (true, true, false) => "first beyond",
+            (true, false, true) => "first untrusted",
+            (true, false, false) => "first",
+            (false, true, true) => "beyond untrusted",
+            (false, true, false) => "beyond",
+            (false, false, true) => "untrusted",
+            (false, false, false) => "",
         }
     };
     out.push_str(&table::comparison_grid(comparison).html(class_of));
@@ -151,8 +155,9 @@ fn results(comparison: &Comparison, out: &mut String) {
         "rate",
         "Fraction served in time, against load",
         "Points are measured, with their 95 % intervals: squares were fitted, rings were held out. \
-         Lines are the models, the band the 95 % interval of ours. Right of the dotted line, shaded, a \
-         prediction is past the confidence limit.",
+         Lines are the models, the band the 95 % interval of ours. Right of the dotted lines, shaded, a \
+         prediction is past the confidence limit (pink), or past the load up to which the model is trusted \
+         (orange).",
         out,
     );
     plots(&figures::within_against_rate(comparison), out);
@@ -160,7 +165,7 @@ fn results(comparison: &Comparison, out: &mut String) {
         "error",
         "Error against utilisation",
         "Prediction minus measurement; the bars are the measurement's own 95 % interval, so that a point \
-         whose bar meets 0 is not known to be wrong.",
+         whose bar meets 0 is not known to be wrong. Shaded: past the load up to which the model is trusted.",
         out,
     );
     plots(&figures::errors(comparison), out);
@@ -175,7 +180,8 @@ fn results(comparison: &Comparison, out: &mut String) {
     heading(
         "cdf",
         "Distribution of the response time",
-        "Fraction answered within a time, at each measured load; the time axis is logarithmic.",
+        "Fraction answered within a time, at each measured load; the time axis is logarithmic. A plot is \
+         shaded where the model is not trusted at its load.",
         out,
     );
     plots(&figures::cdfs(comparison), out);

@@ -85,6 +85,8 @@ pub enum Mark {
     },
     /// A shaded stretch from one x to another.
     Shade {
+        /// `shade` or `untrusted`.
+        class: &'static str,
         /// From here.
         from: f64,
         /// To here; infinity is the edge.
@@ -119,7 +121,7 @@ svg.plot text{fill:var(--ink)}svg.plot .title{font-weight:600;font-size:13.5px}
 svg.plot .grid{stroke:var(--grid);stroke-width:.7}svg.plot .frame{fill:none;stroke:var(--axis)}
 svg.plot .minor{stroke:var(--axis);stroke-width:.7}
 svg.plot .line{fill:none;stroke-width:2;stroke-linejoin:round}
-svg.plot .band{opacity:.2;stroke:none}svg.plot .shade{fill:var(--shade)}
+svg.plot .band{opacity:.2;stroke:none}svg.plot .shade{fill:var(--shade)}svg.plot .untrusted{fill:var(--untrusted)}
 svg.plot .rule{stroke:var(--limit);stroke-width:1.4;stroke-dasharray:2 3;fill:none}
 svg.plot text.rule-label{fill:var(--limit);stroke:var(--paper);stroke-width:3px;paint-order:stroke;font-size:11.5px}
 svg.plot .line.ours{stroke:var(--ours)}svg.plot .band.ours{fill:var(--ours)}
@@ -139,11 +141,11 @@ svg.plot .bar.spotify{stroke:var(--spotify)}svg.plot .bar.third{stroke:var(--thi
 /// The colours for paper, and for the dark.
 pub const COLOURS: &str = "\
 :root{--paper:#fff;--ink:#1b1f24;--soft:#57606a;--grid:#e3e6ea;--axis:#8c959f;--panel:#f5f7f9;\
---measured:#1b1f24;--ours:#0072b2;--spotify:#d55e00;--third:#117a5a;--limit:#8a3b7d;--shade:#cc79a71f;\
+--measured:#1b1f24;--ours:#0072b2;--spotify:#d55e00;--third:#117a5a;--limit:#8a3b7d;--shade:#cc79a71f;--untrusted:#e69f0026;\
 --warn:#8a4b00;--warnbg:#fff4e0;--lab:#5b2a86;--labbg:#f4ecfb}
 @media screen and (prefers-color-scheme:dark){:root{--paper:#12161b;--ink:#e6e9ed;--soft:#9aa4af;\
 --grid:#2a313a;--axis:#66707c;--panel:#1a2027;--measured:#f0f3f6;--ours:#56b4e9;--spotify:#f0a13c;\
---third:#2ec495;--limit:#dd9bce;--shade:#cc79a72b;--warn:#ffcf8a;--warnbg:#33270f;--lab:#dcc3f5;--labbg:#2b1f38}}
+--third:#2ec495;--limit:#dd9bce;--shade:#cc79a72b;--untrusted:#e69f0033;--warn:#ffcf8a;--warnbg:#33270f;--lab:#dcc3f5;--labbg:#2b1f38}}
 ";
 
 impl Plot {
@@ -303,13 +305,13 @@ impl Plot {
                     escape(label)
                 );
             }
-            Mark::Shade { from, to } => {
+            Mark::Shade { class, from, to } => {
                 let low = self.x_at(*from).unwrap_or(LEFT).clamp(LEFT, WIDTH - RIGHT);
                 let high = self.x_at(*to).unwrap_or(WIDTH - RIGHT).clamp(LEFT, WIDTH - RIGHT);
                 if high > low {
                     let _ = writeln!(
                         out,
-                        "<rect class=\"shade\" x=\"{low:.1}\" y=\"{TOP}\" width=\"{:.1}\" \
+                        "<rect class=\"{class}\" x=\"{low:.1}\" y=\"{TOP}\" width=\"{:.1}\" \
                          height=\"{PLOT}\"/>",
                         high - low
                     );
@@ -504,7 +506,7 @@ mod tests {
                     label: "p".into(),
                     points: vec![point(f64::INFINITY, 0.0), point(0.5, 0.5)],
                 },
-                Mark::Shade { from: 0.5, to: f64::INFINITY },
+                Mark::Shade { class: "shade", from: 0.5, to: f64::INFINITY },
                 Mark::Vertical { x: f64::INFINITY, label: "v".into() },
             ];
             let svg = Plot { title: "<&>".into(), x: axis.clone(), y: axis, marks }.svg();

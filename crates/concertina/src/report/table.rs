@@ -49,7 +49,8 @@ fn marks(row: &Row) -> String {
     if row.beyond_fitted && !row.used_for_fit {
         marks.push(">");
     }
-    if row.beyond_trust && !row.used_for_fit {
+    // A fitted step is past it where the model misses what it was fitted to.
+    if row.beyond_trust {
         marks.push("?");
     }
     marks.join(" ")
@@ -252,20 +253,25 @@ pub fn limits_text(limits: &Limits) -> String {
 
 /// Up to which load a model is trusted, and why not further.
 pub fn trust_text(trust: &Trust) -> String {
-    let bias = trust.bias_points.map(|points| format!("{points:.2}"));
-    let why = match (trust.end, &bias) {
-        (TrustEnd::NoReplicates, _) => {
+    let why = match trust.end {
+        TrustEnd::NoReplicates => {
             return "Trusted at no load: the model has no replicates, so its interval is not known.\n"
                 .to_owned();
         }
-        (TrustEnd::Unmeasured, _) => "no larger load was fitted or held out".to_owned(),
-        (TrustEnd::Error, _) => format!("error reaches {POINTS_MAX} points"),
+        TrustEnd::Unmeasured => "no larger load was fitted or held out".to_owned(),
+        TrustEnd::Error | TrustEnd::Misfit => format!("error reaches {POINTS_MAX} points"),
     };
-    let bias = bias.map_or(
-        "; the bias is NOT KNOWN, for no loads were held out (`concertina fit --hold-out`)"
-            .to_owned(),
-        |points| format!(" + {points} of bias on held-out loads"),
-    );
+    let misfit = trust.misfit_points.filter(|_| trust.end == TrustEnd::Misfit);
+    let bias = match (misfit, trust.bias_points) {
+        (Some(points), _) => {
+            format!(" + {points:.2} of MISFIT: the model misses loads that it was fitted to")
+        }
+        (None, Some(points)) => format!(" + {points:.2} of bias on held-out loads"),
+        (None, None) => {
+            "; the bias is NOT KNOWN, for no loads were held out (`concertina fit --hold-out`)"
+                .to_owned()
+        }
+    };
     format!(
         "Trusted up to {} requests/s of a server ({why}): {:.2} points of interval{bias}.\n",
         digits(trust.limit, 4),
