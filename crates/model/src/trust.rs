@@ -197,8 +197,10 @@ impl<'a> Band<'a> {
         });
         let service = slowest.fold(0.0, f64::max);
         let times: Vec<f64> = (-1..7).map(|i| node.delay + service * 2f64.powi(i)).collect();
-        let at = |node: &'a Node| (node, times.iter().map(|&t| node.at(t)).collect());
-        Band { node: at(node), replicates: replicates.iter().map(at).collect() }
+        let here = node.at_times(&times);
+        let beside = |other: &'a Node| (other, here.iter().map(|at| other.at_beside(at)).collect());
+        let replicates = replicates.iter().map(beside).collect();
+        Band { node: (node, here), replicates }
     }
 
     /// Half the width of the band where it is widest, in points. All of them past saturation.

@@ -309,8 +309,9 @@ impl ClusterModel {
     pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<Parameter, Error> {
         let value = self.cluster.largest_rate(within_s, share)?;
         let mut others = Vec::new();
-        for replicate in &self.replicates {
-            others.push(match replicate.largest_rate(within_s, share) {
+        let known = self.cluster.within_alike(&self.replicates, within_s);
+        for (replicate, within) in self.replicates.iter().zip(known) {
+            others.push(match replicate.largest_rate_by(&within, within_s, share) {
                 Err(Error::Unattainable { .. }) => 0.0,
                 other => other?,
             });
@@ -320,12 +321,13 @@ impl ClusterModel {
 }
 
 /// P(T ≤ t) with its interval.
-fn interval<S: Server>(
+fn interval<S: Server + 'static>(
     cluster: &Cluster<S>,
     replicates: &[Cluster<S>],
     t_s: f64,
     rate: f64,
 ) -> Parameter {
-    let others: Vec<f64> = replicates.iter().map(|c| c.within(t_s)(rate)).collect();
+    let others = cluster.within_alike(replicates, t_s);
+    let others: Vec<f64> = others.iter().map(|within| within(rate)).collect();
     Parameter::from_replicates(cluster.within(t_s)(rate), &others, "1")
 }

@@ -64,6 +64,18 @@ pub struct Limits {
     pub saturation: f64,
 }
 
+/// P(T ≤ t) of a node where it stands, and of replicates of it.
+fn beside(
+    node: &Node,
+    operating: &Operating,
+    replicates: &[(Node, Operating)],
+    t_s: f64,
+) -> (f64, Vec<f64>) {
+    let at = node.at(t_s);
+    let others = replicates.iter().map(|(other, operating)| other.at_beside(&at).cdf(operating));
+    (at.cdf(operating), others.collect())
+}
+
 impl Model {
     /// What one server does at `rate` requests/s, with the shares within each of `within_s` seconds.
     /// [`Error::Unstable`] past saturation. Cost: that of [`Model::trust`], and for each time some 0.1 ms a
@@ -97,8 +109,7 @@ impl Model {
         let spotify = self.spotify()?;
         let spotify_replicates = self.spotify_of_replicates()?;
         let point = |&t_s: &f64| {
-            let value = node.at(t_s).cdf(&operating);
-            let others: Vec<f64> = replicates.iter().map(|(r, o)| r.at(t_s).cdf(o)).collect();
+            let (value, others) = beside(&node, &operating, &replicates, t_s);
             let published = spotify.cdf(each, t_s).ok().map(|value| {
                 let others = spotify_replicates.iter();
                 // Past its saturation a replicate answers from memory only.
@@ -137,9 +148,9 @@ impl Model {
     /// [`Error::Unstable`] past saturation. Cost: some 0.1 ms a replicate and class.
     pub fn within(&self, rate: f64, t_s: f64) -> Result<Parameter, Error> {
         not_negative("the time of an objective", t_s)?;
-        let value = self.cdf(rate, &[t_s])?.into_iter().sum();
-        let replicates = self.nodes_of_replicates(rate)?;
-        let others: Vec<f64> = replicates.iter().map(|(r, o)| r.at(t_s).cdf(o)).collect();
+        let node = self.node()?;
+        let operating = node.operating(rate)?;
+        let (value, others) = beside(&node, &operating, &self.nodes_of_replicates(rate)?, t_s);
         Ok(Parameter::from_replicates(value, &others, "1"))
     }
 
@@ -231,8 +242,10 @@ impl Model {
     ) -> Result<Parameter, Error> {
         let value = self.largest_rate(within_s, share)?;
         let mut others = Vec::new();
+        let at = self.node()?.at(within_s);
         for row in &self.replicates.rows {
-            others.push(match self.replicate(row)?.largest_rate(within_s, share) {
+            let node = self.replicate(row)?;
+            others.push(match node.largest_rate_by(&node.at_beside(&at), within_s, share) {
                 Err(Error::Unattainable { .. }) => 0.0,
                 other => other?,
             });

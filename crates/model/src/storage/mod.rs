@@ -11,11 +11,13 @@ mod cluster;
 mod hit_ratio;
 mod imbalance;
 mod node;
+mod several;
 mod spotify;
 mod tiers;
 
 pub use cluster::{
     Change, Cluster, ClusterOperating, Degraded, Member, Popularity, Server, Takeover,
+    Within,
 };
 pub use hit_ratio::HitRatio;
 pub use imbalance::Imbalance;

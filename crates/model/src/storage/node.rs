@@ -1,7 +1,8 @@
 //! Our model of a node: memory and devices with their measured laws.
 //!
 //! P(T ≤ t) = q·F_memory(t) + (1−q)·Σᵢ shareᵢ·Fᵢ(t − δ): memory answers with probability q(λ), the rest
-//! waits at one of the devices, each an M/G/1 queue with the measured service law; δ is what gateway and
+//! waits at one of the devices, each an M/G/1 queue with the measured service law (M/G/m where it serves
+//! m reads at once); δ is what gateway and
 //! network add. A request for a key that is being read is joined to that read. Had the read taken no time,
 //! memory would have answered it, so joins come out of hits, not out of reads: the devices get
 //! λ(1 − q₀ + αλ) reads/s whatever their queues, and q = q₀ − αλ − J(L), where J is the joined share and L
@@ -13,16 +14,17 @@
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
-use crate::queue::{Evaluated, bisect, quantile};
+use crate::queue::{bisect, quantile};
 
 use super::HitRatio;
+use super::several::{ClassAt, Several, waiting_mean};
 
 /// Devices of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
     /// The law of their service time.
     pub service: Empirical,
-    /// Reads that a device serves at once; past 1 its queue is an approximation (see [`Evaluated`]).
+    /// Reads that a device serves at once; past 1 its queue is an approximation ([`crate::queue::Mgm`]).
     pub servers: u32,
 }
 
@@ -160,7 +162,7 @@ impl Node {
         for group in &self.groups {
             if let Some((mean, scv, servers)) = self.service(group) {
                 let rate = reads * group.share;
-                let time = mean + crate::queue::waiting_mean(rate, mean, scv, servers);
+                let time = mean + waiting_mean(rate, mean, scv, servers);
                 let count = f64::from(group.count);
                 number += count * rate * time;
                 response += count * group.share * time;
@@ -265,10 +267,45 @@ impl Node {
     }
 
     /// The node's transforms at one time, for CDFs at many loads. Cost: some 0.1 ms for each class and
-    /// distinct factor.
+    /// distinct factor; for classes of several servers 10 to 400 ms more, which [`Node::at_times`] shares
+    /// among times.
     pub fn at(&self, t: f64) -> NodeAt {
-        let memory = |law: &Option<Empirical>| law.as_ref().map_or(1.0, |law| law.cdf(t));
-        let mut laws: Vec<(usize, f64, Evaluated)> = Vec::new();
+        self.at_with(t, &self.several())
+    }
+
+    /// [`Node::at`] for each of several times.
+    pub fn at_times(&self, times: &[f64]) -> Vec<NodeAt> {
+        let several = self.several();
+        times.iter().map(|&t| self.at_with(t, &several)).collect()
+    }
+
+    /// [`Node::at`] for a node nearly the same as another (a replicate of a model) that is known at that
+    /// time: what M/G/m is off its plain form is taken from there. Of one server at a device it is
+    /// [`Node::at`]. Cost: some 0.1 ms for each class and distinct factor.
+    pub(crate) fn at_beside(&self, other: &NodeAt) -> NodeAt {
+        self.at_by(other.t, |index, factor, class, t| {
+            match other.laws.iter().find(|l| l.0 == index && l.1 == factor) {
+                Some(law) => ClassAt::beside(class, &law.2, t),
+                None => ClassAt::new(class, None, t),
+            }
+        })
+    }
+
+    /// The queues of the classes that serve several reads at once.
+    fn several(&self) -> Vec<Option<Several>> {
+        self.classes.iter().map(Several::new).collect()
+    }
+
+    fn at_with(&self, t: f64, several: &[Option<Several>]) -> NodeAt {
+        self.at_by(t, |index, _, class, t| {
+            ClassAt::new(class, several.get(index).and_then(Option::as_ref), t)
+        })
+    }
+
+    /// `law` makes one of a class's index, a factor, the class, and the time over the factor.
+    fn at_by(&self, t: f64, law: impl Fn(usize, f64, &Class, f64) -> ClassAt) -> NodeAt {
+        let response = |law: &Option<Empirical>| law.as_ref().map_or(1.0, |law| law.cdf(t));
+        let mut laws: Vec<(usize, f64, ClassAt)> = Vec::new();
         let mut groups = Vec::new();
         for group in &self.groups {
             let Some(class) = self.classes.get(group.class) else { continue };
@@ -276,16 +313,15 @@ impl Node {
             let index = known.unwrap_or_else(|| {
                 // A service time k times longer at rate λ is the same queue at kλ with time over k.
                 let t = (t - self.delay) / group.factor;
-                let law = Evaluated::new(&class.service, class.servers, t);
-                laws.push((group.class, group.factor, law));
+                laws.push((group.class, group.factor, law(group.class, group.factor, class, t)));
                 laws.len() - 1
             });
             groups.push((index, *group));
         }
         NodeAt {
             t,
-            memory: memory(&self.memory),
-            other: memory(&self.other),
+            memory: response(&self.memory),
+            other: response(&self.other),
             laws,
             groups,
             other_share: self.other_share,
@@ -296,14 +332,17 @@ impl Node {
     /// Cost: some 0.1 ms for each t.
     pub fn cdf(&self, rate: f64, times: &[f64]) -> Result<Vec<f64>, Error> {
         let operating = self.operating(rate)?;
-        Ok(times.iter().map(|&t| self.at(t).cdf(&operating)).collect())
+        Ok(self.at_times(times).iter().map(|at| at.cdf(&operating)).collect())
     }
 
     /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at `rate`
     /// requests/s. Cost: some 60 CDFs.
     pub fn quantile(&self, rate: f64, p: f64) -> Result<f64, Error> {
         let operating = self.operating(rate)?;
-        quantile(p, operating.response_mean.max(1e-6), |t| self.at(t).cdf(&operating))
+        let several = self.several();
+        quantile(p, operating.response_mean.max(1e-6), |t| {
+            self.at_with(t, &several).cdf(&operating)
+        })
     }
 
     /// The largest load in requests/s at which a share `share` of requests is answered within
@@ -312,7 +351,16 @@ impl Node {
     pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<f64, Error> {
         not_negative("the time of an objective", within_s)?;
         check("the share of an objective", share, 0.0..=1.0, "0 to 1")?;
-        let at = self.at(within_s);
+        self.largest_rate_by(&self.at(within_s), within_s, share)
+    }
+
+    /// The same by what is known at that time.
+    pub(crate) fn largest_rate_by(
+        &self,
+        at: &NodeAt,
+        within_s: f64,
+        share: f64,
+    ) -> Result<f64, Error> {
         let holds = |rate: f64| self.operating(rate).is_ok_and(|o| at.cdf(&o) >= share);
         if !holds(0.0) {
             let best = self.operating(0.0).map_or(0.0, |o| at.cdf(&o));
@@ -330,7 +378,7 @@ pub struct NodeAt {
     memory: f64,
     other: f64,
     other_share: f64,
-    laws: Vec<(usize, f64, Evaluated)>,
+    laws: Vec<(usize, f64, ClassAt)>,
     groups: Vec<(usize, DeviceGroup)>,
 }
 

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use crate::Error;
-use crate::distribution::{Empirical, Piece};
+use crate::distribution::{Empirical, Piece, ServiceTime};
 
 use super::*;
 
@@ -191,6 +191,56 @@ fn slower_devices_are_a_change_of_unit() {
     let mut many = plain.clone();
     many.classes[0].servers = 3;
     assert!(many.cdf(60.0, &[0.03]).unwrap()[0] > a);
+}
+
+/// Devices of several servers against the exact M/PH/m, Erlang service of four phases.
+#[test]
+fn a_device_of_several_servers_is_near_the_exact_queue() {
+    use crate::queue::{Evaluated, Mphm, Queue};
+    let law = crate::distribution::Gamma::new(0.01, 0.25).unwrap();
+    let piece = |i: u32| {
+        let (low, high) = (f64::from(i) * 2e-4, f64::from(i + 1) * 2e-4);
+        let share = law.cdf(high) - law.cdf(low);
+        Piece { centre: 0.5 * (low + high), half_width: 1e-4, share }
+    };
+    let service = Empirical::from_pieces((0..400).map(piece).collect()).unwrap();
+    let rows: [&[f64]; 4] = [
+        &[-400.0, 400.0, 0.0, 0.0],
+        &[0.0, -400.0, 400.0, 0.0],
+        &[0.0, 0.0, -400.0, 400.0],
+        &[0.0, 0.0, 0.0, -400.0],
+    ];
+    for servers in [2, 4] {
+        let mut node = node(0.0, 0.0, 1);
+        node.classes[0] = Class { service: service.clone(), servers };
+        let (mut worst, mut plain) = (0.0f64, 0.0f64);
+        for rho in [0.3, 0.5, 0.7, 0.8, 0.9, 0.95] {
+            let rate = rho * f64::from(servers) / 0.01;
+            let exact = Mphm::new(rate, servers, &[1.0, 0.0, 0.0, 0.0], &rows).unwrap();
+            let times: Vec<f64> =
+                (1..30).map(|k| exact.response_mean() * 0.15 * f64::from(k)).collect();
+            for (t, found) in times.iter().zip(node.cdf(rate, &times).unwrap()) {
+                let form = Evaluated::new(&service, servers, *t).response_cdf(rate);
+                worst = worst.max((found - exact.response_cdf(*t)).abs());
+                plain = plain.max((form - exact.response_cdf(*t)).abs());
+            }
+            let mean = node.operating(rate).unwrap().response_mean;
+            assert!((mean / exact.response_mean() - 1.0).abs() < 0.02, "{servers} {rho}: {mean}");
+        }
+        assert!(worst < 0.005 && plain > 1.5 * worst, "{servers}: {worst}, was {plain}");
+        // A tier of such devices is the same queue.
+        let rate = 0.8 * f64::from(servers) / 0.01;
+        let tiers = Tiers::of_node(&node, rate).unwrap();
+        let (one, other) =
+            (node.cdf(rate, &[0.02]).unwrap()[0], tiers.cdf(rate, &[0.02]).unwrap()[0]);
+        assert!((one - other).abs() < 1e-9, "{one} {other}");
+        // A replicate by what is known beside it, against alone.
+        let mut slower = node.clone();
+        slower.classes[0].service = service.with_moments(0.010_05, 0.255).unwrap();
+        let at = slower.operating(rate).unwrap();
+        let (alone, beside) = (slower.at(0.02), slower.at_beside(&node.at(0.02)));
+        assert!((alone.cdf(&at) - beside.cdf(&at)).abs() < 1e-3);
+    }
 }
 
 #[test]

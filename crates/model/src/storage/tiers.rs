@@ -2,14 +2,15 @@
 //!
 //! P(T ≤ t) = Σᵢ shareᵢ·Fᵢ(t − δᵢ): a request is answered by tier i with probability shareᵢ, which the
 //! popularity of its object decides ([`crate::cache::hierarchy`]) or a measurement; the tier's requests spread
-//! evenly over its queues, each of them an M/G/c; δᵢ is what lies between (a network, a peer's front).
+//! evenly over its queues, each of them an M/G/m; δᵢ is what lies between (a network, a peer's front).
 //! Where [`super::Node`] has one memory whose share moves with the load, and devices that only it stands
 //! before, here every tier has its own share, delay and saturation, and the first to break has a name.
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
-use crate::queue::{Evaluated, bisect, quantile, waiting_mean};
+use crate::queue::{bisect, quantile};
 
+use super::several::{ClassAt, Several, waiting_mean};
 use super::{Class, Node, Popularity, Server};
 
 /// What answers at a tier.
@@ -252,23 +253,36 @@ impl Tiers {
     /// saturation answers nothing in time; [`Tiers::cdf`] refuses such loads. Cost: some 0.1 ms for each
     /// tier, then microseconds for a load.
     pub fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<> {
+        self.within_by(t_s, &self.several())
+    }
+
+    /// The queues of the tiers that serve several requests at once.
+    fn several(&self) -> Vec<Option<Several>> {
+        let of = |tier: &Tier| match &tier.station {
+            Station::Queues { class, .. } => Several::new(class),
+            Station::Delay(_) => None,
+        };
+        self.tiers.iter().map(of).collect()
+    }
+
+    fn within_by(&self, t_s: f64, several: &[Option<Several>]) -> impl Fn(f64) -> f64 + use<> {
         enum At {
             Fixed(f64),
-            Queue(Evaluated, f64),
+            Queue(Box<ClassAt>, f64),
         }
-        let at = |tier: &Tier| {
+        let at = |(i, tier): (usize, &Tier)| {
             let t = t_s - tier.delay;
             let at = match &tier.station {
                 Station::Delay(None) => At::Fixed(if t >= 0.0 { 1.0 } else { 0.0 }),
                 Station::Delay(Some(law)) => At::Fixed(law.cdf(t)),
                 Station::Queues { class, count } => At::Queue(
-                    Evaluated::new(&class.service, class.servers, t),
+                    Box::new(ClassAt::new(class, several.get(i).and_then(Option::as_ref), t)),
                     f64::from((*count).max(1)),
                 ),
             };
             (tier.share, at)
         };
-        let tiers: Vec<_> = self.tiers.iter().map(at).collect();
+        let tiers: Vec<_> = self.tiers.iter().enumerate().map(at).collect();
         move |rate| {
             let of = |(share, at): &(f64, At)| match at {
                 At::Fixed(p) => share * p,
@@ -282,14 +296,16 @@ impl Tiers {
     /// Cost: some 0.1 ms for each t and tier.
     pub fn cdf(&self, rate: f64, times: &[f64]) -> Result<Vec<f64>, Error> {
         self.stable(rate)?;
-        Ok(times.iter().map(|&t| self.within(t)(rate)).collect())
+        let several = self.several();
+        Ok(times.iter().map(|&t| self.within_by(t, &several)(rate)).collect())
     }
 
     /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at `rate`
     /// requests/s. Cost: some 60 CDFs.
     pub fn quantile(&self, rate: f64, p: f64) -> Result<f64, Error> {
         let mean = self.operating(rate)?.response_mean;
-        quantile(p, mean.max(1e-6), |t| self.within(t)(rate))
+        let several = self.several();
+        quantile(p, mean.max(1e-6), |t| self.within_by(t, &several)(rate))
     }
 
     /// The largest load in requests/s at which a share `share` of requests is answered within

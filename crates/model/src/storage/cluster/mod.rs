@@ -14,7 +14,7 @@ mod server;
 mod takeover;
 
 pub use change::{Change, Popularity};
-pub use server::Server;
+pub use server::{Server, Within};
 pub use takeover::{Degraded, Takeover};
 
 use crate::error::{Error, check, not_negative};
@@ -114,6 +114,35 @@ impl<S: Server> Cluster<S> {
         }
     }
 
+    /// [`Cluster::within`] of clusters nearly the same as this one, the replicates of a model: the same
+    /// servers in the same order, one that a cluster lacks answering nothing.
+    pub(crate) fn within_alike(&self, alike: &[Self], t_s: f64) -> Vec<Within>
+    where
+        S: 'static,
+    {
+        let mut clusters: Vec<Vec<(f64, Within)>> = alike.iter().map(|_| Vec::new()).collect();
+        for (i, member) in self.members.iter().enumerate() {
+            let others: Vec<(usize, &Member<S>)> = alike
+                .iter()
+                .enumerate()
+                .filter_map(|(k, c)| Some((k, c.members.get(i)?)))
+                .collect();
+            let servers: Vec<&S> = others.iter().map(|(_, m)| &m.server).collect();
+            let found = member.server.within_alike(&servers, t_s - self.delay);
+            for ((k, other), within) in others.into_iter().zip(found) {
+                clusters[k].push((other.share, within));
+            }
+        }
+        let whole = |servers: Vec<(f64, Within)>| {
+            let sum = move |rate: f64| {
+                let sum: f64 = servers.iter().map(|(share, f)| share * f(rate * share)).sum();
+                sum.clamp(0.0, 1.0)
+            };
+            Box::new(sum) as Within
+        };
+        clusters.into_iter().map(whole).collect()
+    }
+
     /// P(T ≤ t) for each `t` in seconds at `rate` requests/s on the whole cluster. [`Error::Unstable`]
     /// past the saturation of any server. Cost: for each t and [`Node`] some 0.1 ms.
     pub fn cdf(&self, rate: f64, times: &[f64]) -> Result<Vec<f64>, Error> {
@@ -134,7 +163,16 @@ impl<S: Server> Cluster<S> {
     pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<f64, Error> {
         not_negative("the time of an objective", within_s)?;
         check("the share of an objective", share, 0.0..=1.0, "0 to 1")?;
-        let at = self.within(within_s);
+        self.largest_rate_by(&self.within(within_s), within_s, share)
+    }
+
+    /// The same by what is known at that time.
+    pub(crate) fn largest_rate_by(
+        &self,
+        at: &dyn Fn(f64) -> f64,
+        within_s: f64,
+        share: f64,
+    ) -> Result<f64, Error> {
         if at(0.0) < share {
             return Err(Error::Unattainable { share, within_s, best: at(0.0) });
         }

@@ -5,6 +5,9 @@ use crate::storage::{Node, Spotify};
 
 use super::Popularity;
 
+/// P(T ≤ t) as a function of a load in requests/s.
+pub type Within = Box<dyn Fn(f64) -> f64>;
+
 /// A server, as a cluster sees it.
 pub trait Server: Clone {
     /// Whether its numbers make sense.
@@ -22,6 +25,15 @@ pub trait Server: Clone {
     /// P(T ≤ t) as a function of its load in requests/s; past saturation, the share that is answered in
     /// time without a device.
     fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<Self>;
+
+    /// [`Server::within`] of servers nearly the same as this one, the replicates of a model: what is dear is
+    /// done once.
+    fn within_alike(&self, alike: &[&Self], t_s: f64) -> Vec<Within>
+    where
+        Self: 'static,
+    {
+        alike.iter().map(|server| Box::new(server.within(t_s)) as Within).collect()
+    }
 
     /// The same server with a part of the catalogue `factor` times as large.
     fn with_catalogue(&self, factor: f64, popularity: Popularity) -> Result<Self, Error>;
@@ -53,6 +65,17 @@ impl Server for Node {
     fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<> {
         let (node, at) = (self.clone(), self.at(t_s));
         move |rate| at.cdf(&node.operating(rate).unwrap_or_else(|_| node.overloaded(rate)))
+    }
+
+    fn within_alike(&self, alike: &[&Node], t_s: f64) -> Vec<Within> {
+        let here = self.at(t_s);
+        let of = |node: &&Node| {
+            let (node, at) = ((*node).clone(), node.at_beside(&here));
+            let within =
+                move |rate| at.cdf(&node.operating(rate).unwrap_or_else(|_| node.overloaded(rate)));
+            Box::new(within) as Within
+        };
+        alike.iter().map(of).collect()
     }
 
     fn with_catalogue(&self, factor: f64, popularity: Popularity) -> Result<Node, Error> {
