@@ -76,7 +76,7 @@ pub mod window;
 
 pub use error::Error;
 pub use model_file::{
-    About, ClassParameters, ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, Devices,
+    About, ClassParameters, ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, Coarse, Devices,
     FORMAT, FittedPoint, FittedStep, Law, Limits, Model, NodePrediction, Parameter, Point,
     Prediction, Replicates, Requests, SpotifyParameters,
 };

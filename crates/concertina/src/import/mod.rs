@@ -2,8 +2,8 @@
 //!
 //! `access_log`, `iostat` and `prometheus` read one source each; `collector` makes windows of requests;
 //! this file puts them together, cuts steps, divides responses between memory and disks, and says how
-//! coarse the source was. That is written into `run.toml` ([`Imported`]), and a fit turns it into
-//! warnings ([`warnings`]). What each source can say, and what is left out: `docs/import.md`.
+//! coarse the source was. That is written into `run.toml` ([`Imported`]); a fit widens its intervals by it
+//! ([`coarse`]) and says what it can do ([`warnings`]). What each source can say, and what is left out: `docs/import.md`.
 
 mod access_log;
 mod collector;
@@ -16,7 +16,7 @@ mod uncertainty;
 
 pub use access_log::{COMBINED, Format};
 pub use error::Error;
-pub use uncertainty::{Imported, warnings};
+pub use uncertainty::{Imported, coarse, warnings};
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -105,6 +105,10 @@ fn text(path: &Path) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// iostat writes the time of a report in whole seconds, and `%util` with two decimals.
+const DEVICE_CLOCK_S: f64 = 1.0;
+const UTILISATION_RESOLUTION: f64 = 1e-4;
+
 /// All that was read.
 #[derive(Default)]
 struct Sources {
@@ -159,6 +163,9 @@ impl Sources {
             ));
         }
         self.imported.edges_s = range.edges_s;
+        // A sample is what was scraped last before its time.
+        let step_s = range.windows.iter().map(|w| w.length_s).fold(0.0, f64::max);
+        self.imported.clock_s = step_s;
         self.windows.extend(range.windows);
         Ok(())
     }
@@ -184,6 +191,8 @@ impl Sources {
             let n = devices.passed_over;
             self.note(format!("{n} reports of iostat were passed over: their times ran back."));
         }
+        self.imported.device_clock_s = DEVICE_CLOCK_S;
+        self.imported.utilisation_resolution = UTILISATION_RESOLUTION;
         self.windows.extend(devices.windows);
         Ok(())
     }

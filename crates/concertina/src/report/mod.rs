@@ -47,9 +47,11 @@ pub fn read_model(path: &Path) -> anyhow::Result<Model> {
     Model::from_toml(&text).with_context(|| format!("{shown} is no model that can be used"))
 }
 
-/// Fits the steps of runs, and judges the model on those that are held out.
+/// Fits the steps of runs, and judges the model on those that are held out. What imported runs leave unknown
+/// widens its intervals.
 pub fn fit(observed: &Observed, title: &str) -> Result<Model, Error> {
     let mut model = held_out::fit(observed, observed.about(title))?;
+    model.widen(&crate::import::coarse(observed))?;
     model.warnings.extend(crate::import::warnings(observed));
     Ok(model)
 }

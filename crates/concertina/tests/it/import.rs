@@ -174,6 +174,47 @@ fn a_log_and_iostat_are_fitted_with_their_resolution() {
     succeeds(dir.path(), &["report", "r", "m.toml", "--out", "r.html"]);
 }
 
+/// The same stream, written with fewer decimals: the fit knows less, and so do predictions.
+#[test]
+fn a_coarser_log_gives_wider_intervals() {
+    let dir = tempfile::tempdir().unwrap();
+    let all = stream(4, RATE);
+    std::fs::write(dir.path().join("io"), iostat(&all)).unwrap();
+    let log = |name: &str, digits: usize| {
+        let mut text = String::new();
+        for (start, end) in &all {
+            let unit = 10f64.powi(digits as i32);
+            let cut = |s: f64| ((START_S + s) * unit).floor() / unit;
+            let (start, end) = (cut(*start), cut(*end));
+            let took = end - start;
+            writeln!(text, "{end:.digits$} 200 {took:.digits$} 512 \"GET /x HTTP/1.1\"").unwrap();
+        }
+        std::fs::write(dir.path().join(name), text).unwrap();
+        let io = ["--iostat", "io", "--steps", "30s", "--out", &format!("run-{name}"), "--json"];
+        let args = ["import", "--access-log", name, "--log-format", FORMAT];
+        succeeds(dir.path(), &[&args[..], &io].concat());
+        let model = format!("{name}.toml");
+        succeeds(dir.path(), &["fit", &format!("run-{name}"), "--out", &model, "--json"]);
+        let text = std::fs::read_to_string(dir.path().join(model)).unwrap();
+        model::Model::from_toml(&text).unwrap()
+    };
+    let (fine, coarse) = (log("ms", 3), log("cs", 2));
+    let width = |p: &model::Parameter| p.high - p.low;
+    let delay = |m: &model::Model| m.requests.front_delay.clone();
+    // Half a tick on either side, less what is below no delay at all.
+    assert!(
+        delay(&coarse).high - delay(&coarse).value > 0.95 * 0.005 - 1e-9,
+        "{:?}",
+        delay(&coarse)
+    );
+    assert!(width(&delay(&coarse)) > 2.0 * width(&delay(&fine)), "{:?}", delay(&fine));
+    // A clock of a second (iostat's) at the ends of steps of 30 s.
+    let edge = 0.95 / 30.0 * (1.0 - fine.requests.q0.value);
+    assert!(fine.requests.q0.high - fine.requests.q0.value > edge - 1e-9, "{:?}", fine.requests.q0);
+    let share = |m: &model::Model| m.predict(RATE, &[0.02]).unwrap().points[0].concertina.clone();
+    assert!(width(&share(&coarse)) > 1.2 * width(&share(&fine)), "{:?}", share(&coarse));
+}
+
 #[test]
 fn what_cannot_be_imported_is_said() {
     let dir = tempfile::tempdir().unwrap();

@@ -6,11 +6,13 @@
 //! predictions that they make.
 
 mod cluster;
+mod coarse;
 mod parts;
 mod predict;
 mod text;
 
 pub use cluster::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, NodePrediction};
+pub use coarse::Coarse;
 pub use parts::{
     About, ClassParameters, Devices, FittedPoint, FittedStep, Law, Parameter, Replicates, Requests,
     SpotifyParameters,

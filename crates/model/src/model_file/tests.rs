@@ -360,3 +360,57 @@ fn a_what_if_changes_every_replicate() {
     assert!(ClusterModel::new(&[odd], Parameter::exact(0.0, "s")).is_err());
     assert!(ClusterModel::new(&[], Parameter::exact(0.0, "s")).is_err());
 }
+
+#[test]
+fn coarse_records_widen_intervals_in_quadrature_and_are_carried_into_predictions() {
+    let fine = model();
+    let mut same = fine.clone();
+    same.widen(&Coarse::default()).unwrap();
+    assert_eq!(same, fine);
+    let coarse = Coarse {
+        memory_s: 1e-4,
+        device_s: 0.004,
+        other_s: 0.0,
+        service_s: 2e-4,
+        fast: 0.05,
+        reads: 0.02,
+    };
+    let mut wide = fine.clone();
+    wide.widen(&coarse).unwrap();
+    let service = |m: &Model| m.classes[0].service.mean.clone();
+    let memory = |m: &Model| m.memory.clone().unwrap().mean;
+    for (what, size, fine, wide) in [
+        ("q0", 0.02 * 0.7, &fine.requests.q0, &wide.requests.q0),
+        ("delay", 0.004, &fine.requests.front_delay, &wide.requests.front_delay),
+        ("share under 1 ms", 0.05, &fine.spotify.q0, &wide.spotify.q0),
+        ("service", 2e-4, &service(&fine), &service(&wide)),
+        ("memory", 1e-4, &memory(&fine), &memory(&wide)),
+        ("rate", 2e-4 * 125.0 * 125.0, &fine.spotify.mu_d, &wide.spotify.mu_d),
+    ] {
+        let half = (fine.high - fine.value).hypot(0.95 * size);
+        assert_eq!((wide.value, wide.unit.as_str()), (fine.value, fine.unit.as_str()));
+        assert!((wide.high - wide.value - half).abs() < 1e-12, "{what}: {wide:?}");
+        assert!(wide.low <= fine.low && (what == "delay") == (wide.low == 0.0), "{what}: {wide:?}");
+    }
+    // Predictions know less, the most where the delay decides; they say the same.
+    let band = |m: &Model, t: f64| {
+        let share = m.predict(900.0, &[t]).unwrap().points[0].concertina.clone();
+        (share.value, share.high - share.low)
+    };
+    for t in [0.01, 0.02] {
+        let (known, less) = (band(&fine, t), band(&wide, t));
+        assert_eq!(known.0, less.0);
+        assert!(less.1 > 3.0 * known.1, "{t}: {known:?} {less:?}");
+    }
+    assert!(wide.trust().unwrap().limit < fine.trust().unwrap().limit);
+    assert!(Model::from_toml(&wide.to_toml().unwrap()).is_ok());
+    for bad in [f64::NAN, -1.0, f64::INFINITY] {
+        assert!(wide.clone().widen(&Coarse { device_s: bad, ..coarse }).is_err());
+        assert!(wide.clone().widen(&Coarse { reads: bad, ..coarse }).is_err());
+    }
+    // However coarse, what comes out is a model.
+    let all = Coarse { device_s: 1e3, service_s: 1e3, fast: 1.0, reads: 1.0, ..coarse };
+    let mut lost = fine;
+    lost.widen(&all).unwrap();
+    assert_eq!(lost.trust().unwrap().limit, 0.0);
+}
