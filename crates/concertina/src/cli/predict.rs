@@ -22,6 +22,7 @@ Examples:
   concertina predict model.toml --objective \"99% within 50ms\" --plot predicted.svg
   concertina predict model.toml --rate 1000 --json
   concertina predict --cluster cluster.toml --rate 5000 --without b
+  concertina predict --cluster cluster.toml --rate 5000 --without b --popularity zipf:0.8:1000000
   concertina predict --node a.model.toml:0.5 --node b.model.toml:0.5 --speed b=0.5 --memory a=2
 
 A prediction past the confidence limit (the load at which the mean number at a device is 1)

@@ -1,6 +1,6 @@
 //! `concertina predict --cluster`: a cluster of fitted nodes, and what-ifs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
@@ -12,6 +12,7 @@ use crate::report::Objective;
 use crate::report::cluster_file::ClusterFile;
 use crate::report::grid::{Grid, printable};
 use crate::report::objective::{digits, time};
+use crate::report::popularity::{self, Law};
 use crate::report::table::{cluster_limits_text, percent, tenths};
 
 /// Which cluster, and what is changed in it.
@@ -38,8 +39,12 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_name = "SHARE", requires = "is_cluster")]
     shares: Vec<f64>,
     /// How hits follow memory for each object: 1 if all are equally popular, 1 − s for Zipf's s < 1
-    #[arg(long, default_value_t = 1.0, value_name = "EXPONENT")]
-    memory_exponent: f64,
+    #[arg(long, value_name = "EXPONENT", requires = "is_cluster")]
+    memory_exponent: Option<f64>,
+    /// The same by Che's approximation, zipf:S:OBJECTS, or as a trace or the samples of a run folder have it
+    /// [default: the cluster file's, or equally popular objects]
+    #[arg(long, value_name = "LAW", conflicts_with = "memory_exponent", requires = "is_cluster")]
+    popularity: Option<String>,
 }
 
 /// `NAME=FACTOR`.
@@ -86,6 +91,31 @@ impl Args {
     }
 }
 
+impl Args {
+    /// How hits follow memory: as the command line says, or the file, or for equally popular objects.
+    fn law(&self, file: &ClusterFile) -> anyhow::Result<Law> {
+        match (&self.popularity, self.memory_exponent) {
+            (Some(text), _) => popularity::read(text, Path::new("")).context("--popularity"),
+            (None, Some(exponent)) => {
+                Ok(Law::Power(Popularity::new(exponent).context("--memory-exponent")?))
+            }
+            (None, None) => Ok(file.popularity.clone().unwrap_or(Law::Power(Popularity::EQUAL))),
+        }
+    }
+}
+
+/// A law in words.
+fn law_words(law: &Law) -> String {
+    match law {
+        Law::Power(p) if *p == Popularity::EQUAL => {
+            "as if all objects were equally popular (--popularity says otherwise)".to_owned()
+        }
+        Law::Power(_) => "by the power that was given".to_owned(),
+        Law::Catalogue(_) => "by Che's approximation for the popularity that was given".to_owned(),
+        Law::Stream(_) => "as on the stream of keys that was given".to_owned(),
+    }
+}
+
 /// What is asked of it.
 pub struct Asked<'a> {
     /// Loads in requests/s; 10 to 90 % of saturation if there are none.
@@ -110,11 +140,11 @@ pub fn run(args: &Args, asked: &Asked) -> anyhow::Result<ExitCode> {
         Some(path) => ClusterFile::read(path)?,
         None => ClusterFile::of_arguments(&args.node)?,
     };
-    let popularity = Popularity::new(args.memory_exponent).context("--memory-exponent")?;
+    let law = args.law(&file)?;
     let mut model = file.model()?;
     let changes = args.changes(&file);
     for change in &changes {
-        model = model.changed(change, popularity)?;
+        model = model.changed(change, &law)?;
     }
     let limits = model.limits();
     let rates = match (asked.rate.is_empty(), limits.saturation.is_finite()) {
@@ -136,9 +166,11 @@ pub fn run(args: &Args, asked: &Asked) -> anyhow::Result<ExitCode> {
         statements.push(statement(&model, &limits, *objective)?);
     }
     if asked.json {
-        println!("{:#}", json(&limits, &changes, &answers, &statements)?);
+        let law = law_words(&law);
+        println!("{:#}", json(&limits, (&changes, &law), &answers, &statements)?);
     } else {
-        print!("{}", text(&limits, &changes, &answers, &statements, asked.within_s));
+        let law = law_words(&law);
+        print!("{}", text(&limits, (&changes, &law), &answers, &statements, asked.within_s));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -189,7 +221,7 @@ fn words(change: &Change) -> String {
 
 fn text(
     limits: &ClusterLimits,
-    changes: &[Change],
+    (changes, law): (&[Change], &str),
     answers: &[Answer],
     statements: &[String],
     within_s: &[f64],
@@ -201,6 +233,10 @@ fn text(
     }
     for change in changes {
         out += &format!("What if: {}\n", printable(&words(change)));
+    }
+    // The speed of devices changes no hits.
+    if changes.iter().any(|change| !matches!(change, Change::Speed { .. })) {
+        out += &format!("Hits follow memory for each object {law}.\n");
     }
     out += &grid(answers, within_s).text();
     if found().any(|p| p.beyond_limit) {
@@ -283,7 +319,7 @@ fn nodes_grid(answers: &[Answer]) -> Grid {
 
 fn json(
     limits: &ClusterLimits,
-    changes: &[Change],
+    (changes, law): (&[Change], &str),
     answers: &[Answer],
     statements: &[String],
 ) -> anyhow::Result<serde_json::Value> {
@@ -302,6 +338,7 @@ fn json(
     }
     Ok(serde_json::json!({
         "what_if": changes.iter().map(words).collect::<Vec<_>>(),
+        "hits_follow_memory": law,
         "limits": limits,
         "predictions": predictions,
         "objectives": statements,

@@ -3,6 +3,7 @@
 //! ```toml
 //! delay_ms = 0.2             # what gateway and network add; 0 if not given
 //! replicas = 3               # with weights: nodes of a key, for what a lost node's keys do
+//! popularity = "zipf:0.8:1000000"  # how hits follow memory (`popularity`); equal popularity if not given
 //! [[node]]
 //! name = "a"                 # the name in the ring; the model file's if not given
 //! model = "a.model.toml"     # beside this file
@@ -17,6 +18,7 @@ use model::{ClusterModel, ClusterNode, Parameter};
 use serde::{Deserialize, Serialize};
 
 use super::cluster::FittedCluster;
+use super::popularity::{self, Law};
 use super::read_model;
 
 /// The file's text as it is.
@@ -27,6 +29,8 @@ struct File {
     delay_ms: f64,
     #[serde(default = "three")]
     replicas: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    popularity: Option<String>,
     node: Vec<Entry>,
 }
 
@@ -58,6 +62,8 @@ pub struct ClusterFile {
     pub delay: Parameter,
     /// The ring, where shares come from weights.
     pub ring: Option<Ring>,
+    /// How hits follow memory, if the file says.
+    pub popularity: Option<Law>,
 }
 
 impl ClusterFile {
@@ -91,7 +97,8 @@ impl ClusterFile {
             Ok(Entry { name: None, model: model.into(), share: Some(share), weight: None })
         };
         let node = nodes.iter().map(entry).collect::<Result<_, _>>()?;
-        ClusterFile::of(File { delay_ms: 0.0, replicas: three(), node }, Path::new(""))
+        let file = File { delay_ms: 0.0, replicas: three(), popularity: None, node };
+        ClusterFile::of(file, Path::new(""))
     }
 
     fn of(file: File, folder: &Path) -> anyhow::Result<ClusterFile> {
@@ -120,7 +127,9 @@ impl ClusterFile {
             ring = Some(made);
         }
         let delay = Parameter::exact(file.delay_ms * 1e-3, "s");
-        Ok(ClusterFile { nodes, delay, ring })
+        let popularity = file.popularity.as_deref().map(|text| popularity::read(text, folder));
+        let popularity = popularity.transpose().context("its popularity")?;
+        Ok(ClusterFile { nodes, delay, ring, popularity })
     }
 
     /// The cluster as a model.
@@ -172,6 +181,7 @@ pub fn text(
     let file = File {
         delay_ms: fitted.delay.value * 1e3,
         replicas: three(),
+        popularity: None,
         node: fitted.nodes.iter().map(entry).collect(),
     };
     Ok(HEAD.to_owned() + &toml::to_string(&file)?)

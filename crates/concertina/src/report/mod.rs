@@ -17,6 +17,7 @@ mod html;
 pub mod laws;
 pub mod measured;
 pub mod objective;
+pub mod popularity;
 pub mod steps;
 pub mod svg;
 pub mod table;

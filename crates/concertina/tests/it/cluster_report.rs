@@ -256,6 +256,17 @@ fn predict_by_file(
     let lost = value(&[&load[..], &["--without", "a"]].concat());
     let more = value(&[&load[..], &["--memory", "a=2"]].concat());
     assert!(slow < now && lost < now && more > now, "{slow} {lost} {now} {more}");
+    // Popular objects: half of the memory for each costs less than half of the hits.
+    let zipf = ["--popularity", "zipf:0.9:20000"];
+    let skewed = value(&[&load[..], &["--without", "a"], &zipf].concat());
+    let exponent = value(&[&load[..], &["--without", "a", "--memory-exponent", "0.3"]].concat());
+    assert!(lost < skewed && skewed < now && lost < exponent, "{lost} {skewed} {now} {exponent}");
+    let with_law = format!("popularity = \"zipf:0.9:20000\"\n{text}");
+    std::fs::write(dir.join("skewed.toml"), with_law).unwrap();
+    let by_file = ["--cluster", "skewed.toml", "--rate", "800", "--without", "a"];
+    assert_eq!(value(&by_file), skewed);
+    let (_, said, _) = predict(&by_file);
+    assert!(said.contains("Hits follow memory for each object by Che's approximation"), "{said}");
     // Without a ring the others' shares grow in proportion.
     let said = value(&[&load[..], &["--without", "a", "--shares", "0.5,0.5"]].concat());
     assert!((said - lost).abs() < 2e-3, "{said} {lost}");
@@ -273,6 +284,7 @@ fn predict_by_file(
         (&["--node", "a.model.toml:0.5"], "shares"),
         (&["--cluster", "cluster.toml", "--without", "z"], "no server \"z\""),
         (&["--cluster", "cluster.toml", "--speed", "a=0"], "a=0"),
+        (&["--cluster", "cluster.toml", "--popularity", "zipf:0.9"], "zipf:0.8:1000000"),
         (&["a.model.toml", "--without", "a"], "--cluster"),
         (&[], "MODEL"),
     ] {

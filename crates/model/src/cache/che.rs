@@ -117,7 +117,7 @@ impl Cache {
     }
 
     /// What a memory with the characteristic time `requests` answers.
-    fn after(&self, requests: f64) -> Hits {
+    pub(super) fn after(&self, requests: f64) -> Hits {
         let mut hits = Hits {
             eviction: self.eviction,
             characteristic_requests: requests,

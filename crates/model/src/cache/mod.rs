@@ -15,17 +15,22 @@
 //! their objects come and go. The second takes the stream as it is, and says nothing of another. Where
 //! both can be had, the distance between them is what time adds.
 //!
+//! Either curve says what becomes of a fitted node's hit ratio when its memory or its part of the catalogue
+//! changes: [`crate::storage::HitLaw`].
+//!
 //! Time is counted in requests; divided by a request rate it is seconds.
 
 mod catalogue;
 mod che;
 mod hierarchy;
+mod hit_curve;
 mod shards;
 mod warming;
 
 pub use catalogue::{Catalogue, Group};
 pub use che::{Cache, Eviction, Hits};
 pub use hierarchy::{Answered, Keeps, Level, hierarchy};
+pub use hit_curve::HitCurve;
 pub use shards::{Curve, CurvePoint, Shards, Share};
 pub use warming::Warming;
 

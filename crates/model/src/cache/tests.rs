@@ -447,3 +447,75 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_table_of_the_curve_is_the_curve() {
+    for eviction in [Eviction::Lru, Eviction::Fifo] {
+        for (objects, exponent) in
+            [(1_000, 0.0), (100_000, 0.6), (100_000, 1.1), (3, 2.0), (1, 0.0)]
+        {
+            let catalogue = Catalogue::zipf(objects, exponent).unwrap().with_bytes(1e3).unwrap();
+            let cache = Cache::new(catalogue, eviction);
+            let curve = cache.curve();
+            let all = objects as f64 * 1e3;
+            for part in [1e-6, 1e-3, 0.01, 0.1, 0.3, 0.7, 0.95, 0.999, 1.0, 2.0] {
+                let (found, naive) =
+                    (curve.at(part * all), cache.at(part * all).unwrap().hit_ratio);
+                assert!(
+                    (found - naive).abs() < 5e-4,
+                    "{objects} {exponent} {part}: {found} {naive}"
+                );
+                let back = curve.at(curve.memory_for(found));
+                assert!((back - found).abs() < 1e-9, "{found} {back}");
+            }
+            assert_eq!(
+                (curve.at(0.0), curve.at(f64::NAN), curve.at(f64::INFINITY)),
+                (0.0, 0.0, 1.0)
+            );
+            assert_eq!((curve.memory_for(-1.0), curve.memory_for(f64::NAN)), (0.0, 0.0));
+            close(curve.memory_for(3.0) / all, 1.0, 1e-12);
+        }
+    }
+}
+
+#[test]
+fn a_part_of_a_catalogue_is_a_larger_memory_for_the_whole() {
+    use crate::storage::HitLaw;
+    let weights: Vec<f64> = (1..=40_000).map(|k| f64::from(k).powf(-0.7)).collect();
+    let whole = Cache::new(Catalogue::from_weights(weights.clone()).unwrap(), Eviction::Lru);
+    // Every fourth object, as a ring with four nodes would place them.
+    let part = weights.into_iter().skip(2).step_by(4);
+    let part = Cache::new(Catalogue::from_weights(part).unwrap(), Eviction::Lru);
+    let curve = whole.curve();
+    for bytes in [100.0, 1_000.0, 4_000.0] {
+        let now = whole.at(bytes).unwrap().hit_ratio;
+        let found = now * curve.change(now, 4.0);
+        let naive = part.at(bytes).unwrap().hit_ratio;
+        assert!((found - naive).abs() < 0.01, "{bytes}: {found} {naive}");
+    }
+    // Where a server stands follows from its hit ratio, so changes undo each other.
+    let there = 0.3 * curve.change(0.3, 2.5);
+    close(there * curve.change(there, 0.4), 0.3, 1e-9);
+    assert_eq!((curve.change(0.0, 2.0), curve.change(f64::NAN, 2.0)), (1.0, 1.0));
+    close(curve.change(1.0, 2.0), 1.0, 1e-12);
+    assert!(curve.change(1.0, 0.5) < 1.0);
+}
+
+#[test]
+fn a_stream_is_a_law_too() {
+    use crate::storage::HitLaw;
+    let mut shards = Shards::exact();
+    // 100 keys in turn, and one that is asked for every second time.
+    for i in 0..20_000u64 {
+        shards.push(if i % 2 == 0 { 1_000 } else { i / 2 % 100 }, 1);
+    }
+    let curve = shards.curve().unwrap();
+    // A memory of one key has half the hits; all of them need 101.
+    close(curve.change(0.5, 1e-3), 0.0, 1e-9);
+    let all = curve.at(101.0).unwrap().hit_ratio.value;
+    close(curve.change(all, 10.0), 1.0, 1e-9);
+    close(curve.change(all, 0.5), 0.5 / all, 0.01);
+    // More than the stream would have had stands for everything.
+    close(curve.change(1.0, 0.5), curve.change(all, 0.5), 1e-12);
+    assert_eq!(curve.change(f64::NAN, 2.0), 1.0);
+}

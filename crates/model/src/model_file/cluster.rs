@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, not_negative};
-use crate::storage::{Change, Cluster, Member, Node, Operating, Popularity, Server, Spotify};
+use crate::storage::{Change, Cluster, HitLaw, Member, Node, Operating, Server, Spotify};
 
 use super::{Model, Parameter, Point};
 use crate::trust::{Looked, trust};
@@ -200,20 +200,22 @@ impl ClusterModel {
         &self.delay
     }
 
-    /// The cluster after a change, with every replicate changed likewise.
-    pub fn changed(&self, change: &Change, popularity: Popularity) -> Result<Self, Error> {
+    /// The cluster after a change, with every replicate changed likewise. Hit ratios follow memory and parts of
+    /// the catalogue by `law`: a [`crate::storage::Popularity`], or a reference to a curve
+    /// ([`crate::cache::HitCurve`], [`crate::cache::Curve`]).
+    pub fn changed(&self, change: &Change, law: impl HitLaw + Copy) -> Result<Self, Error> {
         fn all<S: Server>(
             clusters: &[Cluster<S>],
             change: &Change,
-            popularity: Popularity,
+            law: impl HitLaw + Copy,
         ) -> Result<Vec<Cluster<S>>, Error> {
-            clusters.iter().map(|c| c.changed(change, popularity)).collect()
+            clusters.iter().map(|c| c.changed(change, law)).collect()
         }
         let changed = ClusterModel {
-            cluster: self.cluster.changed(change, popularity)?,
-            replicates: all(&self.replicates, change, popularity)?,
-            spotify: self.spotify.changed(change, popularity)?,
-            spotify_replicates: all(&self.spotify_replicates, change, popularity)?,
+            cluster: self.cluster.changed(change, law)?,
+            replicates: all(&self.replicates, change, law)?,
+            spotify: self.spotify.changed(change, law)?,
+            spotify_replicates: all(&self.spotify_replicates, change, law)?,
             ..self.clone()
         };
         Ok(changed.judged())

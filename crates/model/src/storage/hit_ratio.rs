@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, check};
 
+use super::HitLaw;
+
 /// q(λ) = q₀ − αλ, clamped to [0, 1]; λ in requests/s of one server.
 ///
 /// Where q *rises* with load (α < 0, which caches that warm with traffic show), the line is held at its
@@ -38,6 +40,13 @@ impl HitRatio {
     pub fn scaled(self, factor: f64) -> Result<Self, Error> {
         let scaled = HitRatio::new(self.q0 * factor, self.alpha * factor)?;
         Ok(HitRatio { held_from: self.held_from, ..scaled })
+    }
+
+    /// What another memory for each object makes of it, by a law that is asked at the hit ratio of the largest
+    /// load that the line was fitted on, or at load 0 if that is not known: the whole line is scaled.
+    pub fn changed(self, law: &dyn HitLaw, factor: f64) -> Result<Self, Error> {
+        let rate = if self.held_from.is_finite() { self.held_from } else { 0.0 };
+        self.scaled(law.change(self.at(rate), factor))
     }
 
     /// q₀.

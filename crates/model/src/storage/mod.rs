@@ -16,7 +16,7 @@ mod spotify;
 mod tiers;
 
 pub use cluster::{
-    Change, Cluster, ClusterOperating, Degraded, Member, Popularity, Server, Takeover,
+    Change, Cluster, ClusterOperating, Degraded, HitLaw, Member, Popularity, Server, Takeover,
     Within,
 };
 pub use hit_ratio::HitRatio;

@@ -11,7 +11,7 @@ use crate::error::{Error, check, not_negative, positive};
 use crate::queue::{bisect, quantile};
 
 use super::several::{ClassAt, Several, waiting_mean};
-use super::{Class, Node, Popularity, Server};
+use super::{Class, HitLaw, Node, Server};
 
 /// What answers at a tier.
 #[derive(Clone, Debug, PartialEq)]
@@ -326,6 +326,11 @@ impl Tiers {
         Ok(bisect(saturation, |rate| at(rate) >= share))
     }
 
+    /// By what the share of the first tier is multiplied if it has `factor` times the memory for each object.
+    fn first_by(&self, law: &dyn HitLaw, factor: f64) -> f64 {
+        self.tiers.first().map_or(1.0, |first| law.change(first.share, factor))
+    }
+
     /// The same node whose first tier answers `factor` times as much, at most everything; the others share
     /// what is left in the proportions they had.
     fn with_first(&self, factor: f64) -> Self {
@@ -366,14 +371,14 @@ impl Server for Tiers {
         Tiers::within(self, t_s)
     }
 
-    fn with_catalogue(&self, factor: f64, popularity: Popularity) -> Result<Tiers, Error> {
+    fn with_catalogue(&self, factor: f64, law: impl HitLaw) -> Result<Tiers, Error> {
         positive("the factor of the catalogue", factor)?;
-        Ok(self.with_first(popularity.factor(1.0 / factor)))
+        Ok(self.with_first(self.first_by(&law, 1.0 / factor)))
     }
 
-    fn with_memory(&self, factor: f64, popularity: Popularity) -> Result<Tiers, Error> {
+    fn with_memory(&self, factor: f64, law: impl HitLaw) -> Result<Tiers, Error> {
         positive("the factor of the memory", factor)?;
-        Ok(self.with_first(popularity.factor(factor)))
+        Ok(self.with_first(self.first_by(&law, factor)))
     }
 
     fn with_speed(&self, factor: f64) -> Result<Tiers, Error> {

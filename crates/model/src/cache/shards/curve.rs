@@ -2,7 +2,7 @@
 
 use crate::error::{Error, check, not_negative, positive};
 use crate::statistics::student_95;
-use crate::storage::Popularity;
+use crate::storage::{HitLaw, Popularity};
 
 use super::PARTS;
 
@@ -224,5 +224,16 @@ impl Curve {
             }
         }
         Ok(high as f64)
+    }
+}
+
+/// The stream's own curve. A hit ratio that no memory would have had on the stream, because of what it asked
+/// for the first time, stands for a memory that holds everything.
+impl HitLaw for Curve {
+    fn change(&self, now: f64, factor: f64) -> f64 {
+        let memory = self.memory_for(now.clamp(0.0, 1.0)).unwrap_or_else(|_| self.memory_max());
+        let hits = |memory: f64| self.hits(&self.all, memory, 0).clamp(0.0, 1.0);
+        let change = hits(memory * factor) / hits(memory);
+        if change.is_finite() { change } else { 1.0 }
     }
 }

@@ -1,55 +1,12 @@
 //! What if: a cluster after a change.
 //!
 //! A server's hit ratio was fitted with its memory and its part of the catalogue. When either changes, it
-//! follows by [`Popularity`]. With keys placed by a ring, a server's part of the catalogue is its share of
+//! follows by a [`HitLaw`]. With keys placed by a ring, a server's part of the catalogue is its share of
 //! the requests, as long as no single object has much of them, so the shares say both.
 
-use crate::error::{Error, check, positive};
+use crate::error::{Error, positive};
 
-use super::{Cluster, Member, Server};
-
-/// How the share that memory answers follows memory and catalogue: q ∝ (memory / catalogue)^exponent, at
-/// most 1; the whole line q₀ − αλ is scaled.
-///
-/// It holds for objects of like sizes and a memory that is full. The exponent is 1 for equally popular
-/// objects, whatever memory evicts ([`Popularity::EQUAL`]); 1 − s for popularities that fall as
-/// rank^(−s), s < 1, where memory holds the most popular ([`Popularity::zipf`]): then the m most popular
-/// of n objects have (m/n)^(1−s) of the requests, for m not small. Least-recently-used memory keeps less
-/// than the most popular, by an amount that changes little, so the ratio is near. Else measure two
-/// sizes of memory: the exponent is the slope of log q against log size.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Popularity {
-    exponent: f64,
-}
-
-impl Popularity {
-    /// All objects equally popular: half the memory for an object, half the hits.
-    pub const EQUAL: Popularity = Popularity { exponent: 1.0 };
-
-    /// With an exponent from 0 (memory's size does not matter) to 1.
-    pub fn new(exponent: f64) -> Result<Self, Error> {
-        check("the exponent of memory", exponent, 0.0..=1.0, "0 to 1")?;
-        Ok(Popularity { exponent })
-    }
-
-    /// Popularity falling as rank^(−s), 0 ≤ s < 1.
-    ///
-    /// ```
-    /// use model::storage::Popularity;
-    /// assert_eq!(Popularity::zipf(0.0)?, Popularity::EQUAL);
-    /// assert!((Popularity::zipf(0.75)?.factor(16.0) - 2.0).abs() < 1e-12);
-    /// # Ok::<(), model::Error>(())
-    /// ```
-    pub fn zipf(s: f64) -> Result<Self, Error> {
-        check("the skew of popularity", s, 0.0..=1.0 - 1e-9, "at least 0 and below 1")?;
-        Ok(Popularity { exponent: 1.0 - s })
-    }
-
-    /// By what the hit ratio is multiplied when memory for each object is multiplied by `factor`.
-    pub fn factor(self, factor: f64) -> f64 {
-        factor.powf(self.exponent)
-    }
-}
+use super::{Cluster, HitLaw, Member, Server};
 
 /// A change of a cluster. [`Cluster::changed`] makes it; each has a method of its own as well.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,12 +38,12 @@ pub enum Change {
 
 impl<S: Server> Cluster<S> {
     /// The cluster after a change.
-    pub fn changed(&self, change: &Change, popularity: Popularity) -> Result<Self, Error> {
+    pub fn changed(&self, change: &Change, law: impl HitLaw + Copy) -> Result<Self, Error> {
         match change {
-            Change::Without { name, shares_after } => self.without(name, shares_after, popularity),
-            Change::Shares(shares) => self.with_shares(shares, popularity),
+            Change::Without { name, shares_after } => self.without(name, shares_after, law),
+            Change::Shares(shares) => self.with_shares(shares, law),
             Change::Speed { name, factor } => self.with_speed(name, *factor),
-            Change::Memory { name, factor } => self.with_memory(name, *factor, popularity),
+            Change::Memory { name, factor } => self.with_memory(name, *factor, law),
         }
     }
 
@@ -117,11 +74,11 @@ impl<S: Server> Cluster<S> {
         &self,
         name: &str,
         shares_after: &[f64],
-        popularity: Popularity,
+        law: impl HitLaw + Copy,
     ) -> Result<Self, Error> {
         let mut cluster = self.clone();
         cluster.members.remove(self.position(name)?);
-        cluster.with_shares(shares_after, popularity)
+        cluster.with_shares(shares_after, law)
     }
 
     /// The cluster with another server, joined with the given shares of all, the new one's last. Its own
@@ -130,15 +87,15 @@ impl<S: Server> Cluster<S> {
         &self,
         member: Member<S>,
         shares_after: &[f64],
-        popularity: Popularity,
+        law: impl HitLaw + Copy,
     ) -> Result<Self, Error> {
         let mut cluster = self.clone();
         cluster.members.push(member);
-        cluster.with_shares(shares_after, popularity)
+        cluster.with_shares(shares_after, law)
     }
 
     /// The cluster with other shares, in the order of its servers: other weights in the ring.
-    pub fn with_shares(&self, shares: &[f64], popularity: Popularity) -> Result<Self, Error> {
+    pub fn with_shares(&self, shares: &[f64], law: impl HitLaw + Copy) -> Result<Self, Error> {
         if shares.len() != self.members.len() {
             return Err(Error::Shares { expected: self.members.len(), got: shares.len() });
         }
@@ -147,7 +104,7 @@ impl<S: Server> Cluster<S> {
             // Without load, what memory would answer does not matter.
             if share > 0.0 {
                 let before = positive("the share of a server whose share changes", member.share)?;
-                member.server = member.server.with_catalogue(share / before, popularity)?;
+                member.server = member.server.with_catalogue(share / before, law)?;
             }
             member.share = share;
         }
@@ -165,8 +122,8 @@ impl<S: Server> Cluster<S> {
         &self,
         name: &str,
         factor: f64,
-        popularity: Popularity,
+        law: impl HitLaw + Copy,
     ) -> Result<Self, Error> {
-        self.with_server(name, |server| server.with_memory(factor, popularity))
+        self.with_server(name, |server| server.with_memory(factor, law))
     }
 }

@@ -10,10 +10,12 @@
 //! read from a replica) is that server's; objects so popular that their own requests cluster.
 
 mod change;
+mod hit_law;
 mod server;
 mod takeover;
 
-pub use change::{Change, Popularity};
+pub use change::Change;
+pub use hit_law::{HitLaw, Popularity};
 pub use server::{Server, Within};
 pub use takeover::{Degraded, Takeover};
 

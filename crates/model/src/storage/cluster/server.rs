@@ -3,7 +3,7 @@
 use crate::error::{Error, positive};
 use crate::storage::{Node, Spotify};
 
-use super::Popularity;
+use super::HitLaw;
 
 /// P(T ≤ t) as a function of a load in requests/s.
 pub type Within = Box<dyn Fn(f64) -> f64>;
@@ -36,10 +36,10 @@ pub trait Server: Clone {
     }
 
     /// The same server with a part of the catalogue `factor` times as large.
-    fn with_catalogue(&self, factor: f64, popularity: Popularity) -> Result<Self, Error>;
+    fn with_catalogue(&self, factor: f64, law: impl HitLaw) -> Result<Self, Error>;
 
     /// The same server with `factor` times the memory.
-    fn with_memory(&self, factor: f64, popularity: Popularity) -> Result<Self, Error>;
+    fn with_memory(&self, factor: f64, law: impl HitLaw) -> Result<Self, Error>;
 
     /// The same server with devices `factor` times as fast.
     fn with_speed(&self, factor: f64) -> Result<Self, Error>;
@@ -78,18 +78,18 @@ impl Server for Node {
         alike.iter().map(of).collect()
     }
 
-    fn with_catalogue(&self, factor: f64, popularity: Popularity) -> Result<Node, Error> {
+    fn with_catalogue(&self, factor: f64, law: impl HitLaw) -> Result<Node, Error> {
         positive("the factor of the catalogue", factor)?;
-        let hit_ratio = self.hit_ratio.scaled(popularity.factor(1.0 / factor))?;
+        let hit_ratio = self.hit_ratio.changed(&law, 1.0 / factor)?;
         // Each key is asked for 1/factor as often, among this server's requests, and so is one that is
         // being read.
         let joining = self.joining / factor;
         Ok(Node { hit_ratio, joining, ..self.clone() })
     }
 
-    fn with_memory(&self, factor: f64, popularity: Popularity) -> Result<Node, Error> {
+    fn with_memory(&self, factor: f64, law: impl HitLaw) -> Result<Node, Error> {
         positive("the factor of the memory", factor)?;
-        let hit_ratio = self.hit_ratio.scaled(popularity.factor(factor))?;
+        let hit_ratio = self.hit_ratio.changed(&law, factor)?;
         Ok(Node { hit_ratio, ..self.clone() })
     }
 
@@ -125,14 +125,14 @@ impl Server for Spotify {
         move |rate| server.cdf(rate, t_s).unwrap_or_else(|_| answered * server.hit_ratio().at(rate))
     }
 
-    fn with_catalogue(&self, factor: f64, popularity: Popularity) -> Result<Spotify, Error> {
+    fn with_catalogue(&self, factor: f64, law: impl HitLaw) -> Result<Spotify, Error> {
         positive("the factor of the catalogue", factor)?;
-        self.with_hit_ratio(self.hit_ratio().scaled(popularity.factor(1.0 / factor))?)
+        self.with_hit_ratio(self.hit_ratio().changed(&law, 1.0 / factor)?)
     }
 
-    fn with_memory(&self, factor: f64, popularity: Popularity) -> Result<Spotify, Error> {
+    fn with_memory(&self, factor: f64, law: impl HitLaw) -> Result<Spotify, Error> {
         positive("the factor of the memory", factor)?;
-        self.with_hit_ratio(self.hit_ratio().scaled(popularity.factor(factor))?)
+        self.with_hit_ratio(self.hit_ratio().changed(&law, factor)?)
     }
 
     fn with_speed(&self, factor: f64) -> Result<Spotify, Error> {

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, check, not_negative, positive};
 
-use super::{Cluster, Popularity, Server};
+use super::{Cluster, HitLaw, Server};
 
 /// Who answers for the keys of lost nodes. A key belongs to `replicas` nodes in an order of its own, and
 /// the first of them that is there answers; if none is, the origin does.
@@ -65,7 +65,7 @@ impl<S: Server> Cluster<S> {
         &self,
         names: &[&str],
         takeover: &Takeover,
-        popularity: Popularity,
+        law: impl HitLaw + Copy,
     ) -> Result<Degraded<S>, Error> {
         self.check()?;
         let mut lost = vec![false; self.members.len()];
@@ -87,7 +87,7 @@ impl<S: Server> Cluster<S> {
         for (member, share) in cluster.members.iter_mut().zip(shares) {
             if share > 0.0 {
                 let before = positive("the share of a server whose share changes", member.share)?;
-                member.server = member.server.with_catalogue(share / before, popularity)?;
+                member.server = member.server.with_catalogue(share / before, law)?;
             }
             member.share = share / served;
         }

@@ -143,6 +143,34 @@ fn a_lost_node_leaves_its_keys_and_less_memory_for_each() {
 }
 
 #[test]
+fn hits_follow_the_law_of_popularity_that_is_given() {
+    use crate::cache::{Cache, Catalogue, Eviction};
+    let cache = Cache::new(Catalogue::zipf(50_000, 0.9).unwrap(), Eviction::Lru);
+    let (curve, hits) = (cache.curve(), |bytes: f64| cache.at(bytes).unwrap().hit_ratio);
+    let now = hits(2_000.0);
+    let cluster = of(&[(node(now, 0.01, 2), 0.5), (node(now, 0.01, 2), 0.5)]);
+    let hit = |cluster: &Cluster, i: usize| cluster.members[i].server.hit_ratio.at(10.0);
+    // Twice the memory; the other node's keys too, which is half the memory for each; and both.
+    let more = cluster.with_memory("a", 2.0, &curve).unwrap();
+    close(hit(&more, 0), hits(4_000.0), 1e-3);
+    close(hit(&more, 1), now, 1e-12);
+    let lost = cluster.without("b", &[1.0], &curve).unwrap();
+    close(hit(&lost, 0), hits(1_000.0), 1e-3);
+    let both = more.without("b", &[1.0], &curve).unwrap();
+    close(hit(&both, 0), now, 1e-9);
+    // Equally popular objects would lose half of the hits, the popular ones of this law less.
+    let equal = cluster.without("b", &[1.0], Popularity::EQUAL).unwrap();
+    assert!(hit(&lost, 0) > 1.3 * hit(&equal, 0));
+    // The published model follows the same.
+    let published = Spotify::new(HitRatio::new(now, 0.0).unwrap(), 100.0, 4.0).unwrap();
+    let theirs = of(&[(published, 1.0)]).with_memory("a", 2.0, &curve).unwrap();
+    close(theirs.members[0].server.hit_ratio().at(10.0), hits(4_000.0), 1e-3);
+    // A line that falls is asked at the largest load that was fitted, and scaled as a whole.
+    let line = HitRatio::new(now + 0.1, 1e-3).unwrap().held_from(100.0);
+    close(line.changed(&curve, 2.0).unwrap().at(100.0), hits(4_000.0), 1e-3);
+}
+
+#[test]
 fn speed_memory_and_weights_change_what_they_should() {
     let cluster = of(&[(node(0.4, 0.01, 1), 0.5), (node(0.4, 0.01, 1), 0.5)]);
     let slow = cluster.with_speed("a", 0.5).unwrap();

@@ -4,7 +4,7 @@ use super::*;
 use crate::cache::{Catalogue, Eviction, Keeps, Level, hierarchy};
 use crate::distribution::Piece;
 use crate::queue::Mm1;
-use crate::storage::{Cluster, DeviceGroup, HitRatio, Member};
+use crate::storage::{Cluster, DeviceGroup, HitRatio, Member, Popularity};
 
 fn exponential(mean: f64) -> Empirical {
     let pieces = (0..400).map(|i| {

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::storage::{HitRatio, Member, Spotify};
+use crate::storage::{HitRatio, Member, Popularity, Spotify};
 
 fn cluster(shares: &[f64]) -> Cluster<Spotify> {
     let server = Spotify::new(HitRatio::new(0.4, 0.0).unwrap(), 100.0, 2.0).unwrap();

@@ -1,0 +1,85 @@
+//! How the share that memory answers follows memory and catalogue.
+
+use crate::error::{Error, check};
+
+/// How a hit ratio follows the memory for each object: what a change of a cluster asks.
+///
+/// Memory itself need not be known. The hit ratio that was fitted says where on the law's curve a server stands;
+/// from there it moves by the factor. A server that gets another part of the catalogue moves likewise: of keys
+/// that are placed by a hash each part is a random one, so that 1/f of the objects in one memory is
+/// the whole catalogue in f memories.
+///
+/// [`Popularity`] is a power law; [`crate::cache::HitCurve`] is Che's approximation over any law of popularity;
+/// [`crate::cache::Curve`] is that of a stream of keys.
+///
+/// ```
+/// use model::cache::{Cache, Catalogue, Eviction};
+/// use model::storage::{HitLaw, Popularity};
+/// let tracks = Cache::new(Catalogue::zipf(100_000, 0.8)?, Eviction::Lru);
+/// let curve = tracks.curve();
+/// let (now, twice) = (tracks.at(5_000.0)?.hit_ratio, tracks.at(10_000.0)?.hit_ratio);
+/// assert!((now * curve.change(now, 2.0) - twice).abs() < 1e-3);
+/// // As if all were equally popular: twice the memory, twice the hits.
+/// assert_eq!(Popularity::EQUAL.change(now, 2.0), 2.0);
+/// # Ok::<(), model::Error>(())
+/// ```
+pub trait HitLaw {
+    /// By what the hit ratio `now` is multiplied when the memory for each object is multiplied by `factor`,
+    /// both above 0. 1 where nothing is known to change.
+    fn change(&self, now: f64, factor: f64) -> f64;
+}
+
+impl<L: HitLaw + ?Sized> HitLaw for &L {
+    fn change(&self, now: f64, factor: f64) -> f64 {
+        (**self).change(now, factor)
+    }
+}
+
+/// How the share that memory answers follows memory and catalogue: q ∝ (memory / catalogue)^exponent, at
+/// most 1; the whole line q₀ − αλ is scaled.
+///
+/// It holds for objects of like sizes and a memory that is full. The exponent is 1 for equally popular
+/// objects, whatever memory evicts ([`Popularity::EQUAL`]); 1 − s for popularities that fall as
+/// rank^(−s), s < 1, where memory holds the most popular ([`Popularity::zipf`]): then the m most popular
+/// of n objects have (m/n)^(1−s) of the requests, for m not small. Least-recently-used memory keeps less
+/// than the most popular, by an amount that changes little, so the ratio is near. Else measure two
+/// sizes of memory: the exponent is the slope of log q against log size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Popularity {
+    exponent: f64,
+}
+
+impl Popularity {
+    /// All objects equally popular: half the memory for an object, half the hits.
+    pub const EQUAL: Popularity = Popularity { exponent: 1.0 };
+
+    /// With an exponent from 0 (memory's size does not matter) to 1.
+    pub fn new(exponent: f64) -> Result<Self, Error> {
+        check("the exponent of memory", exponent, 0.0..=1.0, "0 to 1")?;
+        Ok(Popularity { exponent })
+    }
+
+    /// Popularity falling as rank^(−s), 0 ≤ s < 1.
+    ///
+    /// ```
+    /// use model::storage::Popularity;
+    /// assert_eq!(Popularity::zipf(0.0)?, Popularity::EQUAL);
+    /// assert!((Popularity::zipf(0.75)?.factor(16.0) - 2.0).abs() < 1e-12);
+    /// # Ok::<(), model::Error>(())
+    /// ```
+    pub fn zipf(s: f64) -> Result<Self, Error> {
+        check("the skew of popularity", s, 0.0..=1.0 - 1e-9, "at least 0 and below 1")?;
+        Ok(Popularity { exponent: 1.0 - s })
+    }
+
+    /// By what the hit ratio is multiplied when memory for each object is multiplied by `factor`.
+    pub fn factor(self, factor: f64) -> f64 {
+        factor.powf(self.exponent)
+    }
+}
+
+impl HitLaw for Popularity {
+    fn change(&self, _: f64, factor: f64) -> f64 {
+        self.factor(factor)
+    }
+}
