@@ -52,6 +52,18 @@ pub enum Error {
         /// The runs that were given.
         runs: String,
     },
+    /// Imported runs of which none says what devices did.
+    #[error(
+        "none of {runs} has windows of device queues: an access log or Prometheus alone says what clients \
+         saw, and a response time does not say how much of it was waiting. Import what the disks did at \
+         the same time with it (`concertina import … --iostat FILE`, recorded by `TZ=UTC \
+         S_TIME_FORMAT=ISO iostat -x -t -y 1`), or give a run folder that has their windows \
+         too; `concertina check` needs none"
+    )]
+    NoDevices {
+        /// The runs that were given.
+        runs: String,
+    },
     /// Runs of different machines.
     #[error(
         "{a} and {b} were recorded on different machines ({difference}); windows of different machines \

@@ -263,7 +263,9 @@ fn check_runs(runs: &[RunFolder], selection: &Selection) -> Result<(), Error> {
     }
     let devices = runs.iter().any(|r| r.windows.iter().any(|w| is_device(&w.queue)));
     if !devices && !selection.any_queues {
-        return Err(Error::NoServer { runs: names(runs) });
+        let imported = runs.iter().all(|run| run.run.kind == "import");
+        let runs = names(runs);
+        return Err(if imported { Error::NoDevices { runs } } else { Error::NoServer { runs } });
     }
     let other =
         runs.iter().find_map(|r| Some((r, difference(&first.run.machine, &r.run.machine)?)));

@@ -126,7 +126,7 @@ fn a_log_of_a_known_queue_gives_its_windows() {
     let step = &run.steps[0];
     assert!((step.rate.unwrap() / RATE - 1.0).abs() < 0.05);
     // Clients alone are no model, and the error says what is missing.
-    fails(dir.path(), &["fit", "r"], &["device queues"]);
+    fails(dir.path(), &["fit", "r"], &["device queues", "--iostat FILE", "iostat -x -t -y 1"]);
 }
 
 #[test]
