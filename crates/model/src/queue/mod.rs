@@ -15,9 +15,12 @@
 //! | [`Mphm`] | Poisson | phase-type, m servers | yes, for some hundred states |
 //! | [`Mgm`] | Poisson | any law, m servers | an approximation |
 //!
+//! Arrivals in bursts ([`Bursts`]) are felt as one of two Poisson rates, in any of these queues.
+//!
 //! [`erlang_b`] and [`erlang_c`] hold for thousands of servers; [`square_root_staffing`] says how many to ask
 //! for first.
 
+mod bursts;
 mod delay;
 mod erlang;
 mod finite;
@@ -34,6 +37,7 @@ mod mphm;
 mod priority;
 mod uniformised;
 
+pub use bursts::{Bursts, relaxation_s};
 pub use erlang::{erlang_b, erlang_c, square_root_staffing};
 pub use finite::{Engset, Mmmk};
 pub use gim1::Gim1;
