@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use model::ClusterModel;
+use model::{ClusterModel, Model};
 
 use crate::record::RunFolder;
 use crate::report::cluster::ClusterRuns;
 use crate::report::compare::{parameters, warnings_of};
-use crate::report::grid::printable;
+use crate::report::grid::{Grid, printable};
+use crate::report::objective::digits;
 use crate::report::table::{cluster_limits_text, delay_text, percent};
 use crate::report::{self, Observed, Selection, StepChoice, cluster_file};
 
@@ -27,7 +28,10 @@ clients. Beside the cluster file each node's model is written, as NAME.model.tom
 
 The load generator's run says when it measured at which rate; the server's run has the
 windows of its queues. Two or three loads at modest utilisation suffice. What is left out can
-then be predicted, and `concertina report` sets it beside what was measured. What the model is
+then be predicted, and `concertina report` sets it beside what was measured. A step past
+saturation (more offered than was completed, or many clients of a closed loop) is not fitted as a load,
+but its throughput says what the devices can do, and counts with the service times; the output says
+what rests on what. Steps at the same load are repetitions: intervals are from what they differ by. What the model is
 wrong by on held-out loads is written into it, and says up to which load it can be trusted.")]
 pub struct Args {
     /// Run folders: the load generator's and the server's
@@ -67,6 +71,26 @@ fn named(text: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
+/// What the mean service times rest on.
+fn evidence_text(model: &Model) -> String {
+    if model.evidence.is_empty() {
+        return String::new();
+    }
+    let head = ["what service times rest on", "class", "mean ms", "± %", "counts %"];
+    let mut grid = Grid::new("llrrr", &head);
+    for evidence in &model.evidence {
+        let mean = &evidence.mean;
+        grid.row([
+            evidence.source.title().to_owned(),
+            printable(&evidence.class),
+            digits(mean.value * 1e3, 5),
+            digits((mean.high - mean.low) / mean.value * 50.0, 2),
+            format!("{:.0}", evidence.weight * 100.0),
+        ]);
+    }
+    format!("\n{}", grid.text())
+}
+
 /// Fits a cluster and writes its file and its nodes' models.
 fn cluster(args: &Args, selection: &Selection) -> anyhow::Result<ExitCode> {
     let read = |path: &PathBuf| RunFolder::read(path);
@@ -81,7 +105,7 @@ fn cluster(args: &Args, selection: &Selection) -> anyhow::Result<ExitCode> {
     let model = ClusterModel::new(&fitted.nodes, fitted.delay.clone())?;
     let file = |name: &str| PathBuf::from(format!("{name}.model.toml"));
     for node in &fitted.nodes {
-        let ours = |old: &str| model::Model::from_toml(old).is_ok();
+        let ours = |old: &str| Model::from_toml(old).is_ok();
         report::write_whole(
             &args.out.with_file_name(file(&node.name)),
             &node.model.to_toml()?,
@@ -111,7 +135,7 @@ fn cluster(args: &Args, selection: &Selection) -> anyhow::Result<ExitCode> {
     }
     for node in &fitted.nodes {
         println!("Node {}, {} % of the requests", printable(&node.name), percent(node.share));
-        println!("{}", report::model_text(&node.model));
+        println!("{}{}", report::model_text(&node.model), evidence_text(&node.model));
     }
     print!("{}", delay_text(&fitted.delay));
     print!("{}", cluster_limits_text(&model.limits()));
@@ -130,7 +154,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let names = || observed.runs.iter().map(report::steps::run_name).collect::<Vec<_>>().join(", ");
     let title = args.title.clone().unwrap_or_else(|| format!("Fit of {}", names()));
     let model = report::fit(&observed, &title)?;
-    let ours = |old: &str| model::Model::from_toml(old).is_ok();
+    let ours = |old: &str| Model::from_toml(old).is_ok();
     report::write_whole(&args.out, &model.to_toml()?, ours)?;
     if args.json {
         let json = serde_json::json!({
@@ -139,6 +163,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "runs": model.about.runs,
             "parameters": parameters(&model),
             "limits": model.limits()?,
+            "evidence": model.evidence,
             "fitted": model.fitted,
             "held_out": model.held_out,
             "trust": model.trust()?,
@@ -146,7 +171,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         });
         println!("{json:#}");
     } else {
-        print!("{}", report::model_text(&model));
+        print!("{}{}", report::model_text(&model), evidence_text(&model));
         println!("\nWrote {}.", args.out.display());
     }
     Ok(ExitCode::SUCCESS)

@@ -9,6 +9,8 @@ use super::gather::{DeviceData, Gathered};
 /// Groups of devices, for the model.
 pub(super) struct Groups {
     pub groups: Vec<Devices>,
+    /// Mean service of each device over its class's; 1 where devices do not differ.
+    pub factors: Vec<f64>,
     /// SCV of one device over that of its class's pooled services; 1 where devices do not differ.
     pub scv_within: Vec<f64>,
     /// Names of the classes whose devices differ in service.
@@ -102,7 +104,12 @@ fn bins(values: &[f64], indexes: &[usize], most: usize) -> Vec<Vec<usize>> {
 /// Groups the devices of each class by service factor and share.
 pub(super) fn group(gathered: &Gathered) -> Groups {
     let total: f64 = gathered.devices.iter().map(|d| d.reads).sum::<f64>().max(1.0);
-    let mut result = Groups { groups: Vec::new(), scv_within: Vec::new(), differ: Vec::new() };
+    let mut result = Groups {
+        groups: Vec::new(),
+        factors: vec![1.0; gathered.devices.len()],
+        scv_within: Vec::new(),
+        differ: Vec::new(),
+    };
     for (index, class) in gathered.classes.iter().enumerate() {
         let devices: Vec<&DeviceData> =
             gathered.devices.iter().filter(|d| d.class == index).collect();
@@ -110,6 +117,8 @@ pub(super) fn group(gathered: &Gathered) -> Groups {
         let mean = observed.iter().sum::<f64>() / devices.len().max(1) as f64;
         let shares = shrink(&observed, mean, mean / total);
         let (factors, within) = factors(&devices);
+        let ours = gathered.devices.iter().zip(&mut result.factors).filter(|d| d.0.class == index);
+        ours.zip(&factors).for_each(|((_, known), factor)| *known = *factor);
         if factors.iter().any(|f| *f != 1.0) {
             result.differ.push(class.name.clone());
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::error::Error;
 use crate::window::{Dispersion, Histogram, Operation, Outcome, Window};
 
+use super::saturated::{SaturatedStep, saturated_devices};
 use super::{Options, Step};
 
 /// Sums of the services of one class of devices.
@@ -14,6 +15,36 @@ pub(super) struct ClassSums {
     pub n: f64,
     pub sum: f64,
     pub squares: f64,
+}
+
+/// Scales of time at which arrivals are counted: sub-intervals of windows, windows, blocks.
+pub(super) const SCALES: usize = 3;
+/// Sub-intervals of a window, by [`Window::dispersion`].
+const SUB_INTERVALS: f64 = 16.0;
+
+/// Counts of arrivals in intervals of one length.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    /// Intervals, and their length together in seconds.
+    pub n: f64,
+    pub seconds: f64,
+    /// Sum of the counts and of their squares.
+    pub sum: f64,
+    pub squares: f64,
+}
+
+impl Counts {
+    fn add(&mut self, o: &Counts, weight: f64) {
+        self.n += weight * o.n;
+        self.seconds += weight * o.seconds;
+        self.sum += weight * o.sum;
+        self.squares += weight * o.squares;
+    }
+
+    /// One interval.
+    fn one(seconds: f64, count: f64) -> Counts {
+        Counts { n: 1.0, seconds, sum: count, squares: count * count }
+    }
 }
 
 /// Sums over a stretch of time, of all that parameters are estimated from.
@@ -42,6 +73,10 @@ pub(super) struct Sums {
     pub busy: f64,
     pub completions: f64,
     pub classes: Vec<ClassSums>,
+    /// Responses that clients had within each of [`Gathered::edges_s`].
+    pub within: Vec<f64>,
+    /// Arrivals at the client side, at each scale of time.
+    pub counts: [Counts; SCALES],
 }
 
 impl Sums {
@@ -51,27 +86,39 @@ impl Sums {
 
     /// Adds all of another.
     pub fn add(&mut self, o: &Sums) {
-        self.time += o.time;
-        self.arrivals += o.arrivals;
-        self.requests += o.requests;
-        self.memory += o.memory;
-        self.other += o.other;
-        self.fast += o.fast;
-        self.client_device_n += o.client_device_n;
-        self.client_device_s += o.client_device_s;
-        self.joined += o.joined;
-        self.node_time += o.node_time;
-        self.device_time += o.device_time;
-        self.length_integral += o.length_integral;
-        self.reads += o.reads;
-        self.response_n += o.response_n;
-        self.response_s += o.response_s;
-        self.busy += o.busy;
-        self.completions += o.completions;
+        self.add_weighted(o, 1.0);
+    }
+
+    /// Adds all of another as if it had been `weight` times as long.
+    pub fn add_weighted(&mut self, o: &Sums, weight: f64) {
+        self.time += weight * o.time;
+        self.arrivals += weight * o.arrivals;
+        self.requests += weight * o.requests;
+        self.memory += weight * o.memory;
+        self.other += weight * o.other;
+        self.fast += weight * o.fast;
+        self.client_device_n += weight * o.client_device_n;
+        self.client_device_s += weight * o.client_device_s;
+        self.joined += weight * o.joined;
+        self.node_time += weight * o.node_time;
+        self.device_time += weight * o.device_time;
+        self.length_integral += weight * o.length_integral;
+        self.reads += weight * o.reads;
+        self.response_n += weight * o.response_n;
+        self.response_s += weight * o.response_s;
+        self.busy += weight * o.busy;
+        self.completions += weight * o.completions;
         for (mine, theirs) in self.classes.iter_mut().zip(&o.classes) {
-            mine.n += theirs.n;
-            mine.sum += theirs.sum;
-            mine.squares += theirs.squares;
+            mine.n += weight * theirs.n;
+            mine.sum += weight * theirs.sum;
+            mine.squares += weight * theirs.squares;
+        }
+        for (mine, theirs) in self.counts.iter_mut().zip(&o.counts) {
+            mine.add(theirs, weight);
+        }
+        self.within.resize(self.within.len().max(o.within.len()), 0.0);
+        for (mine, theirs) in self.within.iter_mut().zip(&o.within) {
+            *mine += weight * theirs;
         }
     }
 
@@ -83,6 +130,15 @@ impl Sums {
     fn add_client(&mut self, window: &Window) {
         self.time += window.length_s;
         self.arrivals += window.arrivals as f64;
+        let dispersion = &window.dispersion;
+        let n = dispersion.intervals as f64;
+        let sub_intervals = Counts {
+            n,
+            seconds: n * window.length_s / SUB_INTERVALS,
+            sum: dispersion.sum as f64,
+            squares: dispersion.sum_of_squares as f64,
+        };
+        self.counts[0].add(&sub_intervals, 1.0);
         for times in window.times.iter().filter(|t| t.operation == Operation::Get) {
             let (n, sum) = (times.response.count() as f64, times.response.sum_s());
             self.requests += n;
@@ -156,22 +212,34 @@ pub(super) struct StepData {
     pub errors: u64,
     pub not_reads: u64,
     pub utilisation_max: f64,
+    /// Where blocks begin and how long they are, microseconds.
+    start_us: u64,
+    block_us: f64,
+    /// The numbers of the blocks, ascending.
+    block_numbers: Vec<u64>,
 }
 
 /// All steps, gathered.
 #[derive(Clone, Debug)]
 pub(super) struct Gathered {
+    /// Steady steps.
     pub steps: Vec<StepData>,
+    /// Steps at or past saturation.
+    pub saturated: Vec<SaturatedStep>,
     pub classes: Vec<ClassData>,
     pub devices: Vec<DeviceData>,
     pub memory: Histogram,
     pub other: Histogram,
     /// Which queue was taken for the client side.
     pub client_queue: String,
+    /// Times at which the clients' responses are counted in each block, seconds, ascending.
+    pub edges_s: Vec<f64>,
 }
 
+/// How many times responses are counted at.
+const EDGES: usize = 24;
 /// The windows that say what clients saw: those nearest to the client that know who answered.
-fn client_side(step: &Step) -> Result<(&'static str, &[Window]), Error> {
+pub(super) fn client_side(step: &Step) -> Result<(&'static str, &[Window]), Error> {
     let sides = [("load", &step.load), ("gateway", &step.gateway), ("node", &step.node)];
     let counts = |windows: &[Window]| {
         let (mut known, mut all) = (0.0, 0.0);
@@ -197,7 +265,6 @@ pub(super) fn gather(steps: &[Step], options: &Options) -> Result<Gathered, Erro
     let first = steps.first().ok_or(Error::NoSteps)?;
     let expected = first.devices.len();
     for step in steps {
-        client_side(step)?;
         if step.devices.iter().all(Vec::is_empty) {
             return Err(Error::NoDeviceWindows { step: step.name.clone() });
         }
@@ -209,13 +276,22 @@ pub(super) fn gather(steps: &[Step], options: &Options) -> Result<Gathered, Erro
     let (classes, mut devices) = classify(steps)?;
     let mut gathered = Gathered {
         steps: Vec::new(),
+        saturated: Vec::new(),
         classes,
         devices: Vec::new(),
         memory: Histogram::default(),
         other: Histogram::default(),
         client_queue: String::new(),
+        edges_s: Vec::new(),
     };
+    let mut steady = Vec::new();
     for step in steps {
+        let saturated = saturated_devices(step, &devices, &gathered.classes, options);
+        if !saturated.is_empty() {
+            let name = step.name.clone();
+            gathered.saturated.push(SaturatedStep { name, devices: saturated });
+            continue;
+        }
         let (queue, client) = client_side(step)?;
         gathered.client_queue = queue.to_owned();
         for times in client.iter().flat_map(|w| &w.times) {
@@ -232,9 +308,61 @@ pub(super) fn gather(steps: &[Step], options: &Options) -> Result<Gathered, Erro
             return Err(Error::Overloaded { step: step.name.clone(), utilisation });
         }
         gathered.steps.push(data);
+        steady.push(client);
+    }
+    if let (true, Some(step)) = (gathered.steps.is_empty(), gathered.saturated.first()) {
+        return Err(Error::Overloaded { step: step.name.clone(), utilisation: 1.0 });
     }
     gathered.devices = devices;
+    count_responses(&mut gathered, &steady);
     Ok(gathered)
+}
+
+/// Counts what clients had answered within each of some times, in every block.
+fn count_responses(gathered: &mut Gathered, clients: &[&[Window]]) {
+    let mut all = Histogram::default();
+    gathered.steps.iter().for_each(|step| all.merge(&step.responses));
+    // At the top of the bucket that holds the quantile, so that a bucket is not cut.
+    let edge = |i: usize| Some(all.quantile_s(i as f64 / EDGES as f64)? * (1.0 + 1.0 / 128.0));
+    let mut edges: Vec<f64> = (1..EDGES).filter_map(edge).filter(|t| *t > 0.0).collect();
+    edges.dedup_by(|a, b| *a <= *b * (1.0 + 1.0 / 64.0));
+    for (step, client) in gathered.steps.iter_mut().zip(clients) {
+        step.blocks.iter_mut().for_each(|block| block.within = vec![0.0; edges.len()]);
+        for window in *client {
+            let index = block_index(window, step.start_us, step.block_us);
+            let found = step.block_numbers.binary_search(&index).ok();
+            let Some(block) = found.and_then(|i| step.blocks.get_mut(i)) else { continue };
+            for times in window.times.iter().filter(|t| t.operation == Operation::Get) {
+                let n = times.response.count() as f64;
+                for (count, edge) in block.within.iter_mut().zip(&edges) {
+                    *count += n * times.response.share_within(*edge).unwrap_or(0.0);
+                }
+            }
+        }
+        step.total.within = vec![0.0; edges.len()];
+        for block in &step.blocks {
+            let counts = step.total.within.iter_mut().zip(&block.within);
+            counts.for_each(|(total, count)| *total += count);
+        }
+    }
+    gathered.edges_s = edges;
+}
+
+/// The number of the block that a window begins in.
+pub(super) fn block_index(window: &Window, start_us: u64, block_us: f64) -> u64 {
+    (window.start_unix_us.saturating_sub(start_us) as f64 / block_us) as u64
+}
+
+/// Where the windows of a step begin, and how long its blocks are, microseconds.
+pub(super) fn blocks_of<'a>(
+    windows: impl Iterator<Item = &'a Window> + Clone,
+    options: &Options,
+) -> (u64, f64) {
+    let start = windows.clone().map(|w| w.start_unix_us).min().unwrap_or(0);
+    let end = windows.map(Window::end_unix_us).max().unwrap_or(start);
+    let span = end.saturating_sub(start) as f64 * 1e-6;
+    let wanted = if options.block_s > 0.0 { options.block_s } else { f64::INFINITY };
+    (start, (wanted.min(span / 8.0) * 1e6).max(1.0))
 }
 
 /// The classes of the devices, by the outcome that most of their services had, and their services.
@@ -288,19 +416,22 @@ fn gather_step(
     options: &Options,
 ) -> StepData {
     let all = client.iter().chain(&step.node).chain(step.devices.iter().flatten());
-    let start = all.clone().map(|w| w.start_unix_us).min().unwrap_or(0);
-    let end = all.map(Window::end_unix_us).max().unwrap_or(start);
-    let span = end.saturating_sub(start) as f64 * 1e-6;
-    let wanted = if options.block_s > 0.0 { options.block_s } else { f64::INFINITY };
-    let block_us = (wanted.min(span / 8.0) * 1e6).max(1.0);
+    let (start, block_us) = blocks_of(all, options);
     let mut blocks: BTreeMap<u64, Sums> = BTreeMap::new();
     let mut block = |window: &Window, add: &mut dyn FnMut(&mut Sums)| {
-        let index = (window.start_unix_us.saturating_sub(start) as f64 / block_us) as u64;
+        let index = block_index(window, start, block_us);
         add(blocks.entry(index).or_insert_with(|| Sums::new(classes)));
     };
     let mut merged = Window::new("", start, 0, client.first().map_or(&[], |w| &w.objectives_ms));
+    // Counts of intervals of another length would differ by that alone.
+    let window_s = client.first().map_or(0.0, |w| w.length_s);
     for window in client {
-        block(window, &mut |sums| sums.add_client(window));
+        block(window, &mut |sums| {
+            sums.add_client(window);
+            if (window.length_s - window_s).abs() <= 0.01 * window_s {
+                sums.counts[1].add(&Counts::one(window.length_s, window.arrivals as f64), 1.0);
+            }
+        });
         if window.objectives_ms == merged.objectives_ms {
             merged.merge(window, false);
         }
@@ -324,7 +455,11 @@ fn gather_step(
         }
         utilisation_max = utilisation_max.max(if time > 0.0 { busy / time } else { 0.0 });
     }
-    let blocks: Vec<Sums> = blocks.into_values().collect();
+    let (block_numbers, mut blocks): (Vec<u64>, Vec<Sums>) = blocks.into_iter().unzip();
+    let longest = blocks.iter().map(|b| b.time).fold(0.0, f64::max);
+    for block in blocks.iter_mut().filter(|b| b.time >= 0.99 * longest) {
+        block.counts[2] = Counts::one(block.time, block.arrivals);
+    }
     let mut total = Sums::new(classes);
     blocks.iter().for_each(|b| total.add(b));
     let mut responses = Histogram::default();
@@ -353,5 +488,8 @@ fn gather_step(
         not_reads: answered.saturating_sub(responses.count()),
         responses,
         utilisation_max,
+        start_us: start,
+        block_us,
+        block_numbers,
     }
 }

@@ -18,18 +18,19 @@ pub(super) fn compare(model: &Model, gathered: &Gathered) -> Result<Vec<FittedSt
         let rate = total.rate();
         // A step that the fitted model holds for unstable gives a poor fit, not an error.
         let operating = node.operating(rate).unwrap_or_else(|_| node.overloaded(rate));
+        let stands = model.stands(&node, rate)?;
         let count = step.responses.count().max(1) as f64;
         let points = step.within.iter().map(|&(t_s, within)| FittedPoint {
             t_s,
             measured: within as f64 / count,
-            predicted: node.at(t_s).cdf(&operating),
+            predicted: stands.cdf(&node.at(t_s)),
             spotify: spotify.cdf(rate, t_s).ok(),
         });
         let distance = |i: usize| {
             let t = step.responses.quantile_s((i as f64 + 0.5) / KS_POINTS as f64)?;
             // At the top of the bucket that holds t, so that a constant is not a misfit.
             let t = t * (1.0 + 1.0 / 128.0);
-            Some((step.responses.share_within(t)? - node.at(t).cdf(&operating)).abs())
+            Some((step.responses.share_within(t)? - stands.cdf(&node.at(t))).abs())
         };
         let finite = |x: f64| if x.is_finite() { x } else { 1e9 };
         let device_time = total.device_time.max(f64::MIN_POSITIVE);
@@ -43,9 +44,9 @@ pub(super) fn compare(model: &Model, gathered: &Gathered) -> Result<Vec<FittedSt
             utilisation: total.busy / device_time / servers_mean(model),
             utilisation_predicted: operating.utilisation_mean,
             queue_length: total.length_integral / device_time,
-            queue_length_predicted: finite(operating.queue_length_mean),
+            queue_length_predicted: finite(stands.mean_over_time(rate, |o| o.queue_length_mean)),
             response_mean: step.responses.mean_s(),
-            response_mean_predicted: finite(operating.response_mean),
+            response_mean_predicted: finite(stands.mean(|o| o.response_mean)),
             ks_distance: (0..KS_POINTS).filter_map(distance).fold(0.0, f64::max),
             points: points.collect(),
         });
@@ -111,8 +112,20 @@ pub(super) fn warnings(model: &Model, gathered: &Gathered, differ: Vec<String>) 
             model.requests.other_share.value * 100.0
         ));
     }
+    let arrivals = model.arrivals.as_ref();
+    let bursts = arrivals.and_then(|a| a.variation.as_ref().zip(a.change_rate.as_ref()));
+    if let Some((variation, change_rate)) = bursts {
+        all.push(format!(
+            "Arrivals come in bursts: their rate varies by {:.0} %, and forgets it in {:.2} s. Predicted \
+             responses are those of a two-state MMPP, felt by the queues as one of two Poisson rates; limits, \
+             trust, clusters and plans are those of Poisson arrivals.",
+            variation.value.sqrt() * 100.0,
+            1.0 / change_rate.value
+        ));
+    }
+    let bursts = bursts.is_some();
     for (step, fitted) in gathered.steps.iter().zip(&model.fitted) {
-        of_step(&mut all, step, fitted.ks_distance);
+        of_step(&mut all, step, fitted.ks_distance, bursts);
         // At a server's queue to wait is not to be sent late.
         let generator = gathered.client_queue == "load";
         if generator && step.lateness_s > 0.02 * fitted.response_mean {
@@ -128,7 +141,7 @@ pub(super) fn warnings(model: &Model, gathered: &Gathered, differ: Vec<String>) 
     all
 }
 
-fn of_step(all: &mut Vec<String>, step: &StepData, ks_distance: f64) {
+fn of_step(all: &mut Vec<String>, step: &StepData, ks_distance: f64, bursts: bool) {
     let name = &step.name;
     if step.blocks.len() < 8 {
         all.push(format!(
@@ -141,7 +154,7 @@ fn of_step(all: &mut Vec<String>, step: &StepData, ks_distance: f64) {
     {
         if let Some(index) = dispersion.index() {
             let chance = 4.0 * (2.0 / dispersion.intervals as f64).sqrt();
-            if (index - 1.0).abs() > chance.max(0.1) {
+            if (index - 1.0).abs() > chance.max(0.1) && !(bursts && index > 1.0) {
                 all.push(format!(
                     "Step {name}: arrivals {what} are not Poisson (index of dispersion {index:.2}); \
                      waiting times are predicted too {}.",

@@ -2,22 +2,24 @@
 //!
 //! A fit sees [`Window`]s and nothing else. The steps of its work: `gather` sums the windows of each
 //! steady interval in blocks; `estimate` turns sums into parameters, once for all blocks and once for
-//! each resampling of them (a block bootstrap, so that neighbouring windows may depend on each other);
-//! `devices` says which devices differ, in load or in service, by more than chance; `goodness` sets
+//! each resampling of them (`resample`: a block bootstrap over repetitions and blocks of windows); `evidence`
+//! joins what recorded services, throughput at saturation and the clients' responses say of the mean service
+//! time; `devices` says which devices differ, in load or in service, by more than chance; `goodness` sets
 //! the model beside what was measured and writes the warnings.
 //!
 //! What makes the difference, since at 90 % utilisation 1 % of the service rate is 3.5 points of the
 //! response-time distribution: means are exact sums, not histogram means; parameters that chance alone
 //! could have made (unequal devices, a slope of q) are shrunk towards none.
 
+mod arrivals;
 mod devices;
 mod estimate;
+mod evidence;
 mod front;
 mod gather;
 mod goodness;
-
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
+mod resample;
+mod saturated;
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::Error;
@@ -29,7 +31,7 @@ use crate::window::{Histogram, Window};
 pub use front::{FrontStep, front_delay};
 
 use estimate::Estimates;
-use gather::{Gathered, Sums};
+use gather::Sums;
 
 /// The windows of one steady interval at one arrival rate.
 ///
@@ -71,13 +73,15 @@ impl Default for Options {
 /// Fits a model to steady intervals.
 ///
 /// Each step must be steady: drop its warm-up first. Two or three loads at modest utilisation suffice;
-/// with one the dependence of q on load is unknown, and the model says so. Cost: one pass over the
-/// windows, then some milliseconds.
+/// with one the dependence of q on load is unknown, and the model says so. Steps at the same load are taken for
+/// repetitions of each other. A step at or past saturation (a device never had nothing to do) adds the
+/// throughput of its saturated devices to the evidence on their service time, and nothing else. Cost: one pass
+/// over the windows, then some tens of milliseconds.
 ///
 /// # Errors
 /// [`Error::NoSteps`], [`Error::NoClientWindows`], [`Error::NoDeviceWindows`],
-/// [`Error::NoCompletions`], [`Error::DeviceCount`], [`Error::Unlimited`], [`Error::Overloaded`]: each
-/// names the step or the queue.
+/// [`Error::NoCompletions`], [`Error::DeviceCount`], [`Error::Unlimited`], [`Error::Overloaded`] (all steps
+/// are saturated, or a busy device has no queue): each names the step or the queue.
 ///
 /// ```
 /// use model::fit::{Options, Step, fit};
@@ -90,8 +94,10 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
     let groups = devices::group(&gathered);
     let totals: Vec<Sums> = gathered.steps.iter().map(|s| s.total.clone()).collect();
     let found = estimate::estimate(&totals, gathered.devices.len(), &gathered.client_queue)?;
-    let replicates = resample(&gathered, options);
-    let column = |f: &dyn Fn(&Estimates) -> f64| replicates.iter().map(f).collect::<Vec<f64>>();
+    let replicates = resample::resample(&gathered, options);
+    let column = |f: &dyn Fn(&Estimates) -> f64| {
+        replicates.iter().map(|r| f(&r.estimates)).collect::<Vec<f64>>()
+    };
     let parameter = |f: &dyn Fn(&Estimates) -> f64, unit: &str| {
         Parameter::from_replicates(f(&found), &column(f), unit)
     };
@@ -113,11 +119,19 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
         let service = Law::new(&law, mean, scv);
         classes.push(ClassParameters { name: class.name.clone(), servers: class.servers, service });
     }
-    let rows = replicates.iter().map(|e| e.row(&groups.scv_within)).collect();
+    let mut rows: Vec<Vec<f64>> =
+        replicates.iter().map(|r| r.estimates.row(&groups.scv_within)).collect();
     let mut columns: Vec<String> = Replicates::COLUMNS.map(String::from).to_vec();
     for class in &classes {
         columns.push(format!("mean_s.{}", class.name));
         columns.push(format!("scv.{}", class.name));
+    }
+    let arrivals = arrivals::arrivals(&gathered, &replicates);
+    if let Some((_, bursts)) = arrivals.as_ref().filter(|a| a.0.variation.is_some()) {
+        columns.extend(["variation", "change_rate"].map(String::from));
+        for (row, (variation, change_rate)) in rows.iter_mut().zip(bursts) {
+            row.extend([*variation, *change_rate]);
+        }
     }
     let mut model = Model {
         format: FORMAT,
@@ -133,6 +147,7 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
             rate_low,
             rate_high,
         },
+        arrivals: arrivals.map(|a| a.0),
         spotify: SpotifyParameters {
             q0: parameter(&|e| e.spotify_q0, "1"),
             alpha: parameter(&|e| e.spotify_alpha, "s"),
@@ -142,14 +157,17 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
         memory: law_of(&gathered.memory)?,
         other: law_of(&gathered.other)?,
         classes,
+        evidence: Vec::new(),
         devices: groups.groups,
         fitted: Vec::new(),
         held_out: Vec::new(),
         replicates: Replicates { columns, rows },
     };
     model.check()?;
+    let contradictions = evidence::combine(&mut model, &gathered, &groups.factors, &replicates)?;
     model.fitted = goodness::compare(&model, &gathered)?;
     model.warnings = goodness::warnings(&model, &gathered, groups.differ);
+    model.warnings.extend(contradictions);
     model.check()?;
     Ok(model)
 }
@@ -165,26 +183,6 @@ fn law_of(times: &Histogram) -> Result<Option<Law>, Error> {
     let mean = Parameter { value, low: (value - half).max(0.0), high: value + half, unit };
     let scv = Parameter::exact(law.scv(), "1");
     Ok(Some(Law::new(&law, mean, scv)))
-}
-
-/// The estimates of resampled blocks. Resamplings that say nothing (no device read in any block drawn)
-/// are left out.
-fn resample(gathered: &Gathered, options: &Options) -> Vec<Estimates> {
-    let mut random = StdRng::seed_from_u64(options.seed);
-    let mut all = Vec::with_capacity(options.replicates);
-    for _ in 0..options.replicates.min(10_000) {
-        let mut steps = Vec::with_capacity(gathered.steps.len());
-        for step in &gathered.steps {
-            let mut total = Sums::new(gathered.classes.len());
-            for _ in 0..step.blocks.len() {
-                total.add(&step.blocks[random.random_range(0..step.blocks.len())]);
-            }
-            steps.push(total);
-        }
-        let devices = gathered.devices.len();
-        all.extend(estimate::estimate(&steps, devices, &gathered.client_queue).ok());
-    }
-    all
 }
 
 #[cfg(test)]

@@ -7,21 +7,23 @@ use crate::window::{Finished, Nanos, Operation, Outcome, Recorder, Settings};
 use super::*;
 
 /// Draws a service time of mean 1.
-type Draw = Box<dyn Fn(&mut StdRng) -> f64>;
+pub(super) type Draw = Box<dyn Fn(&mut StdRng) -> f64>;
 
 /// A simulated node: virtual time, Lindley's recursion for each device.
-struct Simulated {
-    devices: usize,
-    hit_ratio: f64,
-    mean: f64,
-    delay: f64,
-    service: Draw,
+pub(super) struct Simulated {
+    pub devices: usize,
+    pub hit_ratio: f64,
+    pub mean: f64,
+    pub delay: f64,
+    pub service: Draw,
     /// Share of device 0 over an equal share.
-    hot: f64,
+    pub hot: f64,
+    /// Pause of a device before each read, seconds; it is recorded as waiting.
+    pub pause: f64,
 }
 
 /// A request at a queue: arrival, start, end, response as recorded, outcome.
-type Visit = (f64, f64, f64, f64, Outcome);
+pub(super) type Visit = (f64, f64, f64, f64, Outcome);
 
 fn nanos(s: f64) -> Nanos {
     (s * 1e9).round() as Nanos
@@ -65,7 +67,7 @@ fn windows(queue: &str, servers: u32, visits: &[Visit], seconds: f64) -> Vec<Win
 }
 
 impl Simulated {
-    fn run(&self, rate: f64, seconds: f64, seed: u64) -> (Vec<Visit>, Vec<Vec<Visit>>) {
+    pub(super) fn run(&self, rate: f64, seconds: f64, seed: u64) -> (Vec<Visit>, Vec<Vec<Visit>>) {
         let mut random = StdRng::seed_from_u64(seed);
         let gaps = Exp::new(rate).unwrap();
         let mut free = vec![0.0f64; self.devices];
@@ -90,7 +92,7 @@ impl Simulated {
                 if self.hot == 1.0 { random.random_range(0..self.devices) } else { device };
             // At least 2 ns, so that no service ends before it starts once rounded.
             let time = (self.mean * (self.service)(&mut random)).max(2e-9);
-            let start = free[device].max(now);
+            let start = free[device].max(now) + self.pause;
             let end = start + time;
             free[device] = end;
             devices[device].push((now, start, end, end - now, Outcome::BulkDevice));
@@ -100,7 +102,7 @@ impl Simulated {
         (client, devices)
     }
 
-    fn step(&self, rate: f64, seconds: f64, seed: u64) -> Step {
+    pub(super) fn step(&self, rate: f64, seconds: f64, seed: u64) -> Step {
         let (client, devices) = self.run(rate, seconds, seed);
         let device = |(i, v): (usize, &Vec<Visit>)| windows(&format!("device/{i}"), 1, v, seconds);
         Step {
@@ -112,16 +114,24 @@ impl Simulated {
     }
 
     /// The load at a utilisation of the devices.
-    fn rate(&self, utilisation: f64) -> f64 {
+    pub(super) fn rate(&self, utilisation: f64) -> f64 {
         utilisation * self.devices as f64 / self.mean / (1.0 - self.hit_ratio)
     }
 }
 
-fn simulated(service: Draw) -> Simulated {
-    Simulated { devices: 16, hit_ratio: 0.3, mean: 0.008, delay: 0.0003, service, hot: 1.0 }
+pub(super) fn simulated(service: Draw) -> Simulated {
+    Simulated {
+        devices: 16,
+        hit_ratio: 0.3,
+        mean: 0.008,
+        delay: 0.0003,
+        service,
+        hot: 1.0,
+        pause: 0.0,
+    }
 }
 
-fn laws() -> Vec<(&'static str, Draw)> {
+pub(super) fn laws() -> Vec<(&'static str, Draw)> {
     let exponential = Exp::new(1.0).unwrap();
     let gamma = Gamma::new(4.0, 0.25).unwrap();
     let variance = 5.0f64.ln();

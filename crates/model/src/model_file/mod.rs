@@ -5,6 +5,7 @@
 //! `replicates` are the fits of resampled windows: a prediction's interval is the spread of the
 //! predictions that they make.
 
+mod bursts;
 mod cluster;
 mod coarse;
 mod parts;
@@ -14,8 +15,8 @@ mod text;
 pub use cluster::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, NodePrediction};
 pub use coarse::Coarse;
 pub use parts::{
-    About, ClassParameters, Devices, FittedPoint, FittedStep, Law, Parameter, Replicates, Requests,
-    SpotifyParameters,
+    About, Arrivals, ClassParameters, Devices, DispersionAt, Evidence, EvidenceSource, FittedPoint,
+    FittedStep, Law, Parameter, Replicates, Requests, SpotifyParameters,
 };
 pub use predict::{Limits, Point, Prediction};
 
@@ -81,6 +82,9 @@ pub struct Model {
     pub about: About,
     /// What becomes of a request before a device sees it.
     pub requests: Requests,
+    /// How variable arrivals were; absent if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrivals: Option<Arrivals>,
     /// The published model of the same node.
     pub spotify: SpotifyParameters,
     /// Response of what memory answers, as clients see it; absent if it answered nothing.
@@ -91,6 +95,9 @@ pub struct Model {
     pub other: Option<Law>,
     /// Kinds of devices.
     pub classes: Vec<ClassParameters>,
+    /// What the mean service times rest on; [`crate::fit::fit`] writes it, predictions do not read it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Evidence>,
     /// The devices.
     pub devices: Vec<Devices>,
     /// The steps that were fitted, and how well.
@@ -141,7 +148,14 @@ impl Model {
         for held in &self.held_out {
             held.check()?;
         }
-        let width = Replicates::COLUMNS.len() + 2 * self.classes.len();
+        if let Some(arrivals) = &self.arrivals {
+            arrivals.check()?;
+        }
+        for evidence in &self.evidence {
+            evidence.check()?;
+        }
+        let burst_columns = if self.bursts()?.is_some() { 2 } else { 0 };
+        let width = Replicates::COLUMNS.len() + 2 * self.classes.len() + burst_columns;
         check(
             "the number of replicates",
             self.replicates.rows.len() as f64,
@@ -160,6 +174,7 @@ impl Model {
         let (node, replicates) = (self.node()?, self.replicates.rows.iter());
         for row in replicates {
             self.replicate(row)?;
+            self.bursts_of(row)?;
         }
         if node.groups.is_empty() {
             return Err(Error::File("it has no devices; add [[devices]] or fit again".into()));

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::distribution::{Empirical, Piece, ServiceTime};
-use crate::error::{Error, check, not_negative};
+use crate::error::{Error, check, not_negative, positive};
+use crate::queue::Bursts;
 
 /// A number with its 95 % interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,6 +77,54 @@ pub struct Requests {
     pub rate_high: f64,
 }
 
+/// How variable arrivals were, at one scale of time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DispersionAt {
+    /// Length of the intervals in which arrivals were counted, seconds.
+    pub scale_s: f64,
+    /// Variance over mean of the counts: 1 for Poisson arrivals.
+    pub index: Parameter,
+}
+
+/// How variable the clients' arrivals were in the fitted steps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arrivals {
+    /// At several scales of time, ascending.
+    pub dispersion: Vec<DispersionAt>,
+    /// SCV of the times between arrivals, if these are independent: the dispersion at the longest scale.
+    pub scv: Parameter,
+    /// c² of the arrival rate ([`crate::queue::Bursts`]); absent where arrivals are Poisson as far as is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variation: Option<Parameter>,
+    /// ω, 1/s: the rate's deviation is forgotten in 1/ω. With `variation` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change_rate: Option<Parameter>,
+}
+
+impl Arrivals {
+    /// The bursts; `None` where arrivals are Poisson as far as is known.
+    pub fn bursts(&self) -> Result<Option<Bursts>, Error> {
+        match (&self.variation, &self.change_rate) {
+            (Some(variation), Some(rate)) => Bursts::new(variation.value, rate.value).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        for at in &self.dispersion {
+            positive("the scale of a dispersion", at.scale_s)?;
+            at.index.check("an index of dispersion")?;
+        }
+        self.scv.check("the SCV of arrivals")?;
+        for parameter in self.variation.iter().chain(&self.change_rate) {
+            parameter.check("a parameter of the arrivals' bursts")?;
+        }
+        self.bursts().map(|_| ())
+    }
+}
+
 /// A measured law.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -137,6 +186,50 @@ pub struct Devices {
     pub share: f64,
     /// Their mean service time over that of the class.
     pub factor: f64,
+}
+
+/// What an estimate of a mean service time rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvidenceSource {
+    /// Service times that steady steps recorded.
+    Services,
+    /// Completions of devices that always had something to do: seconds × servers for each.
+    Saturation,
+    /// The mean that makes the clients' responses likeliest.
+    Responses,
+}
+
+impl EvidenceSource {
+    /// What it is, for tables.
+    pub fn title(self) -> &'static str {
+        match self {
+            EvidenceSource::Services => "recorded service times",
+            EvidenceSource::Saturation => "throughput at saturation",
+            EvidenceSource::Responses => "response-time distribution",
+        }
+    }
+}
+
+/// What one kind of evidence says of the mean service time of a class, and how much it counted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evidence {
+    /// Name of the class of devices.
+    pub class: String,
+    /// What it is.
+    pub source: EvidenceSource,
+    /// The mean service time that it says, seconds.
+    pub mean: Parameter,
+    /// Its share in the logarithm of the fitted mean, 0 to 1; those of a class add to 1.
+    pub weight: f64,
+}
+
+impl Evidence {
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.mean.check("the mean of an evidence")?;
+        check("the weight of an evidence", self.weight, 0.0..=1.0, "0 to 1").map(|_| ())
+    }
 }
 
 /// The published model's parameters, by the paper's own estimators.
@@ -240,7 +333,8 @@ pub struct FittedPoint {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Replicates {
-    /// Names of the columns, [`Replicates::COLUMNS`] and then mean and SCV of each class.
+    /// Names of the columns, [`Replicates::COLUMNS`], then mean and SCV of each class, then (if arrivals come
+    /// in bursts) the variation and the rate of change of their rate.
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Vec<f64>>,

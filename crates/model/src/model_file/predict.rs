@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, not_negative, positive};
+use crate::queue::{Bursts, bisect, quantile};
 use crate::storage::{BETA, Node, NodeAt, Operating, Spotify, balls_into_bins_limit, servers_for};
 
+use super::bursts::Stands;
 use super::{Model, Parameter, Replicates};
 
 /// The share of requests answered within a time, by both models.
@@ -67,13 +69,13 @@ pub struct Limits {
 /// P(T ≤ t) of a node where it stands, and of replicates of it.
 fn beside(
     node: &Node,
-    operating: &Operating,
-    replicates: &[(Node, Operating)],
+    stands: &Stands,
+    replicates: &[(Node, Stands)],
     t_s: f64,
 ) -> (f64, Vec<f64>) {
     let at = node.at(t_s);
-    let others = replicates.iter().map(|(other, operating)| other.at_beside(&at).cdf(operating));
-    (at.cdf(operating), others.collect())
+    let others = replicates.iter().map(|(other, stands)| stands.cdf(&other.at_beside(&at)));
+    (stands.cdf(&at), others.collect())
 }
 
 impl Model {
@@ -99,17 +101,18 @@ impl Model {
         let n = f64::from(servers);
         let each = rate / n;
         let node = self.node()?;
-        let operating = node.operating(each).map_err(|error| match error {
+        let stands = Stands::new(&node, each, self.bursts()?).map_err(|error| match error {
             Error::Unstable { saturation, .. } => {
                 Error::Unstable { rate, saturation: saturation * n }
             }
             other => other,
         })?;
+        let operating = node.operating(each)?;
         let replicates = self.nodes_of_replicates(each)?;
         let spotify = self.spotify()?;
         let spotify_replicates = self.spotify_of_replicates()?;
         let point = |&t_s: &f64| {
-            let (value, others) = beside(&node, &operating, &replicates, t_s);
+            let (value, others) = beside(&node, &stands, &replicates, t_s);
             let published = spotify.cdf(each, t_s).ok().map(|value| {
                 let others = spotify_replicates.iter();
                 // Past its saturation a replicate answers from memory only.
@@ -120,9 +123,9 @@ impl Model {
             Point { t_s, concertina, spotify: published }
         };
         let of = |f: &dyn Fn(&Operating) -> f64, unit: &str| {
-            let others: Vec<f64> =
-                replicates.iter().map(|r| f(&r.1)).filter(|x| x.is_finite()).collect();
-            Parameter::from_replicates(f(&operating), &others, unit)
+            let others = replicates.iter().map(|r| r.1.mean(f));
+            let others: Vec<f64> = others.filter(|x| x.is_finite()).collect();
+            Parameter::from_replicates(stands.mean(f), &others, unit)
         };
         let confidence_limit = balls_into_bins_limit(node.confidence_limit(), servers, BETA);
         let trust_limit = self.trust()?.limit * n;
@@ -132,7 +135,7 @@ impl Model {
             hit_ratio: of(&|o| o.hit_ratio, "1"),
             utilisation_mean: operating.utilisation_mean,
             utilisation_max: operating.utilisation_max,
-            device_queue_length_mean: operating.queue_length_mean,
+            device_queue_length_mean: stands.mean_over_time(each, |o| o.queue_length_mean),
             response_mean: of(&|o| o.response_mean, "s"),
             confidence_limit,
             beyond_limit: rate > confidence_limit,
@@ -144,26 +147,58 @@ impl Model {
         })
     }
 
+    /// Share of one server's requests that memory answers at `rate` requests/s, with its 95 % interval.
+    /// [`Error::Unstable`] past saturation. Cost: microseconds a replicate.
+    pub fn hit_ratio(&self, rate: f64) -> Result<Parameter, Error> {
+        let value = self.node()?.operating(rate)?.hit_ratio;
+        let replicates = self.nodes_of_replicates(rate)?;
+        let others: Vec<f64> = replicates.iter().map(|(_, s)| s.mean(|o| o.hit_ratio)).collect();
+        Ok(Parameter::from_replicates(value, &others, "1"))
+    }
+
     /// P(T ≤ t) of one server at `rate` requests/s with its 95 % interval, alone: for curves.
     /// [`Error::Unstable`] past saturation. Cost: some 0.1 ms a replicate and class.
     pub fn within(&self, rate: f64, t_s: f64) -> Result<Parameter, Error> {
         not_negative("the time of an objective", t_s)?;
         let node = self.node()?;
-        let operating = node.operating(rate)?;
-        let (value, others) = beside(&node, &operating, &self.nodes_of_replicates(rate)?, t_s);
+        let stands = Stands::new(&node, rate, self.bursts()?)?;
+        let (value, others) = beside(&node, &stands, &self.nodes_of_replicates(rate)?, t_s);
         Ok(Parameter::from_replicates(value, &others, "1"))
+    }
+
+    /// The bursts that arrivals come in; `None` if they are taken for Poisson.
+    pub(super) fn bursts(&self) -> Result<Option<Bursts>, Error> {
+        self.arrivals.as_ref().map_or(Ok(None), |arrivals| arrivals.bursts())
+    }
+
+    /// Those of a replicate: its last two numbers, if the model has bursts.
+    pub(super) fn bursts_of(&self, row: &[f64]) -> Result<Option<Bursts>, Error> {
+        match (self.bursts()?, row) {
+            (Some(_), &[.., variation, change_rate]) => {
+                Bursts::new(variation, change_rate).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Where a node of this model stands at a load, past saturation too.
+    pub(crate) fn stands(&self, node: &Node, rate: f64) -> Result<Stands, Error> {
+        match Stands::new(node, rate, self.bursts()?) {
+            Err(Error::Unstable { .. }) => Ok(Stands::one(node.overloaded(rate))),
+            other => other,
+        }
     }
 
     /// Every replicate's node and where it stands; one that is past saturation stands with queues
     /// without bound, so that its devices answer nothing in time.
-    fn nodes_of_replicates(&self, rate: f64) -> Result<Vec<(Node, Operating)>, Error> {
+    fn nodes_of_replicates(&self, rate: f64) -> Result<Vec<(Node, Stands)>, Error> {
         let stand = |row: &Vec<f64>| {
-            let node = self.replicate(row)?;
-            let operating = match node.operating(rate) {
-                Err(Error::Unstable { .. }) => node.overloaded(rate),
+            let (node, bursts) = (self.replicate(row)?, self.bursts_of(row)?);
+            let stands = match Stands::new(&node, rate, bursts) {
+                Err(Error::Unstable { .. }) => Stands::one(node.overloaded(rate)),
                 other => other?,
             };
-            Ok((node, operating))
+            Ok((node, stands))
         };
         self.replicates.rows.iter().map(stand).collect()
     }
@@ -185,7 +220,9 @@ impl Model {
     /// P(T ≤ t) of one server at `rate` requests/s for each `t` in seconds, without intervals.
     /// [`Error::Unstable`] past saturation. Cost: some 0.1 ms for each t and class.
     pub fn cdf(&self, rate: f64, times_s: &[f64]) -> Result<Vec<f64>, Error> {
-        self.node()?.cdf(rate, times_s)
+        let node = self.node()?;
+        let stands = Stands::new(&node, rate, self.bursts()?)?;
+        Ok(times_s.iter().map(|&t| stands.cdf(&node.at(t))).collect())
     }
 
     /// The same by the published model.
@@ -197,7 +234,9 @@ impl Model {
     /// The response time in seconds that a share `p` (0 ≤ p < 1) of one server's requests does not
     /// exceed at `rate` requests/s. Cost: some 60 CDFs.
     pub fn quantile(&self, rate: f64, p: f64) -> Result<f64, Error> {
-        self.node()?.quantile(rate, p)
+        let node = self.node()?;
+        let stands = Stands::new(&node, rate, self.bursts()?)?;
+        quantile(p, stands.mean(|o| o.response_mean).max(1e-6), |t| stands.cdf(&node.at(t)))
     }
 
     /// The loads that bound what the model says of one server.
@@ -230,7 +269,8 @@ impl Model {
     /// The largest load in requests/s at which one server answers a share `share` within `within_s`
     /// seconds. [`Error::Unattainable`] if even an idle one does not.
     pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<f64, Error> {
-        self.node()?.largest_rate(within_s, share)
+        let node = self.node()?;
+        largest_rate(&node, &node.at(within_s), self.bursts()?, (within_s, share))
     }
 
     /// The same with its 95 % interval, from the replicates; one that can't hold the objective at any
@@ -244,8 +284,9 @@ impl Model {
         let mut others = Vec::new();
         let at = self.node()?.at(within_s);
         for row in &self.replicates.rows {
-            let node = self.replicate(row)?;
-            others.push(match node.largest_rate_by(&node.at_beside(&at), within_s, share) {
+            let (node, bursts) = (self.replicate(row)?, self.bursts_of(row)?);
+            let beside = node.at_beside(&at);
+            others.push(match largest_rate(&node, &beside, bursts, (within_s, share)) {
                 Err(Error::Unattainable { .. }) => 0.0,
                 other => other?,
             });
@@ -264,4 +305,19 @@ impl Model {
         let at = node.at(t_s);
         Ok((node, at))
     }
+}
+
+/// The largest load at which a node answers a share within a time, whatever its arrivals.
+fn largest_rate(
+    node: &Node,
+    at: &NodeAt,
+    bursts: Option<Bursts>,
+    (within_s, share): (f64, f64),
+) -> Result<f64, Error> {
+    let poisson = node.largest_rate_by(at, within_s, share)?;
+    if bursts.is_none() || poisson.is_infinite() {
+        return Ok(poisson);
+    }
+    let holds = |rate: f64| Stands::new(node, rate, bursts).is_ok_and(|s| s.cdf(at) >= share);
+    Ok(bisect(node.saturation(), holds))
 }

@@ -56,6 +56,18 @@ fn model() -> Model {
             Devices { class: "bulk_device".into(), count: 12, share: 0.06, factor: 1.0 },
             Devices { class: "bulk_device".into(), count: 4, share: 0.07, factor: 1.0 },
         ],
+        arrivals: Some(Arrivals {
+            dispersion: vec![DispersionAt { scale_s: 0.0625, index: Parameter::exact(1.5, "1") }],
+            scv: Parameter::exact(1.5, "1"),
+            variation: None,
+            change_rate: None,
+        }),
+        evidence: vec![Evidence {
+            class: "bulk_device".into(),
+            source: EvidenceSource::Services,
+            mean: Parameter::exact(0.008, "s"),
+            weight: 1.0,
+        }],
         fitted: vec![FittedStep {
             name: "400/s".into(),
             rate: 400.0,

@@ -12,18 +12,27 @@ use super::Model;
 const BYTES_MAX: usize = 64 << 20;
 
 /// The sections in the order of writing, with what is said above each.
-const SECTIONS: [(&str, &str); 10] = [
+const SECTIONS: [(&str, &str); 12] = [
     ("about", "Where the model comes from."),
     (
         "requests",
         "Memory answers a share q = q0 - alpha * rate; devices answer the rest, front_delay later.\n\
          # Every number has its 95 % interval. Rates in requests/s of one node, times in seconds.",
     ),
+    (
+        "arrivals",
+        "How variable arrivals were: variance over mean of their counts at scales of time, 1 for Poisson;\n\
+         # variation and change_rate, if there are, of a rate that changes in bursts.",
+    ),
     ("spotify", "The published Spotify model of the same node, by the paper's estimators."),
     ("classes", "Service times of each kind of device; shape: [centre, half width] / mean, share."),
     ("devices", "Devices with nearly equal load; share is that of each device."),
     ("memory", "Response of what memory answers, as clients see it."),
     ("other", "Response of what neither memory nor a device answers."),
+    (
+        "evidence",
+        "What the mean service times rest on, and how much each counted; predictions do not read it.",
+    ),
     ("fitted", "The steps that were fitted: measured, and what the model says of them."),
     (
         "held_out",

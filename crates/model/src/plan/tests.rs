@@ -61,6 +61,8 @@ fn model(q0: f64, alpha: f64) -> Model {
         other: None,
         classes: vec![class("bulk_device", 0.008), class("hot_device", 0.002)],
         devices: vec![bulk[0].clone(), bulk[1].clone(), devices("hot_device", 2, 0.33)],
+        evidence: Vec::new(),
+        arrivals: None,
         fitted: Vec::new(),
         held_out: Vec::new(),
         replicates: Replicates::default(),

@@ -1,0 +1,68 @@
+//! Steps past saturation: which devices never had nothing to do, and what they completed.
+
+use std::collections::BTreeMap;
+
+use super::gather::{ClassData, DeviceData, block_index, blocks_of};
+use super::{Options, Step};
+
+/// Share of the time that a device may have had nothing to do and still counts as saturated.
+const SLACK_MAX: f64 = 0.005;
+/// Mean number at a device, for each of its servers, below which it is not saturated whatever else is said.
+const LENGTH_MIN: f64 = 1.5;
+
+/// A device that always had something to do during a step.
+#[derive(Clone, Debug)]
+pub(super) struct SaturatedDevice {
+    /// Its index.
+    pub device: usize,
+    /// The largest share of the time in which it may have had nothing to do.
+    pub slack: f64,
+    /// Seconds × servers, and completions, of each block.
+    pub blocks: Vec<(f64, f64)>,
+}
+
+/// A step past the capacity of some device: it says what that capacity is, and nothing else.
+#[derive(Clone, Debug)]
+pub(super) struct SaturatedStep {
+    pub name: String,
+    pub devices: Vec<SaturatedDevice>,
+}
+
+/// The devices that were saturated during a step: busy all the time, or with a queue so long that it
+/// can't have been empty for long. The share of time in which a device had nothing to do is at most
+/// 1 − utilisation; and about 1/L with L waiting for each server in a balanced closed network, (1 + SCV)/2
+/// of that in an open queue near saturation. A device whose servers pause between two reads, so that
+/// they are never counted as all busy, is known by the second.
+pub(super) fn saturated_devices(
+    step: &Step,
+    devices: &[DeviceData],
+    classes: &[ClassData],
+    options: &Options,
+) -> Vec<SaturatedDevice> {
+    let mut found = Vec::new();
+    let (start, block_us) = blocks_of(step.devices.iter().flatten(), options);
+    for (index, (windows, device)) in step.devices.iter().zip(devices).enumerate() {
+        let mut blocks: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+        let (mut busy, mut time, mut length, mut completions) = (0.0, 0.0, 0.0, 0.0);
+        for window in windows {
+            let servers_s = window.length_s * f64::from(window.servers);
+            let block = blocks.entry(block_index(window, start, block_us)).or_default();
+            block.0 += servers_s;
+            block.1 += window.completions as f64;
+            busy += window.busy_s;
+            time += servers_s;
+            length += window.length_integral_s;
+            completions += window.completions as f64;
+        }
+        let service = classes.get(device.class).map(|c| &c.service);
+        let scv = service.map_or(1.0, |s| s.variance_s2() / s.mean_s().powi(2));
+        let length = length / time;
+        let slack = (1.0 - busy / time).min((0.5 * (1.0 + scv)).max(1.0) / length).max(0.0);
+        let sums = time.is_finite() && time > 0.0 && completions > 0.0;
+        if sums && length.is_finite() && length >= LENGTH_MIN && slack <= SLACK_MAX {
+            let blocks = blocks.into_values().collect();
+            found.push(SaturatedDevice { device: index, slack, blocks });
+        }
+    }
+    found
+}
