@@ -4,6 +4,10 @@
 //! server's run where there is no load generator's. Which laws apply: [`crate::report::laws`]. How to read
 //! what comes out: `docs/check.md`.
 
+mod watch;
+
+pub use watch::{FoundChange, Watched, watch};
+
 use std::fmt::Write;
 use std::path::PathBuf;
 

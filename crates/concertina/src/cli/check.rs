@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use model::fit::WatchOptions;
 use model::laws::TOLERANCE;
 
-use crate::check::check;
+use crate::check::{Checked, Watched, check, watch};
 use crate::report::objective::share;
+use crate::report::read_model;
 use crate::report::{Selection, StepChoice};
 
 /// Arguments of the command.
@@ -17,12 +19,17 @@ Examples:
   concertina check runs/measured --tolerance 5%     a service that is not ours: what its clients saw
   concertina check runs/server                      a server's run alone, as one step
   concertina check runs/load runs/a runs/b --json   a cluster: each node's queues by themselves
+  concertina check runs/today --model model.toml    does the model still describe this server?
 
 Laws: Little L = X·W, utilisation U = X·S/m, interactive R = N/X − Z, forced flow X_k = V_k·X, demand
 bound X ≤ 1/max D. They hold of any steady system, so a deviation is a fault of the measurement, or the
 load was not steady. docs/check.md says what each deviation usually means.
 
-Exit codes: 0 no law is broken; 1 one is off by more than the tolerance and by more than chance
+With --model the windows are looked through in the order of time for a change of what was fitted: the
+service time of each class of devices, the hit ratio, the variability of arrivals; which, since when, by
+how much.
+
+Exit codes: 0 no law is broken and the model still holds; 1 it does not, or a law is off by more than the tolerance and by more than chance
 explains, or the runs cannot be read.")]
 pub struct Args {
     /// Run folders: of load generators, servers, or both
@@ -37,23 +44,56 @@ pub struct Args {
     /// The runs are of different machines whose clocks agree
     #[arg(long)]
     across_machines: bool,
+    /// A fitted model: say whether it still describes what was measured, and what changed if not
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
+    /// Windows between two false alarms of --model, on average at least
+    #[arg(
+        long,
+        value_name = "WINDOWS",
+        requires = "model",
+        default_value_t = WatchOptions::default().intervals
+    )]
+    false_alarm: f64,
     /// Print the checks as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// What `--json` prints.
+#[derive(serde::Serialize)]
+struct Output<'a> {
+    #[serde(flatten)]
+    checked: &'a Checked,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a Watched>,
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let selection = Selection::new(&args.steps, args.across_machines);
     let checked = check(&args.runs, &selection, args.tolerance)?;
+    let options = WatchOptions { intervals: args.false_alarm, ..WatchOptions::default() };
+    let watched = match &args.model {
+        Some(path) => Some(watch(&args.runs, &selection, &read_model(path)?, options)?),
+        None => None,
+    };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&checked)?);
+        let output = Output { checked: &checked, model: watched.as_ref() };
+        println!("{}", serde_json::to_string_pretty(&output)?);
     } else {
         print!("{}", checked.table());
+        if let Some(watched) = &watched {
+            print!("\n{}", watched.table());
+        }
     }
     if !checked.holds {
         eprintln!("concertina: {} checks of operational laws are broken", checked.broken);
-        return Ok(ExitCode::FAILURE);
     }
-    Ok(ExitCode::SUCCESS)
+    let changed = watched.as_ref().map_or(0, |w| w.changes.len());
+    if changed > 0 {
+        eprintln!("concertina: {changed} parameters of the model are not what was fitted any more");
+    }
+    let fine = checked.holds && changed == 0;
+    Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

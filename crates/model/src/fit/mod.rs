@@ -12,6 +12,7 @@
 //! could have made (unequal devices, a slope of q) are shrunk towards none.
 
 mod arrivals;
+mod change;
 mod devices;
 mod estimate;
 mod evidence;
@@ -28,6 +29,7 @@ use crate::model_file::{
 };
 use crate::window::{Histogram, Window};
 
+pub use change::{Change, Watch, WatchOptions, Watched};
 pub use front::{FrontStep, front_delay};
 
 use estimate::Estimates;
