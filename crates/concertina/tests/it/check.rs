@@ -186,3 +186,67 @@ fn the_queues_of_several_servers_are_kept_apart() {
     assert_eq!(law(&checked, "utilisation", "a: device/0")["verdict"], "holds");
     assert_eq!(law(&checked, "utilisation", "b: device/0")["verdict"], "broken");
 }
+
+/// A model of the closed loop's device with this mean service time.
+fn model(mean_s: f64) -> String {
+    let number = |name: &str, value: f64, half: f64, unit: &str| {
+        let (low, high) = (value - half, value + half);
+        format!("{name} = {{ value = {value}, low = {low}, high = {high}, unit = \"{unit}\" }}\n")
+    };
+    let exact = |name: &str, value: f64, unit: &str| number(name, value, 0.0, unit);
+    [
+        "format = 1\n[requests]\n".to_owned(),
+        exact("q0", 0.0, "1"),
+        exact("alpha", 0.0, "s"),
+        exact("other_share", 0.0, "1"),
+        exact("front_delay", 0.0, "s"),
+        exact("joining", 0.0, "1"),
+        exact("joining_knee", 1e9, "reads"),
+        "rate_low = 50.0\nrate_high = 150.0\n[spotify]\n".to_owned(),
+        exact("q0", 0.0, "1"),
+        exact("alpha", 0.0, "s"),
+        exact("mu_d", 100.0, "1/s"),
+        "n_d = 1\n[[classes]]\nname = \"bulk_device\"\nservers = 2\n[classes.service]\n".to_owned(),
+        number("mean", mean_s, 0.01 * mean_s, "s"),
+        exact("scv", 0.1, "1"),
+        "shape = [[1.0, 0.5, 1.0]]\n".to_owned(),
+        "[[devices]]\nclass = \"bulk_device\"\ncount = 1\nshare = 1.0\nfactor = 1.0\n".to_owned(),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_model_that_no_longer_describes_a_run_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (load, device) = closed_loop();
+    write(&dir.path().join("load"), "load", &load, Some(CLIENTS as usize));
+    write(&dir.path().join("server"), "serve", &device, None);
+    std::fs::write(dir.path().join("right.toml"), model(SERVICE_S)).unwrap();
+    std::fs::write(dir.path().join("old.toml"), model(0.85 * SERVICE_S)).unwrap();
+
+    let output = check(dir.path(), &["load", "server", "--model", "right.toml", "--json"]);
+    let checked = json(&output);
+    assert_eq!((output.status.code(), &checked["model"]["holds"]), (Some(0), &true.into()));
+    assert_eq!(checked["model"]["changes"], serde_json::json!([]));
+    assert_eq!(checked["model"]["intervals"], SECONDS);
+
+    let output = check(dir.path(), &["load", "server", "--model", "old.toml", "--json"]);
+    let checked = json(&output);
+    assert_eq!((output.status.code(), &checked["holds"]), (Some(1), &true.into()), "{checked:#}");
+    let change = &checked["model"]["changes"][0];
+    assert_eq!(change["parameter"]["service_time"], "bulk_device", "{checked:#}");
+    assert!((change["now"]["value"].as_f64().unwrap() / SERVICE_S - 1.0).abs() < 0.02, "{change}");
+    assert_eq!(change["since_s"], 0.0);
+
+    // A server's run alone, in words.
+    let output = check(dir.path(), &["server", "--model", "old.toml"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for word in ["service time of bulk_device", "0.0085", "+17.", "0 s into server#0", "does NOT"] {
+        assert!(text.contains(word), "{word} is missing in\n{text}");
+    }
+    let output = check(dir.path(), &["server", "--model", "right.toml"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("still describes"), "{text}");
+    let missing = check(dir.path(), &["server", "--model", "none.toml"]);
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("cannot read the model"));
+}
