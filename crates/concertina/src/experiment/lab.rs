@@ -16,6 +16,27 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::config::{Config, Device, Kind, Member, Role, Service, Size};
 use crate::record::RunFolder;
 
+/// A program that only one experiment needs: beside this one, or built where the experiment lies.
+///
+/// # Errors
+/// If it is not there and cannot be built.
+pub fn helper(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    let beside = own.with_file_name(name);
+    if beside.exists() {
+        return Ok(beside);
+    }
+    let status = Command::new("cargo")
+        .args(["build", "--release", "--locked", "--quiet", "-p", name])
+        .current_dir(folder)
+        .status();
+    let built = folder.join("../../target/release").join(name);
+    if !status.is_ok_and(|status| status.success()) || !built.exists() {
+        bail!("there is no {}: build it with `cargo build --release -p {name}`", beside.display());
+    }
+    Ok(built)
+}
+
 /// A server that runs until it is stopped or dropped.
 pub struct Server {
     child: Child,

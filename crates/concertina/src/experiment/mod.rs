@@ -14,6 +14,7 @@ mod model_speed;
 mod nginx;
 mod queue_laws;
 mod serve_objects;
+mod shard_queries;
 mod spotify_cluster;
 mod spotify_single;
 
@@ -66,13 +67,14 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 8] = [
+const EXPERIMENTS: [(&str, Experiment); 9] = [
     ("asl-tables", asl_tables::run),
     ("kill", kill::run),
     ("model-speed", model_speed::run),
     ("nginx", nginx::run),
     ("queue-laws", queue_laws::run),
     ("serve-objects", serve_objects::run),
+    ("shard-queries", shard_queries::run),
     ("spotify-cluster", spotify_cluster::run),
     ("spotify-single", spotify_single::run),
 ];

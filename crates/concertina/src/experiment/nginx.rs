@@ -82,7 +82,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let share = config.memory_share;
     ensure!((0.05..=0.95).contains(&share), "memory_share: {share} is not in 0.05 … 0.95");
     let folder = context.folder.canonicalize()?;
-    let program = parts::slowdisk(&folder)?;
+    let program = lab::helper(&folder, "slowdisk")?;
     let every_object = context.scratch.join("every-object.csv");
     let mut text = String::from("time_ms,key,size,op\n");
     for object in 0..config.objects {

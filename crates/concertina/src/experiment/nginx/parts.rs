@@ -52,26 +52,6 @@ pub(super) fn check() -> anyhow::Result<String> {
     Ok(version.map_or("nginx".to_owned(), |(_, version)| version.trim().to_owned()))
 }
 
-/// The program of the slow disk: beside this one, or built where the experiment lies.
-pub(super) fn slowdisk(folder: &Path) -> anyhow::Result<PathBuf> {
-    let own = std::env::current_exe().context("cannot find this program's own file")?;
-    let beside = own.with_file_name("slowdisk");
-    if beside.exists() {
-        return Ok(beside);
-    }
-    let status = Command::new("cargo")
-        .args(["build", "--release", "--locked", "--quiet", "-p", "slowdisk"])
-        .current_dir(folder)
-        .status();
-    let built = folder.join("../../target/release/slowdisk");
-    ensure!(
-        status.is_ok_and(|status| status.success()) && built.exists(),
-        "there is no {}: build it with `cargo build --release -p slowdisk`",
-        beside.display()
-    );
-    Ok(built)
-}
-
 /// A mounted slow disk.
 pub(super) struct SlowDisk {
     child: Child,
