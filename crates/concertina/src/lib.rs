@@ -7,6 +7,7 @@ pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod config;
+pub mod dataset;
 pub mod demo;
 pub mod disk;
 pub mod experiment;

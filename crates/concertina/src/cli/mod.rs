@@ -7,6 +7,8 @@ use clap::{Parser, Subcommand};
 mod capacity;
 mod check;
 mod config;
+mod data;
+mod data_import;
 mod demo;
 mod experiment;
 mod factors;
@@ -62,6 +64,8 @@ enum Command {
     Plan(plan::Args),
     /// Solve a network of queues: throughput, response, bottleneck, bounds, what-if
     Network(network::Args),
+    /// Records, compressed and searched as they are: import, search, get, append
+    Data(data::Args),
     /// Write a report of runs and a model as one HTML file
     Report(report::Args),
     /// Run an experiment again and judge its claims
@@ -87,6 +91,7 @@ pub fn main() -> ExitCode {
         Command::Factors(args) => factors::run(args),
         Command::Plan(args) => plan::run(args),
         Command::Network(args) => network::run(args),
+        Command::Data(args) => data::run(args),
         Command::Report(args) => report::run(args),
         Command::Experiment(args) => experiment::run(args),
         Command::Config(args) => config::run(args),

@@ -1,12 +1,10 @@
 //! Bit vectors and packed integers: the small structures that the index and the records are made of.
 //!
 //! [`load`] reads numbers of stored bytes without ever panicking; [`packed`] is an array of integers of
-//! one width; [`word`] is selection in a word, in the two ways that processors have for it, and the
-//! crate's only unsafe code.
+//! one width; [`elias_fano`] is a monotone sequence; [`word`] is selection in a word, in the two ways
+//! that processors have for it, and the crate's only unsafe code.
 
+pub mod elias_fano;
 pub mod load;
 pub mod packed;
 pub mod word;
-//! Bit vectors and packed integers.
-
-pub mod elias_fano;

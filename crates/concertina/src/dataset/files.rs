@@ -1,0 +1,55 @@
+//! Files that are there whole or not at all.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Writes a file of a folder under `name`: into a temporary file beside it, synced, renamed, the folder
+/// synced. After a crash at any moment there is the old file or the new one. With `replace` unset an
+/// existing file is an error ([`io::ErrorKind::AlreadyExists`]) and stays as it is.
+///
+/// # Errors
+///
+/// Those of the system, of `fill` included; the file of that name is then as it was.
+pub fn write(
+    folder: &Path,
+    name: &str,
+    replace: bool,
+    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let temporary = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
+    let mut writer = io::BufWriter::with_capacity(1 << 20, temporary);
+    fill(&mut writer)?;
+    let temporary = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
+    temporary.as_file().sync_all()?;
+    let path = folder.join(name);
+    if replace {
+        temporary.persist(path)?;
+    } else {
+        temporary.persist_noclobber(path)?;
+    }
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_written_whole_or_stays_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        write(path, "a", false, |w| w.write_all(b"first")).unwrap();
+        let again = write(path, "a", false, |w| w.write_all(b"second")).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+        let failed = write(path, "a", true, |w| {
+            w.write_all(b"half")?;
+            Err(io::Error::other("no more"))
+        });
+        assert!(failed.is_err());
+        assert_eq!(std::fs::read(path.join("a")).unwrap(), b"first");
+        write(path, "a", true, |w| w.write_all(b"third")).unwrap();
+        assert_eq!(std::fs::read(path.join("a")).unwrap(), b"third");
+        assert_eq!(std::fs::read_dir(path).unwrap().count(), 1, "nothing temporary is left");
+    }
+}

@@ -1,0 +1,276 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use shard::record::Format;
+
+use super::*;
+
+fn options() -> Options {
+    Options {
+        format: None,
+        key: None,
+        orders: Vec::new(),
+        index: shard::index::Options::default(),
+        shard_bytes: 256 << 20,
+        replace: false,
+    }
+}
+
+fn all() -> Wanted {
+    Wanted { limit: usize::MAX, after: None, sorted: true }
+}
+
+/// A dataset `d` of some text, in a folder that vanishes.
+fn imported(text: &[u8], options: &Options) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("input");
+    std::fs::write(&input, text).unwrap();
+    import(folder.path(), "d", &[input], options, &mut |_| ()).unwrap();
+    let place = folder.path().join("d");
+    (folder, place)
+}
+
+fn exported(dataset: &Dataset) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    dataset.export(&mut bytes).unwrap();
+    bytes
+}
+
+const TEXT: &[u8] = b"name,size\ned,90\nnano,2900\nnvi,1500\n";
+
+#[test]
+fn what_is_imported_is_found_and_comes_back() {
+    let (_folder, place) = imported(TEXT, &options());
+    let dataset = Dataset::open(&place).unwrap();
+    assert_eq!(exported(&dataset), TEXT);
+    let found = dataset.search(&"name:^n".parse().unwrap(), &all()).unwrap();
+    assert_eq!(found.ids, [1, 2]);
+    assert_eq!(dataset.id_of("nvi").unwrap(), Some(2));
+    assert_eq!(dataset.get(0).unwrap(), b"ed,90\n");
+    assert_eq!(dataset.extract(5..9).unwrap(), b"size");
+    assert!(dataset.extract(30..99).is_err());
+    assert!(dataset.get(3).is_err());
+}
+
+#[test]
+fn a_shards_file_is_a_dataset_by_itself() {
+    let (_folder, place) = imported(TEXT, &options());
+    let dataset = Dataset::open(&place.join("000001.shard")).unwrap();
+    assert_eq!(exported(&dataset), TEXT);
+    assert!(Writer::open(&place.join("000001.shard")).is_err());
+}
+
+#[test]
+fn an_input_larger_than_a_shard_is_split_between_records() {
+    let line = |i: usize| format!("{i} {}\n", "x".repeat(1000 + i % 100));
+    let text: String = (0..70_000).map(line).collect();
+    let options = Options { shard_bytes: 32 << 20, format: Some(Format::Lines), ..options() };
+    let (_folder, place) = imported(text.as_bytes(), &options);
+    let dataset = Dataset::open(&place).unwrap();
+    assert!(dataset.shards.len() >= 2, "{} shards", dataset.shards.len());
+    assert_eq!(dataset.end_id(), 70_000);
+    for id in [0, 1, 31_000, 69_999] {
+        assert_eq!(dataset.get(id as u64).unwrap(), line(id).as_bytes());
+    }
+    // A page at a time, over the shards.
+    let query: Query = "1000".parse().unwrap();
+    assert!(dataset.search(&query, &all()).unwrap().ids.len() > 7);
+    let whole = dataset.search(&query, &all()).unwrap().ids;
+    let (mut pages, mut after) = (Vec::<u64>::new(), None);
+    loop {
+        let wanted = Wanted { limit: 7, after, sorted: true };
+        let page = dataset.search(&query, &wanted).unwrap();
+        pages.extend(&page.ids);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(pages, whole);
+    assert_eq!(dataset.count(&query).unwrap(), whole.len() as u64);
+}
+
+#[test]
+fn several_files_are_one_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let check = |files: &[PathBuf], expected: &str| {
+        let options = Options { replace: true, ..options() };
+        import(folder.path(), "d", files, &options, &mut |_| ()).unwrap();
+        let dataset = Dataset::open(&folder.path().join("d")).unwrap();
+        assert_eq!(String::from_utf8(exported(&dataset)).unwrap(), expected);
+    };
+    let (a, b) = (path("a", "name,size\ned,90\n"), path("b", "name,size\nvi,91"));
+    check(&[a.clone(), b.clone(), a.clone()], "name,size\ned,90\nvi,91\ned,90\n");
+    let (c, d) = (path("c", "A: 1\nB: 2\n\nA: 3\nB: 2\n"), path("d", "A: 5\nB: 6\n"));
+    check(&[c, d], "A: 1\nB: 2\n\nA: 3\nB: 2\n\nA: 5\nB: 6\n");
+    let other = path("e", "size,name\n1,x\n");
+    let options = Options { replace: true, ..options() };
+    let refused = import(folder.path(), "d", &[a, other], &options, &mut |_| ()).unwrap_err();
+    assert!(format!("{refused:#}").contains("header"), "{refused:#}");
+    // What was there still is.
+    assert!(Dataset::open(&folder.path().join("d")).is_ok());
+}
+
+#[test]
+fn a_name_is_taken_once_and_is_plain() {
+    let (folder, _) = imported(TEXT, &options());
+    let input = [folder.path().join("input")];
+    for name in ["d", "", "..", "a/b", ".x"] {
+        assert!(import(folder.path(), name, &input, &options(), &mut |_| ()).is_err(), "{name}");
+    }
+    let missing = [folder.path().join("nothing")];
+    assert!(import(folder.path(), "other", &missing, &options(), &mut |_| ()).is_err());
+    assert!(!folder.path().join("other").exists());
+}
+
+#[test]
+fn one_process_writes_at_a_time() {
+    let (_folder, place) = imported(TEXT, &options());
+    let _first = Writer::open(&place).unwrap();
+    assert!(Writer::open(&place).is_err());
+    assert!(Dataset::open(&place).is_ok());
+}
+
+#[test]
+fn what_cannot_be_read_is_not_appended() {
+    let (_folder, place) = imported(TEXT, &options());
+    let mut writer = Writer::open(&place).unwrap();
+    assert!(writer.append(b"a,1\nb,2,3\n").is_err());
+    assert_eq!(writer.dataset().end_id(), 3);
+    // A file brings its header along.
+    assert_eq!(writer.append(b"name,size\nsam,5").unwrap(), 3..4);
+    assert_eq!(writer.dataset().get(3).unwrap(), b"sam,5\n");
+    assert!(writer.delete(&[0, 4]).is_err());
+    assert_eq!(writer.delete(&[0, 0]).unwrap(), 1);
+}
+
+/// Every moment at which sealing could be cut off: after the shard, after the manifest, while what it
+/// replaces is removed.
+#[test]
+fn a_crash_while_sealing_loses_nothing() {
+    let (_folder, place) = imported(TEXT, &options());
+    let mut writer = Writer::open(&place).unwrap();
+    writer.append(b"sam,5\nacme,6\n").unwrap();
+    writer.delete(&[1, 3]).unwrap();
+    let expected = exported(writer.dataset());
+    let copy = |name: &str| (name.to_owned(), std::fs::read(place.join(name)).unwrap());
+    let before = [copy("dataset.json"), copy("000000000001.log"), copy("000000000002.log")];
+    assert!(writer.seal().unwrap());
+    assert!(!writer.seal().unwrap());
+    drop(writer);
+    let after = copy("dataset.json");
+    let put = |(name, bytes): &(String, Vec<u8>)| std::fs::write(place.join(name), bytes).unwrap();
+    for state in 0..4 {
+        match state {
+            // All was written, nothing removed.
+            0 => before[1..].iter().for_each(put),
+            1 => put(&before[2]),
+            // The shard was written, the manifest was not.
+            2 => before.iter().for_each(put),
+            _ => std::fs::write(place.join(".writing-abc"), b"half").unwrap(),
+        }
+        assert_eq!(exported(&Dataset::open(&place).unwrap()), expected, "state {state}");
+        let mut writer = Writer::open(&place).unwrap();
+        assert_eq!(exported(writer.dataset()), expected, "state {state}");
+        writer.seal().unwrap();
+        assert_eq!(exported(&Dataset::open(&place).unwrap()), expected, "state {state}");
+        let left = std::fs::read_dir(&place).unwrap().map(|e| e.unwrap().file_name());
+        let left: Vec<_> = left.filter(|name| name.to_str() != Some("lock")).collect();
+        assert_eq!(left.len(), 3, "a manifest and two shards: {left:?}");
+        drop(writer);
+        if state < 2 {
+            put(&after);
+        }
+    }
+}
+
+#[test]
+fn damage_is_an_error() {
+    let (_folder, place) = imported(TEXT, &options());
+    Writer::open(&place).unwrap().append(b"sam,5\n").unwrap();
+    for file in ["000001.shard", "000000000001.log", "dataset.json"] {
+        let path = place.join(file);
+        let bytes = std::fs::read(&path).unwrap();
+        let mut changed = bytes.clone();
+        changed[bytes.len() / 2] ^= 1;
+        std::fs::write(&path, &changed).unwrap();
+        let opened = Dataset::open(&place);
+        // A digit of the manifest may be another digit, which it says is not so.
+        assert!(opened.is_err(), "{file}");
+        std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        assert!(Dataset::open(&place).is_err(), "{file} cut");
+        std::fs::write(&path, &bytes).unwrap();
+        Dataset::open(&place).unwrap();
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Append(Vec<String>),
+    Delete(prop::sample::Index),
+    Seal,
+    Reopen,
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        proptest::collection::vec("[ab]{0,3}", 1..4).prop_map(Change::Append),
+        any::<prop::sample::Index>().prop_map(Change::Delete),
+        Just(Change::Seal),
+        Just(Change::Reopen),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// The twin is a map of ids to lines.
+    #[test]
+    fn changes_are_those_of_a_map(changes in proptest::collection::vec(change(), 1..12)) {
+        let options = Options { format: Some(Format::Lines), ..options() };
+        let (_folder, place) = imported(b"aa\nb\n", &options);
+        let mut twin = BTreeMap::from([(0_u64, "aa".to_owned()), (1, "b".to_owned())]);
+        let mut next = 2;
+        let mut writer = Writer::open(&place).unwrap();
+        for change in changes {
+            match change {
+                Change::Append(lines) => {
+                    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+                    let ids = writer.append(text.as_bytes()).unwrap();
+                    prop_assert_eq!(ids, next..next + lines.len() as u64);
+                    for line in lines {
+                        twin.insert(next, line);
+                        next += 1;
+                    }
+                }
+                Change::Delete(index) => {
+                    let id = index.index(next as usize) as u64;
+                    let was = twin.remove(&id).is_some();
+                    prop_assert_eq!(writer.delete(&[id]).unwrap(), u64::from(was));
+                }
+                Change::Seal => drop(writer.seal().unwrap()),
+                Change::Reopen => {
+                    drop(writer);
+                    writer = Writer::open(&place).unwrap();
+                }
+            }
+            let dataset = Dataset::open(&place).unwrap();
+            for query in ["a", "line:=b", "NOT a"] {
+                let query: Query = query.parse().unwrap();
+                let schema = dataset.schema();
+                let matching = |line: &str| query.matches(schema, format!("{line}\n").as_bytes());
+                let expected: Vec<u64> =
+                    twin.iter().filter(|(_, line)| matching(line)).map(|(id, _)| *id).collect();
+                prop_assert_eq!(&dataset.search(&query, &all()).unwrap().ids, &expected);
+                prop_assert_eq!(dataset.count(&query).unwrap(), expected.len() as u64);
+            }
+            let text: String = twin.values().map(|line| format!("{line}\n")).collect();
+            prop_assert_eq!(exported(&dataset), text.into_bytes());
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Changing a dataset: append, delete, seal.
+
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use shard::Shard;
+use shard::index::Options;
+use shard::record::{Builder, Format, Schema};
+
+use super::chunk::{Chunk, Entry};
+use super::manifest::{self, Manifest};
+use super::{Dataset, chunk_file, files};
+use crate::origin::Lock;
+
+/// A log of more bytes than this is sealed after an append.
+pub const SEAL_BYTES: usize = 32 << 20;
+
+/// A dataset that only this process changes.
+pub struct Writer {
+    dataset: Dataset,
+    options: Options,
+    _lock: Lock,
+}
+
+impl Writer {
+    /// Opens a dataset's folder to change it, and removes what an earlier writer left unfinished.
+    ///
+    /// # Errors
+    ///
+    /// As [`Dataset::open`]; or if another process writes to it.
+    pub fn open(folder: &Path) -> anyhow::Result<Writer> {
+        ensure!(folder.is_dir(), "{} is no dataset's folder", folder.display());
+        let lock = Lock::take(folder)?;
+        let dataset = Dataset::open(folder)?;
+        remove_left_over(folder, &dataset.manifest)?;
+        Ok(Writer { dataset, options: Options::default(), _lock: lock })
+    }
+
+    /// The dataset as it is now.
+    pub fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+
+    /// Appends the records of some bytes, which need not end with a separator. When this returns they are
+    /// durable. Gives their ids.
+    ///
+    /// # Errors
+    ///
+    /// If a record cannot be read in the dataset's format, if there are more bytes than a chunk of the
+    /// log holds, or if the chunk cannot be written: then nothing is appended.
+    pub fn append(&mut self, bytes: &[u8]) -> anyhow::Result<std::ops::Range<u64>> {
+        let records = split(self.dataset.schema(), bytes)?;
+        let first_id = self.dataset.end_id();
+        let count = records.len() as u64;
+        self.write(records.into_iter().map(Entry::Append).collect())?;
+        let size: usize = self.dataset.appended.iter().map(Vec::len).sum();
+        if size > SEAL_BYTES {
+            self.seal()?;
+        }
+        Ok(first_id..first_id + count)
+    }
+
+    /// Deletes records. When this returns that is durable. Gives how many of them there were.
+    ///
+    /// # Errors
+    ///
+    /// If one was never there, or if the log cannot be written: then nothing is deleted.
+    pub fn delete(&mut self, ids: &[u64]) -> anyhow::Result<u64> {
+        let end = self.dataset.end_id();
+        if let Some(id) = ids.iter().find(|id| **id >= end) {
+            anyhow::bail!("there is no record {id}: ids are less than {end}");
+        }
+        let mut there: Vec<u64> =
+            ids.iter().copied().filter(|id| !self.dataset.deleted.contains(id)).collect();
+        there.sort_unstable();
+        there.dedup();
+        self.write(there.iter().map(|id| Entry::Delete(*id)).collect())?;
+        Ok(there.len() as u64)
+    }
+
+    fn write(&mut self, entries: Vec<Entry>) -> anyhow::Result<()> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let number = self.dataset.last_chunk + 1;
+        let chunk = Chunk { number, first_id: self.dataset.end_id(), entries };
+        let bytes = chunk.encode()?;
+        let file = chunk_file(number);
+        files::write(&self.dataset.folder, &file, false, |writer| writer.write_all(&bytes))
+            .with_context(|| format!("cannot write {file} of the log"))?;
+        self.dataset.take(chunk)
+    }
+
+    /// Makes a shard of the log's records. Says whether there was anything to seal.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be written; the dataset is as it was then.
+    pub fn seal(&mut self) -> anyhow::Result<bool> {
+        let dataset = &self.dataset;
+        let folder = dataset.folder.clone();
+        let mut manifest = dataset.manifest.clone();
+        if dataset.last_chunk == manifest.sealed_chunks {
+            return Ok(false);
+        }
+        manifest.deleted = dataset.deleted.iter().copied().collect();
+        manifest.sealed_chunks = dataset.last_chunk;
+        if !dataset.appended.is_empty() {
+            let entry = super::import::write_shard(
+                &folder,
+                (manifest.next_shard, manifest.end_id()),
+                |out| build(dataset.schema(), &dataset.appended, &self.options, out),
+            )?;
+            ensure!(
+                entry.0.records == dataset.appended.len() as u64,
+                "{} records of the log became {} of a shard; nothing is sealed",
+                dataset.appended.len(),
+                entry.0.records
+            );
+            manifest.shards.push(entry.0);
+            manifest.next_shard += 1;
+        }
+        manifest.write(&folder)?;
+        remove_left_over(&folder, &manifest)?;
+        self.dataset = Dataset::of(&folder, manifest)?;
+        Ok(true)
+    }
+}
+
+fn build(
+    schema: &Schema,
+    records: &[Vec<u8>],
+    options: &Options,
+    out: &mut dyn std::io::Write,
+) -> Result<shard::Report, shard::Error> {
+    if schema.format == Format::Files {
+        let files = records.iter().map(|record| {
+            let content = schema.original(record).to_vec();
+            let path = record.len() - content.len();
+            let path = record.get(..path.saturating_sub(1)).unwrap_or_default();
+            (String::from_utf8_lossy(path).into_owned(), content)
+        });
+        return Shard::build_files(&files.collect::<Vec<_>>(), options, out, &mut |_| ());
+    }
+    let text = records.concat();
+    Shard::build(&text, schema.clone(), &[], options, out, &mut |_| ())
+}
+
+/// Splits what is appended; each record ends as the format wants it, so that it stays one when others
+/// follow.
+fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
+    ensure!(
+        schema.format != Format::Files,
+        "whole files cannot be appended yet: import them as a dataset of their own"
+    );
+    let mut builder = Builder::new(schema.clone());
+    builder.push(bytes)?;
+    let (records, report) = builder.finish()?;
+    if let Some(bad) = report.first_bad.first() {
+        let bad_records = report.bad;
+        anyhow::bail!("{bad_records} records cannot be read, the first at {bad}; none is appended");
+    }
+    let end: &[u8] = if schema.format == Format::Stanzas { b"\n\n" } else { b"\n" };
+    let mut all = Vec::with_capacity(records.len());
+    for record in 0..records.len() {
+        let range = records.range(record).context("a record has a place")?;
+        let mut record = bytes.get(range).context("a record is within the bytes")?.to_vec();
+        if all.is_empty() && is_header(schema, &record) {
+            continue;
+        }
+        while !record.ends_with(end) {
+            record.push(b'\n');
+        }
+        all.push(record);
+    }
+    Ok(all)
+}
+
+/// Whether a row of a CSV file holds the names of the columns: a file may bring its header along.
+fn is_header(schema: &Schema, record: &[u8]) -> bool {
+    matches!(schema.format, Format::Csv { .. })
+        && schema
+            .fields(record)
+            .is_ok_and(|fields| fields.iter().all(|field| *field.value == *field.name.as_bytes()))
+}
+
+/// Removes chunks that are sealed, shards that the manifest does not name, and temporary files.
+fn remove_left_over(folder: &Path, manifest: &Manifest) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let sealed = name
+            .strip_suffix(".log")
+            .and_then(|number| number.parse::<u64>().ok())
+            .is_some_and(|number| number <= manifest.sealed_chunks);
+        let unnamed = name.ends_with(".shard") && manifest.shards.iter().all(|s| s.file != name);
+        if sealed || unnamed || name.starts_with(".writing-") {
+            let path = folder.join(name);
+            std::fs::remove_file(&path)
+                .with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
+    debug_assert!(folder.join(manifest::FILE).exists());
+    Ok(())
+}

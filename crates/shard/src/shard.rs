@@ -1,0 +1,212 @@
+//! A shard: the index of a text and the records that the text is split into, in one container.
+
+use std::io::Write;
+
+use crate::index::{self, Index, Options, Progress};
+use crate::query::Searcher;
+use crate::record::{self, Builder, Format, Records, Schema};
+use crate::{Error, format};
+
+/// Name of the section that holds the records.
+const RECORDS: &str = "records";
+
+/// A compressed text that is searched without decompressing it, and its records.
+///
+/// ```
+/// use shard::index::Options;
+/// use shard::query::Page;
+/// use shard::record::Schema;
+/// use shard::{Shard, Text};
+///
+/// let text = b"{\"name\":\"ed\"}\n{\"name\":\"nano\"}\n";
+/// let mut file = Vec::new();
+/// Shard::build(text, Schema::detect(text), &[], &Options::default(), &mut file, &mut |_| ())?;
+/// let shard = Shard::open(file)?;
+/// let answer = shard.searcher()?.search(&"name:=nano".parse()?, &Page::default())?;
+/// assert_eq!(answer.records, [1]);
+/// assert_eq!(shard.searcher()?.get(1)?, b"{\"name\":\"nano\"}\n");
+/// assert_eq!(shard.index().count(b"name"), 2);
+/// # Ok::<(), shard::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Shard {
+    index: Index,
+    records: Records,
+}
+
+/// What was built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The records.
+    pub records: record::Report,
+    /// The index.
+    pub index: index::Report,
+    /// What the records are, with what was found of their attributes.
+    pub schema: Schema,
+}
+
+impl Shard {
+    /// Builds a shard of a text whose records are as `schema` says, with a table of the numbers of each
+    /// attribute in `orders`, and writes it to `out`. Takes the memory that
+    /// [`index::build_memory_bytes`] says, and 8 bytes for each record.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder`] and [`index::build`]. Whole files are built by [`build_files`](Self::build_files).
+    pub fn build(
+        text: &[u8],
+        schema: Schema,
+        orders: &[String],
+        options: &Options,
+        out: impl Write,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Report, Error> {
+        let mut builder = builder(schema, orders);
+        builder.push(text)?;
+        write(text, builder, options, out, progress)
+    }
+
+    /// The same of whole files: each with its path and its content.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    pub fn build_files(
+        files: &[(String, Vec<u8>)],
+        options: &Options,
+        out: impl Write,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Report, Error> {
+        let mut builder = builder(Schema::new(Format::Files), &[]);
+        let mut text = Vec::new();
+        for (path, content) in files {
+            text.extend_from_slice(&builder.push_file(path, content.len())?);
+            text.extend_from_slice(content);
+        }
+        write(&text, builder, options, out, progress)
+    }
+
+    /// Opens a shard, every byte verified: a memory map, or bytes that were read whole.
+    ///
+    /// # Errors
+    ///
+    /// As [`Index::open`]; [`Error::Damaged`] if the records are missing, or those of another text.
+    pub fn open(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self, Error> {
+        Self::of(Index::open(bytes)?)
+    }
+
+    fn of(index: Index) -> Result<Self, Error> {
+        let section = index.reader().section(RECORDS).ok_or_else(|| Error::Damaged {
+            section: RECORDS,
+            what: "there is no such section: this is an index without records".to_owned(),
+        })?;
+        let records = Records::decode(section)?;
+        Searcher::new(&index, &records)?;
+        Ok(Self { index, records })
+    }
+
+    /// The index of the text.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The records of the text.
+    pub fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// Reads and finds records.
+    ///
+    /// # Errors
+    ///
+    /// None that opening did not find already.
+    pub fn searcher(&self) -> Result<Searcher<'_, Index>, Error> {
+        Searcher::new(&self.index, &self.records)
+    }
+}
+
+fn builder(schema: Schema, orders: &[String]) -> Builder {
+    orders.iter().fold(Builder::new(schema), |builder, attribute| builder.order_by(attribute))
+}
+
+fn write(
+    text: &[u8],
+    builder: Builder,
+    options: &Options,
+    out: impl Write,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, Error> {
+    let (records, report) = builder.finish()?;
+    let mut writer = format::Writer::new(out)?;
+    let index = index::write_sections(text, options, &mut writer, progress)?;
+    writer.section(RECORDS, &records.encode())?;
+    writer.finish()?;
+    Ok(Report { records: report, index, schema: records.schema().clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Text as _;
+    use crate::query::{Page, Query};
+
+    fn build(text: &[u8]) -> Vec<u8> {
+        let mut file = Vec::new();
+        let (schema, options) = (Schema::detect(text), Options::default());
+        Shard::build(text, schema, &[], &options, &mut file, &mut |_| ()).unwrap();
+        file
+    }
+
+    #[test]
+    fn files_are_records_with_a_path() {
+        let files = [("a.txt".to_owned(), b"one\n".to_vec()), ("b".to_owned(), Vec::new())];
+        let mut file = Vec::new();
+        Shard::build_files(&files, &Options::default(), &mut file, &mut |_| ()).unwrap();
+        let shard = Shard::open(file).unwrap();
+        let searcher = shard.searcher().unwrap();
+        assert_eq!(searcher.get_by_key(b"b").unwrap(), Some(1));
+        assert_eq!(searcher.get(0).unwrap(), b"one\n");
+        assert_eq!(searcher.get(1).unwrap(), b"");
+    }
+
+    #[test]
+    fn an_index_without_records_is_no_shard() {
+        let mut file = Vec::new();
+        index::build(b"abc", &Options::default(), &mut file).unwrap();
+        let error = Shard::open(file).unwrap_err();
+        assert!(error.to_string().contains("without records"), "{error}");
+    }
+
+    #[test]
+    fn every_changed_byte_is_found() {
+        let file = build(b"name,size\ned,90\nnano,2900\n");
+        Shard::open(file.clone()).unwrap();
+        for at in 0..file.len() {
+            let mut changed = file.clone();
+            changed[at] ^= 0x10;
+            assert!(Shard::open(changed).is_err(), "byte {at}");
+            assert!(Shard::open(file[..at].to_vec()).is_err(), "cut at {at}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn every_record_comes_back(lines in proptest::collection::vec("[a-c:,{}\" ]{0,12}", 0..20)) {
+            let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            let shard = Shard::open(build(text.as_bytes())).unwrap();
+            let searcher = shard.searcher().unwrap();
+            let all: Vec<usize> = (0..shard.records().len()).collect();
+            let header = shard.records().header();
+            let mut bytes = Vec::new();
+            shard.index().extract(header.start, header.len(), &mut bytes).unwrap();
+            bytes.extend(searcher.get_all(&all).unwrap().concat());
+            prop_assert_eq!(bytes, text.into_bytes());
+            let page = Page { limit: usize::MAX, ..Page::default() };
+            prop_assert_eq!(searcher.search(&Query::All, &page).unwrap().records, all);
+        }
+    }
+}
