@@ -106,7 +106,7 @@ fn several_files_are_one_input() {
     };
     let (a, b) = (path("a", "name,size\ned,90\n"), path("b", "name,size\nvi,91"));
     check(&[a.clone(), b.clone(), a.clone()], "name,size\ned,90\nvi,91\ned,90\n");
-    let (c, d) = (path("c", "A: 1\nB: 2\n\nA: 3\nB: 2\n"), path("d", "A: 5\nB: 6\n"));
+    let (c, d) = (path("c", "A: 1\nB: 2\n\nA: 3\nB: 2\n"), path("rest", "A: 5\nB: 6\n"));
     check(&[c, d], "A: 1\nB: 2\n\nA: 3\nB: 2\n\nA: 5\nB: 6\n");
     let other = path("e", "size,name\n1,x\n");
     let options = Options { replace: true, ..options() };

@@ -150,6 +150,10 @@ measure_s_max = 2.0
 relaxation_times = 0.1
 warmup_s_min = 0.2
 
+[again]
+stolen_max = 1.0
+times_max = 0
+
 [gateway]
 spread = "primary"
 

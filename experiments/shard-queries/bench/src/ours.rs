@@ -55,7 +55,7 @@ const BLOCKS_AT_ONCE: usize = 1 << 14;
 /// # Errors
 /// If the shard cannot be built or opened, or a query fails.
 pub fn serve(text: Vec<u8>, queries: &Queries, point: Point) -> anyhow::Result<()> {
-    let options = Options { sa_sampling: point.sa, isa_sampling: point.isa, ..Options::default() };
+    let options = Options { sa_sampling: point.sa, isa_sampling: point.isa };
     let mut file = Vec::new();
     build(&text, &options, &mut file).context("cannot build the shard")?;
     drop(text);
