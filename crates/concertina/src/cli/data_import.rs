@@ -106,12 +106,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         "{}: {} records, {} B in {} shards of {} B ({percent:.1} % of the input)",
         args.name, made.records, made.input_bytes, made.shards, made.shard_bytes
     )?;
-    writeln!(
-        out,
-        "format {:?}, key {}",
-        made.schema.format,
-        made.schema.key.as_deref().unwrap_or("none")
-    )?;
+    let key = made.schema.key.as_deref().unwrap_or("none");
+    writeln!(out, "format {}, key {key}", described(made.schema.format))?;
     if made.bad > 0 {
         writeln!(
             out,
@@ -123,4 +119,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A format in words.
+fn described(format: Format) -> String {
+    match format {
+        Format::JsonLines => "json".to_owned(),
+        Format::Csv { delimiter: b'\t', .. } => "tsv".to_owned(),
+        Format::Csv { delimiter, .. } => format!("csv, fields between {:?}", char::from(delimiter)),
+        Format::Stanzas => "stanzas".to_owned(),
+        Format::Lines => "lines".to_owned(),
+        Format::Files => "files".to_owned(),
+        other => format!("{other:?}"),
+    }
 }

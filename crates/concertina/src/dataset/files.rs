@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Writes a file of a folder under `name`: into a temporary file beside it, synced, renamed, the folder
@@ -17,7 +18,10 @@ pub fn write(
     replace: bool,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let temporary = tempfile::Builder::new().prefix(".writing-").tempfile_in(folder)?;
+    let mut builder = tempfile::Builder::new();
+    // As any file: a temporary one would be its owner's alone.
+    builder.prefix(".writing-").permissions(std::fs::Permissions::from_mode(0o666));
+    let temporary = builder.tempfile_in(folder)?;
     let mut writer = io::BufWriter::with_capacity(1 << 20, temporary);
     fill(&mut writer)?;
     let temporary = writer.into_inner().map_err(io::IntoInnerError::into_error)?;

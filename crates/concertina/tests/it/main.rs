@@ -3,6 +3,7 @@
 mod capacity;
 mod check;
 mod cluster_report;
+mod data;
 mod disk;
 mod experiment;
 mod factors;
