@@ -11,8 +11,9 @@
 //! barycentric formula (J.-P. Berrut, L. N. Trefethen, "Barycentric Lagrange interpolation", SIAM Review 46,
 //! 2004). With one server there is no difference, and nothing is computed.
 //!
-//! Cost: [`POINTS`] − 1 times [`Mgm::new`] for a law (1 to 400 ms, most for 32 servers and more with an SCV above
-//! 1), as many CDFs of it for each t (1 to 5 ms), and then less than a microsecond for a load.
+//! Cost: [`POINTS`] − 1 times [`Mgm::new`] for a law (milliseconds), as many CDFs of it for each t (1 to 5 ms), and
+//! then less than a microsecond for a load. With more than [`SERVERS_MAX`] servers the plain form stands: the
+//! queues take up to 400 ms to solve then, and a report, which asks at hundreds of times, took minutes.
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::queue::{self, Evaluated, Mgm, Queue, bisect, erlang_c};
@@ -21,6 +22,9 @@ use super::Class;
 
 /// Utilisations at which the forms are compared.
 const POINTS: usize = 12;
+
+/// Most servers of which the difference is computed.
+const SERVERS_MAX: u32 = 8;
 
 /// The probability to wait below which a difference cannot be seen.
 const RARE: f64 = 1e-4;
@@ -36,10 +40,10 @@ pub(super) struct Several {
 }
 
 impl Several {
-    /// Of a class; `None` for one server, or if a queue cannot be solved: then the plain form stands.
+    /// Of a class; `None` for one server or more than [`SERVERS_MAX`], or if a queue cannot be solved: then the plain form stands.
     pub fn new(class: &Class) -> Option<Several> {
         let (mean, servers) = (class.service.mean(), class.servers);
-        if servers < 2 {
+        if !(2..=SERVERS_MAX).contains(&servers) {
             return None;
         }
         let lowest = bisect(1.0, |rho| erlang_c(servers, rho) < RARE);
