@@ -13,7 +13,7 @@ const VERSION: u32 = 1;
 /// The most shards that a dataset has.
 const SHARDS_MAX: usize = 100_000;
 /// The largest manifest that is read.
-const BYTES_MAX: u64 = 64 << 20;
+pub const BYTES_MAX: u64 = 64 << 20;
 
 /// One shard of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +37,9 @@ pub struct ShardEntry {
 pub struct Manifest {
     /// Version of this file's layout.
     version: u32,
+    /// Sixteen hexadecimal digits, drawn when the dataset was made: a copy of a shard belongs to it only if
+    /// it was taken under the same.
+    pub id: String,
     /// What its records are. Those of the log have no header, whatever the first shard has.
     pub schema: Schema,
     /// Its shards, in the order of their ids.
@@ -54,6 +57,7 @@ impl Manifest {
     pub fn new(schema: Schema) -> Manifest {
         Manifest {
             version: VERSION,
+            id: format!("{:016x}", rand::random::<u64>()),
             schema,
             shards: Vec::new(),
             next_shard: 1,
@@ -81,10 +85,20 @@ impl Manifest {
         Manifest::parse(&text).with_context(|| format!("{shown} is not the manifest of a dataset"))
     }
 
-    fn parse(text: &[u8]) -> anyhow::Result<Manifest> {
+    /// Reads a manifest.
+    ///
+    /// # Errors
+    ///
+    /// If it is not one that can be.
+    pub fn parse(text: &[u8]) -> anyhow::Result<Manifest> {
         let manifest: Manifest = serde_json::from_slice(text)?;
         let version = manifest.version;
         ensure!(version == VERSION, "it is of version {version}; this build reads {VERSION}");
+        let id = &manifest.id;
+        ensure!(
+            id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            "{id:?} is not the id of a dataset"
+        );
         ensure!(manifest.shards.len() <= SHARDS_MAX, "it names more than {SHARDS_MAX} shards");
         let mut next = 0_u64;
         for shard in &manifest.shards {
@@ -168,6 +182,7 @@ mod tests {
             assert!(error.contains(says), "{error}");
         };
         check(&|m| m.version = 2, "version 2");
+        check(&|m| m.id = "../0123456789abc".to_owned(), "not the id");
         check(&|m| m.shards[1].first_id = 11, "where 10 is next");
         check(&|m| m.shards[0].file = "../x.shard".to_owned(), "not a name");
         check(&|m| m.shards[0].file = "/etc/000001.shard".to_owned(), "not a name");
