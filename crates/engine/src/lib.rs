@@ -9,10 +9,12 @@
 //! - [`gateway`]: an access point: which node a request goes to, hedges, failover, budgets.
 //! - [`route`]: which nodes a key belongs to, and what is known of each.
 //! - [`tier`]: where objects lie in a node: memory, and the segments of the devices.
+//! - [`layers`]: which shard of a node gets another layer, and which gives one back.
 //! - [`sim`]: a cluster of them in virtual time, with faults, and a checker of histories.
 //! - [`queue`]: a bounded queue before one or more servers, which records its own windows.
 
 pub mod gateway;
+pub mod layers;
 pub mod node;
 pub mod queue;
 pub mod route;

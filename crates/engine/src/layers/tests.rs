@@ -1,0 +1,264 @@
+//! Worked examples: each rule by itself.
+
+use model::window::SECOND;
+
+use super::*;
+
+/// Layers that a shard can have at most, the first of 100 bytes, each further one twice as large.
+const LAYERS_MAX: u32 = 6;
+
+/// Bytes of the first `layers` layers.
+fn held(layers: u32) -> u64 {
+    100 * ((1 << layers) - 1)
+}
+
+/// A shard with that many layers.
+fn shard(id: ShardId, queue_length: f64, layers: u32) -> Shard {
+    Shard {
+        id,
+        queue_length,
+        held_bytes: held(layers),
+        next_bytes: (layers < LAYERS_MAX).then(|| 100 << layers),
+        lowest_bytes: layers.checked_sub(1).map(|lower| 100 << lower),
+        growing: false,
+    }
+}
+
+/// Decides each second, on the newest length alone.
+fn settings(budget_bytes: u64) -> Settings {
+    Settings {
+        interval: SECOND,
+        smoothing: 1.0,
+        high: 4.0,
+        low: 0.25,
+        budget_bytes,
+        settle: 3 * SECOND,
+    }
+}
+
+fn manager(budget_bytes: u64) -> Manager {
+    Manager::new(settings(budget_bytes)).unwrap()
+}
+
+/// What changes, as (shard, bytes): more is positive.
+fn signed(changes: &[Change]) -> Vec<(ShardId, i64)> {
+    let signed = |change: &Change| match *change {
+        Change::Grow { shard, bytes, .. } => (shard, bytes as i64),
+        Change::Fold { shard, bytes, .. } => (shard, -(bytes as i64)),
+    };
+    changes.iter().map(signed).collect()
+}
+
+/// What a manager says that has watched the shards for as long as changes settle.
+fn settled(manager: &mut Manager, shards: &[Shard]) -> Vec<Change> {
+    assert_eq!(manager.observe(0, shards), []);
+    manager.observe(3 * SECOND, shards)
+}
+
+#[test]
+fn marks_decide() {
+    let check = |length: f64, layers: u32, expected: &[(ShardId, i64)]| {
+        let changes = settled(&mut manager(10_000), &[shard(1, length, layers)]);
+        assert_eq!(signed(&changes), expected, "at {length} with {layers} layers");
+    };
+    check(4.1, 0, &[(1, 100)]);
+    check(4.1, 2, &[(1, 400)]);
+    check(4.1, LAYERS_MAX, &[]);
+    check(4.0, 2, &[]);
+    check(1.0, 2, &[]);
+    check(0.25, 2, &[]);
+    check(0.24, 2, &[(1, -200)]);
+    check(0.0, 0, &[]);
+}
+
+#[test]
+fn averages_follow_the_formula() {
+    let mut manager = Manager::new(Settings { smoothing: 0.25, ..settings(0) }).unwrap();
+    assert_eq!(manager.average(1), None);
+    manager.observe(0, &[shard(1, 2.0, 0)]);
+    assert_eq!(manager.average(1), Some(2.0), "a new shard starts with its first length");
+    manager.observe(SECOND / 2, &[shard(1, 100.0, 0)]);
+    assert_eq!(manager.average(1), Some(2.0), "the interval is not over");
+    manager.observe(SECOND, &[shard(1, 4.0, 0)]);
+    assert_eq!(manager.average(1), Some(2.5));
+    manager.observe(3 * SECOND, &[shard(1, 0.0, 0)]);
+    assert_eq!(manager.average(1), Some(2.5 * 0.75 * 0.75), "two intervals passed");
+    manager.observe(2 * SECOND, &[shard(1, 9.0, 0)]);
+    assert_eq!(manager.average(1), Some(2.5 * 0.75 * 0.75), "time does not go back");
+    manager.observe(4 * SECOND, &[shard(2, 1.0, 0)]);
+    assert_eq!((manager.average(1), manager.average(2)), (None, Some(1.0)), "gone is forgotten");
+}
+
+#[test]
+fn lengths_that_are_none_are_not_observed() {
+    let mut manager = manager(10_000);
+    let watched = |length| [shard(1, length, 1)];
+    for second in 0..5 {
+        assert_eq!(manager.observe(second * SECOND, &watched(f64::NAN)), []);
+        assert_eq!(manager.average(1), None);
+    }
+    assert_eq!(manager.observe(5 * SECOND, &watched(1.0)), []);
+    manager.observe(6 * SECOND, &watched(f64::INFINITY));
+    assert_eq!(manager.average(1), Some(1.0));
+    assert_eq!(signed(&manager.observe(7 * SECOND, &watched(-5.0))), [(1, -100)]);
+    assert_eq!(manager.average(1), Some(0.0), "less than none is none");
+}
+
+#[test]
+fn an_average_that_remembers_a_backlog_asks_for_nothing() {
+    let mut manager = Manager::new(Settings { smoothing: 0.1, ..settings(10_000) }).unwrap();
+    assert_eq!(manager.observe(0, &[shard(1, 1000.0, 0)]), []);
+    for second in 1..10 {
+        assert_eq!(manager.observe(second * SECOND, &[shard(1, 1.0, 0)]), []);
+        assert!(manager.average(1).unwrap() > 100.0);
+    }
+}
+
+#[test]
+fn a_layer_settles_once_it_is_full() {
+    let mut manager = manager(10_000);
+    assert_eq!(signed(&settled(&mut manager, &[shard(1, 9.0, 0)])), [(1, 100)]);
+    let filling = Shard { growing: true, ..shard(1, 9.0, 1) };
+    for second in 4..20 {
+        assert_eq!(manager.observe(second * SECOND, std::slice::from_ref(&filling)), []);
+    }
+    assert_eq!(manager.observe(20 * SECOND, &[shard(1, 9.0, 1)]), []);
+    assert_eq!(manager.observe(21 * SECOND, &[shard(1, 9.0, 1)]), []);
+    assert_eq!(signed(&manager.observe(22 * SECOND, &[shard(1, 9.0, 1)])), [(1, 200)]);
+}
+
+#[test]
+fn the_hottest_gets_what_there_is() {
+    let shards = [shard(1, 5.0, 1), shard(2, 50.0, 1), shard(3, 6.0, 1)];
+    // 300 bytes are held; each would take 200 more.
+    let changed = |budget| signed(&settled(&mut manager(budget), &shards));
+    assert_eq!(changed(300), []);
+    assert_eq!(changed(499), []);
+    assert_eq!(changed(500), [(2, 200)]);
+    assert_eq!(changed(700), [(2, 200), (3, 200)]);
+    assert_eq!(changed(10_000), [(2, 200), (3, 200), (1, 200)]);
+    // What is too little for the hottest, and cannot be made enough, is not kept from the next.
+    let uneven = [shard(1, 5.0, 1), shard(2, 50.0, 3)];
+    assert_eq!(signed(&settled(&mut manager(1_000), &uneven)), [(1, 200)]);
+}
+
+#[test]
+fn a_hot_shard_takes_from_the_coldest_that_can_spare_it() {
+    // The high mark is 4: a shard below 4 / 6 can spare a layer, and one at 1 cannot.
+    let mut manager = manager(held(3) + 2 * held(2) + held(1));
+    let mut shards = [shard(1, 0.5, 2), shard(2, 1.0, 3), shard(3, 9.0, 1), shard(4, 0.3, 2)];
+    let changes = settled(&mut manager, &shards);
+    assert_eq!(signed(&changes), [(4, -200)]);
+    assert_eq!(*changes[0].why(), Why::Taken { average: 0.3, by: 3 });
+    // It is granted once it was seen to be free, and asked for once only.
+    assert_eq!(manager.observe(4 * SECOND, &shards), []);
+    shards[3] = shard(4, 0.3, 1);
+    assert_eq!(signed(&manager.observe(5 * SECOND, &shards)), [(3, 200)]);
+}
+
+#[test]
+fn nothing_folds_in_vain() {
+    let shards = [shard(1, 0.5, 1), shard(2, 0.6, 1), shard(3, 9.0, 2)];
+    // The hot one wants 400; the others can give 200.
+    assert_eq!(settled(&mut manager(held(1) * 2 + held(2)), &shards), []);
+    let changes = settled(&mut manager(held(1) * 2 + held(2) + 200), &shards);
+    assert_eq!(signed(&changes), [(1, -100), (2, -100)]);
+}
+
+#[test]
+fn who_waits_is_not_forestalled() {
+    let shards = [shard(1, 0.5, 2), shard(2, 9.0, 2), shard(3, 8.0, 1)];
+    // 300 are free. Shard 2 wants 400 and gets 200 of them from shard 1, so 100 remain: not 200.
+    let mut manager = manager(2 * held(2) + held(1) + 300);
+    assert_eq!(signed(&settled(&mut manager, &shards)), [(1, -200)]);
+    assert_eq!(manager.observe(4 * SECOND, &shards), []);
+}
+
+#[test]
+fn a_smaller_budget_folds_the_coldest_first() {
+    let mut manager = manager(10_000);
+    let mut shards = [shard(1, 3.0, 2), shard(2, 1.0, 2), shard(3, 2.0, 3)];
+    assert_eq!(settled(&mut manager, &shards), []);
+    manager.set_budget(held(2) + held(3) - 1);
+    // Shard 2 holds 300, and one byte more is needed, so shard 3 folds too, and shard 1 does not.
+    let changes = manager.observe(4 * SECOND, &shards);
+    assert_eq!(signed(&changes), [(2, -200), (3, -400)]);
+    assert_eq!(*changes[0].why(), Why::OverBudget { over_bytes: 301 });
+    shards[1] = shard(2, 1.0, 1);
+    shards[2] = shard(3, 2.0, 2);
+    assert_eq!(manager.observe(5 * SECOND, &shards), [], "600 came back, and 301 were needed");
+}
+
+#[test]
+fn a_smaller_budget_stops_what_is_being_filled() {
+    let mut manager = manager(10_000);
+    assert_eq!(signed(&settled(&mut manager, &[shard(1, 9.0, 0)])), [(1, 100)]);
+    manager.set_budget(50);
+    let filling = Shard { growing: true, ..shard(1, 9.0, 1) };
+    assert_eq!(signed(&manager.observe(4 * SECOND, &[filling])), [(1, -100)]);
+    assert_eq!(manager.observe(8 * SECOND, &[shard(1, 9.0, 0)]), []);
+}
+
+#[test]
+fn a_grant_that_is_not_seen_yet_is_kept() {
+    let mut manager = manager(100);
+    let before = [shard(1, 9.0, 0), shard(2, 8.0, 0)];
+    assert_eq!(signed(&settled(&mut manager, &before)), [(1, 100)]);
+    assert_eq!(manager.observe(4 * SECOND, &before), [], "the driver is late");
+    assert_eq!(manager.observe(5 * SECOND, &before), []);
+    // It seems not to be able to: it is asked again, or whoever is hottest now.
+    let after = [shard(1, 9.0, 0), shard(2, 10.0, 0)];
+    assert_eq!(signed(&manager.observe(6 * SECOND, &after)), [(2, 100)]);
+}
+
+#[test]
+fn of_a_shard_named_twice_the_first_counts() {
+    let twice = [shard(1, 9.0, 0), shard(1, 0.0, 3)];
+    let mut manager = manager(100);
+    assert_eq!(signed(&settled(&mut manager, &twice)), [(1, 100)]);
+    assert_eq!(manager.average(1), Some(9.0));
+}
+
+#[test]
+fn a_fold_that_was_a_mistake_is_repeated_later_and_later() {
+    // Its one layer takes the shard from 9 to 0.1.
+    let mut manager = manager(1_000);
+    let mut layers = 0;
+    let mut folded = Vec::new();
+    for second in 0..100_000 {
+        let length = if layers == 0 { 9.0 } else { 0.1 };
+        let only = Shard { next_bytes: (layers == 0).then_some(100), ..shard(1, length, layers) };
+        for change in manager.observe(second * SECOND, &[only]) {
+            layers = u32::from(matches!(change, Change::Grow { .. }));
+            if layers == 0 {
+                folded.push(second);
+            }
+        }
+    }
+    let periods: Vec<u64> = folded.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // Three seconds until it grows, and then as long as it has learnt to wait.
+    assert_eq!(periods[..7], [9, 15, 27, 51, 99, 195, 195]);
+    assert!(periods[7..].iter().all(|&period| period == 195));
+}
+
+#[test]
+fn settings_that_cannot_hold_are_named() {
+    let check = |settings: Settings, error: SettingsError| {
+        assert_eq!(Manager::new(settings).unwrap_err(), error);
+    };
+    Settings::default().check().unwrap();
+    let plain = || settings(0);
+    check(Settings { interval: 0, ..plain() }, SettingsError::NoInterval);
+    check(Settings { smoothing: 0.0, ..plain() }, SettingsError::Smoothing(0.0));
+    check(Settings { smoothing: 1.5, ..plain() }, SettingsError::Smoothing(1.5));
+    let marks = SettingsError::Marks { low: -1.0, high: 4.0 };
+    check(Settings { low: -1.0, ..plain() }, marks);
+    let (low, high) = (0.25, f64::INFINITY);
+    check(Settings { high, ..plain() }, SettingsError::Marks { low, high });
+    let near = SettingsError::MarksTooNear { low: 0.7, high: 4.0, bound: 4.0 / 6.0 };
+    check(Settings { low: 0.7, ..plain() }, near);
+    let settle = SettingsError::Settle { settle: SECOND / 2, interval: SECOND };
+    check(Settings { settle: SECOND / 2, ..plain() }, settle);
+    assert!(Manager::new(Settings { smoothing: f64::NAN, ..plain() }).is_err());
+    assert!(Manager::new(Settings { low: f64::NAN, ..plain() }).is_err());
+}
