@@ -6,9 +6,10 @@
 //! lowest, and all of them together stay within a budget of bytes. Averages and marks are BlowFish's
 //! (NSDI 2016). What follows is ours:
 //!
-//! - **Marks hold on both sides.** A shard grows when its average *and* its newest length are above the
-//!   high mark, so an average that only remembers a backlog asks for nothing; it folds when both are below
-//!   the low one. In between nothing changes, but for the next two rules.
+//! - **A backlog is not a load.** A shard grows when an average in which each length counts as twice the
+//!   high mark at most, *and* the newest length, are above that mark: a server that stalls for a second, or
+//!   an average that only remembers a backlog, asks for nothing. It folds when average and newest length
+//!   are below the low mark. In between nothing changes, but for the next two rules.
 //! - **The hottest first.** What is free goes to the shard of the longest average. If that is not enough
 //!   for its next layer, others fold for it: the coldest first, and none whose average or newest length is
 //!   above [`Settings::spare`], so that who gives does not become hot by it, and who was hot a moment ago
@@ -28,6 +29,10 @@
 //! bursts), which more layers do not mend; and a layer is added only once requests wait, since
 //! lengths say nothing of the load that comes.
 
+#[cfg(test)]
+mod closed;
+#[cfg(test)]
+mod properties;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -178,11 +183,32 @@ enum Order {
     Fold { bytes: u64, held_before: u64 },
 }
 
+/// What was observed of a queue.
+#[derive(Clone, Copy, Debug)]
+struct Lengths {
+    average: f64,
+    /// The average with each length counted as twice the high mark at most.
+    pressure: f64,
+    newest: f64,
+}
+
+impl Lengths {
+    /// What an idle shard and one that can spare a layer must be below of.
+    fn most(&self) -> f64 {
+        self.average.max(self.newest)
+    }
+
+    /// What a busy one must be above of.
+    fn least(&self) -> f64 {
+        self.pressure.min(self.newest)
+    }
+}
+
 /// What is known of a shard.
 #[derive(Clone, Debug)]
 struct State {
-    /// Average and newest length, once there was one.
-    lengths: Option<(f64, f64)>,
+    /// Once there was a length.
+    lengths: Option<Lengths>,
     /// When it was first seen, last changed, or last seen growing.
     changed: Nanos,
     /// How long after a growth it is left as it is, however idle.
@@ -218,7 +244,7 @@ struct Round<'a> {
 ///     growing: false,
 /// };
 /// assert!(manager.observe(0, &[busy.clone()]).is_empty(), "a new shard is watched first");
-/// let changes = manager.observe(3_000_000_000, &[busy]);
+/// let changes = manager.observe(5_000_000_000, &[busy]);
 /// assert!(matches!(changes[..], [Change::Grow { shard: 7, bytes: 200, .. }]));
 /// assert_eq!(
 ///     changes[0].to_string(),
@@ -256,7 +282,7 @@ impl Manager {
 
     /// The average length of a shard's queue; `None` if none was observed.
     pub fn average(&self, id: ShardId) -> Option<f64> {
-        self.states.get(&id)?.lengths.map(|(average, _)| average)
+        self.states.get(&id)?.lengths.map(|lengths| lengths.average)
     }
 
     /// Takes what is observed of all shards, and says what is to change: at most one change a shard, and
@@ -270,9 +296,9 @@ impl Manager {
             by_id.entry(shard.id).or_insert(shard);
         }
         self.states.retain(|id, _| by_id.contains_key(id));
-        let newest = 1.0 - (1.0 - self.settings.smoothing).powi(passed);
+        let kept = (1.0 - self.settings.smoothing).powi(passed);
         for shard in by_id.values() {
-            self.learn(now, newest, shard);
+            self.learn(now, kept, shard);
         }
         let mut round = self.round(now, by_id.into_values().collect());
         self.keep_budget(&mut round);
@@ -295,8 +321,8 @@ impl Manager {
         Some(i32::try_from(passed).unwrap_or(i32::MAX))
     }
 
-    /// What an observation says of a shard.
-    fn learn(&mut self, now: Nanos, newest: f64, shard: &Shard) {
+    /// What an observation says of a shard, of whose average the share `kept` stays.
+    fn learn(&mut self, now: Nanos, kept: f64, shard: &Shard) {
         let settle = self.settings.settle;
         let state = self.states.entry(shard.id).or_insert(State {
             lengths: None,
@@ -306,11 +332,15 @@ impl Manager {
             order: None,
         });
         if shard.queue_length.is_finite() {
-            let length = shard.queue_length.max(0.0);
-            let average = state
-                .lengths
-                .map_or(length, |(average, _)| newest * length + (1.0 - newest) * average);
-            state.lengths = Some((average, length));
+            let newest = shard.queue_length.max(0.0);
+            let counted = newest.min(2.0 * self.settings.high);
+            let first = Lengths { average: newest, pressure: counted, newest };
+            let last = state.lengths.unwrap_or(first);
+            state.lengths = Some(Lengths {
+                average: kept * last.average + (1.0 - kept) * newest,
+                pressure: kept * last.pressure + (1.0 - kept) * counted,
+                newest,
+            });
         }
         if shard.growing {
             state.changed = now;
@@ -381,15 +411,15 @@ impl Manager {
         let low = self.settings.low;
         for shard in round.coldest_first.clone() {
             let Some(state) = self.states.get(&shard.id) else { continue };
-            let Some((average, length)) = state.lengths else { continue };
+            let Some(lengths) = state.lengths else { continue };
             // After a fold for being idle, patience was had already.
             let waited =
                 state.folded.is_some() || round.now >= state.changed.saturating_add(state.patience);
-            let idle = average.max(length) < low && waited;
+            let idle = lengths.most() < low && waited;
             if !idle || shard.lowest_bytes.is_none() || !self.may_change(round.now, shard) {
                 continue;
             }
-            self.fold(round, shard, Why::Idle { average, low });
+            self.fold(round, shard, Why::Idle { average: lengths.average, low });
             if let Some(state) = self.states.get_mut(&shard.id) {
                 state.folded = Some(round.now);
             }
@@ -401,15 +431,15 @@ impl Manager {
         let high = self.settings.high;
         for shard in round.coldest_first.clone().into_iter().rev() {
             let lengths = self.states.get(&shard.id).and_then(|state| state.lengths);
-            let (Some((average, length)), Some(bytes)) = (lengths, shard.next_bytes) else {
+            let (Some(lengths), Some(bytes)) = (lengths, shard.next_bytes) else {
                 continue;
             };
-            if average.min(length) <= high || !self.may_change(round.now, shard) {
+            if lengths.least() <= high || !self.may_change(round.now, shard) {
                 continue;
             }
             let wanted = i128::from(bytes);
             if wanted <= round.free.min(round.later) {
-                self.grow(round, shard, bytes, Why::Busy { average, high });
+                self.grow(round, shard, bytes, Why::Busy { average: lengths.average, high });
             } else if wanted <= round.later || self.take(round, shard.id, wanted) {
                 // It waits for what is on its way: others may use what is free beyond that.
                 round.later -= wanted;
@@ -424,13 +454,13 @@ impl Manager {
         let mut givers = Vec::new();
         for &shard in &round.coldest_first {
             let lengths = self.states.get(&shard.id).and_then(|state| state.lengths);
-            let (Some((average, length)), Some(bytes)) = (lengths, shard.lowest_bytes) else {
+            let (Some(lengths), Some(bytes)) = (lengths, shard.lowest_bytes) else {
                 continue;
             };
-            let spare = average.max(length) < self.settings.spare();
+            let spare = lengths.most() < self.settings.spare();
             if room < wanted && spare && shard.id != by && self.may_change(round.now, shard) {
                 room += i128::from(bytes);
-                givers.push((shard, average));
+                givers.push((shard, lengths.average));
             }
         }
         if room < wanted {
@@ -452,8 +482,9 @@ impl Manager {
 
     fn grow(&mut self, round: &mut Round, shard: &Shard, bytes: u64, why: Why) {
         let Some(state) = self.states.get_mut(&shard.id) else { return };
-        // Busy again soon after it folded: that was a mistake, so it waits longer next time.
-        let soon = |at: Nanos| round.now < at.saturating_add(state.patience.saturating_mul(4));
+        // Busy again soon after it folded: that was a mistake, so it waits longer next time. Eight times
+        // the time in which the average follows is enough to come from 0 to a length just above the mark.
+        let soon = |at: Nanos| round.now < at.saturating_add(state.patience.saturating_mul(8));
         let settle = self.settings.settle;
         state.patience = match state.folded.take() {
             Some(at) if soon(at) => {

@@ -19,22 +19,23 @@ pub struct Settings {
     /// Bytes that the layers of all shards may take together.
     pub budget_bytes: u64,
     /// Time after a change of a shard before its next one. A growth counts from when its layer is full, and
-    /// a shard that is new from when it was first seen. It should leave the average time to follow.
+    /// a shard that is new from when it was first seen. At least `interval / smoothing`, so that the
+    /// average has followed the last change before it decides on the next.
     pub settle: Nanos,
 }
 
-/// A decision four times a second, on averages of a second or two: long enough that one slow query is
-/// no reason, short enough that a layer is on its way within seconds. The marks suit a shard with one
-/// server: 4 is a utilisation of 0.8, and 0.25 one of 0.2, which the loss of a layer doubles at most.
+/// A decision four times a second, on averages that follow within 2.5 s: a stall of a second is no reason,
+/// and a load that is too much gets its layer within two. The marks suit a shard with one server: 4 is a
+/// utilisation of 0.8, and 0.25 one of 0.2, which the loss of a layer doubles at most.
 impl Default for Settings {
     fn default() -> Self {
         Settings {
             interval: SECOND / 4,
-            smoothing: 0.2,
+            smoothing: 0.1,
             high: 4.0,
             low: 0.25,
             budget_bytes: 1 << 30,
-            settle: 3 * SECOND,
+            settle: 5 * SECOND,
         }
     }
 }
@@ -70,16 +71,16 @@ pub enum SettingsError {
         /// What the low one must be below.
         bound: f64,
     },
-    /// A change could not even be seen before the next one.
+    /// The average could not follow a change before the next one.
     #[error(
-        "layers settle for {settle} ns, less than the {interval} ns between two decisions; give at least \
-         as much"
+        "layers settle for {settle} ns, less than the {least} ns in which the average of queue lengths follows \
+         them (interval / smoothing); give at least as much"
     )]
     Settle {
         /// Time between two changes of a shard.
         settle: Nanos,
-        /// Time between two decisions.
-        interval: Nanos,
+        /// The least that it can be.
+        least: Nanos,
     },
 }
 
@@ -110,8 +111,9 @@ impl Settings {
         if low >= self.spare() {
             return Err(SettingsError::MarksTooNear { low, high, bound: self.spare() });
         }
-        if settle < interval {
-            return Err(SettingsError::Settle { settle, interval });
+        let least = (interval as f64 / smoothing) as Nanos;
+        if settle < least {
+            return Err(SettingsError::Settle { settle, least });
         }
         Ok(())
     }

@@ -73,7 +73,8 @@ fn marks_decide() {
 
 #[test]
 fn averages_follow_the_formula() {
-    let mut manager = Manager::new(Settings { smoothing: 0.25, ..settings(0) }).unwrap();
+    let mut manager =
+        Manager::new(Settings { smoothing: 0.25, settle: 4 * SECOND, ..settings(0) }).unwrap();
     assert_eq!(manager.average(1), None);
     manager.observe(0, &[shard(1, 2.0, 0)]);
     assert_eq!(manager.average(1), Some(2.0), "a new shard starts with its first length");
@@ -106,12 +107,28 @@ fn lengths_that_are_none_are_not_observed() {
 
 #[test]
 fn an_average_that_remembers_a_backlog_asks_for_nothing() {
-    let mut manager = Manager::new(Settings { smoothing: 0.1, ..settings(10_000) }).unwrap();
+    let mut manager =
+        Manager::new(Settings { smoothing: 0.1, settle: 10 * SECOND, ..settings(10_000) }).unwrap();
     assert_eq!(manager.observe(0, &[shard(1, 1000.0, 0)]), []);
-    for second in 1..10 {
+    for second in 1..20 {
         assert_eq!(manager.observe(second * SECOND, &[shard(1, 1.0, 0)]), []);
         assert!(manager.average(1).unwrap() > 100.0);
     }
+}
+
+#[test]
+fn a_stall_asks_for_nothing() {
+    let mut manager =
+        Manager::new(Settings { smoothing: 0.1, settle: 10 * SECOND, ..settings(10_000) }).unwrap();
+    let mut asked = None;
+    for second in 0..60 {
+        // Five long lengths count as 8 each: 0.9⁵ × 1 + (1 − 0.9⁵) × 8 = 3.9. The average is above 400.
+        let length = if (20..25).contains(&second) || second >= 50 { 1000.0 } else { 1.0 };
+        if !manager.observe(second * SECOND, &[shard(1, length, 1)]).is_empty() {
+            asked = asked.or(Some(second));
+        }
+    }
+    assert_eq!(asked, Some(55), "the sixth in a row");
 }
 
 #[test]
@@ -257,8 +274,8 @@ fn settings_that_cannot_hold_are_named() {
     check(Settings { high, ..plain() }, SettingsError::Marks { low, high });
     let near = SettingsError::MarksTooNear { low: 0.7, high: 4.0, bound: 4.0 / 6.0 };
     check(Settings { low: 0.7, ..plain() }, near);
-    let settle = SettingsError::Settle { settle: SECOND / 2, interval: SECOND };
-    check(Settings { settle: SECOND / 2, ..plain() }, settle);
+    let settle = SettingsError::Settle { settle: 3 * SECOND, least: 4 * SECOND };
+    check(Settings { smoothing: 0.25, ..plain() }, settle);
     assert!(Manager::new(Settings { smoothing: f64::NAN, ..plain() }).is_err());
     assert!(Manager::new(Settings { low: f64::NAN, ..plain() }).is_err());
 }

@@ -1,0 +1,343 @@
+//! Whatever is observed, and however late or badly the driver does what it is told: the budget holds and
+//! every change has its reason. Under a constant load the changes end.
+
+use std::collections::BTreeMap;
+
+use model::window::SECOND;
+use proptest::prelude::*;
+
+use super::*;
+
+const SHARDS: usize = 6;
+const SETTLE: Nanos = 10 * SECOND;
+
+fn settings(smoothing: f64, budget_bytes: u64) -> Settings {
+    Settings { interval: SECOND, smoothing, high: 4.0, low: 0.25, budget_bytes, settle: SETTLE }
+}
+
+/// A shard as its driver knows it.
+#[derive(Clone, Debug)]
+struct Real {
+    /// Bytes of all layers that it can have, the lowest last.
+    sizes: Vec<u64>,
+    /// How many it has, one that is being filled included.
+    layers: usize,
+    /// Until when the lowest is being filled.
+    filling: Option<Nanos>,
+    /// What it was told, and when it begins with that.
+    told: Option<(Nanos, Change)>,
+    /// Its last change, and whether it grew.
+    last: Option<(Nanos, bool)>,
+}
+
+impl Real {
+    fn new(sizes: &[u64], layers: usize) -> Real {
+        Real { sizes: sizes.to_vec(), layers, filling: None, told: None, last: None }
+    }
+
+    fn held(&self) -> u64 {
+        self.sizes[..self.layers].iter().sum()
+    }
+
+    /// Bytes that were granted, and are not held yet.
+    fn granted(&self) -> u64 {
+        match self.told {
+            Some((_, Change::Grow { bytes, .. })) => bytes,
+            _ => 0,
+        }
+    }
+
+    fn observed(&self, id: ShardId, queue_length: f64) -> Shard {
+        Shard {
+            id,
+            queue_length,
+            held_bytes: self.held(),
+            next_bytes: self.sizes.get(self.layers).copied(),
+            lowest_bytes: self.layers.checked_sub(1).map(|lowest| self.sizes[lowest]),
+            growing: self.filling.is_some(),
+        }
+    }
+
+    /// Begins what it was told, if it is time, and ends what is full.
+    fn pass(&mut self, now: Nanos, fill: Nanos) {
+        if self.filling.is_some_and(|until| until <= now) {
+            self.filling = None;
+        }
+        // What it never begins with is kept for it that long.
+        if self.last.is_some_and(|(at, _)| now >= at + SETTLE) {
+            self.told = None;
+        }
+        let Some((at, change)) = self.told.take_if(|(at, _)| *at <= now) else { return };
+        self.filling = None;
+        match change {
+            Change::Grow { .. } => {
+                self.layers += 1;
+                self.filling = (fill > 0).then_some(at + fill);
+            }
+            Change::Fold { .. } => self.layers -= 1,
+        }
+    }
+}
+
+/// What happens in an interval.
+#[derive(Clone, Debug)]
+struct Step {
+    intervals: u64,
+    lengths: Vec<f64>,
+    /// A shard that goes for this time, and comes back with nothing.
+    gone: Option<usize>,
+    budget: Option<u64>,
+    /// Seconds after which the driver begins with what it is told: `None`, never.
+    late: Option<u64>,
+    /// Seconds that a layer takes to be filled.
+    fill: u64,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let length = prop_oneof![
+        4 => 0.0..0.3,
+        4 => 0.2..1.0,
+        2 => 0.5..5.0,
+        4 => 4.0..100.0,
+        1 => prop_oneof![Just(f64::NAN), Just(-1.0), Just(f64::INFINITY), Just(1e300)],
+    ];
+    // Lengths stay for a while, else no average ever leaves the middle.
+    let lengths = prop::collection::vec(length, SHARDS);
+    let gone = prop::option::weighted(0.03, 0..SHARDS);
+    let budget = prop::option::weighted(0.1, 0u64..3_000);
+    let late = prop::option::weighted(0.9, prop_oneof![3 => Just(0u64), 1 => 0u64..9]);
+    let stay = (1u64..4, lengths, gone, budget, late, 0u64..5, 1usize..30);
+    let stay = stay.prop_map(|(intervals, lengths, gone, budget, late, fill, times)| {
+        let first = Step { intervals, lengths, gone, budget, late, fill };
+        let then = Step { gone: None, budget: None, ..first.clone() };
+        let mut all = vec![then; times];
+        all[0] = first;
+        all
+    });
+    prop::collection::vec(stay, 1..25).prop_map(|stays| stays.concat())
+}
+
+/// The average of a shard's lengths by the formula, an interval at a time.
+#[derive(Clone, Debug, Default)]
+struct NaiveAverage(Option<f64>);
+
+impl NaiveAverage {
+    fn observe(&mut self, length: f64, intervals: u64, smoothing: f64) {
+        for _ in 0..if length.is_finite() { intervals } else { 0 } {
+            let length = length.max(0.0);
+            let average = self.0.unwrap_or(length);
+            self.0 = Some(smoothing * length + (1.0 - smoothing) * average);
+        }
+    }
+}
+
+/// All that must be true of the changes of one interval.
+fn check(manager: &Manager, now: Nanos, shards: &[Shard], real: &[Real], changes: &[Change]) {
+    let Settings { high, low, budget_bytes, .. } = *manager.settings();
+    let by_id: BTreeMap<ShardId, &Shard> = shards.iter().map(|shard| (shard.id, shard)).collect();
+    let held: u64 = real.iter().map(Real::held).sum();
+    let owed: u64 = real.iter().map(Real::granted).sum();
+    let mut granted = 0;
+    let mut changed = BTreeMap::new();
+    for change in changes {
+        let shard = by_id[&change.shard()];
+        let average = manager.average(shard.id);
+        assert!(
+            changed.insert(shard.id, change).is_none(),
+            "two changes of one shard: {changes:?}"
+        );
+        match change {
+            Change::Grow { bytes, .. } => {
+                assert_eq!(Some(*bytes), shard.next_bytes);
+                assert!(!shard.growing);
+                granted += bytes;
+            }
+            Change::Fold { bytes, .. } => assert_eq!(Some(*bytes), shard.lowest_bytes),
+        }
+        match (change, change.why()) {
+            (Change::Grow { .. }, Why::Busy { .. }) => assert!(average > Some(high)),
+            (Change::Fold { .. }, Why::Idle { .. }) => assert!(average < Some(low)),
+            (Change::Fold { .. }, Why::Taken { by, .. }) => {
+                assert!(average < Some(manager.settings().spare()));
+                assert!(manager.average(*by) > Some(high) && !by_id[by].growing);
+                assert!(!changes.iter().any(|change| change.shard() == *by), "taken, and given");
+            }
+            (Change::Fold { .. }, Why::OverBudget { .. }) => assert!(held + owed > budget_bytes),
+            _ => panic!("no reason for that: {change:?}"),
+        }
+        if !matches!(change.why(), Why::OverBudget { .. }) {
+            let last = real[shard.id as usize].last;
+            assert!(last.is_none_or(|(at, _)| now >= at + SETTLE), "too soon after its last");
+        }
+    }
+    assert!(granted == 0 || held + owed + granted <= budget_bytes, "more than the budget");
+}
+
+fn tell(real: &mut [Real], now: Nanos, changes: Vec<Change>, late: Option<u64>, fill: u64) {
+    for change in changes {
+        let shard = &mut real[change.shard() as usize];
+        shard.last = Some((now, matches!(change, Change::Grow { .. })));
+        let begins = late.map_or(Nanos::MAX, |late| now + late * SECOND);
+        shard.told = Some((begins, change));
+        shard.pass(now, fill * SECOND);
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_budget_holds_and_every_change_has_its_reason(
+        steps in steps(),
+        sizes in prop::collection::vec(prop::collection::vec(0u64..500, 0..6), SHARDS),
+        smoothing in prop_oneof![Just(1.0), 0.1..1.0],
+        budget in 0u64..3_000,
+    ) {
+        let mut manager = Manager::new(settings(smoothing, budget)).unwrap();
+        let mut averages = vec![NaiveAverage::default(); SHARDS];
+        let mut real: Vec<Real> = sizes.iter().map(|sizes| Real::new(sizes, 0)).collect();
+        let mut now = 0;
+        let mut within = true;
+        for (index, step) in steps.iter().enumerate() {
+            let intervals = if index == 0 { 1 } else { step.intervals };
+            now += intervals * SECOND;
+            if let Some(bytes) = step.budget {
+                manager.set_budget(bytes);
+                within = false;
+            }
+            if let Some(gone) = step.gone {
+                real[gone] = Real::new(&sizes[gone], 0);
+                averages[gone] = NaiveAverage::default();
+            }
+            let mut shards = Vec::new();
+            for (id, shard) in real.iter_mut().enumerate() {
+                shard.pass(now, step.fill * SECOND);
+                if step.gone != Some(id) {
+                    shards.push(shard.observed(id as ShardId, step.lengths[id]));
+                    averages[id].observe(step.lengths[id], intervals, smoothing);
+                }
+            }
+            let changes = manager.observe(now, &shards);
+            for (id, naive) in averages.iter().enumerate() {
+                match (manager.average(id as ShardId), naive.0) {
+                    (Some(ours), Some(naive)) => prop_assert!((ours - naive).abs() <= 1e-9 * naive),
+                    (ours, naive) => prop_assert_eq!(ours, naive),
+                }
+            }
+            check(&manager, now, &shards, &real, &changes);
+            tell(&mut real, now, changes, step.late, step.fill);
+            let taken: u64 = real.iter().map(|shard| shard.held() + shard.granted()).sum();
+            let holds = taken <= manager.settings().budget_bytes;
+            prop_assert!(holds || !within, "it held, and does not any more");
+            within = holds;
+        }
+    }
+
+    /// Shards within the marks: nothing else makes them change.
+    #[test]
+    fn a_smaller_budget_folds_the_coldest_until_it_holds(
+        lengths in prop::collection::vec(0.7..4.0, SHARDS),
+        sizes in prop::collection::vec(prop::collection::vec(1u64..500, 1..6), SHARDS),
+        share in 0.0..1.0,
+    ) {
+        let mut real: Vec<Real> =
+            sizes.iter().map(|sizes| Real::new(sizes, sizes.len())).collect();
+        let all: u64 = real.iter().map(Real::held).sum();
+        let mut manager = Manager::new(settings(1.0, all)).unwrap();
+        for second in 0..60 {
+            if second == 30 {
+                manager.set_budget((all as f64 * share) as u64);
+            }
+            let shards: Vec<Shard> = (0..SHARDS)
+                .map(|id| real[id].observed(id as ShardId, lengths[id]))
+                .collect();
+            let changes = manager.observe(second * SECOND, &shards);
+            prop_assert!(second >= 30 || changes.is_empty());
+            check(&manager, second * SECOND, &shards, &real, &changes);
+            tell(&mut real, second * SECOND, changes, Some(0), 0);
+            if second >= 35 {
+                let held: u64 = real.iter().map(Real::held).sum();
+                prop_assert!(held <= manager.settings().budget_bytes, "not after six intervals");
+            }
+        }
+        // Without the last layer that a shard gave, all of the colder ones would not have been enough.
+        let over = all - manager.settings().budget_bytes;
+        for (hot, length) in real.iter().zip(&lengths) {
+            let Some(given) = hot.sizes.get(hot.layers + 1..) else { continue };
+            let colder = lengths.iter().zip(&sizes).filter(|(colder, _)| *colder < length);
+            let colder: u64 = colder.flat_map(|(_, sizes)| sizes).sum();
+            prop_assert!(given.iter().sum::<u64>() + colder < over);
+        }
+    }
+
+    /// M/M/1 shards whose layers gain a factor of at most two, as the marks suppose: a shard only grows or
+    /// only gives, so all comes to rest.
+    #[test]
+    fn under_constant_load_changes_end(
+        loads in prop::collection::vec(0.01f64..20.0, SHARDS),
+        layers in prop::collection::vec(0usize..6, SHARDS),
+        gain in 1.0..2.0,
+        smoothing in 0.1..1.0,
+        more in 0u64..20_000,
+        fill in 0u64..20,
+    ) {
+        let sizes = [100, 100, 200, 400, 800, 1_600];
+        let mut real: Vec<Real> = layers.iter().map(|&layers| Real::new(&sizes, layers)).collect();
+        let held: u64 = real.iter().map(Real::held).sum();
+        let mut manager = Manager::new(settings(smoothing, held + more)).unwrap();
+        let mut grew = [None; SHARDS];
+        let mut count = 0;
+        for second in 0..1_500 {
+            let now = second * SECOND;
+            let mut shards = Vec::new();
+            for (id, shard) in real.iter_mut().enumerate() {
+                shard.pass(now, fill * SECOND);
+                // A layer that is being filled is of no use yet.
+                let full = shard.layers - usize::from(shard.filling.is_some());
+                let length = length_mm1(loads[id] / f64::powi(gain, full as i32));
+                shards.push(shard.observed(id as ShardId, length));
+            }
+            let changes = manager.observe(now, &shards);
+            check(&manager, now, &shards, &real, &changes);
+            for change in &changes {
+                let grows = matches!(change, Change::Grow { .. });
+                let before = grew[change.shard() as usize].replace(grows);
+                prop_assert!(before.is_none_or(|before| before == grows), "to and fro: {change}");
+                count += 1;
+                prop_assert!(second < 1_000, "no rest: {change}");
+            }
+            tell(&mut real, now, changes, Some(0), fill);
+        }
+        prop_assert!(count <= SHARDS * sizes.len());
+    }
+
+    /// Whatever the layers gain, and though the marks be wrong for it: what goes to and fro gets rare.
+    #[test]
+    fn mistakes_get_rare(
+        load in 0.01f64..2_000.0,
+        gain in 1.0..40.0,
+        smoothing in 0.1..1.0,
+        fill in 0u64..20,
+    ) {
+        let sizes = [1; 6];
+        let mut real = [Real::new(&sizes, 0)];
+        let mut manager = Manager::new(settings(smoothing, 100)).unwrap();
+        let mut count = 0;
+        let seconds = 10_000;
+        for second in 0..seconds {
+            let now = second * SECOND;
+            real[0].pass(now, fill * SECOND);
+            let full = real[0].layers - usize::from(real[0].filling.is_some());
+            let length = length_mm1(load / f64::powi(gain, full as i32));
+            let changes = manager.observe(now, &[real[0].observed(0, length)]);
+            count += changes.len();
+            tell(&mut real, now, changes, Some(0), fill);
+        }
+        // To all layers; to and fro while it learns; then once in its patience.
+        let patience = PATIENCE_MAX * SETTLE / SECOND;
+        prop_assert!(count as u64 <= 6 + 2 * 7 + 2 * seconds / patience, "{count} changes");
+    }
+}
+
+/// Mean number in an M/M/1 queue of a utilisation; one that is overloaded has a long queue.
+fn length_mm1(utilisation: f64) -> f64 {
+    if utilisation < 0.999 { utilisation / (1.0 - utilisation) } else { 1_000.0 * utilisation }
+}
