@@ -18,11 +18,14 @@
 //! - **A smaller budget** ([`Manager::set_budget`]) folds the coldest until it holds, whatever their marks.
 //! - **Mistakes are remembered.** If a shard that folded because it was idle is busy again soon, it waits
 //!   twice as long before it folds next, up to [`PATIENCE_MAX`] times [`Settings::settle`]. Where a layer
-//!   gains so much that it takes a shard from above the high mark to below the low one, that
-//!   makes rare what would go to and fro for ever.
+//!   gains so much that it takes a shard from above the high mark to below the low one, that makes rare
+//!   what would go to and fro for ever.
 //!
 //! Under a constant load and layers that gain a factor of two at most, a shard that grew is never asked to
-//! give and one that gave never becomes hot: there are at most as many changes as there are layers.
+//! give and one that gave never becomes hot: there are at most as many changes as there are layers. In a
+//! closed simulation of eight shards, one of which gets four times its load, its queue is below the high
+//! mark again within six seconds, where equal parts of the same budget let it grow into the thousands
+//! (`closed.rs` has the figures).
 //!
 //! **Cost.** O(n log n) for n shards once an interval, and some 100 bytes of memory a shard. When it is
 //! wrong: a queue is long for another reason than the speed of look-ups (a slow origin, a client that sends
@@ -193,12 +196,12 @@ struct Lengths {
 }
 
 impl Lengths {
-    /// What an idle shard and one that can spare a layer must be below of.
+    /// What is below a mark if the shard is idle, or can spare a layer.
     fn most(&self) -> f64 {
         self.average.max(self.newest)
     }
 
-    /// What a busy one must be above of.
+    /// What is above the high mark if it is busy.
     fn least(&self) -> f64 {
         self.pressure.min(self.newest)
     }
@@ -428,6 +431,10 @@ impl Manager {
 
     /// Grows what is above the high mark, the hottest first, from what is free or what others can spare.
     fn grow_busy(&mut self, round: &mut Round) {
+        if round.later < 0 {
+            // The budget is not held yet: what comes back first of all makes that good.
+            return;
+        }
         let high = self.settings.high;
         for shard in round.coldest_first.clone().into_iter().rev() {
             let lengths = self.states.get(&shard.id).and_then(|state| state.lengths);

@@ -89,8 +89,8 @@ impl Settings {
     /// that grew at the high mark stays: `high / (high + 2)`, 0.67 for a high mark of 4.
     ///
     /// It is so for an M/M/1 queue whose service a layer makes twice as fast at most: at the length h its
-    /// utilisation is h / (1 + h), and with half of that its length is h / (h + 2). Where a layer gains
-    /// more than that, or lengths scatter more, [`Manager`](super::Manager) learns to wait instead.
+    /// utilisation is h / (1 + h), and with half of that its length is h / (h + 2). More servers leave more
+    /// room. Where a layer gains more than that, [`Manager`](super::Manager) learns to wait instead.
     pub fn spare(&self) -> f64 {
         self.high / (self.high + 2.0)
     }

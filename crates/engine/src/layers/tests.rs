@@ -207,6 +207,34 @@ fn a_smaller_budget_folds_the_coldest_first() {
 }
 
 #[test]
+fn nobody_takes_until_a_smaller_budget_holds() {
+    let mut manager = manager(held(3) + held(2));
+    let mut shards = [shard(1, 0.4, 3), shard(2, 0.5, 2), shard(3, 9.0, 0)];
+    manager.observe(0, &shards);
+    manager.set_budget(held(2) + 50);
+    // Shard 1 must give all that it has, a layer at a time. Shard 2 need not, so nothing is taken from it.
+    for layers in [2, 1] {
+        let second = 3 + 2 - u64::from(layers);
+        assert_eq!(signed(&manager.observe(second * SECOND, &shards)), [(1, -(100 << layers))]);
+        shards[0] = shard(1, 0.4, layers);
+    }
+    let changes = manager.observe(5 * SECOND, &shards);
+    assert_eq!(signed(&changes), [(1, -100), (2, -200)]);
+    assert_eq!(*changes[1].why(), Why::Taken { average: 0.5, by: 3 });
+}
+
+#[test]
+fn reasons_are_in_words() {
+    let check = |why: Why, words: &str| assert_eq!(why.to_string(), words);
+    let idle = Why::Idle { average: 0.104, low: 0.25 };
+    check(idle, "its queue is 0.10 on average, below the mark of 0.25");
+    let taken = Why::Taken { average: 0.5, by: 3 };
+    check(taken, "shard 3 needs the memory, and its own queue is 0.50 on average");
+    let over = Why::OverBudget { over_bytes: 12 };
+    check(over, "the layers take 12 bytes more than their budget");
+}
+
+#[test]
 fn a_smaller_budget_stops_what_is_being_filled() {
     let mut manager = manager(10_000);
     assert_eq!(signed(&settled(&mut manager, &[shard(1, 9.0, 0)])), [(1, 100)]);
