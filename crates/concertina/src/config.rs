@@ -5,6 +5,7 @@
 //! mistakes are told together.
 
 mod cluster;
+mod datasets;
 mod field;
 mod sections;
 
@@ -13,6 +14,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 pub use cluster::{Cluster, Gateway, Member, Role};
+pub use datasets::Datasets;
 use field::{Printer, Reader, Visitor};
 pub use field::{Secret, Size};
 pub use sections::{Class, Device, Kind, Node, Observe, Origin, Serve, Service};
@@ -28,6 +30,8 @@ pub struct Config {
     pub devices: Vec<Device>,
     /// Where objects are durable.
     pub origin: Origin,
+    /// The datasets that are served.
+    pub datasets: Datasets,
     /// What is recorded.
     pub observe: Observe,
     /// The nodes of the cluster; none for a node alone.
@@ -112,6 +116,7 @@ impl Config {
         section("serve", &mut |v| self.serve.visit(v));
         section("node", &mut |v| self.node.visit(v));
         section("origin", &mut |v| self.origin.visit(v));
+        section("datasets", &mut |v| self.datasets.visit(v));
         section("observe", &mut |v| self.observe.visit(v));
         section("cluster", &mut |v| self.cluster.visit(v));
         section("gateway", &mut |v| self.gateway.visit(v));
@@ -121,8 +126,10 @@ impl Config {
         }
         self.members = list("member", table.remove("member"), mistakes, Member::visit);
         for key in table.keys() {
-            let sections =
-                ["serve", "node", "device", "origin", "observe", "member", "cluster", "gateway"];
+            let sections = [
+                "serve", "node", "device", "origin", "datasets", "observe", "member", "cluster",
+                "gateway",
+            ];
             mistakes.push(Mistake { place: key.clone(), what: field::unknown(key, &sections) });
         }
     }
@@ -183,6 +190,7 @@ impl Config {
             "must be at most 1GiB: objects that are kept are held in memory whole".to_owned(),
         );
         self.origin.check(&mut must);
+        self.datasets.check(&mut must);
         must(
             self.observe.objectives_ms.iter().all(|o| o.is_finite() && *o > 0.0),
             "observe.objectives_ms",
@@ -243,6 +251,8 @@ impl Config {
         }
         printer.section("[origin]", "Where objects are durable.");
         config.origin.visit(&mut printer);
+        printer.section("[datasets]", "The datasets of records that are served from the origin.");
+        config.datasets.visit(&mut printer);
         printer.section("[observe]", "What is recorded.");
         config.observe.visit(&mut printer);
         config.print_cluster(explain, &mut printer);

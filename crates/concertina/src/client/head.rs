@@ -57,7 +57,12 @@ impl Heads {
     /// Appends the head of a request for a key. `size` is the length of the body of a put.
     pub fn write(&self, out: &mut Vec<u8>, operation: Operation, key: &[u8], size: u64) {
         let method = match operation {
-            Operation::Get | Operation::List => "GET",
+            Operation::Get
+            | Operation::List
+            | Operation::Search
+            | Operation::Count
+            | Operation::Extract => "GET",
+            Operation::Append => "POST",
             Operation::Head => "HEAD",
             Operation::Put => "PUT",
             Operation::Delete => "DELETE",

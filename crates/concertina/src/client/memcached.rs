@@ -35,10 +35,10 @@ pub(super) fn write_command(
     size: u64,
 ) {
     let command: &[u8] = match operation {
-        // There is no other way to ask whether a key is there.
-        Operation::Get | Operation::Head | Operation::List => b"get ",
-        Operation::Put => b"set ",
+        Operation::Put | Operation::Append => b"set ",
         Operation::Delete => b"delete ",
+        // There is no other way to ask whether a key is there; and what is no question of a key is not asked.
+        _ => b"get ",
     };
     out.extend_from_slice(command);
     if several {

@@ -130,10 +130,8 @@ pub fn import(
 }
 
 fn check_name(name: &str) -> anyhow::Result<()> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let fits = (1..=100).contains(&name.len()) && name.chars().all(plain);
     ensure!(
-        fits && !name.starts_with('.'),
+        super::is_name(name),
         "{name:?} is no name of a dataset: letters, digits, `-`, `_` and `.`, not first, 100 at most"
     );
     Ok(())

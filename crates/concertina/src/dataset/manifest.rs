@@ -50,6 +50,8 @@ pub struct Manifest {
     pub sealed_chunks: u64,
     /// Ids of deleted records of the shards, ascending.
     pub deleted: Vec<u64>,
+    /// CRC-32 (IEEE) of the manifest as compact JSON in which this is empty, eight hexadecimal digits.
+    checksum: String,
 }
 
 impl Manifest {
@@ -63,6 +65,7 @@ impl Manifest {
             next_shard: 1,
             sealed_chunks: 0,
             deleted: Vec::new(),
+            checksum: String::new(),
         }
     }
 
@@ -92,6 +95,9 @@ impl Manifest {
     /// If it is not one that can be.
     pub fn parse(text: &[u8]) -> anyhow::Result<Manifest> {
         let manifest: Manifest = serde_json::from_slice(text)?;
+        let (found, said) = (manifest.checksum_now()?, &manifest.checksum);
+        ensure!(found == *said, "its checksum is {found} and should be {said}");
+        let manifest = Manifest { checksum: String::new(), ..manifest };
         let version = manifest.version;
         ensure!(version == VERSION, "it is of version {version}; this build reads {VERSION}");
         let id = &manifest.id;
@@ -120,13 +126,28 @@ impl Manifest {
         Ok(manifest)
     }
 
+    fn checksum_now(&self) -> serde_json::Result<String> {
+        let bare = Manifest { checksum: String::new(), ..self.clone() };
+        Ok(format!("{:08x}", crc32fast::hash(&serde_json::to_vec(&bare)?)))
+    }
+
+    /// Its text, with its checksum.
+    ///
+    /// # Errors
+    ///
+    /// None that there should be.
+    pub fn encode(&self) -> serde_json::Result<Vec<u8>> {
+        let checksum = self.checksum_now()?;
+        serde_json::to_vec_pretty(&Manifest { checksum, ..self.clone() })
+    }
+
     /// Replaces the manifest of a folder, durably.
     ///
     /// # Errors
     ///
     /// Those of the system; the old one is still there then.
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        let text = serde_json::to_vec_pretty(self)?;
+        let text = self.encode()?;
         super::files::write(folder, FILE, true, |writer| writer.write_all(&text))
             .with_context(|| format!("cannot write {}", folder.join(FILE).display()))
     }
@@ -173,11 +194,24 @@ mod tests {
     }
 
     #[test]
+    fn a_changed_byte_is_found() {
+        let text = manifest().encode().unwrap();
+        for at in 0..text.len() {
+            let mut changed = text.clone();
+            changed[at] ^= 1;
+            // Blanks between tokens say nothing.
+            if let Ok(read) = Manifest::parse(&changed) {
+                assert_eq!(read.encode().unwrap(), text, "byte {at}");
+            }
+        }
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         let check = |change: &dyn Fn(&mut Manifest), says: &str| {
             let mut manifest = manifest();
             change(&mut manifest);
-            let text = serde_json::to_vec(&manifest).unwrap();
+            let text = manifest.encode().unwrap();
             let error = format!("{:#}", Manifest::parse(&text).unwrap_err());
             assert!(error.contains(says), "{error}");
         };

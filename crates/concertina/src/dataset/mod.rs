@@ -14,6 +14,8 @@ pub mod chunk;
 pub mod files;
 mod import;
 pub mod manifest;
+pub mod part;
+pub mod remote;
 mod write;
 
 use std::collections::BTreeSet;
@@ -21,37 +23,36 @@ use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
-use shard::query::{Page, Query};
+use shard::query::Query;
 use shard::record::Schema;
 use shard::{Shard, Text};
 
 use chunk::{Chunk, Entry};
 pub use import::{Imported, Options, Step, import};
 use manifest::{Manifest, ShardEntry};
+use part::{Part, search_log};
 pub use write::Writer;
+pub(crate) use write::{SEAL_BYTES, split};
 
-/// A dataset, open to be read.
+/// A dataset, open to be read. Cloning it costs a few pointers.
+#[derive(Clone)]
 pub struct Dataset {
     folder: PathBuf,
-    manifest: Manifest,
-    shards: Vec<OpenShard>,
+    manifest: Arc<Manifest>,
+    parts: Vec<Arc<Part>>,
     /// Records of the log, the first with the id that follows those of the shards.
-    appended: Vec<Vec<u8>>,
+    appended: Arc<Vec<Arc<[u8]>>>,
     /// Ids of deleted records.
-    deleted: BTreeSet<u64>,
+    deleted: Arc<BTreeSet<u64>>,
     /// Number of the last chunk of the log.
     last_chunk: u64,
 }
 
-struct OpenShard {
-    entry: ShardEntry,
-    shard: Shard,
-}
-
 /// Which part of an answer is wanted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
     /// Records at most.
     pub limit: usize,
@@ -77,7 +78,7 @@ pub struct Found {
 }
 
 /// What a dataset takes.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Info {
     /// Records that are not deleted.
     pub records: u64,
@@ -133,39 +134,48 @@ impl Dataset {
         manifest.shards.push(entry.clone());
         Ok(Dataset {
             folder: path.to_owned(),
-            manifest,
-            shards: vec![OpenShard { entry, shard }],
-            appended: Vec::new(),
-            deleted: BTreeSet::new(),
+            manifest: Arc::new(manifest),
+            parts: vec![Arc::new(Part::new(entry, shard)?)],
+            appended: Arc::default(),
+            deleted: Arc::default(),
             last_chunk: 0,
         })
     }
 
     fn of(folder: &Path, manifest: Manifest) -> anyhow::Result<Dataset> {
-        let mut shards = Vec::new();
-        for entry in &manifest.shards {
-            let shard = open_shard(&folder.join(&entry.file))?;
-            let records = shard.records().len() as u64;
-            ensure!(
-                records == entry.records,
-                "{} has {records} records, and the manifest says {}",
-                entry.file,
-                entry.records
-            );
-            shards.push(OpenShard { entry: entry.clone(), shard });
-        }
-        let mut dataset = Dataset {
-            folder: folder.to_owned(),
-            shards,
-            appended: Vec::new(),
-            deleted: manifest.deleted.iter().copied().collect(),
-            last_chunk: manifest.sealed_chunks,
-            manifest,
-        };
+        let mut dataset = Dataset::of_parts(folder, manifest, &[], |_| true)?;
         while let Some(chunk) = dataset.read_chunk(dataset.last_chunk + 1)? {
             dataset.take(chunk)?;
         }
         Ok(dataset)
+    }
+
+    /// The dataset of a manifest, with those of its shards that are `wanted`, which are in the folder, and
+    /// without its log. Shards that are open already are not opened again.
+    pub(crate) fn of_parts(
+        folder: &Path,
+        manifest: Manifest,
+        open: &[Arc<Part>],
+        wanted: impl Fn(&ShardEntry) -> bool,
+    ) -> anyhow::Result<Dataset> {
+        let mut parts = Vec::new();
+        for entry in manifest.shards.iter().filter(|entry| wanted(entry)) {
+            parts.push(match open.iter().find(|part| part.entry() == entry) {
+                Some(part) => part.clone(),
+                None => {
+                    let shard = open_shard(&folder.join(&entry.file))?;
+                    Arc::new(Part::new(entry.clone(), shard)?)
+                }
+            });
+        }
+        Ok(Dataset {
+            folder: folder.to_owned(),
+            parts,
+            appended: Arc::default(),
+            deleted: Arc::new(manifest.deleted.iter().copied().collect()),
+            last_chunk: manifest.sealed_chunks,
+            manifest: Arc::new(manifest),
+        })
     }
 
     fn read_chunk(&self, number: u64) -> anyhow::Result<Option<Chunk>> {
@@ -187,19 +197,45 @@ impl Dataset {
         Ok(Some(chunk))
     }
 
-    /// Applies the next chunk of the log.
-    fn take(&mut self, chunk: Chunk) -> anyhow::Result<()> {
+    /// Applies the next chunk of the log. Costs a copy of the list of what was appended if others hold it.
+    pub(crate) fn take(&mut self, chunk: Chunk) -> anyhow::Result<()> {
+        ensure!(
+            chunk.number == self.last_chunk + 1 && chunk.first_id == self.end_id(),
+            "chunk {} of the log is not the one that follows {}",
+            chunk.number,
+            self.last_chunk
+        );
         self.last_chunk = chunk.number;
         for entry in chunk.entries {
             match entry {
-                Entry::Append(record) => self.appended.push(record),
+                Entry::Append(record) => Arc::make_mut(&mut self.appended).push(record.into()),
                 Entry::Delete(id) => {
                     ensure!(id < self.end_id(), "the log deletes record {id}, which there is not");
-                    self.deleted.insert(id);
+                    Arc::make_mut(&mut self.deleted).insert(id);
                 }
             }
         }
         Ok(())
+    }
+
+    /// What it consists of.
+    pub(crate) fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The shards that are open.
+    pub(crate) fn parts(&self) -> &[Arc<Part>] {
+        &self.parts
+    }
+
+    /// Ids of deleted records.
+    pub(crate) fn deleted(&self) -> &Arc<BTreeSet<u64>> {
+        &self.deleted
+    }
+
+    /// Number of the last chunk of the log.
+    pub(crate) fn last_chunk(&self) -> u64 {
+        self.last_chunk
     }
 
     /// The id that the next record gets.
@@ -237,47 +273,24 @@ impl Dataset {
     /// As the search of a shard.
     pub fn search(&self, query: &Query, wanted: &Wanted) -> anyhow::Result<Found> {
         let mut found = Found::default();
-        for open in &self.shards {
-            let (first, end) = (open.entry.first_id, open.entry.first_id + open.entry.records);
-            if wanted.after.is_some_and(|after| after + 1 >= end) {
-                continue;
-            }
+        for part in &self.parts {
             if found.ids.len() >= wanted.limit {
-                found.has_more = true;
+                found.has_more |= wanted.after.is_none_or(|after| after + 1 < part.ids().end);
                 break;
             }
-            let searcher = open.shard.searcher()?;
-            let after = wanted.after.and_then(|after| after.checked_sub(first));
-            let mut page =
-                Page { limit: 0, after: after.map(|a| a as usize), sorted: wanted.sorted };
-            loop {
-                page.limit = wanted.limit.saturating_sub(found.ids.len());
-                let answer = searcher.search(query, &page)?;
-                let ids = answer.records.iter().map(|record| first + *record as u64);
-                found.ids.extend(ids.filter(|id| !self.deleted.contains(id)));
-                found.located += answer.located;
-                found.verified += answer.verified;
-                found.has_more = answer.has_more;
-                match answer.next {
-                    Some(next) if found.ids.len() < wanted.limit => page.after = Some(next),
-                    _ => break,
-                }
-            }
+            let limit = wanted.limit - found.ids.len();
+            let further = part.search(query, &Wanted { limit, ..*wanted }, &self.deleted)?;
+            found.append(further, wanted.limit);
         }
-        for (id, record) in self.log() {
-            if wanted.after.is_some_and(|after| id <= after) || self.deleted.contains(&id) {
-                continue;
-            }
-            if query.matches(self.schema(), record) {
-                if found.ids.len() >= wanted.limit {
-                    found.has_more = true;
-                    break;
-                }
-                found.ids.push(id);
-            }
-        }
-        found.next = found.ids.last().copied().filter(|_| found.has_more && wanted.sorted);
+        let limit = wanted.limit.saturating_sub(found.ids.len());
+        found.append(self.search_log(query, &Wanted { limit, ..*wanted }), wanted.limit);
+        found.close(wanted);
         Ok(found)
+    }
+
+    /// A page of the records of the log that match.
+    pub(crate) fn search_log(&self, query: &Query, wanted: &Wanted) -> Found {
+        search_log(self.log(), self.schema(), query, wanted, &self.deleted)
     }
 
     /// How many records match.
@@ -286,23 +299,22 @@ impl Dataset {
     ///
     /// As [`shard::query::Searcher::count`].
     pub fn count(&self, query: &Query) -> anyhow::Result<u64> {
-        let mut count = 0;
-        for open in &self.shards {
-            count += open.shard.searcher()?.count(query)? as u64;
+        let mut count = self.count_log(query);
+        for part in &self.parts {
+            count += part.count(query, &self.deleted)?;
         }
-        for id in self.deleted.range(..self.manifest.end_id()) {
-            let record = self.stored(*id)?;
-            count -= u64::from(query.matches(self.schema(), &record));
-        }
-        let log = self.log().filter(|(id, record)| {
-            !self.deleted.contains(id) && query.matches(self.schema(), record)
-        });
-        Ok(count + log.count() as u64)
+        Ok(count)
+    }
+
+    /// How many records of the log match.
+    pub(crate) fn count_log(&self, query: &Query) -> u64 {
+        let there = self.log().filter(|(id, _)| !self.deleted.contains(id));
+        there.filter(|(_, record)| query.matches(self.schema(), record)).count() as u64
     }
 
     /// How often a string of bytes occurs in the shards, deleted records included.
     pub fn occurrences(&self, bytes: &[u8]) -> u64 {
-        self.shards.iter().map(|open| open.shard.index().count(bytes) as u64).sum()
+        self.parts.iter().map(|part| part.shard().index().count(bytes) as u64).sum()
     }
 
     /// A record, byte for byte as it came.
@@ -322,11 +334,7 @@ impl Dataset {
     ///
     /// If the records have no key.
     pub fn id_of(&self, key: &str) -> anyhow::Result<Option<u64>> {
-        let Some(attribute) = self.schema().key.clone() else {
-            bail!("its records have no key; search for an attribute instead");
-        };
-        let condition = shard::query::Condition::Equals(key.as_bytes().to_vec());
-        let query = Query::Test(shard::query::Test { attribute: Some(attribute), condition });
+        let query = key_query(self.schema(), key)?;
         let wanted = Wanted { limit: 1, after: None, sorted: true };
         Ok(self.search(&query, &wanted)?.ids.first().copied())
     }
@@ -345,12 +353,12 @@ impl Dataset {
             range.end
         );
         let (mut bytes, mut start) = (Vec::new(), 0);
-        for open in &self.shards {
-            let end = start + open.entry.input_bytes;
+        for part in &self.parts {
+            let end = start + part.entry().input_bytes;
             let (from, to) = (range.start.max(start), range.end.min(end));
             if from < to {
                 let (offset, len) = ((from - start) as usize, (to - from) as usize);
-                open.shard.index().extract(offset, len, &mut bytes)?;
+                part.shard().index().extract(offset, len, &mut bytes)?;
             }
             start = end;
         }
@@ -366,16 +374,16 @@ impl Dataset {
     pub fn export(&self, out: &mut dyn Write) -> anyhow::Result<u64> {
         const RECORDS_AT_ONCE: usize = 1024;
         let mut written = 0;
-        for open in &self.shards {
+        for part in &self.parts {
             let mut header = Vec::new();
-            let place = open.shard.records().header();
-            open.shard.index().extract(place.start, place.len(), &mut header)?;
+            let (shard, ids) = (part.shard(), part.ids());
+            let place = shard.records().header();
+            shard.index().extract(place.start, place.len(), &mut header)?;
             out.write_all(&header)?;
-            let searcher = open.shard.searcher()?;
-            let first = open.entry.first_id;
-            let there: Vec<usize> = (0..open.entry.records)
-                .filter(|record| !self.deleted.contains(&(first + record)))
-                .map(|record| record as usize)
+            let searcher = shard.searcher()?;
+            let there: Vec<usize> = (ids.clone())
+                .filter(|id| !self.deleted.contains(id))
+                .map(|id| (id - ids.start) as usize)
                 .collect();
             for records in there.chunks(RECORDS_AT_ONCE) {
                 for record in searcher.get_all(records)? {
@@ -400,27 +408,40 @@ impl Dataset {
     }
 
     /// A record as it stands in the text, deleted or not.
-    fn stored(&self, id: u64) -> anyhow::Result<Vec<u8>> {
+    pub(crate) fn stored(&self, id: u64) -> anyhow::Result<Vec<u8>> {
         let end = self.end_id();
         ensure!(id < end, "there is no record {id}: ids are 0 to {}", end.saturating_sub(1));
         if let Some(record) = id.checked_sub(self.manifest.end_id()) {
-            let record =
-                self.appended.get(record as usize).context("ids of the log have no gaps")?;
-            return Ok(record.clone());
+            let record = self.appended.get(usize::try_from(record)?);
+            return Ok(record.context("ids of the log have no gaps")?.to_vec());
         }
-        let after = self.shards.partition_point(|open| open.entry.first_id <= id);
-        let open = after.checked_sub(1).and_then(|at| self.shards.get(at));
-        let open = open.context("ids of shards have no gaps")?;
-        let range = open.shard.records().range((id - open.entry.first_id) as usize);
-        let range = range.context("a shard has the records that it says")?;
-        let mut bytes = Vec::new();
-        open.shard.index().extract(range.start, range.len(), &mut bytes)?;
-        Ok(bytes)
+        let after = self.parts.partition_point(|part| part.entry().first_id <= id);
+        let part = after.checked_sub(1).and_then(|at| self.parts.get(at));
+        part.filter(|part| part.ids().contains(&id)).context("the shard is not here")?.stored(id)
     }
 }
 
+/// What asks for the record with a key.
+///
+/// # Errors
+///
+/// If the records have no key.
+pub(crate) fn key_query(schema: &Schema, key: &str) -> anyhow::Result<Query> {
+    let Some(attribute) = schema.key.clone() else {
+        bail!("its records have no key; search for an attribute instead");
+    };
+    let condition = shard::query::Condition::Equals(key.as_bytes().to_vec());
+    Ok(Query::Test(shard::query::Test { attribute: Some(attribute), condition }))
+}
+
+/// Whether a dataset may have this name.
+pub(crate) fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=100).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.')
+}
+
 /// The name of a chunk's file.
-fn chunk_file(number: u64) -> String {
+pub(crate) fn chunk_file(number: u64) -> String {
     format!("{number:012}.log")
 }
 

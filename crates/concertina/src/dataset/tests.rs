@@ -67,7 +67,7 @@ fn an_input_larger_than_a_shard_is_split_between_records() {
     let options = Options { shard_bytes: 32 << 20, format: Some(Format::Lines), ..options() };
     let (_folder, place) = imported(text.as_bytes(), &options);
     let dataset = Dataset::open(&place).unwrap();
-    assert!(dataset.shards.len() >= 2, "{} shards", dataset.shards.len());
+    assert!(dataset.parts().len() >= 2, "{} shards", dataset.parts().len());
     assert_eq!(dataset.end_id(), 70_000);
     for id in [0, 1, 31_000, 69_999] {
         assert_eq!(dataset.get(id as u64).unwrap(), line(id).as_bytes());
@@ -200,7 +200,6 @@ fn damage_is_an_error() {
         changed[bytes.len() / 2] ^= 1;
         std::fs::write(&path, &changed).unwrap();
         let opened = Dataset::open(&place);
-        // A digit of the manifest may be another digit, which it says is not so.
         assert!(opened.is_err(), "{file}");
         std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
         assert!(Dataset::open(&place).is_err(), "{file} cut");

@@ -1,6 +1,7 @@
 //! Changing a dataset: append, delete, seal.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use shard::Shard;
@@ -53,8 +54,7 @@ impl Writer {
         let first_id = self.dataset.end_id();
         let count = records.len() as u64;
         self.write(records.into_iter().map(Entry::Append).collect())?;
-        let size: usize = self.dataset.appended.iter().map(Vec::len).sum();
-        if size > SEAL_BYTES {
+        if self.dataset.log_bytes() > SEAL_BYTES {
             self.seal()?;
         }
         Ok(first_id..first_id + count)
@@ -99,27 +99,11 @@ impl Writer {
     pub fn seal(&mut self) -> anyhow::Result<bool> {
         let dataset = &self.dataset;
         let folder = dataset.folder.clone();
-        let mut manifest = dataset.manifest.clone();
+        let mut manifest = Manifest::clone(&dataset.manifest);
         if dataset.last_chunk == manifest.sealed_chunks {
             return Ok(false);
         }
-        manifest.deleted = dataset.deleted.iter().copied().collect();
-        manifest.sealed_chunks = dataset.last_chunk;
-        if !dataset.appended.is_empty() {
-            let entry = super::import::write_shard(
-                &folder,
-                (manifest.next_shard, manifest.end_id()),
-                |out| build(dataset.schema(), &dataset.appended, &self.options, out),
-            )?;
-            ensure!(
-                entry.0.records == dataset.appended.len() as u64,
-                "{} records of the log became {} of a shard; nothing is sealed",
-                dataset.appended.len(),
-                entry.0.records
-            );
-            manifest.shards.push(entry.0);
-            manifest.next_shard += 1;
-        }
+        dataset.seal_into(&folder, &mut manifest, &self.options)?;
         manifest.write(&folder)?;
         remove_left_over(&folder, &manifest)?;
         self.dataset = Dataset::of(&folder, manifest)?;
@@ -127,9 +111,43 @@ impl Writer {
     }
 }
 
+impl Dataset {
+    /// Bytes of the records of the log.
+    pub(crate) fn log_bytes(&self) -> usize {
+        self.appended.iter().map(|record| record.len()).sum()
+    }
+
+    /// Makes a shard of the log's records in a folder, and a manifest that has it in their place.
+    pub(crate) fn seal_into(
+        &self,
+        folder: &Path,
+        manifest: &mut Manifest,
+        options: &Options,
+    ) -> anyhow::Result<()> {
+        manifest.deleted = self.deleted.iter().copied().collect();
+        manifest.sealed_chunks = self.last_chunk;
+        if self.appended.is_empty() {
+            return Ok(());
+        }
+        let place = (manifest.next_shard, manifest.end_id());
+        let entry = super::import::write_shard(folder, place, |out| {
+            build(self.schema(), &self.appended, options, out)
+        })?;
+        ensure!(
+            entry.0.records == self.appended.len() as u64,
+            "{} records of the log became {} of a shard; nothing is sealed",
+            self.appended.len(),
+            entry.0.records
+        );
+        manifest.shards.push(entry.0);
+        manifest.next_shard += 1;
+        Ok(())
+    }
+}
+
 fn build(
     schema: &Schema,
-    records: &[Vec<u8>],
+    records: &[Arc<[u8]>],
     options: &Options,
     out: &mut dyn std::io::Write,
 ) -> Result<shard::Report, shard::Error> {
@@ -148,7 +166,7 @@ fn build(
 
 /// Splits what is appended; each record ends as the format wants it, so that it stays one when others
 /// follow.
-fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
+pub(crate) fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
     ensure!(
         schema.format != Format::Files,
         "whole files cannot be appended yet: import them as a dataset of their own"

@@ -37,3 +37,7 @@ pub static WARM: HeaderName = HeaderName::from_static("concertina-warm");
 pub static BUSY: HeaderName = HeaderName::from_static("concertina-busy");
 /// How long a lease lasts, nanoseconds.
 pub static TERM_NS: HeaderName = HeaderName::from_static("concertina-term-ns");
+/// Of a dataset: the etag of the manifest that a gateway knows.
+pub static VIEW: HeaderName = HeaderName::from_static("concertina-view");
+/// Of a dataset: the last chunk of the log that a gateway knows.
+pub static CHUNK: HeaderName = HeaderName::from_static("concertina-chunk");

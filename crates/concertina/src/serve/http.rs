@@ -22,7 +22,7 @@ use super::cluster;
 use super::front::{Front, Service};
 use super::lane::{Lane, Seen};
 use super::socket::Socket;
-use super::{Shared, admin, headers, list, objects};
+use super::{Shared, admin, datasets, headers, list, objects};
 
 /// An answer that is an error: status, and words that say what to do.
 pub struct Problem {
@@ -54,7 +54,7 @@ impl Problem {
         Problem::new(
             StatusCode::NOT_FOUND,
             "there is nothing here; objects are at /objects/KEY, their list at /objects, and beside \
-             them are /healthz, /readyz, /metrics and /admin/status",
+             them are /datasets (if datasets.path is set), /healthz, /readyz, /metrics and /admin/status",
         )
     }
 
@@ -177,6 +177,11 @@ async fn route(
     if let Some(encoded) = path.strip_prefix("/objects/") {
         let key = objects::key_of(encoded)?;
         return objects::object(shared, lane, key, request, sender).await;
+    }
+    if datasets::http::is_below(path)
+        && let Some(datasets) = &shared.datasets
+    {
+        return datasets.answer(request).await;
     }
     if let (Some(path), Some(peers)) = (path.strip_prefix("/cluster/"), shared.drive.peers()) {
         let answered = cluster::answer(shared, peers, request.method(), path, sender);

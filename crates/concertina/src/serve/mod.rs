@@ -8,6 +8,7 @@ mod arena;
 mod body;
 mod cluster;
 mod condition;
+mod datasets;
 mod drive;
 pub mod events;
 mod front;
@@ -45,6 +46,7 @@ use crate::origin::{self, Origin, Sharing};
 use crate::record::{FORMAT, Machine, Run, RunWriter};
 use body::{Budget, ReplyBody};
 use cluster::{Beat, Membership, Mismatches, Peers, Static};
+use datasets::Datasets;
 use drive::Drive;
 use events::EventLog;
 use front::{Front, Running, Service};
@@ -62,6 +64,7 @@ pub struct Shared {
     front: Front,
     drive: Arc<Drive>,
     mismatches: Arc<Mismatches>,
+    datasets: Option<Arc<Datasets>>,
     uploads: Arc<Budget>,
     writes: AtomicUsize,
 }
@@ -93,7 +96,9 @@ impl Observed for Shared {
     }
 
     fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
-        self.drive.windows(now, flush)
+        let mut windows = self.drive.windows(now, flush);
+        windows.extend(self.datasets.iter().flat_map(|datasets| datasets.windows(now, flush)));
+        windows
     }
 }
 
@@ -116,6 +121,7 @@ impl Shared {
 /// A running server.
 pub struct Server {
     node: Option<(Arc<Shared>, Running, Option<Beat>)>,
+    datasets: Option<datasets::Running>,
     gateway: Option<(Arc<Access>, Running)>,
     address: SocketAddr,
     observer: Observer,
@@ -218,7 +224,7 @@ impl Server {
         let windows = windows_of(&config, unix_offset_ns);
         let mut observed: Vec<Arc<dyn Observed>> = Vec::new();
         let mut addresses = Vec::new();
-        let mut node = None;
+        let (mut node, mut datasets) = (None, None);
         if let Some(listener) = node_listener {
             let membership: Arc<dyn Membership> = Arc::new(Static::new(config.members.len()));
             let cluster = cluster_of(&config, membership.lag());
@@ -230,6 +236,9 @@ impl Server {
             observed.push(shared.clone());
             let beat = |tick| Beat::start(shared.drive.clone(), membership, tick);
             let beat = tick.map(beat).transpose()?;
+            let runtimes = running.runtimes();
+            let start = |datasets: &Arc<Datasets>| datasets.start(runtimes.first());
+            datasets = shared.datasets.as_ref().map(start).transpose()?;
             node = Some((shared, running, beat));
         }
         let mut gateway = None;
@@ -245,7 +254,7 @@ impl Server {
         }
         let Some(&address) = addresses.last() else { anyhow::bail!("there is nothing to serve") };
         let observer = Observer::start(observed, run, now)?;
-        Ok(Server { node, gateway, address, observer })
+        Ok(Server { node, datasets, gateway, address, observer })
     }
 
     /// Where clients are served: at the gateway, if there is one.
@@ -259,6 +268,9 @@ impl Server {
         if let Some((access, running)) = self.gateway {
             access.stop();
             running.stop();
+        }
+        if let Some(datasets) = self.datasets {
+            datasets.stop();
         }
         let node = self.node.map(|(shared, running, beat)| {
             shared.stop();
@@ -288,6 +300,8 @@ fn start_node(
 ) -> anyhow::Result<Arc<Shared>> {
     arena::open(ARENA_TIMES * config.node.memory_bytes.0 + ARENA_BYTES_MORE);
     let mismatches = Arc::new(Mismatches::default());
+    let datasets =
+        Datasets::new(config, cluster.as_ref(), origin.clone(), windows.clone(), now)?;
     let peers = cluster.as_ref().map(|c| Peers::new(config, c, mismatches.clone()));
     let peers = peers.transpose()?.map(Arc::new);
     let settings = settings_of(config, cluster, windows.clone());
@@ -306,6 +320,7 @@ fn start_node(
         front: Front::new(config, queue, windows, now),
         drive,
         mismatches,
+        datasets,
         uploads: Budget::new(config.serve.uploads_bytes_max.0),
         writes: AtomicUsize::new(0),
     }))

@@ -34,6 +34,14 @@ pub enum Operation {
     Delete,
     /// List keys by prefix.
     List,
+    /// Find the records of a dataset that match a query.
+    Search,
+    /// Count them, or the occurrences of some bytes.
+    Count,
+    /// Read bytes of a dataset's text.
+    Extract,
+    /// Append records to a dataset.
+    Append,
 }
 
 /// Who answered a request, and how.
@@ -50,6 +58,8 @@ pub enum Outcome {
     Replica,
     /// The origin.
     Origin,
+    /// A shard of a dataset.
+    Shard,
     /// The key does not exist.
     Miss,
     /// The answer was an error of this service or of what is behind it.
@@ -67,6 +77,7 @@ impl Outcome {
             Outcome::BulkDevice => "bulk_device",
             Outcome::Replica => "replica",
             Outcome::Origin => "origin",
+            Outcome::Shard => "shard",
             Outcome::Miss => "miss",
             Outcome::Error => "error",
             Outcome::Unknown => "unknown",
@@ -76,7 +87,7 @@ impl Outcome {
     /// The outcome that a word of [`Outcome::as_str`] stands for.
     pub fn parse(word: &str) -> Option<Outcome> {
         use Outcome::*;
-        [Memory, HotDevice, BulkDevice, Replica, Origin, Miss, Error, Unknown]
+        [Memory, HotDevice, BulkDevice, Replica, Origin, Shard, Miss, Error, Unknown]
             .into_iter()
             .find(|outcome| outcome.as_str() == word)
     }

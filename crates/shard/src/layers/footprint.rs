@@ -123,11 +123,7 @@ fn array(group: &Group, base_rate: u32, bytes_max: usize) -> (usize, Vec<u32>) {
     let mut added = Vec::new();
     // Dropping and adding at once would make anew what is there, in another size.
     if dropped == 0 {
-        let above = group.rate_lowest().unwrap_or(match base_rate {
-            0 => 2 * RATE_MAX,
-            rate => rate.checked_next_power_of_two().unwrap_or(1 << 31),
-        });
-        let mut rate = above / 2;
+        let mut rate = lowest(group, base_rate) / 2;
         while rate > 0 {
             bytes += group.packed_bytes(rate, &added);
             if bytes > bytes_max {
@@ -138,4 +134,31 @@ fn array(group: &Group, base_rate: u32, bytes_max: usize) -> (usize, Vec<u32>) {
         }
     }
     (dropped, added)
+}
+
+impl super::Layers {
+    /// The rates of the next, smaller layer of each array, and the bytes that they would take together: what
+    /// one step more of memory is. Without rates at the end, when every value is held.
+    pub fn next_rates(&self) -> (Rates, usize) {
+        let set = self.set.load();
+        let mut bytes = 0;
+        let mut next = |group: &Group, base_rate: u32| -> Vec<u32> {
+            let rate = lowest(group, base_rate) / 2;
+            if rate > 0 {
+                bytes += group.packed_bytes(rate, &[]);
+            }
+            Some(rate).filter(|rate| *rate > 0).into_iter().collect()
+        };
+        let sa = next(&set.sa, self.base.sa_rate);
+        let isa = next(&set.isa, self.base.isa_rate);
+        (Rates { sa, isa }, bytes)
+    }
+}
+
+/// The smallest rate that an array has, or that its layers begin below.
+fn lowest(group: &Group, base_rate: u32) -> u32 {
+    group.rate_lowest().unwrap_or(match base_rate {
+        0 => 2 * RATE_MAX,
+        rate => rate.checked_next_power_of_two().unwrap_or(1 << 31),
+    })
 }

@@ -134,6 +134,10 @@ pub async fn from_origin(access: &Access, wanted: &Wanted) -> Result<Answer, Fai
     let failed = |error: crate::origin::Error| {
         (engine::gateway::Failed::Broken, format!("the origin: {error}"))
     };
+    if !wanted.path.starts_with("/objects/") {
+        let what = "the origin: it holds shards, and does not search".to_owned();
+        return Err((engine::gateway::Failed::Broken, what));
+    }
     let asked = wanted.header_map();
     let (origin, key) = (&access.origin, &wanted.key);
     for _ in 0..3 {

@@ -6,6 +6,7 @@
 
 mod admin;
 mod attempt;
+mod datasets;
 mod drive;
 mod ping;
 mod read;
@@ -30,6 +31,7 @@ use hyper::body::Incoming;
 use model::window::{self, Nanos, Operation, Window};
 
 use super::body::ReplyBody;
+use super::datasets::Datasets;
 use super::front::{Front, Service};
 use super::http::{Problem, authorize, only_get};
 use super::lane::{Lane, Seen};
@@ -57,6 +59,7 @@ pub struct Access {
     ring: Arc<Ring>,
     fingerprint: String,
     origin: Arc<dyn Origin>,
+    datasets: Arc<Datasets>,
     origin_timeout: Duration,
     deadline: Duration,
     ping_timeout: Duration,
@@ -99,8 +102,9 @@ impl Access {
         let settings = config.gateway.settings(ring.clone(), windows.clone(), now);
         let clocks = ring.members().iter().map(|_| AtomicI64::new(i64::MIN)).collect();
         Ok(Access {
-            front: Front::new(config, "gateway", windows, now),
+            front: Front::new(config, "gateway", windows.clone(), now),
             drive: Drive::new(settings, now),
+            datasets: Datasets::without_shards(config, origin.clone(), windows.clone(), now)?,
             pools: config.addresses().iter().map(|at| Pool::new(*at, &common, limits)).collect(),
             names,
             ring,
@@ -115,6 +119,7 @@ impl Access {
 
     /// Pings the nodes and tells the engine the time, for ever.
     pub async fn run(self: Arc<Self>) {
+        tokio::spawn(self.datasets.clone().keep_current());
         loop {
             let decided = self.drive.tick().await;
             self.ping_all(decided.pings);
@@ -149,6 +154,9 @@ impl Access {
         if let Some(encoded) = path.strip_prefix("/objects/") {
             let key = key_of(encoded)?;
             return self.object(lane, key, request).await;
+        }
+        if super::datasets::http::is_below(path) {
+            return self.dataset(request).await;
         }
         only_get(&request)?;
         match path {
@@ -358,6 +366,7 @@ impl Observed for Access {
 
     fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
         let mut windows = self.drive.windows(now, flush);
+        windows.extend(self.datasets.windows(now, flush));
         for window in &mut windows {
             // Lanes record the queue `gateway`: with bytes, and up to the end of each reply.
             if window.queue == "gateway" {

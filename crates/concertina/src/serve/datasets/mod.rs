@@ -1,0 +1,279 @@
+//! Datasets that a node serves: found in the origin, copied, searched, appended to.
+//!
+//! `ask` is what can be asked, `served` one dataset, `station` the queue before each of its parts, `layers` what
+//! makes shards faster while there is memory, `http` the requests.
+
+pub mod ask;
+pub mod http;
+mod layers;
+pub mod served;
+mod station;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use engine::Key;
+use engine::node::ClusterSettings;
+use model::window::{self, Nanos, Operation, Window};
+use tokio::runtime::Handle;
+use tracing::{info, warn};
+
+use super::lane::{Lane, Seen};
+use crate::clock;
+use crate::config::Config;
+use crate::dataset::remote;
+use crate::origin::Origin;
+use layers::Layers;
+use served::{Common, Served};
+
+/// Names that were asked for and are not there are looked up in the origin again, but not more often.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// All datasets of a node.
+pub struct Datasets {
+    common: Arc<Common>,
+    served: RwLock<BTreeMap<String, Arc<Served>>>,
+    refresh: Duration,
+    /// How long a silent client that appends is waited for.
+    body_timeout: Duration,
+    /// Requests of clients and gateways, beside those for objects.
+    lane: Arc<Lane>,
+    layers: Arc<Layers>,
+    /// Nodes of a shard, of which each has it.
+    replicas: u32,
+    /// A node makes copies of what there is before it is asked; a gateway learns of it when it is asked.
+    looks_for_all: bool,
+    /// When a name was looked up in vain.
+    looked: std::sync::Mutex<BTreeMap<String, Nanos>>,
+}
+
+/// What runs for them.
+pub struct Running {
+    layers: layers::Running,
+    refreshing: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Datasets {
+    /// Those of a configuration; `None` if it serves none.
+    ///
+    /// # Errors
+    ///
+    /// If the folder of copies cannot be made.
+    pub fn new(
+        config: &Config,
+        cluster: Option<&ClusterSettings>,
+        origin: Arc<dyn Origin>,
+        windows: window::Settings,
+        now: Nanos,
+    ) -> anyhow::Result<Option<Arc<Datasets>>> {
+        let Some(path) = &config.datasets.path else { return Ok(None) };
+        std::fs::create_dir_all(path)
+            .map_err(|error| anyhow::anyhow!("cannot make {}: {error}", path.display()))?;
+        let place = cluster.map(|cluster| (cluster.ring.clone(), cluster.me));
+        let nodes = place.clone();
+        let is_mine = move |key: &Key| match &nodes {
+            Some((ring, me)) => ring.replicas(key).iter().any(|node| node == *me),
+            None => true,
+        };
+        let seals = move |key: &Key| match &place {
+            Some((ring, me)) => ring.replicas(key).iter().next() == Some(*me),
+            None => true,
+        };
+        let copies = path.clone();
+        let mut all =
+            Self::of(config, copies, origin, windows, Box::new(is_mine), Box::new(seals), now)?;
+        all.looks_for_all = true;
+        Ok(Some(Arc::new(all)))
+    }
+
+    /// Those of a gateway: their manifests and logs, and no shards.
+    ///
+    /// # Errors
+    ///
+    /// Settings of layers that cannot hold.
+    pub fn without_shards(
+        config: &Config,
+        origin: Arc<dyn Origin>,
+        windows: window::Settings,
+        now: Nanos,
+    ) -> anyhow::Result<Arc<Datasets>> {
+        let no: fn(&Key) -> bool = |_| false;
+        let copies = PathBuf::new();
+        Self::of(config, copies, origin, windows, Box::new(no), Box::new(no), now).map(Arc::new)
+    }
+
+    fn of(
+        config: &Config,
+        copies: PathBuf,
+        origin: Arc<dyn Origin>,
+        windows: window::Settings,
+        is_mine: Box<dyn Fn(&Key) -> bool + Send + Sync>,
+        seals: Box<dyn Fn(&Key) -> bool + Send + Sync>,
+        now: Nanos,
+    ) -> anyhow::Result<Datasets> {
+        let one_in = config.observe.sample_one_in;
+        Ok(Datasets {
+            lane: Arc::new(Lane::new("datasets", windows.clone(), one_in, now)),
+            common: Arc::new(Common {
+                origin,
+                copies,
+                queue_length_max: config.datasets.queue_length_max,
+                windows,
+                is_mine,
+                seals,
+            }),
+            served: RwLock::default(),
+            refresh: Duration::from_secs_f64(config.datasets.refresh_s),
+            body_timeout: Duration::from_secs_f64(config.serve.idle_s),
+            layers: Layers::new(config.datasets.layers())?,
+            replicas: if config.members.is_empty() { 1 } else { config.cluster.replicas.min(8) },
+            looks_for_all: false,
+            looked: std::sync::Mutex::default(),
+        })
+    }
+
+    /// Begins to look for datasets in the origin, and to manage layers.
+    ///
+    /// # Errors
+    ///
+    /// If a thread cannot be started.
+    pub fn start(self: &Arc<Datasets>, runtime: Option<&Handle>) -> anyhow::Result<Running> {
+        let datasets = self.clone();
+        let refreshing = runtime.map(|runtime| runtime.spawn(datasets.keep_current()));
+        Ok(Running { layers: self.layers.start(self)?, refreshing })
+    }
+
+    /// A request came.
+    pub fn received(&self, operation: Operation, name: &str) -> Seen {
+        self.lane.received(operation, name.as_bytes())
+    }
+
+    /// All that were found.
+    pub fn all(&self) -> Vec<Arc<Served>> {
+        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
+        served.values().cloned().collect()
+    }
+
+    /// Looks at the origin from time to time, for ever.
+    pub async fn keep_current(self: Arc<Self>) {
+        loop {
+            self.refresh_all().await;
+            tokio::time::sleep(self.refresh).await;
+        }
+    }
+
+    async fn refresh_all(&self) {
+        let mut names = Vec::new();
+        if self.looks_for_all {
+            match remote::names(&self.common.origin).await {
+                Ok(found) => names = found,
+                Err(error) => warn!("the datasets of the origin cannot be listed: {error}"),
+            }
+        }
+        names.extend(self.all().iter().map(|served| served.name().to_owned()));
+        names.sort();
+        names.dedup();
+        for name in names {
+            let served = self.add(&name);
+            let before = served.view().map(|view| view.current.manifest.id.clone());
+            if let Err(error) = served.refresh().await {
+                warn!("{error:#}");
+                continue;
+            }
+            match served.view() {
+                Some(view) if before.as_ref() != Some(&view.current.manifest.id) => {
+                    let (here, all) =
+                        (view.dataset.parts().len(), view.current.manifest.shards.len());
+                    info!("dataset {name} is served: {here} of {all} shards");
+                }
+                Some(_) => {}
+                None => self.forget(&name),
+            }
+            served.seal_if_large();
+        }
+    }
+
+    /// Learns of all datasets that the origin has.
+    async fn learn_all(&self) -> anyhow::Result<()> {
+        for name in remote::names(&self.common.origin).await? {
+            let served = self.add(&name);
+            if served.view().is_none() {
+                served.refresh().await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&self, name: &str) -> Arc<Served> {
+        let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        let new = || Served::new(name, self.common.clone());
+        served.entry(name.to_owned()).or_insert_with(new).clone()
+    }
+
+    fn forget(&self, name: &str) {
+        let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        if served.get(name).is_some_and(|served| served.view().is_none()) {
+            served.remove(name);
+        }
+    }
+
+    /// A dataset by name: one that is not known is looked for in the origin.
+    ///
+    /// # Errors
+    ///
+    /// Those of the origin.
+    pub async fn find(&self, name: &str) -> anyhow::Result<Option<Arc<Served>>> {
+        let known = {
+            let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
+            served.get(name).cloned()
+        };
+        if let Some(served) = known.filter(|served| served.view().is_some()) {
+            return Ok(Some(served));
+        }
+        if !crate::dataset::is_name(name) || !self.may_look(name) {
+            return Ok(None);
+        }
+        let served = self.add(name);
+        let refreshed = served.refresh().await;
+        if served.view().is_none() {
+            self.forget(name);
+        }
+        refreshed?;
+        Ok(Some(served).filter(|served| served.view().is_some()))
+    }
+
+    /// Whether it is some time since a name was looked up in vain.
+    fn may_look(&self, name: &str) -> bool {
+        const NAMES_MAX: usize = 1000;
+        let now = clock::now();
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let again = LOOK_AGAIN.as_nanos() as Nanos;
+        looked.retain(|_, at| now.saturating_sub(*at) < again);
+        if looked.contains_key(name) || looked.len() >= NAMES_MAX {
+            return false;
+        }
+        looked.insert(name.to_owned(), now);
+        true
+    }
+
+    /// The windows of all queues.
+    pub fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
+        let (mut windows, _) = self.lane.take(now, flush);
+        for served in self.all() {
+            windows.extend(served.windows(now, flush));
+        }
+        windows
+    }
+}
+
+impl Running {
+    /// Ends what runs.
+    pub fn stop(self) {
+        if let Some(refreshing) = self.refreshing {
+            refreshing.abort();
+        }
+        self.layers.stop();
+    }
+}

@@ -1,0 +1,471 @@
+//! One dataset as a node serves it: a copy of its shards on local disk, the log in memory, and appends to the
+//! origin.
+//!
+//! A [`View`] is the dataset at one moment; requests keep the one that they began with. Who changes or
+//! refreshes it holds `changing`, so that the views of a process follow one another.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, bail};
+use arc_swap::ArcSwapOption;
+use engine::Key;
+use model::window::{Nanos, Settings, Window};
+use shard::index::Options;
+use tokio::sync::oneshot;
+use tracing::{info, warn};
+
+use super::ask::{LOG, part_of};
+use super::station::Station;
+use crate::clock;
+use crate::dataset::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
+use crate::dataset::manifest::{Manifest, ShardEntry, shard_file};
+use crate::dataset::part::Part;
+use crate::dataset::remote::{Current, Remote, folder_of_copy, key_of_file, key_of_manifest};
+use crate::dataset::{Dataset, SEAL_BYTES, chunk_file, split};
+use crate::origin::Origin;
+
+/// Tries of what others were faster at.
+const TRIES: usize = 10;
+
+/// What all datasets of a process have in common.
+pub struct Common {
+    /// Where they are durable.
+    pub origin: Arc<dyn Origin>,
+    /// The folder of local copies.
+    pub copies: PathBuf,
+    /// Longest queue of a part.
+    pub queue_length_max: u32,
+    /// How windows are cut.
+    pub windows: Settings,
+    /// Whether this process is one of a key's nodes.
+    pub is_mine: Box<dyn Fn(&Key) -> bool + Send + Sync>,
+    /// Whether this process is the one that seals the log of the dataset with the manifest of this key.
+    pub seals: Box<dyn Fn(&Key) -> bool + Send + Sync>,
+}
+
+/// A dataset at one moment.
+pub struct View {
+    /// Its shards, those that are this node's, and its log.
+    pub dataset: Dataset,
+    /// Its manifest in the origin.
+    pub current: Current,
+    /// A queue for each part that is here; the log is everywhere.
+    pub stations: BTreeMap<String, Arc<Station>>,
+}
+
+impl View {
+    /// A shard that is here.
+    pub fn part(&self, name: &str) -> Option<&Arc<Part>> {
+        self.dataset.parts().iter().find(|part| part_of(&part.entry().file) == name)
+    }
+}
+
+/// What is asked to be changed, and who waits for it.
+struct Change {
+    entries: Vec<Entry>,
+    done: oneshot::Sender<Result<Changed, String>>,
+}
+
+impl Change {
+    /// Bytes that it takes in a chunk, or a little less.
+    fn bytes(&self) -> usize {
+        let size = |entry: &Entry| match entry {
+            Entry::Append(record) => record.len(),
+            Entry::Delete(_) => 0,
+        };
+        self.entries.iter().map(|entry| size(entry) + 9).sum()
+    }
+}
+
+/// What a change did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// Id of the first record that was appended.
+    pub first_id: u64,
+    /// How many were appended, or deleted.
+    pub records: u64,
+    /// The chunk of the log that says so.
+    pub chunk: u64,
+}
+
+/// A dataset.
+pub struct Served {
+    name: String,
+    common: Arc<Common>,
+    remote: Remote,
+    view: ArcSwapOption<View>,
+    changing: tokio::sync::Mutex<()>,
+    sealing: tokio::sync::Mutex<()>,
+    changes: Mutex<Vec<Change>>,
+    /// Bytes of layers that it is to have; `u64::MAX` if that is left to the lengths of its queues.
+    fixed_bytes: AtomicU64,
+}
+
+impl Served {
+    /// A dataset of which nothing is known yet.
+    pub fn new(name: &str, common: Arc<Common>) -> Arc<Served> {
+        Arc::new(Served {
+            name: name.to_owned(),
+            remote: Remote::new(common.origin.clone(), name),
+            common,
+            view: ArcSwapOption::empty(),
+            changing: tokio::sync::Mutex::default(),
+            sealing: tokio::sync::Mutex::default(),
+            changes: Mutex::default(),
+            fixed_bytes: AtomicU64::new(u64::MAX),
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of layers that its shards are to have together, if that is fixed.
+    pub fn fixed_bytes(&self) -> Option<u64> {
+        Some(self.fixed_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes != u64::MAX)
+    }
+
+    /// Fixes that, or leaves it to the lengths of queues.
+    pub fn set_fixed_bytes(&self, bytes: Option<u64>) {
+        self.fixed_bytes.store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// The dataset as it is known now; `None` if there is none in the origin.
+    pub fn view(&self) -> Option<Arc<View>> {
+        self.view.load_full()
+    }
+
+    /// The windows of its queues.
+    pub fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
+        let view = self.view();
+        let stations = view.iter().flat_map(|view| view.stations.values());
+        stations.flat_map(|station| station.windows(now, flush)).collect()
+    }
+
+    /// Compares with the origin, and takes over what has changed there.
+    ///
+    /// # Errors
+    ///
+    /// Those of the origin and of the folder of copies. What was known stays.
+    pub async fn refresh(&self) -> anyhow::Result<()> {
+        let _changing = self.changing.lock().await;
+        self.refresh_locked().await.with_context(|| format!("dataset {}", self.name))
+    }
+
+    async fn refresh_locked(&self) -> anyhow::Result<()> {
+        let mut last = None;
+        for _ in 0..TRIES {
+            match self.refresh_once().await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                // A manifest that came in between takes shards and chunks away.
+                Err(error) => last = Some(error),
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        Err(last.unwrap_or_else(|| anyhow::anyhow!("it changes faster than it can be read")))
+    }
+
+    /// Says whether what was read belongs together.
+    async fn refresh_once(&self) -> anyhow::Result<bool> {
+        let Some(etag) = self.remote.etag().await? else {
+            self.view.store(None);
+            return Ok(true);
+        };
+        let known = self.view().filter(|view| view.current.etag == etag);
+        let (mut dataset, current) = match &known {
+            Some(view) => (view.dataset.clone(), view.current.clone()),
+            None => match self.remote.current().await? {
+                Some(current) => (self.open(&current).await?, current),
+                None => return Ok(false),
+            },
+        };
+        let before = dataset.last_chunk();
+        let id = &current.manifest.id;
+        while let Some(chunk) = self.remote.chunk(id, dataset.last_chunk() + 1).await? {
+            dataset.take(chunk)?;
+        }
+        if self.remote.etag().await? != Some(current.etag.clone()) {
+            return Ok(false);
+        }
+        if known.is_none() || dataset.last_chunk() > before {
+            self.publish(dataset, current);
+        }
+        Ok(true)
+    }
+
+    /// Copies the shards of a manifest that are this node's and opens them.
+    async fn open(&self, current: &Current) -> anyhow::Result<Dataset> {
+        let manifest = current.manifest.clone();
+        let mine = |entry: &ShardEntry| self.is_mine(&manifest.id, entry);
+        if !manifest.shards.iter().any(mine) {
+            return Dataset::of_parts(Path::new(""), manifest, &[], |_| false);
+        }
+        let folder = folder_of_copy(&self.common.copies, &self.name, &manifest.id)?;
+        for entry in manifest.shards.iter().filter(|entry| mine(entry)) {
+            let path = folder.join(&entry.file);
+            if std::fs::metadata(&path).is_ok_and(|found| found.len() == entry.file_bytes) {
+                continue;
+            }
+            info!("dataset {}: copying {}, {} bytes", self.name, entry.file, entry.file_bytes);
+            self.remote.fetch(&manifest.id, &entry.file, entry.file_bytes, &folder).await?;
+        }
+        let files: Vec<String> =
+            manifest.shards.iter().filter(|e| mine(e)).map(|e| e.file.clone()).collect();
+        let before = self.view();
+        let same = before.filter(|view| view.current.manifest.id == manifest.id);
+        let parts = same.map(|view| view.dataset.parts().to_vec()).unwrap_or_default();
+        let name = self.name.clone();
+        // Every byte is verified, which takes a second for each few gigabytes.
+        tokio::task::spawn_blocking(move || {
+            let open = Dataset::of_parts(&folder, manifest, &parts, |e| files.contains(&e.file));
+            if open.is_err() {
+                // A damaged copy is made again the next time.
+                for file in &files {
+                    let path = folder.join(file);
+                    if !parts.iter().any(|part| part.entry().file == *file)
+                        && std::fs::remove_file(&path).is_ok()
+                    {
+                        warn!("dataset {name}: {} is removed, to be copied again", path.display());
+                    }
+                }
+            }
+            open
+        })
+        .await?
+    }
+
+    fn is_mine(&self, id: &str, entry: &ShardEntry) -> bool {
+        (self.common.is_mine)(&key_of_file(&self.name, id, &entry.file))
+    }
+
+    fn publish(&self, dataset: Dataset, current: Current) -> Arc<View> {
+        let before = self.view();
+        let same = before.filter(|view| view.current.manifest.id == current.manifest.id);
+        let parts = dataset.parts().iter().map(|part| part_of(&part.entry().file).to_owned());
+        let station = |part: String| {
+            let there = same.as_ref().and_then(|view| view.stations.get(&part).cloned());
+            let station = there.unwrap_or_else(|| {
+                let name = format!("shard/{}/{part}", self.name);
+                let common = &self.common;
+                let windows = common.windows.clone();
+                Station::new(name, common.queue_length_max, windows, clock::now())
+            });
+            (part, station)
+        };
+        let stations = parts.chain([LOG.to_owned()]).map(station).collect();
+        let view = Arc::new(View { dataset, current, stations });
+        self.view.store(Some(view.clone()));
+        view
+    }
+
+    /// Appends the records of some bytes. When this returns they are in the origin.
+    ///
+    /// # Errors
+    ///
+    /// If a record cannot be read in the dataset's format, or if the origin fails: then it says whether they
+    /// may have been appended.
+    pub async fn append(self: &Arc<Self>, bytes: &[u8]) -> anyhow::Result<Changed> {
+        let view = self.there()?;
+        let records = split(view.dataset.schema(), bytes)?;
+        self.change(records.into_iter().map(Entry::Append).collect()).await
+    }
+
+    /// Deletes records. When this returns that is in the origin.
+    ///
+    /// # Errors
+    ///
+    /// If one was never there, or as [`append`](Self::append).
+    pub async fn delete(
+        self: &Arc<Self>,
+        ids: impl IntoIterator<Item = u64>,
+    ) -> anyhow::Result<Changed> {
+        let mut view = self.there()?;
+        let ids: Vec<u64> = ids.into_iter().collect();
+        if ids.iter().any(|id| *id >= view.dataset.end_id()) {
+            // Another node may have appended them.
+            self.refresh().await?;
+            view = self.there()?;
+        }
+        let end = view.dataset.end_id();
+        if let Some(id) = ids.iter().find(|id| **id >= end) {
+            bail!("there is no record {id}: ids are less than {end}");
+        }
+        let deleted = view.dataset.deleted();
+        let there = ids.into_iter().filter(|id| !deleted.contains(id));
+        self.change(there.map(Entry::Delete).collect()).await
+    }
+
+    fn there(&self) -> anyhow::Result<Arc<View>> {
+        self.view().with_context(|| format!("there is no dataset {}", self.name))
+    }
+
+    async fn change(self: &Arc<Self>, entries: Vec<Entry>) -> anyhow::Result<Changed> {
+        if entries.is_empty() {
+            let dataset = &self.there()?.dataset;
+            let (first_id, chunk) = (dataset.end_id(), dataset.last_chunk());
+            return Ok(Changed { first_id, records: 0, chunk });
+        }
+        let (done, told) = oneshot::channel();
+        self.changes().push(Change { entries, done });
+        // Of its own, so that a client that leaves does not break off what others wait for.
+        let served = self.clone();
+        tokio::spawn(async move { served.write_changes().await });
+        match told.await {
+            Ok(Ok(changed)) => Ok(changed),
+            Ok(Err(what)) => bail!("{what}"),
+            Err(_) => bail!("it is not known whether this was done: the server is stopping"),
+        }
+    }
+
+    fn changes(&self) -> std::sync::MutexGuard<'_, Vec<Change>> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what is asked for by now as one chunk.
+    async fn write_changes(self: &Arc<Self>) {
+        let _changing = self.changing.lock().await;
+        let changes = {
+            let mut waiting = self.changes();
+            let (mut count, mut bytes) = (0, 0);
+            while let Some(change) = waiting.get(count) {
+                bytes += change.bytes();
+                if count > 0 && bytes > CHUNK_BYTES_MAX / 2 {
+                    break;
+                }
+                count += 1;
+            }
+            waiting.drain(..count).collect::<Vec<_>>()
+        };
+        if changes.is_empty() {
+            return;
+        }
+        let entries = changes.iter().flat_map(|change| change.entries.iter().cloned()).collect();
+        let written = self.write_chunk(entries).await.map_err(|error| format!("{error:#}"));
+        let mut first = written.as_ref().map_or(0, |changed| changed.first_id);
+        for change in changes {
+            let appended = change.entries.iter().filter(|e| matches!(e, Entry::Append(_))).count();
+            let records = change.entries.len() as u64;
+            let told = written.clone().map(|all| Changed { first_id: first, records, ..all });
+            first += appended as u64;
+            let _ = change.done.send(told);
+        }
+        self.seal_if_large();
+    }
+
+    /// Begins to seal a log that has grown large, if that is this node's to do.
+    pub fn seal_if_large(self: &Arc<Self>) {
+        let large = self.view().is_some_and(|view| view.dataset.log_bytes() > SEAL_BYTES);
+        if !large || !(self.common.seals)(&key_of_manifest(&self.name)) {
+            return;
+        }
+        let served = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = served.seal().await {
+                warn!("dataset {}: the log is not sealed yet: {error:#}", served.name);
+            }
+        });
+    }
+
+    async fn write_chunk(&self, entries: Vec<Entry>) -> anyhow::Result<Changed> {
+        for _ in 0..TRIES {
+            let View { dataset, current, .. } = &*self.there()?;
+            let (number, first_id) = (dataset.last_chunk() + 1, dataset.end_id());
+            let chunk = Chunk { number, first_id, entries: entries.clone() };
+            let put = self.remote.put_chunk(current, &chunk).await;
+            if matches!(put, Ok(true)) {
+                let mut dataset = dataset.clone();
+                dataset.take(chunk)?;
+                let changed = Changed { first_id, records: entries.len() as u64, chunk: number };
+                self.publish(dataset, current.clone());
+                return Ok(changed);
+            }
+            // What is there now decides: somebody else's chunk, or our own whose answer was lost.
+            let refreshed = self.refresh_locked().await;
+            put.context("it is not known whether this was done; look before you try again")?;
+            refreshed?;
+        }
+        bail!("others change the dataset faster than this can; try again")
+    }
+
+    /// Makes a shard of the log. Says whether there was anything to seal.
+    ///
+    /// # Errors
+    ///
+    /// Those of the origin and of the folder of copies, or if another process has sealed meanwhile. What was
+    /// appended stays in the log then.
+    pub async fn seal(self: &Arc<Self>) -> anyhow::Result<bool> {
+        let _sealing = self.sealing.lock().await;
+        self.refresh().await?;
+        let view = self.there()?;
+        let before = &view.current.manifest;
+        let folder = folder_of_copy(&self.common.copies, &self.name, &before.id)?;
+        if view.dataset.last_chunk() == before.sealed_chunks {
+            return Ok(false);
+        }
+        // A shard that nobody names may have been left by a seal that did not end: its number is passed over.
+        let mut number = before.next_shard;
+        for _ in 0..TRIES {
+            let mut manifest = before.clone();
+            manifest.next_shard = number;
+            let (dataset, to, sealed) =
+                (view.dataset.clone(), folder.clone(), manifest.shards.len());
+            let manifest = tokio::task::spawn_blocking(move || -> anyhow::Result<Manifest> {
+                dataset.seal_into(&to, &mut manifest, &Options::default())?;
+                Ok(manifest)
+            })
+            .await??;
+            if manifest.shards.len() > sealed {
+                let file = shard_file(number);
+                if !self.put_shard(&manifest.id, &file, &folder).await? {
+                    number += 1;
+                    continue;
+                }
+            }
+            return self.replace(&view, manifest, &shard_file(number)).await;
+        }
+        bail!("{TRIES} shards that no manifest names are in the way of sealing")
+    }
+
+    async fn put_shard(&self, id: &str, file: &str, folder: &Path) -> anyhow::Result<bool> {
+        match self.remote.put_shard(id, file, folder).await {
+            Ok(()) => Ok(true),
+            Err(error) => match error.downcast_ref::<crate::origin::Error>() {
+                Some(crate::origin::Error::Condition(_)) => {
+                    std::fs::remove_file(folder.join(file))?;
+                    Ok(false)
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    async fn replace(&self, view: &View, manifest: Manifest, file: &str) -> anyhow::Result<bool> {
+        let _changing = self.changing.lock().await;
+        let id = &manifest.id;
+        let before = &view.current.manifest;
+        if self.remote.replace(&view.current.etag, &manifest).await?.is_none() {
+            if manifest.shards.len() > before.shards.len() {
+                self.remote.remove(id, file).await?;
+            }
+            self.refresh_locked().await?;
+            bail!("another process has changed the manifest meanwhile; nothing was sealed here")
+        }
+        for number in before.sealed_chunks + 1..=manifest.sealed_chunks {
+            let chunk = chunk_file(number);
+            if let Err(error) = self.remote.remove(id, &chunk).await {
+                warn!("dataset {}: {chunk}, which is sealed, is left: {error}", self.name);
+            }
+        }
+        self.refresh_locked().await?;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+#[path = "served_tests.rs"]
+mod tests;
