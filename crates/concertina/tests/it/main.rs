@@ -4,6 +4,7 @@ mod capacity;
 mod check;
 mod cluster_report;
 mod data;
+mod datasets_cluster;
 mod disk;
 mod experiment;
 mod factors;

@@ -195,7 +195,7 @@ impl Datasets {
         if place.rest == "layers" {
             return self.layers_of(&served, &request);
         }
-        if *request.method() != Method::GET {
+        if *request.method() != Method::GET || place.rest == "seal" {
             return self.change(&served, place.rest, request).await;
         }
         let view = served.view().ok_or_else(|| no_dataset(place.name))?;

@@ -151,6 +151,7 @@ impl Access {
             (&Method::GET | &Method::PUT, "layers") => self.layers(place.name, &request).await,
             (_, "layers") => Err(only("GET, PUT")),
             (&Method::POST, "seal") => self.seal(&served).await,
+            (_, "seal") => Err(only("POST")),
             (&Method::GET, rest) => self.question(&served, rest, &request).await,
             (_, rest) => self.datasets.change(&served, rest, request).await,
         }

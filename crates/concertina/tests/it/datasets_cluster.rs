@@ -1,0 +1,242 @@
+//! Datasets through a gateway: its answers are those of a scan, whatever is in shards or in the log, and while
+//! nodes go.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+use concertina::config::Config;
+use concertina::dataset::manifest::Manifest;
+use concertina::serve::Server;
+use serde_json::Value;
+use shard::record::{Format, Schema};
+
+use crate::serve_client::{Client, Reply};
+
+struct Cluster {
+    _folder: tempfile::TempDir,
+    nodes: Vec<Option<Server>>,
+    gateways: Vec<Server>,
+    /// What the dataset should be.
+    twin: BTreeMap<u64, String>,
+}
+
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn start(nodes: usize, replicas: usize) -> Cluster {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display();
+    let mut text = format!(
+        "device = []\n[origin]\npath = \"{path}/origin\"\n[cluster]\nreplicas = {replicas}\n@NAME@\n\
+         [datasets]\nrefresh_s = 0.1\npath = \"{path}/copies-@NODE@\"\n[gateway]\ndeadline_s = 5.0\n"
+    );
+    for node in 0..nodes {
+        text.push_str(&format!("[[member]]\nname = \"n{node}\"\naddress = \"{}\"\n", free()));
+    }
+    let start = |name: &str, node: &str, set: &[&str]| {
+        let text = text.replace("@NAME@", name).replace("@NODE@", node);
+        let set: Vec<String> = set.iter().map(|&text| text.to_owned()).collect();
+        Server::start(Config::parse(&text, "test", &set).unwrap(), None).unwrap()
+    };
+    let node = |i: usize| {
+        let name = format!("name = \"n{i}\"");
+        Some(start(&name, &i.to_string(), &["serve.role=node", "serve.drain_s=0.2"]))
+    };
+    let nodes = (0..nodes).map(node).collect();
+    let gateway = || {
+        let set = ["serve.role=gateway", "serve.listen=127.0.0.1:0", "serve.drain_s=0.2"];
+        start("", "none", &set)
+    };
+    let gateways = vec![gateway(), gateway()];
+    let cluster = Cluster { _folder: folder, nodes, gateways, twin: BTreeMap::new() };
+    let manifest = Manifest::new(Schema::new(Format::Lines)).encode().unwrap();
+    let put = cluster.client(0).put("/objects/datasets/lines/dataset.json", &manifest);
+    assert_eq!(put.status, 200, "{}", put.text());
+    cluster
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn json(reply: &Reply) -> Value {
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    serde_json::from_slice(&reply.body).unwrap()
+}
+
+impl Cluster {
+    fn client(&self, gateway: usize) -> Client {
+        Client::connect(self.gateways[gateway].address())
+    }
+
+    fn send(&self, method: &str, path: &str, body: &[u8]) -> Value {
+        let path = format!("/datasets/lines/{path}");
+        json(&self.client(0).send(method, &path, &[], Some(body)).unwrap())
+    }
+
+    fn append(&mut self, lines: std::ops::Range<u64>) {
+        let line = |i: u64| format!("number {i} is {}\n", ["red", "green", "blue"][i as usize % 3]);
+        let text: String = lines.clone().map(line).collect();
+        let done = self.send("POST", "records", text.as_bytes());
+        assert_eq!(done["records"], lines.end - lines.start);
+        let first = done["first_id"].as_u64().unwrap();
+        self.twin.extend(lines.clone().map(|i| (first + i - lines.start, line(i))));
+    }
+
+    fn delete(&mut self, ids: &[u64]) {
+        let text: Vec<String> = ids.iter().map(u64::to_string).collect();
+        let done = self.send("DELETE", &format!("records?ids={}", text.join(",")), b"");
+        assert_eq!(done["deleted"], ids.len());
+        ids.iter().for_each(|id| drop(self.twin.remove(id)));
+    }
+
+    fn seal(&self) {
+        assert_eq!(self.send("POST", "seal", b"")["sealed"], true);
+    }
+
+    /// Compares answers of a gateway with those of the twin.
+    fn check(&self, gateway: usize) {
+        let mut client = self.client(gateway);
+        for word in ["red", "number 7", "9", "no such", "is"] {
+            let has = |line: &&String| line.contains(word);
+            let encoded = word.replace(' ', "%20");
+            let count = json(&client.get(&format!("/datasets/lines/count?query=%22{encoded}%22")));
+            assert_eq!(count["count"], self.twin.values().filter(has).count(), "{word}");
+            let (mut all, mut after) = (Vec::new(), String::new());
+            loop {
+                let path = format!("/datasets/lines/records?query=%22{encoded}%22&limit=7{after}");
+                let page = json(&client.get(&path));
+                let records = page["records"].as_array().unwrap();
+                assert!(records.len() <= 7);
+                let record = |r: &Value| {
+                    (r["id"].as_u64().unwrap(), r["record"].as_str().unwrap().to_owned())
+                };
+                all.extend(records.iter().map(record));
+                match page["next"].as_u64() {
+                    Some(next) => after = format!("&after={next}"),
+                    None => break,
+                }
+            }
+            let twin = self.twin.iter().filter(|(_, line)| line.contains(word));
+            let twin: Vec<_> = twin.map(|(id, line)| (*id, line.clone())).collect();
+            assert_eq!(all, twin, "{word}");
+        }
+        for id in [0, 3, 17, 61, 500] {
+            let reply = client.get(&format!("/datasets/lines/records/{id}"));
+            match self.twin.get(&id) {
+                Some(line) => assert_eq!(reply.text(), *line),
+                None => assert_eq!(reply.status, 404, "{}", reply.text()),
+            }
+        }
+    }
+
+    fn stop(self) {
+        self.gateways.into_iter().for_each(Server::stop);
+        self.nodes.into_iter().flatten().for_each(Server::stop);
+    }
+}
+
+#[test]
+fn a_dataset_through_gateways_is_what_a_scan_says_while_nodes_go() {
+    let mut cluster = start(3, 2);
+    for round in 0..5 {
+        cluster.append(round * 12..round * 12 + 12);
+        cluster.check(0);
+        cluster.seal();
+    }
+    cluster.append(60..75);
+    cluster.delete(&[3, 20, 61]);
+    cluster.check(0);
+    // The other gateway learns of what it did not do itself.
+    let count = |cluster: &Cluster| {
+        json(&cluster.client(1).get("/datasets/lines/count?query=number"))["count"] == 72
+    };
+    until("the other gateway knows", || count(&cluster));
+    cluster.check(1);
+    let text = cluster.client(0).get("/datasets/lines/extract?offset=5&len=300");
+    let all: String =
+        (0..60).map(|i| format!("number {i} is {}\n", ["red", "green", "blue"][i % 3])).collect();
+    assert_eq!(text.text(), all[5..305]);
+    let info = json(&cluster.client(0).get("/datasets/lines"));
+    assert_eq!((&info["info"]["records"], &info["info"]["in_log"]), (&72.into(), &15.into()));
+    assert_eq!(info["parts"].as_array().unwrap().len(), 6);
+
+    // One node goes: every shard has another.
+    cluster.nodes[0].take().unwrap().stop();
+    cluster.check(0);
+    cluster.append(75..80);
+    cluster.check(0);
+    // Two are gone: some shard has none, and that is said.
+    cluster.nodes[1].take().unwrap().stop();
+    let failed = cluster.client(0).get("/datasets/lines/count?query=number");
+    assert!(matches!(failed.status, 503 | 504), "{} {}", failed.status, failed.text());
+    let partial = json(
+        &cluster.client(0).get("/datasets/lines/records?query=number&limit=1000&partial=true"),
+    );
+    let missing = partial["missing"].as_array().unwrap();
+    assert!(!missing.is_empty() && missing.len() < 6, "{missing:?}");
+    for record in partial["records"].as_array().unwrap() {
+        assert_eq!(
+            cluster.twin[&record["id"].as_u64().unwrap()],
+            record["record"].as_str().unwrap()
+        );
+    }
+    cluster.stop();
+}
+
+#[test]
+fn what_is_asked_wrongly_is_said() {
+    let mut cluster = start(1, 1);
+    cluster.append(0..3);
+    cluster.seal();
+    let mut client = cluster.client(0);
+    for (path, status, says) in [
+        ("/datasets/nothing", 404, "no dataset"),
+        ("/datasets/..%2f..", 404, "no dataset"),
+        ("/datasets/lines/records", 400, "query, key and pattern"),
+        ("/datasets/lines/records?query=%22", 400, ""),
+        ("/datasets/lines/records?query=a&limit=0", 400, "limit"),
+        ("/datasets/lines/records?query=a&limit=1000000", 400, "limit"),
+        ("/datasets/lines/records?query=a&sorted=false&after=1", 400, "no next page"),
+        ("/datasets/lines/records?queri=a", 400, "none of"),
+        ("/datasets/lines/records?key=a", 400, "no key"),
+        ("/datasets/lines/records?pattern=%28", 400, ""),
+        ("/datasets/lines/records/x", 400, "whole number"),
+        ("/datasets/lines/records/99", 404, "no record 99"),
+        ("/datasets/lines/count", 400, "query and bytes"),
+        ("/datasets/lines/extract?offset=0&len=99999", 400, "not within"),
+        ("/datasets/lines/extract?offset=1", 400, "len is missing"),
+        ("/datasets/lines/what", 404, "nothing here"),
+        ("/datasets/lines/parts/000001/count?query=a", 404, "nothing here"),
+    ] {
+        let reply = client.get(path);
+        assert_eq!(reply.status, status, "{path}: {}", reply.text());
+        assert!(reply.text().contains(says), "{path}: {}", reply.text());
+    }
+    for (method, path, body, status) in [
+        ("POST", "/datasets/lines/records", &b""[..], 200),
+        ("DELETE", "/datasets/lines/records?ids=99", b"", 400),
+        ("DELETE", "/datasets/lines/records?ids=a", b"", 400),
+        ("PUT", "/datasets/lines/records", b"", 405),
+        ("PUT", "/datasets/lines/layers?bytes=much", b"", 400),
+        ("GET", "/datasets/lines/seal", b"", 405),
+    ] {
+        let reply = client.send(method, path, &[], Some(body)).unwrap();
+        assert_eq!(reply.status, status, "{method} {path}: {}", reply.text());
+    }
+    let layers =
+        json(&client.send("PUT", "/datasets/lines/layers?bytes=4096", &[], Some(b"")).unwrap());
+    assert_eq!(layers["fixed_bytes"], 4096);
+    until("layers", || {
+        let now = json(&cluster.client(0).get("/datasets/lines/layers"));
+        now["parts"][0]["layers"]["bytes"].as_u64().unwrap() > 0
+    });
+    cluster.check(0);
+    cluster.stop();
+}
