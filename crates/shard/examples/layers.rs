@@ -1,5 +1,5 @@
 //! Measures layers of a real index: what a sweep costs, how long a drop takes, what queries notice of
-//! either, and what layers bring that queries fill themselves.
+//! either, what layers bring that queries fill themselves, and what memory the process holds.
 //!
 //!     cargo run --release -p shard --example layers -- FILE [SA_SAMPLING ISA_SAMPLING]
 //!
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use shard::Text;
 use shard::index::{self, Index, Options};
-use shard::layers::{Array, Rates};
+use shard::layers::{Array, Rates, TextBuild, TextOptions};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -46,7 +46,10 @@ fn main() -> Result<(), Failure> {
     while index.layers().drop_lowest(Array::Sa).is_some() {}
     while index.layers().drop_lowest(Array::Isa).is_some() {}
     meanwhile(&index, &options, &queries)?;
-    learning(&index, &options, &queries)
+    learning(&index, &options, &queries)?;
+    while index.layers().drop_lowest(Array::Sa).is_some() {}
+    while index.layers().drop_lowest(Array::Isa).is_some() {}
+    memory(&index, &options, &queries)
 }
 
 /// The pair of layers below the index's own samples.
@@ -87,6 +90,39 @@ fn costs(index: &Index, options: &Options, ratio: impl Fn(usize) -> f64) -> Resu
         );
     }
     Ok(())
+}
+
+/// What the process holds while layers of every kind come and go, beside what is said of them.
+fn memory(index: &Index, options: &Options, queries: &Queries<'_>) -> Result<(), Failure> {
+    let layers = index.layers();
+    let before = resident_pages()?;
+    let say = |what: &str| {
+        let more = (resident_pages()? - before) as f64 * 4096.0 / 1e6;
+        let held = layers.footprint().total_bytes() as f64 / 1e6;
+        println!("{what}: {more:.1} MB more resident than before, {held:.1} MB of layers");
+        Ok::<(), Failure>(())
+    };
+    let mut sweep = layers.sweep(&pair(options, 2))?;
+    while !sweep.step(index, 4096).is_finished() {}
+    layers.publish(sweep)?;
+    say("a pair by a sweep")?;
+    drop([Array::Sa, Array::Isa].map(|array| layers.drop_lowest(array)));
+    say("dropped")?;
+    layers.mark(&pair(options, 2))?;
+    say("a pair marked")?;
+    queries.run(index, 5, |at| at > Duration::from_secs(2));
+    say("and filled in part by queries")?;
+    drop([Array::Sa, Array::Isa].map(|array| layers.drop_lowest(array)));
+    say("dropped")?;
+    let mut text = TextBuild::new(index, TextOptions { level: 3, ..TextOptions::default() })?;
+    while !text.step(index, 4096)?.is_finished() {}
+    layers.publish_text(text)?;
+    say("a text layer")?;
+    drop(layers.set_hot(queries.text.len() / 5)?);
+    queries.run(index, 6, |at| at > Duration::from_secs(2));
+    say("and hot blocks, some of them read")?;
+    drop(layers.drop_text());
+    say("dropped")
 }
 
 /// Queries in this thread while another adds and drops layers.

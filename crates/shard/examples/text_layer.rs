@@ -69,7 +69,7 @@ fn main() -> Result<(), Failure> {
         let small = rate(&text, &layers, 64, text.len())?;
         let large = rate(&text, &layers, 1024, text.len())?;
         // Reads within 1 % of the text, all of which stays decoded.
-        drop(layers.set_hot(text.len() / 50));
+        drop(layers.set_hot(text.len() / 50)?);
         rate(&text, &layers, 1024, text.len() / 100)?;
         let hot = rate(&text, &layers, 1024, text.len() / 100)?;
         println!(

@@ -62,6 +62,18 @@ impl<'a> Packed<'a> {
     }
 }
 
+/// Sets integer `index`, which was 0, of an array that fills `bytes` with integers of `width` bits.
+///
+/// # Panics
+///
+/// If the value needs more bits than the array has for it, or the index is past the end.
+pub fn set(bytes: &mut [u8], width: u32, index: usize, value: u64) {
+    assert!(value >> width == 0, "{value} in {width} bits");
+    let bit = index * width as usize;
+    let word = u64_at(bytes, bit / 8) | value << (bit % 8);
+    bytes[bit / 8..bit / 8 + 8].copy_from_slice(&word.to_le_bytes());
+}
+
 /// A packed array being filled. See [`Packed`].
 #[derive(Clone, Debug)]
 pub struct PackedVec {
@@ -86,10 +98,7 @@ impl PackedVec {
     ///
     /// If the value needs more bits than the array has for it, or the index is past the end.
     pub fn set(&mut self, index: usize, value: u64) {
-        assert!(value >> self.width == 0, "{value} in {} bits", self.width);
-        let bit = index * self.width as usize;
-        let word = u64_at(&self.bytes, bit / 8) | value << (bit % 8);
-        self.bytes[bit / 8..bit / 8 + 8].copy_from_slice(&word.to_le_bytes());
+        set(&mut self.bytes, self.width, index, value);
     }
 
     /// The array as it is stored.

@@ -1,6 +1,6 @@
 //! Selection in a word, and asking for memory ahead: what processors have instructions for.
 //!
-//! The only unsafe code of this crate. It is sound whatever the stored bytes are: no pointer is read
+//! Unsafe code, one of the crate's two pieces (the other is `layers::memory`). It is sound whatever the stored bytes are: no pointer is read
 //! through, and a function that needs BMI2 can only be reached with a [`Bmi2`], which exists only where
 //! the processor was asked for it.
 //!

@@ -170,7 +170,7 @@ impl Group {
         };
         for &rate in rates {
             let shape = Shape::new(rate.ilog2(), filling.present);
-            let values = Unfilled::new(shape.slots(self.end), self.end.saturating_sub(1));
+            let values = Unfilled::new(shape.slots(self.end), self.end.saturating_sub(1))?;
             filling.layers[rate.ilog2() as usize] = Some((shape, values));
         }
         Ok(filling)
@@ -219,7 +219,7 @@ impl Group {
         group.present |= bits;
         for &rate in rates {
             let shape = Shape::new(rate.ilog2(), group.present);
-            let values = Values::Partial(Partial::new(shape.slots(self.end)));
+            let values = Values::Partial(Partial::new(shape.slots(self.end))?);
             group.layers[rate.ilog2() as usize] = Some(Arc::new(Layer { shape, values }));
         }
         Ok(group)
@@ -235,18 +235,18 @@ impl Group {
     }
 
     /// This group with full partial layers packed; those that are replaced go to `replaced`.
-    pub(super) fn with_packed(&self, replaced: &mut Vec<Arc<dyn Part>>) -> Self {
+    pub(super) fn with_packed(&self, replaced: &mut Vec<Arc<dyn Part>>) -> Result<Self, Error> {
         let mut group = self.clone();
         for place in &mut group.layers {
             if let Some(layer) = place
                 && let Some(packed) = layer.values.packed(self.end.saturating_sub(1))
             {
-                let packed = Layer { shape: layer.shape, values: Values::Packed(packed) };
+                let packed = Layer { shape: layer.shape, values: Values::Packed(packed?) };
                 let full = std::mem::replace(layer, Arc::new(packed));
                 replaced.push(full);
             }
         }
-        group
+        Ok(group)
     }
 
     /// Every layer, from the largest rate down.

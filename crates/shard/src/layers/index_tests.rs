@@ -63,10 +63,7 @@ fn apply(index: &Index, change: &Change) -> Result<(), Error> {
             };
             sweep(index, &Rates { sa: partial(&sa), isa: partial(&isa) }, 2)
         }
-        Change::Pack => {
-            layers.pack();
-            Ok(())
-        }
+        Change::Pack => layers.pack().map(drop),
         Change::Drop(array) => {
             drop(layers.drop_lowest(*array));
             Ok(())
@@ -76,7 +73,7 @@ fn apply(index: &Index, change: &Change) -> Result<(), Error> {
             let mut build = TextBuild::new(index, options)?;
             while !build.step(index, 3)?.is_finished() {}
             layers.publish_text(build)?;
-            drop(layers.set_hot(hot_bytes));
+            drop(layers.set_hot(hot_bytes)?);
             Ok(())
         }
         Change::DropText => {

@@ -174,7 +174,7 @@ fn apply(change: &Change, arrays: &Arrays, layers: &Layers, sa: &mut Twin, isa: 
                     }
                 }
             }
-            assert_eq!(layers.pack(), full);
+            assert_eq!(layers.pack().unwrap(), full);
         }
         Change::Drop(array) => {
             let twin = if *array == Array::Sa { sa } else { isa };
@@ -384,7 +384,7 @@ fn readers_never_see_a_wrong_value_while_layers_come_and_go() {
         for round in 0..60usize {
             // While a layer is marked there is one for every even row, which the readers count on.
             layers.mark(&Rates { sa: vec![2], isa: vec![8] }).unwrap();
-            layers.pack();
+            layers.pack().unwrap();
             if round.is_multiple_of(3) {
                 let sa = layers.footprint().sa;
                 let sa = sa.iter().filter(|layer| layer.known < layer.values);
@@ -399,7 +399,7 @@ fn readers_never_see_a_wrong_value_while_layers_come_and_go() {
                 let mut build = TextBuild::new(&arrays.text, options).unwrap();
                 while !build.step(&arrays.text, 20).unwrap().is_finished() {}
                 layers.publish_text(build).unwrap();
-                drop(layers.set_hot(2000));
+                drop(layers.set_hot(2000).unwrap());
             }
             // In this order, so that no view has a marked layer but none of the even rows.
             let isa = layers.drop_lowest(Array::Isa).unwrap();
@@ -464,7 +464,7 @@ proptest! {
         let text = Plain(bytes);
         let options = TextOptions { block_bytes: 1 << block_log2, level: 3, ..TextOptions::default() };
         let layers = text_layers(&text, options, step);
-        drop(layers.set_hot(hot_bytes));
+        drop(layers.set_hot(hot_bytes).unwrap());
         let view = layers.view();
         for (start, len) in ranges {
             let start = start.index(text.0.len() + 1);

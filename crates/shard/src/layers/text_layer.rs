@@ -16,11 +16,14 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
+use memmap2::MmapMut;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, DCtx, DDict};
 
 use super::hot::Hot;
+use super::memory::{room, zeros};
 use super::{Part, Progress};
+use crate::bits::load::u32_at;
 use crate::{Error, Text};
 
 /// The magic number that each frame begins with, and that is not stored.
@@ -64,9 +67,9 @@ impl Default for TextOptions {
 pub(super) struct TextLayer {
     len: usize,
     block_bytes: usize,
-    /// Where in `data` each block ends.
-    ends: Box<[u32]>,
-    data: Box<[u8]>,
+    /// Where in `data` each block ends, four bytes each.
+    ends: MmapMut,
+    data: MmapMut,
     dictionary: DDict<'static>,
     decoders: Mutex<Vec<Decoder>>,
     decoder_bytes: usize,
@@ -115,8 +118,8 @@ impl TextLayer {
 
     /// A block's stored bytes.
     fn stored(&self, block: usize) -> Option<&[u8]> {
-        let start = block.checked_sub(1).map_or(Some(&0), |before| self.ends.get(before))?;
-        self.data.get(*start as usize..*self.ends.get(block)? as usize)
+        let end = |block: usize| u32_at(&self.ends, size_of::<u32>() * block) as usize;
+        self.data.get(block.checked_sub(1).map_or(0, end)..end(block))
     }
 
     fn decoders(&self) -> std::sync::MutexGuard<'_, Vec<Decoder>> {
@@ -170,10 +173,7 @@ impl Part for TextLayer {
     /// Counts the decoders that are kept and one in use.
     fn bytes(&self) -> usize {
         let decoders = self.decoders().len().max(1);
-        self.data.len()
-            + size_of_val(&*self.ends)
-            + self.dictionary.sizeof()
-            + decoders * self.decoder_bytes
+        self.data.len() + self.ends.len() + self.dictionary.sizeof() + decoders * self.decoder_bytes
     }
 }
 
@@ -210,8 +210,12 @@ pub struct TextBuild {
     text_len: usize,
     dictionary: Vec<u8>,
     compressor: Compressor<'static>,
-    ends: Vec<u32>,
-    data: Vec<u8>,
+    /// Blocks done, and where each ends.
+    done: usize,
+    ends: MmapMut,
+    /// Room for the blocks, and what they take of it so far.
+    data: MmapMut,
+    data_len: usize,
     /// A piece of the text, and a block of it compressed.
     piece: Vec<u8>,
     frame: Vec<u8>,
@@ -223,7 +227,7 @@ impl TextBuild {
     ///
     /// # Errors
     ///
-    /// [`Error::Layers`] if the options are not within their limits.
+    /// [`Error::Layers`] if the options are not within their limits, or there is no memory.
     pub fn new(text: &impl Text, options: TextOptions) -> Result<Self, Error> {
         let TextOptions { block_bytes, level, .. } = options;
         if !block_bytes.is_power_of_two()
@@ -237,13 +241,16 @@ impl TextBuild {
         }
         let dictionary = train(text, &options)?;
         let compressor = compressor(level, &dictionary).map_err(failed)?;
+        let text_len = text.len();
         Ok(Self {
             block_bytes,
-            text_len: text.len(),
+            text_len,
             dictionary,
             compressor,
-            ends: Vec::new(),
-            data: Vec::new(),
+            done: 0,
+            ends: zeros(text_len.div_ceil(block_bytes) * size_of::<u32>())?,
+            data: room(text_len)?,
+            data_len: 0,
             piece: Vec::new(),
             frame: Vec::new(),
         })
@@ -262,23 +269,28 @@ impl TextBuild {
     /// be tried again.
     pub fn step(&mut self, text: &impl Text, blocks: usize) -> Result<Progress, Error> {
         let all = self.blocks();
-        let to = self.ends.len().saturating_add(blocks).min(all);
-        while self.ends.len() < to {
-            let start = self.ends.len() * self.block_bytes;
-            let len = (PIECE_BYTES.min((to - self.ends.len()) * self.block_bytes))
-                .min(self.text_len - start);
+        let to = self.done.saturating_add(blocks).min(all);
+        while self.done < to {
+            let start = self.done * self.block_bytes;
+            let len =
+                (PIECE_BYTES.min((to - self.done) * self.block_bytes)).min(self.text_len - start);
             self.piece.clear();
             text.extract(start, len, &mut self.piece)?;
             for block in self.piece.chunks(self.block_bytes) {
                 self.frame.clear();
                 self.frame.reserve(zstd::zstd_safe::compress_bound(block.len()));
                 self.compressor.compress_to_buffer(block, &mut self.frame).map_err(failed)?;
-                match self.frame.strip_prefix(&MAGIC) {
-                    Some(frame) if frame.len() < block.len() => self.data.extend_from_slice(frame),
-                    _ => self.data.extend_from_slice(block),
-                }
-                // No more than the text's own length, which fits.
-                self.ends.push(self.data.len() as u32);
+                let stored = match self.frame.strip_prefix(&MAGIC) {
+                    Some(frame) if frame.len() < block.len() => frame,
+                    _ => block,
+                };
+                // No block is stored in more bytes than it has, so all of them fit.
+                let end = self.data_len + stored.len();
+                self.data[self.data_len..end].copy_from_slice(stored);
+                let place = self.done * size_of::<u32>();
+                self.ends[place..place + size_of::<u32>()]
+                    .copy_from_slice(&(end as u32).to_le_bytes());
+                (self.data_len, self.done) = (end, self.done + 1);
             }
         }
         Ok(Progress { done: to, all })
@@ -287,16 +299,16 @@ impl TextBuild {
     /// Bytes that the finished layer will take, from what the blocks that are done have taken; `None`
     /// before the first.
     pub fn bytes_expected(&self) -> Option<usize> {
-        let done = self.ends.len();
-        let blocks = self.data.len() as f64 * self.blocks() as f64 / done as f64;
+        let done = self.done;
+        let blocks = self.data_len as f64 * self.blocks() as f64 / done as f64;
         let rest = self.dictionary.len() + self.blocks() * size_of::<u32>();
         (done > 0).then_some(blocks as usize + rest)
     }
 
     /// Bytes that are held at present, besides the compressor's own.
     pub fn bytes(&self) -> usize {
-        self.data.capacity()
-            + self.ends.capacity() * size_of::<u32>()
+        self.data_len
+            + self.ends.len()
             + self.dictionary.capacity()
             + self.piece.capacity()
             + self.frame.capacity()
@@ -304,10 +316,10 @@ impl TextBuild {
 
     pub(super) fn finish(self) -> Result<TextLayer, Error> {
         let all = self.blocks();
-        if self.ends.len() < all {
+        if self.done < all {
             return Err(Error::Layers(format!(
                 "{} of {all} text blocks are done; only a whole layer is published",
-                self.ends.len()
+                self.done
             )));
         }
         let decoder = Decoder::new(self.block_bytes);
@@ -315,12 +327,15 @@ impl TextBuild {
         let (Some(decoder), Some(dictionary)) = (decoder, dictionary) else {
             return Err(Error::Layers("no memory for a decoder of the text layer".to_owned()));
         };
+        // The room was for as many bytes as the text has.
+        let mut data = zeros(self.data_len)?;
+        data.copy_from_slice(&self.data[..self.data_len]);
         let decoder_bytes = decoder.context.sizeof() + 2 * self.block_bytes;
         Ok(TextLayer {
             len: self.text_len,
             block_bytes: self.block_bytes,
-            ends: self.ends.into(),
-            data: self.data.into(),
+            ends: self.ends,
+            data,
             dictionary,
             decoders: Mutex::new(vec![decoder]),
             decoder_bytes,
@@ -331,7 +346,7 @@ impl TextBuild {
 impl fmt::Debug for TextBuild {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TextBuild")
-            .field("done", &self.ends.len())
+            .field("done", &self.done)
             .field("blocks", &self.blocks())
             .finish_non_exhaustive()
     }
@@ -355,13 +370,12 @@ fn train(text: &impl Text, options: &TextOptions) -> Result<Vec<u8>, Error> {
     let dictionary_bytes = options.dictionary_bytes.min(text.len() / 50);
     let blocks = text.len() / options.block_bytes;
     let samples = (options.sample_bytes / options.block_bytes).min(blocks);
-    let mut bytes = Vec::new();
-    for sample in 0..samples {
-        text.extract(
-            sample * blocks / samples * options.block_bytes,
-            options.block_bytes,
-            &mut bytes,
-        )?;
+    let (mut bytes, mut block) = (zeros(samples * options.block_bytes)?, Vec::new());
+    for (sample, place) in bytes.chunks_exact_mut(options.block_bytes).enumerate() {
+        block.clear();
+        let start = sample * blocks / samples * options.block_bytes;
+        text.extract(start, options.block_bytes, &mut block)?;
+        place.copy_from_slice(&block);
     }
     let sizes = vec![options.block_bytes; samples];
     // The trainer refuses a text that is too small or has nothing in common; blocks are compressed each

@@ -1,20 +1,26 @@
 //! The values of one layer: packed where all are known, atomics where queries still fill them in.
 //!
 //! *Packed*: `w` bits a value, `w` the bits of the largest one ([`packed`]). *Partial*: four bytes a value,
-//! all ones for "not known", so that a reader sees a whole value or none. A partial array costs `32 / w` of
-//! a packed one (1.19 for 100 MB) from the moment it is made, however few of its values are known.
+//! its complement, and zero for "not known", so that a reader sees a whole value or none, and an array in
+//! which nothing is known is memory as the system gives it: made in microseconds, and taken page by page
+//! where values come to be known. A partial array costs `32 / w` of a packed one in the end (1.19 for
+//! 100 MB), and is counted so from the beginning.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::bits::packed::{self, PackedVec, width_of};
+use memmap2::MmapMut;
 
-/// What a partial array holds where nothing is known. No row and no offset has this value.
+use super::memory::{Words, zeros};
+use crate::Error;
+use crate::bits::packed::{self, width_of};
+
+/// The complement of this stands for "not known". No row and no offset has this value.
 const UNKNOWN: u32 = u32::MAX;
 
 /// Values of a fixed number of bits.
 #[derive(Debug)]
 pub(super) struct Packed {
-    bytes: Vec<u8>,
+    bytes: MmapMut,
     width: u32,
     len: usize,
 }
@@ -34,15 +40,15 @@ impl Packed {
 /// Packed values while they are filled in.
 #[derive(Debug)]
 pub(super) struct Unfilled {
-    array: PackedVec,
+    bytes: MmapMut,
     max: u32,
     len: usize,
 }
 
 impl Unfilled {
     /// `len` zeros, wide enough for values up to `max`.
-    pub(super) fn new(len: usize, max: u32) -> Self {
-        Self { array: PackedVec::new(len, width_of(max.into())), max, len }
+    pub(super) fn new(len: usize, max: u32) -> Result<Self, Error> {
+        Ok(Self { bytes: zeros(packed_bytes(len, max))?, max, len })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -50,7 +56,7 @@ impl Unfilled {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        packed_bytes(self.len, self.max)
+        self.bytes.len()
     }
 
     /// Stores a value where a zero has been since the array was made; says whether it fits there.
@@ -58,14 +64,14 @@ impl Unfilled {
     pub(super) fn fill(&mut self, slot: usize, value: u32) -> bool {
         let fits = slot < self.len && value <= self.max;
         if fits {
-            self.array.set(slot, value.into());
+            packed::set(&mut self.bytes, width_of(self.max.into()), slot, value.into());
         }
         fits
     }
 
     pub(super) fn filled(self) -> Packed {
         let width = width_of(self.max.into());
-        Packed { bytes: self.array.into_bytes(), width, len: self.len }
+        Packed { bytes: self.bytes, width, len: self.len }
     }
 }
 
@@ -77,41 +83,45 @@ pub(super) fn packed_bytes(len: usize, max: u32) -> usize {
 /// Values that queries fill in as they come by them.
 #[derive(Debug)]
 pub(super) struct Partial {
-    values: Box<[AtomicU32]>,
+    values: Words,
     known: AtomicUsize,
 }
 
 impl Partial {
-    pub(super) fn new(len: usize) -> Self {
-        let values = (0..len).map(|_| AtomicU32::new(UNKNOWN)).collect();
-        Self { values, known: AtomicUsize::new(0) }
+    pub(super) fn new(len: usize) -> Result<Self, Error> {
+        Ok(Self { values: Words::new(len)?, known: AtomicUsize::new(0) })
     }
 
     #[inline]
     fn get(&self, slot: usize) -> Option<u32> {
-        let value = self.values.get(slot)?.load(Relaxed);
+        let value = !self.values.get(slot)?.load(Relaxed);
         (value != UNKNOWN).then_some(value)
     }
 
     /// Stores a value if none is known. Relaxed suffices: the value is all there is to see.
     fn learn(&self, slot: usize, value: u32) {
         let Some(place) = self.values.get(slot) else { return };
-        if place.load(Relaxed) == UNKNOWN
+        if place.load(Relaxed) == !UNKNOWN
             && value != UNKNOWN
-            && place.compare_exchange(UNKNOWN, value, Relaxed, Relaxed).is_ok()
+            && place.compare_exchange(!UNKNOWN, !value, Relaxed, Relaxed).is_ok()
         {
             self.known.fetch_add(1, Relaxed);
         }
     }
 
     /// The same values packed, if all are known. Known values never change, so this may run meanwhile.
-    fn packed(&self, max: u32) -> Option<Packed> {
+    fn packed(&self, max: u32) -> Option<Result<Packed, Error>> {
         if self.known.load(Relaxed) < self.values.len() {
             return None;
         }
-        let mut packed = Unfilled::new(self.values.len(), max);
-        let mut values = self.values.iter().map(|value| value.load(Relaxed)).enumerate();
-        values.all(|(slot, value)| packed.fill(slot, value)).then(|| packed.filled())
+        let mut packed = match Unfilled::new(self.values.len(), max) {
+            Ok(packed) => packed,
+            Err(error) => return Some(Err(error)),
+        };
+        // That `known` is seen to be complete does not say that every value is seen yet.
+        let mut slots = 0..self.values.len();
+        let all = slots.all(|slot| self.get(slot).is_some_and(|value| packed.fill(slot, value)));
+        all.then(|| Ok(packed.filled()))
     }
 }
 
@@ -137,7 +147,8 @@ impl Values {
         }
     }
 
-    pub(super) fn packed(&self, max: u32) -> Option<Packed> {
+    /// A partial array's values packed, if all are known.
+    pub(super) fn packed(&self, max: u32) -> Option<Result<Packed, Error>> {
         match self {
             Self::Packed(_) => None,
             Self::Partial(partial) => partial.packed(max),
@@ -165,7 +176,7 @@ impl Values {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Packed(packed) => packed.bytes.len(),
-            Self::Partial(partial) => size_of_val(&*partial.values),
+            Self::Partial(partial) => size_of_val::<[_]>(&partial.values),
         }
     }
 }
@@ -183,7 +194,7 @@ mod tests {
         ) {
             let max = u32::MAX >> (32 - width);
             let values: Vec<u32> = values.into_iter().map(|value| value & max).collect();
-            let mut packed = Unfilled::new(values.len(), max);
+            let mut packed = Unfilled::new(values.len(), max).unwrap();
             for (slot, &value) in values.iter().enumerate().rev() {
                 prop_assert!(packed.fill(slot, value));
             }
@@ -199,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_partial_array_is_packed_once_it_is_full() {
-        let values = Values::Partial(Partial::new(3));
+        let values = Values::Partial(Partial::new(3).unwrap());
         assert_eq!((values.len(), values.known(), values.bytes()), (3, 0, 12));
         values.learn(2, 7);
         values.learn(2, 9);
@@ -208,7 +219,7 @@ mod tests {
         values.learn(0, 0);
         assert!(values.packed(7).is_none());
         values.learn(1, 5);
-        let packed = values.packed(7).unwrap();
+        let packed = values.packed(7).unwrap().unwrap();
         assert_eq!((packed.get(0), packed.get(1), packed.get(2)), (Some(0), Some(5), Some(7)));
         assert!(values.packed(6).is_none(), "a value that does not fit");
     }
