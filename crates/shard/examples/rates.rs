@@ -1,6 +1,8 @@
 //! Rates of an index's queries on a file, one thread, one at a time and in batches of 16.
 //!
-//! `cargo run --release -p shard --example rates -- FILE [SA_RATE [ISA_RATE]]`
+//! `cargo run --release -p shard --example rates -- FILE [SA_RATE [ISA_RATE [SA_LAYER ISA_LAYER]]]`
+//!
+//! The last two add a layer of each array, made by a sweep; 0 stands for none.
 //!
 //! Prints the footprint by part, the CPU time of the build, and for each query how often it is answered
 //! in a second of CPU time, every answer checked against the plain text. Patterns are parts of the text
@@ -13,6 +15,7 @@ use std::hint::black_box;
 
 use shard::Text;
 use shard::index::{self, Index, Options};
+use shard::layers::Rates;
 
 /// Numbers that look random, the same ones each time.
 struct Draw(u64);
@@ -72,6 +75,7 @@ fn main() {
     let mut number = |default| arguments.next().map_or(default, |n| n.parse().expect("a number"));
     let sa_sampling = number(32);
     let options = Options { sa_sampling, isa_sampling: number(sa_sampling) };
+    let layers = [number(0), number(0)].map(|rate| if rate > 0 { vec![rate] } else { Vec::new() });
 
     let (mut file, cpu) = (Vec::new(), cpu_s());
     let report = index::build(&text, &options, &mut file).expect("the text can be indexed");
@@ -90,6 +94,11 @@ fn main() {
     let start = cpu_s();
     let index = Index::open(file).expect("the file is a shard");
     println!("opened and verified in {:.1} CPU ms", (cpu_s() - start) * 1e3);
+    let [sa, isa] = layers;
+    let mut sweep = index.layers().sweep(&Rates { sa, isa }).expect("layers below the samples");
+    while !sweep.step(&index, 4096).is_finished() {}
+    index.layers().publish(sweep).expect("nobody else changes layers");
+    println!("layers {:.4} x the text", index.layers().footprint().total_bytes() as f64 / n as f64);
     access();
 
     let mut draw = Draw(88_172_645_463_325_252);

@@ -136,14 +136,20 @@ impl Kernel {
 /// Asks for the cache line of `bytes[at]`; does nothing where the processor cannot, or past the end.
 #[inline(always)]
 pub fn prefetch(bytes: &[u8], at: usize) {
+    prefetch_at(bytes.as_ptr().wrapping_add(at));
+}
+
+/// Asks for the cache line of a place in memory, or of none, as [`prefetch`] does.
+#[inline(always)]
+pub fn prefetch_at<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch is a hint: it never faults, and the pointer is not read through.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(at).cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, at);
+    let _ = place;
 }
 
 #[cfg(test)]
@@ -185,5 +191,6 @@ mod tests {
         }
         prefetch(&[], 5);
         prefetch(&[1, 2, 3], usize::MAX);
+        prefetch_at(std::ptr::null::<u32>());
     }
 }

@@ -7,6 +7,11 @@
 //!
 //! Stretches are lanes. Cost: a step for each row that walks alone, and for each stretch of those that do
 //! not; what is divided off waits on a stack no longer than there are rows.
+//!
+//! What a layer knows of a row is asked for one turn of the lanes ahead, as blocks are, and a row that a
+//! layer certainly knows needs no block. Searches in batches of 16, over 50 MB of Debian package records with
+//! samples of rate 64, by `examples/rates.rs` in alternation with what was before, on a busy machine: 12 % more
+//! of them in a CPU second with layers of rate 16 (two runs each), 4 % with rate 8 (three).
 
 use std::ops::Range;
 
@@ -105,16 +110,23 @@ impl Locate<'_> {
     /// offset in the text.
     #[inline(always)]
     fn known(&self, block: Block<'_>, stretch: Stretch) -> Option<(u32, u32)> {
-        let shape = self.parts.index.shape;
-        let within = stretch.row % ROWS;
-        let (marked, index) = block.next_mark(within);
-        let ahead = marked.saturating_sub(within);
-        let unmarked = ahead.min(stretch.len);
+        let marked = self.marked(block, stretch);
+        let unmarked = marked.map_or(stretch.len, |(place, _)| place);
         for place in 0..unmarked {
             if let Some(offset) = self.parts.view.offset(stretch.row + place) {
                 return Some((place, offset));
             }
         }
+        marked
+    }
+
+    /// The same of the rows that the index itself knows.
+    #[inline(always)]
+    fn marked(&self, block: Block<'_>, stretch: Stretch) -> Option<(u32, u32)> {
+        let shape = self.parts.index.shape;
+        let within = stretch.row % ROWS;
+        let (marked, index) = block.next_mark(within);
+        let ahead = marked.saturating_sub(within);
         if ahead >= stretch.len {
             return None;
         }
@@ -134,8 +146,12 @@ impl Locate<'_> {
             return None;
         }
         if rest.len == 1 {
-            // Most stretches are single rows before long.
-            if let Some((_, offset)) = self.known(block, rest) {
+            // Most stretches are single rows before long. A layer first: where one certainly has the row,
+            // its block was not asked for.
+            let of_layer = self.parts.view.offset(rest.row);
+            if let Some(offset) =
+                of_layer.or_else(|| self.marked(block, rest).map(|(_, offset)| offset))
+            {
                 self.found(rest, offset);
                 return None;
             }
@@ -174,12 +190,13 @@ impl Job for Locate<'_> {
     #[inline(always)]
     fn run<W: Word>(mut self, word: W) {
         let psi = self.parts.psi;
-        let mut lanes = [(Stretch::default(), Asked::default()); LANES];
+        // A stretch, its block, and whether a layer certainly knows its one row.
+        let mut lanes = [(Stretch::default(), Asked::default(), false); LANES];
         let mut count = 0;
         loop {
             while count < LANES {
                 let Some(stretch) = self.next() else { break };
-                lanes[count] = (stretch, psi.ask(stretch.row));
+                lanes[count] = (stretch, psi.ask(stretch.row), false);
                 count += 1;
             }
             if count == 0 {
@@ -187,13 +204,16 @@ impl Job for Locate<'_> {
             }
             let mut index = 0;
             while index < count {
-                let (stretch, asked) = lanes[index];
+                let (stretch, asked, _) = lanes[index];
                 let (now, later) = self.in_block(stretch);
                 self.waiting.extend(later);
                 match self.step(psi.block(asked), now, word) {
                     Some(next) => {
-                        lanes[index].0 = next;
-                        psi.ask_directory(next.row);
+                        let is_known = self.parts.view.ask_offset(next.row) && next.len == 1;
+                        if !is_known {
+                            psi.ask_directory(next.row);
+                        }
+                        lanes[index] = (next, asked, is_known);
                         index += 1;
                     }
                     None => {
@@ -202,8 +222,10 @@ impl Job for Locate<'_> {
                     }
                 }
             }
-            for (stretch, asked) in &mut lanes[..count] {
-                *asked = psi.ask(stretch.row);
+            for (stretch, asked, is_known) in &mut lanes[..count] {
+                if !*is_known {
+                    *asked = psi.ask(stretch.row);
+                }
             }
         }
     }

@@ -98,6 +98,15 @@ impl Group {
         layer.values.get(layer.shape.slot(index))
     }
 
+    /// Asks for the memory of an index, for a `get` that follows soon; says whether that will certainly
+    /// find a value.
+    #[inline(always)]
+    pub(super) fn ask(&self, index: u32) -> bool {
+        let Some(layer) = self.layer_of(index).filter(|_| index < self.end) else { return false };
+        layer.values.ask(layer.shape.slot(index));
+        !layer.values.is_partial()
+    }
+
     /// The nearest known index that is at most `index` and more than `after`, and its value.
     #[inline]
     pub(super) fn get_before(&self, index: u32, after: u32) -> Option<(u32, u32)> {

@@ -17,6 +17,7 @@ use std::sync::atomic::AtomicU32;
 use memmap2::{MmapMut, MmapOptions, MmapRaw};
 
 use crate::Error;
+use crate::bits::word::prefetch_at;
 
 /// `len` bytes, all zero.
 ///
@@ -57,6 +58,14 @@ impl Words {
     pub(super) fn new(len: usize) -> Result<Self, Error> {
         let map = zeros(len * size_of::<AtomicU32>())?;
         Ok(Self { map: map.into(), len })
+    }
+
+    /// Asks for the memory of a word that is read soon.
+    #[inline(always)]
+    pub(super) fn ask(&self, index: usize) {
+        if let Some(word) = self.get(index) {
+            prefetch_at(word);
+        }
     }
 }
 

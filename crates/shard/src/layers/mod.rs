@@ -392,6 +392,13 @@ impl View {
         self.0.sa.get(row)
     }
 
+    /// Asks for the memory that [`offset`](View::offset) of this row reads, without waiting for it, and says
+    /// whether that will certainly know the row.
+    #[inline(always)]
+    pub fn ask_offset(&self, row: u32) -> bool {
+        self.0.sa.ask(row)
+    }
+
     /// The nearest `(offset, row)` that a layer knows with `after < offset <= position`. Costs one
     /// look-up where the lowest layer is whole; where it is partial, at most as many as there are
     /// multiples of its rate between the two.

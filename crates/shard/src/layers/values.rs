@@ -141,6 +141,15 @@ impl Values {
         }
     }
 
+    /// Asks for the memory of a slot, for a `get` that follows soon.
+    #[inline(always)]
+    pub(super) fn ask(&self, slot: usize) {
+        match self {
+            Self::Packed(packed) => packed.array().prefetch(slot),
+            Self::Partial(partial) => partial.values.ask(slot),
+        }
+    }
+
     pub(super) fn learn(&self, slot: usize, value: u32) {
         if let Self::Partial(partial) = self {
             partial.learn(slot, value);
