@@ -191,20 +191,122 @@ mod tests {
         }
     }
 
+    /// Records of few symbols and of every byte, runs of one, with a newline at the end or without.
+    fn any_text() -> impl Strategy<Value = Vec<u8>> {
+        let line = prop_oneof![
+            3 => "[a-c:,{}\" ]{0,12}".prop_map(String::into_bytes),
+            1 => proptest::collection::vec(any::<u8>(), 0..20),
+            1 => (any::<u8>(), 0..200usize).prop_map(|(byte, len)| vec![byte; len]),
+        ];
+        (proptest::collection::vec(line, 0..20), any::<bool>()).prop_map(|(lines, is_ended)| {
+            let mut text = lines.join(&b'\n');
+            text.extend(is_ended.then_some(b'\n'));
+            text
+        })
+    }
+
+    /// A change of a file or a section.
+    #[derive(Clone, Debug)]
+    enum Change {
+        Set(Vec<u8>),
+        Insert(Vec<u8>),
+        Remove(usize),
+        Repeat(usize),
+    }
+
+    fn any_changes() -> impl Strategy<Value = Vec<(prop::sample::Index, Change)>> {
+        let bytes = || proptest::collection::vec(any::<u8>(), 1..9);
+        let change = prop_oneof![
+            3 => bytes().prop_map(Change::Set),
+            1 => bytes().prop_map(Change::Insert),
+            1 => (1..100usize).prop_map(Change::Remove),
+            1 => (1..100usize).prop_map(Change::Repeat),
+        ];
+        proptest::collection::vec((any::<prop::sample::Index>(), change), 1..5)
+    }
+
+    fn changed(bytes: &[u8], changes: &[(prop::sample::Index, Change)]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        for (at, change) in changes {
+            let at = at.index(bytes.len() + 1);
+            let to = |len: usize| (at + len).min(bytes.len());
+            match change {
+                Change::Set(new) => {
+                    let range = at..to(new.len());
+                    let len = range.len();
+                    bytes[range].copy_from_slice(&new[..len]);
+                }
+                Change::Insert(new) => drop(bytes.splice(at..at, new.iter().copied())),
+                Change::Remove(len) => drop(bytes.drain(at..to(*len))),
+                Change::Repeat(len) => {
+                    let part = bytes[at..to(*len)].to_vec();
+                    drop(bytes.splice(at..at, part));
+                }
+            }
+        }
+        bytes
+    }
+
+    /// Asks for what a damaged shard may answer wrongly; only that it ends and does not panic counts.
+    fn ask(shard: &Shard) {
+        let Ok(searcher) = shard.searcher() else { return };
+        let page = Page::default();
+        for query in ["a", "a:b", "column1=c", "line^a", "line~a.*b", "NOT b", "a OR line:c"] {
+            let query: Query = query.parse().unwrap();
+            if let Ok(found) = searcher.search(&query, &page) {
+                let _ = searcher.get_all(&found.records);
+            }
+        }
+        let _ = searcher.get_by_key(b"a");
+        (0..shard.records().len().min(30)).for_each(|record| drop(searcher.get(record)));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn every_record_comes_back(lines in proptest::collection::vec("[a-c:,{}\" ]{0,12}", 0..20)) {
-            let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-            let shard = Shard::open(build(text.as_bytes())).unwrap();
+        fn arbitrary_bytes_are_no_shard(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            prop_assert!(Shard::open(bytes.clone()).is_err());
+            prop_assert!(Index::open_unchecked(bytes).is_err());
+        }
+
+        #[test]
+        fn changed_files_are_refused(text in any_text(), changes in any_changes()) {
+            let file = build(&text);
+            let other = changed(&file, &changes);
+            prop_assert_eq!(Shard::open(other.clone()).is_ok(), other == file);
+        }
+
+        /// As a wrong writer would make them: whatever the sections hold, their checksums are right.
+        #[test]
+        fn forged_shards_are_refused_or_asked_without_panic(
+            text in any_text(),
+            section in any::<prop::sample::Index>(),
+            changes in any_changes(),
+        ) {
+            let reader = format::Reader::open(build(&text)).unwrap();
+            let forged = section.index(reader.sections().len());
+            let mut writer = format::Writer::new(Vec::new()).unwrap();
+            for (number, section) in reader.sections().iter().enumerate() {
+                let bytes = reader.section(&section.name).unwrap();
+                let changes = if number == forged { &changes[..] } else { &[] };
+                writer.section(&section.name, &changed(bytes, changes)).unwrap();
+            }
+            if let Ok(shard) = Shard::open(writer.finish().unwrap()) {
+                ask(&shard);
+            }
+        }
+
+        #[test]
+        fn every_record_comes_back(text in any_text()) {
+            let shard = Shard::open(build(&text)).unwrap();
             let searcher = shard.searcher().unwrap();
             let all: Vec<usize> = (0..shard.records().len()).collect();
             let header = shard.records().header();
             let mut bytes = Vec::new();
             shard.index().extract(header.start, header.len(), &mut bytes).unwrap();
             bytes.extend(searcher.get_all(&all).unwrap().concat());
-            prop_assert_eq!(bytes, text.into_bytes());
+            prop_assert_eq!(bytes, text);
             let page = Page { limit: usize::MAX, ..Page::default() };
             prop_assert_eq!(searcher.search(&Query::All, &page).unwrap().records, all);
         }

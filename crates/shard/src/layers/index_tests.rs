@@ -6,7 +6,7 @@ use super::*;
 use crate::index::{self, Index, Options};
 
 #[derive(Clone, Debug)]
-enum Change {
+pub(super) enum Change {
     /// Sweep for, or mark, the rates of these bits that are below the lowest, in steps of some segments.
     Sweep(u32, u32, usize),
     Mark(u32, u32),
@@ -19,7 +19,7 @@ enum Change {
     DropText,
 }
 
-fn change() -> impl Strategy<Value = Change> {
+pub(super) fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         3 => (0u32..64, 0u32..64, 1usize..9).prop_map(|(sa, isa, step)| Change::Sweep(sa, isa, step)),
         3 => (0u32..64, 0u32..64).prop_map(|(sa, isa)| Change::Mark(sa, isa)),
@@ -44,7 +44,7 @@ fn sweep(index: &Index, rates: &Rates, step: usize) -> Result<(), Error> {
     index.layers().publish(sweep)
 }
 
-fn apply(index: &Index, change: &Change) -> Result<(), Error> {
+pub(super) fn apply(index: &Index, change: &Change) -> Result<(), Error> {
     let layers = index.layers();
     let Footprint { sa, isa, .. } = layers.footprint();
     let isa_end = match index.isa_sampling() {

@@ -28,6 +28,8 @@
 //! rates hold; a look-up costs two dependent loads and one cache miss. When it is wrong: with no memory
 //! to spare, or with queries that never locate or extract (counting reads none of this).
 
+#[cfg(test)]
+mod concurrent_tests;
 mod footprint;
 mod group;
 mod hot;

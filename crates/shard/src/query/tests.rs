@@ -568,6 +568,24 @@ proptest! {
     }
 
     #[test]
+    fn a_changed_query_is_another_or_none(
+        query in any_query(&["a", "é", "x.a"]),
+        cut in any::<prop::sample::Index>(),
+        to in any::<prop::sample::Index>(),
+        new in ".{0,3}",
+    ) {
+        let shown: Vec<char> = query.to_string().chars().collect();
+        let (a, b) = (cut.index(shown.len() + 1), to.index(shown.len() + 1));
+        let part = |chars: &[char]| chars.iter().collect::<String>();
+        let text = part(&shown[..a.min(b)]) + &new + &part(&shown[a.max(b)..]);
+        match text.parse::<Query>() {
+            Ok(read) => prop_assert!(read.to_string().parse::<Query>().is_ok(), "{text}: {read}"),
+            Err(Error::Syntax { at, .. }) => prop_assert!(at <= text.len(), "{text}: at {at}"),
+            Err(_) => {}
+        }
+    }
+
+    #[test]
     fn arbitrary_text_is_no_query_or_one_that_is_shown_again(text in prop_oneof![
         ".{0,60}",
         proptest::collection::vec(proptest::sample::select(&["a", "b:", "=", "^", "~", "\"", "\\", "(", ")", " ", "NOT ", " OR ", " AND ", "..", "1", "<", ">="][..]), 0..24)
