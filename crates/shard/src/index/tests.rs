@@ -222,6 +222,26 @@ fn check_layers(text: &[u8]) {
 }
 
 #[test]
+fn a_walk_teaches_a_marked_layer_where_it_may_end() {
+    let text = noise(1500, 4);
+    let twin = naive::Text::new(text.clone());
+    let index = Index::open(built(&text, 64, 64)).unwrap();
+    index.layers().mark(&Rates { sa: vec![8], isa: vec![] }).unwrap();
+    // Rows that the layer does not hold: what it learns is on their way.
+    let rows: Vec<Range<usize>> = (1..1500).step_by(8).map(|row| row..row + 1).collect();
+    let (mut found, mut expected) = (Vec::new(), Vec::new());
+    index.locate_all(&rows, &mut found);
+    rows.iter().for_each(|rows| twin.locate(rows.clone(), &mut expected));
+    assert_eq!(found, expected);
+    let known = || index.layers().footprint().sa[0].known;
+    let learnt = known();
+    assert!(learnt > rows.len() / 4, "{learnt}");
+    index.locate_all(&rows, &mut Vec::new());
+    assert_eq!(known(), learnt, "the same walks end at what they taught");
+    check_offsets(&index, &twin);
+}
+
+#[test]
 fn layers_change_no_answer_of_any_text() {
     texts().iter().for_each(|text| check_layers(text));
 }

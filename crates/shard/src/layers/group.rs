@@ -107,6 +107,13 @@ impl Group {
         !layer.values.is_partial()
     }
 
+    /// Whether a layer holds an index and does not know its value.
+    #[inline]
+    pub(super) fn wants(&self, index: u32) -> bool {
+        index < self.end
+            && self.layer_of(index).is_some_and(|l| l.values.get(l.shape.slot(index)).is_none())
+    }
+
     /// The nearest known index that is at most `index` and more than `after`, and its value.
     #[inline]
     pub(super) fn get_before(&self, index: u32, after: u32) -> Option<(u32, u32)> {

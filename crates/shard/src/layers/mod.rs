@@ -394,6 +394,12 @@ impl View {
         self.0.sa.get(row)
     }
 
+    /// Whether a marked layer holds this row and does not know its offset yet.
+    #[inline(always)]
+    pub fn wants_offset(&self, row: u32) -> bool {
+        self.0.learning && self.0.sa.wants(row)
+    }
+
     /// Asks for the memory that [`offset`](View::offset) of this row reads, without waiting for it, and says
     /// whether that will certainly know the row.
     #[inline(always)]
