@@ -70,6 +70,11 @@ impl Matrix {
         Matrix { data, ..*self }
     }
 
+    /// Self times a number.
+    pub(super) fn scaled(&self, factor: f64) -> Matrix {
+        Matrix { data: self.data.iter().map(|a| factor * a).collect(), ..*self }
+    }
+
     /// A row vector times self.
     pub(super) fn after(&self, left: &[f64]) -> Vec<f64> {
         let mut out = vec![0.0; self.columns];
@@ -82,6 +87,33 @@ impl Matrix {
     /// Self times a column vector.
     pub(super) fn before(&self, right: &[f64]) -> Vec<f64> {
         (0..self.rows).map(|i| self.row(i).iter().zip(right).map(|(a, b)| a * b).sum()).collect()
+    }
+
+    /// The solution x of self·x = `right`, by elimination with row pivots; `None` if there is none.
+    pub(super) fn solve(&self, mut right: Vec<f64>) -> Option<Vec<f64>> {
+        let (n, mut a) = (self.rows, self.data.clone());
+        for k in 0..n {
+            let at = |i: usize| a[i * n + k].abs();
+            let pivot = (k..n).max_by(|&i, &j| at(i).total_cmp(&at(j)))?;
+            if pivot != k {
+                (k..n).for_each(|j| a.swap(pivot * n + j, k * n + j));
+                right.swap(pivot, k);
+            }
+            let (above, below) = a.split_at_mut((k + 1) * n);
+            let row = &above[k * n..];
+            for (i, other) in below.chunks_exact_mut(n).enumerate() {
+                let factor = other[k] / row[k];
+                if factor != 0.0 {
+                    other[k..].iter_mut().zip(&row[k..]).for_each(|(x, y)| *x -= factor * y);
+                    right[k + 1 + i] -= factor * right[k];
+                }
+            }
+        }
+        for k in (0..n).rev() {
+            let known: f64 = (k + 1..n).map(|j| a[k * n + j] * right[j]).sum();
+            right[k] = (right[k] - known) / a[k * n + k];
+        }
+        right.iter().all(|x| x.is_finite()).then_some(right)
     }
 
     /// The inverse, by Gauss and Jordan with row pivots; `None` if there is none.

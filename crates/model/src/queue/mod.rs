@@ -20,11 +20,13 @@
 //! [`erlang_b`] and [`erlang_c`] hold for thousands of servers; [`square_root_staffing`] says how many to ask
 //! for first.
 
+mod branches;
 mod bursts;
 mod delay;
 mod erlang;
 mod finite;
 mod gim1;
+mod hyper;
 mod interpolate;
 mod matrix;
 mod md1;
@@ -35,6 +37,7 @@ mod mmm;
 mod moments;
 mod mphm;
 mod priority;
+mod regular;
 mod uniformised;
 
 pub use bursts::{Bursts, relaxation_s};
@@ -45,6 +48,7 @@ pub use md1::Md1;
 pub(crate) use mg1::waiting_mean;
 pub use mg1::{Evaluated, Mg1};
 pub use mgm::Mgm;
+pub(crate) use mgm::MgmLoads;
 pub use mm1::Mm1;
 pub use mmm::{Mminf, Mmm};
 pub use mphm::Mphm;

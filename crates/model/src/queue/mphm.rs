@@ -120,20 +120,20 @@ fn occupancies(phases: usize, busy: u32) -> Vec<Vec<u32>> {
 }
 
 /// The states of one number of busy servers.
-struct Level {
-    states: Vec<Vec<u32>>,
+pub(super) struct Level {
+    pub(super) states: Vec<Vec<u32>>,
     index: HashMap<Vec<u32>, usize>,
 }
 
 impl Level {
-    fn new(phases: usize, busy: u32) -> Self {
+    pub(super) fn new(phases: usize, busy: u32) -> Self {
         let states = occupancies(phases, busy);
         let index = states.iter().cloned().enumerate().map(|(i, s)| (s, i)).collect();
         Level { states, index }
     }
 
     /// Index of a state with one server less in phase `from` and one more in phase `to`.
-    fn moved(&self, state: &[u32], from: Option<usize>, to: Option<usize>) -> usize {
+    pub(super) fn moved(&self, state: &[u32], from: Option<usize>, to: Option<usize>) -> usize {
         let mut state = state.to_vec();
         if let Some(i) = from {
             state[i] -= 1;
@@ -198,7 +198,7 @@ impl Phases<'_> {
 }
 
 /// What cannot happen to a generator: a matrix that must have an inverse has none.
-fn singular() -> Error {
+pub(super) fn singular() -> Error {
     let must = "less extreme: the equations cannot be solved in 64-bit numbers";
     Error::Invalid { what: "a rate of the M/PH/m queue", value: f64::NAN, must }
 }
