@@ -27,6 +27,7 @@ use crate::error::Error;
 use crate::model_file::{
     About, ClassParameters, FORMAT, Law, Model, Parameter, Replicates, Requests, SpotifyParameters,
 };
+use crate::storage::SolvedQueues;
 use crate::window::{Histogram, Window};
 
 pub use change::{Change, Watch, WatchOptions, Watched};
@@ -119,7 +120,8 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
         let scv_of = |e: &Estimates| e.classes[i].1 * groups.scv_within[i];
         let (mean, scv) = (parameter(&|e| e.classes[i].0, "s"), parameter(&scv_of, "1"));
         let service = Law::new(&law, mean, scv);
-        classes.push(ClassParameters { name: class.name.clone(), servers: class.servers, service });
+        let (name, servers, solved) = (class.name.clone(), class.servers, SolvedQueues::default());
+        classes.push(ClassParameters { name, servers, service, solved });
     }
     let mut rows: Vec<Vec<f64>> =
         replicates.iter().map(|r| r.estimates.row(&groups.scv_within)).collect();

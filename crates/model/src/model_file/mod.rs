@@ -204,10 +204,12 @@ impl Model {
         let mut classes = Vec::new();
         for (i, class) in self.classes.iter().enumerate() {
             let moments = moments.get(2 * i..2 * i + 2).map(|m| (m[0], m[1]));
-            classes.push(Class {
-                service: class.service.distribution(moments)?,
-                servers: class.servers,
-            });
+            let mut of = Class::new(class.service.distribution(moments)?, class.servers);
+            // A replicate's law is its own.
+            if moments.is_none() {
+                of.solved = class.solved.clone();
+            }
+            classes.push(of);
         }
         let mut groups = Vec::new();
         for devices in &self.devices {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::distribution::{Empirical, Piece, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
 use crate::queue::Bursts;
+use crate::storage::SolvedQueues;
 
 /// A number with its 95 % interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -172,6 +173,9 @@ pub struct ClassParameters {
     pub servers: u32,
     /// Its service time.
     pub service: Law,
+    /// The queues of such a device, as far as they were solved; [`Default`] for a new class.
+    #[serde(skip)]
+    pub solved: SolvedQueues,
 }
 
 /// Devices of one class with nearly equal load.

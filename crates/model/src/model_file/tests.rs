@@ -51,7 +51,12 @@ fn model() -> Model {
         },
         memory: Some(memory),
         other: None,
-        classes: vec![ClassParameters { name: "bulk_device".into(), servers: 1, service: law }],
+        classes: vec![ClassParameters {
+            name: "bulk_device".into(),
+            servers: 1,
+            service: law,
+            solved: Default::default(),
+        }],
         devices: vec![
             Devices { class: "bulk_device".into(), count: 12, share: 0.06, factor: 1.0 },
             Devices { class: "bulk_device".into(), count: 4, share: 0.07, factor: 1.0 },

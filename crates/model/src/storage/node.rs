@@ -17,7 +17,7 @@ use crate::error::{Error, check, not_negative, positive};
 use crate::queue::{bisect, quantile};
 
 use super::HitRatio;
-use super::several::{ClassAt, Several, waiting_mean};
+use super::several::{ClassAt, SolvedQueues, waiting_mean};
 
 /// Devices of one kind.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +26,15 @@ pub struct Class {
     pub service: Empirical,
     /// Reads that a device serves at once; past 1 its queue is an approximation ([`crate::queue::Mgm`]).
     pub servers: u32,
+    /// Its queues, as far as they were solved.
+    pub(crate) solved: SolvedQueues,
+}
+
+impl Class {
+    /// With a law of service times, and reads that a device serves at once.
+    pub fn new(service: Empirical, servers: u32) -> Self {
+        Class { service, servers, solved: SolvedQueues::default() }
+    }
 }
 
 /// Devices of one class with nearly equal load.
@@ -55,7 +64,7 @@ pub struct DeviceGroup {
 ///     delay: 0.0003,
 ///     joining: 0.0,
 ///     joining_knee: f64::INFINITY,
-///     classes: vec![Class { service, servers: 1 }],
+///     classes: vec![Class::new(service, 1)],
 ///     groups: vec![DeviceGroup { class: 0, count: 4, share: 0.25, factor: 1.0 }],
 /// };
 /// let now = node.largest_rate(0.020, 0.99)?;
@@ -267,16 +276,10 @@ impl Node {
     }
 
     /// The node's transforms at one time, for CDFs at many loads. Cost: some 0.1 ms for each class and
-    /// distinct factor; for classes of several servers 10 to 400 ms more, which [`Node::at_times`] shares
-    /// among times.
+    /// distinct factor; a millisecond for a class of several servers, whose queues are solved at the first time
+    /// (10 ms to 0.3 s), and kept by the class and its clones.
     pub fn at(&self, t: f64) -> NodeAt {
-        self.at_with(t, &self.several())
-    }
-
-    /// [`Node::at`] for each of several times.
-    pub fn at_times(&self, times: &[f64]) -> Vec<NodeAt> {
-        let several = self.several();
-        times.iter().map(|&t| self.at_with(t, &several)).collect()
+        self.at_by(t, |_, _, class, t| ClassAt::new(class, t))
     }
 
     /// [`Node::at`] for a node nearly the same as another (a replicate of a model) that is known at that
@@ -286,19 +289,8 @@ impl Node {
         self.at_by(other.t, |index, factor, class, t| {
             match other.laws.iter().find(|l| l.0 == index && l.1 == factor) {
                 Some(law) => ClassAt::beside(class, &law.2, t),
-                None => ClassAt::new(class, None, t),
+                None => ClassAt::new(class, t),
             }
-        })
-    }
-
-    /// The queues of the classes that serve several reads at once.
-    fn several(&self) -> Vec<Option<Several>> {
-        self.classes.iter().map(Several::new).collect()
-    }
-
-    fn at_with(&self, t: f64, several: &[Option<Several>]) -> NodeAt {
-        self.at_by(t, |index, _, class, t| {
-            ClassAt::new(class, several.get(index).and_then(Option::as_ref), t)
         })
     }
 
@@ -332,17 +324,14 @@ impl Node {
     /// Cost: some 0.1 ms for each t.
     pub fn cdf(&self, rate: f64, times: &[f64]) -> Result<Vec<f64>, Error> {
         let operating = self.operating(rate)?;
-        Ok(self.at_times(times).iter().map(|at| at.cdf(&operating)).collect())
+        Ok(times.iter().map(|&t| self.at(t).cdf(&operating)).collect())
     }
 
     /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at `rate`
     /// requests/s. Cost: some 60 CDFs.
     pub fn quantile(&self, rate: f64, p: f64) -> Result<f64, Error> {
         let operating = self.operating(rate)?;
-        let several = self.several();
-        quantile(p, operating.response_mean.max(1e-6), |t| {
-            self.at_with(t, &several).cdf(&operating)
-        })
+        quantile(p, operating.response_mean.max(1e-6), |t| self.at(t).cdf(&operating))
     }
 
     /// The largest load in requests/s at which a share `share` of requests is answered within

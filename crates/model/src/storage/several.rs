@@ -11,61 +11,91 @@
 //! barycentric formula (J.-P. Berrut, L. N. Trefethen, "Barycentric Lagrange interpolation", SIAM Review 46,
 //! 2004). With one server there is no difference, and nothing is computed.
 //!
-//! Cost: [`POINTS`] − 1 times [`Mgm::new`] for a law (milliseconds), as many CDFs of it for each t (1 to 5 ms), and
-//! then less than a microsecond for a load. With more than [`SERVERS_MAX`] servers the plain form stands: the
-//! queues take up to 400 ms to solve then, and a report, which asks at hundreds of times, took minutes.
+//! Cost: [`POINTS`] − 1 queues for a law, some tens of milliseconds up to 16 servers and 0.2 s past them; once, because
+//! a class keeps them ([`SolvedQueues`]). Then a millisecond for each t, and less than a microsecond for a load.
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::distribution::{Empirical, ServiceTime};
-use crate::queue::{self, Evaluated, Mgm, Queue, bisect, erlang_c};
+use crate::queue::{self, Evaluated, MgmLoads, bisect, erlang_c};
 
 use super::Class;
 
 /// Utilisations at which the forms are compared.
 const POINTS: usize = 12;
 
-/// Most servers of which the difference is computed.
-const SERVERS_MAX: u32 = 8;
-
 /// The probability to wait below which a difference cannot be seen.
 const RARE: f64 = 1e-4;
 
+/// Laws whose queues are kept.
+const KEPT_MAX: usize = 4;
+
+/// The queues that were solved for a [`Class`]: clones share them, and the law and servers they were solved for are
+/// kept with them, so that a class that was changed gets its own. No part of what a class is: all are equal.
+#[derive(Clone, Debug, Default)]
+pub struct SolvedQueues(Arc<Mutex<Vec<Arc<Several>>>>);
+
+impl PartialEq for SolvedQueues {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl SolvedQueues {
+    /// Those of a law and several servers, solved if they are not kept; `None` for one server, or if a queue cannot be
+    /// solved: then the plain form stands.
+    fn of(&self, service: &Empirical, servers: u32) -> Option<Arc<Several>> {
+        if servers < 2 {
+            return None;
+        }
+        // A panic while they were held leaves a list that is whole.
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |s: &&Arc<Several>| s.servers == servers && s.service == *service;
+        if let Some(known) = kept.iter().find(same) {
+            return Some(Arc::clone(known));
+        }
+        let solved = Arc::new(Several::new(service, servers)?);
+        if kept.len() >= KEPT_MAX {
+            kept.remove(0);
+        }
+        kept.push(Arc::clone(&solved));
+        Some(solved)
+    }
+}
+
 /// Queues with one law of service and several servers, solved at some utilisations.
-#[derive(Clone, Debug)]
-pub(super) struct Several {
-    /// Utilisation, queue; from the largest (below 1) down.
-    queues: Vec<(f64, Mgm<Empirical>)>,
+#[derive(Debug)]
+struct Several {
+    /// From the largest (below 1) down.
+    utilisations: Vec<f64>,
+    queues: MgmLoads<Empirical>,
     lowest: f64,
-    mean: f64,
+    service: Empirical,
     servers: u32,
 }
 
 impl Several {
-    /// Of a class; `None` for one server or more than [`SERVERS_MAX`], or if a queue cannot be solved: then the plain form stands.
-    pub fn new(class: &Class) -> Option<Several> {
-        let (mean, servers) = (class.service.mean(), class.servers);
-        if !(2..=SERVERS_MAX).contains(&servers) {
-            return None;
-        }
+    fn new(service: &Empirical, servers: u32) -> Option<Several> {
         let lowest = bisect(1.0, |rho| erlang_c(servers, rho) < RARE);
-        let at = |k: usize| {
-            let rho = lowest + (1.0 - lowest) * 0.5 * (1.0 + chebyshev(k));
-            let rate = rho * f64::from(servers) / mean;
-            Some((rho, Mgm::new(rate, servers, class.service.clone()).ok()?))
-        };
+        let at = |k: usize| lowest + (1.0 - lowest) * 0.5 * (1.0 + chebyshev(k));
         // The point at 1 is known.
-        let queues = (1..POINTS).map(at).collect::<Option<Vec<_>>>()?;
-        Some(Several { queues, lowest, mean, servers })
+        let utilisations: Vec<f64> = (1..POINTS).map(at).collect();
+        let queues = MgmLoads::new(servers, service.clone(), &utilisations).ok()?;
+        Some(Several { utilisations, queues, lowest, service: service.clone(), servers })
     }
 
     /// What its response CDF at `t` seconds is more than the plain form's.
     fn excess(&self, plain: &Evaluated, t: f64) -> Option<Excess> {
         let mut values = [0.0; POINTS];
-        for (value, (rho, queue)) in values.iter_mut().skip(1).zip(&self.queues) {
-            let rate = rho * f64::from(self.servers) / self.mean;
-            let more = queue.response_cdf(t) - plain.response_cdf(rate);
-            *value = more / erlang_c(self.servers, *rho);
+        let (mean, servers) = (self.service.mean(), self.servers);
+        let found = self.queues.response_cdfs_at(t);
+        for (value, (rho, cdf)) in
+            values.iter_mut().skip(1).zip(self.utilisations.iter().zip(found))
+        {
+            let more = cdf - plain.response_cdf(rho * f64::from(servers) / mean);
+            *value = more / erlang_c(servers, *rho);
         }
-        let (lowest, mean, servers) = (self.lowest, self.mean, self.servers);
+        let lowest = self.lowest;
         values.iter().all(|v| v.is_finite()).then_some(Excess { values, lowest, mean, servers })
     }
 }
@@ -118,9 +148,10 @@ pub(super) struct ClassAt {
 }
 
 impl ClassAt {
-    /// At `t` seconds, with the queues of the class if it has several servers.
-    pub fn new(class: &Class, several: Option<&Several>, t: f64) -> Self {
+    /// At `t` seconds.
+    pub fn new(class: &Class, t: f64) -> Self {
         let plain = Evaluated::new(&class.service, class.servers, t);
+        let several = class.solved.of(&class.service, class.servers);
         let excess = several.and_then(|several| several.excess(&plain, t));
         ClassAt { plain, cdf: class.service.cdf(t), excess }
     }
@@ -174,6 +205,7 @@ mod tests {
     use proptest::prelude::*;
 
     use crate::distribution::{Gamma, Lognormal, Piece};
+    use crate::queue::{Mgm, Queue};
 
     use super::*;
 
@@ -187,7 +219,7 @@ mod tests {
         };
         let pieces = (0..2_000).map(piece).filter(|p| p.share > 1e-9).collect();
         let service = Empirical::from_pieces(pieces).unwrap();
-        Class { service, servers }
+        Class::new(service, servers)
     }
 
     /// The naive twin is a queue for each load.
@@ -199,11 +231,10 @@ mod tests {
             Box::new(Lognormal::new(0.01, 2.5).unwrap()),
         ];
         for law in laws {
-            for servers in [2, 3, 8] {
+            for servers in [2, 3, 8, 24] {
                 let class = class(law.as_ref(), servers);
-                let several = Several::new(&class).unwrap();
                 for t in [0.005, 0.012, 0.03, 0.08] {
-                    let at = ClassAt::new(&class, Some(&several), t);
+                    let at = ClassAt::new(&class, t);
                     for rho in [0.1, 0.33, 0.62, 0.77, 0.9, 0.97] {
                         let rate = rho * f64::from(servers) / class.service.mean();
                         let naive = Mgm::new(rate, servers, class.service.clone()).unwrap();
@@ -215,6 +246,22 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn queues_are_solved_once_for_a_law_and_its_clones() {
+        let class = class(&Gamma::new(0.01, 0.5).unwrap(), 2);
+        let first = class.solved.of(&class.service, 2).unwrap();
+        let again = class.clone().solved.of(&class.service, 2).unwrap();
+        assert!(Arc::ptr_eq(&first, &again));
+        // Another law, or other servers, are others.
+        let slower = class.service.with_moments(0.02, 0.5).unwrap();
+        let other = class.solved.of(&slower, 2).unwrap();
+        assert!(!Arc::ptr_eq(&first, &other) && other.service == slower);
+        for servers in 3..20 {
+            assert_eq!(class.solved.of(&slower, servers).unwrap().servers, servers);
+        }
+        assert_eq!(class.solved.0.lock().unwrap().len(), KEPT_MAX);
     }
 
     #[test]
@@ -239,8 +286,8 @@ mod tests {
     fn one_server_is_the_exact_queue_and_exponential_service_is_erlangs() {
         let law = Gamma::new(0.01, 0.3).unwrap();
         let one = class(&law, 1);
-        assert!(Several::new(&one).is_none());
-        let (at, plain) = (ClassAt::new(&one, None, 0.02), Evaluated::new(&one.service, 1, 0.02));
+        assert!(one.solved.of(&one.service, 1).is_none());
+        let (at, plain) = (ClassAt::new(&one, 0.02), Evaluated::new(&one.service, 1, 0.02));
         assert_eq!(at.response_cdf(70.0), plain.response_cdf(70.0));
         for (rate, scv, servers) in [(70.0, 0.3, 1), (70.0, 3.0, 1), (350.0, 1.0, 4)] {
             let found = waiting_mean(rate, 0.01, scv, servers);
@@ -254,9 +301,8 @@ mod tests {
     fn any_load_gives_a_share() {
         let piece = |centre, half_width, share| Piece { centre, half_width, share };
         let pieces = vec![piece(0.004, 0.004, 0.7), piece(0.03, 0.01, 0.3)];
-        let class = Class { service: Empirical::from_pieces(pieces).unwrap(), servers: 3 };
-        let several = Several::new(&class).unwrap();
-        let at = ClassAt::new(&class, Some(&several), 0.02);
+        let class = Class::new(Empirical::from_pieces(pieces).unwrap(), 3);
+        let at = ClassAt::new(&class, 0.02);
         let full = 3.0 / class.service.mean();
         proptest!(|(rate in any::<f64>(), up in 0.0..1.2f64)| {
             for rate in [rate, up * full] {

@@ -132,7 +132,7 @@ fn node(q0: f64, alpha: f64, devices: u32) -> Node {
         delay: 0.0,
         joining: 0.0,
         joining_knee: f64::INFINITY,
-        classes: vec![Class { service: exponential(0.01), servers: 1 }],
+        classes: vec![Class::new(exponential(0.01), 1)],
         groups: vec![DeviceGroup {
             class: 0,
             count: devices,
@@ -212,7 +212,7 @@ fn a_device_of_several_servers_is_near_the_exact_queue() {
     ];
     for servers in [2, 4] {
         let mut node = node(0.0, 0.0, 1);
-        node.classes[0] = Class { service: service.clone(), servers };
+        node.classes[0] = Class::new(service.clone(), servers);
         let (mut worst, mut plain) = (0.0f64, 0.0f64);
         for rho in [0.3, 0.5, 0.7, 0.8, 0.9, 0.95] {
             let rate = rho * f64::from(servers) / 0.01;

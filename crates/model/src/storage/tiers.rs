@@ -10,7 +10,7 @@ use crate::distribution::{Empirical, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
 use crate::queue::{bisect, quantile};
 
-use super::several::{ClassAt, Several, waiting_mean};
+use super::several::{ClassAt, waiting_mean};
 use super::{Class, HitLaw, Node, Server};
 
 /// What answers at a tier.
@@ -64,7 +64,7 @@ pub struct Tier {
 ///     Empirical::from_pieces(vec![Piece { centre: ms / 1e3, half_width: ms / 2e3, share: 1.0 }])
 /// };
 /// let queues = |ms: f64, count: u32| -> Result<Station, model::Error> {
-///     Ok(Station::Queues { class: Class { service: law(ms)?, servers: 1 }, count })
+///     Ok(Station::Queues { class: Class::new(law(ms)?, 1), count })
 /// };
 /// let node = |ssd_bytes: f64| -> Result<Tiers, model::Error> {
 ///     let [memory, ssd, disks, _] = shares(ssd_bytes)?[..] else { unreachable!() };
@@ -207,7 +207,7 @@ impl Tiers {
                 name: format!("devices {i}"),
                 share: at.miss_ratio * f64::from(group.count) * group.share,
                 station: Station::Queues {
-                    class: Class { service, servers: class.servers },
+                    class: Class::new(service, class.servers),
                     count: group.count,
                 },
                 delay: node.delay,
@@ -253,36 +253,22 @@ impl Tiers {
     /// saturation answers nothing in time; [`Tiers::cdf`] refuses such loads. Cost: some 0.1 ms for each
     /// tier, then microseconds for a load.
     pub fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<> {
-        self.within_by(t_s, &self.several())
-    }
-
-    /// The queues of the tiers that serve several requests at once.
-    fn several(&self) -> Vec<Option<Several>> {
-        let of = |tier: &Tier| match &tier.station {
-            Station::Queues { class, .. } => Several::new(class),
-            Station::Delay(_) => None,
-        };
-        self.tiers.iter().map(of).collect()
-    }
-
-    fn within_by(&self, t_s: f64, several: &[Option<Several>]) -> impl Fn(f64) -> f64 + use<> {
         enum At {
             Fixed(f64),
             Queue(Box<ClassAt>, f64),
         }
-        let at = |(i, tier): (usize, &Tier)| {
+        let at = |tier: &Tier| {
             let t = t_s - tier.delay;
             let at = match &tier.station {
                 Station::Delay(None) => At::Fixed(if t >= 0.0 { 1.0 } else { 0.0 }),
                 Station::Delay(Some(law)) => At::Fixed(law.cdf(t)),
-                Station::Queues { class, count } => At::Queue(
-                    Box::new(ClassAt::new(class, several.get(i).and_then(Option::as_ref), t)),
-                    f64::from((*count).max(1)),
-                ),
+                Station::Queues { class, count } => {
+                    At::Queue(Box::new(ClassAt::new(class, t)), f64::from((*count).max(1)))
+                }
             };
             (tier.share, at)
         };
-        let tiers: Vec<_> = self.tiers.iter().enumerate().map(at).collect();
+        let tiers: Vec<_> = self.tiers.iter().map(at).collect();
         move |rate| {
             let of = |(share, at): &(f64, At)| match at {
                 At::Fixed(p) => share * p,
@@ -296,16 +282,14 @@ impl Tiers {
     /// Cost: some 0.1 ms for each t and tier.
     pub fn cdf(&self, rate: f64, times: &[f64]) -> Result<Vec<f64>, Error> {
         self.stable(rate)?;
-        let several = self.several();
-        Ok(times.iter().map(|&t| self.within_by(t, &several)(rate)).collect())
+        Ok(times.iter().map(|&t| self.within(t)(rate)).collect())
     }
 
     /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at `rate`
     /// requests/s. Cost: some 60 CDFs.
     pub fn quantile(&self, rate: f64, p: f64) -> Result<f64, Error> {
         let mean = self.operating(rate)?.response_mean;
-        let several = self.several();
-        quantile(p, mean.max(1e-6), |t| self.within_by(t, &several)(rate))
+        quantile(p, mean.max(1e-6), |t| self.within(t)(rate))
     }
 
     /// The largest load in requests/s at which a share `share` of requests is answered within

@@ -22,7 +22,7 @@ fn node(hits: f64) -> Node {
         delay: 0.0,
         joining: 0.0,
         joining_knee: f64::INFINITY,
-        classes: vec![Class { service, servers: 1 }],
+        classes: vec![Class::new(service, 1)],
         groups: vec![DeviceGroup { class: 0, count: DEVICES, share: 0.25, factor: 1.0 }],
     }
 }

@@ -26,7 +26,7 @@ fn node(q0: f64, mean: f64, devices: u32) -> Node {
         delay: 0.0,
         joining: 0.0,
         joining_knee: f64::INFINITY,
-        classes: vec![Class { service: exponential(mean), servers: 1 }],
+        classes: vec![Class::new(exponential(mean), 1)],
         groups: vec![DeviceGroup {
             class: 0,
             count: devices,

@@ -19,7 +19,7 @@ fn exponential(mean: f64) -> Empirical {
 }
 
 fn queues(mean: f64, servers: u32, count: u32) -> Station {
-    Station::Queues { class: Class { service: exponential(mean), servers }, count }
+    Station::Queues { class: Class::new(exponential(mean), servers), count }
 }
 
 fn tier(name: &str, share: f64, station: Station, delay: f64) -> Tier {
@@ -113,10 +113,7 @@ fn a_fitted_node_is_the_same_in_tiers() {
         delay: 0.0005,
         joining: 0.001,
         joining_knee: 5.0,
-        classes: vec![
-            Class { service: exponential(0.001), servers: 4 },
-            Class { service: exponential(0.009), servers: 1 },
-        ],
+        classes: vec![Class::new(exponential(0.001), 4), Class::new(exponential(0.009), 1)],
         groups: vec![
             DeviceGroup { class: 0, count: 1, share: 0.6, factor: 1.0 },
             DeviceGroup { class: 1, count: 4, share: 0.1, factor: 1.1 },
