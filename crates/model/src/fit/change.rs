@@ -15,8 +15,8 @@
 //!
 //! **False alarms.** e^S is at most the Shiryaev–Roberts statistic, whose mean after n observations is n if
 //! nothing changed, whatever the distributions. So with h = ln(charts · A) the chance of any false alarm within n
-//! intervals is at most n/A (Doob's inequality), and the mean time to one is at least A (G. Lorden, Annals of
-//! Mathematical Statistics 42 (1971)). That rests on independent intervals, and on means of enough requests to be
+//! intervals is at most n/A (Doob's inequality), and the mean time to one is at least A: that statistic less n is a
+//! martingale, so that at the alarm, where it is at least A, n is A or more on average. That rests on independent intervals, and on means of enough requests to be
 //! normal: intervals with few are joined. Dependence that the bootstrap of the fit found widens the variances. No
 //! interval counts for more than a quarter of h, so that one stall is no change.
 //!

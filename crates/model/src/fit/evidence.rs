@@ -23,9 +23,9 @@
 //! count for nothing (arrivals burstier than Poisson lengthen them as well), and throughput for all (it counts, it
 //! does not time). A warning says so.
 //!
-//! Source: maximum likelihood for grouped data, Rao: "Linear Statistical Inference and Its Applications",
-//! section 5g. Cost: three models at 24 times for each of at most 6 rounds. It is wrong where a device serves faster when
-//! its queue is long (it reorders reads): then the throughput is right at high loads only.
+//! Source: maximum likelihood for grouped data, as in C. R. Rao, "Linear Statistical Inference and Its
+//! Applications". Cost: three models at 24 times for each of at most 6 rounds. It is wrong where a device serves faster
+//! when its queue is long (it reorders reads): then the throughput is right at high loads only.
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::Error;
