@@ -1,12 +1,15 @@
 //! `concertina data import`.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use shard::index::{self, Progress};
 use shard::record::Format;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Size;
 use crate::dataset::{self, Step};
@@ -19,6 +22,7 @@ Examples:
   concertina data import cities.csv --name cities --key name --order lat --order lon
   concertina data import logs/*.jsonl --name logs --sa-sampling 64 --isa-sampling 64
   concertina data import src/*.rs --format files --name sources
+  concertina data import big.csv --name big --memory 2GiB
 
 Lower sampling rates are faster and larger: 16 and 16 take about a quarter of the input more than
 64 and 64.")]
@@ -47,9 +51,17 @@ pub struct Args {
     /// One of so many positions is marked for reading
     #[arg(long, value_name = "N", default_value = "32")]
     isa_sampling: u32,
-    /// Input of each shard; building takes some six times as much memory
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
-    shard_size: Size,
+    /// Memory that it may take; shards are made smaller, and fewer at a time, to keep within it
+    /// [default: half of what is available]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+    /// Shards that are built at the same time [default: one for each core, if memory allows]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Input of each shard; building one takes up to eight times as much memory [default: 256MiB, or
+    /// less if memory does not allow that]
+    #[arg(long, value_name = "SIZE")]
+    shard_size: Option<Size>,
     /// Replace a dataset of that name
     #[arg(long)]
     replace: bool,
@@ -68,32 +80,24 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         key: args.key.clone(),
         orders: args.order.clone(),
         index: index::Options { sa_sampling: args.sa_sampling, isa_sampling: args.isa_sampling },
-        shard_bytes: usize::try_from(args.shard_size.0)?,
+        shard_bytes: args.shard_size.map(bytes).transpose()?,
+        jobs: args.jobs,
+        memory_bytes: args.memory.map(bytes).transpose()?,
         replace: args.replace,
     };
+    remove_if_ended()?;
     let bar = if args.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed_precise} {msg}") {
         bar.set_style(style);
     }
     bar.enable_steady_tick(std::time::Duration::from_millis(200));
-    let mib = |bytes: usize| bytes.div_ceil(1 << 20);
-    let mut building = String::new();
-    let made =
-        dataset::import(&args.folder, &args.name, &args.files, &options, &mut |step| match step {
-            Step::Read(bytes) => bar.set_message(format!("{} MiB read", bytes >> 20)),
-            Step::Build { shard, text_bytes, memory_bytes } => {
-                building = format!("shard {shard}");
-                let (text, memory) = (mib(text_bytes), mib(memory_bytes));
-                bar.println(format!(
-                    "{building}: {text} MiB of records, building takes up to {memory} MiB of memory"
-                ));
-            }
-            Step::Progress(Progress::Sorting) => bar.set_message(format!("{building}: sorting")),
-            Step::Progress(Progress::Encoding { done, all }) => {
-                bar.set_message(format!("{building}: encoding, {} %", 100 * done / all.max(1)));
-            }
-            Step::Progress(_) => bar.set_message(format!("{building}: writing")),
-        })?;
+    let mut shown = Shown::default();
+    let made = dataset::import(&args.folder, &args.name, &args.files, &options, &mut |step| {
+        if let Some(line) = shown.line(&step) {
+            bar.println(line);
+        }
+        bar.set_message(shown.take(step));
+    })?;
     bar.finish_and_clear();
     let mut out = io::stdout().lock();
     if args.json {
@@ -121,6 +125,80 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn bytes(size: Size) -> anyhow::Result<usize> {
+    usize::try_from(size.0).with_context(|| format!("{size} are more than this machine counts"))
+}
+
+/// From here on Ctrl-C and SIGTERM end the process once what it has made is removed. Its threads are not
+/// waited for: sorting cannot be stopped.
+fn remove_if_ended() -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut ended, mut asked) = {
+        let _entered = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
+    let listen = move || {
+        let code = runtime.block_on(async {
+            // As a shell counts a process that its signal ends.
+            tokio::select! { _ = ended.recv() => 143, _ = asked.recv() => 130 }
+        });
+        dataset::discard();
+        std::process::exit(code)
+    };
+    let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(listen);
+    thread.context("cannot listen for signals")?;
+    Ok(())
+}
+
+/// What is shown of the progress.
+#[derive(Default)]
+struct Shown {
+    read_bytes: u64,
+    /// The shards that are being built, each with what is done of it.
+    shards: BTreeMap<u64, String>,
+}
+
+impl Shown {
+    /// The line that a step deserves.
+    fn line(&self, step: &Step) -> Option<String> {
+        let Step::Build { shard, text_bytes, memory_bytes, process_bytes } = step else {
+            return None;
+        };
+        let mib = |bytes: &usize| bytes.div_ceil(1 << 20);
+        Some(format!(
+            "shard {shard}: {} MiB of records; building it takes up to {} MiB of memory, the process {} MiB",
+            mib(text_bytes),
+            mib(memory_bytes),
+            mib(process_bytes)
+        ))
+    }
+
+    /// What is being done after a step.
+    fn take(&mut self, step: Step) -> String {
+        match step {
+            Step::Read(bytes) => self.read_bytes = bytes,
+            Step::Build { shard, .. } => {
+                self.shards.insert(shard, "splitting".to_owned());
+            }
+            Step::Progress { shard, progress } => {
+                let done = match progress {
+                    Progress::Sorting => "sorting".to_owned(),
+                    Progress::Encoding { done, all } => {
+                        format!("encoding, {} %", 100 * done / all.max(1))
+                    }
+                    _ => "writing".to_owned(),
+                };
+                self.shards.insert(shard, done);
+            }
+            Step::Built { shard } => {
+                self.shards.remove(&shard);
+            }
+        }
+        let shards = self.shards.iter().map(|(shard, done)| format!("; shard {shard}: {done}"));
+        format!("{} MiB read{}", self.read_bytes >> 20, shards.collect::<String>())
+    }
+}
+
 /// A format in words.
 fn described(format: Format) -> String {
     match format {
@@ -131,5 +209,26 @@ fn described(format: Format) -> String {
         Format::Lines => "lines".to_owned(),
         Format::Files => "files".to_owned(),
         other => format!("{other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_says_what_is_done_of_every_shard() {
+        let mut shown = Shown::default();
+        assert_eq!(shown.take(Step::Read(3 << 20)), "3 MiB read");
+        for shard in [1, 2] {
+            let (memory_bytes, process_bytes) = (9 << 20, 20 << 20);
+            let step = Step::Build { shard, text_bytes: 1 << 20, memory_bytes, process_bytes };
+            assert!(shown.line(&step).unwrap().contains("1 MiB of records"));
+            shown.take(step);
+        }
+        let progress = Progress::Encoding { done: 1, all: 4 };
+        let text = shown.take(Step::Progress { shard: 2, progress });
+        assert_eq!(text, "3 MiB read; shard 1: splitting; shard 2: encoding, 25 %");
+        assert_eq!(shown.take(Step::Built { shard: 1 }), "3 MiB read; shard 2: encoding, 25 %");
     }
 }

@@ -1,22 +1,30 @@
-//! Making a dataset of files: read in pieces, split on record boundaries, one shard after the other.
+//! Making a dataset of files: read as far as a shard may go ([`read`](super::read)), split on record boundaries, some
+//! shards built at the same time ([`jobs`](super::jobs)), within the memory that is allowed
+//! ([`memory`](super::memory)).
+//!
+//! The next text is read when a shard may be begun, not before, so that each text in memory is one that is
+//! being built.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use shard::index::{self, Progress};
 use shard::record::{Builder, Format, RECORD_BYTES_MAX, Schema};
 use shard::{Shard, record};
 
 use super::files;
+use super::jobs::Jobs;
 use super::manifest::{Manifest, ShardEntry, shard_file};
+use super::memory::{Counts, Machine, Plan};
+use super::read::Joined;
 use crate::origin::Lock;
 
 /// Bytes of the input that its format is found from.
 const SAMPLE_BYTES: usize = 1 << 20;
-/// The least that a shard may be asked to hold: two of the longest records.
-const SHARD_BYTES_MIN: usize = 2 * RECORD_BYTES_MAX;
 
 /// How a dataset is made.
 #[derive(Clone, Debug)]
@@ -29,8 +37,13 @@ pub struct Options {
     pub orders: Vec<String>,
     /// Sampling rates of the index.
     pub index: index::Options,
-    /// Bytes of the input for each shard.
-    pub shard_bytes: usize,
+    /// Bytes of the input for each shard; 256 MiB if not given, or what memory allows.
+    pub shard_bytes: Option<usize>,
+    /// Shards that are built at the same time; as many as there are cores if not given, or what memory
+    /// allows.
+    pub jobs: Option<usize>,
+    /// Memory that the process may take; half of what is available if not given.
+    pub memory_bytes: Option<usize>,
     /// Whether a dataset of that name may be replaced.
     pub replace: bool,
 }
@@ -40,7 +53,7 @@ pub struct Options {
 pub enum Step {
     /// So many bytes of the input are read.
     Read(u64),
-    /// A shard of so many bytes is built; it takes at most so much memory.
+    /// A shard is begun.
     Build {
         /// Number of the shard, from 1.
         shard: u64,
@@ -48,9 +61,21 @@ pub enum Step {
         text_bytes: usize,
         /// The most memory that takes.
         memory_bytes: usize,
+        /// The most that the process takes from now on, with the others that are being built.
+        process_bytes: usize,
     },
     /// How far that is.
-    Progress(Progress),
+    Progress {
+        /// Number of the shard.
+        shard: u64,
+        /// What is done of it.
+        progress: Progress,
+    },
+    /// It is built.
+    Built {
+        /// Number of the shard.
+        shard: u64,
+    },
 }
 
 /// What was made.
@@ -70,6 +95,8 @@ pub struct Imported {
     pub shard_bytes: u64,
     /// How many.
     pub shards: usize,
+    /// The most memory that the process was said to take while it built them.
+    pub memory_bytes_max: usize,
 }
 
 /// Makes a dataset `name` in a folder of datasets from files, `-` for standard input. It is there when
@@ -87,11 +114,7 @@ pub fn import(
     tell: &mut dyn FnMut(Step),
 ) -> anyhow::Result<Imported> {
     check_name(name)?;
-    ensure!(
-        options.shard_bytes >= SHARD_BYTES_MIN && options.shard_bytes <= index::LEN_MAX,
-        "a shard holds {SHARD_BYTES_MIN} to {} bytes of input",
-        index::LEN_MAX
-    );
+    let plan = Plan::new(options, Machine::here()?)?;
     let place = datasets.join(name);
     ensure!(
         options.replace || !place.exists(),
@@ -105,9 +128,13 @@ pub fn import(
     std::fs::create_dir_all(&unfinished)?;
     let lock = Lock::take(&unfinished)?;
     clear(&unfinished)?;
-    let made = fill(&unfinished, inputs, options, tell);
+    *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner) = Some(unfinished.clone());
+    let made = fill(&unfinished, inputs, options, plan, tell);
+    // From here on it is this that says what becomes of the folder, not `discard`.
+    let mut ours = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    *ours = None;
     if made.is_err() {
-        let _ = std::fs::remove_dir_all(&unfinished);
+        remove(&unfinished);
     }
     let made = made?;
     let old = datasets.join(format!(".replaced-{name}"));
@@ -129,6 +156,27 @@ pub fn import(
     Ok(made)
 }
 
+/// The folder that an import fills now. Held while it is renamed.
+static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Removes what an import of this process has made so far: for who ends the process while it runs. Waits
+/// while an import is put in its place, which it then is.
+pub fn discard() {
+    let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(folder) = unfinished.take() {
+        remove(&folder);
+    }
+}
+
+/// Removes a folder into which a thread may still write: that fails once the folder is gone.
+fn remove(folder: &Path) {
+    for _ in 0..10 {
+        if std::fs::remove_dir_all(folder).is_ok() {
+            return;
+        }
+    }
+}
+
 fn check_name(name: &str) -> anyhow::Result<()> {
     ensure!(
         super::is_name(name),
@@ -148,18 +196,19 @@ fn clear(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn fill(
+pub(super) fn fill(
     folder: &Path,
     inputs: &[PathBuf],
     options: &Options,
+    mut plan: Plan,
     tell: &mut dyn FnMut(Step),
 ) -> anyhow::Result<Imported> {
     if options.format == Some(Format::Files) {
-        return fill_files(folder, inputs, options, tell);
+        return fill_files(folder, inputs, options, plan, tell);
     }
     let mut input = Joined::open(inputs)?;
     let mut buffer = Vec::new();
-    input.read_up_to(SAMPLE_BYTES, &mut buffer)?;
+    input.read_up_to(plan.shard_bytes.min(SAMPLE_BYTES), &mut buffer)?;
     let mut schema = match options.format {
         Some(format) => Schema::detect_as(format, &buffer),
         None => Schema::detect(&buffer),
@@ -168,131 +217,208 @@ fn fill(
         schema.key.clone_from(&options.key);
     }
     input.follow(schema.format, &buffer);
-    let mut state = State::new(folder, options, schema);
+    plan.follow(schema.format);
+    let mut state = State::new(folder, options, plan, schema);
     loop {
-        let ended = input.read_up_to(options.shard_bytes, &mut buffer)?;
-        tell(Step::Read(state.input_bytes + buffer.len() as u64));
+        state.wait_for_room(tell)?;
+        let (counts, ended) = input.read_shard(&state.plan, &mut buffer)?;
+        state.read_bytes += counts.bytes as u64;
+        tell(Step::Read(state.read_bytes));
         if buffer.is_empty() {
             break;
         }
-        let cut = if ended { buffer.len() } else { state.last_start(&buffer)? };
-        let text = buffer.get(..cut).context("a cut is within the buffer")?;
-        state.shard(text, tell)?;
-        buffer.drain(..cut);
+        let schema = state.schema.clone();
+        let rest = if ended { Vec::new() } else { state.cut(&mut buffer)? };
+        // They are read again, as the next shard's.
+        state.read_bytes -= rest.len() as u64;
+        let text = std::mem::replace(&mut buffer, rest);
+        let counts = Counts { bytes: text.len(), ..counts };
+        state.build(counts, tell, move |build, progress| {
+            Shard::build(&text, schema, &build.orders, &build.index, build.out, progress)
+        })?;
     }
-    state.finish()
+    state.finish(tell)
 }
 
 fn fill_files(
     folder: &Path,
     inputs: &[PathBuf],
     options: &Options,
+    plan: Plan,
     tell: &mut dyn FnMut(Step),
 ) -> anyhow::Result<Imported> {
-    let mut state = State::new(folder, options, Schema::new(Format::Files));
-    let (mut files, mut bytes) = (Vec::new(), 0);
+    let mut state = State::new(folder, options, plan, Schema::new(Format::Files));
+    let (mut files, mut counts) = (Vec::new(), Counts::default());
     for path in inputs {
         ensure!(path.as_os_str() != "-", "standard input is no file: give paths");
-        let content =
-            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        if bytes + content.len() > options.shard_bytes && !files.is_empty() {
-            state.shard_of_files(&std::mem::take(&mut files), tell)?;
-            bytes = 0;
+        let shown = path.display();
+        let len = std::fs::metadata(path).with_context(|| format!("cannot read {shown}"))?.len();
+        ensure!(
+            len <= RECORD_BYTES_MAX as u64,
+            "{shown} has {len} bytes, and a record {RECORD_BYTES_MAX} at most"
+        );
+        let content = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+        let name = shown.to_string();
+        let bytes = name.len() + 1 + content.len();
+        let full = counts.bytes + bytes > state.plan.shard_bytes || !state.plan.fits(&counts);
+        if full && !files.is_empty() {
+            state.build_files(std::mem::take(&mut files), std::mem::take(&mut counts), tell)?;
+            state.wait_for_room(tell)?;
         }
-        bytes += content.len();
-        tell(Step::Read(state.input_bytes + bytes as u64));
-        files.push((path.display().to_string(), content));
+        state.read_bytes += bytes as u64;
+        tell(Step::Read(state.read_bytes));
+        counts.bytes += bytes;
+        counts.lines += 1;
+        files.push((name, content));
     }
     if !files.is_empty() {
-        state.shard_of_files(&files, tell)?;
+        state.build_files(files, counts, tell)?;
     }
-    state.finish()
+    state.finish(tell)
 }
+
+/// What a shard is built with, and into.
+struct Build<'a> {
+    orders: Vec<String>,
+    index: index::Options,
+    out: &'a mut dyn Write,
+}
+
+type Made = (ShardEntry, shard::Report);
 
 /// The dataset so far.
 struct State<'a> {
     folder: &'a Path,
     options: &'a Options,
+    plan: Plan,
+    /// Of the shard that is begun next.
     schema: Schema,
     manifest: Manifest,
+    jobs: Jobs<anyhow::Result<Made>>,
+    /// Shards that are built, and those before them are not.
+    waiting: BTreeMap<u64, Made>,
     bad: u64,
     first_bad: Vec<String>,
+    read_bytes: u64,
     input_bytes: u64,
+    memory_bytes_max: usize,
 }
 
 impl<'a> State<'a> {
-    fn new(folder: &'a Path, options: &'a Options, schema: Schema) -> State<'a> {
-        let manifest = Manifest::new(schema.clone());
-        State { folder, options, schema, manifest, bad: 0, first_bad: Vec::new(), input_bytes: 0 }
+    fn new(folder: &'a Path, options: &'a Options, plan: Plan, schema: Schema) -> State<'a> {
+        State {
+            folder,
+            options,
+            plan,
+            manifest: Manifest::new(schema.clone()),
+            schema,
+            jobs: Jobs::new(),
+            waiting: BTreeMap::new(),
+            bad: 0,
+            first_bad: Vec::new(),
+            read_bytes: 0,
+            input_bytes: 0,
+            memory_bytes_max: 0,
+        }
     }
 
-    /// Where the last record begins: it may go on in what is not read yet.
-    fn last_start(&self, text: &[u8]) -> anyhow::Result<usize> {
+    /// Leaves whole records in a text, and gives the rest: the last record may go on in what is not read
+    /// yet. What the records said of the schema holds for the next shard.
+    fn cut(&mut self, text: &mut Vec<u8>) -> anyhow::Result<Vec<u8>> {
         let mut builder = Builder::new(self.schema.clone());
         builder.push(text)?;
         let (records, _) = builder.finish()?;
         let last = records.len().checked_sub(1).and_then(|last| records.range(last));
         let start = last.map_or(0, |range| range.start);
-        ensure!(start > 0, "one record fills a whole shard: is the format right?");
-        Ok(start)
+        ensure!(
+            start > 0,
+            "one record fills a whole shard: is the format right? If it is, allow more memory (--memory)"
+        );
+        self.follow(records.schema());
+        Ok(text.split_off(start))
     }
 
-    fn shard(&mut self, text: &[u8], tell: &mut dyn FnMut(Step)) -> anyhow::Result<()> {
-        self.announce(text.len(), tell);
-        let (schema, options) = (self.schema.clone(), self.options);
-        let made =
-            write_shard(self.folder, (self.manifest.next_shard, self.manifest.end_id()), |out| {
-                let mut progress = |progress| tell(Step::Progress(progress));
-                Shard::build(text, schema, &options.orders, &options.index, out, &mut progress)
-            })?;
-        self.take(made);
+    /// The records are as those of the first shard, which alone has a header.
+    fn follow(&mut self, schema: &Schema) {
+        self.schema = schema.clone();
+        if let Format::Csv { header, .. } = &mut self.schema.format {
+            *header = false;
+        }
+    }
+
+    /// Waits until another shard may be begun.
+    fn wait_for_room(&mut self, tell: &mut dyn FnMut(Step)) -> anyhow::Result<()> {
+        while self.jobs.len() >= self.plan.jobs {
+            self.wait(tell)?;
+        }
         Ok(())
     }
 
-    fn shard_of_files(
+    /// Waits until a shard is built; says whether there was one.
+    fn wait(&mut self, tell: &mut dyn FnMut(Step)) -> anyhow::Result<bool> {
+        let mut progress = |shard, progress| tell(Step::Progress { shard, progress });
+        let Some((shard, made)) = self.jobs.next(&mut progress) else { return Ok(false) };
+        self.waiting.insert(shard, made?);
+        tell(Step::Built { shard });
+        while let Some(made) = self.waiting.remove(&(self.manifest.shards.len() as u64 + 1)) {
+            self.take(made);
+        }
+        Ok(true)
+    }
+
+    /// Begins to build a shard of a text that has so much in it.
+    fn build(
         &mut self,
-        files: &[(String, Vec<u8>)],
+        counts: Counts,
+        tell: &mut dyn FnMut(Step),
+        work: impl FnOnce(Build<'_>, &mut dyn FnMut(Progress)) -> Result<shard::Report, shard::Error>
+        + Send
+        + 'static,
+    ) -> anyhow::Result<()> {
+        let shard = self.manifest.next_shard;
+        self.manifest.next_shard += 1;
+        let memory_bytes = self.plan.memory_bytes(&counts);
+        let process_bytes = self.plan.total_bytes(self.jobs.memory_bytes() + memory_bytes);
+        self.memory_bytes_max = self.memory_bytes_max.max(process_bytes);
+        tell(Step::Build { shard, text_bytes: counts.bytes, memory_bytes, process_bytes });
+        let folder = self.folder.to_owned();
+        let (orders, index) = (self.options.orders.clone(), self.options.index.clone());
+        self.jobs.start(shard, memory_bytes, move |progress| {
+            // Its first id is known when the shards before it are.
+            write_shard(&folder, (shard, 0), |out| work(Build { orders, index, out }, progress))
+        })
+    }
+
+    fn build_files(
+        &mut self,
+        files: Vec<(String, Vec<u8>)>,
+        counts: Counts,
         tell: &mut dyn FnMut(Step),
     ) -> anyhow::Result<()> {
-        self.announce(
-            files.iter().map(|(path, content)| path.len() + 1 + content.len()).sum(),
-            tell,
-        );
-        let options = self.options;
-        let made =
-            write_shard(self.folder, (self.manifest.next_shard, self.manifest.end_id()), |out| {
-                let mut progress = |progress| tell(Step::Progress(progress));
-                Shard::build_files(files, &options.index, out, &mut progress)
-            })?;
-        self.take(made);
-        Ok(())
+        self.build(counts, tell, move |build, progress| {
+            Shard::build_files(&files, &build.index, build.out, progress)
+        })
     }
 
-    fn announce(&self, text_bytes: usize, tell: &mut dyn FnMut(Step)) {
-        let memory_bytes = index::build_memory_bytes(text_bytes, &self.options.index);
-        tell(Step::Build { shard: self.manifest.next_shard, text_bytes, memory_bytes });
-    }
-
-    fn take(&mut self, (entry, report): (ShardEntry, shard::Report)) {
+    /// Takes the next shard of the manifest.
+    fn take(&mut self, (mut entry, report): Made) {
+        let number = self.manifest.shards.len() + 1;
         let record::Report { bad, first_bad, .. } = report.records;
         self.bad += bad as u64;
-        let named = first_bad.iter().map(|one| match self.manifest.next_shard {
+        let named = first_bad.iter().map(|one| match number {
             1 => one.to_string(),
             shard => format!("shard {shard}, {one}"),
         });
         self.first_bad.extend(named.take(10_usize.saturating_sub(self.first_bad.len())));
         self.input_bytes += entry.input_bytes;
+        entry.first_id = self.manifest.end_id();
         self.manifest.shards.push(entry);
-        self.manifest.next_shard += 1;
-        self.schema = report.schema;
-        // Only the first shard has the header.
-        if let Format::Csv { header, .. } = &mut self.schema.format {
-            *header = false;
-        }
+        self.follow(&report.schema);
         self.manifest.schema = self.schema.clone();
     }
 
-    fn finish(self) -> anyhow::Result<Imported> {
+    fn finish(mut self, tell: &mut dyn FnMut(Step)) -> anyhow::Result<Imported> {
+        while self.wait(tell)? {}
         self.manifest.write(self.folder)?;
         Ok(Imported {
             records: self.manifest.end_id(),
@@ -302,6 +428,7 @@ impl<'a> State<'a> {
             input_bytes: self.input_bytes,
             shard_bytes: self.manifest.shards.iter().map(|shard| shard.file_bytes).sum(),
             shards: self.manifest.shards.len(),
+            memory_bytes_max: self.memory_bytes_max,
         })
     }
 }
@@ -328,95 +455,4 @@ pub(super) fn write_shard(
         file,
     };
     Ok((entry, report))
-}
-
-/// Several files as one input. Between two of them a separator is added where the first does not end
-/// with one; the headers of later CSV files are left out.
-struct Joined {
-    /// The files to come, the next one last.
-    to_come: Vec<PathBuf>,
-    now: Option<(PathBuf, Box<dyn BufRead>)>,
-    format: Option<Format>,
-    header: Option<Vec<u8>>,
-    /// The last two bytes that were read.
-    end: Vec<u8>,
-}
-
-impl Joined {
-    fn open(inputs: &[PathBuf]) -> anyhow::Result<Joined> {
-        ensure!(
-            !inputs.is_empty(),
-            "there is nothing to import: name files, or - for standard input"
-        );
-        let to_come = inputs.iter().rev().cloned().collect();
-        let mut joined = Joined { to_come, now: None, format: None, header: None, end: Vec::new() };
-        joined.next_file()?;
-        Ok(joined)
-    }
-
-    /// Says what the records are, once that is known.
-    fn follow(&mut self, format: Format, sample: &[u8]) {
-        self.format = Some(format);
-        if let Format::Csv { header: true, .. } = format {
-            self.header = sample.split_inclusive(|byte| *byte == b'\n').next().map(<[u8]>::to_vec);
-        }
-    }
-
-    fn next_file(&mut self) -> anyhow::Result<bool> {
-        self.now = None;
-        let Some(path) = self.to_come.pop() else { return Ok(false) };
-        let mut reader: Box<dyn BufRead> = if path.as_os_str() == "-" {
-            Box::new(BufReader::new(io::stdin()))
-        } else {
-            let shown = path.display();
-            let file = File::open(&path).with_context(|| format!("cannot open {shown}"))?;
-            ensure!(!file.metadata()?.is_dir(), "{shown} is a folder; name its files");
-            Box::new(BufReader::with_capacity(1 << 20, file))
-        };
-        if let Some(header) = &self.header {
-            let mut line = Vec::new();
-            reader.by_ref().take(header.len() as u64).read_until(b'\n', &mut line)?;
-            if !line.is_empty() && line != *header {
-                bail!(
-                    "{}: its first line is not the header of the first file; name files of one kind",
-                    path.display()
-                );
-            }
-        }
-        self.now = Some((path, reader));
-        Ok(true)
-    }
-
-    /// Fills a buffer up to `len` bytes, of the first file alone before [`follow`](Joined::follow); says
-    /// whether the input has ended.
-    fn read_up_to(&mut self, len: usize, buffer: &mut Vec<u8>) -> anyhow::Result<bool> {
-        while buffer.len() < len {
-            let Some((path, reader)) = &mut self.now else { return Ok(true) };
-            let missing = (len - buffer.len()) as u64;
-            let count = reader
-                .by_ref()
-                .take(missing)
-                .read_to_end(buffer)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            if count > 0 {
-                let end = buffer.len();
-                self.end = buffer.get(end.saturating_sub(2)..).unwrap_or_default().to_vec();
-            } else if self.to_come.is_empty() {
-                self.now = None;
-            } else if self.format.is_none() {
-                // The sample ends with the first file: how to go on to the next is not known yet.
-                return Ok(false);
-            } else {
-                if !self.end.is_empty() && !self.end.ends_with(b"\n") {
-                    buffer.push(b'\n');
-                }
-                let stanzas = self.format == Some(Format::Stanzas);
-                if !self.end.is_empty() && stanzas && self.end != b"\n\n" {
-                    buffer.push(b'\n');
-                }
-                self.next_file()?;
-            }
-        }
-        Ok(self.now.is_none())
-    }
 }

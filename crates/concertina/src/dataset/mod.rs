@@ -13,9 +13,12 @@
 pub mod chunk;
 pub mod files;
 mod import;
+mod jobs;
 pub mod manifest;
 pub mod part;
 pub mod remote;
+mod memory;
+mod read;
 mod write;
 
 use std::collections::BTreeSet;
@@ -31,7 +34,7 @@ use shard::record::Schema;
 use shard::{Shard, Text};
 
 use chunk::{Chunk, Entry};
-pub use import::{Imported, Options, Step, import};
+pub use import::{Imported, Options, Step, discard, import};
 use manifest::{Manifest, ShardEntry};
 use part::{Part, search_log};
 pub use write::Writer;

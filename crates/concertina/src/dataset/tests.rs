@@ -11,7 +11,9 @@ fn options() -> Options {
         key: None,
         orders: Vec::new(),
         index: shard::index::Options::default(),
-        shard_bytes: 256 << 20,
+        shard_bytes: None,
+        jobs: None,
+        memory_bytes: None,
         replace: false,
     }
 }
@@ -64,7 +66,7 @@ fn a_shards_file_is_a_dataset_by_itself() {
 fn an_input_larger_than_a_shard_is_split_between_records() {
     let line = |i: usize| format!("{i} {}\n", "x".repeat(1000 + i % 100));
     let text: String = (0..70_000).map(line).collect();
-    let options = Options { shard_bytes: 32 << 20, format: Some(Format::Lines), ..options() };
+    let options = Options { shard_bytes: Some(32 << 20), format: Some(Format::Lines), ..options() };
     let (_folder, place) = imported(text.as_bytes(), &options);
     let dataset = Dataset::open(&place).unwrap();
     assert!(dataset.parts().len() >= 2, "{} shards", dataset.parts().len());
@@ -88,6 +90,83 @@ fn an_input_larger_than_a_shard_is_split_between_records() {
     }
     assert_eq!(pages, whole);
     assert_eq!(dataset.count(&query).unwrap(), whole.len() as u64);
+}
+
+/// Records of each format that is split, with fields that look like separators.
+fn records() -> impl Strategy<Value = (Format, String)> {
+    let of = |format: Format, start: &'static str, record: &'static str| {
+        let records = proptest::collection::vec(record, 1..60);
+        records.prop_map(move |records| (format, start.to_owned() + &records.concat()))
+    };
+    prop_oneof![
+        of(Format::Lines, "", "[ab]{0,9}\n"),
+        of(Format::Stanzas, "", "(A: [ab]{0,4}\n){1,3}\n"),
+        of(
+            Format::Csv { delimiter: b',', header: true },
+            "x,y\n",
+            "([a1]|\"(\n|,|a){2}\"),[0-9]\n"
+        ),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// However an input is cut, and however many of its shards are built at a time.
+    #[test]
+    fn cuts_and_threads_change_nothing(
+        (format, text) in records(), shard_bytes in 64_usize..200, jobs in 1_usize..4, end: bool,
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let text = if end { &text[..] } else { text.trim_end() };
+        let input = folder.path().join("input");
+        std::fs::write(&input, text).unwrap();
+        let options = Options { format: Some(format), jobs: Some(jobs), ..options() };
+        let mut plan = memory::Plan::default_of(&options);
+        plan.shard_bytes = shard_bytes;
+        let (mut begun, mut built) = (0_usize, 0_usize);
+        let made = import::fill(folder.path(), &[input], &options, plan, &mut |step| match step {
+            Step::Build { .. } => begun += 1,
+            Step::Built { .. } => built += 1,
+            Step::Read(_) | Step::Progress { .. } => assert!(begun - built <= jobs),
+        }).unwrap();
+        prop_assert!(made.shards >= text.len() / shard_bytes);
+        prop_assert_eq!((made.shards, begun, made.bad), (built, built, 0));
+        let dataset = Dataset::open(folder.path()).unwrap();
+        prop_assert_eq!(exported(&dataset), text.as_bytes());
+        prop_assert_eq!(dataset.end_id(), made.records);
+        let names: &[&str] = match format {
+            Format::Lines => &["line"],
+            Format::Stanzas => &["A"],
+            _ => &["x", "y"],
+        };
+        prop_assert_eq!(&dataset.schema().names, names);
+    }
+}
+
+#[test]
+fn reading_takes_no_more_room_than_a_shard_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("input");
+    std::fs::write(&input, "0123456789abcde\n".repeat(3 << 16)).unwrap();
+    let mut plan = memory::Plan::default_of(&options());
+    plan.shard_bytes = 5 << 19;
+    // The last byte of the first file is a line break already.
+    let mut joined = read::Joined::open(&[input.clone(), input]).unwrap();
+    let mut read_bytes = 0;
+    loop {
+        let mut buffer = b"rest".to_vec();
+        joined.follow(Format::Lines, b"");
+        let (counts, ended) = joined.read_shard(&plan, &mut buffer).unwrap();
+        assert_eq!(counts, memory::Counts::of(&buffer));
+        assert!(ended || buffer.len() == plan.shard_bytes, "{} B", buffer.len());
+        assert!(buffer.capacity() <= plan.shard_bytes + 2, "{} B of room", buffer.capacity());
+        read_bytes += buffer.len() - 4;
+        if ended {
+            break;
+        }
+    }
+    assert_eq!(read_bytes, 6 << 20);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod check;
 mod cluster_report;
 mod data;
 mod datasets_cluster;
+mod data_import;
 mod disk;
 mod experiment;
 mod factors;
