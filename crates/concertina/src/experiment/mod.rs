@@ -10,10 +10,12 @@ mod asl_tables;
 pub mod claims;
 mod kill;
 pub mod lab;
+mod memory_group;
 mod model_speed;
 mod nginx;
 mod queue_laws;
 mod serve_objects;
+mod shard_build;
 mod shard_queries;
 mod spotify_cluster;
 mod spotify_single;
@@ -67,13 +69,14 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 9] = [
+const EXPERIMENTS: [(&str, Experiment); 10] = [
     ("asl-tables", asl_tables::run),
     ("kill", kill::run),
     ("model-speed", model_speed::run),
     ("nginx", nginx::run),
     ("queue-laws", queue_laws::run),
     ("serve-objects", serve_objects::run),
+    ("shard-build", shard_build::run),
     ("shard-queries", shard_queries::run),
     ("spotify-cluster", spotify_cluster::run),
     ("spotify-single", spotify_single::run),

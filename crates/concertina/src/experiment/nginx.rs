@@ -14,11 +14,12 @@ use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
 use super::accuracy::Accuracy;
+use super::memory_group::MemoryGroup;
 use super::{Claim, Context, Goal, lab};
 use crate::record::RunFolder;
 use crate::report::{self, Comparison, Observed, Page, Selection};
 use counters::Shares;
-use parts::{MemoryGroup, Nginx, SlowDisk};
+use parts::{Nginx, SlowDisk};
 
 /// `config.toml`.
 #[derive(Deserialize)]
@@ -185,7 +186,7 @@ impl Case<'_> {
             format!("--scv={}", self.profile.scv),
         ];
         let disk = SlowDisk::start(program, &mount, &scratch.join("slowdisk.log"), &arguments)?;
-        let group = MemoryGroup::create()?;
+        let group = MemoryGroup::create("nginx")?;
         let nginx = Nginx::start(scratch, &mount, config.objects, &group)?;
         Ok(System { nginx, disk, group, service_s: 0.0, reads: 0.0 })
     }

@@ -17,4 +17,5 @@ pub mod ours;
 pub mod queries;
 pub mod results;
 pub mod sdsl;
+pub mod text;
 pub mod tune;

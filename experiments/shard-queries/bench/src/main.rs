@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use shard_queries_bench::{ceiling, config::Config, measure, ours, queries::Queries};
+use shard_queries_bench::{ceiling, config::Config, measure, ours, queries::Queries, text};
 
 /// Queries on the compressed shard beside sdsl-lite's indexes. `concertina experiment run
 /// experiments/shard-queries` starts this.
@@ -20,6 +20,8 @@ enum Command {
     Run(Run),
     /// Answer queries of the protocol on standard input, as one engine
     Serve(Serve),
+    /// Write a text, for experiments/shard-build
+    Text(text::Arguments),
 }
 
 #[derive(clap::Args)]
@@ -71,6 +73,7 @@ fn main() -> anyhow::Result<()> {
             };
             measure::run(&config, run.short, &place)?.write(&run.out)
         }
+        Command::Text(arguments) => text::write(&arguments),
         Command::Serve(serve) => {
             let text = Queries::read_text(&serve.folder)?;
             match (serve.alpha_sa, serve.alpha_isa) {

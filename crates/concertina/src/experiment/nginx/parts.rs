@@ -17,6 +17,7 @@ use anyhow::{Context as _, bail, ensure};
 use model::window::Window;
 
 use super::counters;
+use crate::experiment::memory_group::MemoryGroup;
 
 /// Checks that everything is there; the error names all that is missing. Returns nginx's version.
 pub(super) fn check() -> anyhow::Result<String> {
@@ -140,91 +141,6 @@ fn ends_within(child: &mut Child, time: Duration) -> bool {
     false
 }
 
-/// A memory control group, of either version.
-pub(super) struct MemoryGroup {
-    dir: PathBuf,
-    version: u8,
-}
-
-/// What the names of groups begin with; the rest is the process that made it.
-const GROUP: &str = "concertina-nginx-";
-
-impl MemoryGroup {
-    /// Makes a group, and removes those of runs that were killed.
-    pub fn create() -> anyhow::Result<MemoryGroup> {
-        let (parent, version) = parent()?;
-        for entry in std::fs::read_dir(&parent)?.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let made_by = name.strip_prefix(GROUP).and_then(|pid| pid.parse::<u32>().ok());
-            if made_by.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-                let _ = std::fs::remove_dir(entry.path());
-            }
-        }
-        let dir = parent.join(format!("{GROUP}{}", std::process::id()));
-        std::fs::create_dir(&dir)
-            .with_context(|| format!("cannot make the memory group {}", dir.display()))?;
-        Ok(MemoryGroup { dir, version })
-    }
-
-    /// Bytes that are charged to it.
-    pub fn charged(&self) -> anyhow::Result<u64> {
-        let name = if self.version == 1 { "memory.usage_in_bytes" } else { "memory.current" };
-        let path = self.dir.join(name);
-        let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
-        text.trim().parse().with_context(|| format!("{} is no number", path.display()))
-    }
-
-    /// Bounds what may be charged to it; what is more is given up at once.
-    pub fn limit(&self, bytes: u64) -> anyhow::Result<()> {
-        let name = if self.version == 1 { "memory.limit_in_bytes" } else { "memory.max" };
-        let path = self.dir.join(name);
-        std::fs::write(&path, bytes.to_string())
-            .with_context(|| format!("cannot write {bytes} to {}", path.display()))
-    }
-}
-
-impl Drop for MemoryGroup {
-    fn drop(&mut self) {
-        for _ in 0..50 {
-            if std::fs::remove_dir(&self.dir).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-/// The folder in which memory groups are made, and the version of its interface: below this process's
-/// own group in version 1; in version 2 at the root, because a group with processes has no groups below.
-fn parent() -> anyhow::Result<(PathBuf, u8)> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts")?;
-    for fields in mounts.lines().map(|l| l.split(' ').collect::<Vec<_>>()) {
-        let [_, at, kind, options, ..] = fields[..] else { continue };
-        let at = PathBuf::from(at);
-        if kind == "cgroup" && options.split(',').any(|o| o == "memory") {
-            let own = std::fs::read_to_string("/proc/self/cgroup")?;
-            let own = own.lines().find_map(|line| {
-                let mut parts = line.splitn(3, ':').skip(1);
-                let memory = parts.next()?.split(',').any(|c| c == "memory");
-                memory.then(|| parts.next()).flatten()
-            });
-            let own = at.join(own.unwrap_or("/").trim_start_matches('/'));
-            return Ok((if own.is_dir() { own } else { at }, 1));
-        }
-        let controllers = std::fs::read_to_string(at.join("cgroup.controllers"));
-        let memory = |text: String| text.split_whitespace().any(|c| c == "memory");
-        if kind == "cgroup2" && controllers.is_ok_and(memory) {
-            // It may be on already; if it is not and cannot be, limiting says so.
-            let _ = std::fs::write(at.join("cgroup.subtree_control"), "+memory");
-            return Ok((at, 2));
-        }
-    }
-    bail!(
-        "no memory control group is mounted: mount -t cgroup -o memory none /sys/fs/cgroup/memory"
-    )
-}
-
 /// A running nginx.
 pub(super) struct Nginx {
     child: Child,
@@ -258,7 +174,7 @@ impl Nginx {
             echo $$ > "$1/cgroup.procs" && exec setpriv --pdeathsig KILL nginx -p "$2" -c "$3""#;
         let child = Command::new("sh")
             .args(["-c", script, "sh"])
-            .args([&group.dir, scratch, &conf])
+            .args([group.dir(), scratch, &conf])
             .arg((files + CONNECTIONS).to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
