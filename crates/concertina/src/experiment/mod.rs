@@ -16,6 +16,7 @@ mod nginx;
 mod queue_laws;
 mod serve_objects;
 mod shard_build;
+mod shard_curve;
 mod shard_queries;
 mod spotify_cluster;
 mod spotify_single;
@@ -69,7 +70,7 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 10] = [
+const EXPERIMENTS: [(&str, Experiment); 11] = [
     ("asl-tables", asl_tables::run),
     ("kill", kill::run),
     ("model-speed", model_speed::run),
@@ -77,6 +78,7 @@ const EXPERIMENTS: [(&str, Experiment); 10] = [
     ("queue-laws", queue_laws::run),
     ("serve-objects", serve_objects::run),
     ("shard-build", shard_build::run),
+    ("shard-curve", shard_curve::run),
     ("shard-queries", shard_queries::run),
     ("spotify-cluster", spotify_cluster::run),
     ("spotify-single", spotify_single::run),

@@ -9,6 +9,7 @@
 pub mod ceiling;
 pub mod checksum;
 pub mod config;
+pub mod curve;
 pub mod data;
 pub mod engine;
 pub mod measure;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use shard_queries_bench::{ceiling, config::Config, measure, ours, queries::Queries, text};
+use shard_queries_bench::{ceiling, config::Config, curve, measure, ours, queries::Queries, text};
 
 /// Queries on the compressed shard beside sdsl-lite's indexes. `concertina experiment run
 /// experiments/shard-queries` starts this.
@@ -22,6 +22,8 @@ enum Command {
     Serve(Serve),
     /// Write a text, for experiments/shard-build
     Text(text::Arguments),
+    /// Measure one shard whose layers grow, for experiments/shard-curve
+    Curve(curve::Arguments),
 }
 
 #[derive(clap::Args)]
@@ -73,6 +75,7 @@ fn main() -> anyhow::Result<()> {
             };
             measure::run(&config, run.short, &place)?.write(&run.out)
         }
+        Command::Curve(arguments) => curve::run(&arguments),
         Command::Text(arguments) => text::write(&arguments),
         Command::Serve(serve) => {
             let text = Queries::read_text(&serve.folder)?;
