@@ -1,15 +1,20 @@
-//! `concertina data`.
+//! `concertina data`: on a folder of datasets, or with `--server` on those of a server; the answers are the same.
 
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use serde_json::json;
 use shard::query::{Pattern, Query};
 use shard::record::Format;
 
-use super::data_import as import;
+use super::data_print::{self as print, Page, Record, Records};
+use super::data_served::{self as served, Served, What};
+use super::data_server::{Server, ServerArgs};
+use super::{data_import as import, data_layers as layers, data_push as push};
+use crate::dataset::chunk::CHUNK_BYTES_MAX;
 use crate::dataset::{Dataset, Wanted, Writer};
 
 /// Arguments of the command.
@@ -24,6 +29,11 @@ Examples:
   concertina data grep packages '^Package: lib.*-dev$' --limit 3
   concertina data info packages --json
   concertina data delete packages 17 && concertina data export packages > packages.txt
+
+On a server (docs/data.md):
+  concertina data push packages --server http://127.0.0.1:7070
+  concertina data search packages Maintainer:python --server http://127.0.0.1:7070
+  concertina data layers packages --server http://127.0.0.1:7070 --bytes 64MiB
 
 A dataset is a folder in --folder; NAME may also be the path of a shard's own file. docs/queries.md
 says what a query can be.")]
@@ -51,18 +61,33 @@ enum Command {
     /// Bytes of the text, from an offset
     Extract(ExtractArgs),
     /// All records, as they came, on standard output
-    Export(One),
+    Export(Local),
     /// Append records, durably
     Append(AppendArgs),
     /// Delete records by id, durably
     Delete(DeleteArgs),
     /// Make a shard of what was appended
     Seal(One),
+    /// Copy a dataset to a server, which has it once all of it is there
+    Push(push::PushArgs),
+    /// Copy a server's dataset into a folder
+    Pull(push::PullArgs),
+    /// What the layers of a served dataset take; or set what they may
+    Layers(layers::Args),
 }
 
 /// A dataset, and how the answer is printed.
 #[derive(clap::Args)]
 struct One {
+    #[command(flatten)]
+    local: Local,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// A dataset of a folder, and how the answer is printed.
+#[derive(clap::Args)]
+struct Local {
     /// The dataset, or the path of a shard's file
     name: String,
     /// The folder of datasets
@@ -78,6 +103,8 @@ struct ListArgs {
     /// The folder of datasets
     #[arg(long, value_name = "DIR", default_value = "datasets")]
     folder: PathBuf,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -106,6 +133,9 @@ struct PageArgs {
     /// The first that are found, in no order: faster where many match
     #[arg(long, conflicts_with = "after")]
     unsorted: bool,
+    /// Take an answer that parts of the dataset are missing from, with a warning that names them
+    #[arg(long, requires = "server", help_heading = "Server")]
+    partial: bool,
 }
 
 #[derive(clap::Args)]
@@ -177,14 +207,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Info(args) => info(&args),
         Command::Get(args) => get(&args),
         Command::Search(args) => {
-            let query: Query = args.query.join(" ").parse()?;
-            search(&args.one, &query, &args.page)
+            let text = args.query.join(" ");
+            search(&args.one, &text.parse()?, &What::Query(&text), &args.page)
         }
         Command::Grep(args) => {
-            let pattern = Pattern::new(&format!("(?m){}", args.pattern))?;
-            let condition = shard::query::Condition::Matches(pattern);
+            let text = format!("(?m){}", args.pattern);
+            let condition = shard::query::Condition::Matches(Pattern::new(&text)?);
             let query = Query::Test(shard::query::Test { attribute: None, condition });
-            search(&args.one, &query, &args.page)
+            search(&args.one, &query, &What::Pattern(&text), &args.page)
         }
         Command::Count(args) => count(&args),
         Command::Extract(args) => extract(&args),
@@ -192,6 +222,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Append(args) => append(&args),
         Command::Delete(args) => delete(&args),
         Command::Seal(args) => seal(&args),
+        Command::Push(args) => push::push(&args),
+        Command::Pull(args) => push::pull(&args),
+        Command::Layers(args) => layers::run(&args),
     };
     match result {
         Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
@@ -205,36 +238,42 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(of_io))
 }
 
-fn path_of(one: &One) -> PathBuf {
-    let as_file = Path::new(&one.name);
-    if as_file.is_file() { as_file.to_owned() } else { one.folder.join(&one.name) }
-}
+impl Local {
+    fn path(&self) -> PathBuf {
+        let as_file = Path::new(&self.name);
+        if as_file.is_file() { as_file.to_owned() } else { self.folder.join(&self.name) }
+    }
 
-fn open(one: &One) -> anyhow::Result<Dataset> {
-    let path = path_of(one);
-    Dataset::open(&path).with_context(|| missing(one, &path))
-}
+    fn open(&self) -> anyhow::Result<Dataset> {
+        let path = self.path();
+        Dataset::open(&path).with_context(|| self.missing(&path))
+    }
 
-fn write(one: &One) -> anyhow::Result<Writer> {
-    let path = path_of(one);
-    Writer::open(&path).with_context(|| missing(one, &path))
-}
+    fn write(&self) -> anyhow::Result<Writer> {
+        let path = self.path();
+        Writer::open(&path).with_context(|| self.missing(&path))
+    }
 
-fn missing(one: &One, path: &Path) -> String {
-    if path.exists() {
-        format!("dataset {}", one.name)
-    } else {
-        let folder = one.folder.display();
-        format!("there is no dataset {} in {folder} (concertina data list; --folder)", one.name)
+    fn missing(&self, path: &Path) -> String {
+        if path.exists() {
+            return format!("dataset {}", self.name);
+        }
+        let folder = self.folder.display();
+        format!("there is no dataset {} in {folder} (concertina data list; --folder)", self.name)
     }
 }
 
-fn print(out: &mut dyn Write, value: &serde_json::Value) -> anyhow::Result<ExitCode> {
-    writeln!(out, "{}", serde_json::to_string_pretty(value)?)?;
-    Ok(ExitCode::SUCCESS)
+impl One {
+    /// The dataset of a server, if one was named.
+    fn of<'a>(&self, server: &'a Option<Server>) -> Option<Served<'a>> {
+        server.as_ref().map(|server| Served::new(server, &self.local.name))
+    }
 }
 
 fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
+    if let Some(server) = args.server.find()? {
+        return print::list(served::list(&server)?, args.json);
+    }
     let folder = args.folder.display();
     let mut names = Vec::new();
     let entries =
@@ -247,194 +286,190 @@ fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     }
     names.retain(|name| !name.starts_with('.'));
     names.sort();
-    let mut out = io::stdout().lock();
-    let mut all = Vec::new();
-    for name in names {
-        match Dataset::open(&args.folder.join(&name)) {
-            Ok(dataset) => {
-                let info = dataset.info();
-                if !args.json {
-                    let percent = 100.0 * info.footprint;
-                    let bytes = info.shard_bytes;
-                    writeln!(out, "{name}\t{} records\t{bytes} B\t{percent:.1} %", info.records)?;
-                }
-                all.push(json!({ "name": name, "info": info }));
-            }
-            Err(error) => {
-                eprintln!("concertina: {name}: {error:#}");
-                all.push(json!({ "name": name, "error": format!("{error:#}") }));
-            }
-        }
-    }
-    if args.json { print(&mut out, &json!(all)) } else { Ok(ExitCode::SUCCESS) }
+    let of = |name: String| match Dataset::open(&args.folder.join(&name)) {
+        Ok(dataset) => json!({ "name": name, "info": dataset.info() }),
+        Err(error) => json!({ "name": name, "error": format!("{error:#}") }),
+    };
+    print::list(names.into_iter().map(of).collect(), args.json)
 }
 
 fn info(one: &One) -> anyhow::Result<ExitCode> {
-    let info = open(one)?.info();
-    let mut out = io::stdout().lock();
-    if one.json {
-        return print(&mut out, &json!(info));
-    }
-    writeln!(out, "records     {} ({} of them in the log)", info.records, info.in_log)?;
-    writeln!(out, "deleted     {}", info.deleted)?;
-    writeln!(out, "input       {} B", info.input_bytes)?;
-    writeln!(out, "shards      {} of {} B", info.shards.len(), info.shard_bytes)?;
-    writeln!(out, "footprint   {:.3} of the input", info.footprint)?;
-    writeln!(out, "key         {}", info.key.as_deref().unwrap_or("none"))?;
-    writeln!(out, "attributes  {}", info.attributes.join(", "))?;
-    Ok(ExitCode::SUCCESS)
+    let server = one.server.find()?;
+    let info = match one.of(&server) {
+        Some(served) => served.info()?,
+        None => json!(one.local.open()?.info()),
+    };
+    print::info(&info, one.local.json)
 }
 
 fn get(args: &GetArgs) -> anyhow::Result<ExitCode> {
-    let dataset = open(&args.one)?;
-    let ids = match &args.key {
-        None => args.ids.clone(),
-        Some(key) => {
-            let id = dataset.id_of(key)?;
-            vec![id.with_context(|| format!("no record has the key {key:?}"))?]
+    let server = args.one.server.find()?;
+    let mut records = Records::new(args.one.local.json);
+    let none = |key: &str| format!("no record has the key {key:?}");
+    match (args.one.of(&server), &args.key) {
+        (Some(served), Some(key)) => {
+            let found = served.record_with_key(key)?;
+            records.push(found.with_context(|| none(key))?)?;
         }
-    };
-    show(&args.one, &dataset, &ids, None)
-}
-
-/// Prints records; `more` says how to go on.
-fn show(
-    one: &One,
-    dataset: &Dataset,
-    ids: &[u64],
-    found: Option<&crate::dataset::Found>,
-) -> anyhow::Result<ExitCode> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    let mut records = Vec::new();
-    for &id in ids {
-        let record = dataset.get(id)?;
-        if one.json {
-            // A record need not be text: what is none is shown as its bytes.
-            let text = match String::from_utf8(record) {
-                Ok(text) => json!({ "id": id, "record": text }),
-                Err(error) => json!({ "id": id, "bytes": error.into_bytes() }),
-            };
-            records.push(text);
-            continue;
-        }
-        out.write_all(&record)?;
-        if !record.ends_with(b"\n") {
-            out.write_all(b"\n")?;
-        }
-    }
-    if one.json {
-        let value = match found {
-            Some(found) => {
-                json!({ "records": records, "next": found.next, "has_more": found.has_more,
-                "located": found.located, "verified": found.verified })
+        (Some(served), None) => {
+            for id in &args.ids {
+                records.push(served.record(*id)?)?;
             }
-            None => json!({ "records": records }),
-        };
-        print(&mut out, &value)?;
-    }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn search(one: &One, query: &Query, page: &PageArgs) -> anyhow::Result<ExitCode> {
-    let dataset = open(one)?;
-    let wanted = Wanted { limit: page.limit, after: page.after, sorted: !page.unsorted };
-    let found = dataset.search(query, &wanted)?;
-    show(one, &dataset, &found.ids, Some(&found))?;
-    if !one.json && io::stderr().is_terminal() {
-        match found.next {
-            Some(next) => eprintln!("{} records; more: --after {next}", found.ids.len()),
-            None if found.has_more => eprintln!("{} records of more", found.ids.len()),
-            None => eprintln!("{} records", found.ids.len()),
+        }
+        (None, key) => {
+            let dataset = args.one.local.open()?;
+            let ids = match key {
+                None => args.ids.clone(),
+                Some(key) => vec![dataset.id_of(key)?.with_context(|| none(key))?],
+            };
+            for id in ids {
+                records.push(Record::new(id, dataset.get(id)?))?;
+            }
         }
     }
-    // As grep does.
-    Ok(if found.ids.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    records.finish(None)
+}
+
+fn search(one: &One, query: &Query, what: &What<'_>, page: &PageArgs) -> anyhow::Result<ExitCode> {
+    let (limit, after, sorted) = (page.limit, page.after, !page.unsorted);
+    let server = one.server.find()?;
+    if let Some(served) = one.of(&server) {
+        let wanted = served::Wanted { limit, after, sorted, partial: page.partial };
+        return served.search(what, &wanted, one.local.json);
+    }
+    let dataset = one.local.open()?;
+    let found = dataset.search(query, &Wanted { limit, after, sorted })?;
+    let mut records = Records::new(one.local.json);
+    for id in found.ids {
+        records.push(Record::new(id, dataset.get(id)?))?;
+    }
+    records.finish(Some(&Page {
+        next: found.next,
+        has_more: found.has_more,
+        located: found.located as u64,
+        verified: found.verified as u64,
+        missing: Vec::new(),
+    }))
 }
 
 fn count(args: &CountArgs) -> anyhow::Result<ExitCode> {
-    let dataset = open(&args.one)?;
-    let count = match &args.bytes {
-        Some(bytes) => dataset.occurrences(bytes.as_bytes()),
-        None => dataset.count(&args.query.join(" ").parse()?)?,
+    let text = args.query.join(" ");
+    // What is no query is said without a look at the dataset.
+    let query = args.bytes.is_none().then(|| text.parse::<Query>()).transpose()?;
+    let server = args.one.server.find()?;
+    let bytes = args.bytes.as_deref().unwrap_or_default();
+    let count = match (args.one.of(&server), &query) {
+        (Some(served), Some(_)) => served.count(&text)?,
+        (Some(served), None) => served.occurrences(bytes)?,
+        (None, Some(query)) => args.one.local.open()?.count(query)?,
+        (None, None) => args.one.local.open()?.occurrences(bytes.as_bytes()),
     };
-    let mut out = io::stdout().lock();
-    if args.one.json {
-        return print(&mut out, &json!({ "count": count }));
-    }
-    writeln!(out, "{count}")?;
-    Ok(ExitCode::SUCCESS)
+    say(&args.one, json!({ "count": count }), &count.to_string())
 }
 
 fn extract(args: &ExtractArgs) -> anyhow::Result<ExitCode> {
-    let dataset = open(&args.one)?;
     let end = args.offset.checked_add(args.len).context("that ends past the largest offset")?;
-    let bytes = dataset.extract(args.offset..end)?;
-    let mut out = io::stdout().lock();
-    if args.one.json {
-        let text = String::from_utf8_lossy(&bytes);
-        return print(&mut out, &json!({ "offset": args.offset, "text": text }));
+    let server = args.one.server.find()?;
+    let as_json = args.one.local.json;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut all = Vec::new();
+    let mut take = |piece: &[u8]| {
+        if as_json {
+            all.extend_from_slice(piece);
+        } else {
+            out.write_all(piece)?;
+        }
+        Ok(())
+    };
+    match args.one.of(&server) {
+        Some(served) => served.extract(args.offset..end, &mut take)?,
+        None => take(&args.one.local.open()?.extract(args.offset..end)?)?,
     }
-    out.write_all(&bytes)?;
     out.flush()?;
+    if as_json {
+        let text = String::from_utf8_lossy(&all);
+        return print::value(&json!({ "offset": args.offset, "text": text }));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn export(one: &One) -> anyhow::Result<ExitCode> {
-    let dataset = open(one)?;
+fn export(local: &Local) -> anyhow::Result<ExitCode> {
+    let dataset = local.open()?;
     let mut out = io::BufWriter::with_capacity(1 << 20, io::stdout().lock());
     let records = dataset.export(&mut out)?;
     out.flush()?;
-    if one.json {
+    if local.json {
         // The records have standard output.
         eprintln!("{}", json!({ "records": records }));
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints a short answer: as JSON, or in words.
+fn say(one: &One, value: serde_json::Value, words: &str) -> anyhow::Result<ExitCode> {
+    if one.local.json { print::value(&value) } else { print::line(words) }
+}
+
+/// What a file holds, `-` for standard input; one byte more than can be appended at once shows that it
+/// cannot.
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let max = CHUNK_BYTES_MAX as u64 + 1;
+    if path.as_os_str() == "-" {
+        io::stdin().lock().take(max).read_to_end(&mut bytes)?;
+    } else {
+        let file = std::fs::File::open(path);
+        let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+        file.take(max).read_to_end(&mut bytes)?;
+    }
+    let fits = bytes.len() <= CHUNK_BYTES_MAX;
+    ensure!(
+        fits,
+        "{} has more than {CHUNK_BYTES_MAX} bytes; append fewer at a time",
+        path.display()
+    );
+    Ok(bytes)
+}
+
 fn append(args: &AppendArgs) -> anyhow::Result<ExitCode> {
-    let mut writer = write(&args.one)?;
-    let start = writer.dataset().end_id();
+    let server = args.one.server.find()?;
+    let (mut first_id, mut records) = (None, 0);
+    let mut append: Box<dyn FnMut(Vec<u8>) -> anyhow::Result<Range<u64>>> =
+        match args.one.of(&server) {
+            Some(served) => Box::new(move |bytes| served.append(bytes)),
+            None => {
+                let mut writer = args.one.local.write()?;
+                Box::new(move |bytes| writer.append(&bytes))
+            }
+        };
     for path in &args.files {
-        let mut bytes = Vec::new();
-        let max = crate::dataset::chunk::CHUNK_BYTES_MAX as u64 + 1;
-        if path.as_os_str() == "-" {
-            io::stdin().lock().take(max).read_to_end(&mut bytes)?;
-        } else {
-            let file = std::fs::File::open(path);
-            let file = file.with_context(|| format!("cannot open {}", path.display()))?;
-            file.take(max).read_to_end(&mut bytes)?;
-        }
-        let appended = writer.append(&bytes);
-        appended.with_context(|| format!("cannot append {}", path.display()))?;
+        let ids = read(path).and_then(&mut append);
+        let ids = ids.with_context(|| format!("cannot append {}", path.display()))?;
+        first_id.get_or_insert(ids.start);
+        records += ids.end - ids.start;
     }
-    let ids = start..writer.dataset().end_id();
-    let mut out = io::stdout().lock();
-    if args.one.json {
-        return print(&mut out, &json!({ "first_id": ids.start, "records": ids.end - ids.start }));
-    }
-    writeln!(out, "{} records appended, from id {} on", ids.end - ids.start, ids.start)?;
-    Ok(ExitCode::SUCCESS)
+    let first_id = first_id.context("there is no file")?;
+    let words = format!("{records} records appended, from id {first_id} on");
+    say(&args.one, json!({ "first_id": first_id, "records": records }), &words)
 }
 
 fn delete(args: &DeleteArgs) -> anyhow::Result<ExitCode> {
-    let deleted = write(&args.one)?.delete(&args.ids)?;
-    let mut out = io::stdout().lock();
-    if args.one.json {
-        return print(&mut out, &json!({ "deleted": deleted }));
-    }
-    writeln!(out, "{deleted} records deleted")?;
-    Ok(ExitCode::SUCCESS)
+    let server = args.one.server.find()?;
+    let deleted = match args.one.of(&server) {
+        Some(served) => served.delete(&args.ids)?,
+        None => args.one.local.write()?.delete(&args.ids)?,
+    };
+    say(&args.one, json!({ "deleted": deleted }), &format!("{deleted} records deleted"))
 }
 
 fn seal(one: &One) -> anyhow::Result<ExitCode> {
-    let sealed = write(one)?.seal()?;
-    let mut out = io::stdout().lock();
-    if one.json {
-        return print(&mut out, &json!({ "sealed": sealed }));
-    }
-    writeln!(out, "{}", if sealed { "sealed" } else { "there was nothing to seal" })?;
-    Ok(ExitCode::SUCCESS)
+    let server = one.server.find()?;
+    let sealed = match one.of(&server) {
+        Some(served) => served.seal()?,
+        None => one.local.write()?.seal()?,
+    };
+    let words = if sealed { "sealed" } else { "there was nothing to seal" };
+    say(one, json!({ "sealed": sealed }), words)
 }
 
 /// The formats, for `--format`.

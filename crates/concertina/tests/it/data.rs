@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-const STANZAS: &str = "\
+pub const STANZAS: &str = "\
 Package: ed
 Section: editors
 Installed-Size: 90
@@ -21,7 +21,7 @@ Installed-Size: 13000
 Maintainer: GNU Libc Maintainers
 ";
 
-fn run(folder: &Path, args: &[&str], input: &str) -> Output {
+pub fn run(folder: &Path, args: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_concertina"))
         .arg("data")
         .args(args)
@@ -36,13 +36,13 @@ fn run(folder: &Path, args: &[&str], input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-fn answer(folder: &Path, args: &[&str]) -> String {
+pub fn answer(folder: &Path, args: &[&str]) -> String {
     let output = run(folder, args, "");
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn refused(folder: &Path, args: &[&str], input: &str, says: &str) {
+pub fn refused(folder: &Path, args: &[&str], input: &str, says: &str) {
     let output = run(folder, args, input);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{args:?}");

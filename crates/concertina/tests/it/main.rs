@@ -6,6 +6,7 @@ mod cluster_report;
 mod data;
 mod datasets_cluster;
 mod data_import;
+mod data_served;
 mod disk;
 mod experiment;
 mod factors;

@@ -1,0 +1,199 @@
+//! How the answers of `concertina data` are printed, whether files or a server gave them.
+
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Prints JSON on standard output.
+pub(super) fn value(value: &Value) -> anyhow::Result<ExitCode> {
+    line(&serde_json::to_string_pretty(value)?)
+}
+
+/// Prints a line on standard output.
+pub(super) fn line(text: &str) -> anyhow::Result<ExitCode> {
+    writeln!(io::stdout().lock(), "{text}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is said of a dataset in words; see [`crate::dataset::Info`].
+#[derive(Deserialize)]
+struct Described {
+    records: u64,
+    deleted: u64,
+    in_log: u64,
+    input_bytes: u64,
+    shard_bytes: u64,
+    footprint: f64,
+    attributes: Vec<String>,
+    key: Option<String>,
+    shards: Vec<Value>,
+}
+
+fn described(info: &Value) -> anyhow::Result<Described> {
+    Described::deserialize(info).context("what is said of a dataset is not understood")
+}
+
+/// Prints the datasets that there are: each has a `name` and its `info`, or an `error`.
+pub(super) fn list(items: Vec<Value>, as_json: bool) -> anyhow::Result<ExitCode> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    for item in &items {
+        let name = item.get("name").and_then(Value::as_str).context("a dataset has no name")?;
+        match item.get("info") {
+            Some(info) if !as_json => {
+                let Described { records, shard_bytes, footprint, .. } = described(info)?;
+                let percent = 100.0 * footprint;
+                writeln!(out, "{name}\t{records} records\t{shard_bytes} B\t{percent:.1} %")?;
+            }
+            Some(_) => {}
+            None => {
+                let error = item.get("error").and_then(Value::as_str).unwrap_or("no answer");
+                eprintln!("concertina: {name}: {error}");
+            }
+        }
+    }
+    out.flush()?;
+    drop(out);
+    if as_json { value(&Value::Array(items)) } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// Prints what a dataset holds and takes.
+pub(super) fn info(info: &Value, as_json: bool) -> anyhow::Result<ExitCode> {
+    if as_json {
+        return value(info);
+    }
+    let info = described(info)?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    writeln!(out, "records     {} ({} of them in the log)", info.records, info.in_log)?;
+    writeln!(out, "deleted     {}", info.deleted)?;
+    writeln!(out, "input       {} B", info.input_bytes)?;
+    writeln!(out, "shards      {} of {} B", info.shards.len(), info.shard_bytes)?;
+    writeln!(out, "footprint   {:.3} of the input", info.footprint)?;
+    writeln!(out, "key         {}", info.key.as_deref().unwrap_or("none"))?;
+    writeln!(out, "attributes  {}", info.attributes.join(", "))?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A record with its id. A record need not be text: what is none is shown as its bytes.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Record {
+    Text { id: u64, record: String },
+    Bytes { id: u64, bytes: Vec<u8> },
+}
+
+impl Record {
+    pub(super) fn new(id: u64, bytes: Vec<u8>) -> Record {
+        match String::from_utf8(bytes) {
+            Ok(record) => Record::Text { id, record },
+            Err(error) => Record::Bytes { id, bytes: error.into_bytes() },
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Record::Text { record, .. } => record.as_bytes(),
+            Record::Bytes { bytes, .. } => bytes,
+        }
+    }
+}
+
+/// What is known of a page of records but the records.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Page {
+    pub(super) next: Option<u64>,
+    pub(super) has_more: bool,
+    pub(super) located: u64,
+    pub(super) verified: u64,
+    /// Parts of the dataset that nobody answered for.
+    #[serde(default)]
+    pub(super) missing: Vec<String>,
+}
+
+/// Prints records: as they come, or as one JSON value at the end.
+pub(super) struct Records {
+    as_json: bool,
+    out: BufWriter<StdoutLock<'static>>,
+    /// What will be printed as JSON.
+    all: Vec<Record>,
+    count: u64,
+}
+
+impl Records {
+    pub(super) fn new(as_json: bool) -> Records {
+        let out = BufWriter::new(io::stdout().lock());
+        Records { as_json, out, all: Vec::new(), count: 0 }
+    }
+
+    /// Records that came.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(super) fn push(&mut self, record: Record) -> anyhow::Result<()> {
+        self.count += 1;
+        if self.as_json {
+            self.all.push(record);
+            return Ok(());
+        }
+        self.out.write_all(record.bytes())?;
+        if !record.bytes().ends_with(b"\n") {
+            self.out.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+
+    /// After the last record; with the page that they are, if they are one, how to go on is said.
+    pub(super) fn finish(mut self, page: Option<&Page>) -> anyhow::Result<ExitCode> {
+        let Some(page) = page else {
+            if self.as_json {
+                let value = json!({ "records": self.all });
+                writeln!(self.out, "{}", serde_json::to_string_pretty(&value)?)?;
+            }
+            self.out.flush()?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        if self.as_json {
+            let mut value = json!({ "records": self.all, "next": page.next,
+                "has_more": page.has_more, "located": page.located, "verified": page.verified });
+            if let (false, Some(value)) = (page.missing.is_empty(), value.as_object_mut()) {
+                value.insert("missing".to_owned(), json!(page.missing));
+            }
+            writeln!(self.out, "{}", serde_json::to_string_pretty(&value)?)?;
+        }
+        self.out.flush()?;
+        for part in &page.missing {
+            eprintln!(
+                "concertina: nobody answered for part {part}: its records are not among these"
+            );
+        }
+        if !self.as_json && io::stderr().is_terminal() {
+            match page.next {
+                Some(next) => eprintln!("{} records; more: --after {next}", self.count),
+                None if page.has_more => eprintln!("{} records of more", self.count),
+                None => eprintln!("{} records", self.count),
+            }
+        }
+        // As grep does.
+        Ok(if self.count == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_text_or_bytes_in_json_and_come_back() {
+        for bytes in [&b"a\n"[..], b"", b"\xff\x00"] {
+            let record = Record::new(7, bytes.to_vec());
+            let text = serde_json::to_string(&record).unwrap();
+            let back: Record = serde_json::from_str(&text).unwrap();
+            assert_eq!(back, record);
+            assert_eq!(back.bytes(), bytes);
+        }
+    }
+}
