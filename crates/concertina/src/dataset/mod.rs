@@ -15,10 +15,10 @@ pub mod files;
 mod import;
 mod jobs;
 pub mod manifest;
-pub mod part;
-pub mod remote;
 mod memory;
+pub mod part;
 mod read;
+pub mod remote;
 mod write;
 
 use std::collections::BTreeSet;

@@ -300,8 +300,7 @@ fn start_node(
 ) -> anyhow::Result<Arc<Shared>> {
     arena::open(ARENA_TIMES * config.node.memory_bytes.0 + ARENA_BYTES_MORE);
     let mismatches = Arc::new(Mismatches::default());
-    let datasets =
-        Datasets::new(config, cluster.as_ref(), origin.clone(), windows.clone(), now)?;
+    let datasets = Datasets::new(config, cluster.as_ref(), origin.clone(), windows.clone(), now)?;
     let peers = cluster.as_ref().map(|c| Peers::new(config, c, mismatches.clone()));
     let peers = peers.transpose()?.map(Arc::new);
     let settings = settings_of(config, cluster, windows.clone());

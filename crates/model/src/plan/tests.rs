@@ -24,7 +24,12 @@ fn law(mean: f64) -> Law {
 }
 
 fn class(name: &str, mean: f64) -> ClassParameters {
-    ClassParameters { name: name.to_owned(), servers: 1, service: law(mean), solved: Default::default() }
+    ClassParameters {
+        name: name.to_owned(),
+        servers: 1,
+        service: law(mean),
+        solved: Default::default(),
+    }
 }
 
 fn devices(class: &str, count: u32, share: f64) -> Devices {
