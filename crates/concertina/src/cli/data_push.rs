@@ -221,7 +221,7 @@ pub fn push(args: &PushArgs) -> anyhow::Result<ExitCode> {
         Some(present) => (IF_MATCH, present.if_match()?),
         None => (IF_NONE_MATCH, HeaderValue::from_static("*")),
     };
-    let mut text = Whole::new(Bytes::from(serde_json::to_vec_pretty(&manifest)?));
+    let mut text = Whole::new(Bytes::from(manifest.encode()?));
     let written = server.put_object(&manifest_key(name), Some(condition), &mut text, &|| 0)?;
     ensure!(
         written,
