@@ -28,10 +28,11 @@ unit:
 docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
-# More seeds than a test run has time for: make simulate SEEDS=100000
+# More seeds than a test run has time for: make simulate SEEDS=100000; FROM=100000 goes on where another ended.
 SEEDS ?= 10000
+FROM ?= 0
 simulate:
-	SIM_SEEDS=$(SEEDS) $(CARGO) test --release -p engine --test sim seeds -- --nocapture
+	SIM_SEEDS=$(SEEDS) SIM_SEEDS_FROM=$(FROM) $(CARGO) test --release -p engine --test sim seeds -- --nocapture
 
 # One experiment again on this machine: make experiment NAME=spotify-single
 NAME ?= spotify-single
