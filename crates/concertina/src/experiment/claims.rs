@@ -86,7 +86,8 @@ pub fn table(claims: &[Claim]) -> String {
     let mut grid = Grid::new("lrrrrrrl", &head);
     for claim in claims {
         let verdict = match (claim.goal, claim.holds) {
-            (None, _) => "",
+            (None, true) => "",
+            (None, false) => "NOT MEASURED",
             (Some(_), true) => "holds",
             (Some(_), false) => "DOES NOT HOLD",
         };

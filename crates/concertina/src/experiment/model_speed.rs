@@ -83,9 +83,9 @@ struct Duel<'a> {
 fn claim(name: String, values: &[f64], unit: &str, goal: Option<Goal>) -> Claim {
     let (mean, half_width) = match batch_means(values) {
         Some(found) => (found.mean, found.half_width),
-        // One round has no interval: it may be anything.
+        // One round has no interval: it may be anything. None is no figure: such a claim does not hold, goal or not.
         None => {
-            let only = values.first().copied().unwrap_or(0.0);
+            let only = values.first().copied().unwrap_or(f64::NAN);
             (only, only)
         }
     };
@@ -298,5 +298,23 @@ impl Run<'_> {
         let model = tasks::fitted(&self.context.folder)?;
         let name = "plan, 1,000,000 configurations, each looked at";
         self.alone(name, 1e4, || tasks::plan_all(&model, 100))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_does_not_hold() {
+        for goal in [None, Some(Goal::AtLeast(0.8)), Some(Goal::AtMost(2.0))] {
+            let missing = claim("a peer that is missing".to_owned(), &[], "×", goal).judged();
+            assert!(!missing.holds && missing.value.is_nan(), "{missing:?}");
+            let table = crate::experiment::claims::table(&[missing]);
+            let said = if goal.is_some() { "DOES NOT HOLD" } else { "NOT MEASURED" };
+            assert!(table.contains(said), "{table}");
+        }
+        let found = claim("a peer".to_owned(), &[1.9, 2.0, 2.1], "×", None).judged();
+        assert!(found.holds && (found.value - 2.0).abs() < 1e-12);
     }
 }
