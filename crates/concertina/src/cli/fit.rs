@@ -1,6 +1,6 @@
 //! `concertina fit`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use model::{ClusterModel, Model};
@@ -11,7 +11,7 @@ use crate::report::compare::{parameters, warnings_of};
 use crate::report::grid::{Grid, printable};
 use crate::report::objective::digits;
 use crate::report::table::{cluster_limits_text, delay_text, percent};
-use crate::report::{self, Observed, Selection, StepChoice, cluster_file};
+use crate::report::{self, Observed, Selection, StepChoice, cluster_file, popularity};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -24,7 +24,8 @@ Examples:
   concertina fit runs/load --node a=runs/a --node b=runs/b --out cluster.toml
 
 With --node, a cluster is fitted: each node from its own run, and what lies between it and the
-clients. Beside the cluster file each node's model is written, as NAME.model.toml.
+clients. Beside the cluster file each node's model is written, as NAME.model.toml. If the load
+generator's run has samples, the file names it for the popularity of keys (`predict --popularity`).
 
 The load generator's run says when it measured at which rate; the server's run has the
 windows of its queues. Two or three loads at modest utilisation suffice. What is left out can
@@ -91,6 +92,18 @@ fn evidence_text(model: &Model) -> String {
     format!("\n{}", grid.text())
 }
 
+/// The first of the generator's runs whose samples tell how popular keys are, as seen from the cluster file.
+fn popularity_of(args: &Args) -> Option<String> {
+    let beside = args.out.parent().is_none_or(|folder| folder.as_os_str().is_empty());
+    args.runs.iter().find_map(|run| {
+        let path = if beside { run.clone() } else { run.canonicalize().ok()? };
+        let text = path.to_str()?;
+        // A folder of the name 0.8 is no exponent.
+        let text = if path.is_absolute() { text.to_owned() } else { format!("./{text}") };
+        popularity::read(&text, Path::new("")).ok().map(|_| text)
+    })
+}
+
 /// Fits a cluster and writes its file and its nodes' models.
 fn cluster(args: &Args, selection: &Selection) -> anyhow::Result<ExitCode> {
     let read = |path: &PathBuf| RunFolder::read(path);
@@ -100,7 +113,8 @@ fn cluster(args: &Args, selection: &Selection) -> anyhow::Result<ExitCode> {
         nodes.push((name.clone(), read(path)?));
     }
     let title = args.title.clone().unwrap_or_else(|| "Fit of a cluster".to_owned());
-    let fitted = report::cluster::fit(&ClusterRuns { load, nodes }, selection, &title)?;
+    let mut fitted = report::cluster::fit(&ClusterRuns { load, nodes }, selection, &title)?;
+    fitted.popularity = popularity_of(args);
     // Names that are used twice are found here, before anything is written.
     let model = ClusterModel::new(&fitted.nodes, fitted.delay.clone())?;
     let file = |name: &str| PathBuf::from(format!("{name}.model.toml"));
@@ -127,6 +141,7 @@ fn cluster(args: &Args, selection: &Selection) -> anyhow::Result<ExitCode> {
         let json = serde_json::json!({
             "out": args.out.display().to_string(),
             "delay": fitted.delay,
+            "popularity": fitted.popularity,
             "limits": model.limits(),
             "nodes": nodes.collect::<Vec<_>>(),
         });
@@ -139,6 +154,10 @@ fn cluster(args: &Args, selection: &Selection) -> anyhow::Result<ExitCode> {
     }
     print!("{}", delay_text(&fitted.delay));
     print!("{}", cluster_limits_text(&model.limits()));
+    match &fitted.popularity {
+        Some(run) => println!("How hits follow memory: by the samples of {}.", printable(run)),
+        None => println!("How hits follow memory is not known: the runs have no samples of keys."),
+    }
     println!("\nWrote {}.", args.out.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -61,6 +61,8 @@ pub struct FittedCluster {
     pub delay: Parameter,
     /// The steps that were fitted.
     pub steps: Vec<String>,
+    /// How hits follow memory, as [`super::popularity`] reads it; `None` if it is not known.
+    pub popularity: Option<String>,
 }
 
 /// Fits every node, and what gateway and network add.
@@ -90,6 +92,7 @@ pub fn fit(runs: &ClusterRuns, selection: &Selection, title: &str) -> Result<Fit
         nodes: fitted,
         delay: front_delay(&front)?,
         steps: clients.fit_steps().into_iter().map(|step| step.name).collect(),
+        popularity: None,
     })
 }
 

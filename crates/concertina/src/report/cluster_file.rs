@@ -181,7 +181,7 @@ pub fn text(
     let file = File {
         delay_ms: fitted.delay.value * 1e3,
         replicas: three(),
-        popularity: None,
+        popularity: fitted.popularity.clone(),
         node: fitted.nodes.iter().map(entry).collect(),
     };
     Ok(HEAD.to_owned() + &toml::to_string(&file)?)

@@ -206,6 +206,23 @@ fn a_cluster_is_fitted_through_the_binary() {
     assert!(succeeded && text.contains("Gateway and network add 300 µs"), "{text} {errors}");
     let (succeeded, text, errors) = fit(&["--out", "cluster.toml", "--json"]);
     assert!(succeeded && text.contains("\"share\""), "{errors}");
+    // Without samples nothing is known of popularity; with them the cluster file says where it is.
+    let file = || std::fs::read_to_string(dir.path().join("cluster.toml")).unwrap();
+    assert!(!file().contains("popularity"), "{}", file());
+    let sample = |i: u64| {
+        // Some keys often, most seldom.
+        let (key, at) = ((i * i * 7919 % 4_001).isqrt(), START_US + 1000 * i);
+        format!(
+            "{{\"key\":{key},\"size\":100,\"operation\":\"get\",\"outcome\":\"memory\",\
+             \"received_unix_us\":{at},\"queued_ns\":0,\"started_ns\":0,\"served_ns\":1,\
+             \"replied_ns\":1,\"length_met\":0}}\n"
+        )
+    };
+    let samples: String = (0..6_000).map(sample).collect();
+    std::fs::write(dir.path().join("fit-load/samples"), samples).unwrap();
+    let (succeeded, text, errors) = fit(&["--out", "cluster.toml"]);
+    assert!(succeeded && text.contains("by the samples of ./fit-load"), "{text} {errors}");
+    assert!(file().contains("popularity = \"./fit-load\""), "{}", file());
     for file in ["a.model.toml", "b.model.toml", "c.model.toml", "cluster.toml"] {
         assert!(dir.path().join(file).exists(), "{file}");
     }
