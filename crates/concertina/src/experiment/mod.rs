@@ -17,6 +17,7 @@ mod queue_laws;
 mod serve_objects;
 mod shard_build;
 mod shard_curve;
+mod shard_layers;
 mod shard_queries;
 mod spotify_cluster;
 mod spotify_single;
@@ -71,6 +72,7 @@ type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
 const EXPERIMENTS: [(&str, Experiment); 11] = [
+const EXPERIMENTS: [(&str, Experiment); 10] = [
     ("asl-tables", asl_tables::run),
     ("kill", kill::run),
     ("model-speed", model_speed::run),
@@ -79,6 +81,7 @@ const EXPERIMENTS: [(&str, Experiment); 11] = [
     ("serve-objects", serve_objects::run),
     ("shard-build", shard_build::run),
     ("shard-curve", shard_curve::run),
+    ("shard-layers", shard_layers::run),
     ("shard-queries", shard_queries::run),
     ("spotify-cluster", spotify_cluster::run),
     ("spotify-single", spotify_single::run),

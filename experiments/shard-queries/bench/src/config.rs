@@ -47,6 +47,23 @@ pub struct Config {
     pub short: Short,
 }
 
+/// What queries are drawn.
+#[derive(Clone, Copy, Debug)]
+pub struct Draw {
+    /// Different offsets to extract from.
+    pub extracts: usize,
+    /// Different patterns to count and search.
+    pub patterns: usize,
+    /// Patterns of a block, which all have nearly the same hits.
+    pub block: usize,
+    /// Most hits of a pattern.
+    pub hits_max: usize,
+    /// Mean hits of a pattern.
+    pub hits_mean: usize,
+    /// Most bytes of a pattern.
+    pub pattern_bytes_max: usize,
+}
+
 /// A text: files one after the other, or a table of TPC-H.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -122,6 +139,13 @@ impl Config {
         ensure!(rates.all(|&rate| rate > 0), "sampling, text_layer: a rate is 0");
         ensure!(self.rivals.sampling_max > 0, "rivals.sampling_max is 0");
         Ok(())
+    }
+
+    /// What queries are drawn.
+    pub fn draw(&self) -> Draw {
+        let Config { extracts, patterns, block, hits_max, hits_mean, pattern_bytes_max, .. } =
+            *self;
+        Draw { extracts, patterns, block, hits_max, hits_mean, pattern_bytes_max }
     }
 
     /// All points of our index.

@@ -1,4 +1,5 @@
-//! What `experiments/shard-queries` measures: the compressed shard of this project beside those of sdsl-lite.
+//! What `experiments/shard-queries` measures: the compressed shard of this project beside those of sdsl-lite;
+//! and what `experiments/shard-layers` does ([`layers`]).
 //!
 //! Every index is a process of its own, an *engine*, that answers queries from files by one protocol
 //! ([`engine`]), so that all are timed in the same way and none shares memory with another, and so that
@@ -12,6 +13,7 @@ pub mod config;
 pub mod curve;
 pub mod data;
 pub mod engine;
+pub mod layers;
 pub mod measure;
 pub mod oracle;
 pub mod ours;

@@ -1,13 +1,15 @@
-//! `shard-queries-bench run` measures everything; `shard-queries-bench serve` is one of its engines.
+//! `shard-queries-bench run` measures queries, and `shard-queries-bench serve` is one of its engines;
+//! `shard-queries-bench layers` measures layers.
 
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use shard_queries_bench::{ceiling, config::Config, curve, measure, ours, queries::Queries, text};
+use shard_queries_bench::{ceiling, config::Config, layers, measure, ours, queries::Queries};
 
-/// Queries on the compressed shard beside sdsl-lite's indexes. `concertina experiment run
-/// experiments/shard-queries` starts this.
+/// Queries on the compressed shard beside sdsl-lite's indexes, and its layers. `concertina experiment run
+/// experiments/shard-queries` and `… experiments/shard-layers` start this.
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -18,6 +20,8 @@ struct Arguments {
 enum Command {
     /// Measure all engines and write OUT/measurements.json
     Run(Run),
+    /// Measure layers and write OUT/measurements.json
+    Layers(Layers),
     /// Answer queries of the protocol on standard input, as one engine
     Serve(Serve),
     /// Write a text, for experiments/shard-build
@@ -37,6 +41,21 @@ struct Run {
     #[arg(long)]
     scratch: PathBuf,
     /// Measure fewer points
+    #[arg(long)]
+    short: bool,
+    /// Show no progress
+    #[arg(long)]
+    quiet: bool,
+}
+
+#[derive(clap::Args)]
+struct Layers {
+    /// The experiment's folder, with config.toml
+    folder: PathBuf,
+    /// Where measurements.json goes
+    #[arg(long)]
+    out: PathBuf,
+    /// Measure a smaller text, less often
     #[arg(long)]
     short: bool,
     /// Show no progress
@@ -77,6 +96,15 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Curve(arguments) => curve::run(&arguments),
         Command::Text(arguments) => text::write(&arguments),
+        Command::Layers(asked) => {
+            let config = layers::Config::read(&asked.folder.join("config.toml"))?;
+            let say = |what: &str| {
+                if !asked.quiet {
+                    eprintln!("{what}");
+                }
+            };
+            layers::run(&config, asked.short, &asked.folder, &say)?.write(&asked.out)
+        }
         Command::Serve(serve) => {
             let text = Queries::read_text(&serve.folder)?;
             match (serve.alpha_sa, serve.alpha_isa) {

@@ -143,7 +143,7 @@ fn measure(
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
     let oracle = Oracle::new(&text)?;
-    let queries = Queries::draw(&oracle, config).with_context(|| name.clone())?;
+    let queries = Queries::draw(&oracle, &config.draw()).with_context(|| name.clone())?;
     oracle.check(&queries.patterns, SCANNED)?;
     let expected = Expected::new(&oracle, &queries);
     drop(oracle);

@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use rand::{RngExt, SeedableRng};
 
-use crate::config::Config;
+use crate::config::Draw;
 use crate::oracle::Oracle;
 
 /// The longest extract, bytes.
@@ -35,31 +35,31 @@ impl Queries {
     ///
     /// # Errors
     /// If the text is too short or hardly has patterns with so many hits.
-    pub fn draw(oracle: &Oracle<'_>, config: &Config) -> anyhow::Result<Queries> {
+    pub fn draw(oracle: &Oracle<'_>, draw: &Draw) -> anyhow::Result<Queries> {
         let mut random = StdRng::seed_from_u64(1);
         let text = oracle.text();
         ensure!(text.len() > EXTRACT_MAX, "a text of {} bytes is too short", text.len());
         let starts = 0..=(text.len() - EXTRACT_MAX) as u32;
-        let extracts = (0..config.extracts).map(|_| random.random_range(starts.clone())).collect();
+        let extracts = (0..draw.extracts).map(|_| random.random_range(starts.clone())).collect();
         let mut patterns: Vec<(usize, &[u8])> = Vec::new();
         let (mut hits_sum, mut draws) = (0, 0);
-        while patterns.len() < config.patterns {
+        while patterns.len() < draw.patterns {
             draws += 1;
             ensure!(
-                draws <= config.patterns * DRAWS_MAX,
+                draws <= draw.patterns * DRAWS_MAX,
                 "the text has too few patterns of up to {} hits, {} on average",
-                config.hits_max,
-                config.hits_mean
+                draw.hits_max,
+                draw.hits_mean
             );
-            let Some((hits, pattern)) = pattern(oracle, config, &mut random) else { continue };
+            let Some((hits, pattern)) = pattern(oracle, draw, &mut random) else { continue };
             // What takes the mean away from where it should be is drawn again.
-            let below = hits_sum < config.hits_mean * patterns.len().max(1);
-            if below == (hits >= config.hits_mean) {
+            let below = hits_sum < draw.hits_mean * patterns.len().max(1);
+            if below == (hits >= draw.hits_mean) {
                 hits_sum += hits;
                 patterns.push((hits, pattern));
             }
         }
-        let patterns = dealt(patterns, config.block, &mut random);
+        let patterns = dealt(patterns, draw.block, &mut random);
         Ok(Queries { extracts, patterns })
     }
 
@@ -117,15 +117,11 @@ fn read(folder: &Path, name: &str) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Of a random place, the shortest string with at most a drawn number of hits; `None` if it is too long.
-fn pattern<'t>(
-    oracle: &Oracle<'t>,
-    config: &Config,
-    random: &mut StdRng,
-) -> Option<(usize, &'t [u8])> {
+fn pattern<'t>(oracle: &Oracle<'t>, draw: &Draw, random: &mut StdRng) -> Option<(usize, &'t [u8])> {
     let text = oracle.text();
-    let wanted = (config.hits_max as f64).powf(random.random::<f64>()) as usize;
-    let at = random.random_range(0..text.len() - config.pattern_bytes_max.min(text.len() - 1));
-    let place = &text[at..text.len().min(at + config.pattern_bytes_max)];
+    let wanted = (draw.hits_max as f64).powf(random.random::<f64>()) as usize;
+    let at = random.random_range(0..text.len() - draw.pattern_bytes_max.min(text.len() - 1));
+    let place = &text[at..text.len().min(at + draw.pattern_bytes_max)];
     let hits = |len: usize| oracle.offsets(&place[..len]).len();
     // Longer strings never have more hits.
     let (mut short, mut long) = (1, place.len());

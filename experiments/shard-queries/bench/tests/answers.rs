@@ -32,7 +32,7 @@ fn config() -> Config {
 fn with_queries(check: impl FnOnce(&[u8], &Queries, &Expected, &Path)) {
     let text = text();
     let oracle = Oracle::new(&text).unwrap();
-    let queries = Queries::draw(&oracle, &config()).unwrap();
+    let queries = Queries::draw(&oracle, &config().draw()).unwrap();
     oracle.check(&queries.patterns, queries.patterns.len()).unwrap();
     let expected = Expected::new(&oracle, &queries);
     let dir = tempfile::tempdir().unwrap();

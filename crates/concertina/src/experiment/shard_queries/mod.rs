@@ -170,7 +170,7 @@ fn extracts(curve: &Curve<'_>) -> Claim {
 }
 
 /// A figure with the interval of its mean over rounds.
-fn claim(name: String, rounds: &[f64], unit: &str) -> Claim {
+pub(super) fn claim(name: String, rounds: &[f64], unit: &str) -> Claim {
     let estimate = batch_means(rounds);
     let value = estimate.map_or(f64::NAN, |e| e.mean);
     let half_width = estimate.map_or(f64::NAN, |e| e.half_width);
