@@ -23,6 +23,9 @@ pub struct Args {
 enum Command {
     /// Do an experiment again on this machine; exits with 0 only if all its claims hold
     Run(Run),
+    /// One of the processes that `experiments/shard-peers` asks
+    #[command(hide = true, subcommand)]
+    Answer(experiment::shard_peers::Command),
 }
 
 #[derive(clap::Args)]
@@ -48,7 +51,12 @@ struct Run {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let Command::Run(run) = args.command;
+    let run = match args.command {
+        Command::Run(run) => run,
+        Command::Answer(command) => {
+            return experiment::shard_peers::answer(&command).map(|()| ExitCode::SUCCESS);
+        }
+    };
     let out = run.out.unwrap_or_else(|| run.folder.join("record").join(record_name()));
     let temporary = tempfile::tempdir()?;
     let scratch = run.scratch.unwrap_or_else(|| temporary.path().to_owned());

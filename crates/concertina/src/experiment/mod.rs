@@ -18,6 +18,7 @@ mod serve_objects;
 mod shard_build;
 mod shard_curve;
 mod shard_layers;
+pub mod shard_peers;
 mod shard_queries;
 mod spotify_cluster;
 mod spotify_single;
@@ -82,6 +83,7 @@ const EXPERIMENTS: [(&str, Experiment); 10] = [
     ("shard-build", shard_build::run),
     ("shard-curve", shard_curve::run),
     ("shard-layers", shard_layers::run),
+    ("shard-peers", shard_peers::run),
     ("shard-queries", shard_queries::run),
     ("spotify-cluster", spotify_cluster::run),
     ("spotify-single", spotify_single::run),

@@ -1,0 +1,256 @@
+//! `experiments/shard-peers`: what a user would pick instead of a dataset of compressed shards, on the same records
+//! and questions: ripgrep, SQLite's FTS5, Tantivy.
+//!
+//! Every engine is a process of its own that times its calls by itself; questions go around among them, and answers are
+//! compared with scans of the plain text. The tables say where ours loses; claims are made of a few cells.
+
+mod config;
+mod engine;
+mod measure;
+mod oracle;
+mod ours;
+mod protocol;
+mod questions;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use model::statistics::batch_means;
+
+use super::{Claim, Context, Goal, Peer};
+use config::{Class, Config, Goals, TextConfig};
+use engine::{COMMAND, Engine};
+use measure::Measured;
+pub use ours::{Command, run as answer};
+use protocol::{Form, Kind, Task};
+use text::Text;
+
+/// Largest half-width of a ratio with which a claim can hold, as a share of its goal.
+const RATIO_WIDTH_SHARE: f64 = 0.25;
+
+pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
+    let config: Config = context.config()?;
+    config.check()?;
+    let folder = context.folder.canonicalize()?;
+    context.say("preparing the peers");
+    let (engines, missing) = engine::engines(&config, &folder, &context.scratch)?;
+    for why in &missing {
+        context.say(format!("missing: {why}"));
+    }
+    let (mut all, mut tables) = (Vec::new(), String::new());
+    for of in &config.text {
+        let measured = measure(context, &config, &engines, &folder, of, &missing)?;
+        tables.push_str(&table::text(&measured));
+        tables.push('\n');
+        all.push(measured);
+        // What was measured is kept if a later text fails.
+        write(&context.out.join("measurements.json"), &serde_json::to_string_pretty(&all)?)?;
+        write(&context.out.join("cells.txt"), &tables)?;
+    }
+    context.say(&tables);
+    let first = all.first().context("no text was measured")?;
+    let (ours, small) = (&config.shard[0].name, config.shard.last().map(|shard| &shard.name));
+    let mut claims = goals(first, ours, &config.goals);
+    for measured in &all {
+        claims.extend(beside(measured, ours, small.unwrap_or(ours)));
+    }
+    Ok(claims)
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// All that is measured on one text.
+fn measure(
+    context: &Context,
+    config: &Config,
+    engines: &[Engine],
+    folder: &Path,
+    of: &TextConfig,
+    missing: &[String],
+) -> anyhow::Result<Measured> {
+    context.say(format!("{}: drawing questions", of.name));
+    let text = Text::load(&folder.join(&config.data), of)?;
+    let asked = questions::draw(&text, of, config, config.questions(context.short))?;
+    let place = context.scratch.join(&of.name);
+    std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+    let path = |name: &str| place.join(name).to_string_lossy().into_owned();
+    let task = Task {
+        text: path("text"),
+        records: path("records.jsonl"),
+        format: of.format.clone(),
+        key: of.key.clone(),
+        equals: of.equals.clone(),
+        contains: of.contains.clone(),
+        program: engine::own_program()?,
+    };
+    engine::write_task(&place, &task, &text.content)?;
+    text.write_records(Path::new(&task.records))?;
+    // A row of a CSV file is a line already.
+    let takes = |engine: &&Engine| engine.name != "rg-records" || of.format == "stanzas";
+    let engines: Vec<Engine> = engines.iter().filter(takes).cloned().collect();
+    let mut sizes = measure::build(context, &engines, &place)?;
+    let rows = measure::ask(context, config, &engines, &place, &asked, &mut sizes)?;
+    Ok(Measured {
+        text: of.name.clone(),
+        bytes: text.content.len() as u64,
+        records: text.records.len() as u64,
+        missing: missing.to_vec(),
+        sizes,
+        questions: asked.into_iter().map(|asked| (asked.class, asked.question)).collect(),
+        rows,
+    })
+}
+
+/// The claims with goals, of the first text.
+fn goals(measured: &Measured, ours: &str, goals: &Goals) -> Vec<Claim> {
+    const RARE_FIRST: (Kind, Class, Form) = (Kind::Substring, Class::Rare, Form::First);
+    const OFTEN: (Kind, Class, Form) = (Kind::Occurrences, Class::Frequent, Form::Count);
+    let name = &measured.text;
+    let bytes = measured.bytes as f64;
+    let disk =
+        |engine: &str| measured.size(engine).and_then(|size| size.disk_bytes).map(|b| b as f64);
+    let cpu_s = |engine: &str| measured.size(engine)?.built.map(|built| built.cpu_s);
+    let once = |what: String, value: Option<f64>, unit: &str, goal| {
+        let value = value.unwrap_or(f64::NAN);
+        Claim {
+            samples: 1,
+            goal: Some(goal),
+            ..claim(format!("{name}: {what}"), &[value, value], unit)
+        }
+    };
+    let held = measured
+        .size(ours)
+        .and_then(|size| Some((size.cached_bytes? + size.anonymous_bytes?) as f64 / bytes));
+    let small = "sqlite-trigram-small";
+    let share = |over: Option<f64>, under: Option<f64>| Some(over? / under?);
+    let mut claims = vec![
+        once(
+            "size on disk".into(),
+            disk(ours).map(|disk| disk / bytes),
+            "× input",
+            Goal::AtMost(goals.disk_max),
+        ),
+        once(
+            "memory while it answers, page cache included".into(),
+            held,
+            "× input",
+            Goal::AtMost(goals.memory_max),
+        ),
+        once(
+            format!("{small} over {ours}, size on disk"),
+            share(disk(small), disk(ours)),
+            "×",
+            Goal::AtLeast(goals.substring_index_over_ours_min),
+        ),
+        once(
+            format!("{ours} over sqlite-trigram, CPU time of building"),
+            share(cpu_s(ours), cpu_s("sqlite-trigram")),
+            "×",
+            Goal::AtMost(goals.build_over_trigram_max),
+        ),
+    ];
+    for (what, over, under, cell, goal) in [
+        ("first 10 with a rare substring", "rg", ours, RARE_FIRST, goals.ripgrep_over_library_min),
+        (
+            "first 10 with a rare substring",
+            "rg",
+            COMMAND,
+            RARE_FIRST,
+            goals.ripgrep_over_command_min,
+        ),
+        (
+            "first 10 with a rare substring",
+            "zstd-rg",
+            COMMAND,
+            RARE_FIRST,
+            goals.zstd_ripgrep_over_command_min,
+        ),
+        (
+            "first 10 with a rare substring",
+            "sqlite-trigram",
+            ours,
+            RARE_FIRST,
+            goals.trigram_over_library_min,
+        ),
+        (
+            "occurrences of a frequent substring",
+            "rg",
+            ours,
+            OFTEN,
+            goals.count_ripgrep_over_library_min,
+        ),
+    ] {
+        let ratios = measured.ratios(over, under, cell);
+        let (kind, class, form) = cell;
+        let theirs = measured.row(over, kind, class, form).and_then(|row| row.mean_s());
+        claims.push(Claim {
+            goal: Some(Goal::AtLeast(goal)),
+            width_max: RATIO_WIDTH_SHARE * goal,
+            peer: theirs.map(|mean| Peer { name: format!("ms, {over}"), value: mean * 1e3 }),
+            ..claim(format!("{name}: {what}, time of {over} over {under}"), &ratios, "×")
+        });
+    }
+    claims
+}
+
+/// Figures without a goal: sizes of all, where ours loses, and how often peers answer otherwise.
+fn beside(measured: &Measured, ours: &str, small: &str) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    let name = &measured.text;
+    for size in &measured.sizes {
+        if let Some(disk) = size.disk_bytes {
+            let share = disk as f64 / measured.bytes as f64;
+            let text = format!("{name}: {}, size on disk", size.engine);
+            claims.push(Claim { samples: 1, ..claim(text, &[share, share], "× input") });
+        }
+    }
+    for (under, cell) in [
+        ("tantivy", (Kind::Word, Class::Rare, Form::First)),
+        ("tantivy", (Kind::Word, Class::Frequent, Form::Count)),
+        ("sqlite-words", (Kind::Word, Class::Rare, Form::First)),
+        ("sqlite-words", (Kind::Equals, Class::Frequent, Form::All)),
+        ("rg", (Kind::Regex, Class::Frequent, Form::All)),
+    ] {
+        let (kind, class, form) = cell;
+        let what = format!("{}, {}, {}", kind.name(), class.name(), form.name());
+        for ours in [ours, small] {
+            let text = format!("{name}: {what}, time of {ours} over {under}");
+            claims.push(claim(text, &measured.ratios(ours, under, cell), "×"));
+        }
+    }
+    for size in &measured.sizes {
+        let rows = measured.rows.iter().filter(|r| r.engine == size.engine && r.cannot.is_none());
+        let (wrong, asked) =
+            rows.fold((0, 0), |(wrong, asked), row| (wrong + row.wrong, asked + row.questions));
+        let share = wrong as f64 / (asked as f64).max(1.0);
+        let text = format!("{name}: {}, answers other than the scan's", size.engine);
+        claims.push(Claim { samples: asked, ..claim(text, &[share, share], "of 1") });
+    }
+    claims
+}
+
+/// A figure with the interval of its mean over rounds.
+fn claim(name: String, rounds: &[f64], unit: &str) -> Claim {
+    let estimate = batch_means(rounds);
+    let value = estimate.map_or(f64::NAN, |e| e.mean);
+    let half_width = estimate.map_or(f64::NAN, |e| e.half_width);
+    Claim {
+        name,
+        value,
+        low: value - half_width,
+        high: value + half_width,
+        unit: unit.to_owned(),
+        samples: rounds.len() as u64,
+        width_max: 0.0,
+        published: None,
+        goal: None,
+        peer: None,
+        holds: false,
+    }
+}

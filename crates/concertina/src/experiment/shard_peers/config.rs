@@ -1,0 +1,181 @@
+//! `experiments/shard-peers/config.toml`.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use anyhow::ensure;
+use serde::{Deserialize, Serialize};
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Folder of the texts, from the experiment's.
+    pub data: PathBuf,
+    rounds: u32,
+    /// Questions of a cell are repeated until they took so long together.
+    pub slice_s: f64,
+    /// So many times at most.
+    pub repeats_max: u32,
+    /// Of the draws of questions.
+    pub seed: u64,
+    /// Records that answer a question of each class.
+    pub classes: PerClass<(u64, u64)>,
+    questions: PerClass<usize>,
+    short: Short,
+    /// Our datasets.
+    pub shard: Vec<ShardForm>,
+    /// Where the peers come from.
+    pub peers: Packages,
+    /// The texts.
+    pub text: Vec<TextConfig>,
+    /// What is claimed.
+    pub goals: Goals,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Short {
+    rounds: u32,
+    questions: PerClass<usize>,
+}
+
+/// Something for each class of questions.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PerClass<T> {
+    rare: T,
+    medium: T,
+    frequent: T,
+}
+
+/// How many records answer a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// A few.
+    Rare,
+    /// Some hundreds.
+    Medium,
+    /// Thousands.
+    Frequent,
+}
+
+/// One of our datasets.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShardForm {
+    /// Its name in tables.
+    pub name: String,
+    /// Sampling rates for searching and for reading.
+    pub sampling: (u32, u32),
+}
+
+/// Packages to install.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Packages {
+    /// From PyPI.
+    pub python: Vec<String>,
+}
+
+/// A text and what is asked of it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TextConfig {
+    /// Its name in tables.
+    pub name: String,
+    /// Its compressed file.
+    pub file: PathBuf,
+    /// `stanzas` or `csv`.
+    pub format: String,
+    /// The attribute that is asked for as a key.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// Attributes that are asked for by their whole value.
+    pub equals: Vec<String>,
+    /// Attributes that are asked for by a word in them.
+    pub contains: Vec<String>,
+    /// Regular expressions that are asked for.
+    pub regexes: Vec<String>,
+}
+
+/// Goals; `config.toml` says what each is.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Goals {
+    pub disk_max: f64,
+    pub memory_max: f64,
+    pub substring_index_over_ours_min: f64,
+    pub ripgrep_over_library_min: f64,
+    pub ripgrep_over_command_min: f64,
+    pub zstd_ripgrep_over_command_min: f64,
+    pub trigram_over_library_min: f64,
+    pub count_ripgrep_over_library_min: f64,
+    pub build_over_trigram_max: f64,
+}
+
+impl Class {
+    /// All of them.
+    pub const ALL: [Class; 3] = [Class::Rare, Class::Medium, Class::Frequent];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Rare => "rare",
+            Class::Medium => "medium",
+            Class::Frequent => "frequent",
+        }
+    }
+}
+
+impl<T: Copy> PerClass<T> {
+    /// The one of a class.
+    pub fn of(&self, class: Class) -> T {
+        match class {
+            Class::Rare => self.rare,
+            Class::Medium => self.medium,
+            Class::Frequent => self.frequent,
+        }
+    }
+}
+
+impl Config {
+    /// Rounds that are timed.
+    pub fn rounds(&self, short: bool) -> u32 {
+        if short { self.short.rounds } else { self.rounds }
+    }
+
+    /// Different questions of a kind and class.
+    pub fn questions(&self, short: bool) -> &PerClass<usize> {
+        if short { &self.short.questions } else { &self.questions }
+    }
+
+    /// The class of a question that so many records answer.
+    pub fn class_of(&self, records: u64) -> Option<Class> {
+        Class::ALL.into_iter().find(|class| {
+            let (from, to) = self.classes.of(*class);
+            RangeInclusive::new(from, to).contains(&records)
+        })
+    }
+
+    /// What `toml` cannot check.
+    ///
+    /// # Errors
+    /// If something would not be measured as it says.
+    pub fn check(&self) -> anyhow::Result<()> {
+        ensure!(self.rounds.min(self.short.rounds) >= 2, "an interval takes two rounds or more");
+        ensure!(!self.shard.is_empty() && !self.text.is_empty(), "there is nothing to measure");
+        for text in &self.text {
+            let known = ["stanzas", "csv"].contains(&text.format.as_str());
+            ensure!(known, "text {}: the format is stanzas or csv", text.name);
+            let key = text.key.as_ref();
+            ensure!(
+                key.is_none_or(|key| text.equals.contains(key)),
+                "text {}: the key is one of the attributes of `equals`",
+                text.name
+            );
+        }
+        Ok(())
+    }
+}
