@@ -220,8 +220,12 @@ fn beside(measured: &Measured, ours: &str, small: &str) -> Vec<Claim> {
         let (kind, class, form) = cell;
         let what = format!("{}, {}, {}", kind.name(), class.name(), form.name());
         for ours in [ours, small] {
-            let text = format!("{name}: {what}, time of {ours} over {under}");
-            claims.push(claim(text, &measured.ratios(ours, under, cell), "×"));
+            let ratios = measured.ratios(ours, under, cell);
+            // A text may have no question of a class.
+            if !ratios.is_empty() {
+                let text = format!("{name}: {what}, time of {ours} over {under}");
+                claims.push(claim(text, &ratios, "×"));
+            }
         }
     }
     for size in &measured.sizes {
