@@ -20,6 +20,7 @@ mod shard_curve;
 mod shard_layers;
 pub mod shard_peers;
 mod shard_queries;
+mod shard_served;
 mod spotify_cluster;
 mod spotify_single;
 
@@ -74,6 +75,7 @@ type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 /// Every experiment by the name of its folder.
 const EXPERIMENTS: [(&str, Experiment); 11] = [
 const EXPERIMENTS: [(&str, Experiment); 10] = [
+const EXPERIMENTS: [(&str, Experiment); 12] = [
     ("asl-tables", asl_tables::run),
     ("kill", kill::run),
     ("model-speed", model_speed::run),
@@ -85,6 +87,7 @@ const EXPERIMENTS: [(&str, Experiment); 10] = [
     ("shard-layers", shard_layers::run),
     ("shard-peers", shard_peers::run),
     ("shard-queries", shard_queries::run),
+    ("shard-served", shard_served::run),
     ("spotify-cluster", spotify_cluster::run),
     ("spotify-single", spotify_single::run),
 ];

@@ -15,7 +15,7 @@ mod network;
 mod service;
 #[cfg(test)]
 mod tests;
-mod wire;
+pub(super) mod wire;
 
 use anyhow::{Context as _, bail};
 use model::window::Nanos;
