@@ -73,9 +73,7 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 11] = [
-const EXPERIMENTS: [(&str, Experiment); 10] = [
-const EXPERIMENTS: [(&str, Experiment); 12] = [
+const EXPERIMENTS: [(&str, Experiment); 14] = [
     ("asl-tables", asl_tables::run),
     ("kill", kill::run),
     ("model-speed", model_speed::run),

@@ -151,7 +151,7 @@ fn measure(arguments: &Arguments, curve: &Curve, name: &str) -> anyhow::Result<D
     let text = dataset.load(&folder.join(&config.data))?;
     say(format!("{} bytes; drawing queries and their answers", text.len()));
     let oracle = Oracle::new(&text)?;
-    let queries = Queries::draw(&oracle, &config)?;
+    let queries = Queries::draw(&oracle, &config.draw())?;
     oracle.check(&queries.patterns, 8)?;
     let expected = Expected::new(&oracle, &queries);
     drop(oracle);

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use shard_queries_bench::{ceiling, config::Config, curve, measure, ours, queries::Queries, text};
-use shard_queries_bench::{ceiling, config::Config, layers, measure, ours, queries::Queries};
+use shard_queries_bench::{ceiling, config::Config, curve, layers, measure, ours};
+use shard_queries_bench::{queries::Queries, text};
 
 /// Queries on the compressed shard beside sdsl-lite's indexes, and its layers. `concertina experiment run
 /// experiments/shard-queries` and `… experiments/shard-layers` start this.

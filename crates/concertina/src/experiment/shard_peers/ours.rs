@@ -93,7 +93,9 @@ pub(super) fn build(
         key: task.key.clone(),
         orders: Vec::new(),
         index: shard::index::Options { sa_sampling, isa_sampling },
-        shard_bytes: 256 << 20,
+        shard_bytes: Some(256 << 20),
+        jobs: Some(1),
+        memory_bytes: None,
         replace: true,
     };
     let (start, cpu_start_ns, (before, ..)) = (Instant::now(), cpu_ns(), memory()?);
