@@ -22,10 +22,17 @@ Examples:
   concertina fit runs/load runs/server --steps 500/s,900/s --out light.toml
   concertina fit runs/load runs/server --hold-out 3,4      fit the others, judge the model on these
   concertina fit runs/load --node a=runs/a --node b=runs/b --out cluster.toml
+  concertina fit runs/imported --servers 8                 a service of which only responses are known
+  concertina fit runs/imported --servers auto --hold-out 3
 
 With --node, a cluster is fitted: each node from its own run, and what lies between it and the
 clients. Beside the cluster file each node's model is written, as NAME.model.toml. If the load
 generator's run has samples, the file names it for the popularity of keys (`predict --popularity`).
+
+With --servers, nothing is asked but arrivals and responses (an imported access log, a load generator's run
+of any service): the law of service, and with auto the number of servers, are those of the queue
+that would have answered so at all of the loads. Give two loads or more, the largest well above half of
+what the service can do.
 
 The load generator's run says when it measured at which rate; the server's run has the
 windows of its queues. Two or three loads at modest utilisation suffice. What is left out can
@@ -50,6 +57,9 @@ pub struct Args {
     /// Steps to judge the model on, and not to fit: numbers or rates, as for --steps
     #[arg(long, value_delimiter = ',', value_name = "STEP")]
     hold_out: Vec<StepChoice>,
+    /// Fit a service of which only responses are known: how many requests it serves at once, or auto
+    #[arg(long, value_name = "N", value_parser = servers, conflicts_with = "node")]
+    servers: Option<Servers>,
     /// A line that says what was fitted; the names of the runs if not given
     #[arg(long)]
     title: Option<String>,
@@ -59,6 +69,22 @@ pub struct Args {
     /// Print the fit as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// How many requests a service serves at once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Servers {
+    Given(u32),
+    /// Its responses are to say it.
+    Auto,
+}
+
+fn servers(text: &str) -> Result<Servers, String> {
+    match text.parse::<u32>() {
+        _ if text == "auto" => Ok(Servers::Auto),
+        Ok(n @ 1..=10_000) => Ok(Servers::Given(n)),
+        _ => Err(format!("`{text}`: write a number from 1 to 10,000, or auto")),
+    }
 }
 
 fn named(text: &str) -> Result<(String, PathBuf), String> {
@@ -162,12 +188,56 @@ fn cluster(args: &Args, selection: &Selection) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Fits a service of which only responses are known.
+fn black_box(args: &Args, selection: &Selection, servers: Servers) -> anyhow::Result<ExitCode> {
+    let observed = Observed::read(&args.runs, selection)?;
+    let title = args.title.clone().unwrap_or_else(|| "Fit of responses alone".to_owned());
+    let given = match servers {
+        Servers::Given(n) => Some(n),
+        Servers::Auto => None,
+    };
+    let fitted = report::fit_black_box(&observed, &title, given)?;
+    let model = &fitted.model;
+    let ours = |old: &str| Model::from_toml(old).is_ok();
+    report::write_whole(&args.out, &model.to_toml()?, ours)?;
+    if args.json {
+        let json = serde_json::json!({
+            "out": args.out.display().to_string(),
+            "laboratory": model.about.laboratory,
+            "runs": model.about.runs,
+            "servers": fitted.servers,
+            "parameters": parameters(model),
+            "limits": model.limits()?,
+            "fitted": model.fitted,
+            "held_out": model.held_out,
+            "trust": model.trust()?,
+            "warnings": warnings_of(model),
+        });
+        println!("{json:#}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let shown = |n: Option<u32>| n.map_or("no limit".to_owned(), |n| n.to_string());
+    let found = &fitted.servers;
+    if found.given {
+        println!("Servers: {}, as given.", shown(found.likeliest));
+    } else {
+        let (low, high) = (shown(found.low), shown(found.high));
+        println!("Servers: {} (95 % interval {low} to {high}).", shown(found.likeliest));
+    }
+    print!("{}", report::model_text(model));
+    println!("\nWrote {}.", args.out.display());
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let hold_out = args.hold_out.clone();
     let selection = Selection { hold_out, ..Selection::new(&args.steps, args.across_machines) };
     if !args.node.is_empty() {
         return cluster(&args, &selection);
+    }
+    if let Some(servers) = args.servers {
+        return black_box(&args, &Selection { any_queues: true, ..selection }, servers);
     }
     let observed = Observed::read(&args.runs, &selection)?;
     let names = || observed.runs.iter().map(report::steps::run_name).collect::<Vec<_>>().join(", ");

@@ -46,7 +46,8 @@ pub enum Error {
     /// None of the runs is a server's.
     #[error(
         "none of {runs} has windows of device queues (`device/0` …), so nothing says how long the \
-         devices serve; give the server's run folder too (the one that `concertina serve` records)"
+         devices serve; give the server's run folder too (the one that `concertina serve` records), or say how many \
+         requests the service serves at once (`concertina fit --servers N`, or `auto`)"
     )]
     NoServer {
         /// The runs that were given.
@@ -58,7 +59,8 @@ pub enum Error {
          saw, and a response time does not say how much of it was waiting. Import what the disks did at \
          the same time with it (`concertina import … --iostat FILE`, recorded by `TZ=UTC \
          S_TIME_FORMAT=ISO iostat -x -t -y 1`), or give a run folder that has their windows \
-         too; `concertina check` needs none"
+         too; or let responses at several loads say it: `concertina fit --servers N` (how many requests the \
+         service serves at once, or `auto`). `concertina check` needs none"
     )]
     NoDevices {
         /// The runs that were given.

@@ -1,5 +1,6 @@
 //! Fits the steps of runs that are not held out, and judges the model on those that are.
 
+use model::fit::BlackBox;
 use model::{About, HeldOut, Model};
 
 use super::compare::counted_at;
@@ -11,13 +12,30 @@ use super::steps::{Observed, ObservedStep};
 pub(super) fn fit(observed: &Observed, about: About) -> Result<Model, Error> {
     let options = model::fit::Options { about, ..model::fit::Options::default() };
     let mut model = model::fit::fit(&observed.fit_steps(), &options)?;
+    model.held_out = judge_all(&model, observed)?;
+    Ok(model)
+}
+
+/// The same for a service of which only responses are known.
+pub(super) fn fit_black_box(
+    observed: &Observed,
+    about: About,
+    servers: Option<u32>,
+) -> Result<BlackBox, Error> {
+    let options = model::fit::Options { about, ..model::fit::Options::default() };
+    let mut fitted = model::fit::black_box(&observed.fit_steps(), servers, &options)?;
+    fitted.model.held_out = judge_all(&fitted.model, observed)?;
+    Ok(fitted)
+}
+
+/// The errors of a model at all steps that are held out.
+fn judge_all(model: &Model, observed: &Observed) -> Result<Vec<HeldOut>, Error> {
     let within_s = counted_at(observed);
     let mut held_out = Vec::new();
     for step in observed.steps.iter().filter(|step| step.held_out) {
-        held_out.extend(judge(&model, step, &within_s)?);
+        held_out.extend(judge(model, step, &within_s)?);
     }
-    model.held_out = held_out;
-    Ok(model)
+    Ok(held_out)
 }
 
 /// The errors of a model at a step. A load that the model holds for unstable is answered by memory

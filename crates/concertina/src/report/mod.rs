@@ -32,7 +32,8 @@ pub use table::{model_text, table};
 use std::path::Path;
 
 use anyhow::Context;
-use model::Model;
+use model::fit::BlackBox;
+use model::{Coarse, Model};
 
 /// Reads a model file.
 pub fn read_model(path: &Path) -> anyhow::Result<Model> {
@@ -55,6 +56,23 @@ pub fn fit(observed: &Observed, title: &str) -> Result<Model, Error> {
     model.widen(&crate::import::coarse(observed))?;
     model.warnings.extend(crate::import::warnings(observed));
     Ok(model)
+}
+
+/// Fits a service of which only responses are known to the steps that are not held out ([`model::fit::black_box`]), and
+/// judges the model on those that are. `servers`: how many requests it serves at once, if that is known.
+pub fn fit_black_box(
+    observed: &Observed,
+    title: &str,
+    servers: Option<u32>,
+) -> Result<BlackBox, Error> {
+    let mut fitted = held_out::fit_black_box(observed, observed.about(title), servers)?;
+    // Of responses alone the law of service is as coarse as they are.
+    let coarse = crate::import::coarse(observed);
+    let service_s = coarse.device_s.max(coarse.other_s).max(coarse.memory_s);
+    let (memory_s, fast) = (coarse.memory_s, coarse.fast);
+    fitted.model.widen(&Coarse { service_s, memory_s, fast, ..Coarse::default() })?;
+    fitted.model.warnings.extend(crate::import::warnings(observed));
+    Ok(fitted)
 }
 
 /// Writes a file whole or not at all. A file that is there already is replaced only if `ours` says that it

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use concertina::record::RunFolder;
+use model::queue::{Mmm, Queue as _};
 use model::window::{Histogram, Outcome};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -126,7 +127,62 @@ fn a_log_of_a_known_queue_gives_its_windows() {
     let step = &run.steps[0];
     assert!((step.rate.unwrap() / RATE - 1.0).abs() < 0.05);
     // Clients alone are no model, and the error says what is missing.
-    fails(dir.path(), &["fit", "r"], &["device queues", "--iostat FILE", "iostat -x -t -y 1"]);
+    fails(dir.path(), &["fit", "r"], &["device queues", "--iostat FILE", "--servers N"]);
+}
+
+/// A log of three servers, 40 ms each at the mean, that get one load after the other for 300 s each; the last is cut
+/// short by the ends of the log, and left out.
+fn pool_log(seed: u64, loads: &[f64]) -> String {
+    let mut random = StdRng::seed_from_u64(seed);
+    let (mut free, mut all) = ([0.0f64; 3], Vec::new());
+    for (i, rate) in loads.iter().enumerate() {
+        let mut at = 300.0 * i as f64;
+        loop {
+            at += exponential(&mut random, 1.0 / rate);
+            if at > 300.0 * (i + 1) as f64 {
+                break;
+            }
+            let first = (0..3).min_by(|&a, &b| free[a].total_cmp(&free[b])).unwrap();
+            free[first] = at.max(free[first]) + exponential(&mut random, 0.04);
+            all.push((at, free[first]));
+        }
+    }
+    // Lines are written when requests end.
+    all.sort_by(|a, b| a.1.total_cmp(&b.1));
+    nginx_log(&all)
+}
+
+/// The way that docs/import.md shows: a log, a fit to its responses alone, a prediction at a load that was held out.
+#[test]
+fn a_log_alone_is_fitted_and_predicts_a_load_that_was_held_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    std::fs::write(path.join("a.log"), pool_log(4, &[22.0, 45.0, 60.0, 67.0, 67.0])).unwrap();
+    let import = ["import", "--access-log", "a.log", "--log-format", FORMAT];
+    succeeds(path, &[&import[..], &["--steps", "300s", "--out", "r", "--json"]].concat());
+    let fit = ["fit", "r", "--hold-out", "3", "--out", "m.toml"];
+    let fitted = succeeds(path, &[&fit[..], &["--servers", "3", "--json"]].concat());
+    let found = &fitted["servers"];
+    assert!(found["given"] == true && found["likeliest"] == 3, "{found}");
+    let held_out = fitted["held_out"].as_array().unwrap();
+    let errors = held_out.iter().map(|h| h["error_points"].as_f64().unwrap().abs());
+    let worst = errors.fold(0.0, f64::max);
+    println!("worst error on the held-out load: {worst:.1} points");
+    assert!(!held_out.is_empty() && worst < 10.0, "{held_out:?}");
+    let predict = ["predict", "m.toml", "--rate", "67", "--within", "100ms", "--json"];
+    let predicted = succeeds(path, &predict);
+    let point = &predicted["predictions"][0]["points"][0]["concertina"];
+    let exact = Mmm::new(67.0, 25.0, 3).unwrap().response_cdf(0.1);
+    let value = point["value"].as_f64().unwrap();
+    assert!((value - exact).abs() < 0.07, "{value} {exact}");
+    assert!(point["low"].as_f64().unwrap() < value, "{point}");
+    // Without the number its responses say it, within an interval.
+    let output = concertina(path, &[&fit[..], &["--servers", "auto"]].concat());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("Servers: ") && text.contains("95 % interval"), "{text}");
+    // One server cannot have carried what three did.
+    fails(path, &[&fit[..], &["--servers", "1"]].concat(), &["saturate"]);
+    fails(path, &[&fit[..], &["--servers", "none"]].concat(), &["auto"]);
 }
 
 #[test]

@@ -5,13 +5,15 @@
 //! each resampling of them (`resample`: a block bootstrap over repetitions and blocks of windows); `evidence`
 //! joins what recorded services, throughput at saturation and the clients' responses say of the mean service
 //! time; `devices` says which devices differ, in load or in service, by more than chance; `goodness` sets
-//! the model beside what was measured and writes the warnings.
+//! the model beside what was measured and writes the warnings. [`black_box()`] is for services of which only
+//! responses are known.
 //!
 //! What makes the difference, since at 90 % utilisation 1 % of the service rate is 3.5 points of the
 //! response-time distribution: means are exact sums, not histogram means; parameters that chance alone
 //! could have made (unequal devices, a slope of q) are shrunk towards none.
 
 mod arrivals;
+mod black_box;
 mod change;
 mod devices;
 mod estimate;
@@ -30,6 +32,7 @@ use crate::model_file::{
 use crate::storage::SolvedQueues;
 use crate::window::{Histogram, Window};
 
+pub use black_box::{BlackBox, CLASS, ServersFound, black_box};
 pub use change::{Change, Watch, WatchOptions, Watched};
 pub use front::{FrontStep, front_delay};
 

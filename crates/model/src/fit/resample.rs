@@ -35,14 +35,14 @@ pub(super) struct Replicate {
 }
 
 /// A step that is drawn, how much longer it counts, and which of its blocks.
-struct Drawn {
-    step: usize,
-    weight: f64,
-    blocks: Vec<usize>,
+pub(super) struct Drawn {
+    pub step: usize,
+    pub weight: f64,
+    pub blocks: Vec<usize>,
 }
 
 /// Steps in groups of the same load.
-fn repetitions(rates: &[f64]) -> Vec<Vec<usize>> {
+pub(super) fn repetitions(rates: &[f64]) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..rates.len()).collect();
     order.sort_by(|a, b| rates[*a].total_cmp(&rates[*b]));
     let mut groups: Vec<Vec<usize>> = Vec::new();
@@ -56,7 +56,11 @@ fn repetitions(rates: &[f64]) -> Vec<Vec<usize>> {
 }
 
 /// Draws repetitions of each group, and blocks within them.
-fn draw(random: &mut StdRng, groups: &[Vec<usize>], blocks: &dyn Fn(usize) -> usize) -> Vec<Drawn> {
+pub(super) fn draw(
+    random: &mut StdRng,
+    groups: &[Vec<usize>],
+    blocks: &dyn Fn(usize) -> usize,
+) -> Vec<Drawn> {
     let mut drawn = Vec::new();
     for group in groups {
         let repeated = group.len();

@@ -29,7 +29,7 @@ fn nanos(s: f64) -> Nanos {
     (s * 1e9).round() as Nanos
 }
 
-fn windows(queue: &str, servers: u32, visits: &[Visit], seconds: f64) -> Vec<Window> {
+pub(super) fn windows(queue: &str, servers: u32, visits: &[Visit], seconds: f64) -> Vec<Window> {
     let mut events: Vec<(Nanos, u8, usize)> = Vec::new();
     for (i, v) in visits.iter().enumerate() {
         events.push((nanos(v.0), 1, i));

@@ -1,0 +1,293 @@
+//! A service of which only arrivals and response times are known: the queue that would have answered so.
+//!
+//! The service is taken for M/G/m: Poisson arrivals, one line, m equal servers, one law of service. For a number of
+//! servers the law is the one with which the model's responses at the lightest load are those that were
+//! measured: each of its quantiles is multiplied by the measured response quantile over the model's, over and over
+//! (at light load a response is nearly a service, so that this settles at once). Its mean is then moved to where
+//! the responses at *all* loads are likeliest: counts between 24 quantiles, multinomial, by Fisher's scoring.
+//!
+//! The number of servers shows in how responses lengthen with load. If it is not given, it is the one with the
+//! largest likelihood of those that can carry the largest load, and of "no limit" (responses that do not depend on
+//! load). Its interval is that of the winners when blocks of windows are drawn again and each candidate's
+//! likelihood is summed over what was drawn, its parameters kept: H. Kishino, T. Miyata and M. Hasegawa's
+//! resampling of estimated log likelihoods. Where the lightest and the largest load are much alike, the interval is
+//! wide, and that is the answer.
+//!
+//! Where it is wrong: the interval of the mean is two to three times too narrow, because it knows chance alone and not what
+//! the shape leaves open (`docs/models.md` has figures). What it cannot tell: time that a request spends without holding a server (network, a fixed delay) is taken for
+//! service, so that it saturates too early; writes and reads are one law; hits of a cache that the source does not
+//! name are part of the law. Each step's `ks_distance` says how well it fits; held-out loads say how well it predicts.
+//! Cost: a second or two for each number of servers that is tried.
+
+mod queue;
+mod write;
+
+use std::collections::BTreeMap;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, check};
+use crate::model_file::Model;
+use crate::window::{Dispersion, Histogram, Outcome, Window};
+
+use super::gather::{block_index, blocks_of};
+use super::resample::{Drawn, draw, repetitions};
+use super::{Options, Step};
+use queue::{Candidate, candidates, fit_servers};
+
+/// Quantiles at which responses are counted, and at which laws are compared.
+const EDGES: usize = 24;
+const GRID: usize = 48;
+/// Resamplings that an interval needs.
+const REPLICATES_MIN: usize = 8;
+
+/// The name of the only class of such a model's file.
+pub const CLASS: &str = "server";
+
+/// How many servers a service has, by its responses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServersFound {
+    /// The likeliest number; `None` if responses do not lengthen with load, so that there is no sign of a limit.
+    pub likeliest: Option<u32>,
+    /// The 95 % interval's lower end.
+    pub low: Option<u32>,
+    /// And its upper end; `None` if no limit is as likely.
+    pub high: Option<u32>,
+    /// Whether the number was given, and not estimated.
+    pub given: bool,
+}
+
+/// A fitted model, and what is known of the number of servers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlackBox {
+    /// One class of one device; [`Model::predict`] as for any other.
+    pub model: Model,
+    /// How sure its number of servers is.
+    pub servers: ServersFound,
+}
+
+/// Counts over a stretch of time.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    seconds: f64,
+    arrivals: f64,
+    answered: f64,
+    hits: f64,
+    /// Responses but hits, between edges.
+    counts: Vec<f64>,
+}
+
+impl Sums {
+    fn add(&mut self, other: &Sums, weight: f64) {
+        self.seconds += weight * other.seconds;
+        self.arrivals += weight * other.arrivals;
+        self.answered += weight * other.answered;
+        self.hits += weight * other.hits;
+        self.counts.resize(self.counts.len().max(other.counts.len()), 0.0);
+        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
+            *mine += weight * theirs;
+        }
+    }
+
+    fn hit_ratio(&self) -> f64 {
+        if self.answered > 0.0 { self.hits / self.answered } else { 0.0 }
+    }
+
+    /// Requests/s that reach the servers.
+    fn rate(&self) -> f64 {
+        let rate = if self.seconds > 0.0 { self.arrivals / self.seconds } else { 0.0 };
+        rate * (1.0 - self.hit_ratio())
+    }
+}
+
+/// A step, summed.
+struct Data {
+    name: String,
+    total: Sums,
+    blocks: Vec<Sums>,
+    responses: Histogram,
+    within: Vec<(f64, u64)>,
+    dispersion: Dispersion,
+}
+
+/// All steps, and the times at which responses are counted.
+struct All {
+    steps: Vec<Data>,
+    edges: Vec<f64>,
+    memory: Histogram,
+}
+
+/// Fits a black box to steady intervals: the windows of clients, of a gateway, or of a node, in that order.
+///
+/// `servers`: how many requests it serves at once, if that is known. Two loads or more, the largest well above half of
+/// what it can do, tell most.
+///
+/// # Errors
+/// [`Error::NoSteps`], [`Error::NoClientWindows`]; [`Error::Unstable`] if the number of servers that is given cannot
+/// carry a load that was measured, or none that is tried can.
+///
+/// ```
+/// use model::fit::{Options, Step, black_box};
+/// let step = Step { name: "120/s".into(), ..Step::default() };
+/// let error = black_box(&[step], Some(4), &Options::default()).unwrap_err();
+/// assert!(error.to_string().contains("120/s"));
+/// ```
+pub fn black_box(
+    steps: &[Step],
+    servers: Option<u32>,
+    options: &Options,
+) -> Result<BlackBox, Error> {
+    if let Some(servers) = servers {
+        check("the number of servers", f64::from(servers), 1.0..=1e4, "1 to 10,000")?;
+    }
+    let all = gather(steps, options)?;
+    let candidates = match servers {
+        Some(_) => vec![fit_servers(&all, servers)?],
+        None => candidates(&all)?,
+    };
+    let of = |steps: &[(usize, Sums)], c: &Candidate| -> f64 {
+        let of = |(i, sums): &(usize, Sums)| dot(&sums.counts, &c.shares[*i].log);
+        steps.iter().map(of).sum()
+    };
+    let best = |steps: &[(usize, Sums)]| {
+        let each = candidates.iter().enumerate().map(|(i, c)| (i, of(steps, c)));
+        each.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |best| best.0)
+    };
+    let totals: Vec<_> = all.steps.iter().map(|s| s.total.clone()).enumerate().collect();
+    let drawn = resample(&all, options);
+    let chosen = best(&totals);
+    let mut winners: Vec<Option<u32>> =
+        drawn.iter().map(|steps| candidates[best(steps)].servers).collect();
+    // No limit is more than any.
+    winners.sort_by_key(|w| w.unwrap_or(u32::MAX));
+    let Some(winner) = candidates.into_iter().nth(chosen) else { return Err(Error::NoSteps) };
+    let found = match winners.len() {
+        n if n >= REPLICATES_MIN => {
+            let at = |p: f64| winners[((n as f64 * p) as usize).min(n - 1)];
+            ServersFound {
+                likeliest: winner.servers,
+                low: at(0.025),
+                high: at(0.975),
+                given: false,
+            }
+        }
+        _ => ServersFound { likeliest: winner.servers, low: Some(1), high: None, given: false },
+    };
+    let found = ServersFound { given: servers.is_some(), ..found };
+    let model = write::model(&all, &winner, &drawn, &found, options)?;
+    Ok(BlackBox { model, servers: found })
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// The windows nearest to the clients that have responses.
+fn client_side(step: &Step) -> Result<&[Window], Error> {
+    let answered = |windows: &&Vec<Window>| {
+        windows.iter().flat_map(|w| &w.times).any(|t| !t.response.is_empty())
+    };
+    let side = [&step.load, &step.gateway, &step.node].into_iter().find(answered);
+    side.map(Vec::as_slice).ok_or_else(|| Error::NoClientWindows { step: step.name.clone() })
+}
+
+fn gather(steps: &[Step], options: &Options) -> Result<All, Error> {
+    if steps.is_empty() {
+        return Err(Error::NoSteps);
+    }
+    let (mut pooled, mut memory) = (Histogram::default(), Histogram::default());
+    for step in steps {
+        for times in client_side(step)?.iter().flat_map(|w| &w.times) {
+            let hit = times.outcome == Outcome::Memory;
+            if hit { &mut memory } else { &mut pooled }.merge(&times.response);
+        }
+    }
+    if pooled.is_empty() || pooled.mean_s() <= 0.0 {
+        return Err(Error::NoCompletions);
+    }
+    // At the top of the bucket that holds the quantile, so that a bucket is not cut.
+    let edge = |i: usize| Some(pooled.quantile_s(i as f64 / EDGES as f64)? * (1.0 + 1.0 / 128.0));
+    let mut edges: Vec<f64> = (1..EDGES).filter_map(edge).filter(|t| *t > 0.0).collect();
+    edges.dedup_by(|a, b| *a <= *b * (1.0 + 1.0 / 64.0));
+    let steps =
+        steps.iter().map(|step| gather_step(step, &edges, options)).collect::<Result<_, _>>()?;
+    Ok(All { steps, edges, memory })
+}
+
+fn gather_step(step: &Step, edges: &[f64], options: &Options) -> Result<Data, Error> {
+    let client = client_side(step)?;
+    let (start, block_us) = blocks_of(client.iter(), options);
+    let mut blocks: BTreeMap<u64, Sums> = BTreeMap::new();
+    let mut data = Data {
+        name: step.name.clone(),
+        total: Sums::default(),
+        blocks: Vec::new(),
+        responses: Histogram::default(),
+        within: Vec::new(),
+        dispersion: Dispersion::default(),
+    };
+    for window in client {
+        data.dispersion.merge(&window.dispersion);
+        let mut sums =
+            Sums { seconds: window.length_s, arrivals: window.arrivals as f64, ..Sums::default() };
+        sums.counts = vec![0.0; edges.len() + 1];
+        for times in &window.times {
+            let n = times.response.count() as f64;
+            sums.answered += n;
+            if times.outcome == Outcome::Memory {
+                sums.hits += n;
+                continue;
+            }
+            data.responses.merge(&times.response);
+            let within = |t: f64| n * times.response.share_within(t).unwrap_or(0.0);
+            let shares = between(&edges.iter().map(|t| within(*t)).collect::<Vec<_>>(), n);
+            sums.counts.iter_mut().zip(shares).for_each(|(count, more)| *count += more);
+        }
+        for (i, ms) in window.objectives_ms.iter().enumerate() {
+            let n = window.times.iter().filter_map(|t| t.within.get(i)).sum::<u64>();
+            match data.within.iter_mut().find(|w| w.0 == ms * 1e-3) {
+                Some(known) => known.1 = known.1.saturating_add(n),
+                None => data.within.push((ms * 1e-3, n)),
+            }
+        }
+        blocks.entry(block_index(window, start, block_us)).or_default().add(&sums, 1.0);
+        data.total.add(&sums, 1.0);
+    }
+    data.blocks = blocks.into_values().collect();
+    if data.total.rate() <= 0.0 || data.responses.is_empty() {
+        return Err(Error::NoClientWindows { step: step.name.clone() });
+    }
+    Ok(data)
+}
+
+/// Differences of successive values, before the first and after the last too.
+fn between(within: &[f64], all: f64) -> Vec<f64> {
+    let ends = within.iter().copied().chain([all]);
+    let starts = [0.0].into_iter().chain(within.iter().copied());
+    ends.zip(starts).map(|(end, start)| end - start).collect()
+}
+
+/// Draws of the steps' blocks, by the same rules as for any fit.
+fn resample(all: &All, options: &Options) -> Vec<Vec<(usize, Sums)>> {
+    let mut random = StdRng::seed_from_u64(options.seed);
+    let rates: Vec<f64> = all.steps.iter().map(|s| s.total.rate()).collect();
+    let groups = repetitions(&rates);
+    let mut draws = Vec::new();
+    for _ in 0..options.replicates.min(10_000) {
+        let drawn = draw(&mut random, &groups, &|i| all.steps[i].blocks.len());
+        let of = |drawn: Drawn| {
+            let mut total = Sums::default();
+            for block in &drawn.blocks {
+                total.add(&all.steps[drawn.step].blocks[*block], drawn.weight);
+            }
+            (drawn.step, total)
+        };
+        draws.push(drawn.into_iter().map(of).collect());
+    }
+    draws
+}
+
+#[cfg(test)]
+mod tests;

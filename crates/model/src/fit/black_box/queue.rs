@@ -1,0 +1,232 @@
+//! Queues with a number of servers, fitted to responses: see [`super`].
+
+use crate::distribution::{Empirical, Piece, ServiceTime};
+use crate::error::Error;
+use crate::queue::MgmLoads;
+use crate::window::Histogram;
+
+use super::{All, GRID, Sums, between, dot};
+
+/// Numbers of servers that are tried first; past the last there is no limit, as far as can be told.
+const SERVERS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
+/// Rounds in which a law settles.
+const ROUNDS: usize = 6;
+/// Step of the differences by which a likelihood's slope is found, in ln b.
+const STEP: f64 = 0.02;
+/// Rounds of the scoring, at most.
+const SCORINGS: usize = 4;
+/// Utilisation at the lightest load from which a law begins, at most.
+const START_MAX: f64 = 0.8;
+
+/// A queue with a number of servers that was fitted; `servers` of `None` is without limit.
+pub(super) struct Candidate {
+    pub servers: Option<u32>,
+    pub law: Empirical,
+    /// Of each step: logarithms of the shares between edges, and their slopes by ln b and by the log of the load.
+    pub shares: Vec<Shares>,
+}
+
+pub(super) struct Shares {
+    pub log: Vec<f64>,
+    by_mean: Vec<f64>,
+    by_load: Vec<f64>,
+}
+
+/// Fitted queues with several numbers of servers: all of [`SERVERS`] that can carry the load until the likelihood has
+/// fallen twice in a row, no limit, and the neighbours of the best.
+pub(super) fn candidates(all: &All) -> Result<Vec<Candidate>, Error> {
+    let likelihood = |c: &Candidate| -> f64 {
+        let each = all.steps.iter().zip(&c.shares);
+        each.map(|(step, shares)| dot(&step.total.counts, &shares.log)).sum()
+    };
+    let mut found: Vec<(f64, Candidate)> = Vec::new();
+    let (mut fallen, mut refused) = (0, None);
+    for servers in SERVERS {
+        match fit_servers(all, Some(servers)) {
+            Ok(candidate) => {
+                let now = likelihood(&candidate);
+                let before = found.last().map_or(f64::NEG_INFINITY, |last| last.0);
+                fallen = if now < before { fallen + 1 } else { 0 };
+                found.push((now, candidate));
+                if fallen == 2 {
+                    break;
+                }
+            }
+            Err(error @ Error::Unstable { .. }) => refused = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    if let (true, Some(error)) = (found.is_empty(), refused) {
+        return Err(error);
+    }
+    // Between the numbers that were tried, towards the larger likelihood.
+    loop {
+        found.sort_by_key(|f| f.1.servers);
+        let best = (0..found.len()).max_by(|&a, &b| found[a].0.total_cmp(&found[b].0));
+        let Some(best) = best else { break };
+        let at = |i: usize| found.get(i).and_then(|f| f.1.servers);
+        let Some(here) = at(best) else { break };
+        let gaps = [
+            at(best + 1).map(|up| (here, up)),
+            best.checked_sub(1).and_then(at).map(|down| (down, here)),
+        ];
+        let open = gaps.into_iter().flatten().find(|(low, high)| high - low > 1);
+        let Some((low, high)) = open else { break };
+        let candidate = fit_servers(all, Some(low.midpoint(high)))?;
+        found.push((likelihood(&candidate), candidate));
+    }
+    let mut all_of: Vec<Candidate> = found.into_iter().map(|f| f.1).collect();
+    all_of.push(fit_servers(all, None)?);
+    Ok(all_of)
+}
+
+/// A law by which responses at the lightest load are as measured, its mean by all loads.
+pub(super) fn fit_servers(all: &All, servers: Option<u32>) -> Result<Candidate, Error> {
+    let rates: Vec<f64> = all.steps.iter().map(|s| s.total.rate()).collect();
+    let lightest = (0..rates.len()).min_by(|&a, &b| rates[a].total_cmp(&rates[b]));
+    let Some(lightest) = lightest else { return Err(Error::NoSteps) };
+    let measured = &all.steps[lightest].responses;
+    let mut law = Empirical::from_histogram(measured)?;
+    let Some(m) = servers else {
+        let same = |_: &f64| Ok(all.edges.iter().map(|t| law.cdf(*t)).collect::<Vec<f64>>());
+        let within = rates.iter().map(same).collect::<Result<Vec<_>, Error>>()?;
+        let shares = within.iter().map(|w| Shares::new(w, w, w, w, w)).collect();
+        return Ok(Candidate { servers, law, shares });
+    };
+    let full = |law: &Empirical| f64::from(m) / law.mean();
+    if rates[lightest] > START_MAX * full(&law) {
+        law = law.with_moments(START_MAX * f64::from(m) / rates[lightest], law.scv())?;
+    }
+    for _ in 0..ROUNDS {
+        law = settle(&law, m, rates[lightest], measured)?;
+    }
+    // The mean by all loads: Fisher's scoring, whose information is never negative where the inversion is ragged.
+    let totals: Vec<_> = all.steps.iter().map(|s| s.total.clone()).enumerate().collect();
+    let mut found = candidate(servers, m, law, &rates, &all.edges)?;
+    for _ in 0..SCORINGS {
+        let step = shift_of(&totals, all, &found).clamp(-5.0 * STEP, 5.0 * STEP);
+        let most = rates.iter().copied().fold(0.0, f64::max);
+        let mean = (found.law.mean() * step.exp()).min(0.99 * f64::from(m) / most);
+        let law = found.law.with_moments(mean, found.law.scv())?;
+        found = candidate(servers, m, law, &rates, &all.edges)?;
+        if step.abs() < 1e-3 {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// A law before servers, with its shares at each load.
+fn candidate(
+    servers: Option<u32>,
+    m: u32,
+    law: Empirical,
+    rates: &[f64],
+    edges: &[f64],
+) -> Result<Candidate, Error> {
+    let scaled = |h: f64| law.with_moments(law.mean() * h.exp(), law.scv());
+    let loads = |h: f64| rates.iter().map(|r| r * h.exp()).collect::<Vec<f64>>();
+    let here = within(&law, m, rates, edges)?;
+    // Past saturation there is no slope upwards: the one downwards stands for both.
+    let or = |of: Result<Vec<Vec<f64>>, Error>| of.unwrap_or_else(|_| here.clone());
+    let slow = or(within(&scaled(STEP)?, m, rates, edges));
+    let fast = within(&scaled(-STEP)?, m, rates, edges)?;
+    let more = or(within(&law, m, &loads(STEP), edges));
+    let less = within(&law, m, &loads(-STEP), edges)?;
+    let each = (0..rates.len())
+        .map(|i| Shares::new(&here[i], &slow[i], &fast[i], &more[i], &less[i]))
+        .collect();
+    Ok(Candidate { servers, law, shares: each })
+}
+
+/// Logarithms of the shares between edges; a bin that the model holds for all but empty must not decide alone.
+fn logs(within: &[f64]) -> Vec<f64> {
+    let least = 0.01 / (within.len() + 1) as f64;
+    between(within, 1.0).into_iter().map(|share| share.max(least).ln()).collect()
+}
+
+impl Shares {
+    fn new(here: &[f64], slow: &[f64], fast: &[f64], more: &[f64], less: &[f64]) -> Self {
+        let slope = |up: &[f64], down: &[f64]| -> Vec<f64> {
+            let (up, down) = (between(up, 1.0), between(down, 1.0));
+            up.iter().zip(down).map(|(u, d)| (u - d) / (2.0 * STEP)).collect()
+        };
+        Shares { log: logs(here), by_mean: slope(slow, fast), by_load: slope(more, less) }
+    }
+}
+
+/// P(T ≤ edge) at each load. [`Error::Unstable`] if one is too large.
+fn within(law: &Empirical, m: u32, rates: &[f64], edges: &[f64]) -> Result<Vec<Vec<f64>>, Error> {
+    let saturation = f64::from(m) / law.mean();
+    let utilisations: Vec<f64> = rates.iter().map(|r| r / saturation).collect();
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    if most >= saturation {
+        return Err(Error::Unstable { rate: most, saturation });
+    }
+    let queues = MgmLoads::new(m, law.clone(), &utilisations)?;
+    let mut all = vec![Vec::with_capacity(edges.len()); rates.len()];
+    for t in edges {
+        let at = queues.response_cdfs_at(*t);
+        all.iter_mut().zip(at).for_each(|(of, share)| of.push(share));
+    }
+    Ok(all)
+}
+
+/// Shares at which quantiles are compared, of `n` responses: even in the middle, and ever denser towards the ends, where
+/// much of a law's mean and variance is.
+fn levels(n: f64) -> impl Iterator<Item = f64> {
+    let even = 0.5 / GRID as f64;
+    let middle = (0..GRID).map(move |i| (2 * i + 1) as f64 * even);
+    let rest = std::iter::successors(Some(0.5 * even), |p| Some(0.5 * p));
+    let rest = rest.take_while(move |p| *p >= 0.5 / n).take(30);
+    middle.chain(rest.flat_map(|p| [p, 1.0 - p]))
+}
+
+/// One round: the law's pieces, each by the measured over the model's response quantile at its own share.
+fn settle(law: &Empirical, m: u32, rate: f64, measured: &Histogram) -> Result<Empirical, Error> {
+    let n = measured.count() as f64;
+    let mut times: Vec<f64> = levels(n).filter_map(|p| measured.quantile_s(p)).collect();
+    let last = measured.quantile_s(1.0).unwrap_or(law.mean()).max(law.mean());
+    // A law that begins too long answers later than was measured.
+    times.extend([1.0, 2.0, 4.0].map(|f| f * last));
+    times.sort_by(f64::total_cmp);
+    times.dedup_by(|a, b| *a <= *b * (1.0 + 1e-6));
+    let found = within(law, m, &[rate], &times)?.pop().unwrap_or_default();
+    let quantile = |p: f64| -> f64 {
+        let at = found.partition_point(|share| *share < p);
+        let point = |i: usize| match i.checked_sub(1) {
+            None => (0.0, 0.0),
+            Some(i) => (found[i.min(found.len() - 1)], times[i.min(times.len() - 1)]),
+        };
+        let ((low, a), (high, b)) = (point(at), point(at + 1));
+        if high > low { a + (b - a) * ((p - low) / (high - low)).clamp(0.0, 1.0) } else { b }
+    };
+    let mut pieces = Vec::with_capacity(law.pieces().len());
+    let mut below = 0.0;
+    for piece in law.pieces() {
+        let p = (below + 0.5 * piece.share).clamp(0.5 / n, 1.0 - 0.5 / n);
+        below += piece.share;
+        let (seen, model) = (measured.quantile_s(p).unwrap_or(piece.centre), quantile(p));
+        let factor = if model > 0.0 && seen > 0.0 { (seen / model).clamp(0.5, 2.0) } else { 1.0 };
+        let (centre, half_width) = (piece.centre * factor, piece.half_width * factor);
+        pieces.push(Piece { centre, half_width, share: piece.share });
+    }
+    Empirical::from_pieces(pieces)
+}
+
+/// ln b of a draw by one step of the scoring: its responses belong to its own load.
+pub(super) fn shift_of(drawn: &[(usize, Sums)], all: &All, candidate: &Candidate) -> f64 {
+    let (mut score, mut information) = (0.0, 0.0);
+    for (i, sums) in drawn {
+        let (of, n) = (&candidate.shares[*i], sums.counts.iter().sum::<f64>());
+        let load = (sums.rate() / all.steps[*i].total.rate()).ln();
+        for (j, count) in sums.counts.iter().enumerate() {
+            let weight = of.by_mean[j] / of.log[j].exp();
+            let expected = of.log[j].exp() + of.by_load[j] * load;
+            score += weight * (count - n * expected);
+            information += n * weight * of.by_mean[j];
+        }
+    }
+    let step = score / information;
+    if step.is_finite() { step.clamp(-0.5, 0.5) } else { 0.0 }
+}

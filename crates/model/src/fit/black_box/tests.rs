@@ -1,0 +1,139 @@
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Exp, Gamma as GammaDraw};
+
+use crate::distribution::Gamma;
+use crate::queue::{Mgm, Queue};
+
+use super::super::tests::windows;
+use super::*;
+
+/// Responses of M/G/m with service of mean 10 ms and this SCV at a load: each request to the first server that is free.
+fn simulated(name: &str, servers: usize, scv: f64, rate: f64, seconds: f64, seed: u64) -> Step {
+    let mut random = StdRng::seed_from_u64(seed);
+    let gaps = Exp::new(rate).unwrap();
+    let service = GammaDraw::new(1.0 / scv, 0.01 * scv).unwrap();
+    let (mut free, mut now, mut visits) = (vec![0.0f64; servers], 0.0, Vec::new());
+    while now < seconds {
+        now += gaps.sample(&mut random);
+        let first = (0..servers).min_by(|&a, &b| free[a].total_cmp(&free[b])).unwrap();
+        let start = free[first].max(now);
+        free[first] = start + service.sample(&mut random);
+        // A client knows no start.
+        visits.push((now, now, free[first], free[first] - now, Outcome::Unknown));
+    }
+    let load = windows("load", 0, &visits, seconds);
+    Step { name: name.to_owned(), load, ..Step::default() }
+}
+
+/// Largest difference of the predicted CDF from the exact one at a load, in points.
+fn off(model: &Model, servers: u32, scv: f64, rate: f64) -> f64 {
+    let truth = Mgm::new(rate, servers, Gamma::new(0.01, scv).unwrap()).unwrap();
+    let times: Vec<f64> = (1..30).map(|i| truth.response_mean() * 0.15 * f64::from(i)).collect();
+    let found = model.cdf(rate, &times).unwrap();
+    let each = times.iter().zip(found).map(|(t, share)| (share - truth.response_cdf(*t)).abs());
+    100.0 * each.fold(0.0, f64::max)
+}
+
+#[test]
+fn responses_of_known_servers_predict_a_load_that_was_held_out() {
+    for (servers, scv, seed) in [(1usize, 1.0, 1), (3, 0.5, 2), (4, 2.5, 3)] {
+        let full = 100.0 * servers as f64;
+        let steps: Vec<Step> = [0.3, 0.55, 0.75]
+            .iter()
+            .enumerate()
+            .map(|(i, rho)| {
+                let seconds = 30_000.0 / (rho * full);
+                simulated("load", servers, scv, rho * full, seconds, 10 * seed + i as u64)
+            })
+            .collect();
+        let count = servers as u32;
+        let fitted = black_box(&steps, Some(count), &Options::default()).unwrap();
+        let mean = &fitted.model.classes[0].service.mean;
+        assert!((mean.value / 0.01 - 1.0).abs() < 0.02, "{servers} {mean:?}");
+        assert!(mean.low < mean.value && mean.value < mean.high, "{mean:?}");
+        assert!(mean.high / mean.low < 1.06, "{mean:?}");
+        assert!(fitted.servers.given && fitted.servers.likeliest == Some(count));
+        for step in &fitted.model.fitted {
+            assert!(step.ks_distance < 0.03, "{servers}: {step:?}");
+        }
+        // 90 % was not measured: 1 % of the mean service is 3.5 points there.
+        let (within, beyond) = (
+            off(&fitted.model, count, scv, 0.65 * full),
+            off(&fitted.model, count, scv, 0.9 * full),
+        );
+        println!(
+            "{servers} servers, SCV {scv}: off by {within:.2} and {beyond:.2} points, mean {mean:?}"
+        );
+        assert!(within < 2.5 && beyond < 6.0, "{servers}: {within} {beyond}");
+        // It is a model file like any other.
+        let text = fitted.model.to_toml().unwrap();
+        assert_eq!(Model::from_toml(&text).unwrap().classes[0].servers, count);
+    }
+}
+
+#[test]
+fn the_number_of_servers_shows_in_responses_at_several_loads() {
+    let steps: Vec<Step> = [90.0, 200.0, 255.0]
+        .iter()
+        .enumerate()
+        .map(|(i, rate)| simulated("load", 3, 1.0, *rate, 30_000.0 / rate, 40 + i as u64))
+        .collect();
+    let fitted = black_box(&steps, None, &Options::default()).unwrap();
+    let found = &fitted.servers;
+    println!("{found:?} {:?}", fitted.model.warnings);
+    assert!(!found.given && matches!(found.likeliest, Some(2..=4)), "{found:?}");
+    assert!(found.low <= Some(3) && found.high.is_none_or(|high| high >= 3), "{found:?}");
+    let said = fitted.model.warnings.iter().any(|w| w.contains("Servers: "));
+    assert!(said && off(&fitted.model, 3, 1.0, 280.0) < 8.0, "{:?}", fitted.model.warnings);
+}
+
+#[test]
+fn responses_that_do_not_depend_on_load_have_no_limit() {
+    let steps: Vec<Step> = [100.0, 400.0]
+        .iter()
+        .map(|rate| simulated("load", 400, 0.5, *rate, 10_000.0 / rate, *rate as u64))
+        .collect();
+    let fitted = black_box(&steps, None, &Options::default()).unwrap();
+    assert!(fitted.servers.high.is_none(), "{:?}", fitted.servers);
+    let response = fitted.model.predict(1_000.0, &[0.01]).unwrap().response_mean.value;
+    assert!((response / 0.01 - 1.0).abs() < 0.03, "{response}");
+}
+
+#[test]
+fn hits_that_are_named_are_not_served() {
+    let mut steps =
+        [simulated("load", 1, 1.0, 40.0, 300.0, 5), simulated("load", 1, 1.0, 70.0, 300.0, 6)];
+    let mut random = StdRng::seed_from_u64(7);
+    for window in steps.iter_mut().flat_map(|s| &mut s.load) {
+        // As many hits of 0.1 ms.
+        let n = window.completions;
+        window.arrivals += n;
+        window.completions += n;
+        let objectives = window.objectives_ms.len();
+        let mut hits =
+            crate::window::Times::new(crate::window::Operation::Get, Outcome::Memory, objectives);
+        (0..n).for_each(|_| hits.response.record(90_000 + random.random_range(0..20_000)));
+        hits.within = vec![n; objectives];
+        window.times.push(hits);
+    }
+    let fitted = black_box(&steps, Some(1), &Options::default()).unwrap();
+    let hit_ratio = fitted.model.requests.q0.value;
+    assert!((hit_ratio - 0.5).abs() < 0.01, "{hit_ratio}");
+    let mean = fitted.model.classes[0].service.mean.value;
+    assert!((mean / 0.01 - 1.0).abs() < 0.03, "{mean}");
+    assert!(fitted.model.fitted.iter().all(|s| s.ks_distance < 0.06), "{:?}", fitted.model.fitted);
+}
+
+#[test]
+fn what_cannot_be_fitted_is_said() {
+    let options = Options::default();
+    assert!(matches!(black_box(&[], Some(1), &options), Err(Error::NoSteps)));
+    let empty = Step { name: "120/s".into(), ..Step::default() };
+    assert!(black_box(&[empty], None, &options).unwrap_err().to_string().contains("120/s"));
+    // Three servers carried what one cannot.
+    let steps = [simulated("a", 3, 0.5, 100.0, 60.0, 1), simulated("b", 3, 0.5, 250.0, 60.0, 2)];
+    let error = black_box(&steps, Some(1), &options).unwrap_err();
+    assert!(matches!(error, Error::Unstable { .. }), "{error}");
+    assert!(black_box(&steps, Some(0), &options).is_err());
+}

@@ -1,0 +1,171 @@
+//! The model of a black box: see [`super`].
+
+use crate::distribution::ServiceTime;
+use crate::error::Error;
+use crate::model_file::{
+    ClassParameters, Devices, FORMAT, FittedPoint, FittedStep, Law, Model, Parameter, Replicates,
+    Requests, SpotifyParameters,
+};
+use crate::storage::SolvedQueues;
+
+use super::super::{Options, law_of};
+use super::queue::{Candidate, shift_of};
+use super::{All, CLASS, Data, GRID, ServersFound, Sums};
+
+/// Writes it.
+pub(super) fn model(
+    all: &All,
+    winner: &Candidate,
+    drawn: &[Vec<(usize, Sums)>],
+    found: &ServersFound,
+    options: &Options,
+) -> Result<Model, Error> {
+    let totals: Vec<_> = all.steps.iter().map(|s| s.total.clone()).enumerate().collect();
+    let hit_ratio = |steps: &[(usize, Sums)]| {
+        let (hits, n) = steps.iter().fold((0.0, 0.0), |a, s| (a.0 + s.1.hits, a.1 + s.1.answered));
+        if n > 0.0 { hits / n } else { 0.0 }
+    };
+    // The total is where the slope is nothing, but for a rest of the last step: draws are counted from there.
+    let rest = shift_of(&totals, all, winner);
+    let (mean, scv) = (winner.law.mean(), winner.law.scv());
+    let means: Vec<f64> =
+        drawn.iter().map(|d| mean * (shift_of(d, all, winner) - rest).exp()).collect();
+    let hits: Vec<f64> = drawn.iter().map(|d| hit_ratio(d)).collect();
+    // A service without a limit is one with more servers than it will ever keep busy.
+    let servers = winner.servers.unwrap_or(10_000);
+    let rates = all.steps.iter().map(|s| s.total.arrivals / s.total.seconds);
+    let none = |unit: &str| Parameter::exact(0.0, unit);
+    let q0 = Parameter::from_replicates(hit_ratio(&totals), &hits, "1");
+    let inverse: Vec<f64> = means.iter().map(|b| 1.0 / b).collect();
+    let row = |(mean, hits): (&f64, &f64)| {
+        vec![*hits, 0.0, 0.0, 0.0, 0.0, 1e9, *hits, 0.0, 1.0 / mean, *mean, scv]
+    };
+    let mut columns: Vec<String> = Replicates::COLUMNS.map(String::from).to_vec();
+    columns.extend([format!("mean_s.{CLASS}"), format!("scv.{CLASS}")]);
+    let mean = Parameter::from_replicates(mean, &means, "s");
+    let mut model = Model {
+        format: FORMAT,
+        warnings: warnings(all, found),
+        about: options.about.clone(),
+        requests: Requests {
+            q0: q0.clone(),
+            alpha: none("s"),
+            other_share: none("1"),
+            front_delay: none("s"),
+            joining: none("1"),
+            joining_knee: Parameter::exact(1e9, "reads"),
+            rate_low: rates.clone().fold(f64::INFINITY, f64::min),
+            rate_high: rates.fold(0.0, f64::max),
+        },
+        arrivals: None,
+        spotify: SpotifyParameters {
+            q0,
+            alpha: none("s"),
+            mu_d: Parameter::from_replicates(1.0 / mean.value, &inverse, "1/s"),
+            n_d: servers,
+        },
+        memory: law_of(&all.memory)?,
+        other: None,
+        classes: vec![ClassParameters {
+            name: CLASS.to_owned(),
+            servers,
+            service: Law::new(&winner.law, mean, Parameter::exact(scv, "1")),
+            solved: SolvedQueues::default(),
+        }],
+        evidence: Vec::new(),
+        devices: vec![Devices { class: CLASS.to_owned(), count: 1, share: 1.0, factor: 1.0 }],
+        fitted: Vec::new(),
+        held_out: Vec::new(),
+        replicates: Replicates { columns, rows: means.iter().zip(&hits).map(row).collect() },
+    };
+    model.fitted = all.steps.iter().map(|step| fitted(&model, step)).collect::<Result<_, _>>()?;
+    for step in &model.fitted {
+        if step.ks_distance > 0.05 {
+            model.warnings.push(format!(
+                "Step {}: the model misses the measured distribution by {:.1} points: it is not a queue with one \
+                 law of service before {servers} servers.",
+                step.name,
+                step.ks_distance * 100.0
+            ));
+        }
+    }
+    model.check()?;
+    Ok(model)
+}
+
+/// A step as measured and as the model has it. Nothing measured the servers: their utilisation is the model's.
+fn fitted(model: &Model, step: &Data) -> Result<FittedStep, Error> {
+    let node = model.node()?;
+    let rate = step.total.arrivals / step.total.seconds;
+    let operating = node.operating(rate).unwrap_or_else(|_| node.overloaded(rate));
+    let spotify = model.spotify()?;
+    let answered = step.total.answered.max(1.0);
+    let points = step.within.iter().map(|&(t_s, n)| FittedPoint {
+        t_s,
+        measured: n as f64 / answered,
+        predicted: node.at(t_s).cdf(&operating),
+        spotify: spotify.cdf(rate, t_s).ok(),
+    });
+    // Of what the servers answered: hits are as measured.
+    let misses = (1.0 - step.total.hit_ratio()).max(1e-9);
+    let distance = |i: usize| {
+        let t = step.responses.quantile_s((i as f64 + 0.5) / GRID as f64)? * (1.0 + 1.0 / 128.0);
+        let memory = node.memory.as_ref().map_or(1.0, |law| law.cdf(t));
+        let of_servers = (node.at(t).cdf(&operating) - operating.hit_ratio * memory) / misses;
+        Some((step.responses.share_within(t)? - of_servers).abs())
+    };
+    let finite = |x: f64| if x.is_finite() { x } else { 1e9 };
+    let response_mean = step.responses.mean_s();
+    Ok(FittedStep {
+        name: step.name.clone(),
+        rate,
+        seconds: step.total.seconds,
+        requests: step.total.answered as u64,
+        hit_ratio: step.total.hit_ratio(),
+        dispersion: step.dispersion.index().unwrap_or(1.0),
+        utilisation: operating.utilisation_mean,
+        utilisation_predicted: operating.utilisation_mean,
+        // Little's law.
+        queue_length: step.total.rate() * response_mean,
+        queue_length_predicted: finite(operating.queue_length_mean),
+        response_mean,
+        response_mean_predicted: finite(operating.response_mean),
+        ks_distance: (0..GRID).filter_map(distance).fold(0.0, f64::max),
+        points: points.collect(),
+    })
+}
+
+/// What the user of the model should know.
+fn warnings(all: &All, found: &ServersFound) -> Vec<String> {
+    let mut texts = vec![
+        "Fitted to response times alone: what a request waits for outside of its server counts as service, and the \
+         utilisations of fitted steps are the model's."
+            .to_owned(),
+    ];
+    let shown = |n: Option<u32>| n.map_or("no limit".to_owned(), |n| n.to_string());
+    if !found.given {
+        let (likeliest, low, high) = (shown(found.likeliest), shown(found.low), shown(found.high));
+        texts.push(format!(
+            "Servers: {likeliest} by the responses, 95 % interval {low} to {high}; predictions take {likeliest} for \
+             known. If you know the number, give it (--servers)."
+        ));
+    }
+    if all.steps.len() < 2 {
+        texts.push(
+            "One load alone hardly tells servers from service: measure a second one, well above it.".to_owned(),
+        );
+    }
+    for step in &all.steps {
+        if let Some(index) = step.dispersion.index() {
+            let chance = 4.0 * (2.0 / step.dispersion.intervals as f64).sqrt();
+            if (index - 1.0).abs() > chance.max(0.1) {
+                texts.push(format!(
+                    "Step {}: arrivals are not Poisson (index of dispersion {index:.2}): the law of service and \
+                     the number of servers are off.",
+                    step.name
+                ));
+            }
+        }
+    }
+    texts
+}
