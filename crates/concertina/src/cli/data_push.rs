@@ -7,7 +7,7 @@
 //! bytes under the same file names, never meets this one's files, and a push that is repeated finds what
 //! was uploaded before. Costs a read of all files to verify and to hash them, and one more to send them.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -24,17 +24,18 @@ use serde_json::json;
 
 use super::data_print as print;
 use super::data_server::{Listed, Server, ServerArgs};
-use crate::dataset::Dataset;
 use crate::dataset::manifest::{self, Manifest};
+use crate::dataset::remote::PREFIX;
+use crate::dataset::{Dataset, chunk_file, files, is_name};
 use crate::origin::{Chunks, Error, Lock, Whole};
 
 /// What is read and sent at once.
 const PIECE_BYTES: usize = 256 << 10;
 /// How often a pull begins again, because the dataset was sealed or replaced meanwhile or because a node does
 /// not see yet that it was. With the pauses that is longer than `node.revalidate_s` (60 s).
-const ATTEMPTS: usize = 20;
+const ATTEMPTS: usize = 90;
 /// The pause before that.
-const PAUSE: Duration = Duration::from_secs(4);
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Arguments of `push`.
 #[derive(clap::Args)]
@@ -87,18 +88,14 @@ pub struct PullArgs {
     quiet: bool,
 }
 
+/// What the keys of a dataset begin with.
+fn prefix_of(name: &str) -> String {
+    format!("{PREFIX}{name}/")
+}
+
 /// The key of a dataset's manifest.
 fn manifest_key(name: &str) -> String {
-    format!("datasets/{name}/{}", manifest::FILE)
-}
-
-fn is_manifest(name: &str) -> impl Fn(&Listed) -> bool {
-    let key = manifest_key(name);
-    move |found| found.key == key
-}
-
-fn chunk_file(number: u64) -> String {
-    format!("{number:012}.log")
+    format!("{}{}", prefix_of(name), manifest::FILE)
 }
 
 fn progress(quiet: bool, bytes: u64) -> ProgressBar {
@@ -135,14 +132,14 @@ fn parts(folder: &Path, manifest: &Manifest) -> anyhow::Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// The id of a dataset of these files in place of that which has `replaced` as its etag: the same files give
-/// the same, others another.
-fn id_of(
+/// A hash of a dataset's files, and of the manifest that it takes the place of: for the same it is the same,
+/// for others another.
+fn hash_of(
     folder: &Path,
     manifest: &Manifest,
     parts: &[Part],
-    replaced: Option<&str>,
-) -> anyhow::Result<String> {
+    replaced: Option<&Listed>,
+) -> anyhow::Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     let mut add = |bytes: &[u8]| {
         hasher.update(blake3::hash(bytes).as_bytes());
@@ -150,7 +147,7 @@ fn id_of(
     let mut unnamed = manifest.clone();
     unnamed.id.clear();
     add(&serde_json::to_vec(&unnamed)?);
-    add(replaced.unwrap_or_default().as_bytes());
+    add(replaced.map_or("", |replaced| &replaced.etag).as_bytes());
     for part in parts {
         add(part.file.as_bytes());
         let mut one = blake3::Hasher::new();
@@ -159,7 +156,33 @@ fn id_of(
         read.with_context(|| format!("cannot read {}", part.file))?;
         add(one.finalize().as_bytes());
     }
-    Ok(hasher.finalize().to_hex().chars().take(16).collect())
+    Ok(hasher.finalize())
+}
+
+/// The first id of a hash under which the server has nothing but these files, and those that it has. What
+/// else may be there (a log's chunk of a dataset whose manifest somebody deleted) would be taken for a part of
+/// the dataset, and cannot be told from one that was appended a moment ago by who pushed the same.
+fn id_of(
+    hash: &blake3::Hash,
+    name: &str,
+    parts: &[Part],
+    listed: &[Listed],
+) -> (String, HashSet<String>) {
+    let mut salt = 0_u64;
+    loop {
+        let salted = [&hash.as_bytes()[..], &salt.to_le_bytes()].concat();
+        let id: String = blake3::hash(&salted).to_hex().chars().take(16).collect();
+        let prefix = format!("{}{id}/", prefix_of(name));
+        let is_part = |found: &Listed| {
+            let file = found.key.strip_prefix(&prefix)?;
+            let part = |part: &&Part| part.file == file && part.size == found.size;
+            Some(parts.iter().find(part).map(|part| part.file.clone()))
+        };
+        if let Some(files) = listed.iter().filter_map(is_part).collect::<Option<HashSet<_>>>() {
+            return (id, files);
+        }
+        salt += 1;
+    }
 }
 
 /// A file on its way to a server.
@@ -196,6 +219,7 @@ impl Chunks for Upload {
 pub fn push(args: &PushArgs) -> anyhow::Result<ExitCode> {
     let (name, folder) = (&args.name, args.folder.join(&args.name));
     let server = args.server.require()?;
+    ensure!(is_name(name), "{name:?} is no name of a dataset");
     ensure!(
         folder.join(manifest::FILE).is_file(),
         "there is no dataset {name} in {} (concertina data list; --folder)",
@@ -206,18 +230,36 @@ pub fn push(args: &PushArgs) -> anyhow::Result<ExitCode> {
     drop(Dataset::open(&folder).with_context(|| format!("dataset {name}"))?);
     let mut manifest = Manifest::read(&folder)?;
     let parts = parts(&folder, &manifest)?;
-    // Of the listing, which is the origin's: a node might serve what was there a minute ago.
-    let present = server.objects(&manifest_key(name))?.into_iter().find(is_manifest(name));
+    // The listing is the origin's: an object itself might be served as it was a minute ago.
+    let listed = server.objects(&prefix_of(name))?;
+    let present = listed.iter().find(|found| found.key == manifest_key(name));
     ensure!(
         present.is_none() || args.replace,
         "{} has a dataset {name} already: replace it (--replace), or append to it",
         server.url()
     );
-    manifest.id = id_of(&folder, &manifest, &parts, present.as_ref().map(|p| &*p.etag))?;
+    let hash = hash_of(&folder, &manifest, &parts, present)?;
+    let (id, there) = id_of(&hash, name, &parts, &listed);
+    manifest.id = id;
     let bytes: u64 = parts.iter().map(|part| part.size).sum();
     let bar = progress(args.quiet, bytes);
-    let skipped = upload(&server, name, &folder, &manifest.id, &parts, &bar)?;
-    let condition = match &present {
+    let mut skipped = 0;
+    for part in &parts {
+        if there.contains(&part.file) {
+            skipped += part.size;
+            bar.inc(part.size);
+            continue;
+        }
+        bar.set_message(part.file.clone());
+        let key = format!("{}{}/{}", prefix_of(name), manifest.id, part.file);
+        let file = File::open(folder.join(&part.file));
+        let file = file.with_context(|| format!("cannot read {}", part.file))?;
+        let mut upload = Upload { file, left: part.size, bar: bar.clone() };
+        server
+            .put_object(&key, None, &mut upload, &|| bar.position())
+            .with_context(|| format!("cannot push {}", part.file))?;
+    }
+    let condition = match present {
         Some(present) => (IF_MATCH, present.if_match()?),
         None => (IF_NONE_MATCH, HeaderValue::from_static("*")),
     };
@@ -229,7 +271,7 @@ pub fn push(args: &PushArgs) -> anyhow::Result<ExitCode> {
         server.url()
     );
     bar.set_message("removing what it replaces");
-    let removed = remove_others(&server, name, &manifest.id)
+    let removed = remove_others(&server, name, &manifest.id, &listed)
         .context("it is pushed; what it replaces could not be removed: push it again later")?;
     bar.finish_and_clear();
     if args.json {
@@ -240,51 +282,21 @@ pub fn push(args: &PushArgs) -> anyhow::Result<ExitCode> {
     print::line(&format!("{name}: {bytes} B in {files} files are at {}", server.url()))
 }
 
-/// Uploads all but the manifest, and removes what does not belong beside it. Gives the bytes that were
-/// there.
-fn upload(
+/// Removes the files that belong to no manifest any more, of those that were there before this one was:
+/// what came since may be another push's, which is to replace this one. Gives how many.
+fn remove_others(
     server: &Server,
     name: &str,
-    folder: &Path,
     id: &str,
-    parts: &[Part],
-    bar: &ProgressBar,
-) -> anyhow::Result<u64> {
-    let prefix = format!("datasets/{name}/{id}/");
-    let there = server.objects(&prefix)?.into_iter().map(|found| (found.key, found.size));
-    let mut there: HashMap<String, u64> = there.collect();
-    let mut skipped = 0;
-    for part in parts {
-        let key = format!("{prefix}{}", part.file);
-        if there.remove(&key) == Some(part.size) {
-            skipped += part.size;
-            bar.inc(part.size);
-            continue;
-        }
-        bar.set_message(part.file.clone());
-        let file = File::open(folder.join(&part.file));
-        let file = file.with_context(|| format!("cannot read {}", part.file))?;
-        let mut upload = Upload { file, left: part.size, bar: bar.clone() };
-        server
-            .put_object(&key, None, &mut upload, &|| bar.position())
-            .with_context(|| format!("cannot push {}", part.file))?;
-    }
-    // A chunk of a log that was there once would be taken for one that follows.
-    for key in there.keys() {
-        server.delete_object(key)?;
-    }
-    Ok(skipped)
-}
-
-/// Removes the files of what had this name before. Gives how many.
-fn remove_others(server: &Server, name: &str, id: &str) -> anyhow::Result<usize> {
-    let prefix = format!("datasets/{name}/");
+    listed: &[Listed],
+) -> anyhow::Result<usize> {
+    let prefix = prefix_of(name);
     let mut removed = 0;
-    for Listed { key, .. } in server.objects(&prefix)? {
+    for Listed { key, .. } in listed {
         let folder = key.strip_prefix(&prefix).and_then(|rest| rest.split_once('/'));
         let is_id = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
         if folder.is_some_and(|(folder, _)| folder != id && is_id(folder)) {
-            server.delete_object(&key)?;
+            server.delete_object(key)?;
             removed += 1;
         }
     }
@@ -295,8 +307,7 @@ fn remove_others(server: &Server, name: &str, id: &str) -> anyhow::Result<usize>
 pub fn pull(args: &PullArgs) -> anyhow::Result<ExitCode> {
     let (name, place) = (&args.name, args.folder.join(&args.name));
     let server = args.server.require()?;
-    let fits = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
-    ensure!(fits, "{name:?} is no name of a dataset");
+    ensure!(is_name(name), "{name:?} is no name of a dataset");
     ensure!(
         !place.exists(),
         "there is {} already: remove it, or name another --folder",
@@ -351,8 +362,8 @@ fn copy(
     folder: &Path,
     bar: &ProgressBar,
 ) -> anyhow::Result<Option<Manifest>> {
-    let listed = server.objects(&format!("datasets/{name}/"))?;
-    let Some(of_manifest) = listed.iter().find(|found| is_manifest(name)(found)) else {
+    let listed = server.objects(&prefix_of(name))?;
+    let Some(of_manifest) = listed.iter().find(|found| found.key == manifest_key(name)) else {
         bail!("there is no dataset {name} at {} (concertina data list)", server.url());
     };
     ensure!(of_manifest.size <= manifest::BYTES_MAX, "{} is too large", of_manifest.key);
@@ -366,7 +377,7 @@ fn copy(
     }
     let manifest = Manifest::parse(&text).with_context(|| of_manifest.key.clone())?;
     let find = |file: &str| {
-        let key = format!("datasets/{name}/{}/{file}", manifest.id);
+        let key = format!("{}{}/{file}", prefix_of(name), manifest.id);
         listed.iter().find(|found| found.key == key)
     };
     let shards = manifest.shards.iter().map(|shard| shard.file.clone());
@@ -381,7 +392,7 @@ fn copy(
     for (file, found) in files.iter().zip(found) {
         bar.set_message(file.clone());
         let mut there = false;
-        let written = crate::dataset::files::write(folder, file, false, |out| {
+        let written = files::write(folder, file, false, |out| {
             let read = server.read_object(found, &mut |piece| {
                 out.write_all(piece)?;
                 bar.inc(piece.len() as u64);

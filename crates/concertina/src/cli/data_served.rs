@@ -204,7 +204,12 @@ impl<'a> Served<'a> {
         for text in joined(&ids) {
             let path = format!("{}/records?ids={text}", self.path);
             let done = self.server.json::<OfDelete>(&Method::DELETE, &path, None);
-            deleted += done.with_context(|| format!("{deleted} records were deleted"))?.deleted;
+            deleted += match done {
+                Err(error) if deleted > 0 => {
+                    return Err(error.context(format!("{deleted} records were deleted, and then")));
+                }
+                done => done?.deleted,
+            };
         }
         Ok(deleted)
     }

@@ -81,20 +81,27 @@ fn an_interrupted_push_shows_nothing_and_goes_on() {
     let first = json(folder, &push);
     let mut client = Client::connect(server.address());
     let id = first["id"].as_str().unwrap();
-    // As if it had been interrupted before its end, with a file cut short by nobody and one too many.
-    for file in ["dataset.json", &format!("{id}/000000000002.log")] {
+    let mut delete = |file: &str| {
         let path = format!("/objects/datasets/lines/{file}");
         assert_eq!(client.send("DELETE", &path, &[], None).unwrap().status, 204);
-    }
-    let stray = format!("/objects/datasets/lines/{id}/000000000003.log");
-    assert_eq!(client.put(&stray, b"of another time").status, 200);
+    };
+    // As if it had been interrupted before its end.
+    delete("dataset.json");
+    delete(&format!("{id}/000000000002.log"));
     refused(folder, &["pull", "lines", "--server", url, "--folder", "x"], "", "no dataset lines");
     let second = json(folder, &push);
     let bytes = first["bytes"].as_u64().unwrap();
     let skipped = second["skipped_bytes"].as_u64().unwrap();
     assert!(skipped < bytes && skipped > bytes - 100, "{skipped} of {bytes}");
-    assert_eq!(second["id"], first["id"]);
-    assert_eq!(client.get(&stray).status, 404);
+    assert_eq!((second["id"].as_str(), second["removed_files"].as_u64()), (Some(id), Some(0)));
+    // A chunk too many would be taken for one of the log: it is not joined.
+    delete("dataset.json");
+    let stray = format!("/objects/datasets/lines/{id}/000000000003.log");
+    assert_eq!(client.put(&stray, b"of another time").status, 200);
+    let third = json(folder, &push);
+    assert_ne!(third["id"], first["id"]);
+    assert_eq!((&third["skipped_bytes"], &third["removed_files"]), (&0.into(), &4.into()));
+    assert_eq!(keys(&mut client).len(), 4);
     answer(folder, &["pull", "lines", "--server", url, "--folder", "copies"]);
     let export = answer(folder, &["export", "lines"]);
     assert_eq!(answer(folder, &["export", "lines", "--folder", "copies"]), export);
@@ -123,6 +130,7 @@ fn what_cannot_be_pushed_or_pulled_is_refused_with_a_word() {
     check(push(&["--token", "wrong"]), "401 Unauthorized");
     check(push(&["--token-file", "missing"]), "cannot read the token in missing");
     refused(folder, &["push", "packages"], "", "--server http://HOST:PORT");
+    refused(folder, &["push", "a/b", "--server", url], "", "no name of a dataset");
     refused(folder, &["push", "packages", "--server", "https://h"], "", "http://HOST:PORT");
     refused(folder, &["push", "nothing", "--server", url], "", "there is no dataset nothing");
     std::fs::write(folder.join("token"), "secret\n").unwrap();
