@@ -1,9 +1,12 @@
 //! `concertina data --server`, as a user types it: datasets that lie in a server's origin.
 
+use std::net::TcpListener;
 use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use crate::data::{STANZAS, answer, refused, run};
-use crate::serve_client::{Client, bytes, start};
+use crate::serve_client::{Client, Process, bytes, spawn, start};
 
 /// The JSON that a command prints.
 fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
@@ -149,4 +152,244 @@ fn what_cannot_be_pushed_or_pulled_is_refused_with_a_word() {
     assert_eq!(std::fs::read_dir(folder.join("copies")).unwrap().count(), 0);
     server.stop();
     refused(folder, &push, "", "cannot reach");
+}
+
+/// What makes changes seen soon.
+const SOON: [&str; 3] =
+    ["datasets.refresh_s=0.1", "datasets.layers_interval_s=0.02", "node.revalidate_s=0.1"];
+
+/// Starts a server that serves datasets.
+fn serve(folder: &Path) -> Process {
+    let path = format!("datasets.path={}/copies-of-shards", folder.display());
+    spawn(folder, &[&SOON[..], &[&*path]].concat(), "")
+}
+
+/// A command for a folder's dataset and for a server's, with the same input.
+fn both(folder: &Path, url: &str, args: &[&str], input: &str) -> (Output, Output) {
+    let asked = [args, &["--server", url]].concat();
+    (run(folder, args, input), run(folder, &asked, input))
+}
+
+/// Both answer the same.
+fn same(folder: &Path, url: &str, args: &[&str], input: &str) -> String {
+    let (local, served) = both(folder, url, args, input);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let errors = text(&served.stderr);
+    assert_eq!(text(&served.stdout), text(&local.stdout), "{args:?}: {errors}");
+    assert_eq!(served.status.code(), local.status.code(), "{args:?}: {errors}");
+    assert_eq!(errors, text(&local.stderr), "{args:?}");
+    text(&served.stdout)
+}
+
+/// Both find the same. What it took to find it depends on which parts were asked at once.
+fn same_records(folder: &Path, url: &str, args: &[&str]) {
+    let (local, served) = both(folder, url, &[args, &["--json"]].concat(), "");
+    let records = |output: &Output| -> serde_json::Value {
+        let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(found["located"].is_u64() && found["verified"].is_u64(), "{args:?}: {found}");
+        found["records"].clone()
+    };
+    assert_eq!(records(&served), records(&local), "{args:?}");
+    assert!(!records(&local).as_array().unwrap().is_empty(), "{args:?}");
+}
+
+/// Everything that reads, with something to find in each.
+fn reads_are_the_same(folder: &Path, url: &str) {
+    let check = |args: &[&str]| assert!(!same(folder, url, args, "").is_empty(), "{args:?}");
+    check(&["info", "packages"]);
+    check(&["info", "packages", "--json"]);
+    check(&["get", "packages", "0", "2"]);
+    check(&["get", "packages", "2", "--json"]);
+    check(&["get", "packages", "--key", "libc6", "--json"]);
+    check(&["search", "packages", "Maintainer:Python"]);
+    check(&["search", "packages", "NOT zzz", "--limit", "2"]);
+    check(&["search", "packages", "NOT zzz", "--unsorted"]);
+    same_records(folder, url, &["search", "packages", "Section:=editors", "--limit", "1"]);
+    same_records(folder, url, &["search", "packages", "Installed-Size:", "--after", "0"]);
+    same_records(folder, url, &["grep", "packages", "^Package: lib.*6$"]);
+    check(&["count", "packages", "Installed-Size:1000..20000"]);
+    check(&["count", "packages", "--bytes", "Package", "--json"]);
+    check(&["extract", "packages", "9", "2"]);
+    check(&["extract", "packages", "0", "120", "--json"]);
+    // It is listed once it was asked for, if not before.
+    check(&["list"]);
+    check(&["list", "--json"]);
+}
+
+#[test]
+fn a_server_answers_as_the_files_do_through_appends_and_seals() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let server = serve(folder);
+    let url = &format!("http://{}", server.address);
+    let imported = run(folder, &["import", "-", "--name", "packages"], STANZAS);
+    assert!(imported.status.success());
+    answer(folder, &["push", "packages", "--server", url]);
+    reads_are_the_same(folder, url);
+    let more = "Package: vim\nSection: editors\nInstalled-Size: 3000\n\n\
+                Package: emacs\nSection: editors\nMaintainer: Python\n";
+    for args in [["append", "packages", "-"].as_slice(), &["append", "packages", "-", "--json"]] {
+        same(folder, url, args, more);
+        reads_are_the_same(folder, url);
+    }
+    for args in
+        [["delete", "packages", "1", "5"].as_slice(), &["delete", "packages", "1", "--json"]]
+    {
+        same(folder, url, args, "");
+        reads_are_the_same(folder, url);
+    }
+    for args in [["seal", "packages"].as_slice(), &["seal", "packages", "--json"]] {
+        same(folder, url, args, "");
+        reads_are_the_same(folder, url);
+    }
+    // A copy of it is what it is.
+    answer(folder, &["pull", "packages", "--server", url, "--folder", "copies"]);
+    let export = answer(folder, &["export", "packages"]);
+    assert_eq!(answer(folder, &["export", "packages", "--folder", "copies"]), export);
+}
+
+/// A gateway over nodes of which each has some of the shards.
+#[test]
+fn a_gateway_answers_as_the_files_do_and_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let listeners = ["a", "b"].map(|name| (name, TcpListener::bind("127.0.0.1:0").unwrap()));
+    let mut members = vec!["cluster.replicas=1".to_owned(), "cluster.lease_s=0.5".to_owned()];
+    for (index, (name, listener)) in listeners.iter().enumerate() {
+        members.push(format!("member.{index}.name={name}"));
+        members.push(format!("member.{index}.address={}", listener.local_addr().unwrap()));
+    }
+    members.extend(SOON.map(str::to_owned));
+    drop(listeners);
+    let process = |more: &[String]| {
+        let all = [&members[..], more].concat();
+        spawn(folder, &all.iter().map(String::as_str).collect::<Vec<_>>(), "")
+    };
+    let nodes = ["a", "b"].map(|name| {
+        let path = folder.display();
+        process(&[
+            "serve.role=node".to_owned(),
+            format!("cluster.name={name}"),
+            format!("device.0.path={path}/device-{name}"),
+            format!("datasets.path={path}/copies-of-{name}"),
+        ])
+    });
+    let gateway = process(&["serve.role=gateway".to_owned()]);
+    let url = &format!("http://{}", gateway.address);
+    let imported = run(folder, &["import", "-", "--name", "packages"], STANZAS);
+    assert!(imported.status.success());
+    // A node that has just started takes no writes until a lease could have run out.
+    let until = Instant::now() + Duration::from_secs(20);
+    while !run(folder, &["push", "packages", "--server", url], "").status.success() {
+        assert!(Instant::now() < until, "no push succeeds");
+    }
+    reads_are_the_same(folder, url);
+    let more = "Package: vim\nSection: editors\n";
+    for args in [["append", "packages", "-"].as_slice(), &["seal", "packages"]] {
+        same(folder, url, args, more);
+        reads_are_the_same(folder, url);
+    }
+    same(folder, url, &["append", "packages", "-"], "Package: joe\nSection: editors\n");
+    let table = answer(folder, &["layers", "packages", "--server", url]);
+    assert!(table.contains(" 000001 ") && table.contains(" 000002 "), "{table}");
+    drop(nodes);
+    let search = ["search", "packages", "Section:=editors", "--json", "--server", url];
+    refused(folder, &search, "", " answers 50");
+    let output = run(folder, &[&search[..], &["--partial"]].concat(), "");
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let missing: Vec<&str> =
+        found["missing"].as_array().unwrap().iter().filter_map(|part| part.as_str()).collect();
+    assert_eq!(missing, ["000001", "000002"], "{found}");
+    assert_eq!(found["records"].as_array().unwrap().len(), 1);
+    assert_eq!(found["records"][0]["id"], 4);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nobody answered for part 000001"));
+}
+
+#[test]
+fn what_a_server_refuses_is_said_in_its_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let server = serve(folder);
+    let url = &format!("http://{}", server.address);
+    let imported = run(folder, &["import", "-", "--name", "packages"], STANZAS);
+    assert!(imported.status.success());
+    answer(folder, &["push", "packages", "--server", url]);
+    let check = |args: &[&str], input: &str, says: &str| {
+        refused(folder, &[args, &["--server", url]].concat(), input, says);
+    };
+    check(&["info", "nothing"], "", "404 Not Found: there is no dataset");
+    check(&["search", "packages", "(a"], "", "the query");
+    check(&["grep", "packages", "a("], "", "regular expression");
+    check(&["search", "packages", "a", "--limit", "99999999", "--unsorted"], "", "limit");
+    check(&["get", "packages", "3"], "", "no record 3");
+    check(&["get", "packages", "--key", "vi"], "", "no record has the key");
+    check(&["extract", "packages", "0", "99999"], "", "not within");
+    check(&["delete", "packages", "3"], "", "no record 3");
+    check(&["append", "packages", "-"], "no name here\n", "none is appended");
+    check(&["layers", "nothing"], "", "there is no dataset");
+    refused(folder, &["layers", "packages"], "", "--server http://HOST:PORT");
+    refused(folder, &["search", "packages", "a", "--partial"], "", "--server");
+    let (local, served) = both(folder, url, &["search", "packages", "Section:=games"], "");
+    assert_eq!((local.status.code(), served.status.code()), (Some(1), Some(1)));
+    let partial = ["search", "packages", "editors", "--partial", "--server", url];
+    assert!(answer(folder, &partial).starts_with("Package: ed\n"));
+    drop(server);
+    check(&["info", "packages"], "", "cannot reach");
+}
+
+#[test]
+fn many_records_come_in_pages_and_bytes_that_are_no_text_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let server = serve(folder);
+    let url = &format!("http://{}", server.address);
+    make(folder);
+    std::fs::write(folder.join("raw"), b"\xff\x00 one\nplain\n").unwrap();
+    let imported = run(folder, &["import", "raw", "--name", "raw", "--format", "lines"], "");
+    assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
+    for name in ["lines", "raw"] {
+        answer(folder, &["push", name, "--server", url]);
+    }
+    assert!(same(folder, url, &["get", "raw", "0", "--json"], "").contains("255"));
+    same_records(folder, url, &["search", "raw", "one"]);
+    let page = ["search", "lines", "NOT x", "--limit", "2500"];
+    assert_eq!(same(folder, url, &page, "").lines().count(), 2500);
+    let all = same(folder, url, &["grep", "lines", ".", "--limit", "20000"], "");
+    assert_eq!(all, answer(folder, &["export", "lines"]));
+    // Whoever has seen enough is no error.
+    let head = format!("data grep lines . --limit 20000 --server {url} | head -n 1");
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("\"$0\" {head}")).arg(env!("CARGO_BIN_EXE_concertina"));
+    let output = command.current_dir(folder).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.stdout, all.as_bytes()[..output.stdout.len()]);
+}
+
+#[test]
+fn layers_are_shown_and_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let server = serve(folder);
+    let url = &format!("http://{}", server.address);
+    make(folder);
+    answer(folder, &["push", "lines", "--server", url]);
+    let layers = |more: &[&str]| {
+        let args = [&["layers", "lines", "--server", url, "--json"], more].concat();
+        json(folder, &args)
+    };
+    let before = layers(&[]);
+    assert!(before["fixed_bytes"].is_null(), "{before}");
+    assert_eq!(before["parts"][0]["layers"]["bytes"], 0, "{before}");
+    assert_eq!(layers(&["--bytes", "1MiB"])["fixed_bytes"], 1 << 20);
+    let until = Instant::now() + Duration::from_secs(60);
+    while layers(&[])["parts"][0]["layers"]["bytes"] == 0 {
+        assert!(Instant::now() < until, "no layer comes: {}", layers(&[]));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let now = layers(&[]);
+    assert!(now["parts"][0]["layers"]["bytes"].as_u64().unwrap() <= 1 << 20, "{now}");
+    let table = answer(folder, &["layers", "lines", "--server", url]);
+    assert!(table.contains("\n000001") && table.contains("fixed at 1048576 B"), "{table}");
+    assert!(layers(&["--bytes", "auto"])["fixed_bytes"].is_null());
+    refused(folder, &["layers", "lines", "--server", url, "--bytes", "much"], "", "size");
 }
