@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::HeaderValue;
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use model::window::{Nanos, Outcome};
@@ -254,10 +254,7 @@ impl Access {
         let pool =
             self.pools.get(node).ok_or_else(|| failed("there is no such node".to_owned()))?;
         let asked = async {
-            let length = (http::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
-            let plain = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            let headers = if *method == Method::GET { vec![plain] } else { vec![plain, length] };
-            let reply = pool.send(method, path, &headers, Outgoing::Empty).await?;
+            let reply = pool.send(method, path, &[], Outgoing::Empty).await?;
             let status = reply.status;
             Ok((status, reply.body.gather(ANSWER_BYTES_MAX).await?))
         };
