@@ -102,8 +102,8 @@ fn draw(text: &Path, count: usize) -> anyhow::Result<Vec<String>> {
         file.read_exact(&mut bytes)?;
         let words = bytes.split(|byte| !byte.is_ascii_alphanumeric());
         let (least, most) = PATTERN_BYTES;
-        let long = words.filter(|word| word.len() >= least);
-        let word = long.skip(number as usize % 20).next().context("a text without words")?;
+        let mut long = words.filter(|word| word.len() >= least);
+        let word = long.nth(number as usize % 20).context("a text without words")?;
         let piece = word.get(..most.min(word.len())).unwrap_or(word);
         patterns.push(String::from_utf8_lossy(piece).into_owned());
     }

@@ -183,7 +183,7 @@ mod tests {
                 (ns(free), 2, start - at, service),
             ]);
         }
-        events.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+        events.sort_by_key(|event| (event.0, event.1));
         for (now, what, waiting, service) in events {
             match what {
                 0 => recorder.arrive(now),

@@ -424,7 +424,8 @@ mod tests {
     fn traces_are_read_as_they_were_meant() {
         let folder = tempfile::tempdir().unwrap();
         let question = ask(Kind::Attribute, "Maintainer:=\"a, b\" %2x");
-        let path = write_trace(folder.path().join("t.csv"), &[question.clone()]).unwrap();
+        let path =
+            write_trace(folder.path().join("t.csv"), std::slice::from_ref(&question)).unwrap();
         let trace = crate::record::trace::Trace::open(&path, None, false).unwrap();
         assert_eq!(trace.key(0), question.sent.as_bytes());
     }
