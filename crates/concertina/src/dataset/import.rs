@@ -125,10 +125,13 @@ pub fn import(
         .with_context(|| format!("cannot make {}", datasets.display()))?;
     // Built beside it and renamed: what an import that was stopped left is removed by the next.
     let unfinished = datasets.join(format!(".importing-{name}"));
+    // Held from before there is anything to discard.
+    let mut ours = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     std::fs::create_dir_all(&unfinished)?;
     let lock = Lock::take(&unfinished)?;
     clear(&unfinished)?;
-    *UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner) = Some(unfinished.clone());
+    *ours = Some(unfinished.clone());
+    drop(ours);
     let made = fill(&unfinished, inputs, options, plan, tell);
     // From here on it is this that says what becomes of the folder, not `discard`.
     let mut ours = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -344,8 +344,8 @@ fn many_records_come_in_pages_and_bytes_that_are_no_text_as_they_are() {
     let server = serve(folder);
     let url = &format!("http://{}", server.address);
     make(folder);
-    std::fs::write(folder.join("raw"), b"\xff\x00 one\nplain\n").unwrap();
-    let imported = run(folder, &["import", "raw", "--name", "raw", "--format", "lines"], "");
+    std::fs::write(folder.join("raw.txt"), b"\xff\x00 one\nplain\n").unwrap();
+    let imported = run(folder, &["import", "raw.txt", "--name", "raw", "--format", "lines"], "");
     assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
     for name in ["lines", "raw"] {
         answer(folder, &["push", name, "--server", url]);
