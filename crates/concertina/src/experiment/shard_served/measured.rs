@@ -129,6 +129,17 @@ pub(super) struct Foretold {
     pub half_width_points: f64,
 }
 
+impl Foretold {
+    /// Nothing could be foretold.
+    pub(super) const NONE: Foretold = Foretold {
+        share: f64::NAN,
+        measured_ms: f64::NAN,
+        foretold_ms: f64::NAN,
+        error_points: f64::NAN,
+        half_width_points: f64::NAN,
+    };
+}
+
 /// Quantiles that are foretold.
 pub(super) const SHARES: [f64; 3] = [0.5, 0.9, 0.99];
 

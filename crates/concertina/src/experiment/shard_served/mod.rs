@@ -468,9 +468,10 @@ fn foretell(run: &RunFolder, rows: &mut [Row]) {
     let service = measured::windows(run, &first_queue(), &lightest.step);
     for row in rows {
         let at = measured::windows(run, &first_queue(), &row.step);
-        // A queue that cannot keep up by the law has no figure.
-        row.foretold = measured::foretell(&service, &at).unwrap_or_default();
-        row.foretold_by_own = measured::foretell(&at, &at).unwrap_or_default();
+        // A queue that cannot keep up by the law has no figure, and a claim without one does not hold.
+        let none = || vec![measured::Foretold::NONE];
+        row.foretold = measured::foretell(&service, &at).unwrap_or_else(|_| none());
+        row.foretold_by_own = measured::foretell(&at, &at).unwrap_or_else(|_| none());
     }
 }
 
