@@ -469,7 +469,7 @@ fn foretell(run: &RunFolder, rows: &mut [Row]) {
     for row in rows {
         let at = measured::windows(run, &first_queue(), &row.step);
         // A queue that cannot keep up by the law has no figure, and a claim without one does not hold.
-        let none = || vec![measured::Foretold::NONE];
+        let none = || vec![Foretold::NONE];
         row.foretold = measured::foretell(&service, &at).unwrap_or_else(|_| none());
         row.foretold_by_own = measured::foretell(&at, &at).unwrap_or_else(|_| none());
     }
