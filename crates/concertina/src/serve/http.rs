@@ -70,6 +70,12 @@ impl Problem {
         self
     }
 
+    /// Says what it is about.
+    pub fn about(mut self, part: &str) -> Problem {
+        self.what = format!("{part}: {}", self.what);
+        self
+    }
+
     /// Ties it to the request's record.
     pub fn of(mut self, seen: Seen) -> Problem {
         let outcome = HeaderValue::from_static(seen.outcome.as_str());

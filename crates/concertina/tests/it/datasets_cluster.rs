@@ -182,6 +182,7 @@ fn a_dataset_through_gateways_is_what_a_scan_says_while_nodes_go() {
     cluster.nodes[1].take().unwrap().stop();
     let failed = cluster.client(0).get("/datasets/lines/count?query=number");
     assert!(matches!(failed.status, 503 | 504), "{} {}", failed.status, failed.text());
+    assert!(failed.text().contains("part 00000"), "{}", failed.text());
     let partial = json(
         &cluster.client(0).get("/datasets/lines/records?query=number&limit=1000&partial=true"),
     );

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::node::Stages;
-use http::header::{ALLOW, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::header::{ALLOW, CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use model::window::{Operation, Outcome};
 use serde::Serialize;
 use serde_json::json;
+use tokio::sync::SemaphorePermit;
 
 use super::Datasets;
 use super::ask::{Answer, Ask, AskParts, LOG, ask_parts, ids, pairs, part_of, text};
@@ -28,6 +29,11 @@ use crate::serve::headers;
 use crate::serve::http::{Problem, json as json_reply, typed};
 use crate::serve::lane::Seen;
 use crate::serve::objects::Answered;
+
+/// Bytes of one append.
+const APPEND_BYTES_MAX: usize = CHUNK_BYTES_MAX / 2;
+/// Bytes of all appends that are under way.
+pub const APPENDS_BYTES_MAX: usize = 4 * APPEND_BYTES_MAX;
 
 /// What a part of a dataset holds, and how busy it is.
 #[derive(Serialize)]
@@ -346,6 +352,11 @@ impl Datasets {
         match (method, rest) {
             (Method::POST, "records") => {
                 let seen = self.lane.received(Operation::Append, served.name().as_bytes());
+                // Held until the chunk is written, which has another copy.
+                let _room = match self.room(request.headers()) {
+                    Ok(room) => room,
+                    Err(problem) => return Err(problem.of(seen)),
+                };
                 let body = match gather(request.into_body(), self.body_timeout).await {
                     Ok(body) => body,
                     Err(problem) => return Err(problem.of(seen)),
@@ -376,6 +387,23 @@ impl Datasets {
             (_, "seal") => Err(only("POST")),
             _ => Err(only("GET")),
         }
+    }
+}
+
+impl Datasets {
+    /// Room for the bytes of an append: what it says that it has, or the most that it may have.
+    fn room(&self, headers: &HeaderMap) -> Result<SemaphorePermit<'_>, Problem> {
+        let said = headers.get(CONTENT_LENGTH).and_then(|said| said.to_str().ok()?.parse().ok());
+        let bytes = said.unwrap_or(APPEND_BYTES_MAX).min(APPEND_BYTES_MAX);
+        let room = self.appends.try_acquire_many(u32::try_from(bytes).unwrap_or(u32::MAX));
+        room.map_err(|_| {
+            let what = format!(
+                "appends of {APPENDS_BYTES_MAX} bytes are under way, as many as are taken at a time; \
+                 try again later"
+            );
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
+                .with(RETRY_AFTER, HeaderValue::from_static("1"))
+        })
     }
 }
 
@@ -444,8 +472,8 @@ async fn gather(mut incoming: Incoming, idle: Duration) -> Result<Bytes, Problem
                 return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, &what));
             }
         };
-        if all.len() + piece.len() > CHUNK_BYTES_MAX / 2 {
-            let what = format!("at most {} bytes are appended at a time", CHUNK_BYTES_MAX / 2);
+        if all.len() + piece.len() > APPEND_BYTES_MAX {
+            let what = format!("at most {APPEND_BYTES_MAX} bytes are appended at a time");
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, &what));
         }
         all.extend_from_slice(&piece);

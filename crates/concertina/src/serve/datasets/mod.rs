@@ -18,6 +18,7 @@ use engine::Key;
 use engine::node::ClusterSettings;
 use model::window::{self, Nanos, Operation, Window};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
 use super::lane::{Lane, Seen};
@@ -38,6 +39,8 @@ pub struct Datasets {
     refresh: Duration,
     /// How long a silent client that appends is waited for.
     body_timeout: Duration,
+    /// Bytes of appends that there is room for.
+    appends: Semaphore,
     /// Requests of clients and gateways, beside those for objects.
     lane: Arc<Lane>,
     layers: Arc<Layers>,
@@ -127,6 +130,7 @@ impl Datasets {
             served: RwLock::default(),
             refresh: Duration::from_secs_f64(config.datasets.refresh_s),
             body_timeout: Duration::from_secs_f64(config.serve.idle_s),
+            appends: Semaphore::new(http::APPENDS_BYTES_MAX),
             layers: Layers::new(config.datasets.layers())?,
             replicas: if config.members.is_empty() { 1 } else { config.cluster.replicas.min(8) },
             looks_for_all: false,

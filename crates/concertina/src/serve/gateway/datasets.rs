@@ -68,8 +68,10 @@ impl Nodes<'_> {
         };
         let answered = read(self.access, &wanted, self.deadline, &[]).await;
         // Held until all of the answer is there: the engine counts it as under way.
-        let (answer, _asking) =
-            answered.map_err(|refused| self.access.problem(refused, &wanted, self.patience))?;
+        let (answer, _asking) = answered.map_err(|refused| {
+            let problem = self.access.problem(refused, &wanted, self.patience);
+            problem.about(&format!("part {part}"))
+        })?;
         let who = self.access.who(answer.node).to_owned();
         let status = answer.status;
         let bytes = gather(answer).await.map_err(|why| {
@@ -218,7 +220,8 @@ impl Access {
     async fn layers(&self, name: &str, request: &Request<Incoming>) -> Answered {
         let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
         let path = format!("/datasets/{name}/layers{query}");
-        let (mut parts, mut budget_bytes, mut fixed_bytes) = (Vec::new(), 0, Value::Null);
+        let (mut parts, mut changes) = (Vec::new(), Vec::new());
+        let (mut budget_bytes, mut fixed_bytes) = (0, Value::Null);
         for node in 0..self.pools.len() {
             let (status, mut value) = self.tell_node(node, request.method(), &path).await?;
             if status != StatusCode::OK {
@@ -231,11 +234,18 @@ impl Access {
                     parts.push(part);
                 }
             }
+            for change in value["changes"].as_array().into_iter().flatten() {
+                let change = change.as_str().unwrap_or_default();
+                changes.push(format!("{}: {change}", self.name(node)));
+            }
             budget_bytes += value["budget_bytes"].as_u64().unwrap_or(0);
             fixed_bytes = value["fixed_bytes"].take();
         }
         let all = json!({
-            "parts": parts, "budget_bytes": budget_bytes, "fixed_bytes": fixed_bytes,
+            "parts": parts,
+            "budget_bytes": budget_bytes,
+            "fixed_bytes": fixed_bytes,
+            "changes": changes,
         });
         Ok(json_reply(StatusCode::OK, &all, None))
     }
