@@ -18,7 +18,8 @@ fn simulated(name: &str, servers: usize, scv: f64, rate: f64, seconds: f64, seed
         now += gaps.sample(&mut random);
         let first = (0..servers).min_by(|&a, &b| free[a].total_cmp(&free[b])).unwrap();
         let start = free[first].max(now);
-        free[first] = start + service.sample(&mut random);
+        // Recorded times are whole nanoseconds, and an answer comes after its start.
+        free[first] = start + service.sample(&mut random).max(1e-6);
         // A client knows no start.
         visits.push((now, now, free[first], free[first] - now, Outcome::Unknown));
     }
