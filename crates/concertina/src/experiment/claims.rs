@@ -1,5 +1,6 @@
 //! Claims and their judgement: in one place, the same for every experiment.
 
+use model::statistics::batch_means;
 use serde::{Deserialize, Serialize};
 
 use crate::report::grid::Grid;
@@ -103,6 +104,26 @@ pub fn table(claims: &[Claim]) -> String {
         ]);
     }
     grid.text()
+}
+
+/// A figure with the interval of its mean over rounds, and no goal yet. Without rounds it has no value.
+pub fn of_rounds(name: String, rounds: &[f64], unit: &str) -> Claim {
+    let estimate = batch_means(rounds);
+    let value = estimate.map_or(f64::NAN, |e| e.mean);
+    let half_width = estimate.map_or(f64::NAN, |e| e.half_width);
+    Claim {
+        name,
+        value,
+        low: value - half_width,
+        high: value + half_width,
+        unit: unit.to_owned(),
+        samples: rounds.len() as u64,
+        width_max: 0.0,
+        published: None,
+        goal: None,
+        peer: None,
+        holds: false,
+    }
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
-use model::statistics::batch_means;
 use serde::Deserialize;
 
+use super::claims::of_rounds as claim;
 use super::memory_group::MemoryGroup;
 use super::{Claim, Context, Goal, lab};
 use crate::config::Size;
@@ -208,25 +208,5 @@ impl Parts {
             grid.row([name.clone(), part.clone(), format!("{share:.4}")]);
         }
         grid.text()
-    }
-}
-
-/// A figure with the interval of its mean.
-fn claim(name: String, values: &[f64], unit: &str) -> Claim {
-    let estimate = batch_means(values);
-    let value = estimate.map_or(f64::NAN, |e| e.mean);
-    let half_width = estimate.map_or(f64::NAN, |e| e.half_width);
-    Claim {
-        name,
-        value,
-        low: value - half_width,
-        high: value + half_width,
-        unit: unit.to_owned(),
-        samples: values.len() as u64,
-        width_max: 0.0,
-        published: None,
-        goal: None,
-        peer: None,
-        holds: false,
     }
 }

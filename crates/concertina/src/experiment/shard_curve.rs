@@ -13,6 +13,7 @@ use anyhow::{Context as _, ensure};
 use model::statistics::batch_means;
 use serde::Deserialize;
 
+use super::claims::of_rounds as claim;
 use super::{Claim, Context, Goal, lab};
 use crate::report::grid::Grid;
 use crate::report::svg::{Axis, Mark, Plot, PlotPoint, Shape, standalone};
@@ -266,26 +267,6 @@ impl Dataset {
                 Mark::Points { class: "ours", shape: Shape::Disc, label: String::new(), points },
             ],
         }
-    }
-}
-
-/// A figure with the interval of its mean over rounds.
-fn claim(name: String, rounds: &[f64], unit: &str) -> Claim {
-    let estimate = batch_means(rounds);
-    let value = estimate.map_or(f64::NAN, |e| e.mean);
-    let half_width = estimate.map_or(f64::NAN, |e| e.half_width);
-    Claim {
-        name,
-        value,
-        low: value - half_width,
-        high: value + half_width,
-        unit: unit.to_owned(),
-        samples: rounds.len() as u64,
-        width_max: 0.0,
-        published: None,
-        goal: None,
-        peer: None,
-        holds: false,
     }
 }
 

@@ -19,8 +19,8 @@ mod text;
 use std::path::Path;
 
 use anyhow::Context as _;
-use model::statistics::batch_means;
 
+use super::claims::of_rounds as claim;
 use super::{Claim, Context, Goal, Peer};
 use config::{Class, Config, Goals, TextConfig};
 use engine::{COMMAND, Engine};
@@ -237,24 +237,4 @@ fn beside(measured: &Measured, ours: &str, small: &str) -> Vec<Claim> {
         claims.push(Claim { samples: asked, ..claim(text, &[share, share], "of 1") });
     }
     claims
-}
-
-/// A figure with the interval of its mean over rounds.
-fn claim(name: String, rounds: &[f64], unit: &str) -> Claim {
-    let estimate = batch_means(rounds);
-    let value = estimate.map_or(f64::NAN, |e| e.mean);
-    let half_width = estimate.map_or(f64::NAN, |e| e.half_width);
-    Claim {
-        name,
-        value,
-        low: value - half_width,
-        high: value + half_width,
-        unit: unit.to_owned(),
-        samples: rounds.len() as u64,
-        width_max: 0.0,
-        published: None,
-        goal: None,
-        peer: None,
-        holds: false,
-    }
 }

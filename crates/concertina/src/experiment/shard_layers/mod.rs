@@ -13,7 +13,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use super::shard_queries::claim;
+use super::claims::of_rounds as claim;
 use super::{Claim, Context, Goal, lab};
 use measured::{Changed, Curve, Dataset, Measured, Query};
 

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, ensure};
-use model::statistics::batch_means;
 
+use super::claims::of_rounds as claim;
 use super::{Claim, Context, Goal, lab};
 use curve::{Curve, Ratio};
 use measured::{Measured, Query};
@@ -166,25 +166,5 @@ fn extracts(curve: &Curve<'_>) -> Claim {
         width_max: RATIO_WIDTH_SHARE * goal,
         goal: Some(Goal::AtLeast(goal)),
         ..claim(text, rounds, "/s")
-    }
-}
-
-/// A figure with the interval of its mean over rounds.
-pub(super) fn claim(name: String, rounds: &[f64], unit: &str) -> Claim {
-    let estimate = batch_means(rounds);
-    let value = estimate.map_or(f64::NAN, |e| e.mean);
-    let half_width = estimate.map_or(f64::NAN, |e| e.half_width);
-    Claim {
-        name,
-        value,
-        low: value - half_width,
-        high: value + half_width,
-        unit: unit.to_owned(),
-        samples: rounds.len() as u64,
-        width_max: 0.0,
-        published: None,
-        goal: None,
-        peer: None,
-        holds: false,
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use arc_swap::ArcSwapOption;
 use engine::Key;
 use model::window::{Nanos, Settings, Window};
@@ -65,6 +65,8 @@ impl View {
 
 /// What is asked to be changed, and who waits for it.
 struct Change {
+    /// The id of the dataset that it was checked against.
+    id: String,
     entries: Vec<Entry>,
     done: oneshot::Sender<Result<Changed, String>>,
 }
@@ -272,7 +274,7 @@ impl Served {
     pub async fn append(self: &Arc<Self>, bytes: &[u8]) -> anyhow::Result<Changed> {
         let view = self.there()?;
         let records = split(view.dataset.schema(), bytes)?;
-        self.change(records.into_iter().map(Entry::Append).collect()).await
+        self.change(&view, records.into_iter().map(Entry::Append).collect()).await
     }
 
     /// Deletes records. When this returns that is in the origin.
@@ -297,21 +299,22 @@ impl Served {
         }
         let deleted = view.dataset.deleted();
         let there = ids.into_iter().filter(|id| !deleted.contains(id));
-        self.change(there.map(Entry::Delete).collect()).await
+        self.change(&view, there.map(Entry::Delete).collect()).await
     }
 
     fn there(&self) -> anyhow::Result<Arc<View>> {
         self.view().with_context(|| format!("there is no dataset {}", self.name))
     }
 
-    async fn change(self: &Arc<Self>, entries: Vec<Entry>) -> anyhow::Result<Changed> {
+    async fn change(self: &Arc<Self>, view: &View, entries: Vec<Entry>) -> anyhow::Result<Changed> {
         if entries.is_empty() {
-            let dataset = &self.there()?.dataset;
+            let dataset = &view.dataset;
             let (first_id, chunk) = (dataset.end_id(), dataset.last_chunk());
             return Ok(Changed { first_id, records: 0, chunk });
         }
         let (done, told) = oneshot::channel();
-        self.changes().push(Change { entries, done });
+        let id = view.current.manifest.id.clone();
+        self.changes().push(Change { id, entries, done });
         // Of its own, so that a client that leaves does not break off what others wait for.
         let served = self.clone();
         tokio::spawn(async move { served.write_changes().await });
@@ -334,18 +337,17 @@ impl Served {
             let (mut count, mut bytes) = (0, 0);
             while let Some(change) = waiting.get(count) {
                 bytes += change.bytes();
-                if count > 0 && bytes > CHUNK_BYTES_MAX / 2 {
+                let other = waiting.first().is_some_and(|first| first.id != change.id);
+                if other || (count > 0 && bytes > CHUNK_BYTES_MAX / 2) {
                     break;
                 }
                 count += 1;
             }
             waiting.drain(..count).collect::<Vec<_>>()
         };
-        if changes.is_empty() {
-            return;
-        }
+        let Some(id) = changes.first().map(|change| &change.id) else { return };
         let entries = changes.iter().flat_map(|change| change.entries.iter().cloned()).collect();
-        let written = self.write_chunk(entries).await.map_err(|error| format!("{error:#}"));
+        let written = self.write_chunk(id, entries).await.map_err(|error| format!("{error:#}"));
         let mut first = written.as_ref().map_or(0, |changed| changed.first_id);
         for change in changes {
             let appended = change.entries.iter().filter(|e| matches!(e, Entry::Append(_))).count();
@@ -371,15 +373,20 @@ impl Served {
         });
     }
 
-    async fn write_chunk(&self, entries: Vec<Entry>) -> anyhow::Result<Changed> {
+    async fn write_chunk(&self, id: &str, entries: Vec<Entry>) -> anyhow::Result<Changed> {
         for _ in 0..TRIES {
             let View { dataset, current, .. } = &*self.there()?;
+            ensure!(
+                current.manifest.id == id,
+                "the dataset was replaced meanwhile; nothing was done"
+            );
             let (number, first_id) = (dataset.last_chunk() + 1, dataset.end_id());
             let chunk = Chunk { number, first_id, entries: entries.clone() };
+            // Before it is put: a chunk that cannot be taken would be in everybody's way.
+            let mut dataset = dataset.clone();
+            dataset.take(chunk.clone())?;
             let put = self.remote.put_chunk(current, &chunk).await;
             if matches!(put, Ok(true)) {
-                let mut dataset = dataset.clone();
-                dataset.take(chunk)?;
                 let changed = Changed { first_id, records: entries.len() as u64, chunk: number };
                 self.publish(dataset, current.clone());
                 return Ok(changed);

@@ -141,6 +141,26 @@ async fn a_writer_that_slept_through_a_seal_does_not_lose_its_append() {
     assert_eq!(all_of(&fast), all_of(&slow));
 }
 
+#[tokio::test]
+async fn a_change_is_of_the_dataset_that_it_was_checked_against() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin: Arc<dyn Origin> =
+        Arc::new(Folder::open(&folder.path().join("origin"), 8, Sharing::Cluster).unwrap());
+    empty(&origin).await;
+    let served = open(&origin, folder.path(), "a").await;
+    served.append(b"one\ntwo\n").await.unwrap();
+    // Replaced by an empty one, which this process does not know yet.
+    empty(&origin).await;
+    for error in [served.append(b"three\n").await, served.delete([1]).await] {
+        let error = format!("{:#}", error.unwrap_err());
+        assert!(error.contains("replaced") || error.contains("no record 1"), "{error}");
+    }
+    served.refresh().await.unwrap();
+    assert!(all_of(&served).is_empty());
+    assert_eq!(served.append(b"four\n").await.unwrap().first_id, 0);
+    assert_eq!(all_of(&*open(&origin, folder.path(), "b").await).len(), 1);
+}
+
 /// An origin whose commits fail on demand: before anything is done, or after all of it.
 struct Faulty {
     inner: Arc<dyn Origin>,
