@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Subcommand;
 
 use crate::experiment::{self, Context, claims};
-use crate::record::Machine;
+use crate::record::{Awake, Machine};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -61,6 +61,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let temporary = tempfile::tempdir()?;
     let scratch = run.scratch.unwrap_or_else(|| temporary.path().to_owned());
     let context = Context { folder: run.folder, out, scratch, short: run.short, quiet: run.quiet };
+    let awake = Awake::hold();
+    if awake.is_none() && !run.quiet {
+        eprintln!(
+            "not root: processors may sleep between requests; a virtual machine loses time so"
+        );
+    }
     let claims = experiment::run(&context)?;
     if run.json {
         println!("{}", serde_json::to_string_pretty(&claims)?);

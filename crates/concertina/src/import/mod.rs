@@ -397,12 +397,7 @@ fn describe(options: &Options, sources: &Sources) -> anyhow::Result<Run> {
         start_unix_us: sources.windows.iter().map(|w| w.start_unix_us).min().unwrap_or(0),
         laboratory: None,
         // The machine is the one that was watched, of which nothing is known.
-        machine: Machine {
-            cores: 0,
-            processor: "not known (imported)".to_owned(),
-            memory_bytes: 0,
-            kernel: String::new(),
-        },
+        machine: Machine { processor: "not known (imported)".to_owned(), ..Machine::default() },
         asked,
     })
 }

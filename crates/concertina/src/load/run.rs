@@ -19,7 +19,7 @@ use super::source::{Pass, Share};
 use super::summary::{Fill, Summary, generator, join, step_summary};
 use crate::client::Target;
 use crate::clock;
-use crate::record::{self, HostSampler, Machine, Run, RunWriter, Step};
+use crate::record::{self, Awake, HostSampler, Machine, Run, RunWriter, Step};
 
 /// What is going on, several times a second.
 #[derive(Clone, Debug)]
@@ -61,6 +61,7 @@ pub struct Session {
     shared: Arc<Shared>,
     generators: Vec<Generator>,
     runner: Runner,
+    _awake: Option<Awake>,
 }
 
 impl Session {
@@ -75,6 +76,7 @@ impl Session {
         // Times of a trace are found to be wrong before anything is written.
         let planned = passes(plan, &plan.load, &keys, 0)?;
         knock(&target)?;
+        let awake = Awake::hold();
         let (connections, shortage) = raise_files(plan.connections);
         let settings = Settings {
             window_ns: (plan.window_s * SECOND as f64) as Nanos,
@@ -117,7 +119,7 @@ impl Session {
             generators.push(made.context("cannot make an epoll instance")?);
         }
         let (plan, planned) = (plan.clone(), Some(planned));
-        Ok(Session { plan, planned, shared, generators, runner })
+        Ok(Session { plan, planned, shared, generators, runner, _awake: awake })
     }
 
     /// Puts every distinct key once, if the plan says so.

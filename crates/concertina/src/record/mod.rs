@@ -10,7 +10,7 @@ mod host;
 mod read;
 pub mod trace;
 
-pub use host::{Host, HostSampler, Machine};
+pub use host::{Awake, Host, HostSampler, Machine};
 pub use read::{ReadError, RunFolder};
 
 use std::fs::{self, File};

@@ -286,8 +286,18 @@ fn generator_grid(comparison: &Comparison) -> Grid {
 fn runs(comparison: &Comparison, page: &Page, out: &mut String) {
     out.push_str("<h2 id=\"runs\">Runs and machines</h2>\n");
     let mut grid = Grid::new(
-        "llllrrll",
-        &["run", "kind", "started", "version", "cores", "memory", "processor", "kernel"],
+        "llllrrlll",
+        &[
+            "run",
+            "kind",
+            "started",
+            "version",
+            "cores",
+            "memory",
+            "processor",
+            "kernel",
+            "kept awake",
+        ],
     );
     for RunInfo { name, run } in &comparison.runs {
         grid.row([
@@ -299,6 +309,11 @@ fn runs(comparison: &Comparison, page: &Page, out: &mut String) {
             format!("{:.1} GiB", run.machine.memory_bytes as f64 / f64::from(1 << 30)),
             run.machine.processor.clone(),
             run.machine.kernel.clone(),
+            match run.machine.awake {
+                Some(true) => "yes".to_owned(),
+                Some(false) => "no".to_owned(),
+                None => "not known".to_owned(),
+            },
         ]);
     }
     out.push_str(&grid.html(|_| ""));

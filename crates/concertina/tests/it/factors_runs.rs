@@ -36,7 +36,13 @@ impl Folder<'_> {
             kind: self.kind.to_owned(),
             start_unix_us: start_us,
             laboratory: None,
-            machine: Machine { cores: self.cores, processor, memory_bytes: 1 << 30, kernel },
+            machine: Machine {
+                cores: self.cores,
+                processor,
+                memory_bytes: 1 << 30,
+                kernel,
+                ..Machine::default()
+            },
             asked: toml::from_str(self.asked).unwrap(),
         };
         let mut writer = RunWriter::create(&root.join(self.name), &run).unwrap();

@@ -39,6 +39,7 @@ pub fn machine() -> Machine {
         processor: "Simulated <b>CPU</b>".into(),
         memory_bytes: 8 << 30,
         kernel: "6".into(),
+        ..Machine::default()
     }
 }
 

@@ -208,12 +208,7 @@ mod tests {
                 kind: "load".to_owned(),
                 start_unix_us: 0,
                 laboratory: None,
-                machine: Machine {
-                    cores: 1,
-                    processor: String::new(),
-                    memory_bytes: 0,
-                    kernel: String::new(),
-                },
+                machine: Machine::default(),
                 asked: toml::Table::new(),
             },
             windows: vec![window],
