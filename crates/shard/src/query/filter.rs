@@ -1,14 +1,17 @@
 //! What a matching record must hold: literals that the index can count and locate.
 //!
-//! A filter is necessary, never sufficient: the record is read before it is an answer. It has to hold for every
-//! way in which the format lets a value be written. So beside the usual spellings (`"key": "value"`, `Name: value`)
-//! it names the unusual ones (two blanks, a tab, `\u0041` for a letter) as alternatives, by literals that occur
-//! wherever they are used. In most inputs those occur nowhere, and cost a count each.
+//! A filter is necessary: it has to hold for every way in which the format lets a value be written. So beside the
+//! usual spellings (`"key": "value"`, `Name: value`) it names the unusual ones (two blanks, a tab, `\u0041` for a
+//! letter) as alternatives, by literals that occur wherever they are used. In most inputs those occur nowhere, and
+//! cost a count each.
+//!
+//! Most are not sufficient: the record is read before it is an answer. Those that are say so ([`Literal::doubts`],
+//! [`Numbers::certain`]): a literal anywhere in the record, a whole line of a stanza, a number of a table.
 
 use std::cell::Cell;
 use std::ops::{Bound, Range};
 
-use super::{Condition, Query, Test};
+use super::{Condition, Query};
 use crate::record::{Format, Records};
 
 /// Literals of one query; what is past them is not looked up.
@@ -27,6 +30,8 @@ pub enum Filter {
     Numbers(Numbers),
     /// Records that pass all of these.
     And(Vec<Filter>),
+    /// Conditions that each hold of every record that matches: one of them is enough to look up.
+    Rarest(Vec<Filter>),
     /// Records that pass at least one.
     Or(Vec<Filter>),
 }
@@ -37,6 +42,9 @@ pub struct Literal {
     pub bytes: Vec<u8>,
     /// How many of them are before the record.
     pub skip: usize,
+    /// Where a record with the literal passes the test for certain, unless it goes on as one of these: longer
+    /// literals that start with it. `None` where a record has to be read in any case.
+    pub doubts: Option<Vec<Vec<u8>>>,
 }
 
 /// Entries of the table of an attribute.
@@ -44,19 +52,13 @@ pub struct Literal {
 pub struct Numbers {
     pub attribute: String,
     pub entries: Range<usize>,
+    /// Those whose records pass for certain.
+    pub certain: Range<usize>,
 }
 
-/// The filter of a query, and whether it is the query: then no record needs to be read.
-pub fn filter(query: &Query, records: &Records) -> (Filter, bool) {
-    let is_exact = match query {
-        Query::Test(Test { attribute: None, condition: Condition::Contains(bytes) }) => {
-            // Then an occurrence that ends within the record ends before its line end, too.
-            !matches!(bytes.last(), None | Some(b'\n' | b'\r'))
-        }
-        Query::All => true,
-        _ => false,
-    };
-    (of_query(query, records, &Cell::new(LITERALS_MAX)), is_exact)
+/// The filter of a query.
+pub fn filter(query: &Query, records: &Records) -> Filter {
+    of_query(query, records, &Cell::new(LITERALS_MAX))
 }
 
 fn of_query(query: &Query, records: &Records, left: &Cell<usize>) -> Filter {
@@ -75,17 +77,34 @@ fn of_query(query: &Query, records: &Records, left: &Cell<usize>) -> Filter {
 }
 
 fn all(filters: Vec<Filter>) -> Filter {
+    let conditions = filters.len();
     let mut kept: Vec<Filter> = filters.into_iter().filter(|f| *f != Filter::All).collect();
-    match kept.len() {
+    let left_out = kept.len() < conditions;
+    let filter = match kept.len() {
         0 => Filter::All,
         1 => kept.remove(0),
         _ => Filter::And(kept),
-    }
+    };
+    // What is known of some conditions decides nothing.
+    if left_out { doubtful(filter) } else { filter }
 }
 
 /// Of none: no record passes.
 fn any(filters: Vec<Filter>) -> Filter {
     if filters.contains(&Filter::All) { Filter::All } else { Filter::Or(filters) }
+}
+
+/// The same candidates, of which none is certain.
+fn doubtful(filter: Filter) -> Filter {
+    let each = |filters: Vec<Filter>| filters.into_iter().map(doubtful).collect();
+    match filter {
+        Filter::Literal(literal) => Filter::Literal(Literal { doubts: None, ..literal }),
+        Filter::Numbers(numbers) => Filter::Numbers(Numbers { certain: 0..0, ..numbers }),
+        Filter::And(filters) => Filter::And(each(filters)),
+        Filter::Or(filters) => Filter::Or(each(filters)),
+        Filter::Rarest(filters) => Filter::Rarest(each(filters)),
+        filter @ (Filter::All | Filter::Record(_)) => filter,
+    }
 }
 
 /// How one attribute's values are written.
@@ -99,6 +118,13 @@ struct Spellings<'a> {
 impl Spellings<'_> {
     fn of_condition(&self, condition: &Condition) -> Filter {
         match condition {
+            // Then an occurrence that ends within the record ends before its line end, too.
+            Condition::Contains(bytes)
+                if self.attribute.is_none()
+                    && !matches!(bytes.last(), None | Some(b'\n' | b'\r')) =>
+            {
+                self.certain(0, &**bytes, Vec::new())
+            }
             Condition::Contains(bytes) => self.contains(bytes),
             Condition::Equals(bytes) => self.starts(bytes, true),
             Condition::Prefix(bytes) => self.starts(bytes, false),
@@ -107,12 +133,13 @@ impl Spellings<'_> {
                 order.map_or_else(
                     || self.contains(b""),
                     |(name, order)| {
-                        let (attribute, entries) = (name.to_owned(), order.entries(*from, *to));
-                        Filter::Numbers(Numbers { attribute, entries })
+                        let entries = order.entries(*from, *to);
+                        let certain = order.certain(*from, *to);
+                        Filter::Numbers(Numbers { attribute: name.to_owned(), entries, certain })
                     },
                 )
             }
-            Condition::Strings(from, to) => self.starts(common_prefix(from, to), false),
+            Condition::Strings(from, to) => doubtful(self.starts(common_prefix(from, to), false)),
             Condition::Matches(pattern) => all(pattern
                 .clauses()
                 .iter()
@@ -128,12 +155,22 @@ impl Spellings<'_> {
 
     /// A literal of which `skip` bytes stand before the record.
     fn literal_after(&self, skip: usize, bytes: impl Into<Vec<u8>>) -> Filter {
-        let bytes = bytes.into();
-        let Some(left) = self.left.get().checked_sub(1).filter(|_| bytes.len() > skip) else {
+        self.look_up(Literal { bytes: bytes.into(), skip, doubts: None })
+    }
+
+    /// A literal that decides, but for its `doubts`.
+    fn certain(&self, skip: usize, bytes: impl Into<Vec<u8>>, doubts: Vec<Vec<u8>>) -> Filter {
+        self.look_up(Literal { bytes: bytes.into(), skip, doubts: Some(doubts) })
+    }
+
+    fn look_up(&self, literal: Literal) -> Filter {
+        let count = 1 + literal.doubts.as_ref().map_or(0, Vec::len);
+        let enough = literal.bytes.len() > literal.skip;
+        let Some(left) = self.left.get().checked_sub(count).filter(|_| enough) else {
             return Filter::All;
         };
         self.left.set(left);
-        Filter::Literal(Literal { bytes, skip })
+        Filter::Literal(literal)
     }
 
     /// Every pair of a lead and a trail around `middle`.
@@ -168,16 +205,48 @@ impl Spellings<'_> {
             (Some(_), Format::Lines) if whole => any(self.around(&[b""], bytes, &[b"\n", b"\r"])),
             _ => Filter::All,
         };
-        all(vec![contains, context])
+        match context {
+            Filter::All => contains,
+            context => Filter::Rarest(vec![context, contains]),
+        }
     }
 
-    /// `Name: value`, with one blank or none before it; anything else in between by its first two bytes.
+    /// `Name: value` at the start of a line, with one blank or none before the value; anything else in between
+    /// by its first two bytes.
     fn stanza_starts(&self, name: &str, bytes: &[u8], whole: bool) -> Filter {
-        let name = |lead: &str| [name, lead].concat().into_bytes();
-        let trails: &[&[u8]] = if whole { &[b"\n", b"\r", b" ", b"\t"] } else { &[b""] };
-        let mut ways = self.around(&[&name(":"), &name(": ")], bytes, trails);
+        let line = |rest: &[u8]| [b"\n", name.as_bytes(), rest].concat();
+        let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+        // A line of that name has the value that follows, unless blanks are trimmed from it.
+        let decides = self.records.are_all_good()
+            && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
+            && !bytes.iter().any(|byte| matches!(byte, b'\r' | b'\n'))
+            && bytes.first().is_some_and(|byte| !is_blank(byte))
+            && bytes.last().is_some_and(|byte| !is_blank(byte));
+        let mut ways = Vec::new();
+        for lead in [":", ": "] {
+            let way = line(&[lead.as_bytes(), bytes].concat());
+            let goes_on = |more: &str| [&way[..], more.as_bytes()].concat();
+            match (decides, whole) {
+                (true, false) => ways.push(self.certain(1, &*way, Vec::new())),
+                (false, false) => ways.push(self.literal_after(1, &*way)),
+                (true, true) => {
+                    // Unless the next line is folded into the value.
+                    let doubts = vec![goes_on("\n "), goes_on("\n\t")];
+                    ways.push(self.certain(1, goes_on("\n"), doubts));
+                }
+                (false, true) => ways.push(self.literal_after(1, goes_on("\n"))),
+            }
+            if whole {
+                let blanks = ["\r", " ", "\t"].map(|blank| self.literal_after(1, goes_on(blank)));
+                ways.extend(blanks);
+            }
+        }
         for odd in [":\t", ":\n", ":\r", ":  ", ": \t", ": \n", ": \r"] {
-            ways.push(self.literal(name(odd)));
+            ways.push(self.literal_after(1, line(odd.as_bytes())));
+        }
+        if self.records.header().is_empty() && !self.records.is_empty() {
+            // No newline before the first line.
+            ways.push(Filter::Record(0));
         }
         any(ways)
     }

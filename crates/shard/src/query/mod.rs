@@ -44,6 +44,8 @@
 //! # Ok::<(), shard::Error>(())
 //! ```
 
+#[cfg(test)]
+mod certain_tests;
 mod evaluate;
 mod filter;
 mod pattern;

@@ -3,6 +3,8 @@
 //! Of alternatives all are looked up; of several conditions that must all hold the one with the fewest
 //! occurrences, and of the others those that have few enough occurrences for it to pay: locating one
 //! takes about as long as extracting a few tens of bytes, reading a record as long as extracting all of it.
+//!
+//! A record that was found by what decides (see `filter`) is certain, and is not read.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,6 +17,33 @@ use crate::{Error, Text};
 const OCCURRENCES_PER_RECORD: usize = 8;
 /// Rows that are located at once.
 const ROWS_MAX: usize = 1 << 16;
+
+/// A record that may match. Ordered by record, the certain before the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Candidate {
+    record: u32,
+    has_doubt: bool,
+}
+
+impl Candidate {
+    pub fn new(record: usize, is_certain: bool) -> Self {
+        Self { record: record as u32, has_doubt: !is_certain }
+    }
+
+    pub fn record(self) -> usize {
+        self.record as usize
+    }
+
+    pub fn is_certain(self) -> bool {
+        !self.has_doubt
+    }
+}
+
+/// Sorts, and leaves each record once: certain if it was so anywhere.
+fn tidy(candidates: &mut Vec<Candidate>) {
+    candidates.sort_unstable();
+    candidates.dedup_by_key(|candidate| candidate.record);
+}
 
 /// A filter whose literals are counted.
 #[derive(Clone, Debug)]
@@ -36,6 +65,7 @@ pub enum Leaf {
         rows: Range<usize>,
         skip: usize,
         len: usize,
+        is_certain: bool,
     },
     /// Entries of an attribute's table of numbers.
     Numbers(Numbers),
@@ -59,13 +89,22 @@ impl Leaf {
         };
         match self {
             Self::Record(record) => Self::Record(*record),
-            Self::Rows { rows, skip, len } => {
-                Self::Rows { rows: part(rows), skip: *skip, len: *len }
+            Self::Rows { rows, skip, len, is_certain } => {
+                let (skip, len, is_certain) = (*skip, *len, *is_certain);
+                Self::Rows { rows: part(rows), skip, len, is_certain }
             }
-            Self::Numbers(Numbers { attribute, entries }) => {
-                let (attribute, entries) = (attribute.clone(), part(entries));
-                Self::Numbers(Numbers { attribute, entries })
+            Self::Numbers(numbers) => {
+                Self::Numbers(Numbers { entries: part(&numbers.entries), ..numbers.clone() })
             }
+        }
+    }
+
+    /// The same records, none of them certain.
+    fn doubtful(&self) -> Self {
+        match self.clone() {
+            Self::Rows { rows, skip, len, .. } => Self::Rows { rows, skip, len, is_certain: false },
+            Self::Numbers(numbers) => Self::Numbers(Numbers { certain: 0..0, ..numbers }),
+            leaf @ Self::Record(_) => leaf,
         }
     }
 }
@@ -91,10 +130,16 @@ impl Plan {
             Filter::All => Self::All,
             Filter::Record(record) => Self::Leaf(Leaf::Record(*record)),
             Filter::Numbers(numbers) => Self::Leaf(Leaf::Numbers(numbers.clone())),
-            Filter::Literal(Literal { bytes, skip }) => {
-                let rows = ids.get(&bytes[..]).and_then(|&id| rows.get(id)).cloned();
-                let (skip, len) = (*skip, bytes.len());
-                Self::Leaf(Leaf::Rows { rows: rows.unwrap_or_default(), skip, len })
+            Filter::Literal(Literal { bytes, skip, doubts }) => {
+                let rows_of = |bytes: &[u8]| {
+                    ids.get(bytes).and_then(|&id| rows.get(id)).cloned().unwrap_or_default()
+                };
+                let doubts = doubts.as_ref().map(|all| all.iter().map(|way| rows_of(way)));
+                let doubts = doubts.map(Iterator::collect);
+                Self::of_rows(&rows_of(bytes), *skip, bytes.len(), doubts)
+            }
+            Filter::Rarest(filters) => {
+                each(filters).into_iter().min_by_key(Self::cost).unwrap_or(Self::All)
             }
             Filter::And(filters) => {
                 let mut plans = each(filters);
@@ -107,6 +152,32 @@ impl Plan {
                 Self::Or(plans)
             }
         }
+    }
+
+    /// Rows of a literal, those of its doubts apart: literals that start with it, whose rows are among its own.
+    fn of_rows(
+        all: &Range<usize>,
+        skip: usize,
+        len: usize,
+        doubts: Option<Vec<Range<usize>>>,
+    ) -> Self {
+        let leaf = |rows, is_certain| Self::Leaf(Leaf::Rows { rows, skip, len, is_certain });
+        let Some(mut doubts) = doubts else { return leaf(all.clone(), false) };
+        doubts.retain(|rows| !rows.is_empty());
+        if doubts.is_empty() {
+            return leaf(all.clone(), true);
+        }
+        doubts.sort_unstable_by_key(|rows| rows.start);
+        let mut leaves = Vec::new();
+        let mut start = all.start;
+        for doubt in doubts {
+            leaves.push(leaf(start..doubt.start, true));
+            start = doubt.end;
+            leaves.push(leaf(doubt, false));
+        }
+        leaves.push(leaf(start..all.end, true));
+        leaves.retain(|leaf| leaf.cost() > 0);
+        Self::Or(leaves)
     }
 
     /// Occurrences to locate; `usize::MAX` where every record has to be read.
@@ -125,7 +196,10 @@ impl Plan {
         match self {
             Self::All => None,
             Self::Leaf(leaf) => Some(vec![leaf.clone()]),
-            Self::And(plans) => plans.first()?.leaves(),
+            Self::And(plans) => {
+                let leaves = plans.first()?.leaves()?;
+                Some(leaves.iter().map(Leaf::doubtful).collect())
+            }
             Self::Or(plans) => {
                 let leaves: Option<Vec<_>> = plans.iter().map(Self::leaves).collect();
                 Some(leaves?.concat())
@@ -138,10 +212,12 @@ fn collect<'a>(filter: &'a Filter, ids: &mut HashMap<&'a [u8], usize>) {
     match filter {
         Filter::All | Filter::Record(_) | Filter::Numbers(_) => {}
         Filter::Literal(literal) => {
-            let next = ids.len();
-            ids.entry(&literal.bytes).or_insert(next);
+            for bytes in std::iter::once(&literal.bytes).chain(literal.doubts.iter().flatten()) {
+                let next = ids.len();
+                ids.entry(bytes).or_insert(next);
+            }
         }
-        Filter::And(filters) | Filter::Or(filters) => {
+        Filter::And(filters) | Filter::Or(filters) | Filter::Rarest(filters) => {
             filters.iter().for_each(|filter| collect(filter, ids));
         }
     }
@@ -166,64 +242,68 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
     /// # Errors
     ///
     /// [`Error::TooMuchWork`] if more would have to be located than may be.
-    pub fn candidates(&mut self, plan: &Plan) -> Result<Option<Vec<u32>>, Error> {
+    pub fn candidates(&mut self, plan: &Plan) -> Result<Option<Vec<Candidate>>, Error> {
         match plan {
             Plan::All => Ok(None),
             Plan::Leaf(leaf) => {
-                let mut ids = Vec::new();
-                self.records_of(leaf, &mut ids)?;
-                Ok(Some(ids))
+                let mut found = Vec::new();
+                self.records_of(leaf, &mut found)?;
+                Ok(Some(found))
             }
             Plan::Or(plans) => {
-                let mut ids = Vec::new();
+                let mut found = Vec::new();
                 for plan in plans {
                     let Some(more) = self.candidates(plan)? else { return Ok(None) };
-                    ids.extend(more);
+                    found.extend(more);
                 }
-                ids.sort_unstable();
-                ids.dedup();
-                Ok(Some(ids))
+                tidy(&mut found);
+                Ok(Some(found))
             }
             Plan::And(plans) => {
-                let mut kept: Option<Vec<u32>> = None;
+                let mut kept: Option<Vec<Candidate>> = None;
+                let mut left_out = false;
                 for plan in plans {
                     let worth = kept
                         .as_ref()
                         .map_or(usize::MAX, |ids| ids.len().saturating_mul(OCCURRENCES_PER_RECORD));
                     if kept.is_some() && plan.cost() > worth {
+                        left_out = true;
                         break;
                     }
                     kept = match (kept, self.candidates(plan)?) {
-                        (Some(ids), Some(others)) => Some(intersection(&ids, &others)),
-                        (ids, others) => ids.or(others),
+                        (Some(few), Some(many)) => Some(intersection(&few, &many)),
+                        (few, many) => few.or(many),
                     };
+                }
+                if left_out {
+                    kept.iter_mut().flatten().for_each(|candidate| candidate.has_doubt = true);
                 }
                 Ok(kept)
             }
         }
     }
 
-    /// Appends the records that a leaf leads to, in order, each once.
-    pub fn records_of(&mut self, leaf: &Leaf, ids: &mut Vec<u32>) -> Result<(), Error> {
+    /// Appends the records that a leaf leads to; then all are in order, each once.
+    pub fn records_of(&mut self, leaf: &Leaf, found: &mut Vec<Candidate>) -> Result<(), Error> {
         self.allow(leaf.cost())?;
         match leaf {
-            Leaf::Record(record) => ids.push(*record as u32),
-            Leaf::Numbers(Numbers { attribute, entries }) => {
+            Leaf::Record(record) => found.push(Candidate::new(*record, false)),
+            Leaf::Numbers(Numbers { attribute, entries, certain }) => {
                 let order = self.records.order(attribute);
-                let found = entries.clone().filter_map(|entry| order?.record(entry));
-                ids.extend(found.map(|record| record as u32));
+                found.extend(entries.clone().filter_map(|entry| {
+                    Some(Candidate::new(order?.record(entry)?, certain.contains(&entry)))
+                }));
             }
-            Leaf::Rows { rows, skip, len } => {
+            Leaf::Rows { rows, skip, len, is_certain } => {
                 let mut start = rows.start;
                 while start < rows.end {
                     let end = rows.end.min(start + ROWS_MAX);
-                    self.locate(start..end, *skip, *len, ids);
+                    self.locate(start..end, *skip, *len, *is_certain, found);
                     start = end;
                 }
             }
         }
-        ids.sort_unstable();
-        ids.dedup();
+        tidy(found);
         Ok(())
     }
 
@@ -242,7 +322,14 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
     }
 
     /// Appends the records of some rows of a literal: those occurrences that lie within one record.
-    fn locate(&mut self, rows: Range<usize>, skip: usize, len: usize, ids: &mut Vec<u32>) {
+    fn locate(
+        &mut self,
+        rows: Range<usize>,
+        skip: usize,
+        len: usize,
+        is_certain: bool,
+        found: &mut Vec<Candidate>,
+    ) {
         self.offsets.clear();
         self.text.locate(rows, &mut self.offsets);
         self.offsets.sort_unstable();
@@ -255,21 +342,21 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
                 let Some(range) = self.records.range(record) else { continue };
                 current = (record, range);
             }
-            if offset + len <= current.1.end && ids.last() != Some(&(current.0 as u32)) {
-                ids.push(current.0 as u32);
+            let candidate = Candidate::new(current.0, is_certain);
+            if offset + len <= current.1.end && found.last() != Some(&candidate) {
+                found.push(candidate);
             }
         }
     }
 }
 
-/// Of two ascending lists.
-fn intersection(few: &[u32], many: &[u32]) -> Vec<u32> {
+/// Of two ascending lists; certain is what both are certain of.
+fn intersection(few: &[Candidate], many: &[Candidate]) -> Vec<Candidate> {
     let mut rest = many;
-    few.iter()
-        .copied()
-        .filter(|id| {
-            rest = &rest[rest.partition_point(|other| other < id)..];
-            rest.first() == Some(id)
-        })
-        .collect()
+    let both = few.iter().filter_map(|&candidate| {
+        rest = &rest[rest.partition_point(|other| other.record < candidate.record)..];
+        let other = rest.first().filter(|other| other.record == candidate.record)?;
+        Some(Candidate { has_doubt: candidate.has_doubt || other.has_doubt, ..candidate })
+    });
+    both.collect()
 }

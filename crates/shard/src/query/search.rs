@@ -1,14 +1,14 @@
 //! Finding the records of a query, a page at a time, with bounded work.
 //!
 //! Sorted (the default), a page costs locating every occurrence of the query's rarest literal, and reading
-//! candidates in order until the page is full. Unsorted, occurrences are located only until enough records match:
+//! candidates in order, those that are not certain, until the page is full. Unsorted, occurrences are located only until enough records match:
 //! a page of ten of a frequent word costs ten records, but it cannot be continued.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::filter::filter;
-use super::plan::{Leaf, Lookup, Plan};
+use super::filter::{Filter, filter};
+use super::plan::{Candidate, Leaf, Lookup, Plan};
 use super::{Condition, Query, Test};
 use crate::record::Records;
 use crate::{Error, Text};
@@ -146,20 +146,20 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
     ///
     /// [`Error::NoAttribute`] for a name that no record can have; [`Error::TooMuchWork`] past the limits.
     pub fn search(&self, query: &Query, page: &Page) -> Result<Answer, Error> {
-        let prepared = self.prepare(query)?;
-        let plan = Plan::of_all(self.text, &[prepared.0]).pop().unwrap_or(Plan::All);
-        self.answer(query, &plan, prepared.1, page)
+        let filter = self.prepare(query)?;
+        let plan = Plan::of_all(self.text, &[filter]).pop().unwrap_or(Plan::All);
+        self.answer(query, &plan, page)
     }
 
     /// [`search`](Self::search) of many queries, whose literals are counted together.
     pub fn search_all(&self, queries: &[Query], page: &Page) -> Vec<Result<Answer, Error>> {
         let prepared: Vec<_> = queries.iter().map(|query| self.prepare(query)).collect();
-        let filters: Vec<_> = prepared.iter().flatten().map(|(filter, _)| filter.clone()).collect();
+        let filters: Vec<_> = prepared.iter().flatten().cloned().collect();
         let mut plans = Plan::of_all(self.text, &filters).into_iter();
         let answers = queries.iter().zip(prepared).map(|(query, prepared)| {
-            let (_, is_exact) = prepared?;
+            prepared?;
             let plan = plans.next().unwrap_or(Plan::All);
-            self.answer(query, &plan, is_exact, page)
+            self.answer(query, &plan, page)
         });
         answers.collect()
     }
@@ -186,7 +186,7 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         Ok(answer.records.len())
     }
 
-    fn prepare(&self, query: &Query) -> Result<(super::filter::Filter, bool), Error> {
+    fn prepare(&self, query: &Query) -> Result<Filter, Error> {
         self.check(query)?;
         Ok(filter(query, self.records))
     }
@@ -211,32 +211,25 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         }
     }
 
-    fn answer(
-        &self,
-        query: &Query,
-        plan: &Plan,
-        is_exact: bool,
-        page: &Page,
-    ) -> Result<Answer, Error> {
+    fn answer(&self, query: &Query, plan: &Plan, page: &Page) -> Result<Answer, Error> {
         let mut lookup = Lookup::new(self.text, self.records, self.limits.located_max);
         let mut answer = match plan.leaves() {
-            Some(leaves) if !page.sorted => {
-                self.unsorted(query, &leaves, &mut lookup, is_exact, page)?
-            }
+            Some(leaves) if !page.sorted => self.unsorted(query, &leaves, &mut lookup, page)?,
             _ => match lookup.candidates(plan)? {
-                Some(ids) => {
-                    let from = page
-                        .after
-                        .map_or(0, |after| ids.partition_point(|&id| id as usize <= after));
-                    let ids = ids[from..].iter().map(|&id| id as usize);
-                    self.sorted(query, ids, is_exact, page)?
+                Some(found) => {
+                    let is_done =
+                        |c: &Candidate| page.after.is_some_and(|after| c.record() <= after);
+                    let from = found.partition_point(is_done);
+                    self.sorted(query, found[from..].iter().copied(), page)?
                 }
                 None => {
-                    if !is_exact {
+                    let is_certain = *query == Query::All;
+                    if !is_certain {
                         self.check_scan()?;
                     }
                     let from = page.after.map_or(0, |after| after.saturating_add(1));
-                    self.sorted(query, from..self.records.len(), is_exact, page)?
+                    let all = (from..self.records.len()).map(|r| Candidate::new(r, is_certain));
+                    self.sorted(query, all, page)?
                 }
             },
         };
@@ -263,42 +256,30 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
     fn sorted(
         &self,
         query: &Query,
-        ids: impl ExactSizeIterator<Item = usize>,
-        is_exact: bool,
+        candidates: impl ExactSizeIterator<Item = Candidate>,
         page: &Page,
     ) -> Result<Answer, Error> {
-        let mut ids = ids.peekable();
+        let mut candidates = candidates.peekable();
         let mut answer = Answer::default();
         let mut batch = Vec::new();
         let mut last = None;
-        while ids.len() > 0 && answer.records.len() < page.limit {
-            let room = (page.limit - answer.records.len()).min(ids.len());
-            if is_exact {
-                last = self.take_all(ids.by_ref().take(room), &mut answer).or(last);
-                continue;
-            }
-            let left = self.limits.verified_max - answer.verified;
-            if left == 0 {
+        while candidates.len() > 0 && answer.records.len() < page.limit {
+            let room = page.limit - answer.records.len();
+            // Not many more than the page still takes: most candidates match.
+            if !self.next_batch(&mut candidates, room.max(4), &answer, &mut batch) {
                 break;
             }
-            // Not many more than the page still takes: most candidates match.
-            self.next_batch(&mut ids, BATCH_RECORDS.min(left).min(room.max(4)), &mut batch);
-            last = batch.last().copied().or(last);
-            self.verify(query, &batch, &mut answer)?;
+            last = batch.last().map(|candidate| candidate.record()).or(last);
+            self.judge(query, &batch, &mut answer)?;
             if answer.records.len() > page.limit {
                 answer.records.truncate(page.limit);
                 last = answer.records.last().copied();
                 answer.has_more = true;
             }
         }
-        answer.has_more |= ids.len() > 0;
+        answer.has_more |= candidates.len() > 0;
         answer.next = last.filter(|_| answer.has_more);
         Ok(answer)
-    }
-
-    fn take_all(&self, ids: impl Iterator<Item = usize>, answer: &mut Answer) -> Option<usize> {
-        answer.records.extend(ids);
-        answer.records.last().copied()
     }
 
     /// Locates occurrences, in growing steps, until the page is full.
@@ -307,7 +288,6 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         query: &Query,
         leaves: &[Leaf],
         lookup: &mut Lookup<'_, T>,
-        is_exact: bool,
         page: &Page,
     ) -> Result<Answer, Error> {
         let mut answer = Answer::default();
@@ -319,23 +299,19 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
             let Some(step) = steps.next() else { break };
             found.clear();
             lookup.records_of(&step, &mut found)?;
-            let new = found.iter().map(|&id| id as usize);
-            let new: Vec<usize> = new
-                .filter(|id| page.after.is_none_or(|after| *id > after) && seen.insert(*id))
-                .collect();
-            if is_exact {
-                answer.records.extend(new);
-                continue;
-            }
+            // One that was read and did not match never will; one that is met again was certain, or was read.
+            let is_new = |candidate: &Candidate| {
+                let record = candidate.record();
+                page.after.is_none_or(|after| record > after) && seen.insert(record)
+            };
+            let new: Vec<Candidate> = found.iter().copied().filter(is_new).collect();
             let mut new = new.into_iter().peekable();
             while new.len() > 0 && answer.records.len() < page.limit {
-                let left = self.limits.verified_max - answer.verified;
-                if left == 0 {
+                if !self.next_batch(&mut new, usize::MAX, &answer, &mut batch) {
                     answer.has_more = true;
                     return Ok(answer);
                 }
-                self.next_batch(&mut new, BATCH_RECORDS.min(left), &mut batch);
-                self.verify(query, &batch, &mut answer)?;
+                self.judge(query, &batch, &mut answer)?;
             }
             answer.has_more |= new.len() > 0;
         }
@@ -344,33 +320,50 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         Ok(answer)
     }
 
-    /// Fills `batch` with the next records, as many as may be extracted together.
+    /// Fills `batch` with the next candidates, at most `most`, of which no more have to be read than may be
+    /// extracted together; `false` if the next would have to be read and none may any more.
     fn next_batch(
         &self,
-        ids: &mut std::iter::Peekable<impl Iterator<Item = usize>>,
-        records_max: usize,
-        batch: &mut Vec<usize>,
-    ) {
+        candidates: &mut std::iter::Peekable<impl Iterator<Item = Candidate>>,
+        most: usize,
+        answer: &Answer,
+        batch: &mut Vec<Candidate>,
+    ) -> bool {
         batch.clear();
-        let mut bytes = 0;
-        while let Some(&id) = ids.peek() {
-            bytes += self.records.range(id).map_or(0, |range| range.len());
-            if batch.len() >= records_max || (bytes > BATCH_BYTES && !batch.is_empty()) {
+        let (mut records, mut bytes) = (0, 0);
+        let records_max = BATCH_RECORDS.min(self.limits.verified_max - answer.verified);
+        while let Some(&candidate) = candidates.peek() {
+            if batch.len() >= most {
                 break;
             }
-            batch.push(id);
-            ids.next();
+            if !candidate.is_certain() {
+                bytes += self.records.range(candidate.record()).map_or(0, |range| range.len());
+                if records >= records_max || (bytes > BATCH_BYTES && records > 0) {
+                    break;
+                }
+                records += 1;
+            }
+            batch.push(candidate);
+            candidates.next();
         }
+        !batch.is_empty()
     }
 
-    fn verify(&self, query: &Query, batch: &[usize], answer: &mut Answer) -> Result<(), Error> {
-        answer.verified += batch.len();
+    /// Takes those that match into the answer, in their order. Only what is not certain is read.
+    fn judge(&self, query: &Query, batch: &[Candidate], answer: &mut Answer) -> Result<(), Error> {
         let schema = self.records.schema();
-        self.read(batch, |record, bytes| {
+        let doubtful = batch.iter().filter(|candidate| !candidate.is_certain());
+        let doubtful: Vec<usize> = doubtful.map(|candidate| candidate.record()).collect();
+        answer.verified += doubtful.len();
+        let mut fit = HashSet::new();
+        self.read(&doubtful, |record, bytes| {
             if query.matches(schema, bytes) {
-                answer.records.push(record);
+                fit.insert(record);
             }
-        })
+        })?;
+        let taken = batch.iter().filter(|c| c.is_certain() || fit.contains(&c.record()));
+        answer.records.extend(taken.map(|candidate| candidate.record()));
+        Ok(())
     }
 
     /// Extracts records together, and shows them one by one.

@@ -8,7 +8,12 @@ fn build(schema: Schema, text: &[u8], record_bytes_max: usize) -> Records {
     build_ordered(schema, text, record_bytes_max, &[])
 }
 
-fn build_ordered(schema: Schema, text: &[u8], record_bytes_max: usize, orders: &[&str]) -> Records {
+pub(super) fn build_ordered(
+    schema: Schema,
+    text: &[u8],
+    record_bytes_max: usize,
+    orders: &[&str],
+) -> Records {
     let builder = Builder::new(schema).record_bytes_max(record_bytes_max);
     let mut builder = orders.iter().fold(builder, |builder, name| builder.order_by(name));
     builder.push(text).unwrap();
@@ -23,7 +28,7 @@ fn scan(query: &Query, text: &[u8], records: &Records) -> Vec<usize> {
 }
 
 /// Every way of asking gives what the twin gives. Returns the answer and the records read for it.
-fn check(
+pub(super) fn check(
     query: &Query,
     bytes: &[u8],
     text: &naive::Text,
@@ -63,7 +68,7 @@ fn check(
     (expected, answer.verified)
 }
 
-fn query(text: &str) -> Query {
+pub(super) fn query(text: &str) -> Query {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
@@ -159,7 +164,7 @@ fn ranges_are_looked_up_where_numbers_are_in_order() {
     let ordered = build_ordered(Schema::detect(&bytes), &bytes, 1 << 20, &["lat", "name"]);
     let (found, verified) = check(&query, &bytes, &text, &plain);
     assert_eq!(verified, plain.len());
-    assert_eq!(check(&query, &bytes, &text, &ordered), (found.clone(), found.len()));
+    assert_eq!(check(&query, &bytes, &text, &ordered), (found.clone(), 0));
     assert!(!found.is_empty() && found.len() < 100, "{}", found.len());
     assert!(ordered.order("name").unwrap().is_empty() && ordered.order("lon").is_none());
     assert_eq!(Records::decode(&ordered.encode()).unwrap(), ordered);

@@ -171,7 +171,9 @@ impl Builder {
         self.split(true);
         self.schema.check()?;
         let whole_lines = self.ends_with_newline && !self.has_cuts;
-        let mut records = Records::new(self.schema, &self.starts, self.offset, whole_lines)?;
+        let all_good = self.schema.format != Format::Files && self.report.bad == 0;
+        let mut records =
+            Records::new(self.schema, &self.starts, self.offset, whole_lines, all_good)?;
         if records.schema().format != Format::Files {
             for (attribute, entries) in self.orders {
                 records.add_order(attribute, Order::new(entries, self.starts.len())?);

@@ -6,8 +6,8 @@
 //! binary searches, `O(log n)`.
 //!
 //! Cost: about 66 bits for each of `n` numbers (`66 − log₂ n` for its key, `log₂ n` for its record): 1.1 % of a
-//! text of records of 788 bytes. Keys are those of the nearest `f64`: integers beyond 2⁵³ may share one,
-//! so a record found here is still to be read.
+//! text of records of 788 bytes. Keys are those of the nearest `f64`: integers beyond 2⁵³ may share one, so a
+//! record found by a key that such a bound has too is still to be read.
 
 use std::ops::{Bound, Range};
 
@@ -64,6 +64,26 @@ impl Order {
         let end = match to {
             Bound::Unbounded => self.len(),
             Bound::Included(number) | Bound::Excluded(number) => self.keys.rank(key(number)),
+        };
+        start..end.max(start)
+    }
+
+    /// The entries of numbers that certainly are between the bounds: all but those of a key that unequal
+    /// numbers share with a bound.
+    pub(crate) fn certain(&self, from: Bound<Number>, to: Bound<Number>) -> Range<usize> {
+        // Below 2⁵³ a key is of one number.
+        let alone = |number: Number| number.to_f64().abs() < (1_u64 << 53) as f64;
+        let up_to = |key: u64| self.keys.rank(key);
+        let below = |key: u64| key.checked_sub(1).map_or(0, up_to);
+        let start = match from {
+            Bound::Unbounded => 0,
+            Bound::Included(number) if alone(number) => below(key(number)),
+            Bound::Included(number) | Bound::Excluded(number) => up_to(key(number)),
+        };
+        let end = match to {
+            Bound::Unbounded => self.len(),
+            Bound::Included(number) if alone(number) => up_to(key(number)),
+            Bound::Included(number) | Bound::Excluded(number) => below(key(number)),
         };
         start..end.max(start)
     }

@@ -32,6 +32,10 @@ struct About {
     text_bytes: u64,
     /// Whether every record ends with a newline and starts at a line's start; of files it is not known.
     whole_lines: bool,
+    /// Whether every record could be read as its format says; of files, and of texts from before this was
+    /// noted, it is not known.
+    #[serde(default)]
+    all_good: bool,
     /// Attributes whose numbers are in order, in the parts after the starts.
     orders: Vec<String>,
 }
@@ -42,9 +46,10 @@ impl Records {
         starts: &[u64],
         text_bytes: usize,
         whole_lines: bool,
+        all_good: bool,
     ) -> Result<Self, Error> {
         let text_bytes = text_bytes as u64;
-        let about = About { schema, text_bytes, whole_lines, orders: Vec::new() };
+        let about = About { schema, text_bytes, whole_lines, all_good, orders: Vec::new() };
         Ok(Self { about, starts: EliasFano::new(starts)?, orders: Vec::new() })
     }
 
@@ -84,6 +89,11 @@ impl Records {
         self.about.whole_lines
     }
 
+    /// Whether every record has the attributes that its bytes say: none is bad.
+    pub(crate) fn are_all_good(&self) -> bool {
+        self.about.all_good
+    }
+
     /// Bytes that this takes in memory.
     pub fn heap_bytes(&self) -> usize {
         let names: usize = self.schema().names.iter().map(String::len).sum();
@@ -112,7 +122,7 @@ impl Records {
     }
 
     /// The records as the bytes of a section: version (4, little-endian), then parts, each a length (8) and its
-    /// bytes: the JSON of schema, `text_bytes`, `whole_lines` and `orders`; the starts ([`EliasFano::encode`]);
+    /// bytes: the JSON of schema, `text_bytes`, `whole_lines`, `all_good` and `orders`; the starts ([`EliasFano::encode`]);
     /// and for each of `orders` the count of its numbers (8), their records packed into words of 64 bits, of
     /// `⌈log₂ records⌉` bits each, lowest first, and their keys (again [`EliasFano::encode`]).
     pub fn encode(&self) -> Vec<u8> {

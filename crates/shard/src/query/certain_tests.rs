@@ -1,0 +1,36 @@
+use super::tests::{build_ordered, check, query};
+use crate::naive;
+use crate::record::{Format, Schema};
+
+/// What the index decides is not read; what only looks like it is.
+#[test]
+fn certain_records_are_not_read() {
+    let good = "A: x\nB: y\n\nB: y\nA: x\n\nA:x\n\nA: x y\nN: 7\n\n";
+    let folded = "B: z\nA: x\n more\n\n";
+    let bad = "oops\nA: x\n\n";
+    let rows = [
+        // The first record has no line before it, so it is always read.
+        (good.to_owned(), "A:=x", 3, 1),
+        (good.to_owned(), "A:^x", 4, 1),
+        (good.to_owned(), "A:^\"x \"", 1, 1),
+        (good.to_owned(), "A:=x OR A:=\"x y\"", 4, 1),
+        (good.to_owned(), "x y", 3, 0),
+        (good.to_owned(), "x B:=y", 2, 0),
+        (good.to_owned(), "x NOT B:=y", 2, 4),
+        (good.to_owned(), "A:\"x\"..\"y\"", 4, 4),
+        (good.to_owned(), "A:x", 4, 4),
+        (good.to_owned(), "N:7..8", 1, 0),
+        // One occurrence of the line is folded, and those records are read.
+        ([good, folded].concat(), "A:=x", 3, 2),
+        // A bad record has no attributes, whatever its lines say.
+        ([good, bad].concat(), "A:=x", 3, 4),
+        ([good, bad].concat(), "x", 5, 0),
+    ];
+    for (text, source, matching, read) in rows {
+        let schema = Schema::new(Format::Stanzas);
+        let records = build_ordered(schema, text.as_bytes(), 1 << 20, &["N"]);
+        let index = naive::Text::new(text.clone().into_bytes());
+        let (found, verified) = check(&query(source), text.as_bytes(), &index, &records);
+        assert_eq!((found.len(), verified), (matching, read), "{source} in {text:?}");
+    }
+}
