@@ -1,8 +1,11 @@
 //! Layers of the shards of a node, as [`engine::layers`] decides: what it observes, and what is done.
 //!
 //! One thread looks at all queues once an interval. Layers are dropped at once; those that are added are
-//! swept by another, a shard after the other, and published when they are whole. Datasets that were given
+//! made by another, a shard after the other, and published when they are whole. Datasets that were given
 //! a fixed number of bytes have layers for that, whatever their queues.
+//!
+//! A step of memory is a pair, one layer more of the suffix array and one of its inverse, or the text layer:
+//! the cheapest that there is not comes first, the dearest that there is goes first.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +15,8 @@ use std::time::Duration;
 
 use engine::layers::{Change, Manager, Settings, Shard as Observed, ShardId};
 use serde::Serialize;
-use shard::layers::{Array, Budget, Rates};
+use shard::layers::{Array, Budget, Footprint, Layers as OfShard, Rates, TextBuild, TextOptions};
+use shard::{Error, Text};
 use tracing::{info, warn};
 
 use super::Datasets;
@@ -21,8 +25,23 @@ use super::station::Station;
 use crate::clock;
 use crate::dataset::part::Part;
 
-/// Segments of a sweep between two looks at whether it is still wanted.
+/// Segments of a sweep between two looks at whether it is still wanted, and blocks of a text layer.
 const SEGMENTS: usize = 16;
+const BLOCKS: usize = 256;
+
+/// What a text layer is expected to take of the text (`shard::layers` has what was measured), and how many
+/// times as much it may turn out to be.
+const TEXT_SHARE: f64 = 0.3;
+const TEXT_EXCESS: f64 = 1.3;
+
+/// One step of memory.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A layer of each array.
+    Pair(Rates),
+    /// The text layer, which is given up if it comes to more bytes than this.
+    Text(u64),
+}
 
 /// What a shard's layers are.
 #[derive(Clone, Debug, Serialize)]
@@ -58,7 +77,7 @@ struct Order {
     id: ShardId,
     name: String,
     part: Arc<Part>,
-    rates: Rates,
+    step: Step,
     cancelled: Arc<AtomicBool>,
 }
 
@@ -68,6 +87,8 @@ struct State {
     ids: HashMap<String, ShardId>,
     next_id: ShardId,
     filling: HashMap<ShardId, Filling>,
+    /// Bytes that were too few for the text layers of shards.
+    too_few: HashMap<ShardId, u64>,
     /// What was done last, in words, the newest last.
     changes: Vec<String>,
 }
@@ -109,6 +130,7 @@ impl Layers {
             ids: HashMap::new(),
             next_id: 0,
             filling: HashMap::new(),
+            too_few: HashMap::new(),
             changes: Vec::new(),
         };
         Ok(Arc::new(Layers {
@@ -161,7 +183,7 @@ impl Layers {
                     warn!("the sweeper of layers keeps its priority: {error}");
                 }
                 for order in receive {
-                    sweeper.sweep(&order);
+                    sweeper.make(&order);
                 }
             })?;
         Ok(Running { layers: self.clone(), threads: vec![watch, sweep] })
@@ -183,7 +205,8 @@ impl Layers {
                 candidates.push(Candidate { id, station, part: part.clone(), fixed_bytes });
             }
         }
-        let State { ids, filling, .. } = &mut *state;
+        let State { ids, filling, too_few, .. } = &mut *state;
+        too_few.retain(|id, _| candidates.iter().any(|c| c.id == *id));
         ids.retain(|_, id| candidates.iter().any(|c| c.id == *id));
         filling.retain(|id, filling| {
             let there = candidates.iter().any(|c| c.id == *id);
@@ -206,31 +229,80 @@ impl Layers {
         }
     }
 
-    fn sweep(&self, order: &Order) {
-        let index = order.part.shard().index();
-        let layers = index.layers();
-        let stopped =
-            || order.cancelled.load(Ordering::Relaxed) || self.stopping.load(Ordering::Relaxed);
-        let swept = layers.sweep(&order.rates).and_then(|mut sweep| {
-            while !stopped() {
-                if sweep.step(index, SEGMENTS).is_finished() {
-                    return layers.publish(sweep).map(|()| true);
-                }
-            }
-            Ok(false)
-        });
-        match swept {
-            Ok(true) => info!(
-                "{} has layers of the rates {:?} and {:?} more",
-                order.name, order.rates.sa, order.rates.isa
-            ),
-            Ok(false) => {}
+    /// Makes what was ordered, and publishes it.
+    fn make(&self, order: &Order) {
+        let made = match &order.step {
+            Step::Pair(rates) => self.sweep(order, rates),
+            Step::Text(bytes_max) => self.compress(order, *bytes_max),
+        };
+        match made {
+            Ok(Some(what)) => info!("{} has {what} more", order.name),
+            Ok(None) => {}
             Err(error) => warn!("{} gets no layer: {error}", order.name),
         }
         let mut state = self.lock();
         let same = |filling: &Filling| Arc::ptr_eq(&filling.cancelled, &order.cancelled);
         if state.filling.get(&order.id).is_some_and(same) {
             state.filling.remove(&order.id);
+        }
+    }
+
+    fn is_off(&self, order: &Order) -> bool {
+        order.cancelled.load(Ordering::Relaxed) || self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// What was published; `None` if it was given up.
+    fn sweep(&self, order: &Order, rates: &Rates) -> Result<Option<String>, Error> {
+        let index = order.part.shard().index();
+        let mut sweep = index.layers().sweep(rates)?;
+        while !self.is_off(order) {
+            if sweep.step(index, SEGMENTS).is_finished() {
+                index.layers().publish(sweep)?;
+                return Ok(Some(format!("layers of the rates {:?} and {:?}", rates.sa, rates.isa)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same of a text layer.
+    fn compress(&self, order: &Order, bytes_max: u64) -> Result<Option<String>, Error> {
+        let index = order.part.shard().index();
+        let mut build = TextBuild::new(index, TextOptions::default())?;
+        while !self.is_off(order) {
+            let progress = build.step(index, BLOCKS)?;
+            let bytes = build.bytes_expected().unwrap_or(0) as u64;
+            // A part of the text may be less like the dictionary than the rest.
+            if bytes > bytes_max && progress.done > progress.all / 4 {
+                info!("{}: a text layer would take {bytes} bytes, not {bytes_max}", order.name);
+                self.lock().too_few.insert(order.id, bytes_max);
+                return Ok(None);
+            }
+            if progress.is_finished() {
+                index.layers().publish_text(build)?;
+                return Ok(Some(format!("a text layer of {bytes} bytes")));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Bytes that a text layer will take, by guess.
+fn text_guess(part: &Part) -> u64 {
+    (part.shard().index().len() as f64 * TEXT_SHARE) as u64
+}
+
+/// The pair that was added last, or the text layer: the dearer one, and its bytes.
+fn dearest(footprint: &Footprint) -> (bool, u64) {
+    let lowest = footprint.sa.last().into_iter().chain(footprint.isa.last());
+    let pair: usize = lowest.map(|layer| layer.bytes).sum();
+    (footprint.text_bytes > pair, footprint.text_bytes.max(pair) as u64)
+}
+
+/// Drops the lowest layer of each array, so often.
+fn drop_lowest(layers: &OfShard, sa: usize, isa: usize) {
+    for (count, array) in [(sa, Array::Sa), (isa, Array::Isa)] {
+        for _ in 0..count {
+            drop(layers.drop_lowest(array));
         }
     }
 }
@@ -245,22 +317,36 @@ impl State {
         self.next_id
     }
 
-    fn observed(&self, candidate: &Candidate) -> Observed {
+    /// Whether so many bytes may be enough for a shard's text.
+    fn may_compress(&self, candidate: &Candidate, bytes: u64) -> bool {
+        self.too_few.get(&candidate.id).is_none_or(|too_few| bytes > *too_few)
+    }
+
+    /// The cheapest step that a shard does not have yet, and its bytes.
+    fn next(&self, candidate: &Candidate) -> Option<(Step, u64)> {
         let layers = candidate.part.shard().index().layers();
-        let footprint = layers.footprint();
-        let filling = self.filling.get(&candidate.id);
         let (rates, bytes) = layers.next_rates();
-        let lowest = footprint.sa.last().into_iter().chain(footprint.isa.last());
-        let lowest: usize = lowest.map(|layer| layer.bytes).sum();
+        let pair = (!rates.is_empty()).then_some((Step::Pair(rates), bytes as u64));
+        let guess = text_guess(&candidate.part);
+        let most = (guess as f64 * TEXT_EXCESS) as u64;
+        let may = layers.footprint().text_bytes == 0 && self.may_compress(candidate, most);
+        let text = may.then_some((Step::Text(most), guess));
+        pair.into_iter().chain(text).min_by_key(|(_, bytes)| *bytes)
+    }
+
+    fn observed(&self, candidate: &Candidate) -> Observed {
+        let footprint = candidate.part.shard().index().layers().footprint();
+        let filling = self.filling.get(&candidate.id);
+        let next = if filling.is_none() { self.next(candidate) } else { None };
         let lowest_bytes = match filling {
             Some(filling) => Some(filling.bytes),
-            None => (lowest > 0).then_some(lowest as u64),
+            None => Some(dearest(&footprint).1).filter(|bytes| *bytes > 0),
         };
         Observed {
             id: candidate.id,
             queue_length: f64::from(candidate.station.length()),
             held_bytes: footprint.total_bytes() as u64 + filling.map_or(0, |f| f.bytes),
-            next_bytes: (filling.is_none() && !rates.is_empty()).then_some(bytes as u64),
+            next_bytes: next.map(|(_, bytes)| bytes),
             lowest_bytes,
             growing: filling.is_some(),
         }
@@ -270,18 +356,19 @@ impl State {
         let name = candidate.station.name();
         let said = match change {
             Change::Grow { bytes, why, .. } => {
-                let (rates, _) = candidate.part.shard().index().layers().next_rates();
-                self.fill(candidate, rates, *bytes, orders);
+                if let Some((step, _)) = self.next(candidate) {
+                    self.fill(candidate, step, *bytes, orders);
+                }
                 format!("{name} grows by {bytes} bytes: {why}")
             }
             Change::Fold { bytes, why, .. } => {
+                let layers = candidate.part.shard().index().layers();
                 if let Some(filling) = self.filling.remove(&candidate.id) {
                     filling.cancelled.store(true, Ordering::Relaxed);
+                } else if dearest(&layers.footprint()).0 {
+                    drop(layers.drop_text());
                 } else {
-                    let layers = candidate.part.shard().index().layers();
-                    for array in [Array::Sa, Array::Isa] {
-                        drop(layers.drop_lowest(array));
-                    }
+                    drop_lowest(layers, 1, 1);
                 }
                 format!("{name} folds by {bytes} bytes: {why}")
             }
@@ -293,29 +380,41 @@ impl State {
         self.changes.push(said);
     }
 
-    /// Leads to the layers that `bytes` hold, half of them for each array.
+    /// Leads to the layers that `bytes` hold: of the text if half of them are enough, and for each array half
+    /// of what is left.
     fn keep(&mut self, candidate: &Candidate, bytes: u64, orders: &mpsc::Sender<Order>) {
         if self.filling.contains_key(&candidate.id) {
             return;
         }
-        let half = usize::try_from(bytes / 2).unwrap_or(usize::MAX);
-        let budget = Budget { sa_bytes: half, isa_bytes: half, text_bytes: 0 };
         let layers = candidate.part.shard().index().layers();
-        let changes = layers.changes(&budget);
-        for (count, array) in [(changes.drop_sa, Array::Sa), (changes.drop_isa, Array::Isa)] {
-            for _ in 0..count {
-                drop(layers.drop_lowest(array));
-            }
+        let text = layers.footprint().text_bytes as u64;
+        let guess = text_guess(&candidate.part);
+        let wants_text = text == 0
+            && (1..=bytes / 2).contains(&guess)
+            && self.may_compress(candidate, bytes / 2);
+        let for_text = match (text > bytes / 2, wants_text) {
+            (true, _) => 0,
+            (false, true) => bytes / 2,
+            (false, false) => text,
+        };
+        let half = usize::try_from((bytes - for_text) / 2).unwrap_or(usize::MAX);
+        let text_bytes = usize::try_from(for_text).unwrap_or(usize::MAX);
+        let changes = layers.changes(&Budget { sa_bytes: half, isa_bytes: half, text_bytes });
+        drop_lowest(layers, changes.drop_sa, changes.drop_isa);
+        if changes.drop_text {
+            drop(layers.drop_text());
         }
-        if !changes.add.is_empty() {
-            self.fill(candidate, changes.add, bytes, orders);
+        if wants_text {
+            self.fill(candidate, Step::Text(bytes / 2), guess, orders);
+        } else if !changes.add.is_empty() {
+            self.fill(candidate, Step::Pair(changes.add), bytes - for_text, orders);
         }
     }
 
     fn fill(
         &mut self,
         candidate: &Candidate,
-        rates: Rates,
+        step: Step,
         bytes: u64,
         orders: &mpsc::Sender<Order>,
     ) {
@@ -323,7 +422,7 @@ impl State {
         let filling = Filling { bytes, cancelled: cancelled.clone() };
         self.filling.insert(candidate.id, filling);
         let (id, name) = (candidate.id, candidate.station.name().to_owned());
-        let order = Order { id, name, part: candidate.part.clone(), rates, cancelled };
+        let order = Order { id, name, part: candidate.part.clone(), step, cancelled };
         if orders.send(order).is_err() {
             self.filling.remove(&candidate.id);
         }
