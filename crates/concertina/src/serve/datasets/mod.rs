@@ -12,7 +12,7 @@ mod station;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::Key;
 use engine::node::ClusterSettings;
@@ -31,6 +31,10 @@ use served::{Common, Served};
 
 /// Names that were asked for and are not there are looked up in the origin again, but not more often.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How many times as long as it took there is no listing of the origin after one: a folder reads all its names
+/// for it, those of objects too. A dataset that is asked for is looked for at once in any case.
+const LISTING_PAUSE: u32 = 50;
 
 /// All datasets of a node.
 pub struct Datasets {
@@ -162,20 +166,28 @@ impl Datasets {
 
     /// Looks at the origin from time to time, for ever.
     pub async fn keep_current(self: Arc<Self>) {
+        let mut next_listing = Instant::now();
         loop {
-            self.refresh_all().await;
+            let start = Instant::now();
+            let mut names = Vec::new();
+            if self.looks_for_all && start >= next_listing {
+                names = self.list_all().await;
+                next_listing = start + LISTING_PAUSE * start.elapsed();
+            }
+            self.refresh_all(names).await;
             tokio::time::sleep(self.refresh).await;
         }
     }
 
-    async fn refresh_all(&self) {
-        let mut names = Vec::new();
-        if self.looks_for_all {
-            match remote::names(&self.common.origin).await {
-                Ok(found) => names = found,
-                Err(error) => warn!("the datasets of the origin cannot be listed: {error}"),
-            }
-        }
+    async fn list_all(&self) -> Vec<String> {
+        remote::names(&self.common.origin).await.unwrap_or_else(|error| {
+            warn!("the datasets of the origin cannot be listed: {error}");
+            Vec::new()
+        })
+    }
+
+    /// Refreshes the datasets of these names, and those that are known.
+    async fn refresh_all(&self, mut names: Vec<String>) {
         names.extend(self.all().iter().map(|served| served.name().to_owned()));
         names.sort();
         names.dedup();
