@@ -24,7 +24,7 @@ Examples:
   concertina data import src/*.rs --format files --name sources
   concertina data import big.csv --name big --memory 2GiB
 
-Lower sampling rates are faster and larger: 16 and 16 take about a quarter of the input more than
+Lower sampling rates are faster and larger: 16 and 16 take about a third of the input more than
 64 and 64.")]
 pub struct Args {
     /// Files, one after the other; `-` for standard input

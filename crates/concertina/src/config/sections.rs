@@ -337,7 +337,12 @@ impl Device {
         );
         v.field("count", "So many devices of this kind.", &mut self.count);
         v.field("bytes", "Byte budget of each device.", &mut self.bytes);
-        v.field("class", "\"bulk\" or \"hot\".", &mut self.class);
+        v.field(
+            "class",
+            "\"bulk\" or \"hot\": the name under which its reads are recorded and fitted. What lies where \
+             does not depend on it.",
+            &mut self.class,
+        );
         v.field(
             "queue_length_max",
             "Reads waiting and in service; past it they are answered 503.",
