@@ -9,8 +9,8 @@ fn certain_records_are_not_read() {
     let folded = "B: z\nA: x\n more\n\n";
     let bad = "oops\nA: x\n\n";
     let rows = [
-        // The first record has no line before it, so it is always read.
-        (good.to_owned(), "A:=x", 3, 1),
+        // The first record has no line before it, so it is always read; of the last the value goes on.
+        (good.to_owned(), "A:=x", 3, 2),
         (good.to_owned(), "A:^x", 4, 1),
         (good.to_owned(), "A:^\"x \"", 1, 1),
         (good.to_owned(), "A:=x OR A:=\"x y\"", 4, 1),
@@ -21,9 +21,9 @@ fn certain_records_are_not_read() {
         (good.to_owned(), "A:x", 4, 4),
         (good.to_owned(), "N:7..8", 1, 0),
         // One occurrence of the line is folded, and those records are read.
-        ([good, folded].concat(), "A:=x", 3, 2),
+        ([good, folded].concat(), "A:=x", 3, 3),
         // A bad record has no attributes, whatever its lines say.
-        ([good, bad].concat(), "A:=x", 3, 4),
+        ([good, bad].concat(), "A:=x", 3, 5),
         ([good, bad].concat(), "x", 5, 0),
     ];
     for (text, source, matching, read) in rows {

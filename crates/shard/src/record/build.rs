@@ -243,7 +243,11 @@ impl Builder {
                 self.schema.names = (0..columns).map(csv::column_name).collect();
             }
         }
+        // Of columns that are not known yet: of a first row that is cut.
+        let is_unknown =
+            matches!(self.schema.format, Format::Csv { .. }) && self.schema.names.is_empty();
         match self.schema.fields(record) {
+            Ok(_) if is_unknown => None,
             Ok(fields) => {
                 take_numbers(&mut self.orders, &fields, self.starts.len() - 1);
                 None
