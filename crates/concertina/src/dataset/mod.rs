@@ -50,6 +50,8 @@ pub struct Dataset {
     appended: Arc<Vec<Arc<[u8]>>>,
     /// Ids of deleted records.
     deleted: Arc<BTreeSet<u64>>,
+    /// Of those that the log deletes the chunk that does, and the id.
+    deleted_by: Arc<Vec<(u64, u64)>>,
     /// Number of the last chunk of the log.
     last_chunk: u64,
 }
@@ -141,6 +143,7 @@ impl Dataset {
             parts: vec![Arc::new(Part::new(entry, shard)?)],
             appended: Arc::default(),
             deleted: Arc::default(),
+            deleted_by: Arc::default(),
             last_chunk: 0,
         })
     }
@@ -176,6 +179,7 @@ impl Dataset {
             parts,
             appended: Arc::default(),
             deleted: Arc::new(manifest.deleted.iter().copied().collect()),
+            deleted_by: Arc::default(),
             last_chunk: manifest.sealed_chunks,
             manifest: Arc::new(manifest),
         })
@@ -214,11 +218,23 @@ impl Dataset {
                 Entry::Append(record) => Arc::make_mut(&mut self.appended).push(record.into()),
                 Entry::Delete(id) => {
                     ensure!(id < self.end_id(), "the log deletes record {id}, which there is not");
-                    Arc::make_mut(&mut self.deleted).insert(id);
+                    if Arc::make_mut(&mut self.deleted).insert(id) {
+                        Arc::make_mut(&mut self.deleted_by).push((self.last_chunk, id));
+                    }
                 }
             }
         }
         Ok(())
+    }
+
+    /// The shards as they were after an earlier chunk of the log: without what was deleted since.
+    pub(crate) fn shards_as_of(&self, chunk: u64) -> Dataset {
+        let mut earlier = self.clone();
+        for (by, id) in self.deleted_by.iter().rev().take_while(|(by, _)| *by > chunk) {
+            debug_assert!(*by > chunk);
+            Arc::make_mut(&mut earlier.deleted).remove(id);
+        }
+        earlier
     }
 
     /// What it consists of.

@@ -11,6 +11,9 @@ use shard::{Shard, Text};
 use super::manifest::ShardEntry;
 use super::{Found, Wanted};
 
+/// Deleted records that are read together, to be left out of a count.
+const DELETED_AT_ONCE: usize = 32;
+
 /// A shard with its place in the dataset.
 #[derive(Debug)]
 pub struct Part {
@@ -69,20 +72,28 @@ impl Part {
         let searcher = self.shard.searcher()?;
         let after = wanted.after.and_then(|after| after.checked_sub(ids.start));
         let mut page = Page { limit: 0, after: after.map(|a| a as usize), sorted: wanted.sorted };
+        // Room for records that were deleted: none at first, since most that match are there.
+        let (mut extra, gone) = (0, deleted.range(ids.clone()).count());
         loop {
-            page.limit = wanted.limit.saturating_sub(found.ids.len());
+            page.limit = (wanted.limit - found.ids.len()).saturating_add(extra);
             let answer = searcher.search(query, &page)?;
             let of_all = answer.records.iter().map(|record| ids.start + *record as u64);
             found.ids.extend(of_all.filter(|id| !deleted.contains(id)));
             found.located += answer.located;
             found.verified += answer.verified;
-            found.has_more = answer.has_more;
-            match answer.next {
-                Some(next) if found.ids.len() < wanted.limit => page.after = Some(next),
-                _ => break,
+            found.has_more = answer.has_more || found.ids.len() > wanted.limit;
+            found.ids.truncate(wanted.limit);
+            if !found.has_more || found.ids.len() >= wanted.limit {
+                return Ok(found);
             }
+            match answer.next {
+                Some(next) => page.after = Some(next),
+                // From the start: what is not sorted cannot be continued.
+                None if extra < gone => found.ids.clear(),
+                None => return Ok(found),
+            }
+            extra = (2 * extra).max(page.limit).min(gone);
         }
-        Ok(found)
     }
 
     /// How many of its records match and are not among the deleted.
@@ -93,8 +104,17 @@ impl Part {
     pub fn count(&self, query: &Query, deleted: &BTreeSet<u64>) -> anyhow::Result<u64> {
         let mut count = self.shard.searcher()?.count(query)? as u64;
         let schema = self.shard.records().schema();
-        for id in deleted.range(self.ids()) {
-            count -= u64::from(query.matches(schema, &self.stored(*id)?));
+        let gone: Vec<u64> = deleted.range(self.ids()).copied().collect();
+        for some in gone.chunks(DELETED_AT_ONCE) {
+            let ranges = some.iter().map(|id| self.range(*id)).collect::<Result<Vec<_>, _>>()?;
+            let mut bytes = Vec::new();
+            self.shard.index().extract_all(&ranges, &mut bytes)?;
+            let mut rest = &bytes[..];
+            for range in ranges {
+                let (record, after) = rest.split_at_checked(range.len()).context("a record")?;
+                count -= u64::from(query.matches(schema, record));
+                rest = after;
+            }
         }
         Ok(count)
     }
@@ -105,12 +125,17 @@ impl Part {
     ///
     /// If it is not one of this shard.
     pub fn stored(&self, id: u64) -> anyhow::Result<Vec<u8>> {
-        let record = id.checked_sub(self.entry.first_id).context("a shard has its own records")?;
-        let range = self.shard.records().range(usize::try_from(record)?);
-        let range = range.context("a shard has the records that it says")?;
+        let range = self.range(id)?;
         let mut bytes = Vec::new();
         self.shard.index().extract(range.start, range.len(), &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Where it stands.
+    fn range(&self, id: u64) -> anyhow::Result<Range<usize>> {
+        let record = id.checked_sub(self.entry.first_id).context("a shard has its own records")?;
+        let range = self.shard.records().range(usize::try_from(record)?);
+        range.context("a shard has the records that it says")
     }
 }
 

@@ -228,6 +228,59 @@ fn what_cannot_be_read_is_not_appended() {
     assert_eq!(writer.delete(&[0, 0]).unwrap(), 1);
 }
 
+/// What would be other records behind others could never be sealed.
+#[test]
+fn appended_records_stay_the_same_behind_others() {
+    let schema = Schema::new;
+    let one_column = Schema {
+        names: vec!["a".to_owned()],
+        ..schema(Format::Csv { delimiter: b',', header: false })
+    };
+    let long = vec![b'x'; 16 << 20];
+    for (schema, bytes) in [
+        (schema(Format::Lines), &long[..]),
+        (one_column, b"1\n\"\"\n\n2\n"),
+        (schema(Format::Lines), &[b'\n'; 13 << 20]),
+    ] {
+        if let Ok(records) = split(&schema, bytes) {
+            let text = records.concat();
+            assert_eq!(split(&schema, &text).unwrap(), records);
+            assert!(records.len() < 10, "{} records", records.len());
+        }
+    }
+    assert!(split(&schema(Format::Lines), &long).is_err());
+    assert!(split(&schema(Format::Lines), &[b'\n'; 13 << 20]).is_err());
+    // Blank lines before the first record would move into the one before it.
+    let stanzas = split(&schema(Format::Stanzas), b" \n\nA: 1\n\n\nB: 2").unwrap();
+    assert_eq!(stanzas, [b"A: 1\n\n\n".to_vec(), b"B: 2\n\n".to_vec()]);
+    assert_eq!(split(&schema(Format::JsonLines), b"\n \n").unwrap(), Vec::<Vec<u8>>::new());
+}
+
+/// However many of the records that match are deleted, a page has as many as there are.
+#[test]
+fn deleted_records_leave_no_hole_in_a_page() {
+    let text: String = (0..100).map(|i| format!("word {i}\n")).collect();
+    let (_folder, place) = imported(text.as_bytes(), &options());
+    let mut writer = Writer::open(&place).unwrap();
+    let query: Query = "word".parse().unwrap();
+    for to in [1, 30, 97] {
+        writer.delete(&(0..to).collect::<Vec<u64>>()).unwrap();
+        for sorted in [true, false] {
+            let wanted = Wanted { limit: 5, after: None, sorted };
+            let mut found = writer.dataset().search(&query, &wanted).unwrap();
+            let there = (100 - to) as usize;
+            assert_eq!(found.ids.len(), there.min(5), "{to} deleted, sorted: {sorted}");
+            assert_eq!(found.has_more, there > 5, "{to} deleted, sorted: {sorted}");
+            found.ids.sort_unstable();
+            assert!(found.ids.iter().all(|id| *id >= to), "{found:?}");
+            if sorted {
+                assert_eq!(found.ids[0], to);
+            }
+        }
+        assert_eq!(writer.dataset().count(&query).unwrap(), 100 - to);
+    }
+}
+
 /// Every moment at which sealing could be cut off: after the shard, after the manifest, while what it
 /// replaces is removed.
 #[test]

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use shard::Shard;
 use shard::index::Options;
-use shard::record::{Builder, Format, Schema};
+use shard::record::{Builder, Format, Records, Report, Schema};
+use tracing::warn;
 
-use super::chunk::{Chunk, Entry};
+use super::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
 use super::manifest::{self, Manifest};
 use super::{Dataset, chunk_file, files};
 use crate::origin::Lock;
@@ -54,8 +55,11 @@ impl Writer {
         let first_id = self.dataset.end_id();
         let count = records.len() as u64;
         self.write(records.into_iter().map(Entry::Append).collect())?;
-        if self.dataset.log_bytes() > SEAL_BYTES {
-            self.seal()?;
+        if self.dataset.log_bytes() > SEAL_BYTES
+            && let Err(error) = self.seal()
+        {
+            // What was appended is there; the next append tries again.
+            warn!("the log is not sealed yet: {error:#}");
         }
         Ok(first_id..first_id + count)
     }
@@ -171,9 +175,15 @@ pub(crate) fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>
         schema.format != Format::Files,
         "whole files cannot be appended yet: import them as a dataset of their own"
     );
-    let mut builder = Builder::new(schema.clone());
-    builder.push(bytes)?;
-    let (records, report) = builder.finish()?;
+    let bytes = without_blank_lines(schema.format, bytes);
+    let (records, report) = records_of(schema, bytes)?;
+    let chunk_bytes = bytes.len() as u64 + ENTRY_BYTES * records.len() as u64;
+    ensure!(
+        chunk_bytes <= CHUNK_BYTES_MAX as u64,
+        "{} records of {} bytes are more than the log takes at a time; append them in parts",
+        records.len(),
+        bytes.len()
+    );
     if let Some(bad) = report.first_bad.first() {
         let bad_records = report.bad;
         anyhow::bail!("{bad_records} records cannot be read, the first at {bad}; none is appended");
@@ -191,7 +201,43 @@ pub(crate) fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>
         }
         all.push(record);
     }
+    // A shard is made of them one after the other, and must find the same records.
+    let (again, report) = records_of(schema, &all.concat())?;
+    let same = (0..again.len().max(all.len()))
+        .all(|at| again.range(at).map(|range| range.len()) == all.get(at).map(Vec::len));
+    ensure!(
+        same && report.bad == 0,
+        "the records would not be the same behind others (one is too long, or a line without bytes \
+         is no record of its own); none is appended"
+    );
     Ok(all)
+}
+
+/// Bytes of a chunk that an appended record takes beside its own, at least.
+const ENTRY_BYTES: u64 = 5;
+
+fn records_of(schema: &Schema, bytes: &[u8]) -> Result<(Records, Report), shard::Error> {
+    let mut builder = Builder::new(schema.clone());
+    builder.push(bytes)?;
+    builder.finish()
+}
+
+/// Without the blank lines at the start, which would belong to the record before.
+fn without_blank_lines(format: Format, bytes: &[u8]) -> &[u8] {
+    let blank: &[u8] = match format {
+        Format::JsonLines | Format::Stanzas => b" \t\r",
+        Format::Csv { .. } => b"\r",
+        _ => return bytes,
+    };
+    let mut rest = bytes;
+    while let Some(newline) = rest.iter().position(|byte| *byte == b'\n') {
+        let (line, after) = rest.split_at(newline + 1);
+        if !line[..newline].iter().all(|byte| blank.contains(byte)) {
+            break;
+        }
+        rest = after;
+    }
+    rest
 }
 
 /// Whether a row of a CSV file holds the names of the columns: a file may bring its header along.
