@@ -23,6 +23,8 @@ const LIMIT: usize = 10;
 const LIMIT_MAX: usize = 10_000;
 /// Bytes of the records of a page: past it, the page is short and says that there is more.
 const PAGE_BYTES_MAX: usize = 16 << 20;
+/// Parts that are asked for their pages at once: so many pages may be held.
+const PAGES_AT_ONCE: usize = 16;
 /// Bytes of one extract.
 const EXTRACT_BYTES_MAX: u64 = 16 << 20;
 /// The name of the part that holds what is in no shard yet.
@@ -70,6 +72,9 @@ pub struct Page {
     /// Parts that could not be asked; only where that was allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
+    /// Whether it ends where it does because of its bytes: what follows must not be put behind it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub broke_off: bool,
 }
 
 /// A record with its id.
@@ -319,29 +324,29 @@ fn page(
     for id in ids {
         let stored = stored(id)?;
         let original = dataset.schema().original(&stored).to_vec();
-        bytes += original.len();
-        if bytes > PAGE_BYTES_MAX && !page.records.is_empty() {
-            page.has_more = true;
-            break;
-        }
         let content = String::from_utf8(original).map(Content::Record);
         let content = content.unwrap_or_else(|error| Content::Bytes(error.into_bytes()));
-        page.records.push(Record { id, content });
+        if !page.push(Record { id, content }, &mut bytes) {
+            break;
+        }
     }
     Ok(Answer::Page(page))
+}
+
+impl Record {
+    fn bytes(&self) -> usize {
+        match &self.content {
+            Content::Record(text) => text.len(),
+            Content::Bytes(bytes) => bytes.len(),
+        }
+    }
 }
 
 impl Answer {
     /// Bytes of it, about.
     pub fn bytes(&self) -> u64 {
         match self {
-            Answer::Page(page) => {
-                let len = |record: &Record| match &record.content {
-                    Content::Record(text) => text.len() as u64,
-                    Content::Bytes(bytes) => bytes.len() as u64,
-                };
-                page.records.iter().map(len).sum()
-            }
+            Answer::Page(page) => page.bytes() as u64,
             Answer::Count { .. } => 8,
             Answer::Bytes(bytes) => bytes.as_ref().map_or(0, |bytes| bytes.len() as u64),
         }
@@ -351,20 +356,41 @@ impl Answer {
 impl Page {
     /// Whether no further part can add to it.
     fn is_full(&self, limit: usize) -> bool {
-        self.records.len() >= limit
+        self.broke_off || self.records.len() >= limit
+    }
+
+    fn bytes(&self) -> usize {
+        self.records.iter().map(Record::bytes).sum()
+    }
+
+    /// Takes a record, unless the page has so many bytes that it breaks off before it. `bytes` are those that
+    /// it has.
+    fn push(&mut self, record: Record, bytes: &mut usize) -> bool {
+        *bytes += record.bytes();
+        if *bytes > PAGE_BYTES_MAX && !self.records.is_empty() {
+            (self.has_more, self.broke_off) = (true, true);
+            return false;
+        }
+        self.records.push(record);
+        true
     }
 
     fn append(&mut self, further: Page, limit: usize) {
         let room = limit.saturating_sub(self.records.len());
-        // Past a page that broke off because of its bytes, there must be no gap.
-        let broke_off = self.has_more && room > 0;
         self.has_more |= further.has_more || further.records.len() > room;
-        if !broke_off {
-            self.records.extend(further.records.into_iter().take(room));
-        }
         self.located += further.located;
         self.verified += further.verified;
         self.missing.extend(further.missing);
+        if self.broke_off {
+            return;
+        }
+        let mut bytes = self.bytes();
+        for record in further.records.into_iter().take(room) {
+            if !self.push(record, &mut bytes) {
+                return;
+            }
+        }
+        self.broke_off = further.broke_off;
     }
 }
 
@@ -395,14 +421,13 @@ pub async fn ask_parts<P: AskParts>(
     match ask {
         Ask::Records { wanted, .. } => {
             let mut whole = Page::default();
-            let (first, others) = match names.split_first() {
-                Some((first, others)) => (std::slice::from_ref(first), others),
-                None => (names, names),
-            };
-            for names in [first, others] {
+            // The first alone, since it is often enough; the others some at a time.
+            let first = names.len().min(1);
+            let (first, others) = names.split_at(first);
+            for names in std::iter::once(first).chain(others.chunks(PAGES_AT_ONCE)) {
                 if whole.is_full(wanted.limit) {
                     // Whether one of the others has a match is not known.
-                    whole.has_more |= !names.is_empty();
+                    whole.has_more = true;
                     break;
                 }
                 for page in ask_all(parts, names, ask, partial).await? {
@@ -411,6 +436,7 @@ pub async fn ask_parts<P: AskParts>(
                     }
                 }
             }
+            whole.broke_off = false;
             let last = whole.records.last().map(|record| record.id);
             whole.next = last.filter(|_| whole.has_more && wanted.sorted);
             Ok(Answer::Page(whole))

@@ -17,12 +17,12 @@ use hyper::body::Incoming;
 use model::window::{Operation, Outcome};
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::SemaphorePermit;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::Datasets;
 use super::ask::{Answer, Ask, AskParts, LOG, ask_parts, ids, pairs, part_of, text};
 use super::layers::{Held, held};
-use super::served::{Changed, Served, View};
+use super::served::{Changed, Served, Unwritten, View};
 use crate::dataset::Info;
 use crate::dataset::chunk::CHUNK_BYTES_MAX;
 use crate::serve::headers;
@@ -194,10 +194,12 @@ impl Datasets {
         let path = request.uri().path().to_owned();
         let Some(place) = place(&path) else { return self.list(&request).await };
         let served = self.find(place.name).await.map_err(|error| unavailable(&error))?;
-        let served = served.ok_or_else(|| no_dataset(place.name))?;
         if let Some(part) = place.rest.strip_prefix("parts/") {
+            // A gateway knows it, or did: "not found" would be an answer about the record.
+            let served = served.ok_or_else(another_version)?;
             return self.part(&served, part, &request).await;
         }
+        let served = served.ok_or_else(|| no_dataset(place.name))?;
         if place.rest == "layers" {
             return self.layers_of(&served, &request);
         }
@@ -259,10 +261,7 @@ impl Datasets {
             return Err(only("GET"));
         }
         let (part, rest) = path.split_once('/').ok_or_else(nothing_here)?;
-        let Some(view) = same_version(served, request.headers()).await? else {
-            let what = "this node knows another version of the dataset: compare with the origin";
-            return Err(Problem::new(StatusCode::PRECONDITION_FAILED, what));
-        };
+        let view = same_version(served, request.headers()).await?.ok_or_else(another_version)?;
         let query = request.uri().query().unwrap_or("");
         let ask = Ask::parse(rest, query, view.dataset.manifest()).map_err(|error| bad(&error))?;
         let ask = ask.ok_or_else(nothing_here)?;
@@ -353,7 +352,7 @@ impl Datasets {
             (Method::POST, "records") => {
                 let seen = self.lane.received(Operation::Append, served.name().as_bytes());
                 // Held until the chunk is written, which has another copy.
-                let _room = match self.room(request.headers()) {
+                let room = match self.room(request.headers()) {
                     Ok(room) => room,
                     Err(problem) => return Err(problem.of(seen)),
                 };
@@ -362,7 +361,7 @@ impl Datasets {
                     Err(problem) => return Err(problem.of(seen)),
                 };
                 let done = served
-                    .append(&body)
+                    .append(&body, Some(room))
                     .await
                     .map(|Changed { first_id, records, .. }| Done::Appended { first_id, records });
                 changed(done, seen)
@@ -379,10 +378,17 @@ impl Datasets {
                     seen,
                 )
             }
-            (Method::POST, "seal") => match served.seal().await {
-                Ok(sealed) => Ok(json_reply(StatusCode::OK, &json!({ "sealed": sealed }), None)),
-                Err(error) => Err(unavailable(&error)),
-            },
+            (Method::POST, "seal") => {
+                let served = served.clone();
+                // Of its own, so that a client that leaves does not break it off.
+                match tokio::spawn(async move { served.seal().await }).await {
+                    Ok(Ok(sealed)) => {
+                        Ok(json_reply(StatusCode::OK, &json!({ "sealed": sealed }), None))
+                    }
+                    Ok(Err(error)) => Err(unavailable(&error)),
+                    Err(error) => Err(unavailable(&error.into())),
+                }
+            }
             (_, "records") => Err(only("GET, POST, DELETE")),
             (_, "seal") => Err(only("POST")),
             _ => Err(only("GET")),
@@ -392,10 +398,11 @@ impl Datasets {
 
 impl Datasets {
     /// Room for the bytes of an append: what it says that it has, or the most that it may have.
-    fn room(&self, headers: &HeaderMap) -> Result<SemaphorePermit<'_>, Problem> {
+    fn room(&self, headers: &HeaderMap) -> Result<OwnedSemaphorePermit, Problem> {
         let said = headers.get(CONTENT_LENGTH).and_then(|said| said.to_str().ok()?.parse().ok());
         let bytes = said.unwrap_or(APPEND_BYTES_MAX).min(APPEND_BYTES_MAX);
-        let room = self.appends.try_acquire_many(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let room =
+            self.appends.clone().try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
         room.map_err(|_| {
             let what = format!(
                 "appends of {APPENDS_BYTES_MAX} bytes are under way, as many as are taken at a time; \
@@ -426,14 +433,21 @@ fn changed(done: anyhow::Result<Done>, mut seen: Seen) -> Answered {
             Ok(json_reply(StatusCode::OK, &done, Some(seen)))
         }
         Err(error) => {
-            let ours = error.chain().any(|cause| cause.is::<crate::origin::Error>());
+            let ours = error.is::<Unwritten>()
+                || error.chain().any(|cause| cause.is::<crate::origin::Error>());
             let problem = if ours { unavailable(&error) } else { bad(&error) };
             Err(problem.of(seen))
         }
     }
 }
 
-/// The view of the version that a gateway asks of; `None` if there is none such even after a comparison with
+/// 412.
+fn another_version() -> Problem {
+    let what = "this node knows another version of the dataset: compare with the origin";
+    Problem::new(StatusCode::PRECONDITION_FAILED, what)
+}
+
+/// The view of the version that a gateway asks of, without what was deleted since; `None` if there is none such even after a comparison with
 /// the origin.
 async fn same_version(
     served: &Arc<Served>,
@@ -445,15 +459,24 @@ async fn same_version(
         return Err(Problem::new(StatusCode::BAD_REQUEST, &what));
     };
     let chunk: Option<u64> = chunk.to_str().ok().and_then(|chunk| chunk.parse().ok());
-    let fits = |view: &Arc<View>| {
-        *etag == *view.current.etag.to_string()
-            && chunk.is_some_and(|chunk| view.dataset.last_chunk() >= chunk)
+    let Some(chunk) = chunk else { return Ok(None) };
+    let as_of = |view: Arc<View>| {
+        let (last, etag_here) = (view.dataset.last_chunk(), view.current.etag.to_string());
+        match last.cmp(&chunk) {
+            _ if *etag != *etag_here => None,
+            std::cmp::Ordering::Less => None,
+            std::cmp::Ordering::Equal => Some(view),
+            std::cmp::Ordering::Greater => {
+                let dataset = view.dataset.shards_as_of(chunk);
+                Some(Arc::new(View { dataset, ..View::clone(&view) }))
+            }
+        }
     };
-    if let Some(view) = served.view().filter(&fits) {
+    if let Some(view) = served.view().and_then(as_of) {
         return Ok(Some(view));
     }
     served.refresh().await.map_err(|error| unavailable(&error))?;
-    Ok(served.view().filter(fits))
+    Ok(served.view().and_then(as_of))
 }
 
 /// The bytes of a request, as many as a chunk of the log may hold.

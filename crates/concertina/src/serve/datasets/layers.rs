@@ -393,7 +393,11 @@ impl State {
             && (1..=bytes / 2).contains(&guess)
             && self.may_compress(candidate, bytes / 2);
         let for_text = match (text > bytes / 2, wants_text) {
-            (true, _) => 0,
+            (true, _) => {
+                // It came to more with what decodes it: not again for as little.
+                self.too_few.insert(candidate.id, bytes / 2);
+                0
+            }
             (false, true) => bytes / 2,
             (false, false) => text,
         };
@@ -404,10 +408,11 @@ impl State {
         if changes.drop_text {
             drop(layers.drop_text());
         }
-        if wants_text {
-            self.fill(candidate, Step::Text(bytes / 2), guess, orders);
-        } else if !changes.add.is_empty() {
+        // A sweep takes half as long as compressing, and helps searches too.
+        if !changes.add.is_empty() {
             self.fill(candidate, Step::Pair(changes.add), bytes - for_text, orders);
+        } else if wants_text {
+            self.fill(candidate, Step::Text(bytes / 2), guess, orders);
         }
     }
 

@@ -32,6 +32,9 @@ use served::{Common, Served};
 /// Names that were asked for and are not there are looked up in the origin again, but not more often.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// Names that are remembered so; while there are as many, no other is looked up.
+const NAMES_MAX: usize = 1000;
+
 /// How many times as long as it took there is no listing of the origin after one: a folder reads all its names
 /// for it, those of objects too. A dataset that is asked for is looked for at once in any case.
 const LISTING_PAUSE: u32 = 50;
@@ -44,7 +47,7 @@ pub struct Datasets {
     /// How long a silent client that appends is waited for.
     body_timeout: Duration,
     /// Bytes of appends that there is room for.
-    appends: Semaphore,
+    appends: Arc<Semaphore>,
     /// Requests of clients and gateways, beside those for objects.
     lane: Arc<Lane>,
     layers: Arc<Layers>,
@@ -78,6 +81,13 @@ impl Datasets {
         let Some(path) = &config.datasets.path else { return Ok(None) };
         std::fs::create_dir_all(path)
             .map_err(|error| anyhow::anyhow!("cannot make {}: {error}", path.display()))?;
+        for entry in std::fs::read_dir(path)? {
+            let entry = entry?;
+            // A seal that a crash broke off.
+            if entry.file_name().to_string_lossy().starts_with(served::SEALING) {
+                std::fs::remove_dir_all(entry.path())?;
+            }
+        }
         let place = cluster.map(|cluster| (cluster.ring.clone(), cluster.me));
         let nodes = place.clone();
         let is_mine = move |key: &Key| match &nodes {
@@ -134,7 +144,7 @@ impl Datasets {
             served: RwLock::default(),
             refresh: Duration::from_secs_f64(config.datasets.refresh_s),
             body_timeout: Duration::from_secs_f64(config.serve.idle_s),
-            appends: Semaphore::new(http::APPENDS_BYTES_MAX),
+            appends: Arc::new(Semaphore::new(http::APPENDS_BYTES_MAX)),
             layers: Layers::new(config.datasets.layers())?,
             replicas: if config.members.is_empty() { 1 } else { config.cluster.replicas.min(8) },
             looks_for_all: false,
@@ -245,33 +255,39 @@ impl Datasets {
             let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
             served.get(name).cloned()
         };
-        if let Some(served) = known.filter(|served| served.view().is_some()) {
-            return Ok(Some(served));
+        if let Some(served) = known.as_ref().filter(|served| served.view().is_some()) {
+            return Ok(Some(served.clone()));
         }
-        if !crate::dataset::is_name(name) || !self.may_look(name) {
+        // One that is being read for the first time is waited for.
+        if !crate::dataset::is_name(name) || (known.is_none() && !self.may_look(name)) {
             return Ok(None);
         }
         let served = self.add(name);
-        let refreshed = served.refresh().await;
+        let view = served.first_view().await;
         if served.view().is_none() {
             self.forget(name);
         }
-        refreshed?;
-        Ok(Some(served).filter(|served| served.view().is_some()))
+        if view?.is_some() {
+            return Ok(Some(served));
+        }
+        self.looked_in_vain(name);
+        Ok(None)
     }
 
     /// Whether it is some time since a name was looked up in vain.
     fn may_look(&self, name: &str) -> bool {
-        const NAMES_MAX: usize = 1000;
         let now = clock::now();
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         let again = LOOK_AGAIN.as_nanos() as Nanos;
         looked.retain(|_, at| now.saturating_sub(*at) < again);
-        if looked.contains_key(name) || looked.len() >= NAMES_MAX {
-            return false;
+        !looked.contains_key(name) && looked.len() < NAMES_MAX
+    }
+
+    fn looked_in_vain(&self, name: &str) {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.len() < NAMES_MAX {
+            looked.insert(name.to_owned(), clock::now());
         }
-        looked.insert(name.to_owned(), now);
-        true
     }
 
     /// The windows of all queues.

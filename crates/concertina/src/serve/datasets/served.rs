@@ -14,7 +14,7 @@ use arc_swap::ArcSwapOption;
 use engine::Key;
 use model::window::{Nanos, Settings, Window};
 use shard::index::Options;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tracing::{info, warn};
 
 use super::ask::{LOG, part_of};
@@ -29,6 +29,12 @@ use crate::origin::Origin;
 
 /// Tries of what others were faster at.
 const TRIES: usize = 10;
+
+/// Shards that no manifest names, and that a seal passes over.
+const UNNAMED_MAX: usize = 1000;
+
+/// What the folders of seals begin with, among the copies.
+pub const SEALING: &str = ".sealing-";
 
 /// What all datasets of a process have in common.
 pub struct Common {
@@ -47,6 +53,7 @@ pub struct Common {
 }
 
 /// A dataset at one moment.
+#[derive(Clone)]
 pub struct View {
     /// Its shards, those that are this node's, and its log.
     pub dataset: Dataset,
@@ -68,8 +75,15 @@ struct Change {
     /// The id of the dataset that it was checked against.
     id: String,
     entries: Vec<Entry>,
-    done: oneshot::Sender<Result<Changed, String>>,
+    /// What it takes of the memory for appends, given back when it is written.
+    _room: Option<OwnedSemaphorePermit>,
+    done: oneshot::Sender<Result<Changed, Unwritten>>,
 }
+
+/// A change that was in order and could not be written.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Unwritten(String);
 
 impl Change {
     /// Bytes that it takes in a chunk, or a little less.
@@ -265,16 +279,33 @@ impl Served {
         view
     }
 
-    /// Appends the records of some bytes. When this returns they are in the origin.
+    /// Reads it for the first time, or waits for who does.
     ///
     /// # Errors
     ///
-    /// If a record cannot be read in the dataset's format, or if the origin fails: then it says whether they
-    /// may have been appended.
-    pub async fn append(self: &Arc<Self>, bytes: &[u8]) -> anyhow::Result<Changed> {
+    /// As [`refresh`](Self::refresh).
+    pub async fn first_view(&self) -> anyhow::Result<Option<Arc<View>>> {
+        let _changing = self.changing.lock().await;
+        if self.view().is_none() {
+            self.refresh_locked().await.with_context(|| format!("dataset {}", self.name))?;
+        }
+        Ok(self.view())
+    }
+
+    /// Appends the records of some bytes, which take `room`. When this returns they are in the origin.
+    ///
+    /// # Errors
+    ///
+    /// If a record cannot be read in the dataset's format; or [`Unwritten`] if the origin fails: then it says
+    /// whether they may have been appended.
+    pub async fn append(
+        self: &Arc<Self>,
+        bytes: &[u8],
+        room: Option<OwnedSemaphorePermit>,
+    ) -> anyhow::Result<Changed> {
         let view = self.there()?;
         let records = split(view.dataset.schema(), bytes)?;
-        self.change(&view, records.into_iter().map(Entry::Append).collect()).await
+        self.change(&view, records.into_iter().map(Entry::Append).collect(), room).await
     }
 
     /// Deletes records. When this returns that is in the origin.
@@ -299,14 +330,19 @@ impl Served {
         }
         let deleted = view.dataset.deleted();
         let there = ids.into_iter().filter(|id| !deleted.contains(id));
-        self.change(&view, there.map(Entry::Delete).collect()).await
+        self.change(&view, there.map(Entry::Delete).collect(), None).await
     }
 
     fn there(&self) -> anyhow::Result<Arc<View>> {
         self.view().with_context(|| format!("there is no dataset {}", self.name))
     }
 
-    async fn change(self: &Arc<Self>, view: &View, entries: Vec<Entry>) -> anyhow::Result<Changed> {
+    async fn change(
+        self: &Arc<Self>,
+        view: &View,
+        entries: Vec<Entry>,
+        room: Option<OwnedSemaphorePermit>,
+    ) -> anyhow::Result<Changed> {
         if entries.is_empty() {
             let dataset = &view.dataset;
             let (first_id, chunk) = (dataset.end_id(), dataset.last_chunk());
@@ -314,15 +350,12 @@ impl Served {
         }
         let (done, told) = oneshot::channel();
         let id = view.current.manifest.id.clone();
-        self.changes().push(Change { id, entries, done });
+        self.changes().push(Change { id, entries, _room: room, done });
         // Of its own, so that a client that leaves does not break off what others wait for.
         let served = self.clone();
         tokio::spawn(async move { served.write_changes().await });
-        match told.await {
-            Ok(Ok(changed)) => Ok(changed),
-            Ok(Err(what)) => bail!("{what}"),
-            Err(_) => bail!("it is not known whether this was done: the server is stopping"),
-        }
+        let stopping = "it is not known whether this was done: the server is stopping";
+        Ok(told.await.unwrap_or_else(|_| Err(Unwritten(stopping.to_owned())))?)
     }
 
     fn changes(&self) -> std::sync::MutexGuard<'_, Vec<Change>> {
@@ -347,7 +380,8 @@ impl Served {
         };
         let Some(id) = changes.first().map(|change| &change.id) else { return };
         let entries = changes.iter().flat_map(|change| change.entries.iter().cloned()).collect();
-        let written = self.write_chunk(id, entries).await.map_err(|error| format!("{error:#}"));
+        let written = self.write_chunk(id, entries).await;
+        let written = written.map_err(|error| Unwritten(format!("{error:#}")));
         let mut first = written.as_ref().map_or(0, |changed| changed.first_id);
         for change in changes {
             let appended = change.entries.iter().filter(|e| matches!(e, Entry::Append(_))).count();
@@ -367,7 +401,7 @@ impl Served {
         }
         let served = self.clone();
         tokio::spawn(async move {
-            if let Err(error) = served.seal().await {
+            if let Err(error) = served.seal_large().await {
                 warn!("dataset {}: the log is not sealed yet: {error:#}", served.name);
             }
         });
@@ -408,59 +442,96 @@ impl Served {
     pub async fn seal(self: &Arc<Self>) -> anyhow::Result<bool> {
         let _sealing = self.sealing.lock().await;
         self.refresh().await?;
+        self.seal_locked().await
+    }
+
+    /// The same, if nobody is at it and the log still is large then.
+    async fn seal_large(self: &Arc<Self>) -> anyhow::Result<()> {
+        let Ok(_sealing) = self.sealing.try_lock() else { return Ok(()) };
+        self.refresh().await?;
+        if self.there()?.dataset.log_bytes() > SEAL_BYTES {
+            self.seal_locked().await?;
+        }
+        Ok(())
+    }
+
+    async fn seal_locked(&self) -> anyhow::Result<bool> {
         let view = self.there()?;
         let before = &view.current.manifest;
-        let folder = folder_of_copy(&self.common.copies, &self.name, &before.id)?;
         if view.dataset.last_chunk() == before.sealed_chunks {
             return Ok(false);
         }
-        // A shard that nobody names may have been left by a seal that did not end: its number is passed over.
-        let mut number = before.next_shard;
-        for _ in 0..TRIES {
-            let mut manifest = before.clone();
-            manifest.next_shard = number;
-            let (dataset, to, sealed) =
-                (view.dataset.clone(), folder.clone(), manifest.shards.len());
-            let manifest = tokio::task::spawn_blocking(move || -> anyhow::Result<Manifest> {
-                dataset.seal_into(&to, &mut manifest, &Options::default())?;
-                Ok(manifest)
-            })
-            .await??;
-            if manifest.shards.len() > sealed {
-                let file = shard_file(number);
-                if !self.put_shard(&manifest.id, &file, &folder).await? {
-                    number += 1;
-                    continue;
-                }
+        // Its own folder: what a seal that did not end leaves is in nobody's way.
+        std::fs::create_dir_all(&self.common.copies)?;
+        let made = tempfile::Builder::new().prefix(SEALING).tempdir_in(&self.common.copies)?;
+        let (dataset, to) = (view.dataset.clone(), made.path().to_owned());
+        let mut manifest = before.clone();
+        let mut manifest = tokio::task::spawn_blocking(move || -> anyhow::Result<Manifest> {
+            dataset.seal_into(&to, &mut manifest, &Options::default())?;
+            Ok(manifest)
+        })
+        .await??;
+        let file = match manifest.shards.len() > before.shards.len() {
+            true => Some(self.put_sealed(&mut manifest, made.path()).await?),
+            false => None,
+        };
+        self.replace(&view, manifest, file.map(|file| made.path().join(file))).await
+    }
+
+    /// Puts the shard of a seal, the last of the manifest, by the first number that is free: a shard that
+    /// nobody names may have been left by a seal that did not end. Gives the name of its file.
+    async fn put_sealed(&self, manifest: &mut Manifest, folder: &Path) -> anyhow::Result<String> {
+        for _ in 0..UNNAMED_MAX {
+            let Some(entry) = manifest.shards.last_mut() else { break };
+            match self.remote.put_shard(&manifest.id, &entry.file, folder).await {
+                Ok(()) => return Ok(entry.file.clone()),
+                Err(error) => match error.downcast_ref::<crate::origin::Error>() {
+                    Some(crate::origin::Error::Condition(_)) => {}
+                    _ => return Err(error),
+                },
             }
-            return self.replace(&view, manifest, &shard_file(number)).await;
+            let next = shard_file(manifest.next_shard);
+            std::fs::rename(folder.join(&entry.file), folder.join(&next))?;
+            entry.file = next;
+            manifest.next_shard += 1;
         }
-        bail!("{TRIES} shards that no manifest names are in the way of sealing")
+        bail!("{UNNAMED_MAX} shards that no manifest names are in the way of sealing")
     }
 
-    async fn put_shard(&self, id: &str, file: &str, folder: &Path) -> anyhow::Result<bool> {
-        match self.remote.put_shard(id, file, folder).await {
-            Ok(()) => Ok(true),
-            Err(error) => match error.downcast_ref::<crate::origin::Error>() {
-                Some(crate::origin::Error::Condition(_)) => {
-                    std::fs::remove_file(folder.join(file))?;
-                    Ok(false)
-                }
-                _ => Err(error),
-            },
-        }
-    }
-
-    async fn replace(&self, view: &View, manifest: Manifest, file: &str) -> anyhow::Result<bool> {
+    /// Makes `manifest` the one that there is, if it still is that of `view`; `shard` is the file of its last
+    /// shard, if that is new.
+    async fn replace(
+        &self,
+        view: &View,
+        manifest: Manifest,
+        shard: Option<PathBuf>,
+    ) -> anyhow::Result<bool> {
         let _changing = self.changing.lock().await;
-        let id = &manifest.id;
-        let before = &view.current.manifest;
+        let (id, before) = (&manifest.id, &view.current.manifest);
+        let file = manifest.shards.last().map(|entry| entry.file.clone()).unwrap_or_default();
         if self.remote.replace(&view.current.etag, &manifest).await?.is_none() {
-            if manifest.shards.len() > before.shards.len() {
-                self.remote.remove(id, file).await?;
-            }
             self.refresh_locked().await?;
-            bail!("another process has changed the manifest meanwhile; nothing was sealed here")
+            let now = self.view();
+            // Our own that came through, though its answer did not, is there, or was followed by others.
+            let is_named = now.is_some_and(|view| {
+                let now = &view.current.manifest;
+                now.id == *id && now.shards.iter().any(|entry| entry.file == file)
+            });
+            if shard.is_none() || !is_named {
+                if shard.is_some() {
+                    self.remote.remove(id, &file).await?;
+                }
+                bail!("another process has changed the manifest meanwhile; nothing was sealed here")
+            }
+        }
+        if let Some(made) = shard
+            && manifest.shards.last().is_some_and(|entry| self.is_mine(id, entry))
+        {
+            // Or it is copied from the origin.
+            let folder = folder_of_copy(&self.common.copies, &self.name, id)?;
+            if let Err(error) = std::fs::rename(&made, folder.join(&file)) {
+                warn!("dataset {}: {file} is copied from the origin: {error}", self.name);
+            }
         }
         for number in before.sealed_chunks + 1..=manifest.sealed_chunks {
             let chunk = chunk_file(number);

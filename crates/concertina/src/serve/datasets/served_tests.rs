@@ -73,7 +73,7 @@ async fn whatever_was_acknowledged_is_there_once_however_many_write_and_seal() {
                         break;
                     }
                     let line = format!("process {number} client {client} line {i}\n");
-                    match served.append(line.as_bytes()).await {
+                    match served.append(line.as_bytes(), None).await {
                         Ok(changed) => acknowledged.push((changed.first_id, line)),
                         Err(error) => {
                             assert!(format!("{error:#}").contains("try again"), "{error:#}")
@@ -131,9 +131,9 @@ async fn a_writer_that_slept_through_a_seal_does_not_lose_its_append() {
     let (slow, fast) =
         (open(&origin, folder.path(), "slow").await, open(&origin, folder.path(), "fast").await);
     // Chunk 1 is appended, sealed and removed while `slow` believes that chunk 1 is next.
-    fast.append(b"first\n").await.unwrap();
+    fast.append(b"first\n", None).await.unwrap();
     assert!(fast.seal().await.unwrap());
-    let changed = slow.append(b"second\n").await.unwrap();
+    let changed = slow.append(b"second\n", None).await.unwrap();
     assert_eq!((changed.first_id, changed.chunk), (1, 2));
     assert_eq!(slow.delete([0]).await.unwrap().records, 1);
     fast.refresh().await.unwrap();
@@ -148,16 +148,16 @@ async fn a_change_is_of_the_dataset_that_it_was_checked_against() {
         Arc::new(Folder::open(&folder.path().join("origin"), 8, Sharing::Cluster).unwrap());
     empty(&origin).await;
     let served = open(&origin, folder.path(), "a").await;
-    served.append(b"one\ntwo\n").await.unwrap();
+    served.append(b"one\ntwo\n", None).await.unwrap();
     // Replaced by an empty one, which this process does not know yet.
     empty(&origin).await;
-    for error in [served.append(b"three\n").await, served.delete([1]).await] {
+    for error in [served.append(b"three\n", None).await, served.delete([1]).await] {
         let error = format!("{:#}", error.unwrap_err());
         assert!(error.contains("replaced") || error.contains("no record 1"), "{error}");
     }
     served.refresh().await.unwrap();
     assert!(all_of(&served).is_empty());
-    assert_eq!(served.append(b"four\n").await.unwrap().first_id, 0);
+    assert_eq!(served.append(b"four\n", None).await.unwrap().first_id, 0);
     assert_eq!(all_of(&*open(&origin, folder.path(), "b").await).len(), 1);
 }
 
@@ -239,12 +239,12 @@ async fn an_append_that_the_origin_fails_is_no_acknowledgement_and_breaks_nothin
     let origin: Arc<dyn Origin> = faulty.clone();
     let served = open(&origin, folder.path(), "a").await;
     faulty.before.store(true, Ordering::Relaxed);
-    let refused = served.append(b"refused\n").await.unwrap_err();
+    let refused = served.append(b"refused\n", None).await.unwrap_err();
     assert!(format!("{refused:#}").contains("no space"), "{refused:#}");
     after.store(true, Ordering::Relaxed);
-    let unknown = served.append(b"unknown\n").await.unwrap_err();
+    let unknown = served.append(b"unknown\n", None).await.unwrap_err();
     assert!(format!("{unknown:#}").contains("not known"), "{unknown:#}");
-    assert_eq!(served.append(b"known\n").await.unwrap().first_id, 1);
+    assert_eq!(served.append(b"known\n", None).await.unwrap().first_id, 1);
     let there: Vec<_> = all_of(&served).into_values().collect();
     assert_eq!(there, ["unknown\n", "known\n"], "what was lost was the answer, not the record");
     assert_eq!(
@@ -254,13 +254,63 @@ async fn an_append_that_the_origin_fails_is_no_acknowledgement_and_breaks_nothin
 }
 
 #[tokio::test]
+async fn a_seal_that_failed_is_in_nobodys_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner: Arc<dyn Origin> =
+        Arc::new(Folder::open(&folder.path().join("origin"), 8, Sharing::Cluster).unwrap());
+    empty(&inner).await;
+    let after = Arc::new(AtomicBool::new(false));
+    let faulty = Arc::new(Faulty { inner, before: AtomicBool::new(false), after: after.clone() });
+    let origin: Arc<dyn Origin> = faulty.clone();
+    let served = open(&origin, folder.path(), "a").await;
+    served.append(b"one\ntwo\n", None).await.unwrap();
+    let there = all_of(&served);
+    // The shard is not put.
+    faulty.before.store(true, Ordering::Relaxed);
+    assert!(served.seal().await.is_err());
+    // It is put, and nobody is told: no manifest names it.
+    after.store(true, Ordering::Relaxed);
+    assert!(served.seal().await.is_err());
+    assert_eq!(all_of(&served), there);
+    assert!(served.seal().await.unwrap());
+    let shards = served.view().unwrap().current.manifest.shards.clone();
+    assert_eq!((shards.len(), shards[0].file.as_str()), (1, "000002.shard"));
+    assert_eq!(all_of(&served), there);
+    assert_eq!(all_of(&*open(&origin, folder.path(), "b").await), there);
+    let left = std::fs::read_dir(folder.path().join("a")).unwrap().count();
+    assert_eq!(left, 1, "nothing is left of the seals but the copy");
+    assert!(!served.seal().await.unwrap());
+}
+
+#[tokio::test]
+async fn an_earlier_chunk_has_what_was_deleted_since() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin: Arc<dyn Origin> =
+        Arc::new(Folder::open(&folder.path().join("origin"), 8, Sharing::Cluster).unwrap());
+    empty(&origin).await;
+    let served = open(&origin, folder.path(), "a").await;
+    served.append(b"one\ntwo\nthree\n", None).await.unwrap();
+    served.delete([0]).await.unwrap();
+    served.seal().await.unwrap();
+    let chunk = served.delete([1]).await.unwrap().chunk;
+    served.delete([1, 2]).await.unwrap();
+    let dataset = served.view().unwrap().dataset.clone();
+    let deleted_at = |chunk: u64| -> Vec<u64> {
+        dataset.shards_as_of(chunk).deleted().iter().copied().collect()
+    };
+    assert_eq!(deleted_at(chunk - 1), [0]);
+    assert_eq!(deleted_at(chunk), [0, 1]);
+    assert_eq!(deleted_at(chunk + 1), [0, 1, 2]);
+}
+
+#[tokio::test]
 async fn a_damaged_copy_is_made_again_and_a_damaged_shard_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let origin: Arc<dyn Origin> =
         Arc::new(Folder::open(&folder.path().join("origin"), 8, Sharing::Cluster).unwrap());
     empty(&origin).await;
     let served = open(&origin, folder.path(), "a").await;
-    served.append(b"one\ntwo\n").await.unwrap();
+    served.append(b"one\ntwo\n", None).await.unwrap();
     assert!(served.seal().await.unwrap());
     let id = served.view().unwrap().current.manifest.id.clone();
     drop(served);
