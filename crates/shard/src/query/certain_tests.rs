@@ -1,3 +1,5 @@
+//! That the records that the index decides are not read, and are right.
+
 use super::tests::{build_ordered, check, query};
 use crate::naive;
 use crate::record::{Format, Schema};
@@ -13,7 +15,8 @@ fn certain_records_are_not_read() {
         (good.to_owned(), "A:=x", 3, 2),
         (good.to_owned(), "A:^x", 4, 1),
         (good.to_owned(), "A:^\"x \"", 1, 1),
-        (good.to_owned(), "A:=x OR A:=\"x y\"", 4, 1),
+        // Where a value occurs less often than its line is asked for, that is looked up, and is not certain.
+        (good.to_owned(), "A:=x OR A:=\"x y\"", 4, 2),
         (good.to_owned(), "x y", 3, 0),
         (good.to_owned(), "x B:=y", 2, 0),
         (good.to_owned(), "x NOT B:=y", 2, 4),

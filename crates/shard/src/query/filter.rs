@@ -15,7 +15,7 @@ use super::{Condition, Query};
 use crate::record::{Format, Records};
 
 /// Literals of one query; what is past them is not looked up.
-const LITERALS_MAX: usize = 8192;
+const LITERALS_MAX: usize = 16_384;
 
 /// A condition on the bytes of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]

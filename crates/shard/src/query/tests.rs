@@ -8,13 +8,8 @@ fn build(schema: Schema, text: &[u8], record_bytes_max: usize) -> Records {
     build_ordered(schema, text, record_bytes_max, &[])
 }
 
-pub(super) fn build_ordered(
-    schema: Schema,
-    text: &[u8],
-    record_bytes_max: usize,
-    orders: &[&str],
-) -> Records {
-    let builder = Builder::new(schema).record_bytes_max(record_bytes_max);
+pub(super) fn build_ordered(schema: Schema, text: &[u8], max: usize, orders: &[&str]) -> Records {
+    let builder = Builder::new(schema).record_bytes_max(max);
     let mut builder = orders.iter().fold(builder, |builder, name| builder.order_by(name));
     builder.push(text).unwrap();
     builder.finish().unwrap().0
