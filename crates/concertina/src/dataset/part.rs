@@ -88,8 +88,8 @@ impl Part {
             }
             match answer.next {
                 Some(next) => page.after = Some(next),
-                // From the start: what is not sorted cannot be continued.
-                None if extra < gone => found.ids.clear(),
+                // From the start: what is not sorted cannot be continued. If it was full, deleted records took room.
+                None if extra < gone && answer.records.len() >= page.limit => found.ids.clear(),
                 None => return Ok(found),
             }
             extra = (2 * extra).max(page.limit).min(gone);

@@ -40,6 +40,17 @@ pub struct Remote {
     name: String,
 }
 
+/// What became of a chunk that was put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is part of the log.
+    Done,
+    /// Another chunk has its number: read on, and try again.
+    Taken,
+    /// Its number is sealed: it came too late, or it was sealed at once. What is sealed there tells.
+    Sealed,
+}
+
 /// A manifest, and what tells whether it is still the one that there is.
 #[derive(Clone, Debug)]
 pub struct Current {
@@ -159,30 +170,30 @@ impl Remote {
         Ok(())
     }
 
-    /// Puts a chunk of the log where there is none, durably; says whether it is part of the log. If not,
-    /// somebody else was first: read on, and try again.
+    /// Puts a chunk of the log where there is none, durably; says whether it is part of the log.
     ///
     /// # Errors
     ///
     /// Those of the origin. Then it is not known whether it was put.
-    pub async fn put_chunk(&self, at: &Current, chunk: &Chunk) -> anyhow::Result<bool> {
+    pub async fn put_chunk(&self, at: &Current, chunk: &Chunk) -> anyhow::Result<Put> {
         let key = key_of_file(&self.name, &at.manifest.id, &chunk_file(chunk.number));
         let bytes = Bytes::from(chunk.encode()?);
         match self.put(&key, &mut Whole::new(bytes), Condition::Absent).await {
-            Err(Error::Condition(_)) => return Ok(false),
+            Err(Error::Condition(_)) => return Ok(Put::Taken),
             result => result?,
         }
         if self.etag().await? == Some(at.etag.clone()) {
-            return Ok(true);
+            return Ok(Put::Done);
         }
         let now = self.current().await?;
         let counts = now.is_some_and(|now| {
             now.manifest.id == at.manifest.id && now.manifest.sealed_chunks < chunk.number
         });
-        if !counts {
-            self.origin.delete(&key).await?;
+        if counts {
+            return Ok(Put::Done);
         }
-        Ok(counts)
+        self.origin.delete(&key).await?;
+        Ok(Put::Sealed)
     }
 
     /// Puts a shard's file from a folder, where there is none.

@@ -175,8 +175,12 @@ pub(crate) fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>
         schema.format != Format::Files,
         "whole files cannot be appended yet: import them as a dataset of their own"
     );
+    let all_bytes = bytes;
     let bytes = without_blank_lines(schema.format, bytes);
-    let (records, report) = records_of(schema, bytes)?;
+    let (records, mut report) = records_of(schema, bytes)?;
+    let left_out = &all_bytes[..all_bytes.len() - bytes.len()];
+    let lines_left_out = left_out.iter().filter(|byte| **byte == b'\n').count() as u64;
+    report.first_bad.iter_mut().for_each(|bad| bad.line += lines_left_out);
     let chunk_bytes = bytes.len() as u64 + ENTRY_BYTES * records.len() as u64;
     ensure!(
         chunk_bytes <= CHUNK_BYTES_MAX as u64,
@@ -237,7 +241,8 @@ fn without_blank_lines(format: Format, bytes: &[u8]) -> &[u8] {
         }
         rest = after;
     }
-    rest
+    // A last line without an end may be blank too.
+    if rest.iter().all(|byte| blank.contains(byte)) { &[] } else { rest }
 }
 
 /// Whether a row of a CSV file holds the names of the columns: a file may bring its header along.

@@ -44,6 +44,11 @@ impl Problem {
         Problem { status, what: what.to_owned(), headers: Vec::new(), seen: None, body: true }
     }
 
+    /// Whether it says that the request is wrong.
+    pub fn is_bad_request(&self) -> bool {
+        self.status == StatusCode::BAD_REQUEST
+    }
+
     /// The process ends while a request waits.
     pub fn stopping() -> Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")

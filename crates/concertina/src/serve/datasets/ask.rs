@@ -398,6 +398,8 @@ impl Page {
 pub trait AskParts {
     /// Why a part has no answer.
     type Error;
+    /// Whether that is because of the question, which other parts would refuse too.
+    fn refuses(error: &Self::Error) -> bool;
     /// Asks a part.
     fn ask(
         &self,
@@ -475,7 +477,7 @@ async fn ask_all<P: AskParts>(
     let mut answers = Vec::with_capacity(names.len());
     for (name, answer) in names.iter().zip(futures_util::future::join_all(asked).await) {
         answers.push(match answer {
-            Err(_) if partial => {
+            Err(error) if partial && !P::refuses(&error) => {
                 Answer::Page(Page { missing: vec![name.clone()], ..Page::default() })
             }
             answer => answer?,

@@ -132,6 +132,10 @@ pub struct Local {
 impl AskParts for Local {
     type Error = Problem;
 
+    fn refuses(problem: &Problem) -> bool {
+        problem.is_bad_request()
+    }
+
     async fn ask(&self, name: &str, ask: &Ask) -> Result<Answer, Problem> {
         Ok(self.serve(name, ask).await?.0)
     }

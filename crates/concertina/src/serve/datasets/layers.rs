@@ -330,7 +330,7 @@ impl State {
         let guess = text_guess(&candidate.part);
         let most = (guess as f64 * TEXT_EXCESS) as u64;
         let may = layers.footprint().text_bytes == 0 && self.may_compress(candidate, most);
-        let text = may.then_some((Step::Text(most), guess));
+        let text = may.then_some((Step::Text(most), most));
         pair.into_iter().chain(text).min_by_key(|(_, bytes)| *bytes)
     }
 
@@ -398,7 +398,7 @@ impl State {
                 self.too_few.insert(candidate.id, bytes / 2);
                 0
             }
-            (false, true) => bytes / 2,
+            (false, true) => guess,
             (false, false) => text,
         };
         let half = usize::try_from((bytes - for_text) / 2).unwrap_or(usize::MAX);

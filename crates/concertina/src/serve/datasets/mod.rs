@@ -56,7 +56,7 @@ pub struct Datasets {
     /// A node makes copies of what there is before it is asked; a gateway learns of it when it is asked.
     looks_for_all: bool,
     /// When a name was looked up in vain.
-    looked: std::sync::Mutex<BTreeMap<String, Nanos>>,
+    looked: std::sync::Mutex<BTreeMap<String, (Nanos, Option<String>)>>,
 }
 
 /// What runs for them.
@@ -181,19 +181,17 @@ impl Datasets {
             let start = Instant::now();
             let mut names = Vec::new();
             if self.looks_for_all && start >= next_listing {
-                names = self.list_all().await;
-                next_listing = start + LISTING_PAUSE * start.elapsed();
+                match remote::names(&self.common.origin).await {
+                    Ok(found) => {
+                        names = found;
+                        next_listing = start + LISTING_PAUSE * start.elapsed();
+                    }
+                    Err(error) => warn!("the datasets of the origin cannot be listed: {error}"),
+                }
             }
             self.refresh_all(names).await;
             tokio::time::sleep(self.refresh).await;
         }
-    }
-
-    async fn list_all(&self) -> Vec<String> {
-        remote::names(&self.common.origin).await.unwrap_or_else(|error| {
-            warn!("the datasets of the origin cannot be listed: {error}");
-            Vec::new()
-        })
     }
 
     /// Refreshes the datasets of these names, and those that are known.
@@ -259,7 +257,7 @@ impl Datasets {
             return Ok(Some(served.clone()));
         }
         // One that is being read for the first time is waited for.
-        if !crate::dataset::is_name(name) || (known.is_none() && !self.may_look(name)) {
+        if !crate::dataset::is_name(name) || (known.is_none() && !self.may_look(name)?) {
             return Ok(None);
         }
         let served = self.add(name);
@@ -267,26 +265,38 @@ impl Datasets {
         if served.view().is_none() {
             self.forget(name);
         }
-        if view?.is_some() {
-            return Ok(Some(served));
+        match view {
+            Ok(Some(_)) => return Ok(Some(served)),
+            Ok(None) => self.looked_in_vain(name, None),
+            Err(error) => {
+                self.looked_in_vain(name, Some(format!("{error:#}")));
+                return Err(error);
+            }
         }
-        self.looked_in_vain(name);
         Ok(None)
     }
 
     /// Whether it is some time since a name was looked up in vain.
-    fn may_look(&self, name: &str) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// What that look-up failed of.
+    fn may_look(&self, name: &str) -> anyhow::Result<bool> {
         let now = clock::now();
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         let again = LOOK_AGAIN.as_nanos() as Nanos;
-        looked.retain(|_, at| now.saturating_sub(*at) < again);
-        !looked.contains_key(name) && looked.len() < NAMES_MAX
+        looked.retain(|_, (at, _)| now.saturating_sub(*at) < again);
+        match looked.get(name) {
+            Some((_, Some(failed))) => anyhow::bail!("{failed}"),
+            Some((_, None)) => Ok(false),
+            None => Ok(looked.len() < NAMES_MAX),
+        }
     }
 
-    fn looked_in_vain(&self, name: &str) {
+    fn looked_in_vain(&self, name: &str, failed: Option<String>) {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if looked.len() < NAMES_MAX {
-            looked.insert(name.to_owned(), clock::now());
+            looked.insert(name.to_owned(), (clock::now(), failed));
         }
     }
 

@@ -23,7 +23,7 @@ use crate::clock;
 use crate::dataset::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
 use crate::dataset::manifest::{Manifest, ShardEntry, shard_file};
 use crate::dataset::part::Part;
-use crate::dataset::remote::{Current, Remote, folder_of_copy, key_of_file, key_of_manifest};
+use crate::dataset::remote::{Current, Put, Remote, folder_of_copy, key_of_file, key_of_manifest};
 use crate::dataset::{Dataset, SEAL_BYTES, chunk_file, split};
 use crate::origin::Origin;
 
@@ -32,6 +32,9 @@ const TRIES: usize = 10;
 
 /// Shards that no manifest names, and that a seal passes over.
 const UNNAMED_MAX: usize = 1000;
+
+/// Sealed chunks that are removed at once.
+const REMOVED_AT_ONCE: usize = 16;
 
 /// What the folders of seals begin with, among the copies.
 pub const SEALING: &str = ".sealing-";
@@ -118,6 +121,8 @@ pub struct Served {
     changes: Mutex<Vec<Change>>,
     /// Bytes of layers that it is to have; `u64::MAX` if that is left to the lengths of its queues.
     fixed_bytes: AtomicU64,
+    /// When it was last read for the first time, and why that failed.
+    tried: Mutex<Option<(Nanos, Option<String>)>>,
 }
 
 impl Served {
@@ -132,6 +137,7 @@ impl Served {
             sealing: tokio::sync::Mutex::default(),
             changes: Mutex::default(),
             fixed_bytes: AtomicU64::new(u64::MAX),
+            tried: Mutex::default(),
         })
     }
 
@@ -279,17 +285,35 @@ impl Served {
         view
     }
 
-    /// Reads it for the first time, or waits for who does.
+    /// Reads it for the first time, or waits for who does and has what came of it.
     ///
     /// # Errors
     ///
     /// As [`refresh`](Self::refresh).
     pub async fn first_view(&self) -> anyhow::Result<Option<Arc<View>>> {
+        let begun = clock::now();
         let _changing = self.changing.lock().await;
-        if self.view().is_none() {
-            self.refresh_locked().await.with_context(|| format!("dataset {}", self.name))?;
+        if let Some(view) = self.view() {
+            return Ok(Some(view));
         }
-        Ok(self.view())
+        let tried = self.tried().clone().filter(|tried| tried.0 >= begun);
+        let failed = match tried {
+            Some((_, failed)) => failed,
+            None => {
+                let read = self.refresh_locked().await;
+                let failed = read.err().map(|error| format!("dataset {}: {error:#}", self.name));
+                *self.tried() = Some((clock::now(), failed.clone()));
+                failed
+            }
+        };
+        match failed {
+            Some(failed) => bail!("{failed}"),
+            None => Ok(self.view()),
+        }
+    }
+
+    fn tried(&self) -> std::sync::MutexGuard<'_, Option<(Nanos, Option<String>)>> {
+        self.tried.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends the records of some bytes, which take `room`. When this returns they are in the origin.
@@ -420,17 +444,34 @@ impl Served {
             let mut dataset = dataset.clone();
             dataset.take(chunk.clone())?;
             let put = self.remote.put_chunk(current, &chunk).await;
-            if matches!(put, Ok(true)) {
+            if matches!(put, Ok(Put::Done)) {
                 let changed = Changed { first_id, records: entries.len() as u64, chunk: number };
                 self.publish(dataset, current.clone());
                 return Ok(changed);
             }
             // What is there now decides: somebody else's chunk, or our own whose answer was lost.
             let refreshed = self.refresh_locked().await;
-            put.context("it is not known whether this was done; look before you try again")?;
+            let unknown = "it is not known whether this was done; look before you try again";
+            let put = put.context(unknown)?;
             refreshed?;
+            ensure!(put != Put::Sealed || !self.may_hold(first_id, &entries), unknown);
         }
         bail!("others change the dataset faster than this can; try again")
+    }
+
+    /// Whether these records may be those that are there now from this id on.
+    fn may_hold(&self, first_id: u64, entries: &[Entry]) -> bool {
+        let Some(view) = self.view() else { return false };
+        let appended = entries.iter().filter_map(|entry| match entry {
+            Entry::Append(record) => Some(record),
+            Entry::Delete(_) => None,
+        });
+        let mut same = appended.zip(first_id..).map(|(record, id)| {
+            // A shard of other nodes cannot be looked at.
+            view.dataset.stored(id).map_or(id < view.dataset.end_id(), |there| there == *record)
+        });
+        // Deleting again is harmless.
+        entries.iter().any(|entry| matches!(entry, Entry::Append(_))) && same.all(|same| same)
     }
 
     /// Makes a shard of the log. Says whether there was anything to seal.
@@ -506,7 +547,7 @@ impl Served {
         manifest: Manifest,
         shard: Option<PathBuf>,
     ) -> anyhow::Result<bool> {
-        let _changing = self.changing.lock().await;
+        let changing = self.changing.lock().await;
         let (id, before) = (&manifest.id, &view.current.manifest);
         let file = manifest.shards.last().map(|entry| entry.file.clone()).unwrap_or_default();
         if self.remote.replace(&view.current.etag, &manifest).await?.is_none() {
@@ -528,18 +569,26 @@ impl Served {
             && manifest.shards.last().is_some_and(|entry| self.is_mine(id, entry))
         {
             // Or it is copied from the origin.
-            let folder = folder_of_copy(&self.common.copies, &self.name, id)?;
-            if let Err(error) = std::fs::rename(&made, folder.join(&file)) {
-                warn!("dataset {}: {file} is copied from the origin: {error}", self.name);
+            let moved = folder_of_copy(&self.common.copies, &self.name, id)
+                .and_then(|folder| Ok(std::fs::rename(&made, folder.join(&file))?));
+            if let Err(error) = moved {
+                warn!("dataset {}: {file} is copied from the origin: {error:#}", self.name);
             }
         }
-        for number in before.sealed_chunks + 1..=manifest.sealed_chunks {
-            let chunk = chunk_file(number);
-            if let Err(error) = self.remote.remove(id, &chunk).await {
-                warn!("dataset {}: {chunk}, which is sealed, is left: {error}", self.name);
-            }
+        let refreshed = self.refresh_locked().await;
+        // Nobody reads them any more, and there may be thousands.
+        drop(changing);
+        let sealed: Vec<u64> = (before.sealed_chunks + 1..=manifest.sealed_chunks).collect();
+        for some in sealed.chunks(REMOVED_AT_ONCE) {
+            let removals = some.iter().map(|number| async move {
+                let chunk = chunk_file(*number);
+                if let Err(error) = self.remote.remove(id, &chunk).await {
+                    warn!("dataset {}: {chunk}, which is sealed, is left: {error}", self.name);
+                }
+            });
+            futures_util::future::join_all(removals).await;
         }
-        self.refresh_locked().await?;
+        refreshed?;
         Ok(true)
     }
 }

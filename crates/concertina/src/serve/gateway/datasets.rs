@@ -115,6 +115,10 @@ impl Nodes<'_> {
 impl AskParts for Nodes<'_> {
     type Error = Problem;
 
+    fn refuses(problem: &Problem) -> bool {
+        problem.is_bad_request()
+    }
+
     async fn ask(&self, part: &str, ask: &Ask) -> Result<Answer, Problem> {
         if part == LOG {
             let local = Local { view: self.view.clone() };
