@@ -6,8 +6,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::{Fault, Limits};
 
-/// The most header lines of a reply.
-pub const HEADERS_MAX: usize = 64;
+/// The most header lines of a reply. Each pair of an object's user metadata is one; other tools store many.
+pub const HEADERS_MAX: usize = 2048;
+
+/// Header lines of a usual reply: room for them is on the stack.
+const HEADERS_FEW: usize = 64;
 
 /// A head that was understood.
 #[derive(Debug)]
@@ -31,10 +34,16 @@ pub(super) fn parse(
     bodiless: bool,
     limits: &Limits,
 ) -> Result<Option<Head>, Fault> {
-    let mut lines = [httparse::EMPTY_HEADER; HEADERS_MAX];
-    let mut response = httparse::Response::new(&mut lines);
     let within = buffer.get(..limits.head_bytes_max).unwrap_or(&buffer[..]);
-    let length = match response.parse(within) {
+    let (mut few, mut many) = ([httparse::EMPTY_HEADER; HEADERS_FEW], Vec::new());
+    let mut response = httparse::Response::new(&mut few);
+    let mut parsed = response.parse(within);
+    if matches!(parsed, Err(httparse::Error::TooManyHeaders)) {
+        many.resize(HEADERS_MAX, httparse::EMPTY_HEADER);
+        response = httparse::Response::new(&mut many);
+        parsed = response.parse(within);
+    }
+    let length = match parsed {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) if within.len() < limits.head_bytes_max => return Ok(None),
         Ok(httparse::Status::Partial) => {

@@ -166,6 +166,13 @@ pub struct Share {
     bytes: u64,
 }
 
+impl Share {
+    /// Takes over another part of the same budget.
+    fn join(&mut self, mut other: Share) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
         self.budget.left.fetch_add(self.bytes, Ordering::Relaxed);
@@ -189,7 +196,7 @@ pub struct Upload {
     copy: Copy,
     object_bytes_max: u64,
     budget: Arc<Budget>,
-    shares: Vec<Share>,
+    share: Option<Share>,
 }
 
 enum Copy {
@@ -214,7 +221,7 @@ impl Upload {
             _ => Copy::None,
         };
         let given_at = GivenAt::default();
-        Upload { incoming, idle, given_at, copy, object_bytes_max, budget, shares: Vec::new() }
+        Upload { incoming, idle, given_at, copy, object_bytes_max, budget, share: None }
     }
 
     /// See [`GivenAt`].
@@ -223,12 +230,12 @@ impl Upload {
     }
 
     /// All bytes, if they were few enough to be kept, with their share of the budget.
-    pub fn into_copy(self) -> Option<(Bytes, Vec<Share>)> {
+    pub fn into_copy(self) -> Option<(Bytes, Option<Share>)> {
         match self.copy {
-            Copy::None => Some((Bytes::new(), self.shares)),
+            Copy::None => Some((Bytes::new(), self.share)),
             // A piece may be a small part of a large buffer, which it would keep.
-            Copy::One(bytes) => Some((Bytes::copy_from_slice(&bytes), self.shares)),
-            Copy::Many(bytes) => Some((bytes.freeze(), self.shares)),
+            Copy::One(bytes) => Some((Bytes::copy_from_slice(&bytes), self.share)),
+            Copy::Many(bytes) => Some((bytes.freeze(), self.share)),
             Copy::TooLarge => None,
         }
     }
@@ -260,10 +267,13 @@ impl Upload {
         let share = self.budget.take(piece.len() as u64);
         let (Some(share), true) = (share, length <= self.object_bytes_max) else {
             self.copy = Copy::TooLarge;
-            self.shares.clear();
+            self.share = None;
             return;
         };
-        self.shares.push(share);
+        match &mut self.share {
+            Some(all) => all.join(share),
+            None => self.share = Some(share),
+        }
         self.copy = match std::mem::replace(&mut self.copy, Copy::None) {
             Copy::None => Copy::One(piece.clone()),
             Copy::One(first) => {

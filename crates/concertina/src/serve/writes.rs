@@ -185,7 +185,7 @@ pub async fn delete(
 }
 
 enum Work {
-    Put { staged: Box<dyn Staged>, copy: Option<(Bytes, Vec<Share>)> },
+    Put { staged: Box<dyn Staged>, copy: Option<(Bytes, Option<Share>)> },
     Delete,
 }
 

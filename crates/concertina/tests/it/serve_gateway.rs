@@ -416,6 +416,7 @@ fn a_deadline_is_kept() {
     refused(&client.send("GET", "/objects/k", &late, None).unwrap(), 504, "200 ms");
     refused(&client.send("PUT", "/objects/k", &late, Some(b"x")).unwrap(), 504, "not known");
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    until("nothing is left of them", || status(&gateway)["mailboxes"] == 0);
     let wrong = [("concertina-deadline-ms", "soon")];
     assert_eq!(client.send("GET", "/objects/k", &wrong, None).unwrap().status, 400);
     gateway.stop();

@@ -28,6 +28,8 @@ struct Status<'a> {
     /// Nodes that are not used because their configuration or version is another.
     mismatches: Vec<Mismatch<'a>>,
     gateway: GatewayStatus,
+    /// Requests that may still be told something: none are left when none is under way.
+    mailboxes: usize,
     connections: usize,
     config: &'a toml::Table,
 }
@@ -70,6 +72,7 @@ pub fn status(access: &Arc<Access>) -> Response<ReplyBody> {
         members: members.collect(),
         mismatches: mismatches.collect(),
         gateway,
+        mailboxes: access.drive.mailboxes(),
         connections: access.connections.load(Ordering::Relaxed),
         config: &access.asked,
     };

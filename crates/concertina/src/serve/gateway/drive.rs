@@ -220,6 +220,11 @@ impl Drive {
         (state.gateway.status(now), state.misfits.clone())
     }
 
+    /// Requests that may still be told something.
+    pub fn mailboxes(&self) -> usize {
+        self.lock().requests.len()
+    }
+
     /// The windows that ended by `now`, or all if the process ends.
     pub fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
         let mut state = self.lock();
@@ -256,7 +261,12 @@ impl State {
             decided.own.push_back(action);
             return;
         }
-        let Some(mailbox) = request.and_then(|request| self.requests.get(&request)) else { return };
-        wakers.extend(mailbox.put(action));
+        let Some(request) = request else { return };
+        // A refused request says nothing more, not even that it is over.
+        let mailbox = match &action {
+            Action::Refuse { .. } => self.requests.remove(&request),
+            _ => self.requests.get(&request).cloned(),
+        };
+        wakers.extend(mailbox.and_then(|mailbox| mailbox.put(action)));
     }
 }

@@ -37,6 +37,8 @@ pub enum Source {
 
 /// An upload that knows whether any of it was taken.
 pub struct Streamed {
+    /// What was gathered before it was known to be long.
+    begun: Bytes,
     upload: Upload,
     given_at: GivenAt,
     taken: bool,
@@ -46,7 +48,11 @@ pub struct Streamed {
 impl Chunks for Streamed {
     fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
         self.taken = true;
+        let begun = std::mem::take(&mut self.begun);
         Box::pin(async move {
+            if !begun.is_empty() {
+                return Some(Ok(begun));
+            }
             let next = self.upload.next().await;
             if let Some(Err(error)) = &next {
                 self.failed = Some(error.clone());
@@ -55,7 +61,7 @@ impl Chunks for Streamed {
         })
     }
     fn bytes_left(&self) -> Option<u64> {
-        self.upload.bytes_left()
+        self.upload.bytes_left().map(|left| left + self.begun.len() as u64)
     }
 }
 
@@ -64,10 +70,14 @@ impl Source {
     pub async fn of(incoming: Incoming, idle: Duration) -> Result<Source, Problem> {
         // No copy is kept: that is for a node's tiers.
         let mut upload = Upload::new(incoming, idle, 0, Budget::new(0));
-        let small = upload.bytes_left().is_some_and(|bytes| bytes <= GATHERED_BYTES_MAX);
-        if !small {
+        let stream = |begun: Bytes, upload: Upload| {
             let given_at = upload.given_at();
-            return Ok(Source::Stream(Streamed { upload, given_at, taken: false, failed: None }));
+            Source::Stream(Streamed { begun, upload, given_at, taken: false, failed: None })
+        };
+        // One that does not say its length is gathered until it shows to be long: only what is gathered can be
+        // dated, and sent again.
+        if upload.bytes_left().is_some_and(|bytes| bytes > GATHERED_BYTES_MAX) {
+            return Ok(stream(Bytes::new(), upload));
         }
         let mut all = BytesMut::new();
         let mut first = Bytes::new();
@@ -83,6 +93,9 @@ impl Source {
                 all.extend_from_slice(&first);
             }
             all.extend_from_slice(&piece);
+            if all.len() as u64 > GATHERED_BYTES_MAX {
+                return Ok(stream(all.freeze(), upload));
+            }
         }
         Ok(Source::Whole(if all.is_empty() { first } else { all.freeze() }))
     }
