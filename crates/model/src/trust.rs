@@ -85,15 +85,16 @@ pub enum TrustEnd {
 ///   is widest: of eight, from half to 64 times the mean service time. The band is the spread of the
 ///   predictions of the model's replicates, so it says how well the parameters are known.
 /// - bias(λ) is the largest error found on loads that were held out of the fit ([`HeldOut`]), up to λ:
-///   linear between held-out loads, never falling. An error counts in full, the measurement's own
-///   uncertainty with it: a measurement too short to show an error is no proof that there is none.
+///   linear between held-out loads, never falling. An error counts as it was found, however uncertain the
+///   measurement.
 ///
 /// - misfit(λ) is the same of the loads that were fitted ([`crate::FittedStep::misfit_points`]). A fit is
 ///   kind to the points that it was made of, so a small misfit proves nothing and takes nothing off the
 ///   bias; a large one says that the model's form is wrong, be its interval ever so narrow.
 ///
-/// Nothing is trusted past the largest load that was fitted or held out, be the band ever so narrow: it
-/// knows nothing of what was never seen. Without held-out loads the bias is not known, and that is said.
+/// Nothing is trusted past the largest load that was fitted, or held out and measured within
+/// [`POINTS_MAX`], be the band ever so narrow: it knows nothing of what was never seen, and a measurement too short
+/// to show an error is no proof that there is none. Without held-out loads the bias is not known, and that is said.
 /// Without replicates the band is not known, and no load is trusted.
 ///
 /// When it is wrong: where the system that is predicted is not the one that was measured (another
@@ -149,7 +150,8 @@ impl Looked {
 
     /// The largest load that was looked at.
     fn largest(&self) -> f64 {
-        self.held_out.iter().map(|h| h.rate).fold(self.rate_high, f64::max)
+        let seen = |h: &&HeldOut| h.half_width_points.is_some_and(|half| half < POINTS_MAX);
+        self.held_out.iter().filter(seen).map(|h| h.rate).fold(self.rate_high, f64::max)
     }
 }
 

@@ -45,7 +45,7 @@ fn model_text() -> String {
     out += &parameter("scv", 1.0, "1");
     out += &format!("shape = [{}]\n", shape.join(", "));
     out += "[[devices]]\nclass = \"bulk_device\"\ncount = 8\nshare = 0.125\nfactor = 1.0\n";
-    out += "[[held_out]]\nrate = 1500.0\nwithin_s = 0.05\nerror_points = 0.8\n";
+    out += "[[held_out]]\nrate = 1500.0\nwithin_s = 0.05\nerror_points = 0.8\nhalf_width_points = 0.3\n";
     out + &format!("[replicates]\nrows = [{}]\n", rows.join(", "))
 }
 
@@ -268,10 +268,14 @@ fn the_documented_choices_are_read() {
     let lines = section.lines().skip_while(|line| !line.starts_with("    "));
     let lines = lines.take_while(|line| line.is_empty() || line.starts_with("    "));
     let choices: Vec<&str> = lines.map(|line| line.trim_start()).collect();
-    // The model of this test has no hot devices.
-    let choices = choices.join("\n").replace("[devices.hot_device]", "[devices.tape]");
     let lab = Lab::new();
-    lab.write("choices.toml", &choices);
+    lab.write("choices.toml", &choices.join("\n"));
+    let output = lab.asks(&["--rate", "5000"]);
+    assert!(output.status.success(), "{}", text(&output).1);
+    // What is left out there is for models that have such devices.
+    let all = choices.iter().filter(|line| !line.contains("hit_ratio ="));
+    let all: Vec<&str> = all.map(|line| line.strip_prefix("# ").unwrap_or(line)).collect();
+    lab.write("choices.toml", &all.join("\n"));
     let (_, error) = text(&lab.asks(&["--rate", "5000"]));
-    assert!(error.contains("the model has no devices of class \"tape\""), "{error}");
+    assert!(error.contains("the model has no devices of class \"hot_device\""), "{error}");
 }

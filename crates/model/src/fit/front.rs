@@ -60,6 +60,7 @@ pub fn front_delay(steps: &[FrontStep]) -> Result<Parameter, Error> {
         return Err(Error::NoSteps);
     }
     let value = (total / weight).max(0.0);
-    let half = batch_means(&batches).map_or(0.0, |e| e.half_width);
+    // From too few batches nothing is known but that it is not less than none.
+    let half = batch_means(&batches).map_or(value, |e| e.half_width);
     Ok(Parameter { value, low: (value - half).max(0.0), high: value + half, unit: "s".to_owned() })
 }

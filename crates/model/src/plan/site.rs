@@ -171,6 +171,8 @@ impl<'a> Site<'a> {
             factor: g.factor,
         };
         model.devices = changes.groups.iter().map(group).collect();
+        // The search knows Poisson arrivals, and what it finds is forecast by the same.
+        model.arrivals = None;
         model
     }
 

@@ -448,7 +448,7 @@ fn past_the_trusted_load_is_said() {
         rate,
         within_s: 0.05,
         error_points,
-        half_width_points: None,
+        half_width_points: Some(0.5),
     };
     model.held_out = vec![held(900.0, 1.0)];
     assert_eq!(marks(&model), [(1, false), (2, false), (4, false)]);
