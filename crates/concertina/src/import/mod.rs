@@ -154,6 +154,13 @@ impl Sources {
         self.note(format!(
             "{series} series of buckets were taken; they began again {resets} times."
         ));
+        if range.joined > 0 {
+            self.note(format!(
+                "{} intervals were joined with others: a series had no sample there, or the query's step is \
+                 shorter than the interval at which samples were taken.",
+                range.joined
+            ));
+        }
         if range.above > 0 {
             let share = range.above as f64 / range.responses.max(1) as f64 * 100.0;
             let largest = range.edges_s.last().copied().unwrap_or(0.0);

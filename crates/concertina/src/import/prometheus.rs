@@ -48,6 +48,8 @@ pub(super) struct Range {
     /// Series that were taken, and how often one began again.
     pub series: usize,
     pub resets: u64,
+    /// Intervals that were joined with others.
+    pub joined: u64,
 }
 
 /// Times of Prometheus are milliseconds.
@@ -82,6 +84,53 @@ fn add(series: &[(f64, String)], bound: u64, to: &mut Increments) -> Result<u64,
         last = Some((at, value));
     }
     Ok(resets)
+}
+
+/// Intervals that say something each: those that overlap, because a series lacks a sample, are one; and where
+/// series change only at some of the samples, because the query's step is shorter than the interval at
+/// which they were taken, an interval without a change is one with the next. Says how many are gone.
+fn joined(increments: Increments) -> (Increments, u64) {
+    let before = increments.len();
+    let mut apart: Vec<((u64, u64), BTreeMap<u64, f64>)> = Vec::new();
+    for (interval, counts) in increments {
+        match apart.last_mut() {
+            Some(last) if interval.0 < last.0.1 => join(last, interval, counts),
+            _ => apart.push((interval, counts)),
+        }
+    }
+    let total = |counts: &BTreeMap<u64, f64>| counts.values().copied().fold(0.0, f64::max);
+    let sum: f64 = apart.iter().map(|(_, counts)| total(counts)).sum();
+    let idle = apart.iter().filter(|(_, counts)| total(counts) == 0.0).count();
+    // By chance an interval of as many arrivals on average is as good as never empty.
+    let is_sampled_late =
+        sum >= BUSY_MEAN * apart.len() as f64 && IDLE_SHARE * idle as f64 >= apart.len() as f64;
+    let mut kept: Vec<((u64, u64), BTreeMap<u64, f64>)> = Vec::new();
+    for (interval, counts) in apart {
+        match kept.last_mut() {
+            Some(last) if is_sampled_late && total(&last.1) == 0.0 && last.0.1 == interval.0 => {
+                join(last, interval, counts);
+            }
+            _ => kept.push((interval, counts)),
+        }
+    }
+    let gone = (before - kept.len()) as u64;
+    (kept.into_iter().collect(), gone)
+}
+
+/// Arrivals of an interval on average, and one of so many intervals being empty, from which on empty ones are
+/// taken for samples that were repeated.
+const BUSY_MEAN: f64 = 20.0;
+const IDLE_SHARE: f64 = 10.0;
+
+fn join(
+    to: &mut ((u64, u64), BTreeMap<u64, f64>),
+    interval: (u64, u64),
+    counts: BTreeMap<u64, f64>,
+) {
+    to.0.1 = to.0.1.max(interval.1);
+    for (bound, count) in counts {
+        *to.1.entry(bound).or_insert(0.0) += count;
+    }
 }
 
 /// Reads an answer.
@@ -133,6 +182,8 @@ pub(super) fn read(text: &str, path: &Path, objectives_ms: &[f64]) -> Result<Ran
         let what = format!("buckets up to le=\"+Inf\" with a bound below it; {how}");
         return Err(Error::Empty { path: path.to_owned(), what });
     }
+    let (increments, joined) = joined(increments);
+    range.joined = joined;
     range.edges_s = bounds.iter().copied().filter(|b| b.is_finite() && *b > 0.0).collect();
     for (interval, counts) in increments {
         // An interval that a bound has no samples of says nothing.
@@ -201,7 +252,7 @@ impl Range {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -243,6 +294,33 @@ mod tests {
         assert!((times.response.mean_s() - mean).abs() < 0.02 * mean);
         assert!((window.length_mean() * 15.0 / 110.0 - times.response.mean_s()).abs() < 1e-9);
         assert_eq!(range.windows[1].completions, 60);
+    }
+
+    /// Samples each minute asked for each 15 s, and a series that lacks one.
+    #[test]
+    fn windows_are_no_shorter_than_samples() {
+        let minutes: Vec<f64> = (0..41).map(|i| f64::from(100 * (i / 4))).collect();
+        let text = answer(&[("+Inf", "a", &minutes), ("0.1", "a", &minutes)]);
+        let range = read(&text, Path::new("p"), &[]).unwrap();
+        assert_eq!((range.windows.len(), range.joined), (10, 30));
+        assert!(range.windows.iter().all(|w| (w.completions, w.length_s) == (100, 60.0)));
+        // As rare as this, an interval without a request is nothing odd.
+        let rare: Vec<f64> = minutes.iter().map(|count| count / 100.0).collect();
+        let text = answer(&[("+Inf", "a", &rare), ("0.1", "a", &rare)]);
+        assert_eq!(read(&text, Path::new("p"), &[]).unwrap().joined, 0);
+        let mut lacking: Value = serde_json::from_str(&answer(&[
+            ("+Inf", "a", &[0.0, 10.0, 20.0, 30.0]),
+            ("0.1", "a", &[0.0, 10.0, 20.0, 30.0]),
+            ("+Inf", "b", &[0.0, 10.0, 20.0, 30.0]),
+            ("0.1", "b", &[0.0, 10.0, 20.0, 30.0]),
+        ]))
+        .unwrap();
+        for series in [0, 1] {
+            lacking["data"]["result"][series]["values"].as_array_mut().unwrap().remove(1);
+        }
+        let range = read(&lacking.to_string(), Path::new("p"), &[]).unwrap();
+        let each: Vec<_> = range.windows.iter().map(|w| (w.completions, w.length_s)).collect();
+        assert_eq!((each, range.joined), (vec![(40, 30.0), (20, 15.0)], 2));
     }
 
     #[test]

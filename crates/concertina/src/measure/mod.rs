@@ -344,9 +344,20 @@ fn saturation(
         return Some(Saturation { rate, clients: clients(rate, search.alone_s()), basis });
     }
     let rate = points.iter().map(|p| p.throughput.value).fold(0.0, f64::max);
-    let past = points.iter().any(|p| p.at.rate().is_some() && p.is_past_saturation());
+    let mut open: Vec<(f64, &Point)> =
+        points.iter().filter_map(|point| Some((point.at.rate()?, point))).collect();
+    open.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // What is lost at the lowest load as well is lost for another reason.
+    let past = match &open[..] {
+        [] => false,
+        [(_, only)] => only.is_past_saturation(),
+        [(_, lowest), .., (_, highest)] => {
+            highest.is_past_saturation() && !lowest.is_past_saturation()
+        }
+    };
     if past && rate > 0.0 {
-        let basis = "open loop: at the highest loads less came back than was sent".to_owned();
+        let basis =
+            "open loop: at the highest load less was answered well than was sent".to_owned();
         return Some(Saturation { rate, clients: None, basis });
     }
     let closed: Vec<&Point> = points.iter().filter(|p| p.at.clients().is_some()).collect();
