@@ -158,6 +158,8 @@ fn within(
     context.say(format!("lineitem: importing within {memory}"));
     let arguments = ["--format=lines".to_owned(), format!("--memory={memory}")];
     let import = Import::run(scratch, &text, Some(group), &arguments)?;
+    let bad = import.made.bad;
+    ensure!(bad == 0, "{bad} records could not be read");
     context.say(format!("lineitem: imported in {:.0} s; comparing", import.wall_s));
     let compared = verify::compare(&import, &text, patterns)?;
     let name = format!("lineitem, {:.1} GB within {memory}", bytes as f64 / 1e9);
