@@ -37,3 +37,24 @@ fn certain_records_are_not_read() {
         assert_eq!((found.len(), verified), (matching, read), "{source} in {text:?}");
     }
 }
+
+#[test]
+fn whole_words_are_decided_by_the_bytes_beside_them() {
+    let text = "cat\nconcat\na cat, cats\ncat_\n(cat)\nécat\ncat é\ncaté\nÿcat\ncat cat\n";
+    let rows = [
+        // Beside three there is a byte of another character than ASCII.
+        (r#"~"\bcat\b""#, 3),
+        (r#"~"(?-u)\bcat\b""#, 0),
+        (r#"~"\bcat\b" ~"\ba\b""#, 0),
+        (r#"~"\bcat\b" OR ~"\bcats\b""#, 3),
+        (r#"NOT ~"\bcat\b""#, 10),
+    ];
+    let records = build_ordered(Schema::new(Format::Lines), text.as_bytes(), 1 << 20, &[]);
+    let index = naive::Text::new(text.as_bytes().to_vec());
+    for (source, read) in rows {
+        let (_, verified) = check(&query(source), text.as_bytes(), &index, &records);
+        assert_eq!(verified, read, "{source}");
+    }
+    let (found, _) = check(&query(r#"~"\bcat\b""#), text.as_bytes(), &index, &records);
+    assert_eq!(found, [0, 2, 4, 6, 9]);
+}

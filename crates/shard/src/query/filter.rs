@@ -11,6 +11,7 @@
 use std::cell::Cell;
 use std::ops::{Bound, Range};
 
+use super::pattern::Bounds;
 use super::{Condition, Query};
 use crate::record::{Format, Records};
 
@@ -45,6 +46,8 @@ pub struct Literal {
     /// Where a record with the literal passes the test for certain, unless it goes on as one of these: longer
     /// literals that start with it. `None` where a record has to be read in any case.
     pub doubts: Option<Vec<Vec<u8>>>,
+    /// Only where it is a whole word, as the bytes beside an occurrence say.
+    pub bounds: Option<Bounds>,
 }
 
 /// Entries of the table of an attribute.
@@ -98,7 +101,9 @@ fn any(filters: Vec<Filter>) -> Filter {
 fn doubtful(filter: Filter) -> Filter {
     let each = |filters: Vec<Filter>| filters.into_iter().map(doubtful).collect();
     match filter {
-        Filter::Literal(literal) => Filter::Literal(Literal { doubts: None, ..literal }),
+        Filter::Literal(literal) => {
+            Filter::Literal(Literal { doubts: None, bounds: None, ..literal })
+        }
         Filter::Numbers(numbers) => Filter::Numbers(Numbers { certain: 0..0, ..numbers }),
         Filter::And(filters) => Filter::And(each(filters)),
         Filter::Or(filters) => Filter::Or(each(filters)),
@@ -140,6 +145,16 @@ impl Spellings<'_> {
                 )
             }
             Condition::Strings(from, to) => doubtful(self.starts(common_prefix(from, to), false)),
+            Condition::Matches(pattern) if self.attribute.is_none() && pattern.word().is_some() => {
+                let (bytes, bounds) =
+                    pattern.word().cloned().unwrap_or((Vec::new(), Bounds::Ascii));
+                self.look_up(Literal {
+                    bytes,
+                    skip: 0,
+                    doubts: Some(Vec::new()),
+                    bounds: Some(bounds),
+                })
+            }
             Condition::Matches(pattern) => all(pattern
                 .clauses()
                 .iter()
@@ -155,12 +170,12 @@ impl Spellings<'_> {
 
     /// A literal of which `skip` bytes stand before the record.
     fn literal_after(&self, skip: usize, bytes: impl Into<Vec<u8>>) -> Filter {
-        self.look_up(Literal { bytes: bytes.into(), skip, doubts: None })
+        self.look_up(Literal { bytes: bytes.into(), skip, doubts: None, bounds: None })
     }
 
     /// A literal that decides, but for its `doubts`.
     fn certain(&self, skip: usize, bytes: impl Into<Vec<u8>>, doubts: Vec<Vec<u8>>) -> Filter {
-        self.look_up(Literal { bytes: bytes.into(), skip, doubts: Some(doubts) })
+        self.look_up(Literal { bytes: bytes.into(), skip, doubts: Some(doubts), bounds: None })
     }
 
     fn look_up(&self, literal: Literal) -> Filter {

@@ -9,7 +9,7 @@ use std::fmt;
 use regex_automata::meta;
 use regex_automata::util::syntax;
 use regex_syntax::hir::literal::Extractor;
-use regex_syntax::hir::{Hir, HirKind};
+use regex_syntax::hir::{Hir, HirKind, Look};
 
 use crate::Error;
 
@@ -32,7 +32,21 @@ pub struct Pattern {
     source: String,
     regex: meta::Regex,
     clauses: Vec<Clause>,
+    word: Option<Word>,
 }
+
+/// What the boundaries of a word are boundaries of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bounds {
+    /// Of bytes: `(?-u)\b`.
+    Ascii,
+    /// Of characters: bytes that are no ASCII have to be read with those around them.
+    Unicode,
+}
+
+/// A literal between two `\b`, with a letter, a digit or `_` at each end: the bytes beside an occurrence
+/// decide whether it is a whole word.
+pub(super) type Word = (Vec<u8>, Bounds);
 
 /// Literals of which a match contains at least one.
 pub(super) type Clause = Vec<Vec<u8>>;
@@ -64,7 +78,7 @@ impl Pattern {
         clauses.sort_by_key(|clause| std::cmp::Reverse(score(clause)));
         clauses.dedup();
         clauses.truncate(CLAUSES_MAX);
-        Ok(Self { source: source.to_owned(), regex, clauses })
+        Ok(Self { source: source.to_owned(), regex, clauses, word: word(&hir) })
     }
 
     /// The expression as it was written.
@@ -75,6 +89,11 @@ impl Pattern {
     /// Whether it matches anywhere in `value`.
     pub fn is_match(&self, value: &[u8]) -> bool {
         self.regex.is_match(value)
+    }
+
+    /// The word, if the expression is one between word boundaries.
+    pub(super) fn word(&self) -> Option<&Word> {
+        self.word.as_ref()
     }
 
     /// Of each clause, a value that matches contains one literal.
@@ -93,6 +112,24 @@ impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Pattern").field(&self.source).finish()
     }
+}
+
+fn word(hir: &Hir) -> Option<Word> {
+    let HirKind::Concat(parts) = hir.kind() else { return None };
+    let [first, middle, last] = &parts[..] else { return None };
+    let bounds = match (first.kind(), last.kind()) {
+        (HirKind::Look(Look::WordAscii), HirKind::Look(Look::WordAscii)) => Bounds::Ascii,
+        (HirKind::Look(Look::WordUnicode), HirKind::Look(Look::WordUnicode)) => Bounds::Unicode,
+        _ => return None,
+    };
+    let HirKind::Literal(literal) = middle.kind() else { return None };
+    let ends = [literal.0.first()?, literal.0.last()?];
+    ends.iter().all(|byte| is_of_words(**byte)).then(|| (literal.0.to_vec(), bounds))
+}
+
+/// Whether words have this byte of ASCII.
+pub(super) fn is_of_words(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 /// Clauses that every match of the expression holds; the recursion is as deep as the expression.

@@ -10,11 +10,14 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::filter::{Filter, Literal, Numbers};
+use super::pattern::{Bounds, is_of_words};
 use crate::record::Records;
 use crate::{Error, Text};
 
 /// Occurrences that are worth locating to spare the reading of one record.
 const OCCURRENCES_PER_RECORD: usize = 8;
+/// Occurrences of a word that are looked at at once.
+const WORDS_AT_ONCE: usize = 1024;
 /// Rows that are located at once.
 const ROWS_MAX: usize = 1 << 16;
 
@@ -66,6 +69,7 @@ pub enum Leaf {
         skip: usize,
         len: usize,
         is_certain: bool,
+        bounds: Option<Bounds>,
     },
     /// Entries of an attribute's table of numbers.
     Numbers(Numbers),
@@ -81,6 +85,15 @@ impl Leaf {
         }
     }
 
+    /// Whether no record that it leads to has to be read.
+    fn is_certain(&self) -> bool {
+        match self {
+            Self::Record(_) => false,
+            Self::Rows { is_certain, .. } => *is_certain,
+            Self::Numbers(numbers) => numbers.certain == numbers.entries,
+        }
+    }
+
     /// The part of `len` occurrences after the first `done`; less where there are not as many.
     pub fn part(&self, done: usize, len: usize) -> Self {
         let part = |all: &Range<usize>| {
@@ -89,9 +102,9 @@ impl Leaf {
         };
         match self {
             Self::Record(record) => Self::Record(*record),
-            Self::Rows { rows, skip, len, is_certain } => {
-                let (skip, len, is_certain) = (*skip, *len, *is_certain);
-                Self::Rows { rows: part(rows), skip, len, is_certain }
+            Self::Rows { rows, skip, len, is_certain, bounds } => {
+                let (skip, len, is_certain, bounds) = (*skip, *len, *is_certain, *bounds);
+                Self::Rows { rows: part(rows), skip, len, is_certain, bounds }
             }
             Self::Numbers(numbers) => {
                 Self::Numbers(Numbers { entries: part(&numbers.entries), ..numbers.clone() })
@@ -102,7 +115,9 @@ impl Leaf {
     /// The same records, none of them certain.
     fn doubtful(&self) -> Self {
         match self.clone() {
-            Self::Rows { rows, skip, len, .. } => Self::Rows { rows, skip, len, is_certain: false },
+            Self::Rows { rows, skip, len, bounds, .. } => {
+                Self::Rows { rows, skip, len, is_certain: false, bounds }
+            }
             Self::Numbers(numbers) => Self::Numbers(Numbers { certain: 0..0, ..numbers }),
             leaf @ Self::Record(_) => leaf,
         }
@@ -130,16 +145,16 @@ impl Plan {
             Filter::All => Self::All,
             Filter::Record(record) => Self::Leaf(Leaf::Record(*record)),
             Filter::Numbers(numbers) => Self::Leaf(Leaf::Numbers(numbers.clone())),
-            Filter::Literal(Literal { bytes, skip, doubts }) => {
+            Filter::Literal(Literal { bytes, skip, doubts, bounds }) => {
                 let rows_of = |bytes: &[u8]| {
                     ids.get(bytes).and_then(|&id| rows.get(id)).cloned().unwrap_or_default()
                 };
                 let doubts = doubts.as_ref().map(|all| all.iter().map(|way| rows_of(way)));
                 let doubts = doubts.map(Iterator::collect);
-                Self::of_rows(&rows_of(bytes), *skip, bytes.len(), doubts)
+                Self::of_rows(&rows_of(bytes), (*skip, bytes.len(), *bounds), doubts)
             }
             Filter::Rarest(filters) => {
-                each(filters).into_iter().min_by_key(Self::cost).unwrap_or(Self::All)
+                each(filters).into_iter().min_by_key(Self::work).unwrap_or(Self::All)
             }
             Filter::And(filters) => {
                 let mut plans = each(filters);
@@ -157,11 +172,11 @@ impl Plan {
     /// Rows of a literal, those of its doubts apart: literals that start with it, whose rows are among its own.
     fn of_rows(
         all: &Range<usize>,
-        skip: usize,
-        len: usize,
+        (skip, len, bounds): (usize, usize, Option<Bounds>),
         doubts: Option<Vec<Range<usize>>>,
     ) -> Self {
-        let leaf = |rows, is_certain| Self::Leaf(Leaf::Rows { rows, skip, len, is_certain });
+        let leaf =
+            |rows, is_certain| Self::Leaf(Leaf::Rows { rows, skip, len, is_certain, bounds });
         let Some(mut doubts) = doubts else { return leaf(all.clone(), false) };
         doubts.retain(|rows| !rows.is_empty());
         if doubts.is_empty() {
@@ -188,6 +203,18 @@ impl Plan {
             Self::And(plans) => plans.first().map_or(usize::MAX, Self::cost),
             Self::Or(plans) => plans.iter().fold(0, |sum, plan| sum.saturating_add(plan.cost())),
         }
+    }
+
+    /// The same with the reading of records that are not certain, each as much as so many occurrences.
+    fn work(&self) -> usize {
+        let reads = match self {
+            Self::Or(plans) => {
+                return plans.iter().fold(0, |sum, plan| sum.saturating_add(plan.work()));
+            }
+            Self::Leaf(leaf) if leaf.is_certain() => 0,
+            Self::All | Self::Leaf(_) | Self::And(_) => self.cost(),
+        };
+        self.cost().saturating_add(reads.saturating_mul(OCCURRENCES_PER_RECORD))
     }
 
     /// The leaves that together lead to every candidate, of conditions that must all hold those of the
@@ -294,11 +321,11 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
                     Some(Candidate::new(order?.record(entry)?, certain.contains(&entry)))
                 }));
             }
-            Leaf::Rows { rows, skip, len, is_certain } => {
+            Leaf::Rows { rows, skip, len, is_certain, bounds } => {
                 let mut start = rows.start;
                 while start < rows.end {
                     let end = rows.end.min(start + ROWS_MAX);
-                    self.locate(start..end, *skip, *len, *is_certain, found);
+                    self.locate(start..end, (*skip, *len), *is_certain, *bounds, found)?;
                     start = end;
                 }
             }
@@ -321,32 +348,73 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
         Ok(())
     }
 
-    /// Appends the records of some rows of a literal: those occurrences that lie within one record.
+    /// Appends the records of some rows of a literal: those occurrences that lie within one record, and are
+    /// whole words if it has `bounds`.
     fn locate(
         &mut self,
         rows: Range<usize>,
-        skip: usize,
-        len: usize,
+        (skip, len): (usize, usize),
         is_certain: bool,
+        bounds: Option<Bounds>,
         found: &mut Vec<Candidate>,
-    ) {
+    ) -> Result<(), Error> {
         self.offsets.clear();
         self.text.locate(rows, &mut self.offsets);
         self.offsets.sort_unstable();
         // Neighbours are often of one record: it is looked up once.
         let mut current = (0, 0..0);
+        let mut occurrences = Vec::new();
         for &offset in &self.offsets {
-            let start = offset + skip;
+            let (start, end) = (offset + skip, offset + len);
             if !current.1.contains(&start) {
                 let Some(record) = self.records.record_of(start) else { continue };
                 let Some(range) = self.records.range(record) else { continue };
                 current = (record, range);
             }
+            if end > current.1.end {
+                continue;
+            }
             let candidate = Candidate::new(current.0, is_certain);
-            if offset + len <= current.1.end && found.last() != Some(&candidate) {
+            if bounds.is_some() {
+                let before = offset.saturating_sub(1).max(current.1.start)..offset;
+                occurrences.push((candidate, [before, end..current.1.end.min(end + 1)]));
+            } else if found.last() != Some(&candidate) {
                 found.push(candidate);
             }
         }
+        if let Some(bounds) = bounds {
+            self.keep_words(bounds, &occurrences, found)?;
+        }
+        Ok(())
+    }
+
+    /// Appends the candidates of occurrences that are whole words, by the byte before and the one after, as far
+    /// as the record has them.
+    fn keep_words(
+        &self,
+        bounds: Bounds,
+        occurrences: &[(Candidate, [Range<usize>; 2])],
+        found: &mut Vec<Candidate>,
+    ) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        for some in occurrences.chunks(WORDS_AT_ONCE) {
+            let ranges: Vec<_> = some.iter().flat_map(|(_, beside)| beside.clone()).collect();
+            bytes.clear();
+            self.text.extract_all(&ranges, &mut bytes)?;
+            let mut rest = &bytes[..];
+            for (candidate, beside) in some {
+                let len = beside.iter().map(ExactSizeIterator::len).sum();
+                let (beside, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+                rest = after;
+                if beside.iter().any(|byte| is_of_words(*byte)) {
+                    continue;
+                }
+                let is_doubtful = bounds == Bounds::Unicode && !beside.is_ascii();
+                let has_doubt = candidate.has_doubt || is_doubtful;
+                found.push(Candidate { has_doubt, ..*candidate });
+            }
+        }
+        Ok(())
     }
 }
 
