@@ -38,6 +38,15 @@ async fn empty(origin: &Arc<dyn Origin>) {
     staged.commit(None).await.unwrap();
 }
 
+/// An origin with one empty dataset, in a folder that vanishes.
+async fn origin() -> (tempfile::TempDir, Arc<dyn Origin>) {
+    let folder = tempfile::tempdir().unwrap();
+    let origin: Arc<dyn Origin> =
+        Arc::new(Folder::open(&folder.path().join("origin"), 8, Sharing::Cluster).unwrap());
+    empty(&origin).await;
+    (folder, origin)
+}
+
 async fn open(origin: &Arc<dyn Origin>, folder: &Path, name: &str) -> Arc<Served> {
     let served = process(origin, &folder.join(name));
     served.refresh().await.unwrap();
@@ -54,10 +63,7 @@ fn all_of(served: &Served) -> BTreeMap<u64, String> {
 
 #[tokio::test]
 async fn whatever_was_acknowledged_is_there_once_however_many_write_and_seal() {
-    let folder = tempfile::tempdir().unwrap();
-    let origin: Arc<dyn Origin> =
-        Arc::new(Folder::open(&folder.path().join("origin"), 8, Sharing::Cluster).unwrap());
-    empty(&origin).await;
+    let (folder, origin) = origin().await;
     let mut processes = Vec::new();
     for name in ["a", "b", "c"] {
         processes.push(open(&origin, folder.path(), name).await);
@@ -124,10 +130,7 @@ async fn whatever_was_acknowledged_is_there_once_however_many_write_and_seal() {
 
 #[tokio::test]
 async fn a_writer_that_slept_through_a_seal_does_not_lose_its_append() {
-    let folder = tempfile::tempdir().unwrap();
-    let origin: Arc<dyn Origin> =
-        Arc::new(Folder::open(&folder.path().join("origin"), 8, Sharing::Cluster).unwrap());
-    empty(&origin).await;
+    let (folder, origin) = origin().await;
     let (slow, fast) =
         (open(&origin, folder.path(), "slow").await, open(&origin, folder.path(), "fast").await);
     // Chunk 1 is appended, sealed and removed while `slow` believes that chunk 1 is next.
@@ -143,10 +146,7 @@ async fn a_writer_that_slept_through_a_seal_does_not_lose_its_append() {
 
 #[tokio::test]
 async fn a_change_is_of_the_dataset_that_it_was_checked_against() {
-    let folder = tempfile::tempdir().unwrap();
-    let origin: Arc<dyn Origin> =
-        Arc::new(Folder::open(&folder.path().join("origin"), 8, Sharing::Cluster).unwrap());
-    empty(&origin).await;
+    let (folder, origin) = origin().await;
     let served = open(&origin, folder.path(), "a").await;
     served.append(b"one\ntwo\n", None).await.unwrap();
     // Replaced by an empty one, which this process does not know yet.
@@ -230,10 +230,7 @@ impl Origin for Faulty {
 
 #[tokio::test]
 async fn an_append_that_the_origin_fails_is_no_acknowledgement_and_breaks_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let inner: Arc<dyn Origin> =
-        Arc::new(Folder::open(&folder.path().join("origin"), 8, Sharing::Cluster).unwrap());
-    empty(&inner).await;
+    let (folder, inner) = origin().await;
     let after = Arc::new(AtomicBool::new(false));
     let faulty = Arc::new(Faulty { inner, before: AtomicBool::new(false), after: after.clone() });
     let origin: Arc<dyn Origin> = faulty.clone();
@@ -255,10 +252,7 @@ async fn an_append_that_the_origin_fails_is_no_acknowledgement_and_breaks_nothin
 
 #[tokio::test]
 async fn a_seal_that_failed_is_in_nobodys_way() {
-    let folder = tempfile::tempdir().unwrap();
-    let inner: Arc<dyn Origin> =
-        Arc::new(Folder::open(&folder.path().join("origin"), 8, Sharing::Cluster).unwrap());
-    empty(&inner).await;
+    let (folder, inner) = origin().await;
     let after = Arc::new(AtomicBool::new(false));
     let faulty = Arc::new(Faulty { inner, before: AtomicBool::new(false), after: after.clone() });
     let origin: Arc<dyn Origin> = faulty.clone();
@@ -284,10 +278,7 @@ async fn a_seal_that_failed_is_in_nobodys_way() {
 
 #[tokio::test]
 async fn an_earlier_chunk_has_what_was_deleted_since() {
-    let folder = tempfile::tempdir().unwrap();
-    let origin: Arc<dyn Origin> =
-        Arc::new(Folder::open(&folder.path().join("origin"), 8, Sharing::Cluster).unwrap());
-    empty(&origin).await;
+    let (folder, origin) = origin().await;
     let served = open(&origin, folder.path(), "a").await;
     served.append(b"one\ntwo\nthree\n", None).await.unwrap();
     served.delete([0]).await.unwrap();
@@ -305,10 +296,7 @@ async fn an_earlier_chunk_has_what_was_deleted_since() {
 
 #[tokio::test]
 async fn a_damaged_copy_is_made_again_and_a_damaged_shard_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let origin: Arc<dyn Origin> =
-        Arc::new(Folder::open(&folder.path().join("origin"), 8, Sharing::Cluster).unwrap());
-    empty(&origin).await;
+    let (folder, origin) = origin().await;
     let served = open(&origin, folder.path(), "a").await;
     served.append(b"one\ntwo\n", None).await.unwrap();
     assert!(served.seal().await.unwrap());
