@@ -282,7 +282,8 @@ impl Simulation {
     fn happen(&mut self, what: Happening) {
         if let Some((process, life)) = what.target(self.nodes.len()) {
             let state = &mut self.processes[process];
-            if life.is_some_and(|life| life != state.life) {
+            // A life that has ended handles nothing, nor does one that has not begun.
+            if life.is_some_and(|life| life != state.life || !state.alive) {
                 return;
             }
             if state.paused > 0 {

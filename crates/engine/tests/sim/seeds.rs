@@ -73,6 +73,18 @@ impl Sums {
     }
 }
 
+/// Seeds that were once found to break a rule, and of what.
+const FOUND: &[(u64, &str)] =
+    &[(440_234, "a gateway that was dead was told of a view, and acted in the name of the next")];
+
+#[test]
+fn what_was_found_is_mended() {
+    for &(seed, what) in FOUND {
+        let Verdict { violations, .. } = run(seed, &RINGS, None);
+        assert!(violations.is_empty(), "SIM_SEED={seed}, {what}: {violations:#?}");
+    }
+}
+
 #[test]
 fn no_older_version_after_an_acknowledged_write() {
     let seeds = match env("SIM_SEED") {
