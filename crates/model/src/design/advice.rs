@@ -29,7 +29,8 @@ pub struct FormFigures {
 /// ```
 /// use model::design::{Advice, Form};
 /// // Every factor doubles or trebles: 1, 2, 3, 6 hundred.
-/// let cells = [vec![99., 101.], vec![202., 198.], vec![297., 303.], vec![606., 594.]];
+/// let once = [98., 101., 101.];
+/// let cells = [1., 2., 3., 6.].map(|factor| once.map(|y| factor * y).to_vec());
 /// let advice = Advice::new(&[2, 2], &cells)?;
 /// assert_eq!(advice.form, Form::Multiplicative);
 /// assert!(advice.reasons[0].contains("spread rises") && advice.reasons[1].contains("interactions"));
