@@ -286,6 +286,14 @@ fn hints(observed: &ObservedStep, measured: &Measured) -> Vec<String> {
             ));
         }
     }
+    if observed.disturbed_s > 0.0 {
+        hints.push(format!(
+            "{:.0} s of {:.0} s are left out, in which other guests of the hypervisor had more of the processor \
+             than in the rest",
+            observed.disturbed_s,
+            observed.disturbed_s + measured.seconds
+        ));
+    }
     // Several runs of one host say the same.
     hints.sort();
     for law in &measured.laws {
@@ -369,6 +377,7 @@ mod tests {
             think_s: 0.2,
             alone: false,
             held_out: false,
+            disturbed_s: 0.0,
         };
         let measured = measure(&observed, &[0.05, 1.0]);
         let laws: Vec<(f64, f64)> =

@@ -9,6 +9,7 @@ mod axis;
 pub mod cluster;
 pub mod cluster_file;
 pub mod compare;
+mod disturbed;
 mod error;
 pub mod figures;
 pub mod grid;

@@ -2,7 +2,8 @@
 //!
 //! The load generator's run says when it measured at which rate; the server's run has the windows of the
 //! queues `gateway`, `node`, `origin` and `device/N`. A step is given the windows of every run that lie
-//! wholly within it: a window that a step's edge cuts holds the warm-up or another rate, and is left out.
+//! wholly within it: a window that a step's edge cuts holds the warm-up or another rate, and is left out. So is one
+//! in which other guests of the hypervisor had the processor.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use std::str::FromStr;
 
 use model::window::{Times, Window};
 
+use super::disturbed::Disturbed;
 use super::error::Error;
 use crate::record::{Host, Machine, RunFolder, Step};
 
@@ -119,6 +121,8 @@ pub struct ObservedStep {
     pub alone: bool,
     /// Whether a fit leaves it out, and is judged on it.
     pub held_out: bool,
+    /// Seconds of the client's queue that are left out because other guests had the processor.
+    pub disturbed_s: f64,
 }
 
 impl ObservedStep {
@@ -377,10 +381,21 @@ fn observe(
     let load = &runs[run];
     let name = format!("{}#{}@{}", run_name(load), step.index, step.start_unix_us);
     let mut queues: BTreeMap<String, (usize, Vec<Window>)> = BTreeMap::new();
+    let reached = |h: &&Host| {
+        let length_us = (h.length_s.clamp(0.0, 1e6) * 1e6) as u64;
+        h.unix_us >= step.start_unix_us && h.unix_us <= step.end_unix_us.saturating_add(length_us)
+    };
+    let inside = || load.windows.iter().filter(|w| within(w, &step));
+    let hosts = runs.iter().flat_map(|r| r.host.iter().filter(reached));
+    let disturbed = Disturbed::new(hosts, inside());
+    let lost = inside().filter(|w| !disturbed.spares(w)).count() as f64;
+    let length_s = step.end_unix_us.saturating_sub(step.start_unix_us) as f64 * 1e-6;
+    let disturbed_s = length_s * lost / inside().count().max(1) as f64;
     for (index, folder) in runs.iter().enumerate() {
         // Windows of another generator's requests say nothing of this one's.
         let other_load = index != run && !folder.steps.is_empty();
-        for window in folder.windows.iter().filter(|w| within(w, &step)) {
+        let counts = |w: &&Window| within(w, &step) && disturbed.spares(w);
+        for window in folder.windows.iter().filter(counts) {
             if other_load && window.queue == "load" {
                 continue;
             }
@@ -420,7 +435,17 @@ fn observe(
     let think_ms = find_number(&toml::Value::Table(load.run.asked.clone()), "think_ms", 8);
     let think_s = think_ms.unwrap_or(0.0) * 1e-3;
     let alone = is_alone(runs, run, &step);
-    Ok(ObservedStep { step, run, windows, origin, hosts, think_s, alone, held_out: false })
+    Ok(ObservedStep {
+        step,
+        run,
+        windows,
+        origin,
+        hosts,
+        think_s,
+        alone,
+        held_out: false,
+        disturbed_s,
+    })
 }
 
 /// Whether one server was observed that is no member of a cluster, under one load.
