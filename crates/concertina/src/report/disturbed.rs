@@ -6,7 +6,7 @@
 //! leave them out favours no prediction. A window is left out, in every queue alike, if it overlaps one of them,
 //! so the time in which queues drain after a stall mostly goes with it.
 //!
-//! At least half of a step always stays: where more was disturbed, the seconds that lost least are kept, and the
+//! At least half of the windows of each queue always stay: where more was disturbed, the seconds that lost least are kept, and the
 //! mean share that is named with the step says how much it was.
 
 use model::window::Window;
@@ -16,31 +16,21 @@ use crate::record::Host;
 /// Share of the processor that others may have in a second that counts.
 pub(super) const STOLEN_MAX: f64 = 0.05;
 
-/// What was stolen in a step, second by second, and how much of it is too much.
+/// What was stolen, second by second.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disturbed {
     /// Start and end, microseconds since 1970, and the share of the processor that others had.
     seconds: Vec<(u64, u64, f64)>,
-    most: f64,
 }
 
 impl Disturbed {
-    /// Of what hosts did while these windows were recorded.
-    pub fn new<'a>(
-        hosts: impl IntoIterator<Item = &'a Host>,
-        windows: impl IntoIterator<Item = &'a Window>,
-    ) -> Disturbed {
+    /// Of what hosts did.
+    pub fn new<'a>(hosts: impl IntoIterator<Item = &'a Host>) -> Disturbed {
         let second = |h: &Host| {
             let length_us = (h.length_s.clamp(0.0, 1e6) * 1e6) as u64;
             (h.unix_us.saturating_sub(length_us), h.unix_us, h.cpu_stolen)
         };
-        let seconds = hosts.into_iter().map(second).collect();
-        let mut disturbed = Disturbed { seconds, most: STOLEN_MAX };
-        let mut stolen: Vec<f64> = windows.into_iter().map(|w| disturbed.stolen(w)).collect();
-        stolen.sort_by(f64::total_cmp);
-        let median = stolen.get(stolen.len().saturating_sub(1) / 2);
-        disturbed.most = median.map_or(STOLEN_MAX, |m| m.max(STOLEN_MAX));
-        disturbed
+        Disturbed { seconds: hosts.into_iter().map(second).collect() }
     }
 
     /// The largest share that others had in a second that a window overlaps. A hundredth of the window does not
@@ -53,9 +43,13 @@ impl Disturbed {
         overlapping.map(|s| s.2).fold(0.0, f64::max)
     }
 
-    /// Whether a window counts.
-    pub fn spares(&self, window: &Window) -> bool {
-        self.stolen(window) <= self.most
+    /// Leaves out the windows of one queue that do not count.
+    pub fn leave_out(&self, windows: &mut Vec<Window>) {
+        let mut stolen: Vec<f64> = windows.iter().map(|w| self.stolen(w)).collect();
+        stolen.sort_by(f64::total_cmp);
+        let Some(median) = stolen.get(stolen.len().saturating_sub(1) / 2) else { return };
+        let most = median.max(STOLEN_MAX);
+        windows.retain(|window| self.stolen(window) <= most);
     }
 }
 
@@ -77,9 +71,9 @@ mod tests {
             window
         };
         let hosts: Vec<Host> = stolen.iter().enumerate().map(host).collect();
-        let windows: Vec<Window> = (0..stolen.len()).map(window).collect();
-        let disturbed = Disturbed::new(&hosts, &windows);
-        (0..windows.len()).filter(|i| disturbed.spares(&windows[*i])).collect()
+        let mut windows: Vec<Window> = (0..stolen.len()).map(window).collect();
+        Disturbed::new(&hosts).leave_out(&mut windows);
+        windows.iter().map(|w| (w.start_unix_us / 1_000_000) as usize).collect()
     }
 
     #[test]

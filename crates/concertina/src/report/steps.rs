@@ -385,17 +385,11 @@ fn observe(
         let length_us = (h.length_s.clamp(0.0, 1e6) * 1e6) as u64;
         h.unix_us >= step.start_unix_us && h.unix_us <= step.end_unix_us.saturating_add(length_us)
     };
-    let inside = || load.windows.iter().filter(|w| within(w, &step));
-    let hosts = runs.iter().flat_map(|r| r.host.iter().filter(reached));
-    let disturbed = Disturbed::new(hosts, inside());
-    let lost = inside().filter(|w| !disturbed.spares(w)).count() as f64;
-    let length_s = step.end_unix_us.saturating_sub(step.start_unix_us) as f64 * 1e-6;
-    let disturbed_s = length_s * lost / inside().count().max(1) as f64;
+    let disturbed = Disturbed::new(runs.iter().flat_map(|r| r.host.iter().filter(reached)));
     for (index, folder) in runs.iter().enumerate() {
         // Windows of another generator's requests say nothing of this one's.
         let other_load = index != run && !folder.steps.is_empty();
-        let counts = |w: &&Window| within(w, &step) && disturbed.spares(w);
-        for window in folder.windows.iter().filter(counts) {
+        for window in folder.windows.iter().filter(|w| within(w, &step)) {
             if other_load && window.queue == "load" {
                 continue;
             }
@@ -408,6 +402,16 @@ fn observe(
             entry.1.push(window.clone());
         }
     }
+    let mut left_out = BTreeMap::new();
+    for (queue, (_, windows)) in &mut queues {
+        let length_s = |windows: &[Window]| windows.iter().map(|w| w.length_s).sum::<f64>();
+        let before = length_s(windows);
+        disturbed.leave_out(windows);
+        left_out.insert(queue.clone(), 1.0 - length_s(windows) / before);
+    }
+    let disturbed = ["load", "gateway", "node"].iter().find_map(|queue| left_out.get(*queue));
+    let length_s = step.end_unix_us.saturating_sub(step.start_unix_us) as f64 * 1e-6;
+    let disturbed_s = length_s * disturbed.unwrap_or(&0.0);
     let mut take = |queue: &str| parallel(queues.remove(queue).map_or(Vec::new(), |q| q.1));
     let mut windows = model::fit::Step {
         load: take("load"),
