@@ -76,9 +76,9 @@ pub mod window;
 
 pub use error::Error;
 pub use model_file::{
-    About, Arrivals, ClassParameters, ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction,
-    Coarse, Devices, DispersionAt, Evidence, EvidenceSource, FORMAT, FittedPoint, FittedStep, Law,
-    Limits, Model, NodePrediction, Parameter, Point, Prediction, Replicates, Requests,
-    SpotifyParameters,
+    About, Arrivals, BackgroundWork, ClassParameters, ClusterLimits, ClusterModel, ClusterNode,
+    ClusterPrediction, Coarse, Devices, DispersionAt, Evidence, EvidenceSource, FORMAT,
+    FittedPoint, FittedStep, Front, Law, Limits, Model, NodePrediction, Parameter, Point,
+    Prediction, Replicates, Requests, SpotifyParameters,
 };
 pub use trust::{HeldOut, POINTS_MAX, Trust, TrustEnd};

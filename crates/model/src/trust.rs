@@ -198,7 +198,7 @@ impl<'a> Band<'a> {
             Some(class.service.mean() * g.factor)
         });
         let service = slowest.fold(0.0, f64::max);
-        let times: Vec<f64> = (-1..7).map(|i| node.delay + service * 2f64.powi(i)).collect();
+        let times: Vec<f64> = (-1..7).map(|i| node.delay.mean() + service * 2f64.powi(i)).collect();
         let here: Vec<NodeAt> = times.iter().map(|&t| node.at(t)).collect();
         let beside = |other: &'a Node| (other, here.iter().map(|at| other.at_beside(at)).collect());
         let replicates = replicates.iter().map(beside).collect();

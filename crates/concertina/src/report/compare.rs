@@ -362,6 +362,12 @@ pub fn parameters(model: &Model) -> Vec<NamedParameter> {
     add("α", "how much of that share one more request/s takes", &r.alpha);
     add("other", "share that neither memory nor a device answers", &r.other_share);
     add("δ", "what gateway and network add to a device's response", &r.front_delay);
+    if let Some(scv) = &r.front_delay_scv {
+        add("SCV δ", "its squared coefficient of variation", scv);
+    }
+    if let Some(link) = model.front.as_ref().and_then(|front| front.link_bytes_per_s.as_ref()) {
+        add("link", "bytes per second that replies share", link);
+    }
     add("joining", "share of requests joined to a read, for each read in short queues", &r.joining);
     add("joining knee", "reads in the queues beyond which fewer are joined", &r.joining_knee);
     for class in &model.classes {
@@ -374,6 +380,12 @@ pub fn parameters(model: &Model) -> Vec<NamedParameter> {
         let meaning =
             format!("its squared coefficient of variation ({})", kind(&class.service.scv));
         add(&format!("SCV {}", class.name), &meaning, &class.service.scv);
+        if let Some(work) = &class.background {
+            let name = class.name.replace('_', " ");
+            let meaning = format!("other work of each {name}, pieces per second");
+            add(&format!("other {}", class.name), &meaning, &work.rate);
+            add(&format!("s̄ other {}", class.name), "mean time of such a piece", &work.mean);
+        }
     }
     if let Some(memory) = &model.memory {
         add("s̄ memory", "mean response of what memory answers", &memory.mean);

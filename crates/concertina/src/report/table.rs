@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use model::laws::Check;
+use model::storage::Limit;
 use model::{ClusterLimits, Limits, Model, POINTS_MAX, Parameter, Trust, TrustEnd};
 
 use super::cluster::ClusterComparison;
@@ -244,10 +245,14 @@ pub fn limits_text(limits: &Limits) -> String {
         false => "none (memory answers everything)".to_owned(),
     };
     format!(
-        "Confidence limit: {} (mean number at a device is 1); by the Spotify model {}; saturation {}.\n",
+        "Confidence limit: {} (mean number at a device is 1); by the Spotify model {}; saturation {}{}.\n",
         rate(limits.mg1),
         rate(limits.spotify_single),
-        rate(limits.saturation)
+        rate(limits.saturation),
+        match limits.breaks_first {
+            Some(first) if first != Limit::Devices => format!(", by the {}", first.as_str()),
+            _ => String::new(),
+        }
     )
 }
 

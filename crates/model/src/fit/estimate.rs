@@ -11,6 +11,8 @@ pub(super) struct Estimates {
     pub alpha: f64,
     pub other_share: f64,
     pub delay: f64,
+    /// SCV of the delay.
+    pub delay_scv: f64,
     pub joining: f64,
     pub joining_knee: f64,
     pub spotify_q0: f64,
@@ -18,6 +20,11 @@ pub(super) struct Estimates {
     pub spotify_mu_d: f64,
     /// Mean (s) and SCV of each class.
     pub classes: Vec<(f64, f64)>,
+    /// Of each class: pieces of other work per second at a device, and the mean time of one (s); 0 if none was
+    /// seen.
+    pub others: Vec<(f64, f64)>,
+    /// Bytes of a reply: mean and SCV.
+    pub bytes: (f64, f64),
 }
 
 impl Estimates {
@@ -136,6 +143,54 @@ fn joining(steps: &[Sums], devices: usize, (q0, alpha): (f64, f64)) -> (f64, f64
     }
 }
 
+/// Mean and SCV of δ: by what the responses of devices at the clients exceed those at the devices, in mean and in
+/// variance. What is before a device does not know how long the device will take.
+fn delay(steps: &[Sums]) -> (f64, f64) {
+    let (mut mean, mut variance, mut weight) = (0.0, 0.0, 0.0);
+    for s in steps.iter().filter(|s| s.client_device_n > 0.0 && s.response_n > 0.0) {
+        let n = s.client_device_n;
+        let (client, device) = (s.client_device_s / n, s.response_s / s.response_n);
+        mean += n * (client - device);
+        let client = s.client_device_squares / n - client * client;
+        variance += n * (client - (s.response_squares / s.response_n - device * device));
+        weight += n;
+    }
+    let mean = if weight > 0.0 { (mean / weight).max(0.0) } else { 0.0 };
+    let scv =
+        if mean > 0.0 { (variance / weight / (mean * mean)).clamp(0.0, SCV_MAX) } else { 0.0 };
+    (mean, scv)
+}
+
+/// The largest SCV of a delay that is believed.
+const SCV_MAX: f64 = 100.0;
+/// Busy share of a device by other work below which that is not worth a thought.
+const OTHER_MIN: f64 = 1e-3;
+
+/// What a class of devices does beside the reads.
+fn other_work(steps: &[Sums], class: usize) -> (f64, f64) {
+    let (mut n, mut busy, mut seconds) = (0.0, 0.0, 0.0);
+    for sums in steps.iter().filter_map(|s| s.classes.get(class)) {
+        n += sums.other_n;
+        busy += sums.other_s;
+        seconds += sums.watched_s;
+    }
+    if n <= 0.0 || busy <= OTHER_MIN * seconds {
+        return (0.0, 0.0);
+    }
+    (n / seconds, busy / n)
+}
+
+/// Mean and SCV of the bytes of a reply.
+fn bytes(steps: &[Sums]) -> (f64, f64) {
+    let sum = |f: &dyn Fn(&Sums) -> f64| steps.iter().map(f).sum::<f64>();
+    let (n, bytes, squares) = (sum(&|s| s.replies), sum(&|s| s.bytes), sum(&|s| s.bytes_squared));
+    if n <= 0.0 || bytes <= 0.0 {
+        return (0.0, 0.0);
+    }
+    let mean = bytes / n;
+    (mean, (squares / n / (mean * mean) - 1.0).max(0.0))
+}
+
 /// All parameters. `client_queue` is only for the message if nothing was answered.
 pub(super) fn estimate(
     steps: &[Sums],
@@ -156,12 +211,7 @@ pub(super) fn estimate(
     let (spotify_q0, spotify_alpha) = line(&share(&|s| s.fast), false);
     let other_share = steps.iter().map(|s| s.other).sum::<f64>() / requests;
     let (joining, joining_knee) = joining(steps, devices, (q0, alpha));
-    let (mut delay, mut weight) = (0.0, 0.0);
-    for s in steps.iter().filter(|s| s.client_device_n > 0.0 && s.response_n > 0.0) {
-        let n = s.client_device_n;
-        delay += n * (s.client_device_s / n - s.response_s / s.response_n);
-        weight += n;
-    }
+    let (delay, delay_scv) = delay(steps);
     let (busy, completions) =
         steps.iter().fold((0.0, 0.0), |(b, c), s| (b + s.busy, c + s.completions));
     let classes = steps.first().map_or(0, |s| s.classes.len());
@@ -186,12 +236,15 @@ pub(super) fn estimate(
         q0,
         alpha,
         other_share,
-        delay: if weight > 0.0 { (delay / weight).max(0.0) } else { 0.0 },
+        delay,
+        delay_scv,
         joining,
         joining_knee,
         spotify_q0,
         spotify_alpha,
         spotify_mu_d: completions / busy,
         classes: moments,
+        others: (0..classes).map(|i| other_work(steps, i)).collect(),
+        bytes: bytes(steps),
     })
 }

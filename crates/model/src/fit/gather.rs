@@ -15,6 +15,11 @@ pub(super) struct ClassSums {
     pub n: f64,
     pub sum: f64,
     pub squares: f64,
+    /// What the kernel saw beside the reads: pieces of work, and seconds in which only they kept a device busy;
+    /// over so many seconds.
+    pub other_n: f64,
+    pub other_s: f64,
+    pub watched_s: f64,
 }
 
 /// Scales of time at which arrivals are counted: sub-intervals of windows, windows, blocks.
@@ -58,9 +63,14 @@ pub(super) struct Sums {
     pub memory: f64,
     pub other: f64,
     pub fast: f64,
-    /// Reads answered by devices, as clients see them: count and sum of responses.
+    /// Reads answered by devices, as clients see them: count and sum of responses, and of their squares.
     pub client_device_n: f64,
     pub client_device_s: f64,
+    pub client_device_squares: f64,
+    /// Replies: how many, their bytes, and the squares of these.
+    pub replies: f64,
+    pub bytes: f64,
+    pub bytes_squared: f64,
     /// Reads joined to others, and seconds of the node's windows.
     pub joined: f64,
     pub node_time: f64,
@@ -70,6 +80,7 @@ pub(super) struct Sums {
     pub reads: f64,
     pub response_n: f64,
     pub response_s: f64,
+    pub response_squares: f64,
     pub busy: f64,
     pub completions: f64,
     pub classes: Vec<ClassSums>,
@@ -99,6 +110,10 @@ impl Sums {
         self.fast += weight * o.fast;
         self.client_device_n += weight * o.client_device_n;
         self.client_device_s += weight * o.client_device_s;
+        self.client_device_squares += weight * o.client_device_squares;
+        self.replies += weight * o.replies;
+        self.bytes += weight * o.bytes;
+        self.bytes_squared += weight * o.bytes_squared;
         self.joined += weight * o.joined;
         self.node_time += weight * o.node_time;
         self.device_time += weight * o.device_time;
@@ -106,12 +121,16 @@ impl Sums {
         self.reads += weight * o.reads;
         self.response_n += weight * o.response_n;
         self.response_s += weight * o.response_s;
+        self.response_squares += weight * o.response_squares;
         self.busy += weight * o.busy;
         self.completions += weight * o.completions;
         for (mine, theirs) in self.classes.iter_mut().zip(&o.classes) {
             mine.n += weight * theirs.n;
             mine.sum += weight * theirs.sum;
             mine.squares += weight * theirs.squares;
+            mine.other_n += weight * theirs.other_n;
+            mine.other_s += weight * theirs.other_s;
+            mine.watched_s += weight * theirs.watched_s;
         }
         for (mine, theirs) in self.counts.iter_mut().zip(&o.counts) {
             mine.add(theirs, weight);
@@ -130,6 +149,9 @@ impl Sums {
     fn add_client(&mut self, window: &Window) {
         self.time += window.length_s;
         self.arrivals += window.arrivals as f64;
+        self.replies += window.completions as f64;
+        self.bytes += window.bytes as f64;
+        self.bytes_squared += window.bytes_squared;
         let dispersion = &window.dispersion;
         let n = dispersion.intervals as f64;
         let sub_intervals = Counts {
@@ -141,6 +163,7 @@ impl Sums {
         self.counts[0].add(&sub_intervals, 1.0);
         for times in window.times.iter().filter(|t| t.operation == Operation::Get) {
             let (n, sum) = (times.response.count() as f64, times.response.sum_s());
+            let squares = sum_of_squares(&times.response);
             self.requests += n;
             self.fast += n * times.response.share_within(1e-3).unwrap_or(0.0);
             if times.outcome == Outcome::Memory {
@@ -148,6 +171,7 @@ impl Sums {
             } else if times.outcome.is_device() {
                 self.client_device_n += n;
                 self.client_device_s += sum;
+                self.client_device_squares += squares;
             } else {
                 self.other += n;
             }
@@ -163,18 +187,29 @@ impl Sums {
         for times in &window.times {
             self.response_n += times.response.count() as f64;
             self.response_s += times.response.sum_s();
+            self.response_squares += sum_of_squares(&times.response);
             let sums = &mut self.classes[class];
             add_service(sums, &times.service);
+        }
+        if let (Some(kernel), Some(sums)) = (&window.kernel, self.classes.get_mut(class)) {
+            // Reads side by side keep a device busy for no longer than one after the other.
+            sums.other_n += kernel.writes as f64;
+            sums.other_s += (kernel.utilisation * window.length_s - window.busy_s).max(0.0);
+            sums.watched_s += window.length_s;
         }
     }
 }
 
 /// Adds the times of a histogram, by its exact sums.
 fn add_service(sums: &mut ClassSums, times: &Histogram) {
-    let (n, mean) = (times.count() as f64, times.mean_s());
-    sums.n += n;
+    sums.n += times.count() as f64;
     sums.sum += times.sum_s();
-    sums.squares += times.variance_s2() * (n - 1.0).max(0.0) + n * mean * mean;
+    sums.squares += sum_of_squares(times);
+}
+
+fn sum_of_squares(times: &Histogram) -> f64 {
+    let (n, mean) = (times.count() as f64, times.mean_s());
+    times.variance_s2() * (n - 1.0).max(0.0) + n * mean * mean
 }
 
 /// A class of devices, over all steps.
@@ -226,6 +261,8 @@ pub(super) struct Gathered {
     pub steps: Vec<StepData>,
     /// Steps at or past saturation.
     pub saturated: Vec<SaturatedStep>,
+    /// Steps that stood still before the devices: bytes of replies and seconds, of each block.
+    pub stalled: Vec<Vec<(f64, f64)>>,
     pub classes: Vec<ClassData>,
     pub devices: Vec<DeviceData>,
     pub memory: Histogram,
@@ -277,6 +314,7 @@ pub(super) fn gather(steps: &[Step], options: &Options) -> Result<Gathered, Erro
     let mut gathered = Gathered {
         steps: Vec::new(),
         saturated: Vec::new(),
+        stalled: Vec::new(),
         classes,
         devices: Vec::new(),
         memory: Histogram::default(),
@@ -293,6 +331,17 @@ pub(super) fn gather(steps: &[Step], options: &Options) -> Result<Gathered, Erro
             continue;
         }
         let (queue, client) = client_side(step)?;
+        if stalls(client) {
+            let (start, block_us) = blocks_of(client.iter(), options);
+            let mut blocks: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+            for window in client {
+                let block = blocks.entry(block_index(window, start, block_us)).or_default();
+                block.0 += window.bytes as f64;
+                block.1 += window.length_s;
+            }
+            gathered.stalled.push(blocks.into_values().collect());
+            continue;
+        }
         gathered.client_queue = queue.to_owned();
         for times in client.iter().flat_map(|w| &w.times) {
             if times.operation != Operation::Get || times.outcome.is_device() {
@@ -310,12 +359,30 @@ pub(super) fn gather(steps: &[Step], options: &Options) -> Result<Gathered, Erro
         gathered.steps.push(data);
         steady.push(client);
     }
-    if let (true, Some(step)) = (gathered.steps.is_empty(), gathered.saturated.first()) {
-        return Err(Error::Overloaded { step: step.name.clone(), utilisation: 1.0 });
+    if let (true, Some(step)) = (gathered.steps.is_empty(), steps.first()) {
+        let first = gathered.saturated.first().map_or(&step.name, |s| &s.name);
+        return Err(Error::Overloaded { step: first.clone(), utilisation: 1.0 });
     }
     gathered.devices = devices;
     count_responses(&mut gathered, &steady);
     Ok(gathered)
+}
+
+/// Share of the arrivals that are not answered within a step by which it is known that they pile up.
+const PILE_MIN: f64 = 0.03;
+
+/// Whether replies of a step fell behind its arrivals, while no device was to blame: something before the devices
+/// lets no more through. It is more than an end of a step can cut off by chance, and it piles up: in the last
+/// quarter of the step there are as many outstanding, for the most part.
+fn stalls(client: &[Window]) -> bool {
+    let count = |f: &dyn Fn(&Window) -> u64| client.iter().map(|w| f(w) as f64).sum::<f64>();
+    let (arrivals, answered) = (count(&|w| w.arrivals), count(&|w| w.completions));
+    let behind = arrivals - answered - count(&|w| w.refusals);
+    let last = client.get(client.len() - client.len().div_ceil(4)..).unwrap_or_default();
+    let outstanding =
+        |w: &Window| if w.length_s > 0.0 { w.length_integral_s / w.length_s } else { 0.0 };
+    let piled = last.iter().map(outstanding).sum::<f64>() / last.len().max(1) as f64;
+    behind > PILE_MIN * arrivals && behind > 6.0 * arrivals.sqrt() && piled > 0.5 * behind
 }
 
 /// Counts what clients had answered within each of some times, in every block.

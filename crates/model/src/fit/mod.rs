@@ -4,7 +4,7 @@
 //! steady interval in blocks; `estimate` turns sums into parameters, once for all blocks and once for
 //! each resampling of them (`resample`: a block bootstrap over repetitions and blocks of windows); `evidence`
 //! joins what recorded services, throughput at saturation and the clients' responses say of the mean service
-//! time; `devices` says which devices differ, in load or in service, by more than chance; `goodness` sets
+//! time; `link` finds the limit of steps that no device held up; `devices` says which devices differ, in load or in service, by more than chance; `goodness` sets
 //! the model beside what was measured and writes the warnings. [`black_box()`] is for services of which only
 //! responses are known.
 //!
@@ -21,13 +21,15 @@ mod evidence;
 mod front;
 mod gather;
 mod goodness;
+mod link;
 mod resample;
 mod saturated;
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::Error;
 use crate::model_file::{
-    About, ClassParameters, FORMAT, Law, Model, Parameter, Replicates, Requests, SpotifyParameters,
+    About, BackgroundWork, ClassParameters, FORMAT, Front, Law, Model, Parameter, Replicates,
+    Requests, SpotifyParameters,
 };
 use crate::storage::SolvedQueues;
 use crate::window::{Histogram, Window};
@@ -81,7 +83,8 @@ impl Default for Options {
 /// Each step must be steady: drop its warm-up first. Two or three loads at modest utilisation suffice;
 /// with one the dependence of q on load is unknown, and the model says so. Steps at the same load are taken for
 /// repetitions of each other. A step at or past saturation (a device never had nothing to do) adds the
-/// throughput of its saturated devices to the evidence on their service time, and nothing else. Cost: one pass
+/// throughput of its saturated devices to the evidence on their service time, and nothing else; where replies fell
+/// behind though no device was saturated, it says how many bytes per second the link carries. Cost: one pass
 /// over the windows, then some tens of milliseconds.
 ///
 /// # Errors
@@ -124,7 +127,11 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
         let (mean, scv) = (parameter(&|e| e.classes[i].0, "s"), parameter(&scv_of, "1"));
         let service = Law::new(&law, mean, scv);
         let (name, servers, solved) = (class.name.clone(), class.servers, SolvedQueues::default());
-        classes.push(ClassParameters { name, servers, service, solved });
+        let background = (found.others[i].0 > 0.0).then(|| BackgroundWork {
+            rate: parameter(&|e| e.others[i].0, "1/s"),
+            mean: parameter(&|e| e.others[i].1, "s"),
+        });
+        classes.push(ClassParameters { name, servers, service, background, solved });
     }
     let mut rows: Vec<Vec<f64>> =
         replicates.iter().map(|r| r.estimates.row(&groups.scv_within)).collect();
@@ -133,6 +140,18 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
         columns.push(format!("mean_s.{}", class.name));
         columns.push(format!("scv.{}", class.name));
     }
+    let link = link::link(&gathered.stalled, rows.len(), options.seed);
+    if let Some((_, drawn)) = &link {
+        columns.push("link_bytes_per_s".to_owned());
+        rows.iter_mut().zip(drawn).for_each(|(row, rate)| row.push(*rate));
+    }
+    let workers = steps.iter().flat_map(|s| &s.node).map(|w| w.servers).max().filter(|m| *m > 0);
+    let front = (found.bytes.0 > 0.0).then(|| Front {
+        bytes_mean: found.bytes.0,
+        bytes_scv: found.bytes.1,
+        link_bytes_per_s: link.map(|l| l.0),
+        workers,
+    });
     let arrivals = arrivals::arrivals(&gathered, &replicates);
     if let Some((_, bursts)) = arrivals.as_ref().filter(|a| a.0.variation.is_some()) {
         columns.extend(["variation", "change_rate"].map(String::from));
@@ -149,11 +168,13 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
             alpha,
             other_share: parameter(&|e| e.other_share, "1"),
             front_delay: parameter(&|e| e.delay, "s"),
+            front_delay_scv: Some(parameter(&|e| e.delay_scv, "1")),
             joining: parameter(&|e| e.joining, "1"),
             joining_knee: parameter(&|e| e.joining_knee, "reads"),
             rate_low,
             rate_high,
         },
+        front,
         arrivals: arrivals.map(|a| a.0),
         spotify: SpotifyParameters {
             q0: parameter(&|e| e.spotify_q0, "1"),

@@ -2,7 +2,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp, Gamma, LogNormal};
 
-use crate::window::{Finished, Nanos, Operation, Outcome, Recorder, Settings};
+use crate::window::{Finished, KernelDevice, Nanos, Operation, Outcome, Recorder, Settings};
 
 use super::*;
 
@@ -196,6 +196,76 @@ fn modest_loads_predict_high_ones() {
     }
 }
 
+/// What the kernel says of devices beyond their reads is other work.
+#[test]
+fn other_work_is_what_keeps_devices_busy_beside_the_reads() {
+    let (_, service) = laws().remove(0);
+    let system = simulated(service);
+    let mut step = system.step(system.rate(0.4), 100.0, 5);
+    let plain = fit(std::slice::from_ref(&step), &Options::default()).unwrap();
+    assert!(plain.classes[0].background.is_none());
+    for window in step.devices.iter_mut().flatten() {
+        let utilisation = window.busy_s / window.length_s + 0.12;
+        window.kernel = Some(KernelDevice {
+            reads: window.completions,
+            writes: 30,
+            await_ms: 9.0,
+            utilisation,
+        });
+    }
+    let model = fit(&[step], &Options::default()).unwrap();
+    let work = model.classes[0].background.as_ref().unwrap();
+    assert!((work.rate.value - 30.0).abs() < 1e-6 && (work.mean.value - 0.004).abs() < 1e-6);
+    let (before, after) = (plain.limits().unwrap(), model.limits().unwrap());
+    assert!((after.saturation / before.saturation - 0.88).abs() < 0.005, "{after:?}");
+    let again = Model::from_toml(&model.to_toml().unwrap()).unwrap();
+    assert_eq!(again.classes[0].background, model.classes[0].background);
+}
+
+/// Replies that fall behind while no device is to blame say what the link carries.
+#[test]
+fn a_link_is_known_by_what_falls_behind() {
+    let (_, service) = laws().remove(0);
+    let system = simulated(service);
+    let light = system.step(system.rate(0.2), 60.0, 5);
+    let mut stuck = system.step(system.rate(0.4), 60.0, 6);
+    let mut behind = 0.0;
+    for window in &mut stuck.load {
+        behind += window.completions as f64 / 5.0;
+        window.completions = window.completions * 4 / 5;
+        window.bytes = window.bytes * 4 / 5;
+        window.length_integral_s += behind * window.length_s;
+    }
+    let rate = 0.8 * system.rate(0.4);
+    let steps = [light.clone(), stuck.clone()];
+    let model = fit(&steps, &Options::default()).unwrap();
+    assert_eq!(model.fitted.len(), 1, "a step that stood still is not fitted as a load");
+    let front = model.front.as_ref().unwrap();
+    let link = front.link_bytes_per_s.as_ref().unwrap();
+    assert!((link.value / (rate * 10_000.0) - 1.0).abs() < 0.02, "{link:?}");
+    assert!((front.bytes_mean - 10_000.0).abs() < 1.0 && front.bytes_scv < 1e-6);
+    let limits = model.limits().unwrap();
+    assert!((limits.saturation / rate - 1.0).abs() < 0.02, "{limits:?}");
+    assert_eq!(limits.breaks_first, Some(crate::storage::Limit::Link));
+    assert!(matches!(model.predict(1.05 * rate, &[0.05]), Err(Error::Unstable { .. })));
+    let near = &model.predict(0.97 * rate, &[0.05]).unwrap().points[0].concertina;
+    assert!(near.high - near.low > 0.0);
+    let again = Model::from_toml(&model.to_toml().unwrap()).unwrap();
+    assert_eq!((&again.front, &again.replicates), (&model.front, &model.replicates));
+    // Ten times the link: the devices break first again.
+    let wider = again.with_front(Some(10.0 * link.value), None, None).unwrap();
+    assert_eq!(wider.limits().unwrap().breaks_first, Some(crate::storage::Limit::Devices));
+    let few = wider.with_front(None, None, Some(2)).unwrap().limits().unwrap();
+    assert_eq!(few.breaks_first, Some(crate::storage::Limit::Workers));
+    // A model that knows of none is asked the same.
+    let plain = fit(std::slice::from_ref(&light), &Options::default()).unwrap();
+    let what_if = plain.with_front(Some(1e6), Some(2_000.0), None).unwrap();
+    assert!((what_if.limits().unwrap().saturation - 500.0).abs() < 1e-6);
+    assert!(what_if.predict(400.0, &[0.05]).is_ok());
+    assert!(plain.with_front(Some(-1.0), None, None).is_err());
+    assert!(matches!(fit(&[stuck], &Options::default()), Err(Error::Overloaded { .. })));
+}
+
 #[test]
 fn real_imbalance_is_kept_and_chance_is_not() {
     let exponential = Exp::new(1.0).unwrap();
@@ -246,7 +316,7 @@ fn joins_are_fitted_against_the_queue_length() {
         completions: 1e4,
         response_n: 1e4,
         response_s: 100.0,
-        classes: vec![gather::ClassSums { n: 1e4, sum: 100.0, squares: 2.0 }],
+        classes: vec![gather::ClassSums { n: 1e4, sum: 100.0, squares: 2.0, ..Default::default() }],
         ..Sums::default()
     };
     for counted in [true, false] {

@@ -8,22 +8,25 @@
 mod bursts;
 mod cluster;
 mod coarse;
+mod front;
 mod parts;
 mod predict;
 mod text;
 
 pub use cluster::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, NodePrediction};
 pub use coarse::Coarse;
+pub use front::Front;
 pub use parts::{
-    About, Arrivals, ClassParameters, Devices, DispersionAt, Evidence, EvidenceSource, FittedPoint,
-    FittedStep, Law, Parameter, Replicates, Requests, SpotifyParameters,
+    About, Arrivals, BackgroundWork, ClassParameters, Devices, DispersionAt, Evidence,
+    EvidenceSource, FittedPoint, FittedStep, Law, Parameter, Replicates, Requests,
+    SpotifyParameters,
 };
 pub use predict::{Limits, Point, Prediction};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, check, positive};
-use crate::storage::{Class, DeviceGroup, HitRatio, Node, Spotify};
+use crate::storage::{Class, Delay, DeviceGroup, HitRatio, Node, Spotify};
 use crate::trust::{HeldOut, Looked, Trust};
 
 /// The version of the file's form that is written, and the only one that is read.
@@ -82,6 +85,9 @@ pub struct Model {
     pub about: About,
     /// What becomes of a request before a device sees it.
     pub requests: Requests,
+    /// What all replies share, and all requests; absent if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub front: Option<Front>,
     /// How variable arrivals were; absent if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
@@ -135,6 +141,12 @@ impl Model {
         ] {
             parameter.check(what)?;
         }
+        if let Some(scv) = &r.front_delay_scv {
+            scv.check("front_delay_scv")?;
+        }
+        if let Some(front) = &self.front {
+            front.check()?;
+        }
         positive("rate_high", r.rate_high)?;
         check("rate_low", r.rate_low, 0.0..=r.rate_high, "0 to rate_high")?;
         for law in
@@ -155,7 +167,9 @@ impl Model {
             evidence.check()?;
         }
         let burst_columns = if self.bursts()?.is_some() { 2 } else { 0 };
-        let width = Replicates::COLUMNS.len() + 2 * self.classes.len() + burst_columns;
+        let link_columns = usize::from(self.has_link());
+        let width =
+            Replicates::COLUMNS.len() + 2 * self.classes.len() + link_columns + burst_columns;
         check(
             "the number of replicates",
             self.replicates.rows.len() as f64,
@@ -190,6 +204,11 @@ impl Model {
         self.node_with(&values, &[])
     }
 
+    /// Whether the bytes per second that replies may have are known.
+    fn has_link(&self) -> bool {
+        self.front.as_ref().is_some_and(|front| front.link_bytes_per_s.is_some())
+    }
+
     /// The node with the values of a replicate.
     fn replicate(&self, row: &[f64]) -> Result<Node, Error> {
         let moments = row.get(Replicates::COLUMNS.len()..).unwrap_or_default();
@@ -205,6 +224,8 @@ impl Model {
         for (i, class) in self.classes.iter().enumerate() {
             let moments = moments.get(2 * i..2 * i + 2).map(|m| (m[0], m[1]));
             let mut of = Class::new(class.service.distribution(moments)?, class.servers);
+            of.background =
+                class.background.as_ref().map(BackgroundWork::background).transpose()?;
             // A replicate's law is its own.
             if moments.is_none() {
                 of.solved = class.solved.clone();
@@ -223,12 +244,17 @@ impl Model {
             let (count, share, factor) = (devices.count, devices.share, devices.factor);
             groups.push(DeviceGroup { class, count, share, factor });
         }
+        let memory = law(&self.memory)?;
+        let delay_scv = self.requests.front_delay_scv.as_ref().map_or(0.0, |scv| scv.value);
+        let link = moments.get(2 * self.classes.len()).filter(|_| self.has_link()).copied();
         let node = Node {
             hit_ratio: HitRatio::new(q0, alpha)?.held_from(self.requests.rate_high),
-            memory: law(&self.memory)?,
+            delay: Delay::beside(memory.as_ref(), delay, delay_scv)?,
+            memory,
             other_share,
             other: law(&self.other)?,
-            delay,
+            link: self.front.as_ref().and_then(|front| front.link(link)),
+            workers: self.front.as_ref().and_then(|front| front.workers),
             joining,
             joining_knee,
             classes,

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::distribution::{Empirical, Piece, ServiceTime};
+use crate::distribution::{Empirical, Gamma, Piece, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
 use crate::queue::Bursts;
-use crate::storage::SolvedQueues;
+use crate::storage::{Background, SolvedQueues};
 
 /// A number with its 95 % interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,6 +68,9 @@ pub struct Requests {
     pub other_share: Parameter,
     /// What gateway and network add to a device's response, seconds.
     pub front_delay: Parameter,
+    /// SCV of that ([`crate::storage::Delay::beside`]); absent where it is taken for constant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub front_delay_scv: Option<Parameter>,
     /// Share of requests joined to a read on its way, for each read in short device queues.
     pub joining: Parameter,
     /// Reads in the device queues beyond which fewer are joined; 1e9 for none.
@@ -76,6 +79,23 @@ pub struct Requests {
     pub rate_low: f64,
     /// Largest load that was fitted, requests/s of one node.
     pub rate_high: f64,
+}
+
+/// Work of devices that no request waits for the end of: writes, fills, scrubs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackgroundWork {
+    /// Pieces of it per second at each device.
+    pub rate: Parameter,
+    /// Mean time of one, seconds; its law is taken for exponential, because counters give no more.
+    pub mean: Parameter,
+}
+
+impl BackgroundWork {
+    pub(super) fn background(&self) -> Result<Background, Error> {
+        let rate = not_negative("the rate of other work", self.rate.value)?;
+        Ok(Background { rate, law: Gamma::new(self.mean.value, 1.0)? })
+    }
 }
 
 /// How variable arrivals were, at one scale of time.
@@ -173,6 +193,9 @@ pub struct ClassParameters {
     pub servers: u32,
     /// Its service time.
     pub service: Law,
+    /// What it does beside the reads, if that was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<BackgroundWork>,
     /// The queues of such a device, as far as they were solved; [`Default`] for a new class.
     #[serde(skip)]
     pub solved: SolvedQueues,
@@ -337,8 +360,9 @@ pub struct FittedPoint {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Replicates {
-    /// Names of the columns, [`Replicates::COLUMNS`], then mean and SCV of each class, then (if arrivals come
-    /// in bursts) the variation and the rate of change of their rate.
+    /// Names of the columns, [`Replicates::COLUMNS`], then mean and SCV of each class, then (if the link's limit
+    /// is known) its bytes per second, then (if arrivals come in bursts) the variation and the rate of change of
+    /// their rate.
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Vec<f64>>,

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, not_negative, positive};
 use crate::queue::{Bursts, bisect, quantile};
-use crate::storage::{BETA, Node, NodeAt, Operating, Spotify, balls_into_bins_limit, servers_for};
+use crate::storage::{
+    BETA, Limit, Node, NodeAt, Operating, Spotify, balls_into_bins_limit, servers_for,
+};
 
 use super::bursts::Stands;
 use super::{Model, Parameter, Replicates};
@@ -62,8 +64,10 @@ pub struct Limits {
     pub spotify_single: f64,
     /// Ours: mean number at a device is 1 by M/G/1 with the measured law.
     pub mg1: f64,
-    /// The load at which the busiest device is always busy.
+    /// The load at which the busiest device, the link or the workers are always busy.
     pub saturation: f64,
+    /// Which of them; `None` if no load reaches them.
+    pub breaks_first: Option<Limit>,
 }
 
 /// P(T ≤ t) of a node where it stands, and of replicates of it.
@@ -246,6 +250,7 @@ impl Model {
             spotify_single: self.spotify()?.confidence_limit(),
             mg1: node.confidence_limit(),
             saturation: node.saturation(),
+            breaks_first: node.breaks_first().map(|(_, limit)| limit),
         })
     }
 

@@ -38,6 +38,7 @@ fn model() -> Model {
             alpha: p(0.0, "s"),
             other_share: p(0.0, "1"),
             front_delay: p(0.0003, "s"),
+            front_delay_scv: None,
             joining: p(1e-5, "1"),
             joining_knee: p(1e9, "reads"),
             rate_low: 400.0,
@@ -55,12 +56,14 @@ fn model() -> Model {
             name: "bulk_device".into(),
             servers: 1,
             service: law,
+            background: None,
             solved: Default::default(),
         }],
         devices: vec![
             Devices { class: "bulk_device".into(), count: 12, share: 0.06, factor: 1.0 },
             Devices { class: "bulk_device".into(), count: 4, share: 0.07, factor: 1.0 },
         ],
+        front: None,
         arrivals: Some(Arrivals {
             dispersion: vec![DispersionAt { scale_s: 0.0625, index: Parameter::exact(1.5, "1") }],
             scv: Parameter::exact(1.5, "1"),

@@ -12,12 +12,17 @@ use super::Model;
 const BYTES_MAX: usize = 64 << 20;
 
 /// The sections in the order of writing, with what is said above each.
-const SECTIONS: [(&str, &str); 12] = [
+const SECTIONS: [(&str, &str); 13] = [
     ("about", "Where the model comes from."),
     (
         "requests",
         "Memory answers a share q = q0 - alpha * rate; devices answer the rest, front_delay later.\n\
          # Every number has its 95 % interval. Rates in requests/s of one node, times in seconds.",
+    ),
+    (
+        "front",
+        "What all share: bytes of a reply, the bytes per second past which no replies went, and how many\n\
+         # requests are answered at once, where these are known.",
     ),
     (
         "arrivals",

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::model_file::{Model, Parameter, Prediction};
-use crate::storage::{BETA, balls_into_bins_limit};
+use crate::storage::{BETA, Limit, Operating, balls_into_bins_limit};
 
 use super::choices::Configuration;
 use super::site::{Changes, Site};
@@ -89,7 +89,7 @@ pub struct Break {
     pub cause: Cause,
     /// At this load, requests/s on all servers. Infinite if memory answers everything.
     pub rate: f64,
-    /// The class of devices that is the busiest, and would saturate first.
+    /// The class of devices that is the busiest, and would saturate first; or `link` or `workers`, if they do.
     pub class: String,
     /// Its utilisation at that load, with all servers.
     pub utilisation: f64,
@@ -342,11 +342,21 @@ fn breaks(
         }
     }
     let (cause, rate) = first;
-    let utilisation = node.operating(rate / n).map_or(1.0, |o| o.utilisation_max);
+    let limit = node.breaks_first().map_or(Limit::Devices, |(_, limit)| limit);
+    let busy = |o: Operating| match limit {
+        Limit::Devices => o.utilisation_max,
+        Limit::Link => o.front.link_utilisation,
+        Limit::Workers => o.front.workers_utilisation,
+    };
+    let class = match limit {
+        Limit::Devices => site.busiest(&looked.changes),
+        Limit::Link | Limit::Workers => limit.as_str().to_owned(),
+    };
+    let utilisation = node.operating(rate / n).map_or(1.0, busy);
     Ok(Break {
         cause,
         rate,
-        class: site.busiest(&looked.changes),
+        class,
         utilisation,
         saturation,
         beyond_limit: rate > ours,

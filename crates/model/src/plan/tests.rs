@@ -28,6 +28,7 @@ fn class(name: &str, mean: f64) -> ClassParameters {
         name: name.to_owned(),
         servers: 1,
         service: law(mean),
+        background: None,
         solved: Default::default(),
     }
 }
@@ -51,6 +52,7 @@ fn model(q0: f64, alpha: f64) -> Model {
             alpha: exact(alpha),
             other_share: exact(0.0),
             front_delay: exact(0.0003),
+            front_delay_scv: None,
             joining: exact(1e-4),
             joining_knee: exact(1e9),
             rate_low: 50.0,
@@ -67,6 +69,7 @@ fn model(q0: f64, alpha: f64) -> Model {
         classes: vec![class("bulk_device", 0.008), class("hot_device", 0.002)],
         devices: vec![bulk[0].clone(), bulk[1].clone(), devices("hot_device", 2, 0.33)],
         evidence: Vec::new(),
+        front: None,
         arrivals: None,
         fitted: Vec::new(),
         held_out: Vec::new(),

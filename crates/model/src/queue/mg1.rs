@@ -79,10 +79,10 @@ impl<D: ServiceTime> Mg1<D> {
         }
         let rho = self.utilisation();
         let at = Evaluated::new(&self.service, 1, t);
-        if at.lines.is_empty() {
+        if at.lines.is_empty() || rho <= 0.0 {
             return if t >= T_MAX { 1.0 } else { 1.0 - rho };
         }
-        let waits = inversion::sum(|k| at.waits(k, rho), t);
+        let waits = inversion::sum(|k| at.waits(k, rho, rho), t);
         (1.0 - rho + rho * waits).clamp(0.0, 1.0)
     }
 
@@ -173,10 +173,20 @@ pub struct Evaluated {
     t: f64,
     mean: f64,
     servers: u32,
-    /// P(S ≤ t).
+    /// P(S ≤ t), or P(D + S ≤ t).
     cdf: f64,
-    /// B(s) and the residual's E(s/c).
+    /// B(s), or D(s)·B(s), and the residual's E(s/c).
     lines: Vec<(Complex64, Complex64)>,
+    background: Option<BackgroundAt>,
+}
+
+/// Work that a server has beside the requests, at one time t.
+#[derive(Clone, Debug)]
+struct BackgroundAt {
+    /// Busy share of each server.
+    utilisation: f64,
+    /// Its residual's E(s/c).
+    residuals: Vec<Complex64>,
 }
 
 impl Evaluated {
@@ -187,7 +197,8 @@ impl Evaluated {
     /// the truth for others, but is made for one arrival rate.
     pub fn new(service: &dyn ServiceTime, servers: u32, t: f64) -> Self {
         let (mean, servers) = (service.mean(), servers.max(1));
-        let at = Evaluated { t, mean, servers, cdf: service.cdf(t), lines: Vec::new() };
+        let (cdf, lines) = (service.cdf(t), Vec::new());
+        let at = Evaluated { t, mean, servers, cdf, lines, background: None };
         // Times beyond any service's: the law's own CDF decides.
         if t.is_nan() || t <= T_MIN || t >= T_MAX {
             return at;
@@ -208,10 +219,51 @@ impl Evaluated {
         Evaluated { lines: lines.collect(), ..at }
     }
 
-    /// Transform of the waiting time of a request that waits, at point k.
-    fn waits(&self, k: usize, rho: f64) -> Complex64 {
-        let (_, residual) = self.lines[k];
-        residual * (1.0 - rho) / (1.0 - residual * rho)
+    /// The same with a delay D in front of every request, which occupies no server: times in seconds and their
+    /// shares. Its cost is that of an exponential for each of them and each point.
+    pub fn after(mut self, service: &dyn ServiceTime, delays: &[(f64, f64)]) -> Self {
+        if matches!(delays, [(0.0, _)] | []) {
+            return self;
+        }
+        self.cdf = delays.iter().map(|(time, share)| share * service.cdf(self.t - time)).sum();
+        let (re, step) = inversion::line(self.t);
+        for (k, line) in self.lines.iter_mut().enumerate() {
+            let s = Complex64::new(re, step * k as f64);
+            line.0 *=
+                delays.iter().map(|(time, share)| (-s * *time).exp() * *share).sum::<Complex64>();
+        }
+        self
+    }
+
+    /// The same where the servers also do other work, first come first served with the requests: `rate` pieces
+    /// per second of this law. Requests wait for it; it is in no response of its own.
+    pub fn beside(mut self, rate: f64, law: &dyn ServiceTime) -> Self {
+        let (c, mean) = (f64::from(self.servers), law.mean());
+        let utilisation = rate * mean / c;
+        if utilisation.is_nan() || utilisation <= 0.0 {
+            return self;
+        }
+        let mut residuals = vec![Complex64::ZERO; self.lines.len()];
+        if !residuals.is_empty() {
+            let (re, step) = inversion::line(self.t);
+            law.transform_line(re / c, step / c, &mut residuals);
+            for (k, value) in residuals.iter_mut().enumerate() {
+                let s = Complex64::new(re, step * k as f64) / c;
+                *value = (1.0 - *value) / (s * mean);
+            }
+        }
+        self.background = Some(BackgroundAt { utilisation, residuals });
+        self
+    }
+
+    /// Transform of the waiting time of a request that waits, at point k, of which the requests use `own` and
+    /// all work `rho` of each server.
+    fn waits(&self, k: usize, own: f64, rho: f64) -> Complex64 {
+        let mut busy = self.lines[k].1 * own;
+        if let Some(background) = &self.background {
+            busy += background.residuals[k] * background.utilisation;
+        }
+        busy * (1.0 - rho) / rho / (1.0 - busy)
     }
 
     /// P(response time ≤ t) at an arrival rate per second; 0 at or past saturation.
@@ -219,15 +271,19 @@ impl Evaluated {
         if self.t.is_nan() || self.t <= 0.0 {
             return 0.0;
         }
-        let rho = rate * self.mean / f64::from(self.servers);
+        let own = rate * self.mean / f64::from(self.servers);
+        let rho = own + self.background.as_ref().map_or(0.0, |b| b.utilisation);
         if rho.is_nan() || rho >= 1.0 {
             return 0.0;
         }
         if self.lines.is_empty() {
             return if self.t >= T_MAX { 1.0 } else { 0.0 };
         }
+        if rho <= 0.0 {
+            return self.cdf;
+        }
         let waiting = erlang_c(self.servers, rho);
-        let delayed = inversion::sum(|k| self.waits(k, rho) * self.lines[k].0, self.t);
+        let delayed = inversion::sum(|k| self.waits(k, own, rho) * self.lines[k].0, self.t);
         // A request that waits is not faster than one that does not.
         ((1.0 - waiting) * self.cdf + waiting * delayed.clamp(0.0, self.cdf)).clamp(0.0, 1.0)
     }

@@ -8,6 +8,8 @@
 //! [`Imbalance`] says how unevenly objects load its nodes.
 
 mod cluster;
+mod delay;
+mod front;
 mod hit_ratio;
 mod imbalance;
 mod node;
@@ -19,9 +21,11 @@ pub use cluster::{
     Change, Cluster, ClusterOperating, Degraded, HitLaw, Member, Popularity, Server, Takeover,
     Within,
 };
+pub use delay::Delay;
+pub use front::{FrontOperating, Limit, Link};
 pub use hit_ratio::HitRatio;
 pub use imbalance::Imbalance;
-pub use node::{Class, DeviceGroup, Node, NodeAt, Operating};
+pub use node::{Background, Class, DeviceGroup, Node, NodeAt, Operating};
 pub use several::SolvedQueues;
 pub(crate) use spotify::servers_for;
 pub use spotify::{

@@ -2,22 +2,34 @@
 //!
 //! P(T ≤ t) = q·F_memory(t) + (1−q)·Σᵢ shareᵢ·Fᵢ(t − δ): memory answers with probability q(λ), the rest
 //! waits at one of the devices, each an M/G/1 queue with the measured service law (M/G/m where it serves
-//! m reads at once); δ is what gateway and
-//! network add. A request for a key that is being read is joined to that read. Had the read taken no time,
+//! m reads at once), which may have other work as well ([`Background`]); δ, with a law of its own ([`Delay`]), is
+//! what gateway and network add. All replies may share a link, and all requests some workers ([`Link`]). A request for a key that is being read is joined to that read. Had the read taken no time,
 //! memory would have answered it, so joins come out of hits, not out of reads: the devices get
 //! λ(1 − q₀ + αλ) reads/s whatever their queues, and q = q₀ − αλ − J(L), where J is the joined share and L
 //! the mean number in all device queues. J(L) = j·k·ln(1 + L/k): j for each read in short queues, flatter
 //! beyond the knee k, because the requests for a key that follow each other closely are joined first.
 //!
 //! What it leaves out: a joined request is given the response of a whole read, though it waits only for
-//! the rest of one; δ is taken as constant; devices are taken as independent.
+//! the rest of one; devices are taken as independent; other work comes at a rate that no load changes.
 
-use crate::distribution::{Empirical, ServiceTime};
+use crate::distribution::{Empirical, Gamma, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
 use crate::queue::{bisect, quantile};
 
 use super::HitRatio;
+use super::delay::Delay;
+use super::front::{FrontOperating, Limit, Link};
 use super::several::{ClassAt, SolvedQueues, waiting_mean};
+
+/// Work of a device that no request waits for the end of: writes, fills, scrubs. It is served first come first
+/// served with the reads, and makes them wait.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Background {
+    /// Pieces of it per second at each device, whatever the load.
+    pub rate: f64,
+    /// How long each takes.
+    pub law: Gamma,
+}
 
 /// Devices of one kind.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +38,8 @@ pub struct Class {
     pub service: Empirical,
     /// Reads that a device serves at once; past 1 its queue is an approximation ([`crate::queue::Mgm`]).
     pub servers: u32,
+    /// What they do beside the reads, if anything.
+    pub background: Option<Background>,
     /// Its queues, as far as they were solved.
     pub(crate) solved: SolvedQueues,
 }
@@ -33,7 +47,40 @@ pub struct Class {
 impl Class {
     /// With a law of service times, and reads that a device serves at once.
     pub fn new(service: Empirical, servers: u32) -> Self {
-        Class { service, servers, solved: SolvedQueues::default() }
+        Class { service, servers, background: None, solved: SolvedQueues::default() }
+    }
+}
+
+impl Class {
+    /// The same of devices that take `factor` times as long, for everything.
+    pub(super) fn slower(&self, factor: f64) -> Result<Class, Error> {
+        let (mean, scv) = (self.service.mean() * factor, self.service.scv());
+        let slower = |b: Background| {
+            let law = Gamma::new(b.law.mean() * factor, b.law.scv())?;
+            Ok(Background { law, ..b })
+        };
+        let background = self.background.map(slower).transpose()?;
+        Ok(Class { background, ..Class::new(self.service.with_moments(mean, scv)?, self.servers) })
+    }
+
+    /// Servers of a device `factor` times as slow that other work keeps busy, on average.
+    pub(super) fn other_busy(&self, factor: f64) -> f64 {
+        self.background.map_or(0.0, |b| b.rate * b.law.mean() * factor)
+    }
+
+    /// Mean wait in seconds of the reads of a device `factor` times as slow, that come at `rate` per second.
+    pub(super) fn waiting_mean(&self, rate: f64, factor: f64) -> f64 {
+        let (mean, scv) = (self.service.mean() * factor, self.service.scv());
+        let Some(other) = self.background.filter(|b| b.rate > 0.0) else {
+            return waiting_mean(rate, mean, scv, self.servers);
+        };
+        // All work alike waits in the queue of all work.
+        let all = rate + other.rate;
+        let other_mean = other.law.mean() * factor;
+        let first = (rate * mean + other.rate * other_mean) / all;
+        let square = rate * mean * mean * (1.0 + scv)
+            + other.rate * other_mean * other_mean * (1.0 + other.law.scv());
+        waiting_mean(all, first, square / all / (first * first) - 1.0, self.servers)
     }
 }
 
@@ -54,16 +101,18 @@ pub struct DeviceGroup {
 ///
 /// ```
 /// use model::distribution::{Empirical, Piece};
-/// use model::storage::{Class, DeviceGroup, HitRatio, Node};
+/// use model::storage::{Class, Delay, DeviceGroup, HitRatio, Node};
 /// let service = Empirical::from_pieces(vec![Piece { centre: 0.008, half_width: 0.004, share: 1.0 }])?;
 /// let node = Node {
 ///     hit_ratio: HitRatio::new(0.8, 0.0)?,
 ///     memory: None,
 ///     other_share: 0.0,
 ///     other: None,
-///     delay: 0.0003,
+///     delay: Delay::constant(0.0003),
 ///     joining: 0.0,
 ///     joining_knee: f64::INFINITY,
+///     link: None,
+///     workers: None,
 ///     classes: vec![Class::new(service, 1)],
 ///     groups: vec![DeviceGroup { class: 0, count: 4, share: 0.25, factor: 1.0 }],
 /// };
@@ -82,12 +131,16 @@ pub struct Node {
     pub other_share: f64,
     /// Response of those; `None` is instant.
     pub other: Option<Empirical>,
-    /// What gateway and network add to a device's response, seconds.
-    pub delay: f64,
+    /// What gateway and network add to a device's response.
+    pub delay: Delay,
     /// j: share of requests that are joined to a read, for each read in short device queues.
     pub joining: f64,
     /// k: reads in the device queues beyond which fewer are; infinite for none.
     pub joining_knee: f64,
+    /// The limit of bytes that all replies share, if it is known.
+    pub link: Option<Link>,
+    /// How many requests are answered at once, if that is limited: each holds a worker for its whole response.
+    pub workers: Option<u32>,
     /// Kinds of devices.
     pub classes: Vec<Class>,
     /// The devices.
@@ -115,13 +168,16 @@ pub struct Operating {
     pub queue_length_mean: f64,
     /// Mean response time of all requests, seconds.
     pub response_mean: f64,
+    /// Link and workers.
+    pub front: FrontOperating,
 }
 
 impl Node {
     /// Checks every number and that the shares of the devices add to 1 (within 1e-6).
     pub fn check(&self) -> Result<(), Error> {
         check("the share of other answers", self.other_share, 0.0..=1.0, "0 to 1")?;
-        not_negative("the front delay", self.delay)?;
+        self.delay.check()?;
+        self.check_front()?;
         not_negative("the joining factor", self.joining)?;
         if self.joining_knee.is_nan() || self.joining_knee <= 0.0 {
             positive("the joining knee", self.joining_knee)?;
@@ -141,6 +197,7 @@ impl Node {
         check("the sum of the devices' shares", total, 1.0 - 1e-6..=1.0 + 1e-6, "1")?;
         for class in &self.classes {
             check("a device's servers", f64::from(class.servers), 1.0..=1e4, "1 to 10,000")?;
+            not_negative("the rate of other work", class.background.map_or(0.0, |b| b.rate))?;
         }
         Ok(())
     }
@@ -150,17 +207,17 @@ impl Node {
         self.groups.iter().map(|g| g.count).sum()
     }
 
-    /// A group's mean service time, SCV and servers.
-    fn service(&self, group: &DeviceGroup) -> Option<(f64, f64, u32)> {
+    /// A group's class, mean service time and servers.
+    fn service(&self, group: &DeviceGroup) -> Option<(&Class, f64, f64)> {
         let class = self.classes.get(group.class)?;
-        Some((class.service.mean() * group.factor, class.service.scv(), class.servers.max(1)))
+        Some((class, class.service.mean() * group.factor, f64::from(class.servers.max(1))))
     }
 
     /// Reads/s at which the busiest device is always busy.
     fn device_saturation(&self) -> f64 {
         let limit = |g: &DeviceGroup| {
-            let (mean, _, servers) = self.service(g)?;
-            Some(f64::from(servers) / (mean * g.share))
+            let (class, mean, servers) = self.service(g)?;
+            Some((servers - class.other_busy(g.factor)).max(0.0) / (mean * g.share))
         };
         self.groups.iter().filter_map(limit).fold(f64::INFINITY, f64::min)
     }
@@ -169,9 +226,9 @@ impl Node {
     fn at_devices(&self, reads: f64) -> (f64, f64) {
         let (mut number, mut response) = (0.0, 0.0);
         for group in &self.groups {
-            if let Some((mean, scv, servers)) = self.service(group) {
+            if let Some((class, mean, _)) = self.service(group) {
                 let rate = reads * group.share;
-                let time = mean + waiting_mean(rate, mean, scv, servers);
+                let time = mean + class.waiting_mean(rate, group.factor);
                 let count = f64::from(group.count);
                 number += count * rate * time;
                 response += count * group.share * time;
@@ -208,9 +265,23 @@ impl Node {
         bisect(high, |rate| brought(rate) < reads)
     }
 
-    /// Load in requests/s at which the busiest device is always busy. Infinite without misses.
+    /// Load in requests/s at which the busiest device, the link or the workers are always busy. Infinite
+    /// without misses and such limits.
     pub fn saturation(&self) -> f64 {
-        self.rate_for_reads(self.device_saturation())
+        self.breaks_first().map_or(f64::INFINITY, |(rate, _)| rate)
+    }
+
+    /// What is always busy first, and at which load in requests/s; `None` if nothing ever is.
+    pub fn breaks_first(&self) -> Option<(f64, Limit)> {
+        let devices = self.rate_for_reads(self.device_saturation());
+        let front = self.front_saturation(devices, |rate| self.behind_front(rate).response_mean);
+        // Workers that only the devices' own endless queue takes are the devices' limit.
+        let front = front.map(|(rate, limit)| match limit {
+            Limit::Workers if rate > 0.99 * devices => (rate, Limit::Devices),
+            _ => (rate, limit),
+        });
+        let devices = devices.is_finite().then_some((devices, Limit::Devices));
+        devices.into_iter().chain(front).min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
     /// The confidence limit: load in requests/s at which the mean number waiting and in service at a
@@ -225,11 +296,23 @@ impl Node {
     /// Cost: microseconds.
     pub fn operating(&self, rate: f64) -> Result<Operating, Error> {
         not_negative("the request rate", rate)?;
+        let unstable = || Error::Unstable { rate, saturation: self.saturation() };
+        if rate * self.shares(rate).1 >= self.device_saturation() {
+            return Err(unstable());
+        }
+        let mut at = self.behind_front(rate);
+        at.front = self.front_operating(rate, at.response_mean);
+        if at.front.link_utilisation >= 1.0 || at.front.workers_utilisation >= 1.0 {
+            return Err(unstable());
+        }
+        at.response_mean += at.front.wait_mean;
+        Ok(at)
+    }
+
+    /// Where memory and devices stand below their saturation, whatever is before them.
+    fn behind_front(&self, rate: f64) -> Operating {
         let (hit_at_once, read_share) = self.shares(rate);
         let device_rate = rate * read_share;
-        if device_rate >= self.device_saturation() {
-            return Err(Error::Unstable { rate, saturation: self.saturation() });
-        }
         let (number, device_response) = self.at_devices(device_rate);
         let joined_share = self.joined(number).min(hit_at_once).max(0.0);
         let hit_ratio = hit_at_once - joined_share;
@@ -237,14 +320,15 @@ impl Node {
         let devices = f64::from(self.devices().max(1));
         let (mut busy, mut busiest) = (0.0, 0.0f64);
         for group in &self.groups {
-            if let Some((mean, _, servers)) = self.service(group) {
-                let rho = device_rate * group.share * mean / f64::from(servers);
+            if let Some((class, mean, servers)) = self.service(group) {
+                let other = class.other_busy(group.factor);
+                let rho = (device_rate * group.share * mean + other) / servers;
                 busy += rho * f64::from(group.count);
                 busiest = busiest.max(rho);
             }
         }
         let mean = |law: &Option<Empirical>| law.as_ref().map_or(0.0, ServiceTime::mean);
-        Ok(Operating {
+        Operating {
             rate,
             hit_ratio,
             miss_ratio,
@@ -255,8 +339,9 @@ impl Node {
             queue_length_mean: number / devices,
             response_mean: hit_ratio * mean(&self.memory)
                 + self.other_share * mean(&self.other)
-                + miss_ratio * (self.delay + device_response),
-        })
+                + miss_ratio * (self.delay.mean() + device_response),
+            front: FrontOperating::default(),
+        }
     }
 
     /// Where the node stands past saturation: queues without bound, responses of devices never in time.
@@ -272,6 +357,7 @@ impl Node {
             utilisation_max: 1.0,
             queue_length_mean: f64::INFINITY,
             response_mean: f64::INFINITY,
+            front: FrontOperating::default(),
         }
     }
 
@@ -279,33 +365,42 @@ impl Node {
     /// distinct factor; a millisecond for a class of several servers, whose queues are solved at the first time
     /// (10 ms to 0.3 s), and kept by the class and its clones.
     pub fn at(&self, t: f64) -> NodeAt {
-        self.at_by(t, |_, _, class, t| ClassAt::new(class, t))
+        self.at_by(t, None)
     }
 
     /// [`Node::at`] for a node nearly the same as another (a replicate of a model) that is known at that
     /// time: what M/G/m is off its plain form is taken from there. Of one server at a device it is
     /// [`Node::at`]. Cost: some 0.1 ms for each class and distinct factor.
     pub(crate) fn at_beside(&self, other: &NodeAt) -> NodeAt {
-        self.at_by(other.t, |index, factor, class, t| {
-            match other.laws.iter().find(|l| l.0 == index && l.1 == factor) {
-                Some(law) => ClassAt::beside(class, &law.2, t),
-                None => ClassAt::new(class, t),
-            }
-        })
+        self.at_by(other.t, Some(other))
     }
 
-    /// `law` makes one of a class's index, a factor, the class, and the time over the factor.
-    fn at_by(&self, t: f64, law: impl Fn(usize, f64, &Class, f64) -> ClassAt) -> NodeAt {
+    fn at_by(&self, t: f64, other: Option<&NodeAt>) -> NodeAt {
+        let mut at = self.behind_front_at(t, other);
+        if self.link.is_some() || self.workers.is_some() {
+            let earlier = |k: usize| {
+                let t = t * (1.0 - k as f64 / FRONT_PIECES as f64);
+                self.behind_front_at(t, other.and_then(|o| o.earlier.get(k - 1)))
+            };
+            at.earlier = (1..=FRONT_PIECES).map(earlier).collect();
+        }
+        at
+    }
+
+    fn behind_front_at(&self, t: f64, other: Option<&NodeAt>) -> NodeAt {
         let response = |law: &Option<Empirical>| law.as_ref().map_or(1.0, |law| law.cdf(t));
         let mut laws: Vec<(usize, f64, ClassAt)> = Vec::new();
         let mut groups = Vec::new();
         for group in &self.groups {
             let Some(class) = self.classes.get(group.class) else { continue };
-            let known = laws.iter().position(|l| l.0 == group.class && l.1 == group.factor);
+            let same = |l: &&(usize, f64, ClassAt)| l.0 == group.class && l.1 == group.factor;
+            let known = laws.iter().position(|l| same(&l));
             let index = known.unwrap_or_else(|| {
                 // A service time k times longer at rate λ is the same queue at kλ with time over k.
-                let t = (t - self.delay) / group.factor;
-                laws.push((group.class, group.factor, law(group.class, group.factor, class, t)));
+                let delays = self.delay.over(group.factor);
+                let other = other.and_then(|o| o.laws.iter().find(same)).map(|l| &l.2);
+                let law = ClassAt::after(class, t / group.factor, &delays, group.factor, other);
+                laws.push((group.class, group.factor, law));
                 laws.len() - 1
             });
             groups.push((index, *group));
@@ -317,6 +412,7 @@ impl Node {
             laws,
             groups,
             other_share: self.other_share,
+            earlier: Vec::new(),
         }
     }
 
@@ -369,7 +465,12 @@ pub struct NodeAt {
     other_share: f64,
     laws: Vec<(usize, f64, ClassAt)>,
     groups: Vec<(usize, DeviceGroup)>,
+    /// What is behind link and workers, at t·(1 − k/[`FRONT_PIECES`]) for k from 1; empty without such limits.
+    earlier: Vec<NodeAt>,
 }
+
+/// Times at which a response is looked at for what waits before it.
+const FRONT_PIECES: usize = 24;
 
 impl NodeAt {
     /// Makes it that of other devices, whose classes and factors must be among those that it was made
@@ -382,10 +483,22 @@ impl NodeAt {
         };
         self.groups.clear();
         self.groups.extend(groups.iter().filter_map(of));
+        self.earlier.iter_mut().for_each(|at| at.set_groups(groups));
     }
 
-    /// P(T ≤ t) where the node stands. Cost: a microsecond for each group of devices.
+    /// P(T ≤ t) where the node stands. Cost: a microsecond for each group of devices; 25 times that with a
+    /// limit of bytes or of workers.
     pub fn cdf(&self, operating: &Operating) -> f64 {
+        let at_once = self.behind_front(operating);
+        if self.earlier.is_empty() {
+            return at_once;
+        }
+        let earlier = self.earlier.iter().map(|at| at.behind_front(operating));
+        let all: Vec<f64> = std::iter::once(at_once).chain(earlier).collect();
+        operating.front.after(self.t, &all).clamp(0.0, 1.0)
+    }
+
+    fn behind_front(&self, operating: &Operating) -> f64 {
         if self.t.is_nan() || self.t < 0.0 {
             return 0.0;
         }

@@ -145,31 +145,56 @@ pub(super) struct ClassAt {
     /// The service law's own CDF there, which no response exceeds.
     cdf: f64,
     excess: Option<Excess>,
+    /// Requests per second that would keep the servers as busy as their other work does.
+    more: f64,
 }
 
 impl ClassAt {
     /// At `t` seconds.
     pub fn new(class: &Class, t: f64) -> Self {
-        let plain = Evaluated::new(&class.service, class.servers, t);
-        let several = class.solved.of(&class.service, class.servers);
-        let excess = several.and_then(|several| several.excess(&plain, t));
-        ClassAt { plain, cdf: class.service.cdf(t), excess }
+        Self::after(class, t, &[(0.0, 1.0)], 1.0, None)
     }
 
-    /// At `t` seconds, with what another class, nearly the same, is off the plain form there: for the
-    /// replicates of a model, whose means differ by less than would be seen in the difference.
-    pub fn beside(class: &Class, other: &ClassAt, t: f64) -> Self {
-        let plain = Evaluated::new(&class.service, class.servers, t);
-        let of = |excess: Excess| Excess { mean: class.service.mean(), ..excess };
-        let excess = other.excess.filter(|e| e.servers == class.servers).map(of);
-        ClassAt { plain, cdf: class.service.cdf(t), excess }
+    /// At `t` seconds, behind a delay (times in seconds, ascending, and their shares), of a device `factor`
+    /// times as slow in seconds of that length. What M/G/m is off the plain form is taken from `other` if that is
+    /// given: for the replicates of a model, whose means differ by less than would be seen in the difference.
+    pub fn after(
+        class: &Class,
+        t: f64,
+        delays: &[(f64, f64)],
+        factor: f64,
+        other: Option<&ClassAt>,
+    ) -> Self {
+        let service = &class.service;
+        // A shift needs no transform.
+        let least = delays.first().map_or(0.0, |d| d.0);
+        let rest: Vec<(f64, f64)> = delays.iter().map(|d| (d.0 - least, d.1)).collect();
+        let background = class.background.as_ref();
+        let beside = |at: Evaluated| match background {
+            Some(work) => at.beside(work.rate * factor, &work.law),
+            None => at,
+        };
+        let plain = |t: f64| Evaluated::new(service, class.servers, t);
+        let excess = match other {
+            Some(other) => {
+                let of = |excess: Excess| Excess { mean: service.mean(), ..excess };
+                other.excess.filter(|e| e.servers == class.servers).map(of)
+            }
+            None => class.solved.of(service, class.servers).and_then(|several| {
+                let mean: f64 = rest.iter().map(|d| d.0 * d.1).sum();
+                several.excess(&plain(t - least - mean), t - least - mean)
+            }),
+        };
+        let cdf = delays.iter().map(|d| d.1 * service.cdf(t - d.0)).sum();
+        let more = class.other_busy(factor) / service.mean();
+        ClassAt { plain: beside(plain(t - least).after(service, &rest)), cdf, excess, more }
     }
 
     /// P(response time ≤ t) at an arrival rate per second; 0 at or past saturation.
     pub fn response_cdf(&self, rate: f64) -> f64 {
         let plain = self.plain.response_cdf(rate);
         match &self.excess {
-            Some(excess) => (plain + excess.at(rate)).min(self.cdf).max(0.0),
+            Some(excess) => (plain + excess.at(rate + self.more)).min(self.cdf).max(0.0),
             None => plain,
         }
     }

@@ -129,9 +129,11 @@ fn node(q0: f64, alpha: f64, devices: u32) -> Node {
         memory: None,
         other_share: 0.0,
         other: None,
-        delay: 0.0,
+        delay: Delay::constant(0.0),
         joining: 0.0,
         joining_knee: f64::INFINITY,
+        link: None,
+        workers: None,
         classes: vec![Class::new(exponential(0.01), 1)],
         groups: vec![DeviceGroup {
             class: 0,
@@ -244,22 +246,138 @@ fn a_device_of_several_servers_is_near_the_exact_queue() {
 }
 
 #[test]
+fn a_delay_with_a_law_of_its_own_is_added_to_what_devices_take() {
+    let law = crate::distribution::Exponential::new(0.004).unwrap();
+    let node = Node { delay: Delay::of(&law).unwrap(), ..node(0.0, 0.0, 1) };
+    // M/M/1 of 100/s at 60/s responds after an exponential time of 1/40 s.
+    let mean = node.operating(60.0).unwrap().response_mean;
+    assert!((mean - 0.029).abs() < 1e-4, "{mean}");
+    for t in [0.003f64, 0.01, 0.03, 0.1] {
+        let (a, b) = (1.0 / 0.004, 40.0);
+        let exact = 1.0 - (a * (-b * t).exp() - b * (-a * t).exp()) / (a - b);
+        let found = node.cdf(60.0, &[t]).unwrap()[0];
+        assert!((found - exact).abs() < 0.004, "{t}: {found} {exact}");
+        // A slower device has its delay in the same seconds.
+        let mut slower = node.clone();
+        slower.groups[0].factor = 2.0;
+        let (a, b) = (1.0 / 0.004, 50.0 - 30.0);
+        let exact = 1.0 - (a * (-b * t).exp() - b * (-a * t).exp()) / (a - b);
+        let found = slower.cdf(30.0, &[t]).unwrap()[0];
+        assert!((found - exact).abs() < 0.004, "{t}: {found} {exact}");
+    }
+    // Several servers at a device: a constant is a shift of the law without it.
+    let mut several = Node { delay: Delay::constant(0.005), ..node.clone() };
+    several.classes[0] = Class::new(exponential(0.01).with_moments(0.01, 0.3).unwrap(), 3);
+    let plain = Node { delay: Delay::default(), ..several.clone() };
+    let found = several.cdf(200.0, &[0.025]).unwrap()[0];
+    assert!((found - plain.cdf(200.0, &[0.02]).unwrap()[0]).abs() < 1e-9);
+    let spread = Node { delay: Delay::beside(None, 0.005, 0.01).unwrap(), ..several };
+    assert!((found - spread.cdf(200.0, &[0.025]).unwrap()[0]).abs() < 0.002);
+}
+
+#[test]
+fn other_work_makes_reads_wait() {
+    use crate::distribution::{Gamma, Hyperexponential};
+    use crate::queue::Mg1;
+    let with = |rate: f64, mean: f64| {
+        let mut node = node(0.0, 0.0, 1);
+        let law = Gamma::new(mean, 1.0).unwrap();
+        node.classes[0].background = Some(Background { rate, law });
+        node
+    };
+    // Of the same law: the queue of all of it.
+    let (busy, plain) = (with(30.0, 0.01), node(0.0, 0.0, 1));
+    for t in [0.002, 0.01, 0.05, 0.2] {
+        let (a, b) = (busy.cdf(40.0, &[t]).unwrap()[0], plain.cdf(70.0, &[t]).unwrap()[0]);
+        assert!((a - b).abs() < 1e-3, "{t}: {a} {b}");
+    }
+    assert!((busy.saturation() - 70.0).abs() < 1e-6);
+    let at = busy.operating(40.0).unwrap();
+    assert!((at.utilisation_max - 0.7).abs() < 1e-6 && (at.device_rate - 40.0).abs() < 1e-9);
+    assert!((at.response_mean - plain.operating(70.0).unwrap().response_mean).abs() < 1e-5);
+    // Of another law: waits are those of the mixture, services those of reads.
+    let busy = with(5.0, 0.05);
+    let mixture = Hyperexponential::new(&[(40.0 / 45.0, 0.01), (5.0 / 45.0, 0.05)]).unwrap();
+    let queue = Mg1::new(45.0, mixture).unwrap();
+    assert!(
+        (busy.operating(40.0).unwrap().response_mean - queue.waiting_mean() - 0.01).abs() < 1e-4
+    );
+    for t in [0.01f64, 0.05, 0.2] {
+        let n = 2_000;
+        let step = t / f64::from(n);
+        let sum = (0..n).map(|i| {
+            let x = (f64::from(i) + 0.5) * step;
+            queue.waiting_cdf(t - x) * 100.0 * (-100.0 * x).exp() * step
+        });
+        let (exact, found) = (sum.sum::<f64>(), busy.cdf(40.0, &[t]).unwrap()[0]);
+        assert!((found - exact).abs() < 1e-3, "{t}: {found} {exact}");
+    }
+    // Tiers of the same devices are the same.
+    let tiers = Tiers::of_node(&busy, 40.0).unwrap();
+    let (a, b) = (busy.cdf(40.0, &[0.05]).unwrap()[0], tiers.cdf(40.0, &[0.05]).unwrap()[0]);
+    assert!((a - b).abs() < 1e-9 && (tiers.saturation() - busy.saturation()).abs() < 1e-6);
+    // What leaves a device no time is a device without capacity.
+    assert!(matches!(with(200.0, 0.01).operating(1.0), Err(Error::Unstable { .. })));
+}
+
+#[test]
+fn a_link_and_workers_are_queues_before_all_else() {
+    use crate::queue::{Mmm, Queue};
+    let link = Link { bytes_per_s: 1e6, bytes_mean: 1e4, bytes_scv: 1.0 };
+    let memory = Node { link: Some(link), ..node(1.0, 0.0, 1) };
+    assert_eq!(memory.breaks_first(), Some((100.0, Limit::Link)));
+    // Exponential lengths: M/M/1, whose wait is exact.
+    for t in [0.0f64, 0.005, 0.02, 0.1] {
+        let exact = 1.0 - 0.8 * (-20.0 * t).exp();
+        let found = memory.cdf(80.0, &[t]).unwrap()[0];
+        assert!((found - exact).abs() < 1e-9, "{t}: {found} {exact}");
+    }
+    assert!(matches!(memory.operating(100.0), Err(Error::Unstable { .. })));
+    // Four workers whose service is exponential: M/M/4.
+    let law = Some(exponential(0.01));
+    let busy = Node { memory: law, workers: Some(4), ..node(1.0, 0.0, 1) };
+    let (saturation, limit) = busy.breaks_first().unwrap();
+    assert!((saturation - 400.0).abs() < 1e-3 && limit == Limit::Workers, "{saturation}");
+    let queue = Mmm::new(320.0, 100.0, 4).unwrap();
+    let at = busy.operating(320.0).unwrap();
+    assert!((at.response_mean - queue.response_mean()).abs() < 1e-5);
+    assert!((at.front.workers_utilisation - 0.8).abs() < 1e-6);
+    for t in [0.005, 0.02, 0.05, 0.1] {
+        let (found, exact) = (busy.cdf(320.0, &[t]).unwrap()[0], queue.response_cdf(t));
+        assert!((found - exact).abs() < 2e-3, "{t}: {found} {exact}");
+    }
+    // Limits that are far away change nothing that is seen.
+    let plain = node(0.5, 0.0, 4);
+    let far = Link { bytes_per_s: 1e12, bytes_mean: 1e4, bytes_scv: 0.0 };
+    let wide = Node { link: Some(far), workers: Some(10_000), ..plain.clone() };
+    assert_eq!(wide.breaks_first().unwrap().1, Limit::Devices);
+    for t in [0.004, 0.05] {
+        let (a, b) = (plain.cdf(500.0, &[t]).unwrap()[0], wide.cdf(500.0, &[t]).unwrap()[0]);
+        assert!((a - b).abs() < 1e-6, "{t}: {a} {b}");
+    }
+    let replicate = wide.at_beside(&wide.at(0.05)).cdf(&wide.operating(500.0).unwrap());
+    assert!((replicate - wide.cdf(500.0, &[0.05]).unwrap()[0]).abs() < 1e-12);
+}
+
+#[test]
 fn impossible_nodes_are_errors() {
     let good = node(0.5, 0.0, 2);
     assert!(good.check().is_ok());
-    let broken: [&dyn Fn(&mut Node); 6] = [
+    let broken: [&dyn Fn(&mut Node); 8] = [
         &|n| n.groups[0].share = 0.7,
         &|n| n.groups[0].class = 3,
         &|n| n.groups[0].factor = f64::NAN,
-        &|n| n.delay = -1.0,
+        &|n| n.delay = Delay::constant(-1.0),
         &|n| n.other_share = 1.5,
         &|n| n.groups.clear(),
+        &|n| n.workers = Some(0),
+        &|n| n.link = Some(Link { bytes_per_s: 0.0, bytes_mean: 1.0, bytes_scv: 0.0 }),
     ];
     for (i, damage) in broken.iter().enumerate() {
         let mut node = good.clone();
         damage(&mut node);
         assert!(node.check().is_err(), "{i}");
-        assert!(node.cdf(10.0, &[0.1]).is_ok_and(|c| !c[0].is_nan()) || i == 2, "{i}");
+        assert!(node.cdf(10.0, &[0.1]).is_ok_and(|c| !c[0].is_nan()) || [2, 6, 7].contains(&i));
     }
 }
 

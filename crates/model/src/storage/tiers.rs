@@ -10,7 +10,7 @@ use crate::distribution::{Empirical, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
 use crate::queue::{bisect, quantile};
 
-use super::several::{ClassAt, waiting_mean};
+use super::several::ClassAt;
 use super::{Class, HitLaw, Node, Server};
 
 /// What answers at a tier.
@@ -124,8 +124,8 @@ impl Tier {
     fn saturation(&self) -> f64 {
         match &self.station {
             Station::Queues { class, count } if self.share > 0.0 => {
-                let servers = f64::from(class.servers.max(1)) * f64::from(*count);
-                servers / (class.service.mean() * self.share)
+                let free = f64::from(class.servers.max(1)) - class.other_busy(1.0);
+                free.max(0.0) * f64::from(*count) / (class.service.mean() * self.share)
             }
             _ => f64::INFINITY,
         }
@@ -136,9 +136,8 @@ impl Tier {
         match &self.station {
             Station::Delay(law) => law.as_ref().map_or(0.0, ServiceTime::mean),
             Station::Queues { class, count } => {
-                let (mean, scv) = (class.service.mean(), class.service.scv());
                 let each = rate * self.share / f64::from((*count).max(1));
-                mean + waiting_mean(each, mean, scv, class.servers)
+                class.service.mean() + class.waiting_mean(each, 1.0)
             }
         }
     }
@@ -201,16 +200,11 @@ impl Tiers {
         let mut tiers = vec![plain("memory", at.hit_ratio, &node.memory)];
         for (i, group) in node.groups.iter().enumerate() {
             let Some(class) = node.classes.get(group.class) else { continue };
-            let mean = class.service.mean() * group.factor;
-            let service = class.service.with_moments(mean, class.service.scv())?;
             tiers.push(Tier {
                 name: format!("devices {i}"),
                 share: at.miss_ratio * f64::from(group.count) * group.share,
-                station: Station::Queues {
-                    class: Class::new(service, class.servers),
-                    count: group.count,
-                },
-                delay: node.delay,
+                station: Station::Queues { class: class.slower(group.factor)?, count: group.count },
+                delay: node.delay.mean(),
             });
         }
         tiers.push(plain("other", node.other_share, &node.other));
@@ -370,8 +364,7 @@ impl Server for Tiers {
         let mut changed = self.clone();
         for tier in &mut changed.tiers {
             if let Station::Queues { class, .. } = &mut tier.station {
-                let (mean, scv) = (class.service.mean() / factor, class.service.scv());
-                class.service = class.service.with_moments(mean, scv)?;
+                *class = class.slower(1.0 / factor)?;
             }
         }
         Ok(changed)

@@ -19,9 +19,11 @@ fn node(hits: f64) -> Node {
         memory: None,
         other_share: 0.0,
         other: None,
-        delay: 0.0,
+        delay: crate::storage::Delay::constant(0.0),
         joining: 0.0,
         joining_knee: f64::INFINITY,
+        link: None,
+        workers: None,
         classes: vec![Class::new(service, 1)],
         groups: vec![DeviceGroup { class: 0, count: DEVICES, share: 0.25, factor: 1.0 }],
     }

@@ -23,9 +23,11 @@ fn node(q0: f64, mean: f64, devices: u32) -> Node {
         memory: None,
         other_share: 0.0,
         other: None,
-        delay: 0.0,
+        delay: crate::storage::Delay::constant(0.0),
         joining: 0.0,
         joining_knee: f64::INFINITY,
+        link: None,
+        workers: None,
         classes: vec![Class::new(exponential(mean), 1)],
         groups: vec![DeviceGroup {
             class: 0,

@@ -110,9 +110,11 @@ fn a_fitted_node_is_the_same_in_tiers() {
         memory: Some(exponential(0.0003)),
         other_share: 0.02,
         other: Some(exponential(0.05)),
-        delay: 0.0005,
+        delay: crate::storage::Delay::constant(0.0005),
         joining: 0.001,
         joining_knee: 5.0,
+        link: None,
+        workers: None,
         classes: vec![Class::new(exponential(0.001), 4), Class::new(exponential(0.009), 1)],
         groups: vec![
             DeviceGroup { class: 0, count: 1, share: 0.6, factor: 1.0 },

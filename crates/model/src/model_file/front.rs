@@ -1,0 +1,97 @@
+//! What all replies share, and all requests: a link, and workers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, not_negative, positive};
+use crate::storage::Link;
+
+use super::{Model, Parameter, Replicates};
+
+/// What all replies share, and all requests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Front {
+    /// Mean bytes of a reply.
+    pub bytes_mean: f64,
+    /// Squared coefficient of variation of the bytes of a reply.
+    pub bytes_scv: f64,
+    /// Bytes per second past which no replies went in steps that stood still for nothing else; absent if none
+    /// did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_bytes_per_s: Option<Parameter>,
+    /// Requests that are answered at once, where that is limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<u32>,
+}
+
+impl Front {
+    /// The link, with the given bytes per second instead of the fitted ones.
+    pub(super) fn link(&self, bytes_per_s: Option<f64>) -> Option<Link> {
+        let bytes_per_s = bytes_per_s.or(self.link_bytes_per_s.as_ref().map(|p| p.value))?;
+        Some(Link { bytes_per_s, bytes_mean: self.bytes_mean, bytes_scv: self.bytes_scv })
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        positive("the mean bytes of a reply", self.bytes_mean)?;
+        not_negative("the SCV of the bytes of a reply", self.bytes_scv)?;
+        self.link_bytes_per_s.as_ref().map_or(Ok(()), |p| p.check("the bytes per second of a link"))
+    }
+}
+
+impl Model {
+    /// The same service behind a link of so many bytes per second, with replies of so many bytes on average, and
+    /// so many requests answered at once; `None` leaves what is. Responses below the limits change only by
+    /// what requests wait for them: that a longer reply also takes longer to read is not in it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for numbers that make no sense; [`Error::File`] for a link where neither the model nor
+    /// `bytes_mean` says how long replies are.
+    ///
+    /// ```
+    /// # fn of(model: &model::Model) -> Result<(), model::Error> {
+    /// let gigabit = model.with_front(Some(125e6), Some(80e3), None)?;
+    /// assert!(gigabit.limits()?.saturation <= 1562.5);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_front(
+        &self,
+        link_bytes_per_s: Option<f64>,
+        bytes_mean: Option<f64>,
+        workers: Option<u32>,
+    ) -> Result<Model, Error> {
+        let mut model = self.clone();
+        let known = model.front.take();
+        let mean = bytes_mean.or(known.as_ref().map(|f| f.bytes_mean));
+        let mut front = match (mean, known) {
+            (Some(bytes_mean), Some(known)) => Front { bytes_mean, ..known },
+            (None, _) if link_bytes_per_s.is_some() => {
+                let what = "no bytes of replies; say how long they are on average";
+                return Err(Error::File(what.into()));
+            }
+            // Workers do not ask for bytes.
+            (mean, _) => {
+                let bytes_mean = mean.unwrap_or(1.0);
+                Front { bytes_mean, bytes_scv: 0.0, link_bytes_per_s: None, workers: None }
+            }
+        };
+        front.workers = workers.or(front.workers);
+        if let Some(rate) = link_bytes_per_s {
+            let at = Replicates::COLUMNS.len() + 2 * model.classes.len();
+            let known = front.link_bytes_per_s.replace(Parameter::exact(rate, "B/s")).is_some();
+            for row in &mut model.replicates.rows {
+                match row.get_mut(at).filter(|_| known) {
+                    Some(value) => *value = rate,
+                    None => row.insert(at.min(row.len()), rate),
+                }
+            }
+            if !known {
+                let columns = &mut model.replicates.columns;
+                columns.insert(at.min(columns.len()), "link_bytes_per_s".to_owned());
+            }
+        }
+        model.front = Some(front);
+        model.check()?;
+        Ok(model)
+    }
+}

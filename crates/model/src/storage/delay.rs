@@ -1,0 +1,172 @@
+//! What lies between clients and devices, as a law: gateway, network, the server's own threads.
+//!
+//! A response of a device is δ + W + S: δ is passed by every request, W waited and S served at the device. Its
+//! law is kept as some times with their shares (conditional means, so that the mean is exact), because a sum
+//! with it is then a few shifts: of a CDF, a weighted mean; of a transform, a weighted sum of exponentials.
+
+use serde::{Deserialize, Serialize};
+
+use crate::distribution::{Empirical, Gamma, ServiceTime};
+use crate::error::{Error, check, not_negative};
+
+/// Where a law is cut: dense where its tail is, which is what moves a response.
+const CUTS: [f64; 7] = [0.0, 0.25, 0.5, 0.75, 0.9, 0.98, 1.0];
+
+/// The law of δ, seconds.
+///
+/// ```
+/// use model::distribution::Exponential;
+/// use model::storage::Delay;
+/// let network = Delay::of(&Exponential::new(0.0004)?)?;
+/// assert!((network.mean() - 0.0004).abs() < 1e-12);
+/// assert_eq!(Delay::constant(0.0003).mean(), 0.0003);
+/// # Ok::<(), model::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Delay {
+    /// Times in seconds, ascending, with their shares.
+    slices: Vec<(f64, f64)>,
+}
+
+impl Default for Delay {
+    fn default() -> Self {
+        Delay::constant(0.0)
+    }
+}
+
+impl Delay {
+    /// The same for every request.
+    pub fn constant(seconds: f64) -> Self {
+        Delay { slices: vec![(seconds, 1.0)] }
+    }
+
+    /// Any law, in six slices. Cost: as many quantiles.
+    pub fn of(law: &dyn ServiceTime) -> Result<Self, Error> {
+        let mut slices = Vec::with_capacity(CUTS.len());
+        let mut left = law.mean();
+        for cut in CUTS.windows(2) {
+            let share = cut[1] - cut[0];
+            let middle = law.quantile(0.5 * (cut[0] + cut[1]))?;
+            // The last slice is what the others leave of the mean, which keeps it exact.
+            let time = if cut[1] < 1.0 { middle.min(left / share) } else { left / share };
+            left = (left - share * time).max(0.0);
+            slices.push((time, share));
+        }
+        slices.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Ok(Delay { slices })
+    }
+
+    /// Of a mean in seconds and an SCV, beside the law of what passes the same way and no device: the responses
+    /// of memory. What devices' requests take more than those is a gamma law of its own; where there is no more,
+    /// or more than the SCV allows, memory's law is stretched to the moments. An SCV of 0 is a constant.
+    pub fn beside(memory: Option<&Empirical>, mean: f64, scv: f64) -> Result<Self, Error> {
+        not_negative("the front delay", mean)?;
+        not_negative("the SCV of the front delay", scv)?;
+        if mean <= 0.0 || scv < 1e-4 {
+            return Ok(Delay::constant(mean));
+        }
+        let scv = scv.min(1e3);
+        let Some(memory) = memory else { return Delay::of(&Gamma::new(mean, scv)?) };
+        let more = mean - memory.mean();
+        let variance = scv * mean * mean - memory.scv() * memory.mean().powi(2);
+        if more <= 0.0 || variance <= 0.0 {
+            return Delay::of(&memory.with_moments(mean, scv)?);
+        }
+        let others = Delay::of(&Gamma::new(more, (variance / (more * more)).clamp(1e-4, 1e3))?)?;
+        let memory = Delay::of(memory)?;
+        let pairs = memory
+            .slices
+            .iter()
+            .flat_map(|a| others.slices.iter().map(move |b| (a.0 + b.0, a.1 * b.1)));
+        let mut slices: Vec<(f64, f64)> = pairs.collect();
+        slices.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Ok(Delay { slices }.coarser())
+    }
+
+    /// Neighbours with little share joined: half as many numbers, and the same mean.
+    fn coarser(self) -> Self {
+        let mut slices: Vec<(f64, f64)> = Vec::new();
+        for (time, share) in self.slices {
+            match slices.last_mut() {
+                Some(last) if last.1 + share <= 0.06 => {
+                    last.0 = (last.0 * last.1 + time * share) / (last.1 + share);
+                    last.1 += share;
+                }
+                _ => slices.push((time, share)),
+            }
+        }
+        Delay { slices }
+    }
+
+    /// Mean, seconds.
+    pub fn mean(&self) -> f64 {
+        self.slices.iter().map(|s| s.0 * s.1).sum()
+    }
+
+    /// Times over `factor`, with their shares.
+    pub(super) fn over(&self, factor: f64) -> Vec<(f64, f64)> {
+        self.slices.iter().map(|s| (s.0 / factor, s.1)).collect()
+    }
+
+    /// Whether its numbers make sense.
+    pub fn check(&self) -> Result<(), Error> {
+        let mut total = 0.0;
+        for (time, share) in &self.slices {
+            not_negative("the front delay", *time)?;
+            total += not_negative("the share of a front delay", *share)?;
+        }
+        check("the sum of the shares of a front delay", total, 1.0 - 1e-6..=1.0 + 1e-6, "1")?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use crate::distribution::{Exponential, Piece};
+
+    use super::*;
+
+    fn memory() -> Empirical {
+        let piece = |centre, share| Piece { centre, half_width: centre / 4.0, share };
+        let pieces = vec![piece(80e-6, 0.6), piece(150e-6, 0.3), piece(1e-3, 0.1)];
+        Empirical::from_pieces(pieces).unwrap()
+    }
+
+    #[test]
+    fn means_are_exact_and_times_ascend() {
+        proptest!(|(mean in 1e-6..0.1f64, scv in 0.0..200.0f64, some in any::<bool>())| {
+            let memory = memory();
+            let delay = Delay::beside(some.then_some(&memory), mean, scv).unwrap();
+            delay.check().unwrap();
+            prop_assert!((delay.mean() / mean - 1.0).abs() < 1e-9, "{} {:?}", mean, delay);
+            prop_assert!(delay.slices.windows(2).all(|s| s[0].0 <= s[1].0), "{:?}", delay);
+            prop_assert!(delay.slices.len() <= 36);
+        });
+    }
+
+    #[test]
+    fn most_requests_of_a_law_with_a_long_tail_are_hardly_delayed() {
+        let memory = memory();
+        let delay = Delay::beside(Some(&memory), 5e-4, 12.0).unwrap();
+        let early: f64 = delay.slices.iter().filter(|s| s.0 < 3e-4).map(|s| s.1).sum();
+        assert!(early > 0.7, "{delay:?}");
+        assert_eq!(Delay::beside(Some(&memory), 5e-4, 0.0).unwrap(), Delay::constant(5e-4));
+        for (mean, scv) in [(f64::NAN, 1.0), (-1.0, 1.0), (1.0, -1.0), (1.0, f64::INFINITY)] {
+            assert!(Delay::beside(None, mean, scv).is_err(), "{mean} {scv}");
+        }
+    }
+
+    #[test]
+    fn slices_stand_for_their_law_in_a_sum() {
+        let law = Exponential::new(1.0).unwrap();
+        let delay = Delay::of(&law).unwrap();
+        // P(D + S ≤ t) with S exponential too: 1 − (1 + t)·exp(−t).
+        for t in [0.3f64, 1.0, 2.0, 4.0] {
+            let sum: f64 = delay.slices.iter().map(|s| s.1 * law.cdf(t - s.0)).sum();
+            let exact = 1.0 - (1.0 + t) * (-t).exp();
+            assert!((sum - exact).abs() < 0.012, "{t}: {sum} {exact}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What every reply passes beside memory and devices: a link of so many bytes per second, and workers of which
+//! each request holds one while it is answered.
+//!
+//! A link is an M/G/1 queue of the replies' transmission times; that it takes time to send them at all is in the
+//! measured responses already, so only the waiting is added. Workers are an M/G/m queue whose service is the
+//! whole of a response; its law is taken for exponential. A request waits at neither, or for a time that is taken
+//! for exponential with the mean of both: exact for the link in heavy traffic and for exponential times, and small
+//! against a response where neither is busy. To be a limit, not to be exact, is what they are here for: past
+//! either saturation no prediction is given.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, check, not_negative, positive};
+use crate::queue::{bisect, waiting_mean};
+
+use super::Node;
+
+/// A limit of bytes per second that all replies of a node share, one after the other.
+///
+/// ```
+/// use model::storage::Link;
+/// // A gigabit, and objects of 80 KB: 1,562 a second.
+/// let link = Link { bytes_per_s: 125e6, bytes_mean: 80e3, bytes_scv: 0.0 };
+/// assert!((link.saturation() - 1562.5).abs() < 1e-9);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// Bytes per second.
+    pub bytes_per_s: f64,
+    /// Mean bytes of a reply.
+    pub bytes_mean: f64,
+    /// Squared coefficient of variation of the bytes of a reply.
+    pub bytes_scv: f64,
+}
+
+impl Link {
+    /// Load in requests/s at which it is always busy.
+    pub fn saturation(&self) -> f64 {
+        self.bytes_per_s / self.bytes_mean
+    }
+
+    /// Whether its numbers make sense.
+    pub fn check(&self) -> Result<(), Error> {
+        positive("the bytes per second of a link", self.bytes_per_s)?;
+        positive("the mean bytes of a reply", self.bytes_mean)?;
+        not_negative("the SCV of the bytes of a reply", self.bytes_scv).map(|_| ())
+    }
+}
+
+/// Where what every reply passes stands at a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FrontOperating {
+    /// Busy share of the link; 0 without one.
+    pub link_utilisation: f64,
+    /// Busy share of the workers; 0 if they are not limited.
+    pub workers_utilisation: f64,
+    /// Share of the requests that wait at either.
+    pub waits: f64,
+    /// Mean wait of all requests at both, seconds.
+    pub wait_mean: f64,
+}
+
+/// What of a node is always busy first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The busiest device.
+    Devices,
+    /// The link.
+    Link,
+    /// The workers.
+    Workers,
+}
+
+impl Limit {
+    /// The word for it in tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Limit::Devices => "devices",
+            Limit::Link => "link",
+            Limit::Workers => "workers",
+        }
+    }
+}
+
+impl Node {
+    pub(super) fn check_front(&self) -> Result<(), Error> {
+        if let Some(link) = &self.link {
+            link.check()?;
+        }
+        let workers = self.workers.map_or(1.0, f64::from);
+        check("the number of workers", workers, 1.0..=1e6, "1 to 1,000,000").map(|_| ())
+    }
+
+    /// Load in requests/s at which link or workers are always busy, and which of them. `held` gives the mean
+    /// response at a load below `devices`, the saturation of the devices.
+    pub(super) fn front_saturation(
+        &self,
+        devices: f64,
+        held: impl Fn(f64) -> f64,
+    ) -> Option<(f64, Limit)> {
+        let link = self.link.map(|link| (link.saturation(), Limit::Link));
+        let workers = self.workers.map(|workers| {
+            let free = |rate: f64| rate * held(rate) < f64::from(workers);
+            let mut high = devices;
+            if high.is_infinite() {
+                high = 1.0;
+                while free(high) && high < 1e15 {
+                    high *= 2.0;
+                }
+            }
+            (bisect(high, free), Limit::Workers)
+        });
+        link.into_iter().chain(workers).min_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    /// Where link and workers stand below their saturation, of requests that hold a worker for `held` seconds.
+    pub(super) fn front_operating(&self, rate: f64, held: f64) -> FrontOperating {
+        let mut at = FrontOperating::default();
+        if let Some(link) = &self.link {
+            let service = link.bytes_mean / link.bytes_per_s;
+            at.link_utilisation = rate * service;
+            at.waits = at.link_utilisation;
+            at.wait_mean = waiting_mean(rate, service, link.bytes_scv, 1);
+        }
+        if let Some(workers) = self.workers {
+            at.workers_utilisation = rate * held / f64::from(workers);
+            let waits = crate::queue::erlang_c(workers.max(1), at.workers_utilisation);
+            at.waits = 1.0 - (1.0 - at.waits) * (1.0 - waits);
+            at.wait_mean += waiting_mean(rate, held, 1.0, workers);
+        }
+        at
+    }
+}
+
+impl FrontOperating {
+    /// P(wait + response ≤ t) from the response's CDF at t·(1 − k/n), k from 0 to n: linear in between, which
+    /// makes the integral with an exponential wait exact.
+    pub(super) fn after(&self, t: f64, earlier: &[f64]) -> f64 {
+        let (Some(&at_once), n) = (earlier.first(), earlier.len() - 1) else { return 0.0 };
+        if self.waits <= 0.0 || self.wait_mean <= 0.0 {
+            return at_once;
+        }
+        if t <= 0.0 || n == 0 {
+            return (1.0 - self.waits) * at_once;
+        }
+        let rate = self.waits / self.wait_mean;
+        let step = t / n as f64;
+        // Over a piece from a to a + step: ∫ η·exp(−ηx)·(from + slope·(x − a)) dx.
+        let decay = (-rate * step).exp();
+        let pieces = earlier.windows(2).enumerate().map(|(k, f)| {
+            let slope = (f[1] - f[0]) / step;
+            let gone = 1.0 - decay;
+            let inner = f[0] * gone + slope * (gone / rate - step * decay);
+            (-rate * step * k as f64).exp() * inner
+        });
+        (1.0 - self.waits) * at_once + self.waits * pieces.sum::<f64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exponential_wait_is_added_exactly_to_a_line_and_nearly_to_a_curve() {
+        let front = FrontOperating { waits: 0.4, wait_mean: 0.4 * 0.01, ..Default::default() };
+        // An exponential response of mean 5 ms behind an exponential wait of mean 10 ms.
+        let (t, n) = (0.02f64, 24);
+        let cdf = |t: f64| 1.0 - (-t / 0.005).exp();
+        let earlier: Vec<f64> =
+            (0..=n).map(|k| cdf(t * (1.0 - f64::from(k) / f64::from(n)))).collect();
+        let sum = 1.0 - (0.01 * (-t / 0.01).exp() - 0.005 * (-t / 0.005).exp()) / 0.005;
+        let exact = 0.6 * cdf(t) + 0.4 * sum;
+        assert!((front.after(t, &earlier) - exact).abs() < 5e-4, "{exact}");
+        let none = FrontOperating::default();
+        assert_eq!(none.after(t, &earlier), cdf(t));
+        // Whatever waits for ever is never in time.
+        let stuck = FrontOperating { waits: 1.0, wait_mean: 1e9, ..Default::default() };
+        assert!(stuck.after(t, &earlier) < 1e-9);
+    }
+}
