@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use model::{Limits, Model, Parameter, Prediction};
 
 use super::predict_cluster;
+use crate::config::Size;
 use crate::report::compare::{LargestRate, warnings_of};
 use crate::report::grid::{Grid, printable};
 use crate::report::objective::{digits, time};
@@ -21,6 +22,7 @@ Examples:
   concertina predict model.toml --rate 12000 --servers 17 --within 20ms,50ms,100ms
   concertina predict model.toml --objective \"99% within 50ms\" --plot predicted.svg
   concertina predict model.toml --rate 1000 --json
+  concertina predict model.toml --link 1Gbit/s --reply-bytes 80kB --workers 64
   concertina predict --cluster cluster.toml --rate 5000 --without b
   concertina predict --cluster cluster.toml --rate 5000 --without b --popularity zipf:0.8:1000000
   concertina predict --node a.model.toml:0.5 --node b.model.toml:0.5 --speed b=0.5 --memory a=2
@@ -40,6 +42,15 @@ pub struct Args {
     /// Servers like the fitted one that share the load equally
     #[arg(long, default_value_t = 1, conflicts_with_all = ["cluster", "node"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     servers: u32,
+    /// What if all replies of a server shared a link of so many bytes per second, like 1Gbit/s or 40MB/s
+    #[arg(long, value_name = "RATE", conflicts_with_all = ["cluster", "node"], value_parser = objective::bytes_per_s)]
+    link: Option<f64>,
+    /// What if replies had so many bytes on average, for the link
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["cluster", "node"])]
+    reply_bytes: Option<Size>,
+    /// What if a server answered so many requests at once, each for the whole of its response
+    #[arg(long, value_name = "N", conflicts_with_all = ["cluster", "node"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    workers: Option<u32>,
     /// Response times
     #[arg(
         long,
@@ -76,7 +87,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let asked = predict_cluster::Asked { rate, within_s, objectives, json: args.json };
         return predict_cluster::run(&args.cluster, &asked);
     };
-    let model = report::read_model(path)?;
+    let mut model = report::read_model(path)?;
+    if args.link.is_some() || args.reply_bytes.is_some() || args.workers.is_some() {
+        let bytes = args.reply_bytes.map(|size| size.0 as f64);
+        model = model.with_front(args.link, bytes, args.workers).context("that is no what-if")?;
+    }
     let limits = model.limits()?;
     let n = f64::from(args.servers);
     let rates = match (args.rate.is_empty(), limits.saturation.is_finite()) {

@@ -52,6 +52,20 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Bytes per second of `125MB/s`, `1Gbit/s` or `40MiB/s`.
+pub fn bytes_per_s(text: &str) -> Result<f64, String> {
+    let wrong = || format!("`{text}` is no rate of bytes: write it like `125MB/s` or `1Gbit/s`");
+    let rate = text.trim().strip_suffix("/s").ok_or_else(wrong)?;
+    let bits = ["kbit", "Mbit", "Gbit", "Tbit"].into_iter().zip([125.0, 125e3, 125e6, 125e9]);
+    let bytes = ["kB", "MB", "GB", "TB"].into_iter().zip([1e3, 1e6, 1e9, 1e12]);
+    let binary = ["KiB", "MiB", "GiB", "TiB"].into_iter().zip((1..5).map(|k| 1024f64.powi(k)));
+    let units = bits.chain(bytes).chain(binary).chain([("B", 1.0)]);
+    let mut found = units.filter_map(|(unit, of)| Some((rate.strip_suffix(unit)?, of)));
+    let (number, of) = found.next().ok_or_else(wrong)?;
+    let value = number.trim().parse::<f64>().map_err(|_| wrong())? * of;
+    if value > 0.0 && value.is_finite() { Ok(value) } else { Err(wrong()) }
+}
+
 /// The share of `2%` or `0.02`: above 0, below 1.
 pub fn share(text: &str) -> Result<f64, String> {
     let wrong = || format!("`{text}` is no share: write it like `2%` or `0.02`");
@@ -114,6 +128,23 @@ fn group(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_of_bytes_have_units() {
+        for (text, expected) in [
+            ("1Gbit/s", 125e6),
+            ("125MB/s", 125e6),
+            ("2 KiB/s", 2048.0),
+            ("7B/s", 7.0),
+            ("0.5GB/s", 5e8),
+        ] {
+            assert_eq!(bytes_per_s(text), Ok(expected), "{text}");
+        }
+        for bad in ["", "1", "1/s", "MB/s", "-1MB/s", "0B/s", "NaNB/s", "infB/s", "1Gbit", "1 X/s"]
+        {
+            assert!(bytes_per_s(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn objectives_and_times_are_read() {
