@@ -16,15 +16,15 @@ pub enum Error {
         /// What it must be.
         must: &'static str,
     },
-    /// The load is at or past what the devices can serve, so queues grow without bound.
+    /// The load is at or past what the devices, the link or the workers can serve, so queues grow without bound.
     #[error(
-        "{rate:.1} requests/s is not stable: the devices saturate at {saturation:.1} requests/s; \
-         ask for less, or add servers, devices or memory"
+        "{rate:.1} requests/s is not stable: the service saturates at {saturation:.1} requests/s; \
+         ask for less, or add servers, or what breaks first (devices, memory; a link, workers)"
     )]
     Unstable {
         /// The load that was asked for, requests/s.
         rate: f64,
-        /// The load at which the busiest device is always busy, requests/s.
+        /// The load at which what breaks first is always busy, requests/s.
         saturation: f64,
     },
     /// No load, however small, keeps that share within that time.
@@ -40,6 +40,15 @@ pub enum Error {
         within_s: f64,
         /// The share that an idle system keeps.
         best: f64,
+    },
+    /// No step is steady, and in this one replies fell behind arrivals though no device was saturated.
+    #[error(
+        "step {step}: replies fell behind arrivals though no device was saturated, so the limit is before them; \
+         measure a lighter load as well"
+    )]
+    Stalled {
+        /// The step's name.
+        step: String,
     },
     /// A fit without steps.
     #[error("nothing to fit: no steps; give at least one steady interval of windows")]

@@ -100,7 +100,8 @@ pub enum TrustEnd {
 /// When it is wrong: where the system that is predicted is not the one that was measured (another
 /// memory, more devices), the bias of the measured one is taken for it.
 ///
-/// Cost: for each replicate and class of devices eight transforms (some 0.5 ms), then some 40 loads.
+/// Cost: for each replicate and class of devices eight transforms (some 0.5 ms), then some 40 loads; 25 times
+/// that with a link or workers.
 ///
 /// ```
 /// # fn of(model: &model::Model) -> Result<(), model::Error> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use model::storage::WORKERS_MAX;
 use model::{Limits, Model, Parameter, Prediction};
 
 use super::predict_cluster;
@@ -49,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["cluster", "node"])]
     reply_bytes: Option<Size>,
     /// What if a server answered so many requests at once, each for the whole of its response
-    #[arg(long, value_name = "N", conflicts_with_all = ["cluster", "node"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["cluster", "node"], value_parser = clap::value_parser!(u32).range(1..=i64::from(WORKERS_MAX)))]
     workers: Option<u32>,
     /// Response times
     #[arg(
@@ -255,6 +256,7 @@ fn json(
         "trust": model.trust()?,
         "trust_limit": model.trust()?.limit * n,
         "saturation": limits.saturation * n,
+        "breaks_first": limits.breaks_first,
         "predictions": predictions,
         "objectives": objectives,
         "warnings": warnings_of(model),

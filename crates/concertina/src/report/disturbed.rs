@@ -3,7 +3,7 @@
 //! A stall of the machine is missing from the server, the network and the load generator alike, and no model of
 //! a service is about it; some 0.3 s in which nothing ran outweigh a minute of measurement. The kernel says what
 //! was stolen in each second, so these seconds are known by their cause alone, whatever the responses were: to
-//! leave them out favours no prediction. A window is left out, in every queue alike, if it overlaps one of them,
+//! leave them out favours no prediction. A window is left out, of whatever queue, if it overlaps one of them,
 //! so the time in which queues drain after a stall mostly goes with it.
 //!
 //! At least half of the windows of each queue always stay: where more was disturbed, the seconds that lost least are kept, and the

@@ -1,6 +1,7 @@
 //! Fits the steps of runs that are not held out, and judges the model on those that are.
 
 use model::fit::BlackBox;
+use model::storage::Limit;
 use model::{About, HeldOut, Model};
 
 use super::compare::counted_at;
@@ -39,13 +40,20 @@ fn judge_all(model: &Model, observed: &Observed) -> Result<Vec<HeldOut>, Error> 
 }
 
 /// The errors of a model at a step. A load that the model holds for unstable is answered by memory
-/// alone, says the model.
+/// alone, says the model, and by nothing past a link or workers.
 fn judge(model: &Model, step: &ObservedStep, within_s: &[f64]) -> Result<Vec<HeldOut>, Error> {
     let measured = measure(step, within_s);
     let shares = match model.cdf(measured.rate, within_s) {
         Ok(shares) => shares,
         Err(model::Error::Unstable { .. }) => {
-            vec![model.node()?.hit_ratio.at(measured.rate); within_s.len()]
+            let node = model.node()?;
+            let devices = node.breaks_first().is_none_or(|(_, limit)| limit == Limit::Devices);
+            let answered = if devices && node.workers.is_none() {
+                node.hit_ratio.at(measured.rate)
+            } else {
+                0.0
+            };
+            vec![answered; within_s.len()]
         }
         Err(error) => return Err(error.into()),
     };

@@ -330,6 +330,10 @@ fn damage(window: &Window) -> Option<&'static str> {
         Some("a sum is negative or too large")
     } else if window.times.iter().any(|t| t.within.len() != window.objectives_ms.len()) {
         Some("it counts at other objectives than it names")
+    } else if window.kernel.is_some_and(|k| {
+        k.reads.max(k.writes) > COUNT_MAX || !(0.0..1e30).contains(&(k.await_ms + k.utilisation))
+    }) {
+        Some("the kernel's figures are none")
     } else if window.objectives_ms.iter().any(|&t| !(t > 0.0 && t < 1e9)) {
         Some("an objective is no time")
     } else {
@@ -405,6 +409,7 @@ fn observe(
     let mut left_out = BTreeMap::new();
     for (queue, (_, windows)) in &mut queues {
         let length_s = |windows: &[Window]| windows.iter().map(|w| w.length_s).sum::<f64>();
+        *windows = parallel(std::mem::take(windows));
         let before = length_s(windows);
         disturbed.leave_out(windows);
         left_out.insert(queue.clone(), 1.0 - length_s(windows) / before);
@@ -412,7 +417,7 @@ fn observe(
     let disturbed = ["load", "gateway", "node"].iter().find_map(|queue| left_out.get(*queue));
     let length_s = step.end_unix_us.saturating_sub(step.start_unix_us) as f64 * 1e-6;
     let disturbed_s = length_s * disturbed.unwrap_or(&0.0);
-    let mut take = |queue: &str| parallel(queues.remove(queue).map_or(Vec::new(), |q| q.1));
+    let mut take = |queue: &str| queues.remove(queue).map_or(Vec::new(), |q| q.1);
     let mut windows = model::fit::Step {
         load: take("load"),
         gateway: take("gateway"),
@@ -424,7 +429,7 @@ fn observe(
     let mut devices: Vec<(String, Vec<Window>)> = queues
         .into_iter()
         .filter(|(queue, _)| is_device(queue))
-        .map(|(queue, (_, windows))| (queue, parallel(windows)))
+        .map(|(queue, (_, windows))| (queue, windows))
         .collect();
     // By number, not by letter: device/10 after device/9.
     devices.sort_by_key(|(queue, _)| (queue.len(), queue.clone()));

@@ -177,6 +177,38 @@ fn a_plan_reads_as_text() {
     assert!(out.contains("NONE") && out.contains("in time !>?"), "{out}");
 }
 
+/// A link and workers before the fitted server, as what-if and in the model file.
+#[test]
+fn a_link_or_workers_bound_what_is_predicted_and_planned() {
+    let lab = Lab::new();
+    let predict = |rest: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
+        command.args(["predict", "model.toml"]).args(rest).current_dir(lab.dir.path());
+        command.output().unwrap()
+    };
+    let asked = ["--link", "40MB/s", "--reply-bytes", "80kB", "--rate", "450", "--json"];
+    let found = json(&predict(&asked));
+    assert!((found["saturation"].as_f64().unwrap() - 500.0).abs() < 1e-6, "{found}");
+    let mean = |found: &Value| found["predictions"][0]["response_mean"]["value"].as_f64().unwrap();
+    let free = json(&predict(&["--rate", "450", "--json"]));
+    assert!(mean(&found) > mean(&free) + 0.005, "{found}");
+    let (out, _) = text(&predict(&["--workers", "2"]));
+    assert!(out.contains("by the workers"), "{out}");
+    // Without the length of a reply a link is no limit of requests.
+    for (wrong, word) in [
+        (["--link", "1Gbit/s"], "how long they are"),
+        (["--link", "1Gbit"], "no rate of bytes"),
+        (["--workers", "0"], "1..=10000"),
+    ] {
+        let output = predict(&wrong);
+        assert!(!output.status.success() && text(&output).1.contains(word), "{output:?}");
+    }
+    let front = "[front]\nbytes_mean = 80000.0\nbytes_scv = 0.0\nworkers = 3\n[spotify]";
+    lab.write("model.toml", &model_text().replace("[spotify]", front));
+    let found = json(&lab.asks(&["--rate", "500", "--json"]));
+    assert_eq!(found["ranked"][0]["breaks_first"]["class"], "workers");
+}
+
 #[test]
 fn what_none_holds_says_what_is_reached() {
     let lab = Lab::new();

@@ -293,7 +293,7 @@ fn what_is_fitted_light_predicts_heavy_load() {
     assert!(plot.contains("confidence limit") && plot.contains("class=\"shade\""));
 
     let text = lab.succeeds(&["predict", "model.toml", "--rate", "1000,3200,9000"]);
-    for word in ["! PAST THE CONFIDENCE LIMIT", "not stable", "saturate at", "LABORATORY"] {
+    for word in ["! PAST THE CONFIDENCE LIMIT", "not stable", "saturates at", "LABORATORY"] {
         assert!(text.contains(word), "{word} is missing in\n{text}");
     }
     assert!(!text.contains("NaN"));

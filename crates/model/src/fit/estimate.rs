@@ -1,6 +1,7 @@
 //! Parameters from sums.
 
 use crate::error::Error;
+use crate::storage::SCV_MAX;
 
 use super::gather::Sums;
 
@@ -161,19 +162,19 @@ fn delay(steps: &[Sums]) -> (f64, f64) {
     (mean, scv)
 }
 
-/// The largest SCV of a delay that is believed.
-const SCV_MAX: f64 = 100.0;
 /// Busy share of a device by other work below which that is not worth a thought.
 const OTHER_MIN: f64 = 1e-3;
 
 /// What a class of devices does beside the reads.
 fn other_work(steps: &[Sums], class: usize) -> (f64, f64) {
-    let (mut n, mut busy, mut seconds) = (0.0, 0.0, 0.0);
+    let (mut n, mut busy, mut most, mut seconds) = (0.0, 0.0, 0.0, 0.0);
     for sums in steps.iter().filter_map(|s| s.classes.get(class)) {
         n += sums.other_n;
         busy += sums.other_s;
+        most += sums.other_most_s;
         seconds += sums.watched_s;
     }
+    let busy = f64::min(busy, most);
     if n <= 0.0 || busy <= OTHER_MIN * seconds {
         return (0.0, 0.0);
     }

@@ -119,6 +119,8 @@ pub(super) fn combine(
     };
     for index in 0..model.classes.len() {
         let class = &model.classes[index];
+        let others = class.background.as_ref().map_or(0.0, |b| b.rate.value * b.mean.value);
+        let left = (1.0 - others / f64::from(class.servers.max(1))).max(0.01);
         let (name, scv, mean) = (class.name.clone(), class.service.scv.value, &class.service.mean);
         let count: f64 = gathered.steps.iter().map(|s| s.total.classes[index].n).sum();
         let of = |r: &Replicate| r.estimates.classes[index].0.ln();
@@ -146,7 +148,7 @@ pub(super) fn combine(
             evidence[0].2 = 1.0 - weight;
             evidence.push((EvidenceSource::Responses, responses.clone(), weight));
         }
-        if let Some(throughput) = throughput(gathered, index, scv, factors, replicates) {
+        if let Some(throughput) = throughput(gathered, index, scv, factors, left, replicates) {
             let contradicts = throughput.contradicts(&joint, 0.0);
             let weight = best_weight(joint.variance(), throughput.variance(), 0.0);
             let weight = if contradicts { 1.0 } else { weight };
@@ -179,12 +181,13 @@ pub(super) fn combine(
 }
 
 /// ln b of a class by the devices that were saturated; `None` if none was. `factors`: each device's mean
-/// service over its class's.
+/// service over its class's. `left`: the share of the devices' time that other work leaves to the reads.
 fn throughput(
     gathered: &Gathered,
     class: usize,
     scv: f64,
     factors: &[f64],
+    left: f64,
     replicates: &[Replicate],
 ) -> Option<Known> {
     let ours = |device: usize| gathered.devices.get(device).is_some_and(|d| d.class == class);
@@ -201,15 +204,16 @@ fn throughput(
             slack = slack.max(device.slack);
         }
     }
-    let value = log(all)?;
+    let value = log((all.0 * left, all.1))?;
     let of = |r: &Replicate| {
         let drawn = r.saturated.iter().filter(|d| ours(d.0));
         let add = |(time, reads): (f64, f64),
                    (device, servers_s, n, idle): &(usize, f64, f64, f64)| {
             (time + servers_s * (1.0 - idle), reads + n * factor(*device))
         };
+        let (time, reads) = drawn.fold((0.0, 0.0), add);
         // A resampling without such a device says nothing of it.
-        log(drawn.fold((0.0, 0.0), add)).unwrap_or(value)
+        log((time * left, reads)).unwrap_or(value)
     };
     let replicates = replicates.iter().map(of).collect();
     // A uniform error over the slack has a twelfth of its square for variance.

@@ -15,10 +15,11 @@ pub(super) struct ClassSums {
     pub n: f64,
     pub sum: f64,
     pub squares: f64,
-    /// What the kernel saw beside the reads: pieces of work, and seconds in which only they kept a device busy;
-    /// over so many seconds.
+    /// What the kernel saw beside the reads: writes, seconds that a device was busy beyond its reads, and the
+    /// seconds that writes may have been it at most (by their share of all I/Os); over so many seconds.
     pub other_n: f64,
     pub other_s: f64,
+    pub other_most_s: f64,
     pub watched_s: f64,
 }
 
@@ -130,6 +131,7 @@ impl Sums {
             mine.squares += weight * theirs.squares;
             mine.other_n += weight * theirs.other_n;
             mine.other_s += weight * theirs.other_s;
+            mine.other_most_s += weight * theirs.other_most_s;
             mine.watched_s += weight * theirs.watched_s;
         }
         for (mine, theirs) in self.counts.iter_mut().zip(&o.counts) {
@@ -192,9 +194,13 @@ impl Sums {
             add_service(sums, &times.service);
         }
         if let (Some(kernel), Some(sums)) = (&window.kernel, self.classes.get_mut(class)) {
-            // Reads side by side keep a device busy for no longer than one after the other.
-            sums.other_n += kernel.writes as f64;
-            sums.other_s += (kernel.utilisation * window.length_s - window.busy_s).max(0.0);
+            // Reads side by side keep a device busy for no longer than one after the other. Signed: what one
+            // window has too much, for its counters are read at another instant, the next has too little.
+            let busy_s = kernel.utilisation.clamp(0.0, 1.0) * window.length_s;
+            let (reads, writes) = (kernel.reads as f64, kernel.writes as f64);
+            sums.other_n += writes;
+            sums.other_s += busy_s - window.busy_s;
+            sums.other_most_s += busy_s * writes / (reads + writes).max(1.0);
             sums.watched_s += window.length_s;
         }
     }
@@ -254,6 +260,14 @@ pub(super) struct StepData {
     block_numbers: Vec<u64>,
 }
 
+/// A step that stood still before the devices: it says how much went through, and nothing else.
+#[derive(Clone, Debug)]
+pub(super) struct StalledStep {
+    pub name: String,
+    /// Bytes of replies and seconds, of each block.
+    pub blocks: Vec<(f64, f64)>,
+}
+
 /// All steps, gathered.
 #[derive(Clone, Debug)]
 pub(super) struct Gathered {
@@ -261,8 +275,8 @@ pub(super) struct Gathered {
     pub steps: Vec<StepData>,
     /// Steps at or past saturation.
     pub saturated: Vec<SaturatedStep>,
-    /// Steps that stood still before the devices: bytes of replies and seconds, of each block.
-    pub stalled: Vec<Vec<(f64, f64)>>,
+    /// Steps that stood still before the devices.
+    pub stalled: Vec<StalledStep>,
     pub classes: Vec<ClassData>,
     pub devices: Vec<DeviceData>,
     pub memory: Histogram,
@@ -331,7 +345,7 @@ pub(super) fn gather(steps: &[Step], options: &Options) -> Result<Gathered, Erro
             continue;
         }
         let (queue, client) = client_side(step)?;
-        if stalls(client) {
+        if busiest(step) < BUSY_MAX && stalls(client) {
             let (start, block_us) = blocks_of(client.iter(), options);
             let mut blocks: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
             for window in client {
@@ -339,7 +353,8 @@ pub(super) fn gather(steps: &[Step], options: &Options) -> Result<Gathered, Erro
                 block.0 += window.bytes as f64;
                 block.1 += window.length_s;
             }
-            gathered.stalled.push(blocks.into_values().collect());
+            let (name, blocks) = (step.name.clone(), blocks.into_values().collect());
+            gathered.stalled.push(StalledStep { name, blocks });
             continue;
         }
         gathered.client_queue = queue.to_owned();
@@ -359,13 +374,30 @@ pub(super) fn gather(steps: &[Step], options: &Options) -> Result<Gathered, Erro
         gathered.steps.push(data);
         steady.push(client);
     }
-    if let (true, Some(step)) = (gathered.steps.is_empty(), steps.first()) {
-        let first = gathered.saturated.first().map_or(&step.name, |s| &s.name);
-        return Err(Error::Overloaded { step: first.clone(), utilisation: 1.0 });
+    if gathered.steps.is_empty() {
+        if let Some(step) = gathered.saturated.first() {
+            return Err(Error::Overloaded { step: step.name.clone(), utilisation: 1.0 });
+        }
+        if let Some(step) = gathered.stalled.first() {
+            return Err(Error::Stalled { step: step.name.clone() });
+        }
     }
     gathered.devices = devices;
     count_responses(&mut gathered, &steady);
     Ok(gathered)
+}
+
+/// Utilisation of a step's busiest device from which on it may be to blame for what falls behind.
+const BUSY_MAX: f64 = 0.9;
+
+/// Utilisation of the busiest device of a step.
+fn busiest(step: &Step) -> f64 {
+    let of = |windows: &Vec<Window>| {
+        let busy: f64 = windows.iter().map(|w| w.busy_s).sum();
+        let time: f64 = windows.iter().map(|w| w.length_s * f64::from(w.servers.max(1))).sum();
+        if time > 0.0 { busy / time } else { 0.0 }
+    };
+    step.devices.iter().map(of).fold(0.0, f64::max)
 }
 
 /// Share of the arrivals that are not answered within a step by which it is known that they pile up.

@@ -34,6 +34,9 @@ pub(super) fn compare(model: &Model, gathered: &Gathered) -> Result<Vec<FittedSt
         };
         let finite = |x: f64| if x.is_finite() { x } else { 1e9 };
         let device_time = total.device_time.max(f64::MIN_POSITIVE);
+        let classes = total.classes.iter().zip(&model.classes);
+        let others = classes.filter(|(_, class)| class.background.is_some());
+        let others: f64 = others.map(|(s, _)| s.other_s.min(s.other_most_s).max(0.0)).sum();
         all.push(FittedStep {
             name: step.name.clone(),
             rate,
@@ -41,7 +44,7 @@ pub(super) fn compare(model: &Model, gathered: &Gathered) -> Result<Vec<FittedSt
             requests: step.responses.count(),
             hit_ratio: total.memory / total.requests.max(1.0),
             dispersion: step.dispersion.index().unwrap_or(1.0),
-            utilisation: total.busy / device_time / servers_mean(model),
+            utilisation: (total.busy + others) / device_time / servers_mean(model),
             utilisation_predicted: operating.utilisation_mean,
             queue_length: total.length_integral / device_time,
             queue_length_predicted: finite(stands.mean_over_time(rate, |o| o.queue_length_mean)),
@@ -136,6 +139,16 @@ pub(super) fn warnings(model: &Model, gathered: &Gathered, differ: Vec<String>) 
                 step.lateness_s * 1e3
             ));
         }
+    }
+    for step in &gathered.stalled {
+        let known = model.front.as_ref().is_some_and(|front| front.link_bytes_per_s.is_some());
+        all.push(format!(
+            "Step {}: replies fell behind arrivals though no device was saturated; it is not fitted as a load{}",
+            step.name,
+            if known { ", and says what the link carries (or the server's processor, or the load generator)." } else {
+                ". What held it up carried less than a steady step, or no bytes: it may be the load generator."
+            }
+        ));
     }
     trend(&mut all, gathered);
     all

@@ -31,7 +31,7 @@ use crate::model_file::{
     About, BackgroundWork, ClassParameters, FORMAT, Front, Law, Model, Parameter, Replicates,
     Requests, SpotifyParameters,
 };
-use crate::storage::SolvedQueues;
+use crate::storage::{SolvedQueues, WORKERS_MAX};
 use crate::window::{Histogram, Window};
 
 pub use black_box::{BlackBox, CLASS, ServersFound, black_box};
@@ -140,14 +140,18 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
         columns.push(format!("mean_s.{}", class.name));
         columns.push(format!("scv.{}", class.name));
     }
-    let link = link::link(&gathered.stalled, rows.len(), options.seed);
+    let carried = totals.iter().map(|s| s.bytes / s.time).filter(|rate| rate.is_finite());
+    let carried = carried.fold(0.0, f64::max);
+    let link = link::link(&gathered.stalled, carried, rows.len(), options.seed);
+    let link = link.filter(|_| found.bytes.0 > 0.0);
     if let Some((_, drawn)) = &link {
         columns.push("link_bytes_per_s".to_owned());
         rows.iter_mut().zip(drawn).for_each(|(row, rate)| row.push(*rate));
     }
-    let workers = steps.iter().flat_map(|s| &s.node).map(|w| w.servers).max().filter(|m| *m > 0);
-    let front = (found.bytes.0 > 0.0).then(|| Front {
-        bytes_mean: found.bytes.0,
+    let workers = steps.iter().flat_map(|s| &s.node).map(|w| w.servers).max();
+    let workers = workers.filter(|m| (1..=WORKERS_MAX).contains(m));
+    let front = (found.bytes.0 > 0.0 || workers.is_some()).then(|| Front {
+        bytes_mean: Some(found.bytes.0).filter(|bytes| *bytes > 0.0),
         bytes_scv: found.bytes.1,
         link_bytes_per_s: link.map(|l| l.0),
         workers,
@@ -168,7 +172,8 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
             alpha,
             other_share: parameter(&|e| e.other_share, "1"),
             front_delay: parameter(&|e| e.delay, "s"),
-            front_delay_scv: Some(parameter(&|e| e.delay_scv, "1")),
+            // What may be chance is not there.
+            front_delay_scv: Some(parameter(&|e| e.delay_scv, "1")).filter(|scv| scv.low > 0.0),
             joining: parameter(&|e| e.joining, "1"),
             joining_knee: parameter(&|e| e.joining_knee, "reads"),
             rate_low,

@@ -243,7 +243,8 @@ fn a_link_is_known_by_what_falls_behind() {
     let front = model.front.as_ref().unwrap();
     let link = front.link_bytes_per_s.as_ref().unwrap();
     assert!((link.value / (rate * 10_000.0) - 1.0).abs() < 0.02, "{link:?}");
-    assert!((front.bytes_mean - 10_000.0).abs() < 1.0 && front.bytes_scv < 1e-6);
+    assert!((front.bytes_mean.unwrap() - 10_000.0).abs() < 1.0 && front.bytes_scv < 1e-6);
+    assert!(model.warnings.iter().any(|w| w.contains("the link carries")), "{:?}", model.warnings);
     let limits = model.limits().unwrap();
     assert!((limits.saturation / rate - 1.0).abs() < 0.02, "{limits:?}");
     assert_eq!(limits.breaks_first, Some(crate::storage::Limit::Link));
@@ -263,7 +264,8 @@ fn a_link_is_known_by_what_falls_behind() {
     assert!((what_if.limits().unwrap().saturation - 500.0).abs() < 1e-6);
     assert!(what_if.predict(400.0, &[0.05]).is_ok());
     assert!(plain.with_front(Some(-1.0), None, None).is_err());
-    assert!(matches!(fit(&[stuck], &Options::default()), Err(Error::Overloaded { .. })));
+    assert!(plain.with_front(None, Some(2_000.0), None).is_err(), "bytes, and no link");
+    assert!(matches!(fit(&[stuck], &Options::default()), Err(Error::Stalled { .. })));
 }
 
 #[test]

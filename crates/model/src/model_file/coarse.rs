@@ -77,6 +77,10 @@ impl Model {
         let reads = coarse.reads * (1.0 - r.q0.value - r.other_share.value).clamp(0.0, 1.0);
         r.q0 = r.q0.widened(reads, f64::MIN);
         r.front_delay = r.front_delay.widened(coarse.device_s, 0.0);
+        if coarse.device_s > 0.0 {
+            // A difference of variances that were not measured.
+            r.front_delay_scv = None;
+        }
         self.spotify.q0 = self.spotify.q0.widened(coarse.fast, f64::MIN);
         let rate = self.spotify.mu_d.value;
         self.spotify.mu_d = self.spotify.mu_d.widened(coarse.service_s * rate * rate, rate * 1e-3);
@@ -91,17 +95,24 @@ impl Model {
             class.service.mean = mean.widened(coarse.service_s, mean.value * 1e-3);
         }
         for (index, row) in self.replicates.rows.iter_mut().enumerate() {
-            spread(row, coarse, reads, |kind| even(index, kind));
+            spread(row, self.classes.len(), coarse, reads, |kind| even(index, kind));
         }
         self.check()
     }
 }
 
 /// Moves a replicate by errors: 0 those of the clients' clock, 1 of the devices', 2 of the ends of steps.
-fn spread(row: &mut [f64], coarse: &Coarse, reads: f64, even: impl Fn(usize) -> f64) {
+fn spread(
+    row: &mut [f64],
+    classes: usize,
+    coarse: &Coarse,
+    reads: f64,
+    even: impl Fn(usize) -> f64,
+) {
     let fixed = Replicates::COLUMNS.len();
+    let laws = fixed + 2 * classes;
     for (at, value) in row.iter_mut().enumerate() {
-        let mean = at >= fixed && (at - fixed).is_multiple_of(2);
+        let mean = (fixed..laws).contains(&at) && (at - fixed).is_multiple_of(2);
         match Replicates::COLUMNS.get(at).copied() {
             Some("q0") => *value += reads * even(2),
             Some("front_delay") => *value = (*value + coarse.device_s * even(0)).max(0.0),

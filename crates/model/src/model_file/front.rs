@@ -11,9 +11,11 @@ use super::{Model, Parameter, Replicates};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Front {
-    /// Mean bytes of a reply.
-    pub bytes_mean: f64,
+    /// Mean bytes of a reply; absent if they are not known, and then there is no link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_mean: Option<f64>,
     /// Squared coefficient of variation of the bytes of a reply.
+    #[serde(default)]
     pub bytes_scv: f64,
     /// Bytes per second past which no replies went in steps that stood still for nothing else; absent if none
     /// did.
@@ -28,13 +30,19 @@ impl Front {
     /// The link, with the given bytes per second instead of the fitted ones.
     pub(super) fn link(&self, bytes_per_s: Option<f64>) -> Option<Link> {
         let bytes_per_s = bytes_per_s.or(self.link_bytes_per_s.as_ref().map(|p| p.value))?;
-        Some(Link { bytes_per_s, bytes_mean: self.bytes_mean, bytes_scv: self.bytes_scv })
+        Some(Link { bytes_per_s, bytes_mean: self.bytes_mean?, bytes_scv: self.bytes_scv })
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
-        positive("the mean bytes of a reply", self.bytes_mean)?;
+        if let Some(bytes) = self.bytes_mean {
+            positive("the mean bytes of a reply", bytes)?;
+        }
         not_negative("the SCV of the bytes of a reply", self.bytes_scv)?;
-        self.link_bytes_per_s.as_ref().map_or(Ok(()), |p| p.check("the bytes per second of a link"))
+        let Some(link) = &self.link_bytes_per_s else { return Ok(()) };
+        if self.bytes_mean.is_none() {
+            return Err(Error::File("a link, and no bytes_mean of a reply in [front]".into()));
+        }
+        link.check("the bytes per second of a link")
     }
 }
 
@@ -45,7 +53,7 @@ impl Model {
     ///
     /// # Errors
     /// [`Error::Invalid`] for numbers that make no sense; [`Error::File`] for a link where neither the model nor
-    /// `bytes_mean` says how long replies are.
+    /// `bytes_mean` says how long replies are, and for bytes without a link.
     ///
     /// ```
     /// # fn of(model: &model::Model) -> Result<(), model::Error> {
@@ -61,20 +69,18 @@ impl Model {
         workers: Option<u32>,
     ) -> Result<Model, Error> {
         let mut model = self.clone();
-        let known = model.front.take();
-        let mean = bytes_mean.or(known.as_ref().map(|f| f.bytes_mean));
-        let mut front = match (mean, known) {
-            (Some(bytes_mean), Some(known)) => Front { bytes_mean, ..known },
-            (None, _) if link_bytes_per_s.is_some() => {
-                let what = "no bytes of replies; say how long they are on average";
-                return Err(Error::File(what.into()));
-            }
-            // Workers do not ask for bytes.
-            (mean, _) => {
-                let bytes_mean = mean.unwrap_or(1.0);
-                Front { bytes_mean, bytes_scv: 0.0, link_bytes_per_s: None, workers: None }
-            }
-        };
+        let none =
+            Front { bytes_mean: None, bytes_scv: 0.0, link_bytes_per_s: None, workers: None };
+        let mut front = model.front.take().unwrap_or(none);
+        front.bytes_mean = bytes_mean.or(front.bytes_mean);
+        let linked = link_bytes_per_s.is_some() || front.link_bytes_per_s.is_some();
+        if link_bytes_per_s.is_some() && front.bytes_mean.is_none() {
+            let what = "no bytes of replies; say how long they are on average";
+            return Err(Error::File(what.into()));
+        }
+        if bytes_mean.is_some() && !linked {
+            return Err(Error::File("no link that bytes of replies would matter to".into()));
+        }
         front.workers = workers.or(front.workers);
         if let Some(rate) = link_bytes_per_s {
             let at = Replicates::COLUMNS.len() + 2 * model.classes.len();

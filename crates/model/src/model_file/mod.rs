@@ -154,6 +154,9 @@ impl Model {
         {
             law.check()?;
         }
+        for work in self.classes.iter().filter_map(|class| class.background.as_ref()) {
+            work.check()?;
+        }
         for step in &self.fitted {
             step.check()?;
         }
@@ -173,8 +176,8 @@ impl Model {
         check(
             "the number of replicates",
             self.replicates.rows.len() as f64,
-            0.0..=1e4,
-            "at most 10,000",
+            0.0..=if self.has_front() { 1e3 } else { 1e4 },
+            "at most 10,000, and 1,000 with a link or workers",
         )?;
         for row in &self.replicates.rows {
             if row.len() != width {
@@ -202,6 +205,11 @@ impl Model {
         let values = [&r.q0, &r.alpha, &r.other_share, &r.front_delay, &r.joining, &r.joining_knee]
             .map(|p| p.value);
         self.node_with(&values, &[])
+    }
+
+    /// Whether there is a link or a limit of workers.
+    fn has_front(&self) -> bool {
+        self.has_link() || self.front.as_ref().is_some_and(|front| front.workers.is_some())
     }
 
     /// Whether the bytes per second that replies may have are known.

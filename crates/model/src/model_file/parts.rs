@@ -92,6 +92,12 @@ pub struct BackgroundWork {
 }
 
 impl BackgroundWork {
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.rate.check("the rate of other work")?;
+        self.mean.check("the time of other work")?;
+        self.background().map(|_| ())
+    }
+
     pub(super) fn background(&self) -> Result<Background, Error> {
         let rate = not_negative("the rate of other work", self.rate.value)?;
         Ok(Background { rate, law: Gamma::new(self.mean.value, 1.0)? })

@@ -188,7 +188,8 @@ impl<'a> Site<'a> {
         let load = |g: &DeviceGroup| {
             let class = &self.node.classes[g.class];
             let mean = crate::distribution::ServiceTime::mean(&class.service);
-            g.share * g.factor * mean / f64::from(class.servers.max(1))
+            let free = f64::from(class.servers.max(1)) - class.other_busy(g.factor);
+            g.share * g.factor * mean / free.max(f64::MIN_POSITIVE)
         };
         let busiest = changes.groups.iter().max_by(|a, b| load(a).total_cmp(&load(b)));
         busiest.map_or(String::new(), |g| self.classes[g.class].name.clone())

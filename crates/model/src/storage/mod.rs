@@ -22,7 +22,8 @@ pub use cluster::{
     Within,
 };
 pub use delay::Delay;
-pub use front::{FrontOperating, Limit, Link};
+pub(crate) use delay::SCV_MAX;
+pub use front::{FrontOperating, Limit, Link, WORKERS_MAX};
 pub use hit_ratio::HitRatio;
 pub use imbalance::Imbalance;
 pub use node::{Background, Class, DeviceGroup, Node, NodeAt, Operating};

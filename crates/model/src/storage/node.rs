@@ -63,8 +63,12 @@ impl Class {
         Ok(Class { background, ..Class::new(self.service.with_moments(mean, scv)?, self.servers) })
     }
 
+    pub(super) fn check_background(&self) -> Result<(), Error> {
+        not_negative("the rate of other work", self.background.map_or(0.0, |b| b.rate)).map(|_| ())
+    }
+
     /// Servers of a device `factor` times as slow that other work keeps busy, on average.
-    pub(super) fn other_busy(&self, factor: f64) -> f64 {
+    pub(crate) fn other_busy(&self, factor: f64) -> f64 {
         self.background.map_or(0.0, |b| b.rate * b.law.mean() * factor)
     }
 
@@ -197,7 +201,7 @@ impl Node {
         check("the sum of the devices' shares", total, 1.0 - 1e-6..=1.0 + 1e-6, "1")?;
         for class in &self.classes {
             check("a device's servers", f64::from(class.servers), 1.0..=1e4, "1 to 10,000")?;
-            not_negative("the rate of other work", class.background.map_or(0.0, |b| b.rate))?;
+            class.check_background()?;
         }
         Ok(())
     }
@@ -225,7 +229,7 @@ impl Node {
     /// Sums over the devices at `reads` per second: numbers in the queues, and mean response seconds.
     fn at_devices(&self, reads: f64) -> (f64, f64) {
         let (mut number, mut response) = (0.0, 0.0);
-        for group in &self.groups {
+        for group in self.groups.iter().filter(|group| group.share > 0.0) {
             if let Some((class, mean, _)) = self.service(group) {
                 let rate = reads * group.share;
                 let time = mean + class.waiting_mean(rate, group.factor);
@@ -344,7 +348,8 @@ impl Node {
         }
     }
 
-    /// Where the node stands past saturation: queues without bound, responses of devices never in time.
+    /// Where the node stands past saturation: queues without bound, responses of devices never in time; none at
+    /// all past the saturation of link or workers.
     pub(crate) fn overloaded(&self, rate: f64) -> Operating {
         let (hit_ratio, miss_ratio) = self.shares(rate);
         Operating {
@@ -357,13 +362,13 @@ impl Node {
             utilisation_max: 1.0,
             queue_length_mean: f64::INFINITY,
             response_mean: f64::INFINITY,
-            front: FrontOperating::default(),
+            front: self.front_overloaded(rate),
         }
     }
 
     /// The node's transforms at one time, for CDFs at many loads. Cost: some 0.1 ms for each class and
     /// distinct factor; a millisecond for a class of several servers, whose queues are solved at the first time
-    /// (10 ms to 0.3 s), and kept by the class and its clones.
+    /// (10 ms to 0.3 s), and kept by the class and its clones. With a link or workers 25 times that.
     pub fn at(&self, t: f64) -> NodeAt {
         self.at_by(t, None)
     }
@@ -470,7 +475,7 @@ pub struct NodeAt {
 }
 
 /// Times at which a response is looked at for what waits before it.
-const FRONT_PIECES: usize = 24;
+pub(crate) const FRONT_PIECES: usize = 24;
 
 impl NodeAt {
     /// Makes it that of other devices, whose classes and factors must be among those that it was made

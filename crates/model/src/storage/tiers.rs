@@ -145,15 +145,19 @@ impl Tier {
     fn operating(&self, rate: f64) -> TierOperating {
         let saturation = self.saturation();
         let time = self.response_mean(rate);
-        let queues = match &self.station {
-            Station::Delay(_) => 1.0,
-            Station::Queues { count, .. } => f64::from((*count).max(1)),
+        let (queues, utilisation) = match &self.station {
+            Station::Delay(_) => (1.0, 0.0),
+            Station::Queues { class, count } => {
+                let count = f64::from((*count).max(1));
+                let reads = rate * self.share / count * class.service.mean();
+                (count, (reads + class.other_busy(1.0)) / f64::from(class.servers.max(1)))
+            }
         };
         TierOperating {
             name: self.name.clone(),
             share: self.share,
             rate: rate * self.share,
-            utilisation: rate / saturation,
+            utilisation,
             number_mean: rate * self.share * time / queues,
             response_mean: self.delay + time,
             saturation,
@@ -181,13 +185,15 @@ impl Tiers {
             if let Station::Queues { class, count } = &tier.station {
                 check("a tier's queues", f64::from(*count), 1.0..=1e6, "1 to 1,000,000")?;
                 check("a queue's servers", f64::from(class.servers), 1.0..=1e4, "1 to 10,000")?;
+                class.check_background()?;
             }
         }
         check("the sum of the tiers' shares", total, 1.0 - 1e-6..=1.0 + 1e-6, "1").map(|_| ())
     }
 
     /// A [`Node`] as tiers where it stands at `rate` requests/s: memory, each group of devices, and what
-    /// neither answers. Shares stay those of that load. [`Error::Unstable`] past its saturation.
+    /// neither answers. Shares stay those of that load; δ becomes its mean, and there is no link and no limit of
+    /// workers. [`Error::Unstable`] past its saturation.
     pub fn of_node(node: &Node, rate: f64) -> Result<Self, Error> {
         node.check()?;
         let at = node.operating(rate)?;
