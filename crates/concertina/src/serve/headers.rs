@@ -11,6 +11,8 @@ pub static PROTOCOL: HeaderName = HeaderName::from_static("concertina-protocol")
 pub static RING: HeaderName = HeaderName::from_static("concertina-ring");
 /// A hash of the members' names and addresses, on requests between nodes.
 pub static MEMBERS: HeaderName = HeaderName::from_static("concertina-members");
+/// A hash of what is behind a node (a folder, or which bucket and prefix), on requests between nodes.
+pub static ORIGIN: HeaderName = HeaderName::from_static("concertina-origin");
 /// Which member asks, or `gateway`.
 pub static FROM: HeaderName = HeaderName::from_static("concertina-from");
 /// A member that the gateway could not get the object from.

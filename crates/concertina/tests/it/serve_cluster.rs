@@ -337,6 +337,11 @@ fn processes_that_differ_are_refused_by_name_and_the_rest_is_served() {
     let mut client = cluster.client(0);
     let mut headers = gateway(&cluster.ring);
     assert_eq!(send(&mut client, "GET", "/cluster/ping", &headers).status, 200);
+    // Behind another bucket, the same key is another object.
+    headers.push(("concertina-origin", "0000000000000001".to_owned()));
+    let refused = send(&mut client, "GET", &path, &headers);
+    assert!(refused.status == 409 && refused.text().contains("bucket"), "{}", refused.text());
+    headers.pop();
     headers[1].1 = "0000000000000001".to_owned();
     let refused = send(&mut client, "GET", &path, &headers);
     assert_eq!(refused.status, 409);

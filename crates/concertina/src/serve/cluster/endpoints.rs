@@ -69,6 +69,12 @@ pub fn sender(shared: &Shared, headers: &HeaderMap) -> Result<Sender, Problem> {
         let remedy = "give both the same addresses of members";
         return Err(unfit(shared, &from, "list of addresses", both, remedy));
     }
+    let origin = headers.get(&headers::ORIGIN);
+    if origin.is_some_and(|origin| *origin != identity.origin) {
+        let both = [shown(origin), shown(Some(&identity.origin))];
+        let remedy = "give both the same origin: kind, bucket and prefix";
+        return Err(unfit(shared, &from, "origin", both, remedy));
+    }
     if from == "gateway" {
         return Ok(Sender::Gateway);
     }

@@ -23,7 +23,7 @@ use model::window::{Nanos, key_hash};
 use serde::Serialize;
 
 use super::headers;
-use crate::config::Config;
+use crate::config::{Config, Origin};
 use crate::peer::{Limits, Pool};
 
 pub use beat::Beat;
@@ -57,6 +57,7 @@ pub struct Peers {
 struct Identity {
     ring: HeaderValue,
     members: HeaderValue,
+    origin: HeaderValue,
 }
 
 /// What is counted of the talk between nodes.
@@ -95,7 +96,13 @@ fn hexadecimal(hash: u64) -> HeaderValue {
 }
 
 impl Identity {
-    fn of(ring: &Ring, addresses: &[SocketAddr]) -> Identity {
+    /// A folder may be mounted at another place on every machine, and a store may have several addresses, so
+    /// neither is compared.
+    fn of(ring: &Ring, addresses: &[SocketAddr], origin: &Origin) -> Identity {
+        let behind = match origin.kind.as_str() {
+            "s3" => format!("s3 {:?} {:?}", origin.bucket, origin.prefix),
+            kind => kind.to_owned(),
+        };
         let mut text = String::new();
         for (member, address) in ring.members().iter().zip(addresses) {
             text.push_str(&format!("{:?} {address} ", member.name));
@@ -103,6 +110,7 @@ impl Identity {
         Identity {
             ring: hexadecimal(ring.fingerprint()),
             members: hexadecimal(key_hash(text.as_bytes())),
+            origin: hexadecimal(key_hash(behind.as_bytes())),
         }
     }
 }
@@ -116,11 +124,12 @@ impl Peers {
     ) -> anyhow::Result<Peers> {
         let (ring, me) = (settings.ring.clone(), settings.me);
         let addresses = config.addresses();
-        let identity = Identity::of(&ring, &addresses);
+        let identity = Identity::of(&ring, &addresses, &config.origin);
         let mut common = vec![
             (headers::PROTOCOL.clone(), HeaderValue::from_static(headers::PROTOCOL_VERSION)),
             (headers::RING.clone(), identity.ring.clone()),
             (headers::MEMBERS.clone(), identity.members.clone()),
+            (headers::ORIGIN.clone(), identity.origin.clone()),
             (headers::FROM.clone(), HeaderValue::from_str(ring.name(me))?),
         ];
         if let Some(token) = &config.serve.token {
