@@ -75,7 +75,7 @@ pub struct Args {
 /// What is said of a load: a prediction and the response of 99 %, or why there is none.
 struct Answer {
     rate: f64,
-    found: Result<(Prediction, f64), String>,
+    found: Result<(Prediction, Parameter), String>,
 }
 
 /// Runs the command.
@@ -123,7 +123,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn answer(model: &Model, rate: f64, servers: u32, within_s: &[f64]) -> anyhow::Result<Answer> {
     let found = match model.predict_cluster(rate, servers, within_s) {
-        Ok(prediction) => Ok((prediction, model.quantile(rate / f64::from(servers), 0.99)?)),
+        Ok(prediction) => {
+            Ok((prediction, model.quantile_with_interval(rate / f64::from(servers), 0.99)?))
+        }
         Err(error @ model::Error::Unstable { .. }) => Err(error.to_string()),
         Err(error) => return Err(error.into()),
     };
@@ -196,7 +198,7 @@ fn grid(args: &Args, answers: &[Answer]) -> Grid {
         head.push(format!("≤ {} % [95 %]", time(t)));
         head.push("Spotify".to_owned());
     }
-    head.extend(["mean", "p99", ""].map(String::from));
+    head.extend(["mean", "p99 [95 %]", ""].map(String::from));
     // Words are in the last column alone; eight columns and two for each time.
     let mut grid = Grid { head, align: "", rows: Vec::new() };
     for answer in answers {
@@ -212,7 +214,8 @@ fn grid(args: &Args, answers: &[Answer]) -> Grid {
             cells.push(point.spotify.as_ref().map_or("unstable".to_owned(), |s| percent(s.value)));
         }
         let marks = predict_cluster::marks(p.beyond_limit, p.beyond_fitted, p.beyond_trust);
-        cells.extend([time(p.response_mean.value), time(*p99), marks]);
+        let p99 = format!("{} [{}, {}]", time(p99.value), time(p99.low), time(p99.high));
+        cells.extend([time(p.response_mean.value), p99, marks]);
         grid.row(cells);
     }
     grid
@@ -232,7 +235,7 @@ fn json(
             Ok((prediction, p99)) => {
                 let mut value = serde_json::to_value(prediction)?;
                 value["stable"] = true.into();
-                value["response_p99"] = (*p99).into();
+                value["response_p99"] = serde_json::to_value(p99)?;
                 value
             }
             Err(why) => serde_json::json!({

@@ -292,6 +292,23 @@ fn a_misfit_of_the_fitted_loads_voids_trust() {
 }
 
 #[test]
+fn a_quantile_has_the_interval_of_the_replicates_own() {
+    let model = model();
+    for (rate, p) in [(400.0, 0.5), (900.0, 0.9), (1_600.0, 0.99), (1_600.0, 0.9)] {
+        let found = model.quantile_with_interval(rate, p).unwrap();
+        let rows = model.replicates.rows.iter();
+        let each: Vec<f64> =
+            rows.map(|row| model.replicate(row).unwrap().quantile(rate, p).unwrap()).collect();
+        let exact = Parameter::from_replicates(model.quantile(rate, p).unwrap(), &each, "s");
+        assert_eq!(found.value, exact.value);
+        for (found, exact) in [(found.low, exact.low), (found.high, exact.high)] {
+            assert!((found / exact - 1.0).abs() < 0.01, "{rate} {p}: {found} {exact}");
+        }
+    }
+    assert!(model.quantile_with_interval(1e6, 0.9).is_err());
+}
+
+#[test]
 fn an_interval_alone_is_that_of_a_prediction() {
     let model = model();
     let prediction = model.predict(900.0, &[0.02]).unwrap();
