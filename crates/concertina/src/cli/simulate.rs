@@ -8,10 +8,21 @@ use std::sync::atomic::AtomicBool;
 use super::load::{bar, default_out, popularity, seconds, size, watch_interrupts};
 use crate::config::Config;
 use crate::load::{Popularity, Size};
-use crate::simulate::{Plan, run as go};
+use crate::report::objective::share;
+use crate::simulate::{AskedFault, Messages, Plan, run as go};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  concertina simulate --config cluster.toml --rate 1000,2000,3000
+  concertina simulate --config cluster.toml --rate 2000 --lost a
+  concertina simulate --config cluster.toml --rate 2000 --read-share 0.9 --gateways 3 --loss 1% \\
+    --duplicates 1% --late 1%:50ms --fault kill:a@10s+5s --fault cut:origin@30s+2s --drift 200 --check
+
+With --check the history is judged as the simulator's seeds are: after an acknowledged write no later read
+returns an older version, and nothing acknowledged is lost. What broke is told, with exit code 1; the same
+command with the same --seed does it again.")]
 pub struct Args {
     /// Configuration file (TOML) of a server; its [[member]]s become nodes
     #[arg(long, value_name = "FILE")]
@@ -55,6 +66,28 @@ pub struct Args {
     /// What if this member's devices ran at so many times their speed: NAME:0.5
     #[arg(long, value_parser = slow, value_name = "NAME:SPEED")]
     slow: Vec<(String, f64)>,
+    /// Gateways before the nodes, if there are several nodes
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    gateways: u32,
+    /// Share of messages between processes that is lost, like 1%
+    #[arg(long, value_parser = share, value_name = "SHARE")]
+    loss: Option<f64>,
+    /// Share of messages that arrives twice
+    #[arg(long, value_parser = share, value_name = "SHARE")]
+    duplicates: Option<f64>,
+    /// Share of messages that is late, and by how much on average: 1%:50ms
+    #[arg(long, value_parser = late, value_name = "SHARE:TIME")]
+    late: Option<(f64, f64)>,
+    /// What goes wrong after the warm-up, and for how long: kill:a@10s+5s. Kinds: kill, wipe (devices lost),
+    /// pause, cut, slow=FACTOR; of a member, gateway, gateway-1 … or origin; without +TIME for ever
+    #[arg(long, value_name = "KIND:WHO@AT+TIME")]
+    fault: Vec<AskedFault>,
+    /// Clocks run so many millionths too fast and too slow in turn
+    #[arg(long, default_value_t = 0, value_name = "PPM")]
+    drift: i32,
+    /// Judge the history of reads and writes; what broke is told, with exit code 1
+    #[arg(long)]
+    check: bool,
     /// Where all random numbers come from
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
@@ -87,6 +120,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         nodes: args.nodes,
         lost: args.lost,
         slow: args.slow,
+        gateways: args.gateways,
+        messages: Messages {
+            loss: args.loss.unwrap_or(0.0),
+            duplicates: args.duplicates.unwrap_or(0.0),
+            late: args.late.map_or(0.0, |late| late.0),
+            late_s: args.late.map_or(0.0, |late| late.1),
+        },
+        faults: args.fault,
+        drift_ppm: args.drift,
+        check: args.check,
         out: args.out.unwrap_or_else(default_out),
     };
     let stop = Arc::new(AtomicBool::new(false));
@@ -108,8 +151,28 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             outcome.seconds,
             outcome.speed()
         );
+        if let Some(violations) = &outcome.violations {
+            let more = if violations.is_empty() {
+                "nothing that was promised was broken"
+            } else {
+                "BROKEN:"
+            };
+            println!("seed {}: {more}", plan.seed);
+            violations.iter().for_each(|violation| println!("  {violation}"));
+        }
+    }
+    if outcome.violations.as_ref().is_some_and(|violations| !violations.is_empty()) {
+        return Ok(ExitCode::FAILURE);
     }
     Ok(if outcome.summary.interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS })
+}
+
+/// `SHARE:TIME`.
+fn late(text: &str) -> Result<(f64, f64), String> {
+    let (of, time) = text
+        .split_once(':')
+        .ok_or_else(|| format!("`{text}`: SHARE:TIME expected, e.g. 1%:50ms"))?;
+    Ok((share(of)?, seconds(time)?))
 }
 
 /// `NAME:SPEED`.

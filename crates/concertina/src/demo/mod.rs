@@ -206,6 +206,11 @@ mod tests {
             nodes: None,
             lost: Vec::new(),
             slow: Vec::new(),
+            gateways: 1,
+            messages: simulate::Messages::default(),
+            faults: Vec::new(),
+            drift_ppm: 0,
+            check: false,
             out: dir.path().join("run"),
         };
         simulate::run(&plan, &AtomicBool::new(false), &mut |_, _| ()).unwrap();

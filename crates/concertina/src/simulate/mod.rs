@@ -1,9 +1,13 @@
 //! Runs a configuration in virtual time, by the code that serves, and writes a run folder like that of
 //! a measurement.
 //!
-//! The members of the configuration become nodes of [`engine::sim`], with one gateway before them if
+//! The members of the configuration become nodes of [`engine::sim`], with gateways before them if
 //! there are several; devices take the times of their laboratory profiles. What that leaves out is
 //! listed in `docs/simulate.md`.
+
+mod faults;
+
+pub use faults::{AskedFault, Messages};
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,6 +57,16 @@ pub struct Plan {
     pub lost: Vec<String>,
     /// Members whose devices run at so many times their speed.
     pub slow: Vec<(String, f64)>,
+    /// Gateways before the nodes, if there are several nodes.
+    pub gateways: u32,
+    /// What messages meet on their way.
+    pub messages: Messages,
+    /// What goes wrong, after each step's warm-up.
+    pub faults: Vec<AskedFault>,
+    /// Clocks run this many millionths too fast and too slow in turn.
+    pub drift_ppm: i32,
+    /// Whether the history of reads and writes is judged.
+    pub check: bool,
     /// The run folder.
     pub out: PathBuf,
 }
@@ -67,6 +81,8 @@ pub struct Outcome {
     pub simulated_requests: u64,
     /// Seconds that it took.
     pub seconds: f64,
+    /// Reads and writes that broke a promise, in words; `None` if they were not judged.
+    pub violations: Option<Vec<String>>,
 }
 
 impl Outcome {
@@ -102,6 +118,7 @@ pub fn run(
         summary: Summary { dir: plan.out.clone(), ..Summary::default() },
         simulated_requests: 0,
         seconds: 0.0,
+        violations: plan.check.then(Vec::new),
     };
     let begun = Instant::now();
     let mut offset = unix;
@@ -118,6 +135,12 @@ pub fn run(
         let mut run = StepRun { plan, names, total: None, rate, index, offset };
         run.go(&mut simulation, &mut writer, stop, &mut |done| progress(&stage, done))?;
         outcome.simulated_requests += simulation.counts().requests;
+        if let Some(violations) = &mut outcome.violations {
+            simulation.check_at_the_end();
+            let left = VIOLATIONS_MAX.saturating_sub(violations.len());
+            let found = simulation.violations().iter().take(left);
+            violations.extend(found.map(|v| format!("at {rate} requests/s: {v}")));
+        }
         offset += i128::from(simulation.now());
         if let Some(total) = run.total.take().filter(|_| !stop.load(Ordering::Relaxed)) {
             let step = run.step();
@@ -130,6 +153,9 @@ pub fn run(
     outcome.summary.interrupted = stop.load(Ordering::Relaxed);
     Ok(outcome)
 }
+
+/// Violations that are told.
+const VIOLATIONS_MAX: usize = 100;
 
 /// One step as it runs.
 struct StepRun<'a> {
@@ -231,6 +257,9 @@ fn members(plan: &Plan) -> anyhow::Result<Config> {
     let (min, max) = plan.bytes;
     ensure!(min <= max, "--size must not run from {min} down to {max}");
     ensure!((0.0..=1.0).contains(&plan.read_share), "--read-share must be 0 to 1");
+    ensure!((1..=64).contains(&plan.gateways), "--gateways must be 1 to 64, not {}", plan.gateways);
+    let drift = plan.drift_ppm;
+    ensure!((0..=50_000).contains(&drift), "--drift must be 0 to 50000 millionths, not {drift}");
     let named = plan.lost.iter().chain(plan.slow.iter().map(|(name, _)| name));
     for name in named {
         let names: Vec<&str> = config.members.iter().map(|m| m.name.as_str()).collect();
@@ -302,14 +331,25 @@ fn settings(
         let (process, factor, time) = (find(name), 1.0 / speed, Nanos::MAX);
         faults.push(Fault { at: 1, kind: FaultKind::Slow { process, factor, time } });
     }
+    let gateways = if several { plan.gateways } else { 0 };
+    let names: Vec<&str> = ring.members().iter().map(|member| member.name.as_str()).collect();
+    for fault in &plan.faults {
+        faults.push(fault.fault(&names, gateways as usize, plan.warmup_s)?);
+    }
+    faults.sort_by_key(|fault| fault.at);
+    let clock = |process: u32| engine::sim::Clock {
+        ppm: if process.is_multiple_of(2) { plan.drift_ppm } else { -plan.drift_ppm },
+        ..engine::sim::Clock::default()
+    };
+    let processes = nodes.len() as u32 + gateways;
+    let gateway = |i: u32| {
+        config.gateway.settings(ring.clone(), windows.clone(), plan.seed.wrapping_add(u64::from(i)))
+    };
     Ok(Settings {
         seed: plan.seed,
         devices: vec![laws.to_vec(); nodes.len()],
-        gateways: if several {
-            vec![config.gateway.settings(ring.clone(), windows.clone(), plan.seed)]
-        } else {
-            Vec::new()
-        },
+        gateways: (0..gateways).map(gateway).collect(),
+        clocks: if plan.drift_ppm == 0 { Vec::new() } else { (0..processes).map(clock).collect() },
         ring,
         nodes,
         clients: Clients {
@@ -326,7 +366,9 @@ fn settings(
             deadline: nanos(config.gateway.deadline_s),
             any_node: 0.0,
         },
-        network: Network { delay: Law::constant(plan.network_s), ..Network::default() },
+        network: plan
+            .messages
+            .network(Network { delay: Law::constant(plan.network_s), ..Network::default() }),
         origin: Origin {
             half: Law::exponential(plan.origin_s / 2.0),
             timeout: nanos(config.origin.timeout_s),
@@ -335,10 +377,9 @@ fn settings(
         },
         membership: None,
         device_failures: 0.0,
-        clocks: Vec::new(),
         faults,
         breakage: None,
-        check: false,
+        check: plan.check,
         windows,
     })
 }
@@ -370,5 +411,10 @@ fn asked(plan: &Plan, config: &Config) -> toml::Table {
     asked.insert("members".to_owned(), toml::Value::try_from(names).unwrap_or(0.into()));
     asked.insert("lost".to_owned(), plan.lost.clone().into());
     asked.insert("slow".to_owned(), slow.into());
+    let faults: Vec<String> = plan.faults.iter().map(ToString::to_string).collect();
+    asked.insert("gateways".to_owned(), i64::from(plan.gateways).into());
+    asked.insert("messages".to_owned(), format!("{:?}", plan.messages).into());
+    asked.insert("faults".to_owned(), faults.into());
+    asked.insert("drift_ppm".to_owned(), i64::from(plan.drift_ppm).into());
     asked
 }

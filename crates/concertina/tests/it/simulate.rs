@@ -82,6 +82,58 @@ name = \"a\"
     }
 }
 
+/// Faults from a seed, and a history that is judged.
+#[test]
+fn what_goes_wrong_is_asked_for_and_breaks_no_promise() {
+    let dir = tempfile::tempdir().unwrap();
+    let member = |(port, name): (u16, &str)| {
+        format!("[[member]]\nname = \"{name}\"\naddress = \"127.0.0.1:{port}\"\n")
+    };
+    let members: String = [(7071, "a"), (7072, "b"), (7073, "c")].map(member).concat();
+    let config = CONFIG.replace("\"0\"", "\"64KiB\"").replace("revalidate_s = 0.0", "");
+    let config = format!("{config}{members}[cluster]\nname = \"a\"\n");
+    let args = [
+        "--rate=200",
+        "--duration=30s",
+        "--warmup=2s",
+        "--keys=100",
+        "--read-share=0.8",
+        "--gateways=2",
+        "--loss=1%",
+        "--duplicates=1%",
+        "--late=1%:20ms",
+        "--drift=200",
+        "--fault=kill:a@5s+3s",
+        "--fault=cut:gateway-1@9s+1s",
+        "--fault=cut:origin@12s+1s",
+        "--fault=slow=3:b@15s+5s",
+        "--check",
+    ];
+    let said = simulate(dir.path(), &config, &[&args[..], &["--out", "run"]].concat());
+    assert_eq!(said["violations"].as_array().unwrap().len(), 0, "{said}");
+    let again = simulate(dir.path(), &config, &[&args[..], &["--out", "again"]].concat());
+    for what in ["outcomes", "response_ms"] {
+        assert_eq!(said["steps"][0][what], again["steps"][0][what], "the seed is the same");
+    }
+    let well = simulate(dir.path(), &config, &[&args[..6], &["--out", "well"]].concat());
+    let failed = |said: &serde_json::Value| said["steps"][0]["errors"].as_u64().unwrap();
+    assert!(failed(&said) > failed(&well) + 50, "{said} {well}");
+    assert!(well["violations"].is_null(), "nothing was judged");
+    let run = std::fs::read_to_string(dir.path().join("run/run.toml")).unwrap();
+    assert!(run.contains("kill:a@5s+3s"), "{run}");
+    for (wrong, word) in [
+        ("--fault=kill:z@1s", "nobody is named"),
+        ("--fault=burn:a@1s", "KIND:WHO@AT+FOR"),
+        ("--gateways=0", "1 to 64"),
+        ("--loss=2", "no share"),
+    ] {
+        let asked = ["simulate", "--config", "c.toml", "--rate", "10", "--out", "bad", wrong];
+        let output = concertina(dir.path(), &asked);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && told.contains(word), "{wrong}: {told}");
+    }
+}
+
 #[test]
 fn what_cannot_be_simulated_is_said() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,0 +1,200 @@
+//! What goes wrong in a simulation, as it is asked for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::bail;
+use engine::sim::{Clock, Fault, FaultKind, Network, Process};
+use model::window::Nanos;
+
+use super::nanos;
+
+/// What happens to whom, when and for how long: `kill:a@10s+5s`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AskedFault {
+    kind: Kind,
+    /// A member, `gateway`, `gateway-1` …, or `origin`.
+    who: String,
+    /// Seconds after the warm-up.
+    at_s: f64,
+    /// Seconds; `None`: for ever.
+    for_s: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Kill,
+    Wipe,
+    Pause,
+    Cut,
+    Slow(f64),
+}
+
+impl FromStr for AskedFault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AskedFault, String> {
+        let wrong = || {
+            format!(
+                "`{text}` is no fault: write KIND:WHO@AT+FOR, like `kill:a@10s+5s`; kinds are kill, wipe, pause, \
+                 cut and slow=FACTOR, and without +FOR it lasts"
+            )
+        };
+        let seconds = |text: &str| -> Result<f64, String> {
+            let value: f64 =
+                text.strip_suffix('s').and_then(|t| t.parse().ok()).ok_or_else(wrong)?;
+            if (0.0..=1e9).contains(&value) { Ok(value) } else { Err(wrong()) }
+        };
+        let (kind, rest) = text.split_once(':').ok_or_else(wrong)?;
+        let (who, when) = rest.rsplit_once('@').ok_or_else(wrong)?;
+        let (at, lasts) =
+            when.split_once('+').map_or((when, None), |(at, lasts)| (at, Some(lasts)));
+        let kind = match kind.split_once('=') {
+            None if kind == "kill" => Kind::Kill,
+            None if kind == "wipe" => Kind::Wipe,
+            None if kind == "pause" => Kind::Pause,
+            None if kind == "cut" => Kind::Cut,
+            Some(("slow", factor)) => match factor.parse() {
+                Ok(factor) if (1e-3..=1e6).contains(&factor) => Kind::Slow(factor),
+                _ => return Err(wrong()),
+            },
+            _ => return Err(wrong()),
+        };
+        if kind == Kind::Pause && lasts.is_none() {
+            return Err(format!("`{text}`: say how long it is paused, like `pause:a@10s+5s`"));
+        }
+        let (at_s, for_s) = (seconds(at)?, lasts.map(seconds).transpose()?);
+        Ok(AskedFault { kind, who: who.to_owned(), at_s, for_s })
+    }
+}
+
+impl fmt::Display for AskedFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::Kill => write!(f, "kill")?,
+            Kind::Wipe => write!(f, "wipe")?,
+            Kind::Pause => write!(f, "pause")?,
+            Kind::Cut => write!(f, "cut")?,
+            Kind::Slow(factor) => write!(f, "slow={factor}")?,
+        }
+        write!(f, ":{}@{}s", self.who, self.at_s)?;
+        self.for_s.map_or(Ok(()), |seconds| write!(f, "+{seconds}s"))
+    }
+}
+
+impl AskedFault {
+    /// What the simulator is told, with the names of the nodes and so many gateways.
+    ///
+    /// # Errors
+    /// Of who is not there, and of what cannot happen to it.
+    pub fn fault(&self, names: &[&str], gateways: usize, warmup_s: f64) -> anyhow::Result<Fault> {
+        let at = nanos(warmup_s + self.at_s).max(1);
+        let time = self.for_s.map_or(Nanos::MAX, nanos);
+        if self.who == "origin" {
+            let kind = match self.kind {
+                Kind::Cut | Kind::Kill => FaultKind::OriginDead { time },
+                Kind::Slow(factor) => FaultKind::OriginSlow { factor, time },
+                Kind::Wipe | Kind::Pause => bail!("{self}: an origin is cut or slow"),
+            };
+            return Ok(Fault { at, kind });
+        }
+        let node = names.iter().position(|name| *name == self.who);
+        let gateway = match self.who.strip_prefix("gateway") {
+            Some("") => Some(0),
+            Some(number) => number.strip_prefix('-').and_then(|n| n.parse::<usize>().ok()),
+            None => None,
+        };
+        let gateway = gateway.filter(|g| *g < gateways).map(|g| names.len() + g);
+        let Some(process) = node.or(gateway).and_then(|p| Process::try_from(p).ok()) else {
+            bail!(
+                "{self}: nobody is named {:?}; there are {names:?}, {gateways} gateway(s) and \"origin\"",
+                self.who
+            );
+        };
+        let (clock, devices_lost) = (Clock::default(), self.kind == Kind::Wipe);
+        let kind = match self.kind {
+            Kind::Kill | Kind::Wipe => FaultKind::Kill { process, down: time, devices_lost, clock },
+            Kind::Pause => FaultKind::Pause { process, time },
+            Kind::Cut => FaultKind::Cut { process, from: Vec::new(), time },
+            Kind::Slow(factor) if node.is_some() => FaultKind::Slow { process, factor, time },
+            Kind::Slow(_) => bail!("{self}: a gateway has no devices to be slow"),
+        };
+        Ok(Fault { at, kind })
+    }
+}
+
+/// Shares of messages that do not arrive once and in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Messages {
+    /// Share that is lost.
+    pub loss: f64,
+    /// Share that arrives twice.
+    pub duplicates: f64,
+    /// Share that is late, overtaken by others, by an exponential time of mean `late_s`.
+    pub late: f64,
+    /// Seconds.
+    pub late_s: f64,
+}
+
+impl Messages {
+    /// The network that has them.
+    pub fn network(&self, network: Network) -> Network {
+        let mut network = Network { loss: self.loss, duplicates: self.duplicates, ..network };
+        if self.late > 0.0 {
+            network.late = (self.late, engine::sim::Law::exponential(self.late_s));
+        }
+        network
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read_and_written_alike() {
+        for text in ["kill:a@10s+5s", "wipe:a@0s", "pause:gateway@1.5s+2s", "slow=4:origin@1s+2s"] {
+            assert_eq!(text.parse::<AskedFault>().unwrap().to_string(), text);
+        }
+        for bad in [
+            "",
+            "kill",
+            "kill:a",
+            "kill:a@x",
+            "kill:a@1",
+            "kill:a@-1s",
+            "pause:a@1s",
+            "slow:a@1s",
+            "slow=0:a@1s",
+            "slow=NaN:a@1s",
+            "burn:a@1s",
+            "kill:a@1s+",
+            "kill:a@1e99s",
+        ] {
+            assert!(bad.parse::<AskedFault>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn who_is_not_there_is_named() {
+        let fault = |text: &str| text.parse::<AskedFault>().unwrap().fault(&["a", "b"], 2, 30.0);
+        let kill = fault("kill:b@10s+5s").unwrap();
+        assert_eq!(kill.at, 40_000_000_000);
+        assert!(matches!(
+            kill.kind,
+            FaultKind::Kill { process: 1, down: 5_000_000_000, devices_lost: false, .. }
+        ));
+        assert!(matches!(
+            fault("cut:gateway-1@0s").unwrap().kind,
+            FaultKind::Cut { process: 3, time: Nanos::MAX, .. }
+        ));
+        assert!(matches!(
+            fault("cut:origin@0s+1s").unwrap().kind,
+            FaultKind::OriginDead { time: 1_000_000_000 }
+        ));
+        for bad in ["kill:c@1s", "kill:gateway-2@1s", "slow=2:gateway@1s", "pause:origin@1s+1s"] {
+            let error = fault(bad).unwrap_err().to_string();
+            assert!(error.starts_with(bad), "{error}");
+        }
+    }
+}
