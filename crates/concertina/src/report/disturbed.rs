@@ -6,8 +6,8 @@
 //! leave them out favours no prediction. A window is left out, of whatever queue, if it overlaps one of them,
 //! so the time in which queues drain after a stall mostly goes with it.
 //!
-//! At least half of the windows of each queue always stay: where more was disturbed, the seconds that lost least are kept, and the
-//! mean share that is named with the step says how much it was.
+//! At least half of the windows of each queue always stay: where more was disturbed, the seconds that lost least
+//! are kept, and the mean share that is named with the step says how much it was.
 
 use model::window::Window;
 

@@ -4,8 +4,6 @@
 //! law is kept as some times with their shares (the middles of slices, and in the last what keeps the mean exact),
 //! because a sum with it is then a few shifts: of a CDF, a weighted mean; of a transform, a weighted sum of exponentials.
 
-use serde::{Deserialize, Serialize};
-
 use crate::distribution::{Empirical, Gamma, ServiceTime};
 use crate::error::{Error, check, not_negative};
 
@@ -28,7 +26,7 @@ const NONE: f64 = 1e-9;
 /// assert_eq!(Delay::constant(0.0003).mean(), 0.0003);
 /// # Ok::<(), model::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Delay {
     /// Times in seconds, ascending, with their shares.
     slices: Vec<(f64, f64)>,
