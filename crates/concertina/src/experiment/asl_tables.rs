@@ -3,13 +3,19 @@
 //!
 //! Nothing is measured here: the measurements are the study's, and so are the misprints that this names.
 
+mod allocation;
+mod cells;
 mod csv;
 mod curve;
 mod design;
 mod network;
 mod queues;
+mod summary;
 
-use anyhow::Context as _;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
 use super::{Claim, Context, Goal};
@@ -21,11 +27,29 @@ use queues::Outcome;
 struct Config {
     /// Folder of the study's tables, from the experiment's.
     tables: String,
+    /// Tables that hold nothing that follows from anything else.
+    nothing: Vec<Nothing>,
     queue: Vec<queues::Printed>,
     curve: String,
     predicted: Vec<String>,
     networks: network::Printed,
+    summaries: summary::Printed,
     design: design::Printed,
+}
+
+/// A table of which nothing can be computed again.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {
+    name: String,
+    file: String,
+    why: String,
+}
+
+/// An entry of the tables' `index.json`.
+#[derive(Debug, Deserialize)]
+struct Listed {
+    file: String,
 }
 
 /// Throughput error that a flow-equivalent prediction may have, percent.
@@ -34,12 +58,13 @@ const PREDICTED_PERCENT: f64 = 5.0;
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let config: Config = context.config()?;
     let folder = context.folder.join(&config.tables);
+    all_named(context, &folder)?;
     let mut claims = Vec::new();
 
     let queues = queues::compute(&folder, &config.queue)?;
     claims.extend(of_queues(&queues));
     let networks = network::solve(&folder, &config.networks)?;
-    claims.extend(of_networks(&networks)?);
+    claims.extend(of_networks(&networks.rows)?);
     let predicted = curve::predict(&folder, &config.curve, &config.predicted)?;
     let errors = predicted.iter().map(|row| row.error().abs());
     claims.push(Claim {
@@ -53,20 +78,42 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     });
     let designs = design::compute(&folder, &config.design)?;
     claims.extend(designs.claims);
+    let (mut sheet, summaries) = summary::compare(&folder, &config.summaries, &networks.rows)?;
+    for other in [queues.models, queues.others, networks.sheet, designs.sheet] {
+        sheet.merge(other);
+    }
 
-    let named = queues.misprinted.join("\n");
+    let line = |table: &Nothing| format!("{}: {} ({})\n", table.name, table.why, table.file);
+    let nothing: String = config.nothing.iter().map(line).collect();
     let text = [
+        summaries,
         queues.text,
-        format!("Cells that rounding does not explain:\n{named}\n\n"),
-        network::text(&networks),
+        networks.text,
         curve::text(&predicted),
         designs.text,
+        sheet.text(),
+        format!("Nothing to compute again\n{nothing}"),
     ]
     .concat();
     let path = context.out.join("tables.txt");
     std::fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
     context.say(text);
     Ok(claims)
+}
+
+/// No table of the index is left out: `config.toml` names the file of each.
+fn all_named(context: &Context, folder: &Path) -> anyhow::Result<()> {
+    let config = context.folder.join("config.toml");
+    let config = std::fs::read_to_string(&config)
+        .with_context(|| format!("cannot read {}", config.display()))?;
+    let path = folder.join("index.json");
+    let index = std::fs::read_to_string(&path).with_context(|| csv::unread(&path))?;
+    let index: BTreeMap<String, Listed> = serde_json::from_str(&index)
+        .with_context(|| format!("{} is no list of tables", path.display()))?;
+    for Listed { file } in index.values() {
+        ensure!(config.contains(file), "config.toml does not name {file}, which index.json lists");
+    }
+    Ok(())
 }
 
 /// A computed figure: it has no interval.
@@ -92,11 +139,11 @@ fn hundredths(value: f64) -> f64 {
 }
 
 fn of_queues(queues: &Outcome) -> [Claim; 3] {
-    let cells = queues.cells as usize;
+    let cells = queues.models.cells();
     [
         claim(
             "M/M/1 and M/M/m: printed cells that rounding does not explain",
-            queues.misprinted.len() as f64,
+            queues.models.misprinted.len() as f64,
             "cells",
             cells,
         ),
@@ -104,16 +151,16 @@ fn of_queues(queues: &Outcome) -> [Claim; 3] {
             goal: Some(Goal::AtMost(0.0)),
             ..claim(
                 "M/M/1 and M/M/m: of these, cells that are not merely cut off",
-                queues.unexplained as f64,
+                queues.models.unexplained as f64,
                 "cells",
                 cells,
             )
         },
         claim(
             "sampled queue lengths that break Little's law by more than 5 % and rounding",
-            queues.broken as f64,
+            queues.others.broken.len() as f64,
             "rows",
-            queues.checked as usize,
+            queues.checked,
         ),
     ]
 }
@@ -121,6 +168,9 @@ fn of_queues(queues: &Outcome) -> [Claim; 3] {
 /// Rows in which the study's solver was unstable: its table and clients, and the largest error in percent
 /// that is claimed of a stable solution of the same inputs.
 const UNSTABLE: [(u32, u32, f64); 2] = [(21, 192, 3.0), (21, 288, 1.0)];
+
+/// Cells of a row of a network that the study's model gave.
+const MODEL_CELLS: usize = 4;
 
 fn of_networks(solved: &[network::Solved]) -> anyhow::Result<Vec<Claim>> {
     let mut claims = Vec::new();
@@ -142,6 +192,19 @@ fn of_networks(solved: &[network::Solved]) -> anyhow::Result<Vec<Claim>> {
             )
         });
     }
+    let stable: Vec<_> = solved
+        .iter()
+        .filter(|row| !UNSTABLE.iter().any(|at| (at.0, at.1) == (row.table, row.clients)))
+        .collect();
+    claims.push(Claim {
+        goal: Some(Goal::AtMost(0.0)),
+        ..claim(
+            "network of queues, all other rows: printed cells that the exact solution does not give within rounding",
+            stable.iter().map(|row| row.unexplained).sum::<usize>() as f64,
+            "cells",
+            stable.len() * MODEL_CELLS,
+        )
+    });
     let worst = |error: fn(&network::Solved) -> f64| {
         solved.iter().map(|row| error(row).abs()).fold(0.0, f64::max)
     };
@@ -163,5 +226,11 @@ fn of_networks(solved: &[network::Solved]) -> anyhow::Result<Vec<Claim>> {
             solved.len(),
         )
     });
+    claims.push(claim(
+        "networks of queues: sampled lengths that break Little's law by more than 5 % and rounding",
+        solved.iter().filter(|row| row.breaks_little).count() as f64,
+        "rows",
+        solved.len(),
+    ));
     Ok(claims)
 }

@@ -21,13 +21,7 @@ impl Table {
     /// Reads a file of a folder.
     pub fn read(folder: &Path, name: &str) -> anyhow::Result<Table> {
         let path = folder.join(name);
-        let mut reader = csv::Reader::from_path(&path).with_context(|| {
-            format!(
-                "cannot read {}: the study's tables are not part of the project; `tables` in config.toml says \
-                 where they are",
-                path.display()
-            )
-        })?;
+        let mut reader = csv::Reader::from_path(&path).with_context(|| unread(&path))?;
         let owned = |record: &csv::StringRecord| record.iter().map(str::to_owned).collect();
         let columns = owned(reader.headers()?);
         let rows = reader
@@ -40,6 +34,13 @@ impl Table {
 
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         self.rows.iter().map(|cells| Row { table: self, cells })
+    }
+
+    /// The first row that has this in a column.
+    pub fn find(&self, column: &str, cell: &str) -> anyhow::Result<Row<'_>> {
+        self.rows()
+            .find(|row| row.text(column).is_ok_and(|text| text == cell))
+            .with_context(|| format!("{} has no row with {cell:?} in {column}", self.name))
     }
 }
 
@@ -58,6 +59,19 @@ impl<'a> Row<'a> {
             .parse()
             .map_err(|_| anyhow!("{}: {column} is {text:?}, not a number", self.table.name))
     }
+
+    /// A cell as a number, and half a unit of its last digit.
+    pub fn known(&self, column: &str) -> anyhow::Result<(f64, f64)> {
+        Ok((self.number(column)?, rounding(self.text(column)?)))
+    }
+}
+
+/// What is said of a file of the study that cannot be read.
+pub(super) fn unread(path: &Path) -> String {
+    format!(
+        "cannot read {}: the study's tables are not part of the project; `tables` in config.toml says where they are",
+        path.display()
+    )
 }
 
 /// How many digits a number is printed with behind the point; `1.7e-02` has three.

@@ -6,7 +6,8 @@ use anyhow::Context as _;
 use model::queue::{Mmm, Queue as _};
 use serde::Deserialize;
 
-use super::csv::{Row, Table, digits, rounding};
+use super::cells::{Range, Sheet};
+use super::csv::{Row, Table};
 use crate::report::grid::Grid;
 
 /// A table of one queue.
@@ -19,85 +20,78 @@ pub(super) struct Printed {
     rate: f64,
     rounding: f64,
     servers: u32,
+    /// What it repeats of tables of M/M/1.
+    again: Option<Again>,
 }
 
-/// How a printed cell compares with the computed one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    /// Equal as printed.
-    Same,
-    /// Explained by the rounding of the printed inputs.
-    Inputs,
-    /// The last digit was cut off, not rounded.
-    Truncated,
-    /// Not explained.
-    Different,
+/// What a table of M/M/m repeats.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Again {
+    /// The table with the same measured rows.
+    rows: u32,
+    /// The table whose service rate it has, by thread, and for how many threads that is.
+    rate: u32,
+    threads: u32,
 }
 
 /// What came of all tables.
 pub(super) struct Outcome {
-    pub cells: u64,
-    /// Cells that neither their own rounding nor that of their inputs explains.
-    pub misprinted: Vec<String>,
-    /// Those of them that are not merely cut off.
-    pub unexplained: u64,
-    /// Rows in which sampled lengths break Little's law, of how many.
-    pub broken: u64,
-    pub checked: u64,
+    /// What the models print.
+    pub models: Sheet,
+    /// What was measured, and what is repeated.
+    pub others: Sheet,
+    /// Rows of which the sampled length was held against Little's law.
+    pub checked: usize,
     pub text: String,
 }
 
 const COLUMNS: [&str; 5] = ["rho", "E_n", "E_nq", "E_r_ms", "E_w_ms"];
+const REPEATED: [&str; 5] = ["lambda", "qlen", "qlen_x2", "qtime_ms", "wtime_ms"];
+const HEAD: [&str; 14] = [
+    "clients", "λ", "ρ", "", "E[n]", "", "E[nq]", "", "E[r] ms", "", "E[w] ms", "", "length", "λ·W",
+];
+
+/// There are two middlewares in all of these tables, each with a queue.
+const MIDDLEWARES: f64 = 2.0;
 
 pub(super) fn compute(folder: &Path, tables: &[Printed]) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome {
-        cells: 0,
-        misprinted: Vec::new(),
-        unexplained: 0,
-        broken: 0,
+        models: Sheet::default(),
+        others: Sheet::default(),
         checked: 0,
         text: String::new(),
     };
     for printed in tables {
         let table = Table::read(folder, &printed.file)?;
-        let head = ["clients", "λ", "ρ", "", "E[n]", "", "E[nq]", "", "E[r] ms", "", "E[w] ms", ""];
-        let mut grid = Grid::new("rrrrrrrrrrrr", &head);
+        let columns = if printed.again.is_some() { HEAD.len() - 2 } else { HEAD.len() };
+        let mut grid = Grid::new("rrrrrrrrrrrrrr", &HEAD[..columns]);
         for row in table.rows() {
             let clients = row.text("num_clients")?;
+            let name = |column: &str| format!("{clients} clients, {column}");
             let mut line = vec![clients.to_owned(), row.text("lambda")?.to_owned()];
-            let computed = printed.at(&row)?;
-            for (index, column) in COLUMNS.into_iter().enumerate() {
+            for (column, is) in COLUMNS.into_iter().zip(printed.at(&row)?) {
                 let cell = row.text(column)?;
-                let verdict = verdict(cell, computed[index]);
-                outcome.cells += 1;
-                if matches!(verdict, Verdict::Truncated | Verdict::Different) {
-                    let value = computed[index][0];
-                    let name = format!(
-                        "Table {}, {clients} clients, {column}: printed {cell}, is {value:.5}",
-                        printed.table
-                    );
-                    outcome.misprinted.push(name);
-                    outcome.unexplained += u64::from(verdict == Verdict::Different);
-                }
                 line.push(cell.to_owned());
-                let mark = match verdict {
-                    Verdict::Same => "=",
-                    Verdict::Inputs => "≈",
-                    Verdict::Truncated | Verdict::Different => "!",
-                };
-                let digits = digits(cell);
-                line.push(format!("{mark} {:.digits$}", computed[index][0]));
+                line.push(outcome.models.computed(printed.table, &name(column), cell, is));
+            }
+            let (length, half) = row.known("qlen")?;
+            let twice = Range::around(2.0 * length, 2.0 * half);
+            outcome.others.computed(printed.table, &name("qlen_x2"), row.text("qlen_x2")?, twice);
+            if printed.again.is_none() {
+                let law = little(row.number("lambda")?, row.known("qtime_ms")?, MIDDLEWARES);
+                let cell = row.text("qlen")?;
+                line.push(cell.to_owned());
+                line.push(sampled(&mut outcome.others, printed.table, &name("qlen"), cell, law));
+                outcome.checked += 1;
             }
             grid.row(line);
-            if printed.servers == 1 {
-                outcome.checked += 1;
-                outcome.broken += u64::from(breaks_little(&row)?);
-            }
         }
+        let again = printed.check_again(&table, tables, folder, &mut outcome.others)?;
         let m = printed.servers;
         let what = if m == 1 { "M/M/1".to_owned() } else { format!("M/M/{m}") };
         outcome.text.push_str(&format!(
-            "Table {}: {what}, µ = {}/s; printed beside computed\n{}\n",
+            "Table {}: {what}, µ = {}/s{again}; printed beside computed\n{}\n",
             printed.table,
             printed.rate,
             grid.text()
@@ -107,10 +101,9 @@ pub(super) fn compute(folder: &Path, tables: &[Printed]) -> anyhow::Result<Outco
 }
 
 impl Printed {
-    /// Each column computed: with the inputs as printed, and the least and most within their rounding.
-    fn at(&self, row: &Row) -> anyhow::Result<[[f64; 3]; 5]> {
-        let text = row.text("lambda")?;
-        let (rate, half) = (row.number("lambda")?, rounding(text));
+    /// Each column computed.
+    fn at(&self, row: &Row) -> anyhow::Result<[Range; 5]> {
+        let (rate, half) = row.known("lambda")?;
         let columns = |lambda: f64, mu: f64| -> anyhow::Result<[f64; 5]> {
             let queue = Mmm::new(lambda, mu, self.servers)
                 .with_context(|| format!("table {}, {lambda}/s", self.table))?;
@@ -127,37 +120,60 @@ impl Printed {
         // All of them rise with the load.
         let least = columns(rate - half, self.rate + self.rounding)?;
         let most = columns(rate + half, self.rate - self.rounding)?;
-        Ok(std::array::from_fn(|i| [exact[i], least[i], most[i]]))
+        Ok(std::array::from_fn(|i| Range { exact: exact[i], least: least[i], most: most[i] }))
     }
-}
 
-fn verdict(printed: &str, [exact, least, most]: [f64; 3]) -> Verdict {
-    let (half, slack) = (rounding(printed), 1e-9);
-    let Ok(value) = printed.trim().parse::<f64>() else { return Verdict::Different };
-    let within = |low: f64, high: f64| value >= low - half - slack && value <= high + half + slack;
-    if within(exact, exact) {
-        Verdict::Same
-    } else if within(least, most) {
-        Verdict::Inputs
-    } else if value <= exact && exact < value + 2.0 * half {
-        Verdict::Truncated
-    } else {
-        Verdict::Different
+    /// Compares what is repeated of tables of M/M/1, and says what that is.
+    fn check_again(
+        &self,
+        own: &Table,
+        tables: &[Printed],
+        folder: &Path,
+        sheet: &mut Sheet,
+    ) -> anyhow::Result<String> {
+        let Some(again) = &self.again else { return Ok(String::new()) };
+        let other = |table: u32| {
+            let found = tables.iter().find(|printed| printed.table == table);
+            found
+                .with_context(|| format!("table {} repeats {table}, which is no queue", self.table))
+        };
+        let (rate, threads) = (other(again.rate)?, f64::from(again.threads));
+        let is = Range::around(rate.rate / threads, rate.rounding / threads);
+        let by_thread = sheet.computed(self.table, "µ", &self.rate.to_string(), is);
+        let rows = Table::read(folder, &other(again.rows)?.file)?;
+        for row in own.rows() {
+            let clients = row.text("num_clients")?;
+            let same = rows.find("num_clients", clients)?;
+            for column in REPEATED {
+                let name = format!("{clients} clients, {column} of table {}", again.rows);
+                let is = Range::around(same.number(column)?, 0.0);
+                sheet.computed(self.table, &name, row.text(column)?, is);
+            }
+        }
+        Ok(format!(
+            " ({by_thread}: of table {} by {} threads), measured as in table {}",
+            again.rate, again.threads, again.rows
+        ))
     }
 }
 
 /// Deviation from Little's law that sampling once a second may have.
-const LITTLE_PERCENT: f64 = 5.0;
+const LITTLE: f64 = 0.05;
 
-/// Whether the sampled length of the queues is not λ times the mean time in them, by more than
-/// [`LITTLE_PERCENT`] and more than rounding explains.
-fn breaks_little(row: &Row) -> anyhow::Result<bool> {
-    let half = |column: &str| row.text(column).map(rounding);
-    let (rate, time) = (row.number("lambda")?, row.number("qtime_ms")?);
-    // One queue for each of two middlewares; the sampled length is printed with one digit.
-    let sampled = 2.0 * row.number("qlen")?;
-    let expected = rate * time / 1e3;
-    let slack = 2.0 * half("qlen")? + rate * half("qtime_ms")? / 1e3;
-    let off = (sampled - expected).abs();
-    Ok(off > slack && off > LITTLE_PERCENT / 100.0 * expected)
+/// The mean length of each middleware's queue by Little's law, from the rate of all and the mean time in a
+/// queue, ms.
+pub(super) fn little(rate: f64, (time_ms, half): (f64, f64), middlewares: f64) -> Range {
+    let each = rate / 1e3 / middlewares;
+    Range::around(each * time_ms, each * half)
+}
+
+/// A sampled length beside Little's law.
+pub(super) fn sampled(
+    sheet: &mut Sheet,
+    table: u32,
+    name: &str,
+    printed: &str,
+    law: Range,
+) -> String {
+    sheet.measured(table, name, printed, ("λ·W", law), LITTLE * law.exact)
 }
