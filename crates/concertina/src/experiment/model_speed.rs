@@ -3,6 +3,7 @@
 //! A time of ours is the mean of rounds. Beside a peer each round is ours, then the peer's, and the figure is the
 //! ratio of their times, because a machine's speed drifts. Answers are compared before times are.
 
+mod events;
 mod peers;
 mod tasks;
 
@@ -277,8 +278,13 @@ impl Run<'_> {
     fn simulation(&mut self, peers: &Peers) -> anyhow::Result<()> {
         let Config { requests, arrivals_per_s, .. } = *self.config;
         let exact = Mmm::new(arrivals_per_s, 1.0, 3)?.response_mean();
-        let ours = tasks::simulate(requests, arrivals_per_s)?;
-        ensure!((ours / exact - 1.0).abs() < 0.05, "simulated {ours} s at the mean, not {exact}");
+        for ours in [
+            tasks::simulate(requests, arrivals_per_s)?,
+            tasks::recursion(requests, arrivals_per_s)?,
+        ] {
+            let off = (ours / exact - 1.0).abs();
+            ensure!(off < 0.05, "simulated {ours} s at the mean, not {exact}");
+        }
         let ciw = Duel {
             name: format!("discrete-event M/M/3, {requests} requests: time of ciw over ours"),
             peer: &peers.simulation,
@@ -287,7 +293,15 @@ impl Run<'_> {
             // Two runs of other random numbers.
             tolerance: Some(0.05),
         };
-        self.beside(ciw, || tasks::simulate(requests, arrivals_per_s))
+        self.beside(ciw, || tasks::simulate(requests, arrivals_per_s))?;
+        // What ours takes by itself, and without a list of events; of neither is anything claimed.
+        let by_events = format!("discrete-event M/M/3, {requests} requests");
+        let times_ms = self.time(|| tasks::simulate(requests, arrivals_per_s))?;
+        self.claims.push(claim(by_events, &times_ms, "ms", None));
+        let by_recursion = format!("M/M/3, {requests} requests, by recursion (no list of events)");
+        let times_ms = self.time(|| tasks::recursion(requests, arrivals_per_s))?;
+        self.claims.push(claim(by_recursion, &times_ms, "ms", None));
+        Ok(())
     }
 
     fn designs_and_plans(&mut self) -> anyhow::Result<()> {

@@ -17,6 +17,7 @@ use rand::SeedableRng as _;
 use rand_distr::{Distribution as _, Exp};
 
 use super::super::queue_laws::simulate::{Draw, Random, Servers};
+use super::events;
 
 /// A round lasts at least so long.
 const ROUND_S: f64 = 0.02;
@@ -97,8 +98,18 @@ pub fn heavy() -> anyhow::Result<Lognormal> {
     Ok(Lognormal::new(1.0, 4.0)?)
 }
 
-/// The mean response time of so many requests before three servers, each of which serves 1/s.
+/// The mean response time of so many requests before three servers, each of which serves 1/s: by a list of
+/// events.
 pub fn simulate(requests: u64, arrivals_per_s: f64) -> anyhow::Result<f64> {
+    let mut random = Random::seed_from_u64(2);
+    let (gap, service) = (Exp::new(arrivals_per_s)?, Exp::new(1.0)?);
+    let customers = usize::try_from(requests)?;
+    let records = events::simulate(customers, 3, &gap, &service, &mut random);
+    Ok(records.iter().map(|r| r.left - r.arrived).sum::<f64>() / requests as f64)
+}
+
+/// The same by the recursion of Kiefer and Wolfowitz, which keeps no list.
+pub fn recursion(requests: u64, arrivals_per_s: f64) -> anyhow::Result<f64> {
     let mut random = Random::seed_from_u64(2);
     let (gap, service) = (Exp::new(arrivals_per_s)?, Exp::new(1.0)?);
     let mut servers = Servers::new(3);
@@ -182,8 +193,10 @@ mod tests {
         let many = network(2_000, 10, 4).unwrap();
         assert!((many / (4.0 / 0.0019) - 1.0).abs() < 1e-6, "{many}");
         let exact = Mmm::new(2.4, 1.0, 3).unwrap().response_mean();
-        let simulated = simulate(200_000, 2.4).unwrap();
-        assert!((simulated / exact - 1.0).abs() < 0.05, "{simulated} {exact}");
+        for simulated in [simulate(200_000, 2.4), recursion(200_000, 2.4)] {
+            let simulated = simulated.unwrap();
+            assert!((simulated / exact - 1.0).abs() < 0.05, "{simulated} {exact}");
+        }
         let upper = bootstrap(200).unwrap();
         assert!((0.5..=1.0).contains(&upper), "{upper}");
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/model-speed");
