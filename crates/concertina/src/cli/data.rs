@@ -13,7 +13,9 @@ use shard::record::Format;
 use super::data_print::{self as print, Page, Record, Records};
 use super::data_served::{self as served, Served, What};
 use super::data_server::{Server, ServerArgs};
-use super::{data_import as import, data_layers as layers, data_push as push};
+use super::{
+    data_export as export, data_import as import, data_layers as layers, data_push as push,
+};
 use crate::dataset::chunk::CHUNK_BYTES_MAX;
 use crate::dataset::{Dataset, Wanted, Writer};
 
@@ -33,6 +35,7 @@ Examples:
 On a server (docs/data.md):
   concertina data push packages --server http://127.0.0.1:7070
   concertina data search packages Maintainer:python --server http://127.0.0.1:7070
+  concertina data export packages --server http://127.0.0.1:7070 --out packages.txt
   concertina data layers packages --server http://127.0.0.1:7070 --bytes 64MiB
 
 A dataset is a folder in --folder; NAME may also be the path of a shard's own file. docs/queries.md
@@ -60,8 +63,8 @@ enum Command {
     Grep(GrepArgs),
     /// Bytes of the text, from an offset
     Extract(ExtractArgs),
-    /// All records, as they came, on standard output
-    Export(Local),
+    /// All records, as they came, on standard output or in a file
+    Export(export::Args),
     /// Append records, durably
     Append(AppendArgs),
     /// Delete records by id, durably
@@ -78,24 +81,24 @@ enum Command {
 
 /// A dataset, and how the answer is printed.
 #[derive(clap::Args)]
-struct One {
+pub(super) struct One {
     #[command(flatten)]
-    local: Local,
+    pub(super) local: Local,
     #[command(flatten)]
-    server: ServerArgs,
+    pub(super) server: ServerArgs,
 }
 
 /// A dataset of a folder, and how the answer is printed.
 #[derive(clap::Args)]
-struct Local {
+pub(super) struct Local {
     /// The dataset, or the path of a shard's file
-    name: String,
+    pub(super) name: String,
     /// The folder of datasets
     #[arg(long, value_name = "DIR", default_value = "datasets")]
     folder: PathBuf,
     /// Print JSON
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 #[derive(clap::Args)]
@@ -218,7 +221,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Command::Count(args) => count(&args),
         Command::Extract(args) => extract(&args),
-        Command::Export(args) => export(&args),
+        Command::Export(args) => export::run(&args),
         Command::Append(args) => append(&args),
         Command::Delete(args) => delete(&args),
         Command::Seal(args) => seal(&args),
@@ -244,7 +247,7 @@ impl Local {
         if as_file.is_file() { as_file.to_owned() } else { self.folder.join(&self.name) }
     }
 
-    fn open(&self) -> anyhow::Result<Dataset> {
+    pub(super) fn open(&self) -> anyhow::Result<Dataset> {
         let path = self.path();
         Dataset::open(&path).with_context(|| self.missing(&path))
     }
@@ -265,7 +268,7 @@ impl Local {
 
 impl One {
     /// The dataset of a server, if one was named.
-    fn of<'a>(&self, server: &'a Option<Server>) -> Option<Served<'a>> {
+    pub(super) fn of<'a>(&self, server: &'a Option<Server>) -> Option<Served<'a>> {
         server.as_ref().map(|server| Served::new(server, &self.local.name))
     }
 }
@@ -389,18 +392,6 @@ fn extract(args: &ExtractArgs) -> anyhow::Result<ExitCode> {
     if as_json {
         let text = String::from_utf8_lossy(&all);
         return print::value(&json!({ "offset": args.offset, "text": text }));
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn export(local: &Local) -> anyhow::Result<ExitCode> {
-    let dataset = local.open()?;
-    let mut out = io::BufWriter::with_capacity(1 << 20, io::stdout().lock());
-    let records = dataset.export(&mut out)?;
-    out.flush()?;
-    if local.json {
-        // The records have standard output.
-        eprintln!("{}", json!({ "records": records }));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,12 +5,13 @@ use std::ops::Range;
 use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
-use http::Method;
+use bytes::Bytes;
+use http::{HeaderMap, Method};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::data_print::{Page, Record, Records};
-use super::data_server::{Server, encoded};
+use super::data_server::{Refused, Server, encoded};
 
 /// Records that are asked for at once where an answer is several pages.
 const RECORDS_AT_ONCE: usize = 1000;
@@ -40,6 +41,33 @@ pub(super) struct Wanted {
 pub(super) struct Served<'a> {
     server: &'a Server,
     path: String,
+}
+
+/// Records that follow one another, as they came.
+pub(super) struct Run {
+    pub(super) bytes: Bytes,
+    /// How many there are.
+    pub(super) records: u64,
+    /// The id that the next run begins with.
+    pub(super) next: u64,
+    /// The id that the next appended record gets.
+    pub(super) end: u64,
+    /// Tells the dataset from one that takes its place.
+    pub(super) dataset: String,
+}
+
+impl Run {
+    fn of(headers: &HeaderMap, bytes: Bytes) -> Option<Run> {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let number = |name: &str| text(name).and_then(|text| text.parse::<u64>().ok());
+        Some(Run {
+            bytes,
+            records: number("concertina-records")?,
+            next: number("concertina-next")?,
+            end: number("concertina-end")?,
+            dataset: text("concertina-dataset")?.to_owned(),
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -184,6 +212,26 @@ impl<'a> Served<'a> {
                 return Ok(());
             }
         }
+    }
+
+    /// Where it is.
+    pub(super) fn url(&self) -> &str {
+        self.server.url()
+    }
+
+    /// The records from an id on, up to another if one is given: as many as the server gives at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::bytes`].
+    pub(super) fn run(&self, from: u64, to: Option<u64>) -> Result<Run, Refused> {
+        let to = to.map(|to| format!("&to={to}")).unwrap_or_default();
+        let path = format!("{}/export?from={from}{to}", self.path);
+        let (headers, bytes) = self.server.headers_and_bytes(&path)?;
+        let run = Run::of(&headers, bytes).with_context(|| {
+            format!("what {} answers is not understood; is it of another version?", self.url())
+        });
+        run.map_err(Refused::Other)
     }
 
     /// Appends records; gives their ids.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, IF_MATCH};
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 
@@ -171,8 +171,18 @@ impl Server {
     ///
     /// Without an answer, or with one that is no success.
     pub(super) fn bytes(&self, path: &str) -> Result<Bytes, Refused> {
-        let reply = self.send(&Method::GET, path, &[], Outgoing::Empty, &|| 0)?;
-        self.gather(reply).map_err(Refused::Other)
+        Ok(self.headers_and_bytes(path)?.1)
+    }
+
+    /// The headers of an answer, and its body.
+    ///
+    /// # Errors
+    ///
+    /// As [`bytes`](Server::bytes).
+    pub(super) fn headers_and_bytes(&self, path: &str) -> Result<(HeaderMap, Bytes), Refused> {
+        let mut reply = self.send(&Method::GET, path, &[], Outgoing::Empty, &|| 0)?;
+        let headers = std::mem::take(&mut reply.headers);
+        Ok((headers, self.gather(reply).map_err(Refused::Other)?))
     }
 
     fn gather(&self, reply: Reply) -> anyhow::Result<Bytes> {
@@ -323,6 +333,16 @@ pub(super) enum Refused {
     /// There is no answer.
     #[error("{0:#}")]
     Other(anyhow::Error),
+}
+
+impl Refused {
+    /// Whether there may be an answer if the same is asked again.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            Refused::Status(status, _) => status.is_server_error(),
+            Refused::Other(_) => true,
+        }
+    }
 }
 
 /// Where an object is; the parts of its key are apart.

@@ -36,7 +36,7 @@ use shard::{Shard, Text};
 use chunk::{Chunk, Entry};
 pub use import::{Imported, Options, Step, discard, import};
 use manifest::{Manifest, ShardEntry};
-use part::{Part, search_log};
+use part::{Part, RUN_BYTES, Run, search_log};
 pub use write::Writer;
 pub(crate) use write::{SEAL_BYTES, split};
 
@@ -391,33 +391,59 @@ impl Dataset {
     ///
     /// Those of `out`.
     pub fn export(&self, out: &mut dyn Write) -> anyhow::Result<u64> {
-        const RECORDS_AT_ONCE: usize = 1024;
         let mut written = 0;
+        self.runs(&mut |run| {
+            out.write_all(&run.bytes)?;
+            written += run.records;
+            Ok(())
+        })?;
+        Ok(written)
+    }
+
+    /// Hands the same on, a run at a time.
+    ///
+    /// # Errors
+    ///
+    /// Those of `take`.
+    pub fn runs(&self, take: &mut dyn FnMut(&Run) -> anyhow::Result<()>) -> anyhow::Result<()> {
         for part in &self.parts {
-            let mut header = Vec::new();
-            let (shard, ids) = (part.shard(), part.ids());
-            let place = shard.records().header();
-            shard.index().extract(place.start, place.len(), &mut header)?;
-            out.write_all(&header)?;
-            let searcher = shard.searcher()?;
-            let there: Vec<usize> = (ids.clone())
-                .filter(|id| !self.deleted.contains(id))
-                .map(|id| (id - ids.start) as usize)
-                .collect();
-            for records in there.chunks(RECORDS_AT_ONCE) {
-                for record in searcher.get_all(records)? {
-                    out.write_all(&record)?;
+            let mut ids = part.ids();
+            // One without records may have a header.
+            loop {
+                let run = part.run(ids.clone(), &self.deleted)?;
+                take(&run)?;
+                ids.start = run.next;
+                if ids.is_empty() {
+                    break;
                 }
             }
-            written += there.len() as u64;
         }
-        for (id, record) in self.log() {
+        let mut ids = self.manifest.end_id()..self.end_id();
+        while !ids.is_empty() {
+            let run = self.run_of_log(ids.clone());
+            take(&run)?;
+            ids.start = run.next;
+        }
+        Ok(())
+    }
+
+    /// Those of the log's records with these ids, as [`Part::run`] gives those of a shard.
+    pub(crate) fn run_of_log(&self, ids: Range<u64>) -> Run {
+        let first = self.manifest.end_id();
+        let mut run = Run { next: ids.start.max(first), ..Run::default() };
+        let passed = usize::try_from(run.next - first).unwrap_or(usize::MAX);
+        for (id, record) in self.log().skip(passed).take_while(|(id, _)| *id < ids.end) {
             if !self.deleted.contains(&id) {
-                out.write_all(self.schema().original(record))?;
-                written += 1;
+                let original = self.schema().original(record);
+                if run.records > 0 && run.bytes.len() + original.len() > RUN_BYTES {
+                    break;
+                }
+                run.bytes.extend_from_slice(original);
+                run.records += 1;
             }
+            run.next = id + 1;
         }
-        Ok(written)
+        run
     }
 
     /// Records of the log with their ids.

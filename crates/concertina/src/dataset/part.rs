@@ -13,6 +13,21 @@ use super::{Found, Wanted};
 
 /// Deleted records that are read together, to be left out of a count.
 const DELETED_AT_ONCE: usize = 32;
+/// Bytes of a run: a gateway gathers so much before it answers, and asks another node if one dies meanwhile.
+pub const RUN_BYTES: usize = 256 << 10;
+/// Ids that one run passes at most, however few of them are records still.
+const RUN_IDS: usize = 1 << 16;
+
+/// Records that follow one another, as they came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// Their bytes, and before the first record of a shard what precedes it: the header of a CSV file.
+    pub bytes: Vec<u8>,
+    /// How many there are.
+    pub records: u64,
+    /// The id that the next run begins with.
+    pub next: u64,
+}
 
 /// A shard with its place in the dataset.
 #[derive(Debug)]
@@ -119,6 +134,38 @@ impl Part {
         Ok(count)
     }
 
+    /// Those of its records with these ids that are not among the deleted: of [`RUN_BYTES`] together, or a
+    /// single one of more.
+    ///
+    /// # Errors
+    ///
+    /// None that there should be.
+    pub fn run(&self, ids: Range<u64>, deleted: &BTreeSet<u64>) -> anyhow::Result<Run> {
+        let mine = self.ids();
+        let start = ids.start.max(mine.start);
+        let mut run = Run { next: start, ..Run::default() };
+        if start == mine.start {
+            let header = self.shard.records().header();
+            self.shard.index().extract(header.start, header.len(), &mut run.bytes)?;
+        }
+        let (mut there, mut bytes) = (Vec::new(), run.bytes.len());
+        for id in (start..mine.end.min(ids.end)).take(RUN_IDS) {
+            if !deleted.contains(&id) {
+                bytes += self.range(id)?.len();
+                if bytes > RUN_BYTES && !there.is_empty() {
+                    break;
+                }
+                there.push((id - mine.start) as usize);
+            }
+            run.next = id + 1;
+        }
+        run.records = there.len() as u64;
+        for record in self.shard.searcher()?.get_all(&there)? {
+            run.bytes.extend_from_slice(&record);
+        }
+        Ok(run)
+    }
+
     /// A record as it stands in the text.
     ///
     /// # Errors
@@ -162,6 +209,15 @@ pub fn search_log<'a>(
         }
     }
     found
+}
+
+impl Run {
+    /// Puts what a further part has behind it.
+    pub fn append(&mut self, further: Run) {
+        self.bytes.extend(further.bytes);
+        self.records += further.records;
+        self.next = self.next.max(further.next);
+    }
 }
 
 impl Found {

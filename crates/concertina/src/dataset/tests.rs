@@ -55,6 +55,48 @@ fn what_is_imported_is_found_and_comes_back() {
 }
 
 #[test]
+fn an_export_comes_in_runs_of_whole_records() {
+    let row = |i: usize| {
+        let bytes = if i == 3 { 2 * part::RUN_BYTES } else { 50_000 };
+        format!("{i},{}\n", "x".repeat(bytes))
+    };
+    let text: String = "id,text\n".to_owned() + &(0..20).map(row).collect::<String>();
+    let format = Some(Format::Csv { delimiter: b',', header: true });
+    let (_folder, place) = imported(text.as_bytes(), &Options { format, ..options() });
+    let mut writer = Writer::open(&place).unwrap();
+    let appended: String = (20..28).map(row).collect();
+    writer.append(appended.as_bytes()).unwrap();
+    writer.delete(&[0, 7, 8, 19, 20, 27]).unwrap();
+    let there = (1..27).filter(|i| ![7, 8, 19, 20].contains(i));
+    let expected = "id,text\n".to_owned() + &there.map(row).collect::<String>();
+    for sealed in [false, true] {
+        let dataset = Dataset::open(&place).unwrap();
+        assert_eq!(dataset.parts().len(), 1 + usize::from(sealed));
+        let (mut all, mut records, mut last) = (Vec::new(), 0, 0);
+        let runs = dataset.runs(&mut |run| {
+            assert!(run.bytes.len() <= part::RUN_BYTES || run.records == 1);
+            assert!(run.next > last);
+            (records, last) = (records + run.records, run.next);
+            all.extend_from_slice(&run.bytes);
+            Ok(())
+        });
+        runs.unwrap();
+        assert_eq!((records, last), (22, 28));
+        assert!(all == expected.as_bytes(), "sealed {sealed}");
+        assert!(exported(&dataset) == all);
+        writer.seal().unwrap();
+    }
+}
+
+#[test]
+fn a_header_alone_is_exported_too() {
+    let format = Some(Format::Csv { delimiter: b',', header: true });
+    let (_folder, place) = imported(b"name,size\n", &Options { format, ..options() });
+    let dataset = Dataset::open(&place).unwrap();
+    assert_eq!((dataset.end_id(), exported(&dataset)), (0, b"name,size\n".to_vec()));
+}
+
+#[test]
 fn a_shards_file_is_a_dataset_by_itself() {
     let (_folder, place) = imported(TEXT, &options());
     let dataset = Dataset::open(&place.join("000001.shard")).unwrap();

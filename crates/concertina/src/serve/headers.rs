@@ -43,3 +43,11 @@ pub static TERM_NS: HeaderName = HeaderName::from_static("concertina-term-ns");
 pub static VIEW: HeaderName = HeaderName::from_static("concertina-view");
 /// Of a dataset: the last chunk of the log that a gateway knows.
 pub static CHUNK: HeaderName = HeaderName::from_static("concertina-chunk");
+/// Of a piece of an export: the id that the next piece begins with.
+pub static NEXT: HeaderName = HeaderName::from_static("concertina-next");
+/// Of a piece of an export: how many records it has.
+pub static RECORDS: HeaderName = HeaderName::from_static("concertina-records");
+/// Of a piece of an export: the id that the next appended record gets.
+pub static END: HeaderName = HeaderName::from_static("concertina-end");
+/// Of a piece of an export: the id of the dataset, another one once it was replaced.
+pub static DATASET: HeaderName = HeaderName::from_static("concertina-dataset");

@@ -196,6 +196,9 @@ fn same_records(folder: &Path, url: &str, args: &[&str]) {
 /// Everything that reads, with something to find in each.
 fn reads_are_the_same(folder: &Path, url: &str) {
     let check = |args: &[&str]| assert!(!same(folder, url, args, "").is_empty(), "{args:?}");
+    // It is listed before it was asked for.
+    check(&["list"]);
+    check(&["list", "--json"]);
     check(&["info", "packages"]);
     check(&["info", "packages", "--json"]);
     check(&["get", "packages", "0", "2"]);
@@ -211,9 +214,8 @@ fn reads_are_the_same(folder: &Path, url: &str) {
     check(&["count", "packages", "--bytes", "Package", "--json"]);
     check(&["extract", "packages", "9", "2"]);
     check(&["extract", "packages", "0", "120", "--json"]);
-    // It is listed once it was asked for, if not before.
-    check(&["list"]);
-    check(&["list", "--json"]);
+    check(&["export", "packages"]);
+    check(&["export", "packages", "--json"]);
 }
 
 #[test]
@@ -295,6 +297,10 @@ fn a_gateway_answers_as_the_files_do_and_says_what_is_missing() {
     drop(nodes);
     let search = ["search", "packages", "Section:=editors", "--json", "--server", url];
     refused(folder, &search, "", " answers 50");
+    // Of what is not whole there is no file.
+    let export = ["export", "packages", "--out", "all.txt", "--server", url];
+    refused(folder, &export, "", "000001");
+    assert!(!folder.join("all.txt").exists() && no_temporary(folder));
     let output = run(folder, &[&search[..], &["--partial"]].concat(), "");
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let missing: Vec<&str> =
@@ -303,6 +309,93 @@ fn a_gateway_answers_as_the_files_do_and_says_what_is_missing() {
     assert_eq!(found["records"].as_array().unwrap().len(), 1);
     assert_eq!(found["records"][0]["id"], 4);
     assert!(String::from_utf8_lossy(&output.stderr).contains("nobody answered for part 000001"));
+}
+
+/// Whether no file is left that was being written.
+fn no_temporary(folder: &Path) -> bool {
+    let mut names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    names.all(|name| !name.to_string_lossy().starts_with(".writing-"))
+}
+
+#[test]
+fn a_servers_dataset_is_exported_as_its_files_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let server = serve(folder);
+    let url = &format!("http://{}", server.address);
+    make(folder);
+    let import = |name: &str, bytes: &[u8], format: &str| {
+        std::fs::write(folder.join("input"), bytes).unwrap();
+        let imported = run(folder, &["import", "input", "--name", name, "--format", format], "");
+        assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
+    };
+    let long = "x".repeat(600_000);
+    import("rows", format!("id,text\n1,{long}\n2,b\n3,\"c\nd\"").as_bytes(), "csv");
+    import("raw", b"\xff\x00 one\nplain\r\nno end", "lines");
+    import("sources", b"a\n\nb", "files");
+    for name in ["lines", "rows", "raw", "sources"] {
+        answer(folder, &["push", name, "--server", url]);
+        let (local, served) = both(folder, url, &["export", name], "");
+        assert_eq!(String::from_utf8_lossy(&served.stderr), "", "{name}");
+        assert!(served.status.success() && !served.stdout.is_empty(), "{name}");
+        assert!(served.stdout == local.stdout, "{name}");
+    }
+    for (args, input) in [
+        (&["append", "rows", "-"][..], "4,e\n5,f\n"),
+        (&["delete", "rows", "0", "2", "4"][..], ""),
+        (&["seal", "rows"][..], ""),
+        (&["append", "rows", "-"][..], "6,g\n"),
+    ] {
+        same(folder, url, args, input);
+        let text = same(folder, url, &["export", "rows"], "");
+        assert!(text.starts_with("id,text\n"), "{args:?}: {text:.100}");
+    }
+    assert_eq!(same(folder, url, &["export", "rows"], ""), "id,text\n2,b\n4,e\n6,g\n");
+
+    // Into a file: whole, or as it was.
+    let all = answer(folder, &["export", "lines"]);
+    let out = ["export", "lines", "--server", url, "--out", "all.txt"];
+    let told = json(folder, &[&out[..], &["--json"]].concat());
+    assert_eq!((&told["records"], &told["bytes"]), (&10_000.into(), &all.len().into()));
+    let read = || std::fs::read_to_string(folder.join("all.txt")).unwrap();
+    assert!(read() == all);
+    refused(folder, &out, "", "--replace");
+    refused(folder, &["export", "lines", "--out", "."], "", "no plain file");
+    answer(folder, &["delete", "lines", "0", "--server", url]);
+    let text = answer(folder, &[&out[..], &["--replace"]].concat());
+    assert!(text.starts_with("lines: 9999 records, "), "{text}");
+    assert!(all.ends_with(&read()));
+    refused(folder, &["export", "nothing", "--server", url], "", "there is no dataset");
+    drop(server);
+    refused(folder, &[&out[..], &["--replace"]].concat(), "", "cannot reach");
+    assert!(all.ends_with(&read()) && no_temporary(folder));
+}
+
+#[test]
+fn what_is_pushed_is_listed_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let path = format!("datasets.path={}/copies-of-shards", folder.display());
+    // The origin is not looked at again by itself.
+    let server = spawn(folder, &["datasets.refresh_s=100000", &path], "");
+    let url = &format!("http://{}", server.address);
+    let list = ["list", "--server", url];
+    assert_eq!(answer(folder, &list), "");
+    for (count, name) in ["packages-2", "packages", "more"].iter().enumerate() {
+        let imported = run(folder, &["import", "-", "--name", name], STANZAS);
+        assert!(imported.status.success());
+        answer(folder, &["push", name, "--server", url]);
+        assert_eq!(same(folder, url, &["list"], "").lines().count(), count + 1);
+    }
+    same(folder, url, &["list", "--json"], "");
+    assert_eq!(answer(folder, &["count", "more", "editors", "--server", url]), "2\n");
+    // One that cannot be read is named, and hides no other.
+    let mut client = Client::connect(server.address);
+    assert_eq!(client.put("/objects/datasets/broken/dataset.json", b"{}").status, 200);
+    let output = run(folder, &list, "");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(text(&output.stdout).lines().count(), 3, "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("broken: "), "{}", text(&output.stderr));
 }
 
 #[test]

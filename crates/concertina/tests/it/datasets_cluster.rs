@@ -133,6 +133,20 @@ impl Cluster {
             let twin: Vec<_> = twin.map(|(id, line)| (*id, line.clone())).collect();
             assert_eq!(all, twin, "{word}");
         }
+        let (mut all, mut from) = (String::new(), 0);
+        loop {
+            let piece = client.get(&format!("/datasets/lines/export?from={from}"));
+            assert_eq!(piece.status, 200, "{}", piece.text());
+            all.push_str(&piece.text());
+            let number = |name| piece.header(name).unwrap().parse::<u64>().unwrap();
+            let (next, end) = (number("concertina-next"), number("concertina-end"));
+            assert!(next > from || end == 0, "{from} {next} {end}");
+            from = next;
+            if from >= end {
+                break;
+            }
+        }
+        assert_eq!(all, self.twin.values().cloned().collect::<String>());
         for id in [0, 3, 17, 61, 500] {
             let reply = client.get(&format!("/datasets/lines/records/{id}"));
             match self.twin.get(&id) {
@@ -219,6 +233,9 @@ fn what_is_asked_wrongly_is_said() {
         ("/datasets/lines/count", 400, "query and bytes"),
         ("/datasets/lines/extract?offset=0&len=99999", 400, "not within"),
         ("/datasets/lines/extract?offset=1", 400, "len is missing"),
+        ("/datasets/lines/export?from=x", 400, "whole number"),
+        ("/datasets/lines/export?from=2&to=1", 400, "greater"),
+        ("/datasets/lines/export?after=1", 400, "none of"),
         ("/datasets/lines/what", 404, "nothing here"),
         ("/datasets/lines/parts/000001/count?query=a", 404, "nothing here"),
     ] {

@@ -14,7 +14,7 @@ use shard::Text;
 use shard::query::{Condition, Pattern, Query, Test};
 
 use crate::dataset::manifest::Manifest;
-use crate::dataset::part::Part;
+use crate::dataset::part::{Part, Run};
 use crate::dataset::{Dataset, Found, Wanted, key_query};
 
 /// Records of a page, if the request does not say how many.
@@ -43,6 +43,8 @@ pub enum Ask {
     Occurrences { bytes: Vec<u8> },
     /// Bytes of the text of the shards.
     Extract { range: Range<u64> },
+    /// The records with these ids, as they came; fewer than that at a time.
+    Export { ids: Range<u64> },
 }
 
 /// An answer, of a part or of the whole.
@@ -54,6 +56,8 @@ pub enum Answer {
     Count { count: u64 },
     /// To [`Ask::Record`] and [`Ask::Extract`]; `None` where there is no such record.
     Bytes(Option<Vec<u8>>),
+    /// To [`Ask::Export`].
+    Run(Run),
 }
 
 /// Records that match.
@@ -122,8 +126,8 @@ fn number<T: std::str::FromStr>(name: &str, value: &[u8]) -> anyhow::Result<T> {
 }
 
 impl Ask {
-    /// Reads `records`, `records/ID`, `count` or `extract` with its query string; `None` for another path.
-    /// `schema` is what the key of a record is found by.
+    /// Reads `records`, `records/ID`, `count`, `extract` or `export` with its query string; `None` for another
+    /// path. `schema` is what the key of a record is found by.
     ///
     /// # Errors
     ///
@@ -134,6 +138,7 @@ impl Ask {
             "records" => &["query", "key", "pattern", "limit", "after", "sorted", "partial"],
             "count" => &["query", "bytes"],
             "extract" => &["offset", "len"],
+            "export" => &["from", "to"],
             _ => &[],
         };
         let is_record = path.strip_prefix("records/");
@@ -179,6 +184,14 @@ impl Ask {
                 (None, Some(bytes)) => Ask::Occurrences { bytes: bytes.to_vec() },
                 _ => bail!("give one of query and bytes"),
             },
+            "export" => {
+                let id = |name: &str, none: u64| {
+                    value(name).map_or(Ok(none), |given| number::<u64>(name, given))
+                };
+                let (from, to) = (id("from", 0)?, id("to", u64::MAX)?);
+                ensure!(from <= to, "from must not be greater than to");
+                Ask::Export { ids: from..to }
+            }
             _ => {
                 let start: u64 = number("offset", required("offset")?)?;
                 let len: u64 = number("len", required("len")?)?;
@@ -200,7 +213,7 @@ impl Ask {
             Ask::Records { .. } => Operation::Search,
             Ask::Record { .. } => Operation::Get,
             Ask::Count { .. } | Ask::Occurrences { .. } => Operation::Count,
-            Ask::Extract { .. } => Operation::Extract,
+            Ask::Extract { .. } | Ask::Export { .. } => Operation::Extract,
         }
     }
 
@@ -226,6 +239,13 @@ impl Ask {
                     meets.then_some(shard.file.as_str())
                 }))
             }
+            Ask::Export { ids } => {
+                // One without records may have a header.
+                let holds = |s: &&crate::dataset::manifest::ShardEntry| {
+                    (s.first_id..s.first_id.saturating_add(s.records.max(1))).contains(&ids.start)
+                };
+                names(&mut all().filter(holds).map(|s| s.file.as_str()))
+            }
             Ask::Records { wanted, .. } => {
                 let after = wanted.after;
                 let further = |s: &&crate::dataset::manifest::ShardEntry| {
@@ -240,6 +260,7 @@ impl Ask {
         let log = match self {
             Ask::Records { .. } | Ask::Count { .. } => true,
             Ask::Record { id } => *id >= manifest.end_id(),
+            Ask::Export { ids } => ids.start >= manifest.end_id(),
             Ask::Occurrences { .. } | Ask::Extract { .. } => false,
         };
         parts.extend(log.then(|| LOG.to_owned()));
@@ -274,6 +295,7 @@ impl Ask {
                 }
                 Answer::Bytes(Some(bytes))
             }
+            Ask::Export { ids } => Answer::Run(part.run(ids.clone(), dataset.deleted())?),
         })
     }
 
@@ -293,6 +315,7 @@ impl Ask {
             Ask::Count { query } => Answer::Count { count: dataset.count_log(query) },
             Ask::Occurrences { .. } => Answer::Count { count: 0 },
             Ask::Record { .. } | Ask::Extract { .. } => Answer::Bytes(None),
+            Ask::Export { ids } => Answer::Run(dataset.run_of_log(ids.clone())),
         })
     }
 }
@@ -349,6 +372,7 @@ impl Answer {
             Answer::Page(page) => page.bytes() as u64,
             Answer::Count { .. } => 8,
             Answer::Bytes(bytes) => bytes.as_ref().map_or(0, |bytes| bytes.len() as u64),
+            Answer::Run(run) => run.bytes.len() as u64,
         }
     }
 }
@@ -463,6 +487,15 @@ pub async fn ask_parts<P: AskParts>(
                 all = Some(Vec::new());
             }
             Ok(Answer::Bytes(all))
+        }
+        Ask::Export { ids } => {
+            let mut whole = Run { next: ids.start, ..Run::default() };
+            for answer in ask_all(parts, names, ask, false).await? {
+                if let Answer::Run(run) = answer {
+                    whole.append(run);
+                }
+            }
+            Ok(Answer::Run(whole))
         }
     }
 }

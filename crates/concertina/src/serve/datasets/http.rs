@@ -25,6 +25,7 @@ use super::layers::{Held, held};
 use super::served::{Changed, Served, Unwritten, View};
 use crate::dataset::Info;
 use crate::dataset::chunk::CHUNK_BYTES_MAX;
+use crate::dataset::part::Run;
 use crate::serve::headers;
 use crate::serve::http::{Problem, json as json_reply, typed};
 use crate::serve::lane::Seen;
@@ -97,8 +98,8 @@ pub fn only(methods: &'static str) -> Problem {
         .with(ALLOW, HeaderValue::from_static(methods))
 }
 
-/// The reply with an answer.
-pub fn reply(answer: Answer, mut seen: Seen, ask: &Ask) -> Answered {
+/// The reply with an answer of a version.
+pub fn reply(view: &View, answer: Answer, mut seen: Seen, ask: &Ask) -> Answered {
     seen.bytes = answer.bytes();
     seen.size = seen.bytes;
     let mut response = match answer {
@@ -116,6 +117,18 @@ pub fn reply(answer: Answer, mut seen: Seen, ask: &Ask) -> Answered {
                 _ => "there is no such part of the text".to_owned(),
             };
             return Err(Problem::new(StatusCode::NOT_FOUND, &what).of(seen));
+        }
+        Answer::Run(Run { bytes, records, next }) => {
+            let kind = "application/octet-stream";
+            let mut response = typed(StatusCode::OK, kind, bytes, Some(seen));
+            let to = response.headers_mut();
+            to.insert(headers::NEXT.clone(), HeaderValue::from(next));
+            to.insert(headers::RECORDS.clone(), HeaderValue::from(records));
+            to.insert(headers::END.clone(), HeaderValue::from(view.dataset.end_id()));
+            if let Ok(id) = HeaderValue::from_str(&view.current.manifest.id) {
+                to.insert(headers::DATASET.clone(), id);
+            }
+            response
         }
     };
     let outcome = HeaderValue::from_static(Outcome::Shard.as_str());
@@ -224,7 +237,7 @@ impl Datasets {
         match ask_parts(&Local { view: view.clone() }, &names, &ask, partial).await {
             Ok(answer) => {
                 seen.outcome = Outcome::Shard;
-                reply(answer, seen, &ask)
+                reply(&view, answer, seen, &ask)
             }
             Err(problem) => Err(problem.of(seen)),
         }
@@ -242,16 +255,8 @@ impl Datasets {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Err(only("GET, HEAD"));
         }
-        if !self.looks_for_all {
-            self.learn_all().await.map_err(|error| unavailable(&error))?;
-        }
-        let one = |served: &Arc<Served>| {
-            let view = served.view()?;
-            // Those that could not be read are named in the log.
-            Some(json!({ "name": served.name(), "info": view.dataset.info() }))
-        };
-        let all: Vec<_> = self.all().iter().filter_map(one).collect();
-        Ok(json_reply(StatusCode::OK, &json!({ "datasets": all }), None))
+        let all = self.listed().await.map_err(|error| unavailable(&error))?;
+        Ok(json_reply(StatusCode::OK, &json!({ "datasets": *all }), None))
     }
 
     /// A part, for a gateway.
@@ -270,11 +275,12 @@ impl Datasets {
         let ask = Ask::parse(rest, query, view.dataset.manifest()).map_err(|error| bad(&error))?;
         let ask = ask.ok_or_else(nothing_here)?;
         let mut seen = self.lane.received(ask.operation(), served.name().as_bytes());
-        match (Local { view }).serve(part, &ask).await {
+        let local = Local { view };
+        match local.serve(part, &ask).await {
             Ok((answer, stages)) => {
                 seen.outcome = Outcome::Shard;
                 seen.stages = Some(stages);
-                let mut response = reply(answer, seen, &ask)?;
+                let mut response = reply(&local.view, answer, seen, &ask)?;
                 let to = response.headers_mut();
                 let length = HeaderValue::from(stages.length_left);
                 to.insert(headers::QUEUE_LENGTH.clone(), length.clone());
@@ -425,8 +431,8 @@ pub fn is_partial(query: &str) -> bool {
 
 /// What there is below a dataset.
 pub fn nothing_here() -> Problem {
-    let what =
-        "there is nothing here; a dataset has records, records/ID, count, extract, layers and seal";
+    let what = "there is nothing here; a dataset has records, records/ID, count, extract, export, \
+                layers and seal";
     Problem::new(StatusCode::NOT_FOUND, what)
 }
 

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use engine::Key;
 use engine::node::ClusterSettings;
 use model::window::{self, Nanos, Operation, Window};
+use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tracing::{info, warn};
@@ -24,8 +25,8 @@ use tracing::{info, warn};
 use super::lane::{Lane, Seen};
 use crate::clock;
 use crate::config::Config;
-use crate::dataset::remote;
-use crate::origin::Origin;
+use crate::dataset::{Info, remote};
+use crate::origin::{Error, Origin};
 use layers::Layers;
 use served::{Common, Served};
 
@@ -36,12 +37,23 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const NAMES_MAX: usize = 1000;
 
 /// How many times as long as it took there is no listing of the origin after one: a folder reads all its names
-/// for it, those of objects too. A dataset that is asked for is looked for at once in any case.
+/// for it, those of objects too. A dataset that is asked for is looked for at once in any case, and so are
+/// all when their list is asked for.
 const LISTING_PAUSE: u32 = 50;
+
+/// Says of keys which are somebody's.
+type Whose = Box<dyn Fn(&Key) -> bool + Send + Sync>;
+
+/// When the datasets of the origin began to be listed, and what came of it.
+type Listing = (Nanos, Result<Arc<Vec<Value>>, String>);
 
 /// All datasets of a node.
 pub struct Datasets {
     common: Arc<Common>,
+    /// What tells of a dataset without its shards.
+    outline: Arc<Common>,
+    /// The last list that was asked for. Held while another is made.
+    listing: tokio::sync::Mutex<Option<Listing>>,
     served: RwLock<BTreeMap<String, Arc<Served>>>,
     refresh: Duration,
     /// How long a silent client that appends is waited for.
@@ -126,21 +138,27 @@ impl Datasets {
         copies: PathBuf,
         origin: Arc<dyn Origin>,
         windows: window::Settings,
-        is_mine: Box<dyn Fn(&Key) -> bool + Send + Sync>,
-        seals: Box<dyn Fn(&Key) -> bool + Send + Sync>,
+        is_mine: Whose,
+        seals: Whose,
         now: Nanos,
     ) -> anyhow::Result<Datasets> {
         let one_in = config.observe.sample_one_in;
-        Ok(Datasets {
-            lane: Arc::new(Lane::new("datasets", windows.clone(), one_in, now)),
-            common: Arc::new(Common {
-                origin,
+        let common = |copies: PathBuf, is_mine: Whose, seals: Whose| {
+            Arc::new(Common {
+                origin: origin.clone(),
                 copies,
                 queue_length_max: config.datasets.queue_length_max,
-                windows,
+                windows: windows.clone(),
                 is_mine,
                 seals,
-            }),
+            })
+        };
+        let no: fn(&Key) -> bool = |_| false;
+        Ok(Datasets {
+            lane: Arc::new(Lane::new("datasets", windows.clone(), one_in, now)),
+            outline: common(PathBuf::new(), Box::new(no), Box::new(no)),
+            common: common(copies, is_mine, seals),
+            listing: tokio::sync::Mutex::default(),
             served: RwLock::default(),
             refresh: Duration::from_secs_f64(config.datasets.refresh_s),
             body_timeout: Duration::from_secs_f64(config.serve.idle_s),
@@ -219,15 +237,55 @@ impl Datasets {
         }
     }
 
-    /// Learns of all datasets that the origin has.
-    async fn learn_all(&self) -> anyhow::Result<()> {
-        for name in remote::names(&self.common.origin).await? {
+    /// The datasets that the origin has now: each with its name and what it takes, or why that is not known. One
+    /// list is made at a time; who asks meanwhile waits for the next, which is for all who do.
+    ///
+    /// # Errors
+    ///
+    /// If the origin cannot be listed.
+    pub async fn listed(&self) -> anyhow::Result<Arc<Vec<Value>>> {
+        let called = clock::now();
+        let mut last = self.listing.lock().await;
+        let made = last.as_ref().filter(|(begun, _)| *begun >= called);
+        let found = match made.map(|(_, found)| found.clone()) {
+            Some(found) => found,
+            None => {
+                let begun = clock::now();
+                let all = self.list_all().await;
+                let found = all.map(Arc::new).map_err(|error| error.to_string());
+                *last = Some((begun, found.clone()));
+                found
+            }
+        };
+        found.map_err(anyhow::Error::msg)
+    }
+
+    async fn list_all(&self) -> Result<Vec<Value>, Error> {
+        let mut names = remote::names(&self.common.origin).await?;
+        names.sort();
+        let mut all = Vec::with_capacity(names.len());
+        for name in names {
+            // From here on it is kept current, for which a node makes its copies.
             let served = self.add(&name);
-            if served.view().is_none() {
-                served.refresh().await?;
+            match self.info(&served).await {
+                Ok(Some(info)) => all.push(json!({ "name": name, "info": info })),
+                Ok(None) => self.forget(&name),
+                Err(error) => all.push(json!({ "name": name, "error": format!("{error:#}") })),
             }
         }
-        Ok(())
+        Ok(all)
+    }
+
+    /// What a dataset takes. Copies of shards are not waited for.
+    async fn info(&self, served: &Arc<Served>) -> anyhow::Result<Option<Info>> {
+        let mut read = served.clone();
+        if served.view().is_none() {
+            if self.looks_for_all {
+                read = Served::new(served.name(), self.outline.clone());
+            }
+            read.refresh().await?;
+        }
+        Ok(read.view().map(|view| view.dataset.info()))
     }
 
     fn add(&self, name: &str) -> Arc<Served> {

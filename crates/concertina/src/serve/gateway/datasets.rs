@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::header::HeaderValue;
+use http::header::{HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use model::window::{Nanos, Outcome};
@@ -29,6 +29,7 @@ use super::Access;
 use super::attempt::{Answer as NodeAnswer, Body};
 use super::read::read;
 use super::wanted::{self, Wanted};
+use crate::dataset::part::Run;
 use crate::dataset::remote::{key_of_file, key_of_manifest};
 use crate::peer::Outgoing;
 
@@ -74,6 +75,11 @@ impl Nodes<'_> {
         })?;
         let who = self.access.who(answer.node).to_owned();
         let status = answer.status;
+        let number = |name: &HeaderName| {
+            let value = answer.headers.get(name).and_then(|value| value.to_str().ok());
+            value.and_then(|value| value.parse::<u64>().ok())
+        };
+        let run = number(&headers::NEXT).zip(number(&headers::RECORDS));
         let bytes = gather(answer).await.map_err(|why| {
             let what = format!("{who} broke off in its answer for part {part}: {why}");
             Problem::new(StatusCode::BAD_GATEWAY, &what)
@@ -94,6 +100,11 @@ impl Nodes<'_> {
                 let count = value.get("count").and_then(Value::as_u64);
                 let count = count.ok_or_else(|| broken("there is no count".to_owned()))?;
                 Ok(Answer::Count { count })
+            }
+            (StatusCode::OK, Ask::Export { .. }) => {
+                let run = run.ok_or_else(|| broken("it does not say how to go on".to_owned()));
+                let (next, records) = run?;
+                Ok(Answer::Run(Run { bytes, records, next }))
             }
             (StatusCode::OK, _) => Ok(Answer::Bytes(Some(bytes))),
             (StatusCode::NOT_FOUND, Ask::Record { .. }) => Ok(Answer::Bytes(None)),
@@ -200,7 +211,7 @@ impl Access {
             return match answer {
                 Ok(answer) => {
                     seen.outcome = Outcome::Shard;
-                    reply(answer, seen, &ask)
+                    reply(&view, answer, seen, &ask)
                 }
                 Err(problem) => Err(problem.of(seen)),
             };
