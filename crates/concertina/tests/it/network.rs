@@ -114,6 +114,28 @@ think_ms = 1.0
 }
 
 #[test]
+fn an_approximation_says_how_far_it_may_be_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("n.toml");
+    for (customers, says) in
+        [(3_000, "APPROXIMATE (linearizer)"), (100_000, "APPROXIMATE (Bard-Schweitzer)")]
+    {
+        let class = |name: &str, a: f64, b: f64| {
+            format!(
+                "[class.{name}]\ncustomers = {customers}\nthink_ms = 500.0\n\
+                 service_ms = {{ a = {a:?}, b = {b:?} }}\n"
+            )
+        };
+        let stations = "[station.a]\nservers = 16\n[station.b]\n";
+        let text = [stations, &class("x", 100.0, 4.0), &class("y", 50.0, 8.0)].concat();
+        std::fs::write(&path, text).unwrap();
+        let text = said(concertina(&[path.to_str().unwrap()]));
+        assert!(text.contains(says) && text.contains("within 10 %"), "{text}");
+        assert_eq!(text.contains("within 2 % of it"), customers < 10_000, "{text}");
+    }
+}
+
+#[test]
 fn mistakes_say_where_and_what_to_do() {
     let good = "[station.a]\n[class.c]\ncustomers = 5\nthink_ms = 1.0\nservice_ms = { a = 1.0 }\n";
     for (text, args, parts) in [

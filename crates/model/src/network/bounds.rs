@@ -7,7 +7,7 @@ use crate::error::Error;
 use super::{Load, Network};
 
 /// Bounds of a throughput, requests/s, and of the response time that goes with it (think time not
-/// included), seconds.
+/// included), seconds: R = N/X − Z. In [`Bounds`], and from [`Network::composite_bounds`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Limits {
     /// At least.
@@ -34,7 +34,12 @@ impl Limits {
 
 /// Bounds of a closed class; for stations of constant speed and delays they hold exactly.
 ///
-/// With several servers a faster and a slower network are bounded (see [`Network::bounds`]).
+/// With N customers, think time Z, ΣD the sum and D_max the largest of the demands at queues, in seconds, the
+/// asymptotic ones are N/(Z + N·ΣD) ≤ X ≤ min(N/(Z + ΣD), 1/D_max); the others lie within, each by what it
+/// asks of the demands (sum and maximum, and squares, all). R = N/X − Z. With several servers a faster and a
+/// slower network are bounded ([`Network::bounds`], which has an example). Cost: O(stations). Wrong where
+/// the product form is: service far from exponential, first come, first served. The asymptotic ones need no
+/// such form.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bounds {
     /// Asymptotic: nobody waits, or everybody waits for all others (Muntz and Wong, 1974).
@@ -48,7 +53,25 @@ pub struct Bounds {
     pub geometric: Limits,
 }
 
-/// The station that limits a class.
+/// The station that limits a class: no more than α_max/D requests/s pass one that works α_max times as fast as
+/// one server and of which a request wants D seconds.
+///
+/// Source: E. Lazowska, J. Zahorjan, G. Graham, K. Sevcik, "Quantitative System Performance" (1984), its
+/// chapter 5. It holds of any system whose demands do not change with the load; measured demands that rise (retries,
+/// cold caches) make it too large. Cost: a sort of the stations.
+///
+/// ```
+/// use model::network::{Class, Network, Station};
+/// let network = Network::new(
+///     vec![Station::queue("cpu"), Station::queue("disk")],
+///     vec![Class::closed("clients", 3, 15.0, &[0.605, 2.1])?],
+/// )?;
+/// let disk = network.bottleneck(0)?;
+/// assert!((disk.throughput_max - 1.0 / 2.1).abs() < 1e-12);
+/// // (15 + 2.705)/2.1: with nine clients the disk is busy.
+/// assert!((disk.knee - 8.43).abs() < 0.01);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bottleneck {
     /// Its index.
@@ -62,7 +85,8 @@ pub struct Bottleneck {
     pub next: Option<(usize, f64)>,
 }
 
-/// A range of the mix of two classes in which one station is the bottleneck.
+/// A range of the mix of two classes in which one station is the bottleneck. [`Network::sectors`] has formula,
+/// source and an example.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sector {
     /// From this share of the first class in the sum of the two throughputs …

@@ -26,7 +26,7 @@
 //! [`Network::bounds`] needs no solution and holds for every load; [`bottleneck`](Network::bottleneck) says
 //! which station limits, [`sectors`](Network::sectors) how that changes with the mix of two classes.
 //! [`Station::flow_equivalent`] makes one station of a measured system. [`Network::sojourn`] is the
-//! distribution of the response time at a station.
+//! distribution of the response time at a station, [`Network::cycle_time`] through all of them.
 //!
 //! ```
 //! use model::network::{Class, Network, Station};
@@ -44,6 +44,7 @@
 mod approximate;
 mod bounds;
 mod convolution;
+mod cycle;
 mod lattice;
 mod mva;
 mod open;
@@ -53,6 +54,7 @@ mod solve;
 mod station;
 
 pub use bounds::{Bottleneck, Bounds, Limits, Sector};
+pub use cycle::CycleTime;
 pub use open::{flows, visits};
 pub use response::Sojourn;
 pub use solution::{ClassResult, Method, Share, Solution, StationResult};
@@ -64,6 +66,17 @@ use crate::error::{Error, check, not_negative};
 const PARTS_MAX: usize = 10_000;
 
 /// What brings a class's customers.
+///
+/// A closed class sends its next request after the answer and a think time, so that its throughput is X =
+/// N/(R + Z) and falls as R rises; an open one sends λ requests/s whatever the response, and its queues have
+/// no bound near saturation. What taking the one for the other does: B. Schroeder, A. Wierman, M.
+/// Harchol-Balter, "Open versus closed: a cautionary tale", NSDI 2006.
+///
+/// ```
+/// use model::network::{Class, Load};
+/// assert_eq!(Class::open("reads", 50.0, &[0.01])?.load(), Load::Open { rate: 50.0 });
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
     /// So many customers who think so long between an answer and the next request.
@@ -80,7 +93,8 @@ pub enum Load {
     },
 }
 
-/// A class of customers: its load, and its demand at each station.
+/// A class of customers: its load, and its demand at each station in seconds, D = V·S: visits times mean
+/// service. That demands do not change with the load is assumed of all of them.
 ///
 /// ```
 /// use model::network::Class;
@@ -169,6 +183,11 @@ impl Class {
         &self.demands_s
     }
 
+    /// Its visits to each station for each request.
+    pub fn visits(&self) -> &[f64] {
+        &self.visits
+    }
+
     fn rate(&self) -> f64 {
         match self.load {
             Load::Open { rate } => rate,
@@ -191,7 +210,8 @@ impl Class {
     }
 }
 
-/// Stations and classes. See the [module](self) for what can be asked of them.
+/// Stations and classes. See the [module](self) for what can be asked of them, by which method each is answered,
+/// and how exactly; [`Station`] for what is assumed; [`Method`] for the sources.
 ///
 /// ```
 /// use model::network::{Class, Network, Station};

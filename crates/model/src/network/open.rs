@@ -9,6 +9,10 @@ use super::station::Law;
 /// Solves λ = γ + λP. With λ_i / Σγ as visits, a class of [`super::Class::open`] is the Jackson network
 /// (Jackson, Management Science 10, 1963). O(stations³).
 ///
+/// The flows hold of any network that routes by fixed shares and loses nothing; that stations then are as
+/// if alone, with Poisson arrivals, needs exponential service or the like ([`super::Station`]). Wrong where
+/// routing remembers: at most three tries, the same replica again.
+///
 /// ```
 /// // 10 requests/s go to the front; 80 % of them on to the disk, of which 10 % try again.
 /// let rates = model::network::flows(&[10.0, 0.0], &[vec![0.0, 0.8], vec![0.1, 0.0]])?;
@@ -37,7 +41,8 @@ pub fn flows(external: &[f64], routing: &[Vec<f64>]) -> Result<Vec<f64>, Error> 
 }
 
 /// Mean visits to the stations of a closed network for each visit to station `reference`, from a routing
-/// matrix whose rows sum to 1: v = vP. O(stations³).
+/// matrix whose rows sum to 1: v = vP. O(stations³). Source: W. Gordon, G. Newell, "Closed queueing systems with
+/// exponential servers", Operations Research 15 (1967). Wrong where routing remembers, as for [`flows`].
 ///
 /// ```
 /// let visits = model::network::visits(0, &[vec![0.0, 0.3, 0.7], vec![1.0, 0.0, 0.0], vec![1.0, 0.0, 0.0]])?;

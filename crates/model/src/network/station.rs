@@ -222,6 +222,10 @@ impl Station {
         }
     }
 
+    pub(crate) fn is_delay(&self) -> bool {
+        matches!(self.kind, Kind::Delay)
+    }
+
     /// The law for solvers with at most so many customers inside.
     pub(crate) fn law(&self, customers: usize) -> Result<Law, Error> {
         Ok(match &self.kind {
