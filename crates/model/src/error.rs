@@ -3,6 +3,15 @@
 use thiserror::Error;
 
 /// Why a law, a queue, a fit or a prediction could not be made. Messages say what to do.
+///
+/// What a formula does not hold for is refused as one of these, where it is built or asked.
+///
+/// ```
+/// use model::{Error, queue::Mm1};
+/// let error = Mm1::new(120.0, 100.0).unwrap_err();
+/// assert_eq!(error, Error::Unstable { rate: 120.0, saturation: 100.0 });
+/// assert!(error.to_string().contains("saturates at 100.0"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -12,7 +12,8 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::statistics::student;
 
-/// A number with what is known of it: an interval at the confidence that was asked for.
+/// A number with what is known of it: an interval at the confidence that was asked for, for errors that are
+/// independent, normal and of one variance (the module's page has the formula).
 ///
 /// A bound is `None` where the data give none: as many parameters as observations, or an interval of a
 /// ratio whose denominator may be 0.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::distribution::ServiceTime;
 use crate::error::{Error, check, not_negative};
 use crate::model_file::Parameter;
-use crate::storage::{Node, NodeAt};
+use crate::storage::{Node, NodeAt, Within};
 
 /// Points (hundredths of all requests) of error at which a prediction is not trusted any more.
 pub const POINTS_MAX: f64 = 5.0;
@@ -192,14 +192,19 @@ struct Band<'a> {
     replicates: Vec<(&'a Node, Vec<NodeAt>)>,
 }
 
+/// The times at which a node's band is looked at, seconds.
+pub(crate) fn times_of(node: &Node) -> Vec<f64> {
+    let slowest = node.groups.iter().filter_map(|g| {
+        let class = node.classes.get(g.class)?;
+        Some(class.service.mean() * g.factor)
+    });
+    let service = slowest.fold(0.0, f64::max);
+    (-1..7).map(|i| node.delay.mean() + service * 2f64.powi(i)).collect()
+}
+
 impl<'a> Band<'a> {
     fn new(node: &'a Node, replicates: &'a [Node]) -> Self {
-        let slowest = node.groups.iter().filter_map(|g| {
-            let class = node.classes.get(g.class)?;
-            Some(class.service.mean() * g.factor)
-        });
-        let service = slowest.fold(0.0, f64::max);
-        let times: Vec<f64> = (-1..7).map(|i| node.delay.mean() + service * 2f64.powi(i)).collect();
+        let times = times_of(node);
         let here: Vec<NodeAt> = times.iter().map(|&t| node.at(t)).collect();
         let beside = |other: &'a Node| (other, here.iter().map(|at| other.at_beside(at)).collect());
         let replicates = replicates.iter().map(beside).collect();
@@ -209,11 +214,8 @@ impl<'a> Band<'a> {
     /// Half the width of the band where it is widest, in points. All of them past saturation.
     fn half_width_points(&self, rate: f64) -> f64 {
         let Ok(operating) = self.node.0.operating(rate) else { return 100.0 };
-        let standing: Vec<_> = self
-            .replicates
-            .iter()
-            .map(|(node, _)| node.operating(rate).unwrap_or_else(|_| node.overloaded(rate)))
-            .collect();
+        let standing: Vec<_> =
+            self.replicates.iter().map(|(node, _)| node.standing(rate)).collect();
         let width = |(i, at): (usize, &NodeAt)| {
             let others = self.replicates.iter().zip(&standing).map(|(r, o)| r.1[i].cdf(o));
             let others: Vec<f64> = others.collect();
@@ -243,22 +245,46 @@ pub(crate) fn trust(node: &Node, replicates: &[Node], looked: &Looked) -> Trust 
         let error = bias(&errors, rate).unwrap_or(0.0).max(bias(&misfits, rate).unwrap_or(0.0));
         band.half_width_points(rate) + error
     };
-    let end = looked.largest() * SLACK;
+    let (limit, whole) = largest_within(looked.largest() * SLACK, of);
+    let end = if whole { TrustEnd::Unmeasured } else { TrustEnd::Error };
+    known(limit, end, band.half_width_points(limit))
+}
+
+/// The largest load up to `end` at which an error in points stays under [`POINTS_MAX`], and whether it is `end`.
+fn largest_within(end: f64, points: impl Fn(f64) -> f64) -> (f64, bool) {
     let at = |i: u32| end * f64::from(i) / f64::from(SCAN);
-    let first = (0..=SCAN).find(|&i| of(at(i)) >= POINTS_MAX);
-    let (limit, end) = match first {
-        None => (end, TrustEnd::Unmeasured),
-        Some(0) => (0.0, TrustEnd::Error),
+    match (0..=SCAN).find(|&i| points(at(i)) >= POINTS_MAX) {
+        None => (end, true),
+        Some(0) => (0.0, false),
         Some(i) => {
             let (mut low, mut high) = (at(i - 1), at(i));
             for _ in 0..HALVINGS {
                 let middle = 0.5 * (low + high);
-                *if of(middle) < POINTS_MAX { &mut low } else { &mut high } = middle;
+                *if points(middle) < POINTS_MAX { &mut low } else { &mut high } = middle;
             }
-            (low, TrustEnd::Error)
+            (low, false)
         }
+    }
+}
+
+/// The largest load in requests/s of a cluster, `end` at most, at which the half-width of its band and the error that
+/// clients saw on held-out loads stay under [`POINTS_MAX`]. `times`: P(T ≤ t) of the cluster and of its replicates,
+/// at several times.
+pub(crate) fn trust_of_clients(
+    end: f64,
+    times: &[(Within, Vec<Within>)],
+    held_out: &[HeldOut],
+) -> f64 {
+    let errors = largest_up_to(held_out.iter().map(|h| (h.rate, h.error_points)).collect());
+    let half = |rate: f64| {
+        let width = |(value, others): &(Within, Vec<Within>)| {
+            let others: Vec<f64> = others.iter().map(|within| within(rate)).collect();
+            let p = Parameter::from_replicates(value(rate), &others, "1");
+            50.0 * (p.high - p.low)
+        };
+        times.iter().map(width).fold(0.0, f64::max)
     };
-    known(limit, end, band.half_width_points(limit))
+    largest_within(end, |rate| half(rate) + bias(&errors, rate).unwrap_or(0.0)).0
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use model::{ClusterModel, Model};
+use model::Model;
 
 use crate::record::RunFolder;
 use crate::report::cluster::ClusterRuns;
@@ -142,7 +142,7 @@ fn cluster(args: &Args, selection: &Selection) -> anyhow::Result<ExitCode> {
     let mut fitted = report::cluster::fit(&ClusterRuns { load, nodes }, selection, &title)?;
     fitted.popularity = popularity_of(args);
     // Names that are used twice are found here, before anything is written.
-    let model = ClusterModel::new(&fitted.nodes, fitted.delay.clone())?;
+    let model = fitted.model()?;
     let file = |name: &str| PathBuf::from(format!("{name}.model.toml"));
     for node in &fitted.nodes {
         let ours = |old: &str| Model::from_toml(old).is_ok();

@@ -8,11 +8,12 @@ use model::storage::WORKERS_MAX;
 use model::{Limits, Model, Parameter, Prediction};
 
 use super::predict_cluster;
+use super::predict_objects::Spread;
 use crate::config::Size;
 use crate::report::compare::{LargestRate, warnings_of};
 use crate::report::grid::{Grid, printable};
 use crate::report::objective::{digits, time};
-use crate::report::table::{limits_text, percent, tenths, trust_text, warnings_text};
+use crate::report::table::{limits_text, percent, rate_text, tenths, trust_text, warnings_text};
 use crate::report::{self, Objective, figures, objective, svg};
 
 /// Arguments of the command.
@@ -21,6 +22,7 @@ use crate::report::{self, Objective, figures, objective, svg};
 Examples:
   concertina predict model.toml --rate 500,1000,1500
   concertina predict model.toml --rate 12000 --servers 17 --within 20ms,50ms,100ms
+  concertina predict model.toml --rate 12000 --servers 17 --popularity zipf:0.8:1000000
   concertina predict model.toml --objective \"99% within 50ms\" --plot predicted.svg
   concertina predict model.toml --rate 1000 --json
   concertina predict model.toml --link 1Gbit/s --reply-bytes 80kB --workers 64
@@ -94,10 +96,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         model = model.with_front(args.link, bytes, args.workers).context("that is no what-if")?;
     }
     let limits = model.limits()?;
+    let spread = match args.cluster.popularity() {
+        Some(law) => Some(Spread::read(law, args.servers, limits.mg1.value)?),
+        None => None,
+    };
     let n = f64::from(args.servers);
-    let rates = match (args.rate.is_empty(), limits.saturation.is_finite()) {
+    let rates = match (args.rate.is_empty(), limits.saturation.value.is_finite()) {
         (false, _) => args.rate.clone(),
-        (true, true) => [0.1, 0.3, 0.5, 0.7, 0.9].map(|x| x * limits.saturation * n).to_vec(),
+        (true, true) => [0.1, 0.3, 0.5, 0.7, 0.9].map(|x| x * limits.saturation.value * n).to_vec(),
         (true, false) => vec![model.requests.rate_high * n],
     };
     let mut answers = Vec::new();
@@ -111,10 +117,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         report::write_whole(path, &text, |old| old.starts_with("<svg"))?;
     }
     if args.json {
-        println!("{:#}", json(&model, &limits, &args, &answers, &objectives)?);
+        println!("{:#}", json(&model, &limits, &args, &answers, &objectives, spread.as_ref())?);
         return Ok(ExitCode::SUCCESS);
     }
-    print!("{}", text(&model, &limits, &args, &answers, &objectives)?);
+    print!("{}", text(&model, &limits, &args, &answers, &objectives, spread.as_ref())?);
     if let Some(path) = &args.plot {
         println!("\nWrote {}.", path.display());
     }
@@ -135,7 +141,7 @@ fn answer(model: &Model, rate: f64, servers: u32, within_s: &[f64]) -> anyhow::R
 /// The confidence limits of all servers: ours and the published one.
 fn cluster_limits(model: &Model, limits: &Limits, servers: u32) -> anyhow::Result<(f64, f64)> {
     Ok(match servers {
-        1 => (limits.mg1, limits.spotify_single),
+        1 => (limits.mg1.value, limits.spotify_single.value),
         n => (model.cluster_limit_mg1(n)?, model.cluster_limit(n)?),
     })
 }
@@ -146,6 +152,7 @@ fn text(
     args: &Args,
     answers: &[Answer],
     objectives: &[LargestRate],
+    spread: Option<&Spread>,
 ) -> anyhow::Result<String> {
     let mut out = String::new();
     if let Some(note) = &model.about.laboratory {
@@ -175,12 +182,13 @@ fn text(
         let (ours, published) = cluster_limits(model, limits, args.servers)?;
         out += &format!(
             "Confidence limit of {} servers (balls into bins): {} requests/s; by the Spotify model {}; \
-             saturation {} requests/s.\n",
+             saturation {}.\n",
             args.servers,
             digits(ours, 4),
             digits(published, 4),
-            digits(limits.saturation * f64::from(args.servers), 4)
+            rate_text(&limits.saturation, f64::from(args.servers))
         );
+        out += &spread.map_or_else(String::new, Spread::text);
     } else {
         out += &limits_text(limits);
     }
@@ -206,7 +214,7 @@ fn grid(args: &Args, answers: &[Answer]) -> Grid {
             grid.row([digits(answer.rate, 4), "not stable".to_owned()]);
             continue;
         };
-        let busy = tenths(p.utilisation_max);
+        let busy = tenths(p.utilisation_max.value);
         let mut cells = vec![digits(p.rate, 4), busy, tenths(p.hit_ratio.value)];
         for point in &p.points {
             let Parameter { value, low, high, .. } = &point.concertina;
@@ -227,6 +235,7 @@ fn json(
     args: &Args,
     answers: &[Answer],
     objectives: &[LargestRate],
+    spread: Option<&Spread>,
 ) -> anyhow::Result<serde_json::Value> {
     let n = f64::from(args.servers);
     let mut predictions = Vec::new();
@@ -242,7 +251,7 @@ fn json(
                 "rate": answer.rate,
                 "servers": args.servers,
                 "stable": false,
-                "saturation": limits.saturation * n,
+                "saturation": limits.saturation.value * n,
                 "statement": why,
             }),
         });
@@ -256,9 +265,11 @@ fn json(
         "within_s": args.within,
         "confidence_limit": ours,
         "confidence_limit_spotify": published,
+        "imbalance": spread,
         "trust": model.trust()?,
         "trust_limit": model.trust()?.limit * n,
-        "saturation": limits.saturation * n,
+        "saturation": limits.saturation.value * n,
+        "saturation_95": [limits.saturation.low * n, limits.saturation.high * n],
         "breaks_first": limits.breaks_first,
         "predictions": predictions,
         "objectives": objectives,

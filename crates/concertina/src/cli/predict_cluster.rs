@@ -42,8 +42,9 @@ pub struct Args {
     #[arg(long, value_name = "EXPONENT", requires = "is_cluster")]
     memory_exponent: Option<f64>,
     /// The same by Che's approximation, zipf:S:OBJECTS, or as a trace or the samples of a run folder have it
-    /// [default: the cluster file's, or equally popular objects]
-    #[arg(long, value_name = "LAW", conflicts_with = "memory_exponent", requires = "is_cluster")]
+    /// [default: the cluster file's, or equally popular objects]. With --servers: how unevenly the objects of
+    /// zipf:S:OBJECTS or of a trace load them
+    #[arg(long, value_name = "LAW", conflicts_with = "memory_exponent")]
     popularity: Option<String>,
 }
 
@@ -92,6 +93,11 @@ impl Args {
 }
 
 impl Args {
+    /// The law of popularity, as it was given.
+    pub fn popularity(&self) -> Option<&str> {
+        self.popularity.as_deref()
+    }
+
     /// How hits follow memory: as the command line says, or the file, or for equally popular objects.
     fn law(&self, file: &ClusterFile) -> anyhow::Result<Law> {
         match (&self.popularity, self.memory_exponent) {

@@ -149,7 +149,7 @@ impl Case<'_> {
         let observed = Observed::new(held_out_runs, &Selection::default())?;
         let comparison = Comparison::new(&observed, &model, &[], &[])?;
         self.record(&model, &comparison)?;
-        let limit = model.limits()?.spotify_single;
+        let limit = model.limits()?.spotify_single.value;
         let mut claims = vec![cold];
         let requests: Vec<(f64, u64)> = comparison
             .steps

@@ -181,7 +181,7 @@ impl Case<'_> {
         for (node, share) in fitted.nodes.iter_mut().zip(whole.shares()) {
             node.share = share;
         }
-        let model = ClusterModel::new(&fitted.nodes, fitted.delay.clone())?;
+        let model = fitted.model()?;
         self.record_model(&fitted)?;
         let mut claims = Vec::new();
         let mut judge = |state: &str, load, nodes, model: &ClusterModel| {

@@ -263,7 +263,7 @@ impl Case<'_> {
     /// The largest error up to the published confidence limit and up to 90 %, each with the interval
     /// of the measurement where it is.
     fn claims(&self, model: &model::Model, comparison: &Comparison) -> anyhow::Result<Vec<Claim>> {
-        let limit = model.limits()?.spotify_single;
+        let limit = model.limits()?.spotify_single.value;
         let measured = comparison.steps.iter().map(|step| &step.measured);
         let requests: Vec<(f64, u64)> = measured.map(|m| (m.rate, m.requests)).collect();
         let parts =

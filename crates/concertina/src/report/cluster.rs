@@ -6,7 +6,7 @@
 //! what the [`ClusterModel`] predicts for the whole.
 
 use model::fit::{FrontStep, front_delay};
-use model::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, Parameter};
+use model::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, HeldOut, Parameter};
 use serde::Serialize;
 
 use super::compare::{Row, Shown, rows_of};
@@ -61,11 +61,23 @@ pub struct FittedCluster {
     pub delay: Parameter,
     /// The steps that were fitted.
     pub steps: Vec<String>,
+    /// What the cluster's model is wrong by at the clients on steps that were held out.
+    pub held_out: Vec<HeldOut>,
     /// How hits follow memory, as [`super::popularity`] reads it; `None` if it is not known.
     pub popularity: Option<String>,
 }
 
-/// Fits every node, and what gateway and network add.
+impl FittedCluster {
+    /// The model that it makes.
+    ///
+    /// # Errors
+    /// If shares do not add to 1.
+    pub fn model(&self) -> Result<ClusterModel, model::Error> {
+        ClusterModel::new(&self.nodes, self.delay.clone())?.with_held_out(self.held_out.clone())
+    }
+}
+
+/// Fits every node, and what gateway and network add; then judges the whole at the clients.
 pub fn fit(runs: &ClusterRuns, selection: &Selection, title: &str) -> Result<FittedCluster, Error> {
     let clients = runs.clients(selection)?;
     let nodes = runs.nodes(selection)?;
@@ -88,9 +100,12 @@ pub fn fit(runs: &ClusterRuns, selection: &Selection, title: &str) -> Result<Fit
         let model = super::held_out::fit(observed, about)?;
         fitted.push(ClusterNode { name: name.clone(), model, share: arrivals / total });
     }
+    let delay = front_delay(&front)?;
+    let model = ClusterModel::new(&fitted, delay.clone())?;
     Ok(FittedCluster {
+        held_out: super::held_out::judge_cluster(&model, &clients)?,
         nodes: fitted,
-        delay: front_delay(&front)?,
+        delay,
         steps: clients.fit_steps().into_iter().map(|step| step.name).collect(),
         popularity: None,
     })

@@ -2,19 +2,21 @@
 //!
 //! ```toml
 //! delay_ms = 0.2             # what gateway and network add; 0 if not given
+//! delay_ms_95 = [0.18, 0.22] # its 95 % interval; exact if not given
 //! replicas = 3               # with weights: nodes of a key, for what a lost node's keys do
 //! popularity = "zipf:0.8:1000000"  # how hits follow memory (`popularity`); equal popularity if not given
 //! [[node]]
 //! name = "a"                 # the name in the ring; the model file's if not given
 //! model = "a.model.toml"     # beside this file
 //! share = 0.2                # of the requests; or `weight`, of which the ring makes shares
+//! [[held_out]]               # errors at the clients on held-out loads, as in a model file; `fit` writes them
 //! ```
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use engine::route::{Member, Ring};
-use model::{ClusterModel, ClusterNode, Parameter};
+use model::{ClusterModel, ClusterNode, HeldOut, Parameter};
 use serde::{Deserialize, Serialize};
 
 use super::cluster::FittedCluster;
@@ -27,11 +29,15 @@ use super::read_model;
 struct File {
     #[serde(default)]
     delay_ms: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    delay_ms_95: Option<[f64; 2]>,
     #[serde(default = "three")]
     replicas: usize,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     popularity: Option<String>,
     node: Vec<Entry>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    held_out: Vec<HeldOut>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,6 +70,8 @@ pub struct ClusterFile {
     pub ring: Option<Ring>,
     /// How hits follow memory, if the file says.
     pub popularity: Option<Law>,
+    /// What the cluster's model was wrong by at the clients.
+    pub held_out: Vec<HeldOut>,
 }
 
 impl ClusterFile {
@@ -97,8 +105,17 @@ impl ClusterFile {
             Ok(Entry { name: None, model: model.into(), share: Some(share), weight: None })
         };
         let node = nodes.iter().map(entry).collect::<Result<_, _>>()?;
-        let file = File { delay_ms: 0.0, replicas: three(), popularity: None, node };
-        ClusterFile::of(file, Path::new(""))
+        ClusterFile::of(
+            File {
+                delay_ms: 0.0,
+                delay_ms_95: None,
+                replicas: three(),
+                popularity: None,
+                node,
+                held_out: Vec::new(),
+            },
+            Path::new(""),
+        )
     }
 
     fn of(file: File, folder: &Path) -> anyhow::Result<ClusterFile> {
@@ -126,10 +143,16 @@ impl ClusterFile {
             }
             ring = Some(made);
         }
-        let delay = Parameter::exact(file.delay_ms * 1e-3, "s");
+        let mut delay = Parameter::exact(file.delay_ms * 1e-3, "s");
+        if let Some([low, high]) = file.delay_ms_95 {
+            if !(low <= file.delay_ms && file.delay_ms <= high && low >= 0.0 && high.is_finite()) {
+                bail!("delay_ms_95 = [{low}, {high}] is no interval around delay_ms");
+            }
+            (delay.low, delay.high) = (low * 1e-3, high * 1e-3);
+        }
         let popularity = file.popularity.as_deref().map(|text| popularity::read(text, folder));
         let popularity = popularity.transpose().context("its popularity")?;
-        Ok(ClusterFile { nodes, delay, ring, popularity })
+        Ok(ClusterFile { nodes, delay, ring, popularity, held_out: file.held_out })
     }
 
     /// The cluster as a model.
@@ -137,7 +160,7 @@ impl ClusterFile {
     /// # Errors
     /// If shares do not add to 1, or names are not different.
     pub fn model(&self) -> Result<ClusterModel, model::Error> {
-        ClusterModel::new(&self.nodes, self.delay.clone())
+        ClusterModel::new(&self.nodes, self.delay.clone())?.with_held_out(self.held_out.clone())
     }
 
     /// Shares of the others after one node is lost, in their order: by the ring if there is one, else
@@ -180,8 +203,10 @@ pub fn text(
     };
     let file = File {
         delay_ms: fitted.delay.value * 1e3,
+        delay_ms_95: Some([fitted.delay.low * 1e3, fitted.delay.high * 1e3]),
         replicas: three(),
         popularity: fitted.popularity.clone(),
+        held_out: fitted.held_out.clone(),
         node: fitted.nodes.iter().map(entry).collect(),
     };
     Ok(HEAD.to_owned() + &toml::to_string(&file)?)

@@ -16,10 +16,12 @@ const BAND: usize = 14;
 /// unless something was measured there.
 fn rate_max(limits: &Limits, largest: f64) -> f64 {
     let finite = |r: f64| if r.is_finite() { r } else { 0.0 };
-    let wanted =
-        (largest * 1.04).max(finite(limits.mg1) * 1.1).max(finite(limits.spotify_single) * 1.1);
-    match limits.saturation.is_finite() {
-        true => wanted.min(limits.saturation.max(largest) * 1.02),
+    let wanted = (largest * 1.04)
+        .max(finite(limits.mg1.value) * 1.1)
+        .max(finite(limits.spotify_single.value) * 1.1);
+    let saturation = limits.saturation.value;
+    match saturation.is_finite() {
+        true => wanted.min(saturation.max(largest) * 1.02),
         false => wanted,
     }
 }
@@ -39,7 +41,7 @@ fn model_curves(model: &Model, limits: &Limits, t_s: f64, high: f64, servers: u3
     let n = f64::from(servers);
     let mut ours = Vec::new();
     if let Ok((node, at)) = model.at(t_s) {
-        for load in loads(high, limits.saturation * n, CURVE) {
+        for load in loads(high, limits.saturation.value * n, CURVE) {
             if let Ok(operating) = node.operating(load / n) {
                 ours.push((load, at.cdf(&operating)));
             }
@@ -55,7 +57,8 @@ fn model_curves(model: &Model, limits: &Limits, t_s: f64, high: f64, servers: u3
         let share = model.within(load / n, t_s).ok()?;
         Some((load, share.low, share.high))
     };
-    let band = loads(high, limits.saturation * n, BAND).into_iter().filter_map(interval).collect();
+    let band =
+        loads(high, limits.saturation.value * n, BAND).into_iter().filter_map(interval).collect();
     let label = |text: &str| text.to_owned();
     vec![
         Mark::Band { class: "ours", label: String::new(), points: band },
@@ -116,7 +119,7 @@ pub fn within_against_rate(comparison: &Comparison) -> Vec<Plot> {
     let high = rate_max(&comparison.limits, largest);
     let plot = |&t_s: &f64| {
         let rows: Vec<&Row> = comparison.rows.iter().filter(|r| r.within_s == t_s).collect();
-        let mut marks = limit_marks(comparison.limits.mg1, comparison.trust.limit);
+        let mut marks = limit_marks(comparison.limits.mg1.value, comparison.trust.limit);
         let curves = model_curves(&comparison.model, &comparison.limits, t_s, high, 1);
         let shown = lowest_near(&curves, largest);
         marks.extend(curves);
@@ -167,7 +170,7 @@ pub fn hit_ratio(comparison: &Comparison) -> Plot {
     let line = |q: &dyn Fn(f64) -> f64| -> Vec<(f64, f64)> {
         (0..=60).map(|i| high * f64::from(i) / 60.0).map(|x| (x, q(x))).collect()
     };
-    let mut marks = limit_marks(comparison.limits.mg1, comparison.trust.limit);
+    let mut marks = limit_marks(comparison.limits.mg1.value, comparison.trust.limit);
     if let Ok(spotify) = model.spotify() {
         let points = line(&|x| spotify.hit_ratio().at(x));
         let label = "Spotify: share under 1 ms".to_owned();
@@ -405,7 +408,7 @@ pub fn predictions(
     let n = f64::from(servers);
     let largest = asked.iter().map(|p| p.rate).fold(0.0, f64::max);
     let limit = if servers == 1 {
-        limits.mg1
+        limits.mg1.value
     } else {
         model.cluster_limit_mg1(servers).unwrap_or(f64::INFINITY)
     };

@@ -2,11 +2,11 @@
 
 use model::fit::BlackBox;
 use model::storage::Limit;
-use model::{About, HeldOut, Model};
+use model::{About, ClusterModel, HeldOut, Model};
 
 use super::compare::counted_at;
 use super::error::Error;
-use super::measured::measure;
+use super::measured::{Measured, measure};
 use super::steps::{Observed, ObservedStep};
 
 /// Fits, and writes into the model what it is wrong by on the steps that are held out.
@@ -39,6 +39,21 @@ fn judge_all(model: &Model, observed: &Observed) -> Result<Vec<HeldOut>, Error> 
     Ok(held_out)
 }
 
+/// The errors of a cluster's model at the steps that are held out, as clients saw them.
+pub(super) fn judge_cluster(
+    model: &ClusterModel,
+    clients: &Observed,
+) -> Result<Vec<HeldOut>, Error> {
+    let within_s = counted_at(clients);
+    let mut held_out = Vec::new();
+    for step in clients.steps.iter().filter(|step| step.held_out) {
+        let measured = measure(step, &within_s);
+        let shares = within_s.iter().map(|&t| model.cluster().within(t)(measured.rate)).collect();
+        held_out.extend(rows(step, &measured, shares));
+    }
+    Ok(held_out)
+}
+
 /// The errors of a model at a step. A load that the model holds for unstable is answered by memory
 /// alone, says the model, and by nothing past a link or workers.
 fn judge(model: &Model, step: &ObservedStep, within_s: &[f64]) -> Result<Vec<HeldOut>, Error> {
@@ -57,6 +72,11 @@ fn judge(model: &Model, step: &ObservedStep, within_s: &[f64]) -> Result<Vec<Hel
         }
         Err(error) => return Err(error.into()),
     };
+    Ok(rows(step, &measured, shares))
+}
+
+/// Predicted shares beside the measured ones.
+fn rows(step: &ObservedStep, measured: &Measured, shares: Vec<f64>) -> Vec<HeldOut> {
     let rows = measured.within.iter().zip(shares).map(|(within, share)| HeldOut {
         name: step.windows.name.clone(),
         rate: measured.rate,
@@ -64,5 +84,5 @@ fn judge(model: &Model, step: &ObservedStep, within_s: &[f64]) -> Result<Vec<Hel
         error_points: (share - within.share.value) * 100.0,
         half_width_points: within.share.half_width.map(|half| half * 100.0),
     });
-    Ok(rows.collect())
+    rows.collect()
 }

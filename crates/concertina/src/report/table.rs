@@ -238,17 +238,28 @@ pub fn laws_of_steps_grid<'a>(steps: impl Iterator<Item = (&'a str, &'a [Check])
     grid
 }
 
+/// A load of one server, on `servers` of them, with its 95 % interval.
+pub fn rate_text(rate: &Parameter, servers: f64) -> String {
+    let shown = |x: f64| match x.is_finite() {
+        true => digits(x * servers, 4),
+        false => "∞".to_owned(),
+    };
+    match rate.value.is_finite() {
+        false => "none (memory answers everything)".to_owned(),
+        true if rate.low == rate.high => format!("{} requests/s", shown(rate.value)),
+        true => {
+            format!("{} [{}, {}] requests/s", shown(rate.value), shown(rate.low), shown(rate.high))
+        }
+    }
+}
+
 /// The confidence limits in words.
 pub fn limits_text(limits: &Limits) -> String {
-    let rate = |r: f64| match r.is_finite() {
-        true => format!("{} requests/s", digits(r, 4)),
-        false => "none (memory answers everything)".to_owned(),
-    };
     format!(
         "Confidence limit: {} (mean number at a device is 1); by the Spotify model {}; saturation {}{}.\n",
-        rate(limits.mg1),
-        rate(limits.spotify_single),
-        rate(limits.saturation),
+        rate_text(&limits.mg1, 1.0),
+        rate_text(&limits.spotify_single, 1.0),
+        rate_text(&limits.saturation, 1.0),
         match limits.breaks_first {
             Some(first) if first != Limit::Devices => format!(", by the {}", first.as_str()),
             _ => String::new(),

@@ -155,7 +155,7 @@ fn a_cluster_is_predicted_from_its_nodes_before_and_after_changes() {
         let q0 = &node.model.requests.q0;
         assert!((q0.value - simulated.hits).abs() < 0.02, "{}: {q0:?}", node.name);
     }
-    let model = ClusterModel::new(&fitted.nodes, fitted.delay.clone()).unwrap();
+    let model = fitted.model().unwrap();
     let within = [0.020, 0.050];
     let steps = &fitted.steps;
     let own = compare(&fit_runs, &all, &model, steps, &within).unwrap();

@@ -46,7 +46,10 @@ fn model_text() -> String {
     out += &format!("shape = [{}]\n", shape.join(", "));
     out += "[[devices]]\nclass = \"bulk_device\"\ncount = 8\nshare = 0.125\nfactor = 1.0\n";
     out += "[[held_out]]\nrate = 1500.0\nwithin_s = 0.05\nerror_points = 0.8\nhalf_width_points = 0.3\n";
-    out + &format!("[replicates]\nrows = [{}]\n", rows.join(", "))
+    let columns = "q0 alpha other_share front_delay joining joining_knee spotify_q0 spotify_alpha spotify_mu_d \
+                   mean_s.bulk_device scv.bulk_device";
+    let columns: Vec<&str> = columns.split_whitespace().collect();
+    out + &format!("[replicates]\ncolumns = {columns:?}\nrows = [{}]\n", rows.join(", "))
 }
 
 const CHOICES: &str = "\
@@ -207,6 +210,46 @@ fn a_link_or_workers_bound_what_is_predicted_and_planned() {
     lab.write("model.toml", &model_text().replace("[spotify]", front));
     let found = json(&lab.asks(&["--rate", "500", "--json"]));
     assert_eq!(found["ranked"][0]["breaks_first"]["class"], "workers");
+}
+
+/// The limit of several servers by the objects on them, beside the one that takes requests for balls.
+#[test]
+fn objects_say_how_unevenly_they_load_servers() {
+    let lab = Lab::new();
+    let predict = |rest: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
+        command.args(["predict", "model.toml", "--rate", "9000"]).args(rest);
+        command.current_dir(lab.dir.path()).output().unwrap()
+    };
+    let number = |found: &Value, key: &str| found[key].as_f64().unwrap();
+    let single = number(&json(&predict(&["--json"])), "confidence_limit");
+    let asked = |law: &str| {
+        json(&predict(&["--servers", "25", "--popularity", law, "--json"]))["imbalance"].clone()
+    };
+    let even = asked("zipf:0:1000000");
+    assert!((number(&even, "effective_objects") / 1e6 - 1.0).abs() < 1e-6, "{even}");
+    let limit = number(&even, "confidence_limit");
+    assert!((limit * number(&even, "share_max_p95") / single - 1.0).abs() < 1e-9, "{even}");
+    assert!(limit < 25.0 * single && limit > 24.0 * single, "{even}");
+    assert_eq!(even["placements"], Value::Null);
+    // The more popular the first few are, the less the servers hold together.
+    let skewed = asked("zipf:0.8:1000000");
+    assert_eq!(skewed["placements"], 1_000);
+    assert!(number(&skewed, "confidence_limit") < 0.9 * limit, "{skewed}");
+    let (out, error) = text(&predict(&["--servers", "25", "--popularity", "zipf:0.8:1000000"]));
+    for word in ["balls into bins", "Without a unit of time"] {
+        assert!(out.contains(word), "{word} is missing in\n{out}{error}");
+    }
+    let without = json(&predict(&["--servers", "25", "--json"]));
+    assert_eq!(without["imbalance"], Value::Null);
+    for (wrong, word) in [
+        (&["--popularity", "zipf:0.8:1000000"][..], "--servers"),
+        (&["--servers", "25", "--popularity", "0.3"], "single objects"),
+        (&["--servers", "25", "--popularity", "zipf:0.8"], "zipf:0.8:1000000"),
+    ] {
+        let output = predict(wrong);
+        assert!(!output.status.success() && text(&output).1.contains(word), "{output:?}");
+    }
 }
 
 #[test]

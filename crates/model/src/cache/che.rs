@@ -5,7 +5,19 @@ use crate::storage::Popularity;
 
 use super::{Catalogue, Group, Warming};
 
-/// What leaves a full memory.
+/// What leaves a full memory. Under independent requests first in first out and random have one hit
+/// ratio: E. Gelenbe, "A unified approach to the evaluation of a class of replacement algorithms", IEEE
+/// Transactions on Computers 22 (1973). Least recently used has more: J. van den Berg, A. Gandolfi, "LRU
+/// is better than FIFO under the independent reference model", Journal of Applied Probability 29 (1992).
+///
+/// ```
+/// use model::cache::{Cache, Catalogue, Eviction};
+/// let objects = Catalogue::zipf(10_000, 0.8)?;
+/// let lru = Cache::new(objects.clone(), Eviction::Lru).at(500.0)?;
+/// let fifo = Cache::new(objects, Eviction::Fifo).at(500.0)?;
+/// assert!(lru.hit_ratio > fifo.hit_ratio);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
     /// The least recently used object.
@@ -68,7 +80,17 @@ pub struct Cache {
     eviction: Eviction,
 }
 
-/// What a memory of a size answers, when it has long been warm.
+/// What a memory of a size answers, when it has long been warm: [`Cache::at`] gives it, and the page of
+/// [`Cache`] has the formulas.
+///
+/// ```
+/// use model::cache::{Cache, Catalogue, Eviction};
+/// let hits = Cache::new(Catalogue::zipf(10_000, 0.8)?, Eviction::Lru).at(500.0)?;
+/// // It is full, of objects of 1 byte, and rather of those that are asked for often.
+/// assert!((hits.objects - 500.0).abs() < 1e-6);
+/// assert!(hits.of_object(0.01) > hits.of_object(0.001));
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hits {
     eviction: Eviction,

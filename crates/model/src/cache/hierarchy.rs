@@ -9,7 +9,7 @@ use super::{Catalogue, Eviction, Group};
 /// The smallest rate that counts.
 const RATE_MIN: f64 = 1e-290;
 
-/// Which objects a level holds.
+/// Which objects a level holds. The page of [`hierarchy`] has an example of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
     /// Those that reached it and were not yet evicted.
@@ -19,7 +19,7 @@ pub enum Keeps {
     MostPopular,
 }
 
-/// A level of storage.
+/// A level of storage, as [`hierarchy`] takes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
     /// Its bytes; [`f64::INFINITY`] for a level that holds everything.
@@ -28,7 +28,7 @@ pub struct Level {
     pub keeps: Keeps,
 }
 
-/// What a level answers.
+/// What a level answers, from [`hierarchy`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answered {
     /// Share of all requests.

@@ -1,9 +1,4 @@
 //! Hit ratio against memory, as a table: Che's approximation for what is asked thousands of times.
-//!
-//! The curve is given by its parameter: for a characteristic time T memory is Σ b·h(pT), the hit ratio
-//! Σ p·h(pT) (see [`super::Cache`]), so that a table of T needs no equation solved. Between its points both are
-//! linear in ln(memory); below the first hits are in proportion to memory, at the last they are 1.
-//! Against [`super::Cache::at`] it is off by less than 0.0005.
 
 use crate::storage::HitLaw;
 
@@ -12,7 +7,14 @@ use super::{Cache, Group, Hits};
 /// Points of the table.
 const POINTS: usize = 400;
 
-/// Hit ratio against memory, both ways. [`Cache::curve`] makes it; clusters follow it ([`HitLaw`]).
+/// Hit ratio against memory, both ways, as a table. [`Cache::curve`] makes it; clusters follow it
+/// ([`HitLaw`]).
+///
+/// The curve is given by its parameter: for a characteristic time T memory is Σ b·h(pT) bytes, the hit ratio
+/// Σ p·h(pT) (see [`Cache`], which has source and assumptions), so that a table of T needs no equation
+/// solved. Between its points both are linear in ln(memory); below the first hits are in proportion to
+/// memory, at the last they are 1. Against [`Cache::at`] it is off by less than 0.0005. Cost: some 50 ms to
+/// make for 10⁷ objects; a look-up below a microsecond.
 ///
 /// ```
 /// use model::cache::{Cache, Catalogue, Eviction};

@@ -1,21 +1,4 @@
-//! AT&T's capacity of a storage system, fitted to measured points.
-//!
-//! Source: AT&T's slides on storage capacity estimation. With T_read and T_write the reads and writes in
-//! a second that a saturated system completes, all of one size,
-//!
-//!   C = T_read + T_write·f_rw,   f_rw = T_100%read / T_100%write,
-//!
-//! is constant. Said in time: a read takes s_r = 1/C of the system's second and a write s_w = f_rw/C, so that
-//! at a read share ρ an I/O takes y = ρ·s_r + (1 − ρ)·s_w and the throughput is T = 1/y. That is linear in s_r
-//! and s_w, so two points give them and more give their intervals: least squares of *relative* errors
-//! (each row times its T), because the scatter of measured throughput goes with its height.
-//!
-//! Between sizes the time is affine, s = a + b·bytes, for reads and for writes: a fixed cost and a rate.
-//!
-//! When it is wrong: caches that take writes until they are full (a short run measures the cache), reads
-//! that disturb writes or the reverse (look at the residuals at 50 %), sizes that cross a stripe or a
-//! page (look at the lack of fit). The relative weights pull the times down by their squared
-//! scatter: 0.25 % at 5 %.
+//! AT&T's capacity of a storage system, fitted to measured points. The page of [`IoCapacity`] has the formula.
 
 use serde::Serialize;
 
@@ -23,7 +6,8 @@ use crate::error::{Error, check};
 use crate::regression::{Estimated, Linear, Noise, dot, ratio};
 use crate::statistics::f_exceeded;
 
-/// A saturated measurement: how many I/Os of one size, at one share of reads, were done in a second.
+/// A saturated measurement: how many I/Os of one size, at one share of reads, were done in a second. The page
+/// of [`IoCapacity`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IoPoint {
     /// Bytes of each I/O.
@@ -34,7 +18,7 @@ pub struct IoPoint {
     pub throughput: f64,
 }
 
-/// The constants of one size.
+/// The constants of one size, from [`IoCapacity::sizes`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IoSize {
     /// Bytes of each I/O.
@@ -55,7 +39,25 @@ pub struct IoSize {
     pub(super) fit: Linear,
 }
 
-/// Seconds of the system per I/O, affine in its size.
+/// Seconds of the system per I/O, affine in its size B: a + b·B, for reads and for writes. Least squares over
+/// all points, as the page of [`IoCapacity`] says; wrong where a size crosses a stripe or a page.
+///
+/// ```
+/// use model::capacity::{IoCapacity, IoPoint};
+/// // A read takes 0.1 ms and 10 ns a byte, a write twice as long.
+/// let at = |size_bytes: f64, read_share: f64| {
+///     let seconds = (1e-4 + 1e-8 * size_bytes) * (2.0 - read_share);
+///     IoPoint { size_bytes, read_share, throughput: 1.0 / seconds }
+/// };
+/// let points = [at(4e3, 1.0), at(4e3, 0.0), at(64e3, 1.0), at(64e3, 0.0)];
+/// let system = IoCapacity::fit(&points, 0.95)?;
+/// let cost = system.affine().unwrap();
+/// assert!((cost.read_fixed_s.value - 1e-4).abs() < 1e-9);
+/// assert!((cost.write_byte_s.value - 2e-8).abs() < 1e-13);
+/// // A size between them, reads alone.
+/// assert!((system.throughput(16e3, 1.0)?.total.value - 1.0 / 2.6e-4).abs() < 0.01);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AffineCost {
     /// Seconds for a read, whatever its size.
@@ -77,7 +79,23 @@ pub struct AffineCost {
     pub(super) noise: Option<Noise>,
 }
 
-/// A fitted storage system. See the module's page for the formula.
+/// A fitted storage system: AT&T's constant capacity.
+///
+/// With T_read and T_write the reads and writes in a second that a saturated system completes, all of one size,
+///
+///   C = T_read + T_write·f_rw,   f_rw = T_100%read / T_100%write,
+///
+/// is constant. Said in time: a read takes s_r = 1/C of the system's second and a write s_w = f_rw/C, so that
+/// at a read share ρ an I/O takes y = ρ·s_r + (1 − ρ)·s_w seconds and the throughput is T = 1/y. That is
+/// linear in s_r and s_w, so two points give them and more give their intervals: least squares of *relative*
+/// errors (each row times its T), because the scatter of measured throughput goes with its height. Between
+/// sizes the time is affine, s = a + b·bytes, for reads and for writes: a fixed cost and a rate.
+///
+/// Source: AT&T's slides on storage capacity estimation; intervals of ratios by Fieller (1954). It assumes
+/// points that were saturated and steady. Wrong for caches that take writes until they are full (a short run
+/// measures the cache), reads that disturb writes or the reverse (look at the residuals at 50 %), sizes that
+/// cross a stripe or a page (look at the lack of fit). The relative weights pull the times down by their
+/// squared scatter: 0.25 % at 5 %. It knows no response times ([`crate::queue`]).
 ///
 /// ```
 /// use model::capacity::{IoCapacity, IoPoint};

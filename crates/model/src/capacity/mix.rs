@@ -7,7 +7,7 @@ use crate::error::{Error, check, positive};
 use crate::regression::Estimated;
 
 /// What the shares of a mix are shares of. The two differ by a factor of five and more, so a prediction
-/// always says which it used.
+/// always says which it used. [`IoCapacity::mix`] has an example of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shares {
@@ -19,7 +19,7 @@ pub enum Shares {
     Capacity,
 }
 
-/// One size of a mix.
+/// One size of a mix, as [`IoCapacity::mix`] takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct MixPart {
     /// Bytes of each I/O.
@@ -30,7 +30,7 @@ pub struct MixPart {
     pub share: f64,
 }
 
-/// Where the cost of an I/O was taken from.
+/// Where the cost of an I/O in an [`IoThroughput`] was taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
@@ -40,7 +40,8 @@ pub enum Basis {
     Affine,
 }
 
-/// A predicted throughput, I/Os per second.
+/// A predicted throughput, I/Os per second: [`IoCapacity::throughput`] of one size, [`IoCapacity::mix`] of
+/// several. At that load the system is saturated, and answers late.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IoThroughput {
     /// Reads and writes together, with the interval of the mean. A single new measurement scatters more

@@ -1,29 +1,11 @@
-//! Gunther's Universal Scalability Law.
-//!
-//! Source: Gunther, "Guerrilla Capacity Planning" (2007), chapters 4 to 6; "A General Theory of
-//! Computational Scalability Based on Rational Functions" (2008), eq. 5:
-//!
-//!   X(N) = γN / (1 + α(N − 1) + βN(N − 1)).
-//!
-//! N is what is at work at once (clients, threads, processors, nodes); γ the throughput of one; α, the
-//! contention, the share of work that only one can do at a time; β, the coherency, what each pair costs to
-//! be kept consistent. With β > 0 the throughput peaks at N* = √((1 − α)/β); with β = 0 it levels off at γ/α
-//! (Amdahl's law); with both 0 it grows without bound.
-//!
-//! The fit minimises Σ(X − X(N))² by Levenberg's and Marquardt's method from a weighted linear start (N/X is
-//! linear in 1/γ, α/γ, β/γ); intervals are Student's, of the fit made linear at its solution, as
-//! R's `nls` gives them. α and β are held at 0 where the free fit would be negative (a warning says so):
-//! speed-up above N-fold is a caching effect that the law has no term for.
-//!
-//! When it is wrong: think times (count the busy ones), loads past a limit of something else (errors, memory),
-//! runs of different machines, a throughput that is capped and not slowed: see the residuals.
+//! Gunther's Universal Scalability Law. The page of [`Scalability`] has the formula.
 
 use serde::Serialize;
 
 use crate::error::{Error, check, not_negative, positive};
 use crate::regression::{Estimated, Linear, Noise};
 
-/// A measured throughput at a concurrency.
+/// A measured throughput at a concurrency. The page of [`Scalability`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ScalablePoint {
     /// How many are at work at once; at least 1.
@@ -32,7 +14,7 @@ pub struct ScalablePoint {
     pub throughput: f64,
 }
 
-/// A predicted throughput.
+/// A predicted throughput, from [`Scalability::throughput`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ScalableThroughput {
     /// How many are at work at once.
@@ -43,7 +25,15 @@ pub struct ScalableThroughput {
     pub extrapolated: bool,
 }
 
-/// Where throughput is largest.
+/// Where throughput is largest: N* = √((1 − α)/β), from [`Scalability::peak`].
+///
+/// ```
+/// use model::capacity::Scalability;
+/// let law = Scalability::new(100.0, 0.02, 0.0005)?;
+/// // √(0.98/0.0005) = 44.3
+/// assert!((law.peak().unwrap().concurrency.value - 1960.0f64.sqrt()).abs() < 1e-9);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Peak {
     /// N*, not rounded; 1 if throughput falls from the start.
@@ -54,7 +44,24 @@ pub struct Peak {
     pub extrapolated: bool,
 }
 
-/// The law with its three parameters. See the module's page for the formula.
+/// The Universal Scalability Law with its three parameters:
+///
+///   X(N) = γN / (1 + α(N − 1) + βN(N − 1)).
+///
+/// N is what is at work at once (clients, threads, processors, nodes); γ the throughput of one, 1/s; α, the
+/// contention, the share of work that only one can do at a time; β, the coherency, what each pair costs to
+/// be kept consistent. With β > 0 the throughput peaks at N* = √((1 − α)/β); with β = 0 it levels off at γ/α
+/// (Amdahl's law); with both 0 it grows without bound. Source: Gunther, "Guerrilla Capacity Planning" (2007),
+/// chapters 4 to 6; "A General Theory of Computational Scalability Based on Rational Functions" (2008), eq. 5.
+///
+/// The fit minimises Σ(X − X(N))² by Levenberg's and Marquardt's method from a weighted linear start (N/X is
+/// linear in 1/γ, α/γ, β/γ); intervals are Student's, of the fit made linear at its solution, as
+/// R's `nls` gives them. α and β are held at 0 where the free fit would be negative (a warning says so):
+/// speed-up above N-fold is a caching effect that the law has no term for. Cost: [`Scalability::fit`].
+///
+/// Wrong with think times (count the busy ones), for loads past a limit of something else (errors, memory),
+/// runs of different machines, a throughput that is capped and not slowed: see the residuals. It knows no
+/// response times but R = N/X.
 ///
 /// ```
 /// use model::capacity::{Scalability, ScalablePoint};

@@ -1,19 +1,11 @@
-//! Whether effects add or multiply, and why.
-//!
-//! Source: Jain, sections 18.8 and 22.5 (advice on the choice of the model): effects that are factors (a
-//! processor twice as fast, work twice as large) multiply; the signs of it in the data are a large
-//! ratio of the largest to the smallest observation, and residuals that grow with the response. Where
-//! neither speaks, the form that needs less interaction describes the system more simply.
-//!
-//! When it is wrong: what is known of the system beats it. Costs that are times on one path add, however large
-//! their ratio.
+//! Whether effects add or multiply, and why. The page of [`Advice`] says how.
 
 use serde::Serialize;
 
 use super::{Anova, Form, Residuals};
 use crate::error::Error;
 
-/// What a form leaves.
+/// What a form leaves, in [`Advice`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FormFigures {
     /// Part of the variation that is noise.
@@ -24,7 +16,16 @@ pub struct FormFigures {
     pub residuals: Option<Residuals>,
 }
 
-/// A choice of form with its reasons.
+/// Whether effects add or multiply: a choice of [`Form`] with its reasons.
+///
+/// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), section 18.8 (multiplicative
+/// models): effects that are factors (a processor twice as fast, work twice as large)
+/// multiply; the signs of it in the data are a large ratio of the largest to the smallest observation, and
+/// residuals that grow with the response. Where neither speaks, the form that needs less interaction
+/// describes the system more simply. Cost: two analyses.
+///
+/// Wrong where more is known of the system, which beats it: costs that are times on one path add, however
+/// large their ratio.
 ///
 /// ```
 /// use model::design::{Advice, Form};

@@ -1,16 +1,5 @@
 //! Analysis of variance of full factorial designs: any number of factors and levels, r runs of each
-//! combination.
-//!
-//! Source: Jain, chapters 20 (one factor), 21 (two, without replications), 22 (two, with) and 23 (any number). Each
-//! cell's mean is the sum of the grand mean and one effect for every set S of factors, that sums to 0 over
-//! the levels of each factor of S:
-//!
-//!   SS_S = N/Π levels(S) · Σ effect²;   degrees Π(levels − 1);   F = MS_S/MSE;   MSE = SSE/(cells·(r − 1));
-//!   an effect's interval: ± t·√(MSE·Π(levels − 1)/N).
-//!
-//! With one run for each cell the interaction of all factors is taken for the error (chapter 21): the
-//! F tests then assume that there is none. The effects are found by splitting the table along one factor
-//! after the other into mean and deviation, Π(levels + 1) numbers in all.
+//! combination. The page of [`Anova`] has the formulas.
 
 use serde::Serialize;
 
@@ -19,7 +8,7 @@ use crate::error::{Error, check};
 use crate::regression::Estimated;
 use crate::statistics::{f_exceeded, student};
 
-/// The effect of one combination of levels of a term's factors.
+/// The effect of one combination of levels of a term's factors, in [`Term::effects`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LevelEffect {
     /// The level of each of the term's factors, by its index.
@@ -28,7 +17,7 @@ pub struct LevelEffect {
     pub effect: Estimated,
 }
 
-/// A factor or an interaction.
+/// A factor or an interaction, in [`Anova::terms`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Term {
     /// Letters of the factors.
@@ -51,7 +40,22 @@ pub struct Term {
     pub effects: Vec<LevelEffect>,
 }
 
-/// The analysis of variance of a balanced full factorial design. See the module's page.
+/// The analysis of variance of a balanced full factorial design.
+///
+/// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), chapters 20 (one factor), 21 (two,
+/// without replications), 22 (two, with) and 23 (any number). Each cell's mean is the sum of the grand mean
+/// and one effect for every set S of factors, that sums to 0 over the levels of each factor of S; with N
+/// observations in all
+///
+///   SS_S = N/Π levels(S) · Σ effect²;   degrees Π(levels − 1);   F = MS_S/MSE;   MSE = SSE/(cells·(r − 1));
+///   an effect's interval: ± t·√(MSE·Π(levels − 1)/N).
+///
+/// With one run for each cell the interaction of all factors is taken for the error (chapter 21): the
+/// F tests then assume that there is none. The effects are found by splitting the table along one factor
+/// after the other into mean and deviation, Π(levels + 1) numbers in all.
+///
+/// It assumes independent runs and normal noise of one spread ([`super::Residuals`] looks). Levels are names:
+/// that some are larger than others is not used. Many terms at 5 % find something in noise: of 20, one.
 ///
 /// ```
 /// use model::design::{Anova, Form};

@@ -1,12 +1,4 @@
-//! Intervals of a 2^k·r design by the bootstrap.
-//!
-//! Each sample is the fitted cells plus residuals drawn from all of them with replacement, widened by
-//! √(r/(r − 1)) because residuals about a mean of r are that much too small (Davison and Hinkley,
-//! "Bootstrap Methods and their Application", section 6.2.3); the effects and the allocation of variation are
-//! computed anew, and intervals are between the quantiles of the samples. It needs no normal law, and
-//! gives what has no formula: the interval of an explained fraction. Cost: 2^k·(r + k) operations for each
-//! sample; 10⁵ samples of 2³·3 in some 50 ms. Wrong where the noise differs between cells, and for few runs in
-//! all (8 residuals have few faces).
+//! Intervals of a 2^k·r design by the bootstrap. The page of [`Bootstrap`] says how.
 
 use rand::{Rng, RngExt};
 use serde::Serialize;
@@ -15,7 +7,7 @@ use super::Factorial;
 use super::factorial::contrasts;
 use crate::error::Error;
 
-/// The interval of one effect.
+/// The interval of one effect, in [`Bootstrap::effects`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BootstrapInterval {
     /// Letters of the factors.
@@ -26,7 +18,15 @@ pub struct BootstrapInterval {
     pub fraction: [f64; 2],
 }
 
-/// Bootstrap intervals of a factorial design. See the module's page.
+/// Bootstrap intervals of a factorial design.
+///
+/// Each sample is the fitted cells plus residuals drawn from all of them with replacement, widened by
+/// √(r/(r − 1)) because residuals about a mean of r are that much too small (Davison and Hinkley,
+/// "Bootstrap Methods and their Application", section 6.2.3); the effects and the allocation of variation are
+/// computed anew, and intervals are between the quantiles of the samples. It needs no normal law, and
+/// gives what has no formula: the interval of an explained fraction. Cost: 2^k·(r + k) operations for each
+/// sample; 10⁵ samples of 2³·3 in some 50 ms. Wrong where the noise differs between cells, and for few runs in
+/// all (8 residuals have few faces).
 ///
 /// ```
 /// use model::design::{Bootstrap, Factorial, Form};

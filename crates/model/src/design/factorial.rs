@@ -1,14 +1,5 @@
-//! 2^k·r factorial designs: two levels of each factor, all combinations, r times each.
-//!
-//! Source: Jain, chapters 17 and 18. With x = −1 at the low and +1 at the high level,
-//!
-//!   y = q₀ + Σ q_S·Π x + e;   q_S = Σ(±ȳ)/2^k;   SS_S = 2^k·r·q_S²;   SST = Σ SS_S + SSE;
-//!   s_e² = SSE/(2^k(r − 1));   s_q = s_e/√(2^k·r);   interval q ± t[2^k(r − 1)]·s_q.
-//!
-//! The allocation of variation is SS_S/SST, with SSE/SST unexplained. (The ASL report's eq. 3 has 4·q² where
-//! 2^k·r·q² = 24·q² is right, so its unexplained parts are six times too large.) Without
-//! replications there is no SSE: Lenth's method (Technometrics 31, 1989) takes the spread of the small
-//! effects for noise, which is right when most effects are none.
+//! 2^k·r factorial designs: two levels of each factor, all combinations, r times each. The page of
+//! [`Factorial`] has the formulas.
 
 use serde::Serialize;
 
@@ -17,7 +8,7 @@ use crate::error::{Error, check};
 use crate::regression::Estimated;
 use crate::statistics::{quantile, student};
 
-/// What the intervals of effects rest on.
+/// What the intervals of effects rest on: [`Factorial::intervals`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IntervalBasis {
@@ -29,7 +20,7 @@ pub enum IntervalBasis {
     None,
 }
 
-/// The effect of a factor or of an interaction.
+/// The effect of a factor or of an interaction, in [`Factorial::effects`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effect {
     /// Letters of the factors, like `AC`.
@@ -51,7 +42,22 @@ pub struct Effect {
     pub(super) contrast: (usize, bool),
 }
 
-/// The analysis of a 2^k·r design, or of a fraction of one. See the module's page for the formulas.
+/// The analysis of a 2^k·r design, or of a fraction of one.
+///
+/// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), chapters 17 and 18. With x = −1
+/// at the low and +1 at the high level,
+///
+///   y = q₀ + Σ q_S·Π x + e;   q_S = Σ(±ȳ)/2^k;   SS_S = 2^k·r·q_S²;   SST = Σ SS_S + SSE;
+///   s_e² = SSE/(2^k(r − 1));   s_q = s_e/√(2^k·r);   interval q ± t(2^k(r − 1))·s_q.
+///
+/// The allocation of variation is SS_S/SST, with SSE/SST unexplained. (The ASL report's eq. 3 has 4·q² where
+/// 2^k·r·q² = 24·q² is right, so its unexplained parts are six times too large.) Without replications there
+/// is no SSE: Lenth's method (Technometrics 31, 1989) takes the spread of the small effects for noise, which
+/// is right when most effects are none.
+///
+/// It assumes independent runs and noise of one spread ([`super::Residuals`] looks), in the units of the
+/// form. Wrong between the two levels where the response bends: two levels show a line only. Cost:
+/// [`Factorial::new`].
 ///
 /// ```
 /// use model::design::{Factorial, Form};

@@ -1,14 +1,5 @@
 //! Fractional factorial designs 2^(k−p): a part of the combinations, and which effects it cannot tell
-//! apart.
-//!
-//! Source: Jain, chapter 19. p factors are set to products of others (generators, as D = ABC). Then products
-//! of factors are constant over all runs: the defining relation I = ABCD = …, 2^p − 1 words that are the products
-//! of the generators' words. An effect and its product with each word are one number (aliases). The
-//! resolution is the length of the shortest word: III mixes factors with interactions of two, IV these among
-//! themselves, V leaves both clear of each other.
-//!
-//! When it is wrong: an effect that is found belongs to *some* alias; that it is the shortest is a belief
-//! (high interactions are small), not a finding.
+//! apart. The page of [`Fraction`] says how.
 
 use serde::Serialize;
 
@@ -16,7 +7,11 @@ use super::{Effect, FACTORS_MAX, Factorial, Form, LETTERS, letters};
 use crate::error::Error;
 use crate::regression::Estimated;
 
-/// A product of factors with its sign.
+/// A product of factors with its sign: of [`Fraction::aliases`].
+///
+/// ```
+/// assert_eq!(model::design::Word { factors: 0b1100, negative: true }.to_string(), "-CD");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Word {
     /// The factors, one bit for each.
@@ -37,7 +32,18 @@ impl std::fmt::Display for Word {
     }
 }
 
-/// A regular fraction of a two-level design. See the module's page.
+/// A regular fraction of a two-level design, 2^(k−p): which runs to make, and which effects they cannot tell
+/// apart.
+///
+/// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), chapter 19. p factors are set to
+/// products of others (generators, as D = ABC). Then products of factors are constant over all runs: the
+/// defining relation I = ABCD = …, 2^p − 1 words that are the products of the generators' words. An effect
+/// and its product with each word are one number (aliases). The resolution is the length of the shortest
+/// word: III mixes factors with interactions of two, IV these among themselves, V leaves both clear of each
+/// other. Cost: 2^(k−p) runs in place of 2^k; the algebra is nothing beside them.
+///
+/// Wrong in what is made of it: an effect that is found belongs to *some* alias; that it is the shortest is a
+/// belief (high interactions are small), not a finding.
 ///
 /// ```
 /// use model::design::Fraction;

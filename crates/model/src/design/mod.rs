@@ -41,7 +41,18 @@ pub const FACTORS_MAX: usize = 16;
 /// Most observations and effects that an analysis holds.
 pub const CELLS_MAX: usize = 1 << 20;
 
-/// How the effects of factors come together.
+/// How the effects of factors come together. [`Advice`] chooses one.
+///
+/// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), section 18.8.
+///
+/// ```
+/// use model::design::{Factorial, Form};
+/// // One factor, low 10 and 10.1, high 20 and 20.2: it doubles.
+/// let cells = [vec![10.0, 10.1], vec![20.0, 20.2]];
+/// let found = Factorial::new(&cells, Form::Multiplicative, 0.95)?;
+/// assert!((found.effects[0].low_to_high.value - 2.0).abs() < 1e-9);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
@@ -68,7 +79,7 @@ impl Form {
 /// The letters of factors; I is the identity.
 const LETTERS: &[u8] = b"ABCDEFGHJKLMNOPQ";
 
-/// The letter of a factor, by its place.
+/// The letter of a factor, by its place, from 0: A, B, C … without I, which is the identity; `?` past Q.
 ///
 /// ```
 /// assert_eq!((model::design::letter(2), model::design::letter(8)), ('C', 'J'));

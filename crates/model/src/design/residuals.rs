@@ -1,17 +1,4 @@
-//! Whether what an analysis leaves looks like noise.
-//!
-//! Source: Jain, sections 14.6 and 18.6: errors are independent, normal, and of one spread. In place of plots
-//! three numbers, each with what noise alone would give:
-//!
-//! - **normal**: the correlation of the ordered residuals with normal scores Φ⁻¹((i − 3/8)/(n + 1/4)), against
-//!   the 5 % point of Ryan and Joiner (1976), 1.0063 − 0.1288/√n − 0.6118/n + 1.3505/n²;
-//! - **spread**: the rank correlation (Spearman) of |residual| with the fitted value. If it rises, try the
-//!   multiplicative form;
-//! - **trend**: the rank correlation of the residual with the order of the runs. If there is one, something
-//!   drifted.
-//!
-//! When they are wrong: the residuals of one cell sum to 0, so they depend on each other. The two of a cell of
-//! two count once in the spread; with three runs for each cell chances are somewhat too small.
+//! Whether what an analysis leaves looks like noise. The page of [`Residuals`] says how.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -20,7 +7,7 @@ use super::Form;
 use crate::error::Error;
 use crate::statistics::f_exceeded;
 
-/// A rank correlation with its chance.
+/// A rank correlation (Spearman) with its chance by the t approximation, in [`Residuals`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Judged {
     /// From −1 to 1.
@@ -29,7 +16,21 @@ pub struct Judged {
     pub p: f64,
 }
 
-/// Three numbers about residuals. See the module's page.
+/// Whether what an analysis leaves looks like noise: three numbers about residuals.
+///
+/// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), sections 14.7 and 18.7: errors are
+/// independent, normal, and of one spread. In place of plots three numbers, each with what noise alone would
+/// give:
+///
+/// - **normal**: the correlation of the ordered residuals with normal scores Φ⁻¹((i − 3/8)/(n + 1/4)), against
+///   the 5 % point of Ryan and Joiner (1976), 1.0063 − 0.1288/√n − 0.6118/n + 1.3505/n²;
+/// - **spread**: the rank correlation (Spearman) of |residual| with the fitted value. If it rises, try the
+///   multiplicative form;
+/// - **trend**: the rank correlation of the residual with the order of the runs. If there is one, something
+///   drifted.
+///
+/// Wrong in that the residuals of one cell sum to 0, so they depend on each other. The two of a cell of
+/// two count once in the spread; with three runs for each cell chances are somewhat too small. Cost: a sort.
 ///
 /// ```
 /// use model::design::{Form, Residuals};

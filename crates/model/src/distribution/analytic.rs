@@ -8,6 +8,25 @@ use crate::error::{Error, check, time};
 use super::{Atom, Complex64, Empirical, Piece, ServiceTime};
 
 /// The exponential law: what M/M/1 and the Spotify model assume.
+///
+/// P(T ≤ t) = 1 − e^(−t/b), transform 1/(1 + s·b), SCV 1, with b the mean in seconds. It alone has no
+/// memory: what is left of a service is distributed as the whole, however long it has lasted. Source:
+/// R. Jain, "The Art of Computer Systems Performance Analysis" (1991), chapter 29. Exact. Cost:
+/// nanoseconds.
+///
+/// Wrong for most devices taken alone: where the SCV is 0.25, as of some disks, the mean wait that it
+/// gives is 1.6 times too long, (1 + 1)/(1 + 0.25) ([`Gamma`], [`Empirical`]); and for hits and misses
+/// taken as one law, where it is too short ([`Hyperexponential`]).
+///
+/// ```
+/// use model::distribution::{Exponential, ServiceTime};
+/// let law = Exponential::new(0.010)?;
+/// assert_eq!((law.mean(), law.scv()), (0.010, 1.0));
+/// assert!((law.cdf(0.010) - (1.0 - (-1.0f64).exp())).abs() < 1e-12);
+/// // 99 of 100 take at most ln 100 = 4.6 means.
+/// assert!((law.quantile(0.99)? - 0.010 * 100.0f64.ln()).abs() < 1e-9);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exponential {
     mean: f64,
@@ -35,7 +54,25 @@ impl ServiceTime for Exponential {
     }
 }
 
-/// The gamma law: shape 1/SCV; Erlang where that is whole.
+/// The gamma law: any mean and any SCV. Erlang's where the shape k = 1/SCV is whole.
+///
+/// The density goes with t^(k−1)·e^(−k·t/b), b the mean in seconds; P(T ≤ t) = P(k, k·t/b) with P the
+/// regularised lower incomplete gamma function; transform (1 + s·b/k)^(−k). Source: R. Jain, "The Art of
+/// Computer Systems Performance Analysis" (1991), chapter 29. Exact to some 1e-14. Cost: a CDF below a
+/// microsecond; a transform some ten nanoseconds.
+///
+/// It has one hump (SCV below 1) or falls from the start, and an exponential tail. Wrong for two humps,
+/// like hits and misses ([`super::Mixture`]), for a tail that is heavier ([`Lognormal`]), and for times
+/// with a least one far above 0 ([`super::Shifted`]). Two moments decide a mean wait, but not its
+/// quantiles.
+///
+/// ```
+/// use model::distribution::{Gamma, ServiceTime};
+/// // SCV 0.5: two exponential phases of half the mean each.
+/// let law = Gamma::new(0.010, 0.5)?;
+/// assert!((law.cdf(0.010) - (1.0 - 3.0 * (-2.0f64).exp())).abs() < 1e-12);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gamma {
     mean: f64,
@@ -78,7 +115,19 @@ impl ServiceTime for Gamma {
     }
 }
 
-/// A constant service time. Its M/G/1 queue is [`crate::queue::Md1`], in closed form.
+/// A constant service time d: P(T ≤ t) is 0 below d and 1 from d on, transform e^(−s·d), SCV 0.
+///
+/// Its M/G/1 queue is [`crate::queue::Md1`], in closed form; there mean waits are half of those of
+/// exponential service. An atom, so inversions take it out ([`super::inversion`]). Exact; elementary.
+/// Cost: nanoseconds. Wrong as soon as times vary: sizes, seeks, other tenants.
+///
+/// ```
+/// use model::distribution::{Deterministic, ServiceTime};
+/// let law = Deterministic::new(0.004)?;
+/// assert_eq!((law.cdf(0.0039), law.cdf(0.004), law.scv()), (0.0, 1.0, 0.0));
+/// assert_eq!(law.atoms()[0].at, 0.004);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Deterministic {
     value: f64,
@@ -109,7 +158,27 @@ impl ServiceTime for Deterministic {
     }
 }
 
-/// A choice between exponential laws.
+/// A choice between exponential laws: P(T ≤ t) = Σ pᵢ(1 − e^(−t/bᵢ)), SCV at least 1.
+///
+/// Transform Σ pᵢ/(1 + s·bᵢ), mean Σ pᵢbᵢ, SCV 2Σ pᵢbᵢ²/(Σ pᵢbᵢ)² − 1. Source: L. Kleinrock, "Queueing
+/// Systems" I (1975), section 4.7 (stages in parallel); the balanced means of
+/// [`Hyperexponential::balanced`]: W. Whitt, "Approximating a point process by a renewal process",
+/// Operations Research 30 (1982). Exact. Cost: nanoseconds for each branch.
+///
+/// It stands for requests of unlike kinds, each exponential, drawn independently. Its density falls from
+/// the start: wrong where hardly anything is quicker than some least time, and where kinds come in runs.
+/// Of two moments alone many laws are possible, and their tails differ: fit samples
+/// ([`super::HyperErlang::fit`]).
+///
+/// ```
+/// use model::distribution::{Hyperexponential, ServiceTime};
+/// // Nine of ten take 1 ms, the tenth 11 ms.
+/// let law = Hyperexponential::new(&[(0.9, 0.001), (0.1, 0.011)])?;
+/// assert!((law.mean() - 0.002).abs() < 1e-12 && (law.scv() - 5.5).abs() < 1e-9);
+/// let balanced = Hyperexponential::balanced(0.010, 4.0)?;
+/// assert!((balanced.mean() - 0.010).abs() < 1e-12 && (balanced.scv() - 4.0).abs() < 1e-9);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hyperexponential {
     branches: Vec<(f64, f64)>,
@@ -158,6 +227,26 @@ impl ServiceTime for Hyperexponential {
 }
 
 /// A disk-like law: a uniform part (seek and rotation), a constant (transfer) and an exponential.
+///
+/// With u the width of the uniform part, c the constant, e the exponential's mean, all in seconds:
+/// P(T ≤ t) = (G(t − c) − G(t − c − u))/u, G(x) = x − e(1 − e^(−x/e)) for x above 0 and else 0; transform
+/// (1 − e^(−su))/(su) · e^(−sc)/(1 + se); mean u/2 + c + e, variance u²/12 + e². Exact; a convolution.
+/// That rotation is uniform is in C. Ruemmler, J. Wilkes, "An introduction to disk drive modeling",
+/// IEEE Computer 27 (1994); the rest of the shape is ours. Cost: nanoseconds.
+///
+/// It takes the parts for independent and each request for a random place. Wrong for reads in sequence,
+/// for a disk that orders its queue, and for solid state: measure ([`Empirical`]). The density has a kink
+/// at c and at c + u, so inversions of it are good to 1e-5 there.
+///
+/// ```
+/// use model::distribution::{ServiceTime, UniformPlusExponential};
+/// let disk = UniformPlusExponential::new(0.012, 0.001, 0.003)?;
+/// assert!((disk.mean() - 0.010).abs() < 1e-12 && (disk.scv() - 0.21).abs() < 1e-9);
+/// assert_eq!(disk.cdf(0.001), 0.0);
+/// // At the end of the uniform part: 1 − (e/u)(1 − e^(−u/e)).
+/// assert!((disk.cdf(0.013) - (1.0 - 0.25 * (1.0 - (-4.0f64).exp()))).abs() < 1e-9);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UniformPlusExponential {
     uniform: f64,
@@ -200,8 +289,27 @@ impl ServiceTime for UniformPlusExponential {
     }
 }
 
-/// The lognormal law: a heavy tail with all moments. Its transform has no formula: the law is cut into
-/// 400 pieces of equal width in the logarithm, each with its own exact mean (see [`Empirical`]).
+/// The lognormal law: a heavy tail with all moments. ln T is normal.
+///
+/// P(T ≤ t) = Φ((ln t − μ)/σ) with σ² = ln(1 + SCV) and μ = ln b − σ²/2, b the mean in seconds; the median
+/// is b/√(1 + SCV). Source: R. Jain, "The Art of Computer Systems Performance Analysis" (1991), its
+/// chapter 29. The CDF is exact. The transform has no formula: for it the law is cut into 400 pieces of equal
+/// width in the logarithm, each with its own exact mean (see [`Empirical`]), so inverted CDFs are off by
+/// up to 2e-4 at an SCV of 4. Cost: 400 pieces once; a CDF some ten nanoseconds, transforms as
+/// [`Empirical`]'s.
+///
+/// It stands for times that are products of many independent factors. Wrong for the tail of anything
+/// with a timeout, and where the tail is a power (file sizes): it has every moment, so its tail ends
+/// sooner.
+///
+/// ```
+/// use model::distribution::{Lognormal, ServiceTime};
+/// let law = Lognormal::new(0.010, 3.0)?;
+/// // Half of the times are below half of the mean.
+/// assert!((law.cdf(0.005) - 0.5).abs() < 1e-9);
+/// assert!((law.mean() / 0.010 - 1.0).abs() < 1e-9);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lognormal {
     mu: f64,

@@ -10,7 +10,8 @@ use super::{AnyLaw, Atom, Complex64, ServiceTime, inversion};
 /// A constant and a law: the time of a request that first takes `by` seconds whatever it meets, for
 /// example the network's delay.
 ///
-/// P(T ≤ t) = F(t − by); transform e^(−s·by)·f(s); the variance is the law's. Exact. Cost: the law's.
+/// P(T ≤ t) = F(t − by); transform e^(−s·by)·f(s); the variance is the law's. Exact; elementary. Wrong where
+/// the constant is none: a delay that queues is a part of a [`Sum`]. Cost: the law's.
 ///
 /// ```
 /// use model::distribution::{Exponential, ServiceTime, Shifted};
@@ -62,7 +63,9 @@ impl<L: ServiceTime> ServiceTime for Shifted<L> {
 /// A choice between laws and atoms: a hit in memory at a constant time, a miss with its law.
 ///
 /// Moments, CDF and transform are the weighted ones of the parts, so nothing is approximated: the CDF
-/// is the parts' own and jumps where an atom is. Cost: that of all parts.
+/// is the parts' own and jumps where an atom is: P(T ≤ t) = Σ pᵢFᵢ(t), E\[T²\] = Σ pᵢE\[Tᵢ²\]. Elementary. Each
+/// time is drawn from its part independently of those before: wrong where kinds come in runs, and where shares
+/// move with the load. Cost: that of all parts.
 ///
 /// ```
 /// use model::distribution::{Atom, Exponential, Mixture, ServiceTime};
@@ -151,7 +154,7 @@ const ATOMS_MAX: usize = 256;
 
 /// A sum of independent times: a request through several stations.
 ///
-/// Means and variances add; transforms multiply. The CDF is inverted: the atoms of the sum (sums of
+/// Means and variances add; transforms multiply (elementary). The CDF is inverted: the atoms of the sum (sums of
 /// the parts' atoms) are exact, the rest is Euler's ([`inversion::beside_atoms`]), good to 1e-9 where
 /// it is smooth and some 1e-5 near a jump of the density, which is where one part's atom meets another
 /// part's start. A sum of more than 256 atoms is inverted by [`inversion::cme`] as a whole.

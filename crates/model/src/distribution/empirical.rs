@@ -5,7 +5,16 @@ use crate::window::Histogram;
 
 use super::{Atom, Complex64, ServiceTime};
 
-/// One uniform piece of an [`Empirical`] law: `share` of the times lies in centre ± half_width.
+/// One uniform piece of an [`Empirical`] law: `share` of the times lies in centre ± half_width, each value
+/// there as likely as any other.
+///
+/// ```
+/// use model::distribution::{Empirical, Piece, ServiceTime};
+/// // Between 4 and 12 ms.
+/// let law = Empirical::from_pieces(vec![Piece { centre: 0.008, half_width: 0.004, share: 1.0 }])?;
+/// assert!((law.mean() - 0.008).abs() < 1e-12 && (law.cdf(0.006) - 0.25).abs() < 1e-9);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Piece {
     /// Middle in seconds.
@@ -27,13 +36,18 @@ const NARROW: f64 = 2e-4;
 
 /// A mixture of uniform pieces: the law of a measured [`Histogram`].
 ///
+/// P(T ≤ t) = Σ shareᵢ·(the part of piece i at or below t); transform Σ shareᵢ·e^(−s·cᵢ)·sinh(s·hᵢ)/(s·hᵢ)
+/// with centre c and half width h in seconds; variance Σ shareᵢ·((cᵢ − b)² + hᵢ²/3), b the mean.
+/// Elementary; the choice of pieces is ours.
+///
 /// Buckets that carry little of the first two moments are merged, each merged piece keeping mean and
 /// variance of what it stands for. Then the whole is shifted and stretched so that mean and variance
 /// are the histogram's exact ones, not those of bucket middles: at 90 % utilisation 1 % of the mean is
 /// 3.5 points of the response-time distribution.
 ///
 /// Cost: `cdf` one pass over the pieces (some 160); `transform_line` some 2 ns for a piece and point.
-/// Weak spot: nothing beyond the largest observed time exists in it.
+/// Weak spot: nothing beyond the largest observed time exists in it, so a quantile of 1 − p needs far
+/// more than 1/p times; and it forgets in which order they came.
 ///
 /// ```
 /// use model::distribution::{Empirical, ServiceTime};

@@ -30,10 +30,19 @@ const A: f64 = 24.0;
 const DIRECT: usize = 60;
 /// Terms averaged with binomial weights.
 const AVERAGED: usize = 20;
-/// How many values of the transform an inversion takes.
+/// How many values of the transform an inversion takes: 60 terms and the 21 of 20 binomial averages.
 pub const TERMS: usize = DIRECT + AVERAGED + 1;
 
-/// The line `re + i·k·step`, k < [`TERMS`], on which [`sum`] wants f(s)/s for the time `t` seconds.
+/// The line `re + i·k·step`, k < [`TERMS`], at whose points [`sum`] wants the transform for the time `t`
+/// seconds: re = A/(2t) with A = 24, step = π/t (Abate and Whitt 1995; the module's page).
+///
+/// ```
+/// use model::distribution::{Complex64, inversion};
+/// // An exponential time of mean 1, at t = 2, by hand: what `inversion::cdf` does.
+/// let (re, step) = inversion::line(2.0);
+/// let transform = |k: usize| 1.0 / (1.0 + Complex64::new(re, step * k as f64));
+/// assert!((inversion::sum(transform, 2.0) - (1.0 - (-2.0f64).exp())).abs() < 1e-9);
+/// ```
 pub fn line(t: f64) -> (f64, f64) {
     (A / (2.0 * t), std::f64::consts::PI / t)
 }
@@ -62,7 +71,9 @@ fn weights() -> &'static [f64; TERMS] {
 
 /// The CDF at `t` from `value(k)` = the Laplace–Stieltjes transform at the k-th point of [`line()`].
 ///
-/// Not clamped: the caller knows the bounds of what it inverts. Never NaN for finite values.
+/// It is (e^(A/2)/t)·Σ ±Re(f(sₖ)/sₖ), the first term halved, the last 21 tapered by the binomial CDF.
+/// Not clamped: the caller knows the bounds of what it inverts. Never NaN for finite values. Accuracy and
+/// when it is wrong: the module's page. [`line()`] has an example.
 pub fn sum(mut value: impl FnMut(usize) -> Complex64, t: f64) -> f64 {
     let (re, step) = line(t);
     let mut total = 0.0;
@@ -76,6 +87,8 @@ pub fn sum(mut value: impl FnMut(usize) -> Complex64, t: f64) -> f64 {
 }
 
 /// P(T ≤ t) from the Laplace–Stieltjes transform of T; 0 for `t` ≤ 0. Within [0, 1].
+///
+/// For a law without atoms, smooth near `t`: see the module's page. Cost: [`TERMS`] transforms.
 ///
 /// ```
 /// use model::distribution::inversion::cdf;

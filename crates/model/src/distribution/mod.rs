@@ -7,6 +7,7 @@
 //!   [`Lognormal`], [`UniformPlusExponential`];
 //! - measured: [`Empirical`], of a histogram or of any CDF;
 //! - fitted: [`PhaseType`] by two or three moments, [`HyperErlang`] by maximum likelihood;
+//! - expected by somebody: [`Gamma::from_interval`];
 //! - made of others: [`Shifted`], [`Mixture`] (with atoms), [`Sum`] (a request through several
 //!   stations). The slowest of several is [`crate::fork_join::OrderStatistic`].
 //!
@@ -16,6 +17,7 @@
 mod analytic;
 mod compose;
 mod empirical;
+mod interval;
 pub mod inversion;
 mod numeric;
 mod phase_type;
@@ -33,7 +35,14 @@ pub use num_complex::Complex64;
 pub(crate) use numeric::{kronrod, moments};
 pub use phase_type::{Erlang, ErlangBranch, HyperErlang, HyperErlangFit, PhaseType};
 
-/// A time that has a probability of its own: the CDF jumps there.
+/// A time that has a probability of its own: the CDF jumps there, by `share`; its transform is
+/// share·e^(−s·at). Nothing near a jump can be inverted well ([`inversion`]), which is why laws list them.
+///
+/// ```
+/// use model::distribution::{Atom, Deterministic, ServiceTime};
+/// assert_eq!(Deterministic::new(0.004)?.atoms(), [Atom { at: 0.004, share: 1.0 }]);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Atom {
     /// The time in seconds.
@@ -42,10 +51,21 @@ pub struct Atom {
     pub share: f64,
 }
 
-/// Any law, shared: what laws made of laws are made of.
+/// Any law, shared: what laws made of laws are made of. A clone is a pointer.
+///
+/// ```
+/// use model::distribution::{AnyLaw, Exponential, ServiceTime, Sum};
+/// let hop: AnyLaw = std::sync::Arc::new(Exponential::new(0.002)?);
+/// assert!((Sum::new(vec![hop.clone(), hop])?.mean() - 0.004).abs() < 1e-12);
+/// # Ok::<(), model::Error>(())
+/// ```
 pub type AnyLaw = Arc<dyn ServiceTime + Send + Sync>;
 
-/// The law of a service time in seconds.
+/// The law of a service time T ≥ 0 in seconds: what queues, sums and inversions ask of it.
+///
+/// Mean b = E\[T\], SCV = Var\[T\]/b², B(s) = E\[e^(−sT)\], F(t) = P(T ≤ t). Source of the notation: L.
+/// Kleinrock, "Queueing Systems" I (1975). One that implements it must keep them consistent: the queues
+/// take means from `mean` and `scv`, and laws from `transform`, and do not compare.
 ///
 /// ```
 /// use model::distribution::{Exponential, ServiceTime, Complex64};

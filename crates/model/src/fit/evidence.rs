@@ -29,7 +29,7 @@
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::Error;
-use crate::model_file::{Evidence, EvidenceSource, Model, Parameter, Replicates};
+use crate::model_file::{Evidence, EvidenceSource, Model, Parameter};
 use crate::storage::{Node, NodeAt, Operating};
 
 use super::gather::{Gathered, Sums};
@@ -164,11 +164,8 @@ pub(super) fn combine(
             evidence.push((EvidenceSource::Saturation, throughput, weight));
         }
         let mean = joint.parameter();
-        for (row, value) in model.replicates.rows.iter_mut().zip(&joint.replicates) {
-            if let Some(cell) = row.get_mut(Replicates::COLUMNS.len() + 2 * index) {
-                *cell = value.exp();
-            }
-        }
+        let drawn = |i: usize, before: f64| joint.replicates.get(i).map_or(before, |b| b.exp());
+        model.replicates.change(&format!("mean_s.{name}"), drawn);
         model.classes[index].service.mean = mean;
         model.evidence.extend(evidence.into_iter().map(|(source, known, weight)| Evidence {
             class: name.clone(),
@@ -301,7 +298,9 @@ fn responses(
     if replicates.len() < REPLICATES_MIN || gathered.edges_s.len() < 4 {
         return Ok(None);
     }
-    let (Some(class), node) = (model.classes.first(), model.node()?) else { return Ok(None) };
+    let (Some(class), mut node) = (model.classes.first(), model.node()?) else { return Ok(None) };
+    // The queue in bursts is an approximation of several points: no evidence of a percent.
+    node.bursts = None;
     let rates: Vec<f64> = gathered.steps.iter().map(|s| s.total.rate()).collect();
     let mut shift: f64 = 0.0;
     let (mut found, mut settled) = (None, false);

@@ -17,20 +17,19 @@ pub(super) fn compare(model: &Model, gathered: &Gathered) -> Result<Vec<FittedSt
         let total = &step.total;
         let rate = total.rate();
         // A step that the fitted model holds for unstable gives a poor fit, not an error.
-        let operating = node.operating(rate).unwrap_or_else(|_| node.overloaded(rate));
-        let stands = model.stands(&node, rate)?;
+        let operating = node.standing(rate);
         let count = step.responses.count().max(1) as f64;
         let points = step.within.iter().map(|&(t_s, within)| FittedPoint {
             t_s,
             measured: within as f64 / count,
-            predicted: stands.cdf(&node.at(t_s)),
+            predicted: node.at(t_s).cdf(&operating),
             spotify: spotify.cdf(rate, t_s).ok(),
         });
         let distance = |i: usize| {
             let t = step.responses.quantile_s((i as f64 + 0.5) / KS_POINTS as f64)?;
             // At the top of the bucket that holds t, so that a constant is not a misfit.
             let t = t * (1.0 + 1.0 / 128.0);
-            Some((step.responses.share_within(t)? - stands.cdf(&node.at(t))).abs())
+            Some((step.responses.share_within(t)? - node.at(t).cdf(&operating)).abs())
         };
         let finite = |x: f64| if x.is_finite() { x } else { 1e9 };
         let device_time = total.device_time.max(f64::MIN_POSITIVE);
@@ -47,9 +46,9 @@ pub(super) fn compare(model: &Model, gathered: &Gathered) -> Result<Vec<FittedSt
             utilisation: (total.busy + others) / device_time / servers_mean(model),
             utilisation_predicted: operating.utilisation_mean,
             queue_length: total.length_integral / device_time,
-            queue_length_predicted: finite(stands.mean_over_time(rate, |o| o.queue_length_mean)),
+            queue_length_predicted: finite(operating.queue_length_mean),
             response_mean: step.responses.mean_s(),
-            response_mean_predicted: finite(stands.mean(|o| o.response_mean)),
+            response_mean_predicted: finite(operating.response_mean),
             ks_distance: (0..KS_POINTS).filter_map(distance).fold(0.0, f64::max),
             points: points.collect(),
         });

@@ -28,8 +28,8 @@ mod saturated;
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::Error;
 use crate::model_file::{
-    About, BackgroundWork, ClassParameters, FORMAT, Front, Law, Model, Parameter, Replicates,
-    Requests, SpotifyParameters,
+    About, BackgroundWork, ClassParameters, FORMAT, Front, Law, Model, Parameter, Requests,
+    SpotifyParameters,
 };
 use crate::storage::{SolvedQueues, WORKERS_MAX};
 use crate::window::{Histogram, Window};
@@ -133,20 +133,25 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
         });
         classes.push(ClassParameters { name, servers, service, background, solved });
     }
-    let mut rows: Vec<Vec<f64>> =
-        replicates.iter().map(|r| r.estimates.row(&groups.scv_within)).collect();
-    let mut columns: Vec<String> = Replicates::COLUMNS.map(String::from).to_vec();
-    for class in &classes {
-        columns.push(format!("mean_s.{}", class.name));
-        columns.push(format!("scv.{}", class.name));
+    // What may be chance is not there.
+    let delay_scv = Some(parameter(&|e| e.delay_scv, "1")).filter(|scv| scv.low > 0.0);
+    let mut drawn = estimate::replicates(&replicates, &classes, &groups.scv_within);
+    let mut add = |name: &str, f: &dyn Fn(&Estimates) -> f64| {
+        drawn.set(name, |i, _| replicates.get(i).map_or(f64::NAN, |r| f(&r.estimates)));
+    };
+    if delay_scv.is_some() {
+        add("front_delay_scv", &|e| e.delay_scv);
+    }
+    if found.bytes.0 > 0.0 {
+        add("bytes_mean", &|e| e.bytes.0);
+        add("bytes_scv", &|e| e.bytes.1);
     }
     let carried = totals.iter().map(|s| s.bytes / s.time).filter(|rate| rate.is_finite());
     let carried = carried.fold(0.0, f64::max);
-    let link = link::link(&gathered.stalled, carried, rows.len(), options.seed);
+    let link = link::link(&gathered.stalled, carried, replicates.len(), options.seed);
     let link = link.filter(|_| found.bytes.0 > 0.0);
-    if let Some((_, drawn)) = &link {
-        columns.push("link_bytes_per_s".to_owned());
-        rows.iter_mut().zip(drawn).for_each(|(row, rate)| row.push(*rate));
+    if let Some((link, rates)) = &link {
+        drawn.set("link_bytes_per_s", |i, _| rates.get(i).copied().unwrap_or(link.value));
     }
     let workers = steps.iter().flat_map(|s| &s.node).map(|w| w.servers).max();
     let workers = workers.filter(|m| (1..=WORKERS_MAX).contains(m));
@@ -158,10 +163,8 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
     });
     let arrivals = arrivals::arrivals(&gathered, &replicates);
     if let Some((_, bursts)) = arrivals.as_ref().filter(|a| a.0.variation.is_some()) {
-        columns.extend(["variation", "change_rate"].map(String::from));
-        for (row, (variation, change_rate)) in rows.iter_mut().zip(bursts) {
-            row.extend([*variation, *change_rate]);
-        }
+        drawn.set("variation", |i, _| bursts.get(i).map_or(f64::NAN, |b| b.0));
+        drawn.set("change_rate", |i, _| bursts.get(i).map_or(f64::NAN, |b| b.1));
     }
     let mut model = Model {
         format: FORMAT,
@@ -172,8 +175,7 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
             alpha,
             other_share: parameter(&|e| e.other_share, "1"),
             front_delay: parameter(&|e| e.delay, "s"),
-            // What may be chance is not there.
-            front_delay_scv: Some(parameter(&|e| e.delay_scv, "1")).filter(|scv| scv.low > 0.0),
+            front_delay_scv: delay_scv,
             joining: parameter(&|e| e.joining, "1"),
             joining_knee: parameter(&|e| e.joining_knee, "reads"),
             rate_low,
@@ -194,7 +196,7 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
         devices: groups.groups,
         fitted: Vec::new(),
         held_out: Vec::new(),
-        replicates: Replicates { columns, rows },
+        replicates: drawn,
     };
     model.check()?;
     let contradictions = evidence::combine(&mut model, &gathered, &groups.factors, &replicates)?;

@@ -183,7 +183,7 @@ fn modest_loads_predict_high_ones() {
                 widest * 100.0
             );
             assert!(worst < allowed, "{name} at {rho}: {:.2} points", worst * 100.0);
-            assert!((prediction.utilisation_mean - rho).abs() < 0.01 * rho + 0.005);
+            assert!((prediction.utilisation_mean.value - rho).abs() < 0.01 * rho + 0.005);
         }
         let delay = &model.requests.front_delay;
         assert!((delay.value - 0.0003).abs() < 0.0001, "{name}: {delay:?}");
@@ -217,7 +217,7 @@ fn other_work_is_what_keeps_devices_busy_beside_the_reads() {
     let work = model.classes[0].background.as_ref().unwrap();
     assert!((work.rate.value - 30.0).abs() < 1e-6 && (work.mean.value - 0.004).abs() < 1e-6);
     let (before, after) = (plain.limits().unwrap(), model.limits().unwrap());
-    assert!((after.saturation / before.saturation - 0.88).abs() < 0.005, "{after:?}");
+    assert!((after.saturation.value / before.saturation.value - 0.88).abs() < 0.005, "{after:?}");
     let again = Model::from_toml(&model.to_toml().unwrap()).unwrap();
     assert_eq!(again.classes[0].background, model.classes[0].background);
 }
@@ -246,7 +246,7 @@ fn a_link_is_known_by_what_falls_behind() {
     assert!((front.bytes_mean.unwrap() - 10_000.0).abs() < 1.0 && front.bytes_scv < 1e-6);
     assert!(model.warnings.iter().any(|w| w.contains("the link carries")), "{:?}", model.warnings);
     let limits = model.limits().unwrap();
-    assert!((limits.saturation / rate - 1.0).abs() < 0.02, "{limits:?}");
+    assert!((limits.saturation.value / rate - 1.0).abs() < 0.02, "{limits:?}");
     assert_eq!(limits.breaks_first, Some(crate::storage::Limit::Link));
     assert!(matches!(model.predict(1.05 * rate, &[0.05]), Err(Error::Unstable { .. })));
     let near = &model.predict(0.97 * rate, &[0.05]).unwrap().points[0].concertina;
@@ -261,7 +261,7 @@ fn a_link_is_known_by_what_falls_behind() {
     // A model that knows of none is asked the same.
     let plain = fit(std::slice::from_ref(&light), &Options::default()).unwrap();
     let what_if = plain.with_front(Some(1e6), Some(2_000.0), None).unwrap();
-    assert!((what_if.limits().unwrap().saturation - 500.0).abs() < 1e-6);
+    assert!((what_if.limits().unwrap().saturation.value - 500.0).abs() < 1e-6);
     assert!(what_if.predict(400.0, &[0.05]).is_ok());
     assert!(plain.with_front(Some(-1.0), None, None).is_err());
     assert!(plain.with_front(None, Some(2_000.0), None).is_err(), "bytes, and no link");
@@ -370,7 +370,7 @@ fn a_device_that_serves_several_at_once_is_an_announced_approximation() {
     step.devices.iter_mut().flatten().for_each(|w| w.servers = 2);
     let model = fit(&[step], &Options::default()).unwrap();
     assert!(model.warnings.iter().any(|w| w.contains("2 reads at once")), "{:?}", model.warnings);
-    assert!(model.predict(system.rate(1.2), &[0.05]).unwrap().utilisation_mean < 0.7);
+    assert!(model.predict(system.rate(1.2), &[0.05]).unwrap().utilisation_mean.value < 0.7);
 }
 
 #[test]

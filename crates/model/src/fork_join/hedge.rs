@@ -12,11 +12,12 @@ const SCAN: u32 = 200;
 /// answer counts.
 ///
 /// P(T ≤ t) = 1 − P(X₁ > t)·P(X₂ > t − d), with the first request's time X₁ and the second's X₂
-/// independent. Source: J. Dean, L. A. Barroso, "The tail at scale", Communications of the ACM 56 (2013);
-/// the formula is elementary. Nothing is cancelled: each request sent is served to its end, so that the
-/// servers see 1 + P(X₁ > d) requests for each one that arrives.
+/// independent; the mean is its integral. Source: J. Dean, L. A. Barroso, "The tail at scale", Communications
+/// of the ACM 56 (2013); the formula is elementary. Nothing is cancelled: each request sent is served to its
+/// end, so that the servers see 1 + P(X₁ > d) requests for each one that arrives.
 /// Wrong where both meet the same cause of slowness (one device, one large object): the times are then
-/// not independent and hedging gains less.
+/// not independent and hedging gains less; and where what it adds is not in the laws ([`Hedged::at_load`]).
+/// Cost: some 300 CDFs to make, for its moments; two for each CDF.
 ///
 /// ```
 /// use model::{distribution::Exponential, fork_join::Hedged};
@@ -38,7 +39,7 @@ pub struct Hedged {
     scv: f64,
 }
 
-/// Hedged requests at the load that they make themselves: what [`Hedged::at_load`] found.
+/// Hedged requests at the load that they make themselves: what [`Hedged::at_load`] found, which has an example.
 #[derive(Clone, Debug)]
 pub struct HedgedLoad {
     /// The law of an answer.
@@ -113,7 +114,7 @@ impl Hedged {
         Ok(HedgedLoad { requests, offered_rate: load })
     }
 
-    /// Hedged requests that send a share `share` (above 0, below 1) of them twice, at the load that this
+    /// Hedged requests that send a share `share` (above 0, at most 1) of them twice, at the load that this
     /// makes: the delay is the (1 − `share`)-quantile there. A budget for hedging stated as load.
     pub fn with_share(
         rate: f64,

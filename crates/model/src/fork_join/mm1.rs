@@ -21,7 +21,11 @@ pub(super) fn harmonic(n: u32) -> f64 {
     (1..=n).rev().map(|i| 1.0 / f64::from(i)).sum()
 }
 
-/// Mean response time in seconds of the two-way fork-join queue, exact: (12 − ρ)/8 · 1/(µ − λ).
+/// Mean response time in seconds of the two-way fork-join queue, exact: (12 − ρ)/8 · 1/(µ − λ), ρ = λ/µ.
+///
+/// λ requests/s arrive in a Poisson stream, each with a part for both queues; a part takes an exponential
+/// time of rate µ per second, first come first served; a request is answered when both parts are. Wrong for
+/// other service ([`super::ForkJoin`]). Cost: nanoseconds.
 ///
 /// Source: L. Flatto, S. Hahn, "Two parallel queues created by arrivals with two demands I", SIAM
 /// Journal on Applied Mathematics 44 (1984); in this form R. Nelson, A. N. Tantawi, "Approximate
@@ -39,7 +43,8 @@ pub fn two_way_mean(arrival_rate: f64, service_rate: f64) -> Result<f64, Error> 
 }
 
 /// Mean response time in seconds by Nelson's and Tantawi's approximation, as the literature has it:
-/// the two-way mean times H_n/H₂ + 4/11·(1 − H_n/H₂)·ρ, for 2 to 32 parts.
+/// the two-way mean times H_n/H₂ + 4/11·(1 − H_n/H₂)·ρ, for 2 to 32 parts; H_n = 1 + 1/2 + … + 1/n,
+/// ρ = λ/µ, else as [`two_way_mean`].
 ///
 /// Source: Nelson and Tantawi (1988), equation 16, who fitted the 4/11 to simulations. It is some 1 % low
 /// at three parts and half load, where [`varma_makowski_mean`] is nearer, and [`super::ForkJoin`] nearer
@@ -58,8 +63,9 @@ pub fn nelson_tantawi_mean(arrival_rate: f64, service_rate: f64, ways: u32) -> R
 }
 
 /// Mean response time in seconds by Varma's and Makowski's interpolation between an empty and a
-/// saturated system: (Hₙ + (Vₙ − Hₙ)·ρ)/(µ − λ). Exact for one and two parts, within 3 % of
-/// simulation for up to eight, 5 % low for sixteen at high load.
+/// saturated system: (Hₙ + (Vₙ − Hₙ)·ρ)/(µ − λ), Hₙ = 1 + 1/2 + … + 1/n and ρ = λ/µ, else as
+/// [`two_way_mean`]. Exact for one and two parts, within 3 % of simulation for up to eight, 5 % low for
+/// sixteen at high load; for other service see [`super::ForkJoin`]. Cost: that of [`heavy_traffic_factor`].
 ///
 /// Source: S. Varma, A. M. Makowski, "Interpolation approximations for symmetric fork-join queues",
 /// Performance Evaluation 20 (1994). Vₙ is [`heavy_traffic_factor`].

@@ -67,7 +67,8 @@ pub const TOLERANCE: f64 = 0.02;
 const BATCHES: usize = 20;
 const BATCHES_MIN: usize = 5;
 
-/// What the laws need of one queue over one interval: sums, so that intervals add up.
+/// What the laws need of one queue over one interval: sums, so that intervals add up (Denning, Buzen 1978).
+/// Means are sums over others: W = `response_s` / `completions`, X = `completions` / `seconds`.
 ///
 /// ```
 /// use model::laws::Quantities;
@@ -168,7 +169,12 @@ impl Quantities {
     }
 }
 
-/// A law.
+/// A law, as a [`Check`] names it; the module's page has their formulas and source.
+///
+/// ```
+/// use model::laws::Law;
+/// assert_eq!((Law::Little.formula(), Law::Interactive.unit()), ("L = X·W", "s"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Law {
@@ -217,7 +223,13 @@ impl Law {
     }
 }
 
-/// What a check comes to.
+/// What a [`Check`] comes to, of deviation d, half width h of its interval and tolerance τ: it holds if
+/// |d| ≤ τ, is unsure if |d| − h ≤ τ, and is broken else. Of several laws at 95 % some are unsure or broken
+/// by chance.
+///
+/// ```
+/// assert_eq!(model::laws::Verdict::Broken.as_str(), "BROKEN");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -240,7 +252,7 @@ impl Verdict {
     }
 }
 
-/// A law, checked at a queue.
+/// A law, checked at a queue: what [`little`] and the other laws' functions give, which have examples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
     /// The law.

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, not_negative};
-use crate::storage::{Change, Cluster, HitLaw, Member, Node, Operating, Server, Spotify};
+use crate::storage::{Change, Cluster, HitLaw, Member, Node, Operating, Server, Spotify, Within};
 
+use super::coarse::even;
 use super::{Model, Parameter, Point};
-use crate::trust::{Looked, trust};
+use crate::trust::{HeldOut, Looked, times_of, trust, trust_of_clients};
 
 /// A fitted node of a cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,8 +26,8 @@ pub struct ClusterNode {
 ///
 /// Its replicates are made of the nodes' own, the first with the first: nodes that were fitted to the
 /// same steps were resampled at the same seconds, so what they had in common (a busy machine) stays
-/// together. δ is taken as known: [`crate::fit::front_delay`] gives it with an interval, which is far
-/// below the times of any objective.
+/// together. δ is a constant, as [`crate::fit::front_delay`] gives it: each replicate has its own, drawn evenly from
+/// its interval.
 ///
 /// ```
 /// # fn cluster(node: model::Model) -> Result<(), model::Error> {
@@ -51,6 +52,10 @@ pub struct ClusterModel {
     spotify: Cluster<Spotify>,
     spotify_replicates: Vec<Cluster<Spotify>>,
     delay: Parameter,
+    /// Errors that clients saw on loads that were held out, at loads on the cluster.
+    held_out: Vec<HeldOut>,
+    /// The load up to which these and the cluster's own band leave it trusted; infinite without them.
+    trusted_by_clients: f64,
     /// The loads at which each node was looked at, by its name.
     looked: BTreeMap<String, Looked>,
     /// The load up to which each node is trusted, in the order of the members.
@@ -120,7 +125,8 @@ pub struct ClusterLimits {
     pub unplaced: f64,
     /// The published one: balls into bins with the published limit of each server.
     pub published: f64,
-    /// The first node reaches the load up to which its model is trusted ([`crate::Trust`]).
+    /// The first node reaches the load up to which its model is trusted ([`crate::Trust`]), or the errors that clients
+    /// saw on held-out loads are too large.
     pub trusted: f64,
     /// The busiest device of some node is always busy.
     pub saturation: f64,
@@ -135,16 +141,14 @@ impl ClusterModel {
         let of = |index: Option<usize>| {
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
             for ClusterNode { name, model, share } in nodes {
-                let rows = &model.replicates.rows;
-                let row = index.and_then(|i| rows.get(i % rows.len().max(1)));
-                let (node, spotify) = match row {
-                    Some(row) => (model.replicate(row)?, model.spotify_of(row)?),
-                    None => (model.node()?, model.spotify()?),
-                };
+                let all = &model.replicates;
+                let draw = index.and_then(|i| all.draw(i % all.rows.len().max(1)));
+                let node = draw.map_or_else(|| model.node(), |draw| model.replicate(draw))?;
+                let spotify = model.spotify_of(draw)?;
                 ours.push(Member { name: name.clone(), server: node, share: *share });
                 theirs.push(Member { name: name.clone(), server: spotify, share: *share });
             }
-            let ours = Cluster { members: ours, delay: delay.value };
+            let ours = Cluster { members: ours, delay: drawn(&delay, index) };
             // The published model knows of no delay: its µ_d and q were fitted to what it was.
             Ok((ours, Cluster { members: theirs, delay: 0.0 }))
         };
@@ -166,11 +170,31 @@ impl ClusterModel {
             spotify,
             spotify_replicates,
             delay,
+            held_out: Vec::new(),
+            trusted_by_clients: f64::INFINITY,
             looked,
             trusted,
             laboratory,
         };
         Ok(model.judged())
+    }
+
+    /// The same, with what it was wrong by at the clients on loads that were held out: the loads are of the
+    /// whole cluster. Without them trust rests on the nodes' own alone, and says nothing of what lies before them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for numbers that make no sense.
+    pub fn with_held_out(mut self, held_out: Vec<HeldOut>) -> Result<ClusterModel, Error> {
+        for held in &held_out {
+            held.check()?;
+        }
+        self.held_out = held_out;
+        Ok(self.judged())
+    }
+
+    /// What it was wrong by at the clients.
+    pub fn held_out(&self) -> &[HeldOut] {
+        &self.held_out
     }
 
     /// The same, with the load up to which each node is trusted found anew.
@@ -182,7 +206,26 @@ impl ClusterModel {
             looked.map_or(0.0, |looked| trust(&member.server, &others, looked).limit)
         };
         self.trusted = self.cluster.members.iter().enumerate().map(of).collect();
+        self.trusted_by_clients = self.clients_trust();
         self
+    }
+
+    /// The load up to which the errors that clients saw leave it trusted.
+    fn clients_trust(&self) -> f64 {
+        let nodes = self.trusted_by_nodes();
+        if self.held_out.is_empty() || self.replicates.is_empty() || !nodes.is_finite() {
+            return f64::INFINITY;
+        }
+        let latest = |t: &Vec<f64>| t.last().copied().unwrap_or(0.0);
+        let times = self.cluster.members.iter().map(|m| times_of(&m.server));
+        let times = times.max_by(|a, b| latest(a).total_cmp(&latest(b))).unwrap_or_default();
+        let at = |t: &f64| {
+            let t = t + self.cluster.delay;
+            let of: Within = Box::new(self.cluster.within(t));
+            (of, self.cluster.within_alike(&self.replicates, t))
+        };
+        let times: Vec<_> = times.iter().map(at).collect();
+        trust_of_clients(nodes, &times, &self.held_out)
     }
 
     /// The cluster with the fitted values.
@@ -211,8 +254,14 @@ impl ClusterModel {
         ) -> Result<Vec<Cluster<S>>, Error> {
             clusters.iter().map(|c| c.changed(change, law)).collect()
         }
+        let cluster = self.cluster.changed(change, law)?;
+        // What was wrong at a load is taken to be so where the changed cluster is as busy.
+        let busier = self.cluster.saturation() / cluster.saturation();
+        let busier = if busier.is_finite() && busier > 0.0 { busier } else { 1.0 };
+        let moved = |held: &HeldOut| HeldOut { rate: held.rate / busier, ..held.clone() };
         let changed = ClusterModel {
-            cluster: self.cluster.changed(change, law)?,
+            cluster,
+            held_out: self.held_out.iter().map(moved).collect(),
             replicates: all(&self.replicates, change, law)?,
             spotify: self.spotify.changed(change, law)?,
             spotify_replicates: all(&self.spotify_replicates, change, law)?,
@@ -232,8 +281,13 @@ impl ClusterModel {
         }
     }
 
-    /// The load at which the first node reaches the one up to which it is trusted.
+    /// The load up to which it is trusted, by its nodes and by what clients saw.
     fn trusted(&self) -> f64 {
+        self.trusted_by_nodes().min(self.trusted_by_clients)
+    }
+
+    /// The load at which the first node reaches the one up to which it is trusted.
+    fn trusted_by_nodes(&self) -> f64 {
         let members = self.cluster.members.iter().zip(&self.trusted);
         let loaded = members.filter(|(m, _)| m.share > 0.0);
         loaded.map(|(m, trusted)| trusted / m.share).fold(f64::INFINITY, f64::min)
@@ -274,10 +328,10 @@ impl ClusterModel {
                 &responses.collect::<Vec<_>>(),
                 "s",
             ),
-            limits,
             beyond_limit: nodes.iter().any(|n| n.beyond_limit),
             beyond_fitted: nodes.iter().any(|n| n.beyond_fitted),
-            beyond_trust: nodes.iter().any(|n| n.beyond_trust),
+            beyond_trust: rate > limits.trusted || nodes.iter().any(|n| n.beyond_trust),
+            limits,
             points: within_s.iter().map(point).collect(),
             nodes,
             laboratory: self.laboratory.clone(),
@@ -320,6 +374,14 @@ impl ClusterModel {
         }
         Ok(Parameter::from_replicates(value, &others, "1/s"))
     }
+}
+
+/// δ of a replicate: spread evenly over what the 95 % interval is the most of. Of none it is what was fitted.
+fn drawn(delay: &Parameter, replicate: Option<usize>) -> f64 {
+    let Some(index) = replicate else { return delay.value };
+    let at = even(index, 0) / 0.95;
+    let half = if at < 0.0 { delay.value - delay.low } else { delay.high - delay.value };
+    (delay.value + at * half).max(0.0)
 }
 
 /// P(T ≤ t) with its interval.

@@ -7,7 +7,7 @@
 
 use crate::error::{Error, check, not_negative};
 
-use super::{Model, Parameter, Replicates};
+use super::{Model, Parameter};
 
 /// Sizes of errors that all requests of a record share; 0 where there is none. Each is the largest there can
 /// be, on either side.
@@ -52,9 +52,14 @@ impl Parameter {
     }
 }
 
+/// Kinds of errors: those of the clients' clock, of the devices', of the ends of steps.
+const CLIENTS: usize = 0;
+const DEVICES: usize = 1;
+const ENDS: usize = 2;
+
 /// An even sequence on (−1, 1) for the k-th kind of error: multiples of the root of a prime, less their
 /// whole parts. The same model gives the same numbers, and kinds are independent of each other.
-fn even(index: usize, kind: usize) -> f64 {
+pub(super) fn even(index: usize, kind: usize) -> f64 {
     let root = [2.0f64, 3.0, 5.0][kind % 3].sqrt();
     2.0 * ((index + 1) as f64 * root).fract() - 1.0
 }
@@ -94,32 +99,18 @@ impl Model {
             let mean = &class.service.mean;
             class.service.mean = mean.widened(coarse.service_s, mean.value * 1e-3);
         }
-        for (index, row) in self.replicates.rows.iter_mut().enumerate() {
-            spread(row, self.classes.len(), coarse, reads, |kind| even(index, kind));
+        let all = &mut self.replicates;
+        all.change("q0", |i, value| value + reads * even(i, ENDS));
+        all.change("front_delay", |i, value| (value + coarse.device_s * even(i, CLIENTS)).max(0.0));
+        all.change("spotify_q0", |i, value| value + coarse.fast * even(i, CLIENTS));
+        all.change("spotify_mu_d", |i, value| {
+            value / (1.0 + value * coarse.service_s * even(i, DEVICES)).max(1e-3)
+        });
+        for class in &self.classes {
+            all.change(&format!("mean_s.{}", class.name), |i, value| {
+                (value + coarse.service_s * even(i, DEVICES)).max(value * 1e-3)
+            });
         }
         self.check()
-    }
-}
-
-/// Moves a replicate by errors: 0 those of the clients' clock, 1 of the devices', 2 of the ends of steps.
-fn spread(
-    row: &mut [f64],
-    classes: usize,
-    coarse: &Coarse,
-    reads: f64,
-    even: impl Fn(usize) -> f64,
-) {
-    let fixed = Replicates::COLUMNS.len();
-    let laws = fixed + 2 * classes;
-    for (at, value) in row.iter_mut().enumerate() {
-        let mean = (fixed..laws).contains(&at) && (at - fixed).is_multiple_of(2);
-        match Replicates::COLUMNS.get(at).copied() {
-            Some("q0") => *value += reads * even(2),
-            Some("front_delay") => *value = (*value + coarse.device_s * even(0)).max(0.0),
-            Some("spotify_q0") => *value += coarse.fast * even(0),
-            Some("spotify_mu_d") => *value /= (1.0 + *value * coarse.service_s * even(1)).max(1e-3),
-            None if mean => *value = (*value + coarse.service_s * even(1)).max(*value * 1e-3),
-            _ => {}
-        }
     }
 }

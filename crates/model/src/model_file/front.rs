@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, not_negative, positive};
 use crate::storage::Link;
 
-use super::{Model, Parameter, Replicates};
+use super::{Model, Parameter};
 
 /// What all replies share, and all requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,10 +27,14 @@ pub struct Front {
 }
 
 impl Front {
-    /// The link, with the given bytes per second instead of the fitted ones.
-    pub(super) fn link(&self, bytes_per_s: Option<f64>) -> Option<Link> {
-        let bytes_per_s = bytes_per_s.or(self.link_bytes_per_s.as_ref().map(|p| p.value))?;
-        Some(Link { bytes_per_s, bytes_mean: self.bytes_mean?, bytes_scv: self.bytes_scv })
+    /// The link, by what a replicate has drawn of it, and by the fitted values where it has nothing.
+    pub(super) fn link(&self, drawn: &dyn Fn(&str) -> Option<f64>) -> Option<Link> {
+        let bytes_per_s = self.link_bytes_per_s.as_ref()?.value;
+        Some(Link {
+            bytes_per_s: drawn("link_bytes_per_s").unwrap_or(bytes_per_s),
+            bytes_mean: drawn("bytes_mean").filter(|bytes| *bytes > 0.0).or(self.bytes_mean)?,
+            bytes_scv: drawn("bytes_scv").unwrap_or(self.bytes_scv),
+        })
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
@@ -58,7 +62,7 @@ impl Model {
     /// ```
     /// # fn of(model: &model::Model) -> Result<(), model::Error> {
     /// let gigabit = model.with_front(Some(125e6), Some(80e3), None)?;
-    /// assert!(gigabit.limits()?.saturation <= 1562.5);
+    /// assert!(gigabit.limits()?.saturation.value <= 1562.5);
     /// # Ok(())
     /// # }
     /// ```
@@ -83,18 +87,11 @@ impl Model {
         }
         front.workers = workers.or(front.workers);
         if let Some(rate) = link_bytes_per_s {
-            let at = Replicates::COLUMNS.len() + 2 * model.classes.len();
-            let known = front.link_bytes_per_s.replace(Parameter::exact(rate, "B/s")).is_some();
-            for row in &mut model.replicates.rows {
-                match row.get_mut(at).filter(|_| known) {
-                    Some(value) => *value = rate,
-                    None => row.insert(at.min(row.len()), rate),
-                }
-            }
-            if !known {
-                let columns = &mut model.replicates.columns;
-                columns.insert(at.min(columns.len()), "link_bytes_per_s".to_owned());
-            }
+            front.link_bytes_per_s = Some(Parameter::exact(rate, "B/s"));
+            model.replicates.change("link_bytes_per_s", |_, _| rate);
+        }
+        if let Some(bytes) = bytes_mean {
+            model.replicates.change("bytes_mean", |_, _| bytes);
         }
         model.front = Some(front);
         model.check()?;

@@ -5,12 +5,12 @@
 //! `replicates` are the fits of resampled windows: a prediction's interval is the spread of the
 //! predictions that they make.
 
-mod bursts;
 mod cluster;
 mod coarse;
 mod front;
 mod parts;
 mod predict;
+mod replicates;
 mod text;
 
 pub use cluster::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, NodePrediction};
@@ -18,14 +18,16 @@ pub use coarse::Coarse;
 pub use front::Front;
 pub use parts::{
     About, Arrivals, BackgroundWork, ClassParameters, Devices, DispersionAt, Evidence,
-    EvidenceSource, FittedPoint, FittedStep, Law, Parameter, Replicates, Requests,
-    SpotifyParameters,
+    EvidenceSource, FittedPoint, FittedStep, Law, Parameter, Requests, SpotifyParameters,
 };
 pub use predict::{Limits, Point, Prediction};
+pub(crate) use replicates::Draw;
+pub use replicates::Replicates;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, check, positive};
+use crate::queue::Bursts;
 use crate::storage::{Class, Delay, DeviceGroup, HitRatio, Node, Spotify};
 use crate::trust::{HeldOut, Looked, Trust};
 
@@ -67,7 +69,7 @@ pub const FORMAT: u32 = 1;
 /// factor = 1.0
 /// "#)?;
 /// let prediction = model.predict(1_200.0, &[0.020, 0.050])?;
-/// assert!((prediction.utilisation_mean - 0.48).abs() < 1e-9);
+/// assert!((prediction.utilisation_mean.value - 0.48).abs() < 1e-9);
 /// assert!(prediction.points[1].concertina.value > 0.99 && !prediction.beyond_limit);
 /// assert!(matches!(model.predict(2_600.0, &[]), Err(model::Error::Unstable { .. })));
 /// # Ok::<(), model::Error>(())
@@ -169,30 +171,16 @@ impl Model {
         for evidence in &self.evidence {
             evidence.check()?;
         }
-        let burst_columns = if self.bursts()?.is_some() { 2 } else { 0 };
-        let link_columns = usize::from(self.has_link());
-        let width =
-            Replicates::COLUMNS.len() + 2 * self.classes.len() + link_columns + burst_columns;
         check(
             "the number of replicates",
             self.replicates.rows.len() as f64,
             0.0..=if self.has_front() { 1e3 } else { 1e4 },
             "at most 10,000, and 1,000 with a link or workers",
         )?;
-        for row in &self.replicates.rows {
-            if row.len() != width {
-                return Err(Error::File(format!(
-                    "a replicate has {} numbers, not {width}; do not edit replicates, fit again",
-                    row.len()
-                )));
-            }
-        }
+        self.replicates.check(self.classes.iter().map(|class| class.name.as_str()))?;
         self.spotify()?;
-        let (node, replicates) = (self.node()?, self.replicates.rows.iter());
-        for row in replicates {
-            self.replicate(row)?;
-            self.bursts_of(row)?;
-        }
+        let node = self.node()?;
+        self.nodes_of_replicates()?;
         if node.groups.is_empty() {
             return Err(Error::File("it has no devices; add [[devices]] or fit again".into()));
         }
@@ -201,10 +189,17 @@ impl Model {
 
     /// The node with the fitted values: change its fields and ask what if.
     pub fn node(&self) -> Result<Node, Error> {
-        let r = &self.requests;
-        let values = [&r.q0, &r.alpha, &r.other_share, &r.front_delay, &r.joining, &r.joining_knee]
-            .map(|p| p.value);
-        self.node_with(&values, &[])
+        self.node_of(None)
+    }
+
+    /// The node with the values of a replicate.
+    pub(crate) fn replicate(&self, draw: Draw) -> Result<Node, Error> {
+        self.node_of(Some(draw))
+    }
+
+    /// Every replicate's node.
+    pub(crate) fn nodes_of_replicates(&self) -> Result<Vec<Node>, Error> {
+        self.replicates.draws().map(|draw| self.replicate(draw)).collect()
     }
 
     /// Whether there is a link or a limit of workers.
@@ -217,28 +212,29 @@ impl Model {
         self.front.as_ref().is_some_and(|front| front.link_bytes_per_s.is_some())
     }
 
-    /// The node with the values of a replicate.
-    fn replicate(&self, row: &[f64]) -> Result<Node, Error> {
-        let moments = row.get(Replicates::COLUMNS.len()..).unwrap_or_default();
-        self.node_with(row, moments)
-    }
-
-    fn node_with(&self, values: &[f64], moments: &[f64]) -> Result<Node, Error> {
-        let &[q0, alpha, other_share, delay, joining, joining_knee, ..] = values else {
-            return Err(Error::File("a replicate is too short; fit again".into()));
-        };
+    /// The node by the values of a replicate, and by the model's own where it has none.
+    fn node_of(&self, draw: Option<Draw>) -> Result<Node, Error> {
+        let drawn = |name: &str| draw.and_then(|draw| draw.get(name));
+        let or = |name: &str, fitted: &Parameter| drawn(name).unwrap_or(fitted.value);
+        let r = &self.requests;
         let law = |law: &Option<Law>| law.as_ref().map(|l| l.distribution(None)).transpose();
         let mut classes = Vec::new();
-        for (i, class) in self.classes.iter().enumerate() {
-            let moments = moments.get(2 * i..2 * i + 2).map(|m| (m[0], m[1]));
-            let mut of = Class::new(class.service.distribution(moments)?, class.servers);
-            of.background =
-                class.background.as_ref().map(BackgroundWork::background).transpose()?;
+        for class in &self.classes {
+            let of = |what: &str| drawn(&format!("{what}.{}", class.name));
+            let moments = of("mean_s").zip(of("scv"));
+            let mut found = Class::new(class.service.distribution(moments)?, class.servers);
+            found.background = match (&class.background, of("other_rate").zip(of("other_mean_s"))) {
+                (Some(_), Some((rate, mean_s))) if rate > 0.0 => {
+                    Some(BackgroundWork::of(rate, mean_s)?)
+                }
+                (Some(_), Some(_)) => None,
+                (work, _) => work.as_ref().map(BackgroundWork::background).transpose()?,
+            };
             // A replicate's law is its own.
             if moments.is_none() {
-                of.solved = class.solved.clone();
+                found.solved = class.solved.clone();
             }
-            classes.push(of);
+            classes.push(found);
         }
         let mut groups = Vec::new();
         for devices in &self.devices {
@@ -253,18 +249,20 @@ impl Model {
             groups.push(DeviceGroup { class, count, share, factor });
         }
         let memory = law(&self.memory)?;
-        let delay_scv = self.requests.front_delay_scv.as_ref().map_or(0.0, |scv| scv.value);
-        let link = moments.get(2 * self.classes.len()).filter(|_| self.has_link()).copied();
+        // Without an SCV of its own the delay is a constant, in replicates too.
+        let delay_scv = r.front_delay_scv.as_ref().map_or(0.0, |scv| or("front_delay_scv", scv));
+        let hit_ratio = HitRatio::new(or("q0", &r.q0), or("alpha", &r.alpha))?;
         let node = Node {
-            hit_ratio: HitRatio::new(q0, alpha)?.held_from(self.requests.rate_high),
-            delay: Delay::beside(memory.as_ref(), delay, delay_scv)?,
+            hit_ratio: hit_ratio.held_from(r.rate_high),
+            delay: Delay::beside(memory.as_ref(), or("front_delay", &r.front_delay), delay_scv)?,
             memory,
-            other_share,
+            other_share: or("other_share", &r.other_share),
             other: law(&self.other)?,
-            link: self.front.as_ref().and_then(|front| front.link(link)),
+            link: self.front.as_ref().and_then(|front| front.link(&drawn)),
             workers: self.front.as_ref().and_then(|front| front.workers),
-            joining,
-            joining_knee,
+            bursts: self.bursts(&drawn)?,
+            joining: or("joining", &r.joining),
+            joining_knee: or("joining_knee", &r.joining_knee),
             classes,
             groups,
         };
@@ -272,12 +270,19 @@ impl Model {
         Ok(node)
     }
 
+    /// The bursts that arrivals come in; `None` if they are taken for Poisson.
+    fn bursts(&self, drawn: &dyn Fn(&str) -> Option<f64>) -> Result<Option<Bursts>, Error> {
+        let fitted = self.arrivals.as_ref().map_or(Ok(None), |arrivals| arrivals.bursts())?;
+        let Some(fitted) = fitted else { return Ok(None) };
+        let variation = drawn("variation").unwrap_or(fitted.variation());
+        let change_rate = drawn("change_rate").unwrap_or(fitted.change_rate());
+        Bursts::new(variation, change_rate).map(Some)
+    }
+
     /// The load up to which the model is trusted: its interval, its bias on held-out loads and its misfit
     /// on fitted ones leave less than [`crate::POINTS_MAX`] points. Cost: some 0.5 ms for each replicate and class.
     pub fn trust(&self) -> Result<Trust, Error> {
-        let rows = self.replicates.rows.iter();
-        let replicates = rows.map(|row| self.replicate(row)).collect::<Result<Vec<_>, _>>()?;
-        Ok(crate::trust::trust(&self.node()?, &replicates, &self.looked()))
+        Ok(crate::trust::trust(&self.node()?, &self.nodes_of_replicates()?, &self.looked()))
     }
 
     /// The loads that were fitted and held out, and by how much the model misses them.
@@ -289,13 +294,23 @@ impl Model {
 
     /// The published model of the same node, with the paper's estimators.
     pub fn spotify(&self) -> Result<Spotify, Error> {
-        let s = &self.spotify;
-        self.spotify_with(s.q0.value, s.alpha.value, s.mu_d.value)
+        self.spotify_of(None)
     }
 
-    fn spotify_with(&self, q0: f64, alpha: f64, mu_d: f64) -> Result<Spotify, Error> {
-        let q = HitRatio::new(q0, alpha)?.held_from(self.requests.rate_high);
-        Spotify::new(q, mu_d, f64::from(self.spotify.n_d))
+    /// The same with the values of a replicate.
+    pub(crate) fn spotify_of(&self, draw: Option<Draw>) -> Result<Spotify, Error> {
+        let or = |name: &str, fitted: &Parameter| {
+            draw.and_then(|draw| draw.get(name)).unwrap_or(fitted.value)
+        };
+        let s = &self.spotify;
+        let q = HitRatio::new(or("spotify_q0", &s.q0), or("spotify_alpha", &s.alpha))?;
+        let q = q.held_from(self.requests.rate_high);
+        Spotify::new(q, or("spotify_mu_d", &s.mu_d), f64::from(s.n_d))
+    }
+
+    /// The published model of every replicate.
+    pub(crate) fn spotify_of_replicates(&self) -> Result<Vec<Spotify>, Error> {
+        self.replicates.draws().map(|draw| self.spotify_of(Some(draw))).collect()
     }
 }
 

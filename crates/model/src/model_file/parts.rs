@@ -99,8 +99,13 @@ impl BackgroundWork {
     }
 
     pub(super) fn background(&self) -> Result<Background, Error> {
-        let rate = not_negative("the rate of other work", self.rate.value)?;
-        Ok(Background { rate, law: Gamma::new(self.mean.value, 1.0)? })
+        Self::of(self.rate.value, self.mean.value)
+    }
+
+    /// So many pieces per second of so many seconds on average; their law is taken for exponential.
+    pub(super) fn of(rate: f64, mean_s: f64) -> Result<Background, Error> {
+        let rate = not_negative("the rate of other work", rate)?;
+        Ok(Background { rate, law: Gamma::new(mean_s, 1.0)? })
     }
 }
 
@@ -360,31 +365,4 @@ pub struct FittedPoint {
     /// Share by the published model; absent where that is not stable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spotify: Option<f64>,
-}
-
-/// Parameters of the fits of resampled windows, a row each.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Replicates {
-    /// Names of the columns, [`Replicates::COLUMNS`], then mean and SCV of each class, then (if the link's limit
-    /// is known) its bytes per second, then (if arrivals come in bursts) the variation and the rate of change of
-    /// their rate.
-    pub columns: Vec<String>,
-    /// The rows.
-    pub rows: Vec<Vec<f64>>,
-}
-
-impl Replicates {
-    /// The columns that do not depend on the classes.
-    pub const COLUMNS: [&'static str; 9] = [
-        "q0",
-        "alpha",
-        "other_share",
-        "front_delay",
-        "joining",
-        "joining_knee",
-        "spotify_q0",
-        "spotify_alpha",
-        "spotify_mu_d",
-    ];
 }

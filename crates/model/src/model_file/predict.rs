@@ -3,13 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, not_negative, positive};
-use crate::queue::{Bursts, bisect, quantile};
 use crate::storage::{
     BETA, Limit, Node, NodeAt, Operating, Spotify, balls_into_bins_limit, servers_for,
 };
 
-use super::bursts::Stands;
-use super::{Model, Parameter, Replicates};
+use super::{Model, Parameter};
 
 /// The share of requests answered within a time, by both models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,11 +30,12 @@ pub struct Prediction {
     /// Share answered from memory.
     pub hit_ratio: Parameter,
     /// Utilisation of a device, on average.
-    pub utilisation_mean: f64,
+    pub utilisation_mean: Parameter,
     /// Utilisation of the busiest device.
-    pub utilisation_max: f64,
-    /// Mean number waiting and in service at a device, on average.
-    pub device_queue_length_mean: f64,
+    pub utilisation_max: Parameter,
+    /// Mean number waiting and in service at a device, on average; past saturation, where the upper end of
+    /// its interval may be, it has none.
+    pub device_queue_length_mean: Parameter,
     /// Mean response, seconds.
     pub response_mean: Parameter,
     /// The load up to which the model is trusted, requests/s: [`Limits::mg1`], or its balls-into-bins
@@ -58,28 +57,39 @@ pub struct Prediction {
 }
 
 /// Loads in requests/s that bound what a model says of one server. Infinite if no load reaches them.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// The published confidence limit: mean number at a disk is 1 by M/M/1, paper's estimators.
-    pub spotify_single: f64,
-    /// Ours: mean number at a device is 1 by M/G/1 with the measured law.
-    pub mg1: f64,
+    pub spotify_single: Parameter,
+    /// Ours: mean number at a device is 1 by M/G/1 with the measured law, and the bursts that arrivals came in.
+    pub mg1: Parameter,
     /// The load at which the busiest device, the link or the workers are always busy.
-    pub saturation: f64,
+    pub saturation: Parameter,
     /// Which of them; `None` if no load reaches them.
     pub breaks_first: Option<Limit>,
 }
 
-/// P(T ≤ t) of a node where it stands, and of replicates of it.
-fn beside(
-    node: &Node,
-    stands: &Stands,
-    replicates: &[(Node, Stands)],
-    t_s: f64,
-) -> (f64, Vec<f64>) {
-    let at = node.at(t_s);
-    let others = replicates.iter().map(|(other, stands)| stands.cdf(&other.at_beside(&at)));
-    (stands.cdf(&at), others.collect())
+/// A node where it stands at a load, and its replicates where they stand.
+struct Standing {
+    node: (Node, Operating),
+    replicates: Vec<(Node, Operating)>,
+}
+
+impl Standing {
+    /// P(T ≤ t).
+    fn within(&self, t_s: f64) -> Parameter {
+        let (node, operating) = &self.node;
+        let at = node.at(t_s);
+        let others = self.replicates.iter().map(|(n, o)| n.at_beside(&at).cdf(o));
+        Parameter::from_replicates(at.cdf(operating), &others.collect::<Vec<_>>(), "1")
+    }
+
+    /// A number of where it stands.
+    fn of(&self, f: &dyn Fn(&Operating) -> f64, unit: &str) -> Parameter {
+        let others = self.replicates.iter().map(|(_, operating)| f(operating));
+        let others: Vec<f64> = others.filter(|x| x.is_finite()).collect();
+        Parameter::from_replicates(f(&self.node.1), &others, unit)
+    }
 }
 
 impl Model {
@@ -104,43 +114,34 @@ impl Model {
         }
         let n = f64::from(servers);
         let each = rate / n;
-        let node = self.node()?;
-        let stands = Stands::new(&node, each, self.bursts()?).map_err(|error| match error {
+        let standing = self.standing(each).map_err(|error| match error {
             Error::Unstable { saturation, .. } => {
                 Error::Unstable { rate, saturation: saturation * n }
             }
             other => other,
         })?;
-        let operating = node.operating(each)?;
-        let replicates = self.nodes_of_replicates(each)?;
         let spotify = self.spotify()?;
         let spotify_replicates = self.spotify_of_replicates()?;
         let point = |&t_s: &f64| {
-            let (value, others) = beside(&node, &stands, &replicates, t_s);
             let published = spotify.cdf(each, t_s).ok().map(|value| {
                 let others = spotify_replicates.iter();
                 // Past its saturation a replicate answers from memory only.
                 let cdf = |s: &Spotify| s.cdf(each, t_s).unwrap_or(s.hit_ratio().at(each));
                 Parameter::from_replicates(value, &others.map(cdf).collect::<Vec<_>>(), "1")
             });
-            let concertina = Parameter::from_replicates(value, &others, "1");
-            Point { t_s, concertina, spotify: published }
+            Point { t_s, concertina: standing.within(t_s), spotify: published }
         };
-        let of = |f: &dyn Fn(&Operating) -> f64, unit: &str| {
-            let others = replicates.iter().map(|r| r.1.mean(f));
-            let others: Vec<f64> = others.filter(|x| x.is_finite()).collect();
-            Parameter::from_replicates(stands.mean(f), &others, unit)
-        };
-        let confidence_limit = balls_into_bins_limit(node.confidence_limit(), servers, BETA);
+        let limit = standing.node.0.confidence_limit();
+        let confidence_limit = balls_into_bins_limit(limit, servers, BETA);
         let trust_limit = self.trust()?.limit * n;
         Ok(Prediction {
             rate,
             servers,
-            hit_ratio: of(&|o| o.hit_ratio, "1"),
-            utilisation_mean: operating.utilisation_mean,
-            utilisation_max: operating.utilisation_max,
-            device_queue_length_mean: stands.mean_over_time(each, |o| o.queue_length_mean),
-            response_mean: of(&|o| o.response_mean, "s"),
+            hit_ratio: standing.of(&|o| o.hit_ratio, "1"),
+            utilisation_mean: standing.of(&|o| o.utilisation_mean, "1"),
+            utilisation_max: standing.of(&|o| o.utilisation_max, "1"),
+            device_queue_length_mean: standing.of(&|o| o.queue_length_mean, "1"),
+            response_mean: standing.of(&|o| o.response_mean, "s"),
             confidence_limit,
             beyond_limit: rate > confidence_limit,
             beyond_fitted: each > self.requests.rate_high * 1.01,
@@ -151,82 +152,36 @@ impl Model {
         })
     }
 
+    /// Where one server stands at `rate` requests/s. A replicate that is past saturation stands with queues
+    /// without bound, so that its devices answer nothing in time.
+    fn standing(&self, rate: f64) -> Result<Standing, Error> {
+        let node = self.node()?;
+        let operating = node.operating(rate)?;
+        let stand = |node: Node| {
+            let operating = node.standing(rate);
+            (node, operating)
+        };
+        let replicates = self.nodes_of_replicates()?.into_iter().map(stand).collect();
+        Ok(Standing { node: (node, operating), replicates })
+    }
+
     /// Share of one server's requests that memory answers at `rate` requests/s, with its 95 % interval.
     /// [`Error::Unstable`] past saturation. Cost: microseconds a replicate.
     pub fn hit_ratio(&self, rate: f64) -> Result<Parameter, Error> {
-        let value = self.node()?.operating(rate)?.hit_ratio;
-        let replicates = self.nodes_of_replicates(rate)?;
-        let others: Vec<f64> = replicates.iter().map(|(_, s)| s.mean(|o| o.hit_ratio)).collect();
-        Ok(Parameter::from_replicates(value, &others, "1"))
+        Ok(self.standing(rate)?.of(&|o| o.hit_ratio, "1"))
     }
 
     /// P(T ≤ t) of one server at `rate` requests/s with its 95 % interval, alone: for curves.
     /// [`Error::Unstable`] past saturation. Cost: some 0.1 ms a replicate and class.
     pub fn within(&self, rate: f64, t_s: f64) -> Result<Parameter, Error> {
         not_negative("the time of an objective", t_s)?;
-        let node = self.node()?;
-        let stands = Stands::new(&node, rate, self.bursts()?)?;
-        let (value, others) = beside(&node, &stands, &self.nodes_of_replicates(rate)?, t_s);
-        Ok(Parameter::from_replicates(value, &others, "1"))
-    }
-
-    /// The bursts that arrivals come in; `None` if they are taken for Poisson.
-    pub(super) fn bursts(&self) -> Result<Option<Bursts>, Error> {
-        self.arrivals.as_ref().map_or(Ok(None), |arrivals| arrivals.bursts())
-    }
-
-    /// Those of a replicate: its last two numbers, if the model has bursts.
-    pub(super) fn bursts_of(&self, row: &[f64]) -> Result<Option<Bursts>, Error> {
-        match (self.bursts()?, row) {
-            (Some(_), &[.., variation, change_rate]) => {
-                Bursts::new(variation, change_rate).map(Some)
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// Where a node of this model stands at a load, past saturation too.
-    pub(crate) fn stands(&self, node: &Node, rate: f64) -> Result<Stands, Error> {
-        match Stands::new(node, rate, self.bursts()?) {
-            Err(Error::Unstable { .. }) => Ok(Stands::one(node.overloaded(rate))),
-            other => other,
-        }
-    }
-
-    /// Every replicate's node and where it stands; one that is past saturation stands with queues
-    /// without bound, so that its devices answer nothing in time.
-    fn nodes_of_replicates(&self, rate: f64) -> Result<Vec<(Node, Stands)>, Error> {
-        let stand = |row: &Vec<f64>| {
-            let (node, bursts) = (self.replicate(row)?, self.bursts_of(row)?);
-            let stands = match Stands::new(&node, rate, bursts) {
-                Err(Error::Unstable { .. }) => Stands::one(node.overloaded(rate)),
-                other => other?,
-            };
-            Ok((node, stands))
-        };
-        self.replicates.rows.iter().map(stand).collect()
-    }
-
-    fn spotify_of_replicates(&self) -> Result<Vec<Spotify>, Error> {
-        self.replicates.rows.iter().map(|row| self.spotify_of(row)).collect()
-    }
-
-    /// The published model with the values of a replicate.
-    pub(super) fn spotify_of(&self, row: &[f64]) -> Result<Spotify, Error> {
-        let value = |name| {
-            let column = Replicates::COLUMNS.iter().position(|c| *c == name);
-            let value = column.and_then(|c| row.get(c)).copied();
-            value.ok_or_else(|| Error::File("a replicate is too short; fit again".into()))
-        };
-        self.spotify_with(value("spotify_q0")?, value("spotify_alpha")?, value("spotify_mu_d")?)
+        Ok(self.standing(rate)?.within(t_s))
     }
 
     /// P(T ≤ t) of one server at `rate` requests/s for each `t` in seconds, without intervals.
     /// [`Error::Unstable`] past saturation. Cost: some 0.1 ms for each t and class.
     pub fn cdf(&self, rate: f64, times_s: &[f64]) -> Result<Vec<f64>, Error> {
-        let node = self.node()?;
-        let stands = Stands::new(&node, rate, self.bursts()?)?;
-        Ok(times_s.iter().map(|&t| stands.cdf(&node.at(t))).collect())
+        self.node()?.cdf(rate, times_s)
     }
 
     /// The same by the published model.
@@ -238,9 +193,7 @@ impl Model {
     /// The response time in seconds that a share `p` (0 ≤ p < 1) of one server's requests does not
     /// exceed at `rate` requests/s. Cost: some 60 CDFs.
     pub fn quantile(&self, rate: f64, p: f64) -> Result<f64, Error> {
-        let node = self.node()?;
-        let stands = Stands::new(&node, rate, self.bursts()?)?;
-        quantile(p, stands.mean(|o| o.response_mean).max(1e-6), |t| stands.cdf(&node.at(t)))
+        self.node()?.quantile(rate, p)
     }
 
     /// The same with its 95 % interval. A replicate's quantile is taken from its CDF at the model's own, by the tail
@@ -259,13 +212,19 @@ impl Model {
         Ok(Parameter { value, low, high, unit: "s".to_owned() })
     }
 
-    /// The loads that bound what the model says of one server.
+    /// The loads that bound what the model says of one server, with their 95 % intervals. Cost: a tenth of a
+    /// millisecond a replicate; some ten with workers.
     pub fn limits(&self) -> Result<Limits, Error> {
-        let node = self.node()?;
+        let (node, others) = (self.node()?, self.nodes_of_replicates()?);
+        let interval =
+            |value: f64, others: Vec<f64>| Parameter::from_replicates(value, &others, "1/s");
+        let of = |f: &dyn Fn(&Node) -> f64| interval(f(&node), others.iter().map(f).collect());
+        let published = self.spotify_of_replicates()?;
+        let published = published.iter().map(Spotify::confidence_limit).collect();
         Ok(Limits {
-            spotify_single: self.spotify()?.confidence_limit(),
-            mg1: node.confidence_limit(),
-            saturation: node.saturation(),
+            spotify_single: interval(self.spotify()?.confidence_limit(), published),
+            mg1: of(&Node::confidence_limit),
+            saturation: of(&Node::saturation),
             breaks_first: node.breaks_first().map(|(_, limit)| limit),
         })
     }
@@ -290,8 +249,7 @@ impl Model {
     /// The largest load in requests/s at which one server answers a share `share` within `within_s`
     /// seconds. [`Error::Unattainable`] if even an idle one does not.
     pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<f64, Error> {
-        let node = self.node()?;
-        largest_rate(&node, &node.at(within_s), self.bursts()?, (within_s, share))
+        self.node()?.largest_rate(within_s, share)
     }
 
     /// The same with its 95 % interval, from the replicates; one that can't hold the objective at any
@@ -304,10 +262,8 @@ impl Model {
         let value = self.largest_rate(within_s, share)?;
         let mut others = Vec::new();
         let at = self.node()?.at(within_s);
-        for row in &self.replicates.rows {
-            let (node, bursts) = (self.replicate(row)?, self.bursts_of(row)?);
-            let beside = node.at_beside(&at);
-            others.push(match largest_rate(&node, &beside, bursts, (within_s, share)) {
+        for node in self.nodes_of_replicates()? {
+            others.push(match node.largest_rate_by(&node.at_beside(&at), within_s, share) {
                 Err(Error::Unattainable { .. }) => 0.0,
                 other => other?,
             });
@@ -326,19 +282,4 @@ impl Model {
         let at = node.at(t_s);
         Ok((node, at))
     }
-}
-
-/// The largest load at which a node answers a share within a time, whatever its arrivals.
-fn largest_rate(
-    node: &Node,
-    at: &NodeAt,
-    bursts: Option<Bursts>,
-    (within_s, share): (f64, f64),
-) -> Result<f64, Error> {
-    let poisson = node.largest_rate_by(at, within_s, share)?;
-    if bursts.is_none() || poisson.is_infinite() {
-        return Ok(poisson);
-    }
-    let holds = |rate: f64| Stands::new(node, rate, bursts).is_ok_and(|s| s.cdf(at) >= share);
-    Ok(bisect(node.saturation(), holds))
 }

@@ -105,10 +105,16 @@ fn model() -> Model {
             half_width_points: Some(0.2),
         }],
         replicates: Replicates {
-            columns: Vec::new(),
+            columns: columns(),
             rows: (0..60).map(|i| row(1.0 + f64::from(i - 30) * 3e-4)).collect(),
         },
     }
+}
+
+/// The names of a row's numbers.
+fn columns() -> Vec<String> {
+    let moments = ["mean_s.bulk_device", "scv.bulk_device"].map(String::from);
+    Replicates::COLUMNS.map(String::from).into_iter().chain(moments).collect()
 }
 
 #[test]
@@ -149,10 +155,14 @@ fn hostile_files_are_errors_that_say_what() {
 fn predictions_carry_intervals_and_limits() {
     let model = model();
     let limits = model.limits().unwrap();
-    assert!(limits.mg1 < limits.saturation && limits.spotify_single < limits.saturation * 1.2);
-    let prediction = model.predict(limits.mg1 * 1.2, &[0.02, 0.05, 0.1]).unwrap();
+    let (mg1, saturation) = (limits.mg1.value, limits.saturation.value);
+    for limit in [&limits.mg1, &limits.saturation, &limits.spotify_single] {
+        assert!(limit.low < limit.value && limit.value < limit.high, "{limit:?}");
+    }
+    assert!(mg1 < saturation && limits.spotify_single.value < saturation * 1.2);
+    let prediction = model.predict(mg1 * 1.2, &[0.02, 0.05, 0.1]).unwrap();
     assert!(prediction.beyond_limit && prediction.laboratory.is_some());
-    assert!(!model.predict(limits.mg1 * 0.9, &[0.02]).unwrap().beyond_limit);
+    assert!(!model.predict(mg1 * 0.9, &[0.02]).unwrap().beyond_limit);
     for point in &prediction.points {
         let p = &point.concertina;
         assert!(p.low < p.value && p.value < p.high, "{p:?}");
@@ -162,7 +172,7 @@ fn predictions_carry_intervals_and_limits() {
     assert!(cdf.iter().zip(&prediction.points).all(|(f, p)| *f == p.concertina.value));
     let two = model.predict_cluster(prediction.rate * 2.0, 2, &[0.02]).unwrap();
     assert_eq!(two.points[0].concertina, prediction.points[0].concertina);
-    assert!(two.confidence_limit < 2.0 * limits.mg1);
+    assert!(two.confidence_limit < 2.0 * mg1);
     let json = serde_json::to_string(&prediction).unwrap();
     let back: Prediction = serde_json::from_str(&json).unwrap();
     assert!(back.points.len() == 3 && back.beyond_limit);
@@ -173,11 +183,13 @@ fn predictions_carry_intervals_and_limits() {
     assert!(interval.low < largest && largest < interval.high);
     assert!(model.quantile(largest, 0.95).unwrap() - 0.05 < 1e-6);
     assert!(model.spotify_largest_rate(0.05, 0.95).unwrap() > 0.0);
-    assert!(model.servers_for(limits.mg1 * 5.0).unwrap() > 5);
+    assert!(model.servers_for(mg1 * 5.0).unwrap() > 5);
     assert!(model.cluster_limit(3).unwrap() > model.cluster_limit(2).unwrap());
-    let error = model.predict_cluster(limits.saturation * 3.0, 2, &[0.1]).unwrap_err();
-    let Error::Unstable { saturation, .. } = error else { panic!("{error}") };
-    assert!((saturation - 2.0 * limits.saturation).abs() < 1e-6);
+    let error = model.predict_cluster(saturation * 3.0, 2, &[0.1]).unwrap_err();
+    let Error::Unstable { saturation: both, .. } = error else { panic!("{error}") };
+    assert!((both - 2.0 * saturation).abs() < 1e-6);
+    let busy = &prediction.utilisation_max;
+    assert!(busy.low < busy.value && busy.value < busy.high, "{busy:?}");
 }
 
 proptest! {
@@ -231,7 +243,7 @@ fn trust_ends_where_interval_and_bias_reach_five_points() {
     assert!((sum - 5.0).abs() < 0.01, "{wrong:?}");
     assert_eq!(trust(&[(700.0, -5.5)]).limit, 0.0);
     // Near saturation the replicates part, whatever was held out there.
-    let saturation = model.limits().unwrap().saturation;
+    let saturation = model.limits().unwrap().saturation.value;
     let near = trust(&[(saturation * 0.999, 0.1)]);
     assert!(near.end == TrustEnd::Error && near.limit < 0.99 * saturation, "{near:?}");
     // Every prediction past it says so, of a cluster too.
@@ -296,9 +308,8 @@ fn a_quantile_has_the_interval_of_the_replicates_own() {
     let model = model();
     for (rate, p) in [(400.0, 0.5), (900.0, 0.9), (1_600.0, 0.99), (1_600.0, 0.9)] {
         let found = model.quantile_with_interval(rate, p).unwrap();
-        let rows = model.replicates.rows.iter();
-        let each: Vec<f64> =
-            rows.map(|row| model.replicate(row).unwrap().quantile(rate, p).unwrap()).collect();
+        let nodes = model.nodes_of_replicates().unwrap();
+        let each: Vec<f64> = nodes.iter().map(|node| node.quantile(rate, p).unwrap()).collect();
         let exact = Parameter::from_replicates(model.quantile(rate, p).unwrap(), &each, "s");
         assert_eq!(found.value, exact.value);
         for (found, exact) in [(found.low, exact.low), (found.high, exact.high)] {
@@ -357,7 +368,7 @@ fn a_cluster_of_equal_nodes_predicts_what_each_does() {
     let limits = cluster.limits();
     let published = one.cluster_limit(2).unwrap();
     assert!((limits.published - published).abs() < 1e-6 * published);
-    assert!((limits.placed - 2.0 * one.limits().unwrap().mg1).abs() < 1e-6);
+    assert!((limits.placed - 2.0 * one.limits().unwrap().mg1.value).abs() < 1e-6);
     assert!(limits.unplaced < limits.placed && limits.placed < limits.saturation);
     assert!(cluster.predict(limits.placed * 1.01, &[]).unwrap().beyond_limit);
     let unstable = cluster.predict(limits.saturation * 1.01, &[0.05]);

@@ -43,7 +43,7 @@ pub struct Forecast {
     /// Share that memory answers.
     pub hit_ratio: Parameter,
     /// Utilisation of the busiest device.
-    pub utilisation_max: f64,
+    pub utilisation_max: Parameter,
     /// The confidence limit, requests/s on all servers.
     pub confidence_limit: f64,
     /// The load up to which the model is trusted, requests/s on all servers ([`crate::Trust`]).

@@ -5,7 +5,7 @@
 //! them closely, with intervals and limits ([`Site::model`]).
 
 use crate::error::Error;
-use crate::model_file::{Devices, Model, Replicates};
+use crate::model_file::{Devices, Model};
 use crate::storage::{DeviceGroup, HitRatio, Node, NodeAt, Spotify};
 
 use super::choices::Choices;
@@ -155,15 +155,10 @@ impl<'a> Site<'a> {
             parameter.high *= factor;
         }
         spotify.n_d = changes.n_d;
-        for row in &mut model.replicates.rows {
-            for (value, name) in row.iter_mut().zip(Replicates::COLUMNS) {
-                match name {
-                    "q0" | "alpha" | "spotify_q0" | "spotify_alpha" => *value *= changes.hits,
-                    "joining" => *value *= changes.joining,
-                    _ => {}
-                }
-            }
+        for name in ["q0", "alpha", "spotify_q0", "spotify_alpha"] {
+            model.replicates.change(name, |_, value| value * changes.hits);
         }
+        model.replicates.change("joining", |_, value| value * changes.joining);
         let group = |g: &DeviceGroup| Devices {
             class: self.classes[g.class].name.clone(),
             count: g.count,
@@ -171,8 +166,6 @@ impl<'a> Site<'a> {
             factor: g.factor,
         };
         model.devices = changes.groups.iter().map(group).collect();
-        // The search knows Poisson arrivals, and what it finds is forecast by the same.
-        model.arrivals = None;
         model
     }
 

@@ -4,7 +4,7 @@ use super::search::{Judge, Verdict};
 use super::site::Changes;
 use super::*;
 use crate::model_file::{
-    About, ClassParameters, Devices, FORMAT, Law, Parameter, Replicates, Requests,
+    About, Arrivals, ClassParameters, Devices, FORMAT, Law, Parameter, Replicates, Requests,
     SpotifyParameters,
 };
 use crate::storage::{Cluster, Member, Popularity};
@@ -77,6 +77,16 @@ fn model(q0: f64, alpha: f64) -> Model {
     }
 }
 
+/// Arrivals in bursts: c² and ω.
+fn bursts(variation: f64, change_rate: f64) -> Arrivals {
+    Arrivals {
+        dispersion: Vec::new(),
+        scv: exact(3.0),
+        variation: Some(exact(variation)),
+        change_rate: Some(Parameter::exact(change_rate, "1/s")),
+    }
+}
+
 /// The same with 40 replicates that differ by `spread` in service and hits.
 fn with_replicates(mut model: Model, spread: f64) -> Model {
     let (q0, alpha) = (model.requests.q0.value, model.requests.alpha.value);
@@ -85,6 +95,11 @@ fn with_replicates(mut model: Model, spread: f64) -> Model {
         let q = q0 * (2.0 - k);
         vec![q, alpha, 0.0, 0.0003, 1e-4, 1e9, q, alpha, 125.0 / k, 0.008 * k, 1.0, 0.002 * k, 1.0]
     };
+    let moments = ["bulk_device", "hot_device"]
+        .map(|class| [format!("mean_s.{class}"), format!("scv.{class}")])
+        .concat();
+    model.replicates.columns =
+        Replicates::COLUMNS.map(String::from).into_iter().chain(moments).collect();
     model.replicates.rows = (0..=40).map(row).collect();
     model
 }
@@ -170,9 +185,12 @@ proptest! {
     fn the_search_is_exact(
         q0 in 0.0f64..0.8, alpha in 0.0f64..2e-4, rate in 100.0f64..3e3, share in 0.5f64..0.999,
         t_s in 0.005f64..0.1, limit in limits(), with_one_lost: bool, top in 1usize..6,
-        shared: bool, flat: bool,
+        shared: bool, flat: bool, bursty: bool,
     ) {
-        let model = model(q0, alpha);
+        let mut model = model(q0, alpha);
+        if bursty {
+            model.arrivals = Some(bursts(0.1, 2.0));
+        }
         let mut choices = choices();
         if !shared {
             choices.catalogue.servers = None;
@@ -457,6 +475,26 @@ fn past_the_trusted_load_is_said() {
     assert_eq!(marks(&model), [(1, false), (2, false), (4, false)]);
     model.held_out = vec![held(300.0, -6.0)];
     assert_eq!(marks(&model), [(1, true), (2, true), (4, true)]);
+}
+
+#[test]
+fn bursts_cost_servers() {
+    let mut model = with_replicates(model(0.5, 0.0), 0.01);
+    let choices = Choices { servers: (1..=40).collect(), server_price: 1.0, ..Choices::default() };
+    let question = Question::new(objective(0.99, 0.06), 9_000.0);
+    let servers = |model: &Model| {
+        let plan = plan(model, &question, &choices).unwrap();
+        let best = &plan.ranked[0];
+        assert!(best.breaks_first.rate >= 9_000.0 && best.forecast.within.value >= 0.99);
+        (
+            best.configuration.servers,
+            best.forecast.confidence_limit / f64::from(best.forecast.servers),
+        )
+    };
+    let poisson = servers(&model);
+    model.arrivals = Some(bursts(0.2, 0.5));
+    let bursty = servers(&model);
+    assert!(bursty.0 > poisson.0 && bursty.1 < poisson.1, "{bursty:?} {poisson:?}");
 }
 
 /// `cargo test --release -p model --lib plan::tests::speed -- --ignored --nocapture`

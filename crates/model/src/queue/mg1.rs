@@ -168,6 +168,22 @@ pub(crate) fn waiting_mean(rate: f64, mean: f64, scv: f64, servers: u32) -> f64 
 
 /// A service law's transforms at one time t: what all queues with that law share, whatever their
 /// arrival rate. Making it costs [`inversion::TERMS`] transforms; each use a microsecond.
+///
+/// P(T ≤ t) = (1 − C)·F(t) + C·(the inversion at t of W⁺(s)·B(s)), W⁺ = (1 − ρ)E/(1 − ρE) the transform of the
+/// wait of a request that waits, E that of the residual service ([`Mg1`], at s/c for c servers), C Erlang's
+/// ([`super::erlang_c`]), which is ρ for one server. Exact for one server; wrong by some points for several,
+/// as [`Evaluated::new`] says. Source, assumptions and accuracy else as [`Mg1`].
+///
+/// ```
+/// use model::{distribution::Gamma, queue::{Evaluated, Mg1}};
+/// let service = Gamma::new(0.01, 0.25)?;
+/// let at = Evaluated::new(&service, 1, 0.05);
+/// for rate in [30.0, 60.0, 90.0] {
+///     let queue = Mg1::new(rate, service)?;
+///     assert!((at.response_cdf(rate) - queue.response_cdf(0.05)).abs() < 1e-8);
+/// }
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Evaluated {
     t: f64,

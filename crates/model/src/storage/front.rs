@@ -1,13 +1,5 @@
 //! What every reply passes beside memory and devices: a link of so many bytes per second, and workers of which
-//! each request holds one while it is answered.
-//!
-//! A link is an M/G/1 queue of the replies' transmission times; that it takes time to send them at all is in the
-//! measured responses already, so only the waiting is added. Workers are an M/G/m queue whose service is the
-//! whole of a response; its law is taken for exponential. A request waits at neither, or for a time that is taken
-//! for exponential with the mean of both: exact for the link in heavy traffic and for exponential times, and small
-//! against a response where neither is busy. Where the measured responses had such waits in them already, at the loads
-//! that were fitted, these are counted twice: find the limits at loads far below them. To be a limit, not to be exact, is what they are here for: past
-//! either saturation no prediction is given.
+//! each request holds one while it is answered. The pages of [`Link`] and [`FrontOperating`] say how.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +8,15 @@ use crate::queue::{bisect, waiting_mean};
 
 use super::Node;
 
-/// A limit of bytes per second that all replies of a node share, one after the other.
+/// A limit of bytes per second that all replies of a node share, one after the other: C/bytes requests/s at most.
+///
+/// It is an M/G/1 queue of the replies' transmission times ([`crate::queue::Mg1`]); that it takes time to send
+/// them at all is in the measured responses already, so only the waiting is added: for a share ρ = λ·bytes/C of
+/// the requests an exponential time, with Pollaczek's and Khinchine's mean over all of λ·b²(1 + SCV)/(2(1 − ρ)),
+/// b = bytes/C seconds. Exact in heavy traffic and for exponential times, and small against a response where the
+/// link is not busy: to be a limit, not to be exact, is what it is here for. Wrong where the measured
+/// responses had such waits in them already, which then count twice: fit at loads far below it. And a slow
+/// processor looks the same, but does not go with the bytes. Cost: [`super::Node::at`].
 ///
 /// ```
 /// use model::storage::Link;
@@ -49,10 +49,16 @@ impl Link {
     }
 }
 
-/// The most workers that a node is given: their queue costs as many steps.
+/// The most workers that a node is given: Erlang's formula costs as many steps ([`crate::queue::erlang_c`]).
 pub const WORKERS_MAX: u32 = 10_000;
 
-/// Where what every reply passes stands at a load.
+/// Where what every reply passes stands at a load: link ([`Link`]) and workers.
+///
+/// Workers are an M/M/m queue ([`crate::queue::Mmm`]) whose service is the whole of a response, taken for exponential:
+/// m of them hold λ·R requests at λ requests/s and a response of R seconds, so they saturate where λ·R = m. A
+/// request waits at neither, at one or at both, for a time that is taken for exponential with the mean of both.
+/// Past either saturation no prediction is given. Wrong for responses that vary more than an exponential time:
+/// the wait is then longer. [`super::Node::operating`] gives it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FrontOperating {
     /// Busy share of the link; 0 without one.
@@ -65,7 +71,11 @@ pub struct FrontOperating {
     pub wait_mean: f64,
 }
 
-/// What of a node is always busy first.
+/// What of a node is always busy first: [`Node::breaks_first`] says which and where.
+///
+/// ```
+/// assert_eq!(model::storage::Limit::Link.as_str(), "link");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {

@@ -1,8 +1,4 @@
 //! How unevenly objects load the nodes they are placed on: balls into bins, without a unit of time.
-//!
-//! The published bound takes requests per second for balls ([`super::balls_into_bins_limit`]): its limit
-//! depends on the unit of time, and says nothing of the objects, though it is they that a ring places. Here the
-//! balls are objects, each with its share of the requests.
 
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};
@@ -20,8 +16,10 @@ const PLACED: f64 = 2_000.0;
 /// The share of the requests that the fullest of a number of nodes gets, objects being placed on them at
 /// random, each with equal probability.
 ///
-/// A node's share is a sum over objects, of mean 1/S and variance Σw²·(1/S)(1 − 1/S), with w the shares of
-/// the objects: that of 1/Σw² equally popular ones, the *effective number of objects*. Three answers:
+/// The published bound takes requests per second for balls ([`super::balls_into_bins_limit`]), so its limit
+/// depends on the unit of time; here the balls are objects, for a ring places objects. A node's share is
+/// a sum over objects, of mean 1/S and variance Σw²·(1/S)(1 − 1/S), with w the shares of the objects: that of
+/// 1/Σw² equally popular ones, the *effective number of objects*. Three answers:
 ///
 /// - [`Imbalance::share_max_bound`]: the bound of Raab and Steger ("Balls into bins: a simple and tight
 ///   analysis", 1998) that the paper uses, with effective objects for balls. It holds in the limit; with
@@ -32,6 +30,9 @@ const PLACED: f64 = 2_000.0;
 ///   a node's share, within 3 % for any Zipf law. The quantile is refused where an object has more than a
 ///   quarter of a node's share, for then what counts is where *it* falls, and on what.
 /// - [`Imbalance::drawn`]: random placements from a seeded generator, for any law of popularity.
+///
+/// Wrong where nodes have unlike weights, where a hot object is read from several replicas, and where popularity
+/// moves: each new set of hot objects is another placement. Cost: at the methods.
 ///
 /// ```
 /// use model::{cache::Catalogue, storage::{HitRatio, Imbalance, Spotify}};

@@ -7,6 +7,7 @@
 //! of any of them, and answers what would be with servers lost, slower, larger or with another share.
 //! [`Imbalance`] says how unevenly objects load its nodes.
 
+mod bursts;
 mod cluster;
 mod delay;
 mod front;

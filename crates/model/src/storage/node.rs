@@ -1,20 +1,8 @@
-//! Our model of a node: memory and devices with their measured laws.
-//!
-//! P(T ≤ t) = q·F_memory(t) + (1−q)·Σᵢ shareᵢ·Fᵢ(t − δ): memory answers with probability q(λ), the rest
-//! waits at one of the devices, each an M/G/1 queue with the measured service law (M/G/m where it serves
-//! m reads at once), which may have other work as well ([`Background`]); δ, with a law of its own ([`Delay`]), is
-//! what gateway and network add. All replies may share a link, and all requests some workers ([`Link`]). A request for a key that is being read is joined to that read. Had the read taken no time,
-//! memory would have answered it, so joins come out of hits, not out of reads: the devices get
-//! λ(1 − q₀ + αλ) reads/s whatever their queues, and q = q₀ − αλ − J(L), where J is the joined share and L
-//! the mean number in all device queues. J(L) = j·k·ln(1 + L/k): j for each read in short queues, flatter
-//! beyond the knee k, because the requests for a key that follow each other closely are joined first.
-//!
-//! What it leaves out: a joined request is given the response of a whole read, though it waits only for
-//! the rest of one; devices are taken as independent; other work comes at a rate that no load changes.
+//! Our model of a node: memory and devices with their measured laws. The page of [`Node`] has the formula.
 
 use crate::distribution::{Empirical, Gamma, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
-use crate::queue::{bisect, quantile};
+use crate::queue::{Bursts, bisect, quantile};
 
 use super::HitRatio;
 use super::delay::Delay;
@@ -22,7 +10,22 @@ use super::front::{FrontOperating, Limit, Link};
 use super::several::{ClassAt, SolvedQueues, waiting_mean};
 
 /// Work of a device that no request waits for the end of: writes, fills, scrubs. It is served first come first
-/// served with the reads, and makes them wait.
+/// served with the reads, and makes them wait: the M/G/1 queue of both (Pollaczek and Khinchine), with
+/// E\[e^(−sW)\] = (1 − ρ)/(1 − ρ_r·E_r(s) − ρ_b·E_b(s)), ρ = ρ_r + ρ_b and E the residuals' transforms.
+/// Wrong where a device puts writes off, or takes reads first, or where writes come with the load.
+///
+/// ```
+/// use model::distribution::{Empirical, Gamma, Piece};
+/// use model::storage::{Background, Class, Station, Tier, Tiers};
+/// let service = Empirical::from_pieces(vec![Piece { centre: 0.008, half_width: 0.004, share: 1.0 }])?;
+/// let mut class = Class::new(service, 1);
+/// // 25 writes/s of 4 ms leave the reads nine tenths of the device.
+/// class.background = Some(Background { rate: 25.0, law: Gamma::new(0.004, 1.0)? });
+/// let station = Station::Queues { class, count: 1 };
+/// let disk = Tier { name: "disk".to_owned(), share: 1.0, station, delay: 0.0 };
+/// assert!((Tiers { tiers: vec![disk] }.saturation() - 0.9 / 0.008).abs() < 1e-9);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Background {
     /// Pieces of it per second at each device, whatever the load.
@@ -31,7 +34,7 @@ pub struct Background {
     pub law: Gamma,
 }
 
-/// Devices of one kind.
+/// Devices of one kind: a law of service, M/G/1 or M/G/m. The page of [`Background`] has an example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
     /// The law of their service time.
@@ -88,7 +91,7 @@ impl Class {
     }
 }
 
-/// Devices of one class with nearly equal load.
+/// Devices of one class with nearly equal load. The page of [`Node`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceGroup {
     /// Index of the class.
@@ -102,6 +105,23 @@ pub struct DeviceGroup {
 }
 
 /// A storage node. Fields are public: change one and ask what if; [`Node::check`] says if they make sense.
+///
+/// P(T ≤ t) = q·F_memory(t) + o·F_other(t) + (1 − q − o)·Σᵢ shareᵢ·(Fᵢ ∗ δ)(t): memory answers with
+/// probability q, others than memory and devices with o, the rest waits at one of the devices, each an
+/// M/G/1 queue with the measured service law (M/G/m where it serves m reads at once), which may have other
+/// work as well ([`Background`]); δ, with a law of its own ([`Delay`]), is what gateway and network add. All
+/// replies may share a link, and all requests some workers ([`Link`]).
+///
+/// A request for a key that is being read is joined to that read. Had the read taken no time, memory would
+/// have answered it, so joins come out of hits, not out of reads: the devices get λ(1 − o − q₀ + αλ)
+/// reads/s whatever their queues, and q = q₀ − αλ − J(L), where J is the joined share and L the mean number
+/// in all device queues. J(L) = j·k·ln(1 + L/k): j for each read in short queues, flatter beyond the knee
+/// k, because the requests for a key that follow each other closely are joined first.
+///
+/// Source: ours, after the published model ([`super::Spotify`]); the queues are [`crate::queue::Mg1`] and
+/// [`crate::queue::Mgm`]. Wrong in that a joined request is given the response of a whole read, though it
+/// waits only for the rest of one; devices are taken as independent, and their service for what no load
+/// changes; other work comes at a rate that no load changes. Cost: [`Node::at`], [`NodeAt::cdf`].
 ///
 /// ```
 /// use model::distribution::{Empirical, Piece};
@@ -117,6 +137,7 @@ pub struct DeviceGroup {
 ///     joining_knee: f64::INFINITY,
 ///     link: None,
 ///     workers: None,
+///     bursts: None,
 ///     classes: vec![Class::new(service, 1)],
 ///     groups: vec![DeviceGroup { class: 0, count: 4, share: 0.25, factor: 1.0 }],
 /// };
@@ -145,14 +166,18 @@ pub struct Node {
     pub link: Option<Link>,
     /// How many requests are answered at once, if that is limited: each holds a worker for its whole response.
     pub workers: Option<u32>,
+    /// The bursts that requests come in; `None` if they come in a Poisson stream. Each device gets a random part
+    /// of them, so the relative variation of its arrivals' rate is that of the node's.
+    pub bursts: Option<Bursts>,
     /// Kinds of devices.
     pub classes: Vec<Class>,
     /// The devices.
     pub groups: Vec<DeviceGroup>,
 }
 
-/// Where a node stands at a load.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Where a node stands at a load: shares and times as means over the requests, utilisations, rates and lengths as
+/// means over time. [`Node::operating`] gives it.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Operating {
     /// Load in requests/s.
     pub rate: f64,
@@ -174,6 +199,8 @@ pub struct Operating {
     pub response_mean: f64,
     /// Link and workers.
     pub front: FrontOperating,
+    /// With [`Node::bursts`] the loads that take turns, each with its share of the requests; empty without.
+    pub levels: Vec<(f64, Operating)>,
 }
 
 impl Node {
@@ -291,14 +318,33 @@ impl Node {
     /// The confidence limit: load in requests/s at which the mean number waiting and in service at a
     /// device (the mean over devices) is 1. Infinite without misses.
     pub fn confidence_limit(&self) -> f64 {
+        let saturation = self.saturation();
+        if self.bursts.is_some() && saturation.is_finite() {
+            let short = |o: Operating| o.queue_length_mean < 1.0;
+            return bisect(saturation, |rate| self.operating(rate).is_ok_and(short));
+        }
         let devices = f64::from(self.devices());
         let reads = bisect(self.device_saturation(), |x| self.at_devices(x).0 < devices);
-        self.rate_for_reads(reads).min(self.saturation())
+        self.rate_for_reads(reads).min(saturation)
     }
 
-    /// Where the node stands at `rate` requests/s. [`Error::Unstable`] at or past saturation.
-    /// Cost: microseconds.
+    /// Where the node stands at `rate` requests/s. [`Error::Unstable`] at or past saturation; with bursts also
+    /// where the higher of their loads is. Cost: microseconds.
     pub fn operating(&self, rate: f64) -> Result<Operating, Error> {
+        let steady = self.steady(rate)?;
+        match self.bursts.filter(|_| rate > 0.0) {
+            Some(bursts) => self.in_bursts(&steady, bursts),
+            None => Ok(steady),
+        }
+    }
+
+    /// The same at any load: past saturation with queues without bound.
+    pub(crate) fn standing(&self, rate: f64) -> Operating {
+        self.operating(rate).unwrap_or_else(|_| self.overloaded(rate))
+    }
+
+    /// Where it stands when requests come in a Poisson stream.
+    pub(super) fn steady(&self, rate: f64) -> Result<Operating, Error> {
         not_negative("the request rate", rate)?;
         let unstable = || Error::Unstable { rate, saturation: self.saturation() };
         if rate * self.shares(rate).1 >= self.device_saturation() {
@@ -345,12 +391,13 @@ impl Node {
                 + self.other_share * mean(&self.other)
                 + miss_ratio * (self.delay.mean() + device_response),
             front: FrontOperating::default(),
+            levels: Vec::new(),
         }
     }
 
     /// Where the node stands past saturation: queues without bound, responses of devices never in time; none at
     /// all past the saturation of link or workers.
-    pub(crate) fn overloaded(&self, rate: f64) -> Operating {
+    fn overloaded(&self, rate: f64) -> Operating {
         let (hit_ratio, miss_ratio) = self.shares(rate);
         Operating {
             rate,
@@ -363,6 +410,7 @@ impl Node {
             queue_length_mean: f64::INFINITY,
             response_mean: f64::INFINITY,
             front: self.front_overloaded(rate),
+            levels: Vec::new(),
         }
     }
 
@@ -461,7 +509,7 @@ impl Node {
     }
 }
 
-/// A [`Node`] at one time t.
+/// A [`Node`] at one time t, for CDFs at many loads: [`Node::at`] makes it, [`NodeAt::cdf`] asks it.
 #[derive(Clone, Debug)]
 pub struct NodeAt {
     t: f64,
@@ -492,8 +540,16 @@ impl NodeAt {
     }
 
     /// P(T ≤ t) where the node stands. Cost: a microsecond for each group of devices; 25 times that with a
-    /// limit of bytes or of workers.
+    /// limit of bytes or of workers, and twice with bursts.
     pub fn cdf(&self, operating: &Operating) -> f64 {
+        if operating.levels.is_empty() {
+            return self.steady_cdf(operating);
+        }
+        let levels = operating.levels.iter();
+        levels.map(|(requests, level)| requests * self.steady_cdf(level)).sum()
+    }
+
+    fn steady_cdf(&self, operating: &Operating) -> f64 {
         let at_once = self.behind_front(operating);
         if self.earlier.is_empty() {
             return at_once;

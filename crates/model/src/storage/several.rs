@@ -32,6 +32,7 @@ const KEPT_MAX: usize = 4;
 
 /// The queues that were solved for a [`Class`]: clones share them, and the law and servers they were solved for are
 /// kept with them, so that a class that was changed gets its own. No part of what a class is: all are equal.
+/// [`super::Node::at`] fills them (some tens of milliseconds for a law, once); nobody else need know of them.
 #[derive(Clone, Debug, Default)]
 pub struct SolvedQueues(Arc<Mutex<Vec<Arc<Several>>>>);
 

@@ -134,6 +134,7 @@ fn node(q0: f64, alpha: f64, devices: u32) -> Node {
         joining_knee: f64::INFINITY,
         link: None,
         workers: None,
+        bursts: None,
         classes: vec![Class::new(exponential(0.01), 1)],
         groups: vec![DeviceGroup {
             class: 0,

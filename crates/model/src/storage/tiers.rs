@@ -1,10 +1,5 @@
-//! A node of several tiers: memory, hot devices, bulk devices, a peer, the origin; each with its queue.
-//!
-//! P(T ≤ t) = Σᵢ shareᵢ·Fᵢ(t − δᵢ): a request is answered by tier i with probability shareᵢ, which the
-//! popularity of its object decides ([`crate::cache::hierarchy`]) or a measurement; the tier's requests spread
-//! evenly over its queues, each of them an M/G/m; δᵢ is what lies between (a network, a peer's front).
-//! Where [`super::Node`] has one memory whose share moves with the load, and devices that only it stands
-//! before, here every tier has its own share, delay and saturation, and the first to break has a name.
+//! A node of several tiers: memory, hot devices, bulk devices, a peer, the origin; each with its queue. The
+//! page of [`Tiers`] has the formula.
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
@@ -13,7 +8,7 @@ use crate::queue::{bisect, quantile};
 use super::several::ClassAt;
 use super::{Class, HitLaw, Node, Server};
 
-/// What answers at a tier.
+/// What answers at a tier. The page of [`Tiers`] has an example of both.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Station {
     /// As many requests at once as come, each for a time of this law; `None`: no time. Memory, or an
@@ -28,7 +23,8 @@ pub enum Station {
     },
 }
 
-/// One tier.
+/// One tier: the share of the requests that it answers, by what, and what lies before it. The page of
+/// [`Tiers`] has an example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tier {
     /// Its name, in reports.
@@ -42,6 +38,13 @@ pub struct Tier {
 }
 
 /// A node of tiers, the first asked first. Fields are public; [`Tiers::check`] says if they make sense.
+///
+/// P(T ≤ t) = Σᵢ shareᵢ·Fᵢ(t − δᵢ): a request is answered by tier i with probability shareᵢ, which the
+/// popularity of its object decides ([`crate::cache::hierarchy()`]) or a measurement; the tier's requests spread
+/// evenly over its queues, each of them an M/G/1 or M/G/m ([`crate::queue`]); δᵢ, in seconds, is what lies
+/// between (a network, a peer's front). Where [`super::Node`] has one memory whose share moves with the load,
+/// and devices that only it stands before, here every tier has its own share, delay and saturation, and the
+/// first to break has a name. Source: ours; a mixture of independent queues. Cost: [`Tiers::within`].
 ///
 /// Assumes that shares do not depend on the load, Poisson arrivals at each tier (the misses of a large
 /// memory nearly are), tiers and queues independent of each other, and that looking in a tier in vain
@@ -89,7 +92,7 @@ pub struct Tiers {
     pub tiers: Vec<Tier>,
 }
 
-/// Where one tier stands.
+/// Where one tier stands at a load; [`Tiers::operating`] gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TierOperating {
     /// Its name.
@@ -109,6 +112,20 @@ pub struct TierOperating {
 }
 
 /// Where a node of tiers stands at a load.
+///
+/// ```
+/// use model::distribution::{Empirical, Piece};
+/// use model::storage::{Class, Station, Tier, Tiers};
+/// let law = Empirical::from_pieces(vec![Piece { centre: 0.010, half_width: 0.0, share: 1.0 }])?;
+/// let tier = |name: &str, share, station| Tier { name: name.to_owned(), share, station, delay: 0.0 };
+/// let disks = Station::Queues { class: Class::new(law, 1), count: 2 };
+/// let node = Tiers { tiers: vec![tier("memory", 0.5, Station::Delay(None)), tier("disks", 0.5, disks)] };
+/// // 160 requests/s are 40 reads/s for each disk of 10 ms.
+/// let at = node.operating(160.0)?;
+/// assert!((at.tiers[1].utilisation - 0.4).abs() < 1e-9);
+/// assert!((at.tiers[1].saturation - 400.0).abs() < 1e-6);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct TiersOperating {
     /// Load in requests/s.
@@ -192,8 +209,8 @@ impl Tiers {
     }
 
     /// A [`Node`] as tiers where it stands at `rate` requests/s: memory, each group of devices, and what
-    /// neither answers. Shares stay those of that load; δ becomes its mean, and there is no link and no limit of
-    /// workers. [`Error::Unstable`] past its saturation.
+    /// neither answers. Shares stay those of that load; δ becomes its mean, and there is no link, no limit of
+    /// workers and no bursts. [`Error::Unstable`] past its saturation.
     pub fn of_node(node: &Node, rate: f64) -> Result<Self, Error> {
         node.check()?;
         let at = node.operating(rate)?;

@@ -1,15 +1,4 @@
 //! A sparse, mergeable histogram of times.
-//!
-//! Buckets are log-linear, as in HdrHistogram: below 128 ns each nanosecond has its own; above, each
-//! octave is cut into 128 equal parts, so a bucket is at most 1/128 of its lower bound wide, and a value
-//! taken for its bucket's middle is at most 0.4 % off. Count, sum and sum of squares are exact beside
-//! them: a mean of service times must be good to a fraction of what a bucket can say, because 1 % of a
-//! service rate is 3.5 points of a response-time distribution at 90 % load.
-//!
-//! Recording costs one search in a small ordered map. Only buckets that hold something take space,
-//! which a dense histogram (tens of kilobytes for each operation and outcome of each of hundreds of
-//! devices, each second) does not allow. It is the wrong structure for a single hot histogram with
-//! millions of records a second: use a dense one there.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +11,17 @@ const SUB: u64 = 128;
 const SUB_BITS: u32 = SUB.trailing_zeros();
 
 /// Times in nanoseconds, in buckets of relative width 1/128, with exact count, sum and sum of squares.
+///
+/// Buckets are log-linear, as in G. Tene's HdrHistogram: below 128 ns each nanosecond has its own; above, each
+/// octave is cut into 128 equal parts, so a bucket is at most 1/128 of its lower bound wide, and a value
+/// taken for its bucket's middle is at most 0.4 % off. Count, sum and sum of squares are exact beside
+/// them: a mean of service times must be good to a fraction of what a bucket can say, because 1 % of a
+/// service rate is 3.5 points of a response-time distribution at 90 % load.
+///
+/// Recording costs one search in a small ordered map. Only buckets that hold something take space,
+/// which a dense histogram (tens of kilobytes for each operation and outcome of each of hundreds of
+/// devices, each second) does not allow. It is the wrong structure for a single hot histogram with
+/// millions of records a second: use a dense one there.
 ///
 /// ```
 /// use model::window::Histogram;

@@ -20,7 +20,7 @@ pub type Nanos = u64;
 /// Nanoseconds in a second.
 pub const SECOND: Nanos = 1_000_000_000;
 
-/// What a request asked for.
+/// What a request asked for. A fit of a storage node takes hits, misses and responses from [`Operation::Get`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -44,7 +44,13 @@ pub enum Operation {
     Append,
 }
 
-/// Who answered a request, and how.
+/// Who answered a request, and how: what tells a hit from a miss, so that no threshold of time is needed.
+///
+/// ```
+/// use model::window::Outcome;
+/// assert_eq!(Outcome::parse("bulk_device"), Some(Outcome::BulkDevice));
+/// assert!(Outcome::BulkDevice.is_device() && !Outcome::Memory.is_device());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -98,7 +104,19 @@ impl Outcome {
     }
 }
 
-/// Counts of arrivals in equal sub-intervals of a window, for their index of dispersion.
+/// Counts of arrivals in equal sub-intervals of a window, for their index of dispersion: variance over mean,
+/// (Σc² − n·c̄²)/((n − 1)·c̄).
+///
+/// Source: D. Cox, P. Lewis, "The Statistical Analysis of Series of Events" (1966). Of Poisson arrivals it is
+/// 1 ± √(2/(n − 1)), bursts make it larger, a clock smaller. One length of interval says nothing of longer
+/// ones ([`crate::queue::Bursts`]), and a load that drifts looks like bursts. Cost: three sums.
+///
+/// ```
+/// use model::window::Dispersion;
+/// // One arrival, then three.
+/// let counts = Dispersion { intervals: 2, sum: 4, sum_of_squares: 10 };
+/// assert_eq!(counts.index(), Some(1.0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Dispersion {
     /// How many sub-intervals were counted.
@@ -130,7 +148,8 @@ impl Dispersion {
     }
 }
 
-/// The times of the requests of one operation and outcome that completed in a window.
+/// The times of the requests of one operation and outcome that completed in a window. [`Window::times_mut`]
+/// makes them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// What was asked.
@@ -174,7 +193,8 @@ impl Times {
     }
 }
 
-/// How long services took that ended with a given number of requests in service (themselves included).
+/// How long services took that ended with a given number of requests in service (themselves included): whether
+/// service depends on the load, which all queues here assume that it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServiceByNumber {
     /// Requests in service at the end, at least 1.
@@ -185,7 +205,8 @@ pub struct ServiceByNumber {
     pub sum_s: f64,
 }
 
-/// What the kernel says of a device over a window (`/proc/diskstats`).
+/// What the kernel says of a device over a window (`/proc/diskstats`). Its utilisation is the share of time with
+/// something to do, which of a device that serves several requests at once says little: 1 is not saturation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KernelDevice {
     /// Reads completed.
@@ -202,6 +223,18 @@ pub struct KernelDevice {
 ///
 /// Windows of the same queue can be merged; every figure is a sum, an integral or a histogram, so the
 /// merged window is what one longer window would have been.
+///
+/// Mean length is `length_integral_s / length_s`, throughput `completions / length_s`, utilisation
+/// `busy_s / (length_s · servers)`: what [`crate::laws`] checks against each other. A request that is under
+/// way at an end counts in the integrals of both windows, and in the completions of one: windows that are short
+/// against response times are off by that. Cost: the histograms, some kilobytes a window.
+///
+/// ```
+/// use model::window::Window;
+/// let mut window = Window::new("device/0", 0, 2, &[20.0]);
+/// (window.length_s, window.arrivals, window.busy_s) = (10.0, 500, 8.0);
+/// assert_eq!((window.arrival_rate(), window.utilisation()), (50.0, Some(0.4)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// The queue's name: `load`, `gateway`, `node`, `origin`, `device/0` …

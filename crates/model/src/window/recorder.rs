@@ -2,7 +2,11 @@
 
 use super::{KernelDevice, Nanos, Operation, Outcome, SECOND, ServiceByNumber, Window};
 
-/// How windows are cut.
+/// How windows are cut. By default by the second, with objectives of 20, 50 and 100 ms.
+///
+/// ```
+/// assert_eq!(model::window::Settings::default().window_ns, model::window::SECOND);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Length of a window.
@@ -25,7 +29,7 @@ impl Settings {
     }
 }
 
-/// A request that left the queue.
+/// A request that left the queue, as [`Recorder::finish`] takes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished {
     /// What was asked.

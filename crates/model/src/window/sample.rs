@@ -7,7 +7,9 @@ use super::{Nanos, Operation, Outcome};
 /// One request whose key's hash falls in the sampled part of the space (1/64 unless configured).
 ///
 /// Sampling by key, not by request, keeps every reference to a sampled key, which reuse distances and
-/// the dependence between requests need.
+/// the dependence between requests need. Source: C. Waldspurger and others, "Efficient MRC construction with
+/// SHARDS", FAST 2015. Where one key has much of the requests, its being sampled or not decides the sums:
+/// take these from [`super::Window`]s ([`crate::cache::Shards::curve_of`]).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// [`key_hash`] of the key.
@@ -34,6 +36,11 @@ pub struct Sample {
 
 /// The hash of a key by which samples are chosen: 64-bit FNV-1a with a finaliser (that of MurmurHash3),
 /// because the bare hash is poor in its high bits for short keys. Fixed for ever: runs are compared by it.
+/// No defence against keys that are made to collide. Cost: a nanosecond a byte.
+///
+/// ```
+/// assert_eq!(model::window::key_hash(b"a"), 0x82a2_a958_a9be_ce5b);
+/// ```
 pub fn key_hash(key: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for &byte in key {
@@ -46,7 +53,14 @@ pub fn key_hash(key: &[u8]) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// Whether a key of this hash is sampled when one key in `one_in` is (0: none).
+/// Whether a key of this hash is sampled when one key in `one_in` is (0: none): hash ≤ (2⁶⁴ − 1)/`one_in`, so
+/// that a coarser sample is part of a finer one.
+///
+/// ```
+/// use model::window::{is_sampled, key_hash};
+/// let kept = (0..64_000).filter(|i| is_sampled(key_hash(format!("tracks/{i}").as_bytes()), 64));
+/// assert_eq!(kept.count(), 1_004);
+/// ```
 pub fn is_sampled(hash: u64, one_in: u64) -> bool {
     one_in > 0 && hash <= u64::MAX / one_in
 }

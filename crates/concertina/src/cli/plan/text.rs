@@ -105,7 +105,12 @@ impl Shown<'_> {
             let found = f.quantiles.iter().find(|q| q.share == share);
             found.map_or("–".to_owned(), |q| time(q.time_s))
         };
-        cells.extend([at(0.5), at(0.99), tenths(f.hit_ratio.value), tenths(f.utilisation_max)]);
+        cells.extend([
+            at(0.5),
+            at(0.99),
+            tenths(f.hit_ratio.value),
+            tenths(f.utilisation_max.value),
+        ]);
         cells.push(format!("× {}", digits(planned.headroom, 3)));
         let lost = match &planned.one_lost.forecast {
             Some(lost) => {

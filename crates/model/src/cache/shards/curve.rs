@@ -59,7 +59,7 @@ impl Tally {
     }
 }
 
-/// A share with its 95 % interval.
+/// A share with its 95 % interval: of a [`Curve`], by the jackknife that the page of [`super::Shards`] has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// The estimate.
@@ -70,7 +70,7 @@ pub struct Share {
     pub high: f64,
 }
 
-/// The curve at one size of memory.
+/// A [`Curve`] at one size of memory: [`Curve::at`] gives it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurvePoint {
     /// Bytes of memory (objects, where each was pushed with 1 byte).
@@ -83,6 +83,18 @@ pub struct CurvePoint {
 
 /// Hit ratio against memory, of the stream that [`super::Shards`] was given: least-recently-used memory that
 /// was empty at its start. Distances are kept to 0.8 % of themselves; within a bucket the curve is a line.
+/// Source, interval, cost of making it and when not to use it: the page of [`super::Shards`].
+///
+/// ```
+/// use model::cache::Shards;
+/// let mut every = Shards::exact();
+/// // Ten objects of a byte in turn, ten times: all or nothing.
+/// (0..100u64).for_each(|i| every.push(i % 10, 1));
+/// let curve = every.curve()?;
+/// assert_eq!(curve.at(9.0)?.hit_ratio.value, 0.0);
+/// assert!((curve.at(10.0)?.hit_ratio.value - 0.9).abs() < 1e-12);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     /// Misses by bucket, of all sampled keys and of all but one part.

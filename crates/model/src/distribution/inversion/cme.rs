@@ -91,7 +91,7 @@ const ANGLES: [f64; 60] = [
     4.329_354_789_2,
 ];
 
-/// How many values of the transform an inversion takes.
+/// How many values of the transform an inversion takes: one more than the kernel's angles.
 pub const TERMS: usize = ANGLES.len() + 1;
 
 /// The kernel of mean 1: its density at u is Re Σ weightₖ·exp(−(re − i·k·step)·u).
@@ -204,7 +204,16 @@ pub fn cdf(transform: impl Fn(Complex64) -> Complex64, t: f64) -> f64 {
 }
 
 /// [`cdf`] of a transform given on the line `re + i·k·step`, as
-/// [`ServiceTime::transform_line`](super::super::ServiceTime::transform_line) gives it.
+/// [`ServiceTime::transform_line`](super::super::ServiceTime::transform_line) gives it: faster for laws of
+/// many pieces.
+///
+/// ```
+/// use model::distribution::{Exponential, ServiceTime, inversion::cme};
+/// let law = Exponential::new(1.0)?;
+/// let found = cme::cdf_of_line(1.0, |re, step, out| law.transform_line(re, step, out));
+/// assert!((found - law.cdf(1.0)).abs() < 1e-3);
+/// # Ok::<(), model::Error>(())
+/// ```
 pub fn cdf_of_line(t: f64, line_values: impl FnOnce(f64, f64, &mut [Complex64])) -> f64 {
     if t.is_nan() || t < 0.0 {
         return 0.0;

@@ -31,6 +31,15 @@ fn erlang_transform(phases: u32, mean: f64, s: Complex64) -> Complex64 {
 
 /// The Erlang law: `phases` exponential times of equal mean, one after the other. SCV 1/phases.
 ///
+/// With k phases and the mean b in seconds: P(T ≤ t) = 1 − e^(−x)·Σ_{j<k} x^j/j!, x = k·t/b (computed as
+/// the incomplete gamma function P(k, x)); transform (1 + s·b/k)^(−k). Source: L. Kleinrock, "Queueing
+/// Systems" I (1975), section 4.2 (the method of stages). Exact to some 1e-14. Cost: a CDF below a
+/// microsecond, whatever k; a transform some tens of nanoseconds.
+///
+/// It says how regular times are by one whole number. Wrong between two of them
+/// ([`crate::distribution::Gamma`] takes any SCV) and for anything that varies more than the exponential;
+/// a constant is its limit, not one of them.
+///
 /// ```
 /// use model::distribution::{Erlang, ServiceTime};
 /// let law = Erlang::new(4, 0.01)?;
@@ -74,7 +83,7 @@ impl ServiceTime for Erlang {
     }
 }
 
-/// One branch of a [`HyperErlang`] law.
+/// One branch of a [`HyperErlang`] law, whose page has an example: an Erlang law with its probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ErlangBranch {
     /// Its probability.
@@ -87,6 +96,13 @@ pub struct ErlangBranch {
 
 /// A choice between Erlang laws: as dense among the laws on (0, ∞) as phase-type laws are, with a CDF
 /// by incomplete gamma functions. [`HyperErlang::fit`] finds one for samples.
+///
+/// P(T ≤ t) = Σ pᵢ·P(kᵢ, kᵢt/bᵢ) with shares p, phases k and means b; transform Σ pᵢ(1 + s·bᵢ/kᵢ)^(−kᵢ); mean
+/// Σ pᵢbᵢ; E\[T²\] = Σ pᵢbᵢ²(1 + 1/kᵢ). Source: A. Thümmler, P. Buchholz, M. Telek, "A novel approach for
+/// phase-type fitting with the EM algorithm", IEEE Transactions on Dependable and Secure Computing 3
+/// (2006). Exact. Cost: an incomplete gamma function for each branch. Wrong for a tail that is heavier than
+/// exponential, beyond what was observed, and for a jump, which needs very many phases: make that an atom
+/// of a [`crate::distribution::Mixture`].
 ///
 /// ```
 /// use model::distribution::{ErlangBranch, HyperErlang, ServiceTime};

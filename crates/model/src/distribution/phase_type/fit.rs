@@ -1,9 +1,4 @@
-//! Hyper-Erlang laws by maximum likelihood.
-//!
-//! Source: A. Thümmler, P. Buchholz, M. Telek, "A novel approach for phase-type fitting with the EM
-//! algorithm", IEEE Transactions on Dependable and Secure Computing 3 (2006). For a given split of the
-//! phases into branches an expectation–maximisation step is a few sums, because an Erlang's rate has a
-//! closed estimate; the splits are tried in turn and the poor ones dropped early.
+//! Hyper-Erlang laws by maximum likelihood: the page of [`HyperErlang::fit`] says how.
 
 use statrs::function::gamma::ln_gamma;
 
@@ -25,7 +20,7 @@ const FINALISTS: usize = 6;
 /// Converged: a step gains less than this in log-likelihood for each observation.
 const GAIN: f64 = 1e-9;
 
-/// What [`HyperErlang::fit`] found.
+/// What [`HyperErlang::fit`] found, whose page has the method, its limits and an example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HyperErlangFit {
     /// The law.
@@ -60,6 +55,11 @@ struct Candidate {
 impl HyperErlang {
     /// The hyper-Erlang law of at most four branches and `phases` phases in all (1 to 50) under which
     /// weighted values (seconds above 0, weight) are most likely.
+    ///
+    /// Source: A. Thümmler, P. Buchholz, M. Telek, "A novel approach for phase-type fitting with the EM
+    /// algorithm", IEEE Transactions on Dependable and Secure Computing 3 (2006). For a given split of the
+    /// phases into branches an expectation–maximisation step is a few sums, because an Erlang's rate has a
+    /// closed estimate; the splits are tried in turn and the poor ones dropped early.
     ///
     /// The fitted mean is the values' mean (a property of each EM step); other moments need not be. No
     /// branch is narrower than an Erlang of `phases` phases, so the likelihood has a bound. A local

@@ -1,10 +1,6 @@
 //! Phase-type laws: the time until a Markov chain with exponential phases is absorbed.
 //!
-//! They are dense among the laws on (0, ∞), closed under sums, mixtures, maxima and minima, and have a
-//! CDF, a transform and moments by linear algebra alone: the way to put a measured law into a queue
-//! that wants exponential steps. Source: M. F. Neuts, "Matrix-Geometric Solutions in Stochastic
-//! Models" (1981). [`PhaseType::from_two_moments`] and [`PhaseType::from_three_moments`] fit
-//! moments, [`HyperErlang::fit`] fits samples by maximum likelihood.
+//! The page of [`PhaseType`] has formulas, source and cost.
 
 mod erlang;
 mod fit;
@@ -25,7 +21,15 @@ const PHASES_MAX: usize = 1_000;
 /// Up to this many expected steps a CDF is a sum over them; beyond, powers of a matrix are squared.
 const STEPS_MAX: f64 = 20_000.0;
 
-/// A phase-type law: initial probabilities α and a generator T among the phases.
+/// A phase-type law, the time until a Markov chain is absorbed: initial probabilities α and a generator T
+/// among the phases.
+///
+/// Such laws are dense among those on (0, ∞), closed under sums, mixtures, maxima and minima, and have a
+/// CDF, a transform and moments by linear algebra alone: the way to put a measured law into a queue
+/// that wants exponential steps ([`crate::queue::Mphm`]). [`PhaseType::from_two_moments`] and
+/// [`PhaseType::from_three_moments`] fit moments, [`HyperErlang::fit`] fits samples. Source: M. F. Neuts,
+/// "Matrix-Geometric Solutions in Stochastic Models" (1981), chapter 2. Wrong for a tail heavier than
+/// exponential, and dear for what is nearly constant: an SCV of c² takes at least 1/c² phases.
 ///
 /// P(X ≤ t) = 1 − α·exp(Tt)·1, E\[e^(−sX)\] = 1 − α1 + α(sI − T)⁻¹(−T1), E\[X^k\] = k!·α(−T)^(−k)·1. What
 /// is missing of α1 to 1 is an atom at 0. Linear systems are solved by elimination without subtractions

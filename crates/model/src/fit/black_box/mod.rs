@@ -6,15 +6,17 @@
 //! (at light load a response is nearly a service, so that this settles at once). Its mean is then moved to where
 //! the responses at *all* loads are likeliest: counts between 24 quantiles, multinomial, by Fisher's scoring.
 //!
-//! The number of servers shows in how responses lengthen with load. If it is not given, it is the one with the
-//! largest likelihood of those that can carry the largest load, and of "no limit" (responses that do not depend on
-//! load). Its interval is that of the winners when blocks of windows are drawn again and each candidate's
-//! likelihood is summed over what was drawn, its parameters kept: H. Kishino, T. Miyata and M. Hasegawa's
-//! resampling of estimated log likelihoods. Where the lightest and the largest load are much alike, the interval is
-//! wide, and that is the answer.
+//! The number of servers shows in how responses lengthen with load. If it is not given, it is the one that
+//! predicts loads best that were left out: of those that can carry the largest load, and of "no limit" (responses that
+//! do not depend on load), the one with the largest likelihood of every load but the lightest, each under the
+//! mean that the other loads give. Its interval is that of the winners when blocks of windows are drawn again and each
+//! candidate's likelihood is summed over what was drawn, its parameters kept: H. Kishino, T. Miyata and M.
+//! Hasegawa's resampling of estimated log likelihoods. Where the lightest and the largest load are much alike, the
+//! interval is wide, and that is the answer; of one load alone it is everything.
 //!
-//! Where it is wrong: the interval of the mean is two to three times too narrow, because it knows chance alone and not what
-//! the shape leaves open (`docs/models.md` has figures). What it cannot tell: time that a request spends without holding a server (network, a fixed delay) is taken for
+//! The interval of mean and SCV is from fits of what is drawn, the shape's too.
+//!
+//! What it cannot tell: time that a request spends without holding a server (network, a fixed delay) is taken for
 //! service, so that it saturates too early; writes and reads are one law; hits of a cache that the source does not
 //! name are part of the law. Each step's `ks_distance` says how well it fits; held-out loads say how well it predicts.
 //! Cost: a second or two for each number of servers that is tried.
@@ -33,7 +35,7 @@ use crate::model_file::Model;
 use crate::window::{Dispersion, Histogram, Outcome, Window};
 
 use super::gather::{block_index, blocks_of};
-use super::resample::{Drawn, draw, repetitions};
+use super::resample::{draw, repetitions};
 use super::{Options, Step};
 use queue::{Candidate, candidates, fit_servers};
 
@@ -77,7 +79,12 @@ struct Sums {
     hits: f64,
     /// Responses but hits, between edges.
     counts: Vec<f64>,
+    /// The same in full, whatever they are weighed with: for their shape.
+    responses: Histogram,
 }
+
+/// Steps, by their numbers, and what is known of each.
+type Drawn = Vec<(usize, Sums)>;
 
 impl Sums {
     fn add(&mut self, other: &Sums, weight: f64) {
@@ -89,6 +96,7 @@ impl Sums {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += weight * theirs;
         }
+        self.responses.merge(&other.responses);
     }
 
     fn hit_ratio(&self) -> f64 {
@@ -107,7 +115,6 @@ struct Data {
     name: String,
     total: Sums,
     blocks: Vec<Sums>,
-    responses: Histogram,
     within: Vec<(f64, u64)>,
     dispersion: Dispersion,
 }
@@ -117,6 +124,33 @@ struct All {
     steps: Vec<Data>,
     edges: Vec<f64>,
     memory: Histogram,
+    /// Steps of the same load, the lightest first.
+    groups: Vec<Vec<usize>>,
+}
+
+impl All {
+    fn totals(&self) -> Drawn {
+        self.steps.iter().map(|s| s.total.clone()).enumerate().collect()
+    }
+
+    /// Requests/s of each step that reach the servers.
+    fn rates(&self) -> Vec<f64> {
+        self.steps.iter().map(|s| s.total.rate()).collect()
+    }
+
+    /// Whether a step has another load than the lightest.
+    fn is_heavier(&self, step: usize) -> bool {
+        self.groups.first().is_some_and(|lightest| !lightest.contains(&step))
+    }
+
+    /// What was drawn of the lightest load: its rate, and its responses.
+    fn lightest(&self, drawn: &Drawn) -> (f64, Histogram) {
+        let mut all = Sums::default();
+        for (_, sums) in drawn.iter().filter(|(i, _)| !self.is_heavier(*i)) {
+            all.add(sums, 1.0);
+        }
+        (all.rate(), all.responses)
+    }
 }
 
 /// Fits a black box to steady intervals: the windows of clients, of a gateway, or of a node, in that order.
@@ -147,24 +181,19 @@ pub fn black_box(
         Some(_) => vec![fit_servers(&all, servers)?],
         None => candidates(&all)?,
     };
-    let of = |steps: &[(usize, Sums)], c: &Candidate| -> f64 {
-        let of = |(i, sums): &(usize, Sums)| dot(&sums.counts, &c.shares[*i].log);
-        steps.iter().map(of).sum()
-    };
-    let best = |steps: &[(usize, Sums)]| {
-        let each = candidates.iter().enumerate().map(|(i, c)| (i, of(steps, c)));
+    let best = |drawn: &Drawn| {
+        let each = candidates.iter().map(|c: &Candidate| c.likelihood(drawn)).enumerate();
         each.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |best| best.0)
     };
-    let totals: Vec<_> = all.steps.iter().map(|s| s.total.clone()).enumerate().collect();
     let drawn = resample(&all, options);
-    let chosen = best(&totals);
+    let chosen = best(&all.totals());
     let mut winners: Vec<Option<u32>> =
         drawn.iter().map(|steps| candidates[best(steps)].servers).collect();
     // No limit is more than any.
     winners.sort_by_key(|w| w.unwrap_or(u32::MAX));
     let Some(winner) = candidates.into_iter().nth(chosen) else { return Err(Error::NoSteps) };
     let found = match winners.len() {
-        n if n >= REPLICATES_MIN => {
+        n if n >= REPLICATES_MIN && (all.groups.len() > 1 || servers.is_some()) => {
             let at = |p: f64| winners[((n as f64 * p) as usize).min(n - 1)];
             ServersFound {
                 likeliest: winner.servers,
@@ -213,7 +242,9 @@ fn gather(steps: &[Step], options: &Options) -> Result<All, Error> {
     edges.dedup_by(|a, b| *a <= *b * (1.0 + 1.0 / 64.0));
     let steps =
         steps.iter().map(|step| gather_step(step, &edges, options)).collect::<Result<_, _>>()?;
-    Ok(All { steps, edges, memory })
+    let mut all = All { steps, edges, memory, groups: Vec::new() };
+    all.groups = repetitions(&all.rates());
+    Ok(all)
 }
 
 fn gather_step(step: &Step, edges: &[f64], options: &Options) -> Result<Data, Error> {
@@ -224,7 +255,6 @@ fn gather_step(step: &Step, edges: &[f64], options: &Options) -> Result<Data, Er
         name: step.name.clone(),
         total: Sums::default(),
         blocks: Vec::new(),
-        responses: Histogram::default(),
         within: Vec::new(),
         dispersion: Dispersion::default(),
     };
@@ -240,7 +270,7 @@ fn gather_step(step: &Step, edges: &[f64], options: &Options) -> Result<Data, Er
                 sums.hits += n;
                 continue;
             }
-            data.responses.merge(&times.response);
+            sums.responses.merge(&times.response);
             let within = |t: f64| n * times.response.share_within(t).unwrap_or(0.0);
             let shares = between(&edges.iter().map(|t| within(*t)).collect::<Vec<_>>(), n);
             sums.counts.iter_mut().zip(shares).for_each(|(count, more)| *count += more);
@@ -256,7 +286,7 @@ fn gather_step(step: &Step, edges: &[f64], options: &Options) -> Result<Data, Er
         data.total.add(&sums, 1.0);
     }
     data.blocks = blocks.into_values().collect();
-    if data.total.rate() <= 0.0 || data.responses.is_empty() {
+    if data.total.rate() <= 0.0 || data.total.responses.is_empty() {
         return Err(Error::NoClientWindows { step: step.name.clone() });
     }
     Ok(data)
@@ -270,14 +300,12 @@ fn between(within: &[f64], all: f64) -> Vec<f64> {
 }
 
 /// Draws of the steps' blocks, by the same rules as for any fit.
-fn resample(all: &All, options: &Options) -> Vec<Vec<(usize, Sums)>> {
+fn resample(all: &All, options: &Options) -> Vec<Drawn> {
     let mut random = StdRng::seed_from_u64(options.seed);
-    let rates: Vec<f64> = all.steps.iter().map(|s| s.total.rate()).collect();
-    let groups = repetitions(&rates);
     let mut draws = Vec::new();
     for _ in 0..options.replicates.min(10_000) {
-        let drawn = draw(&mut random, &groups, &|i| all.steps[i].blocks.len());
-        let of = |drawn: Drawn| {
+        let drawn = draw(&mut random, &all.groups, &|i| all.steps[i].blocks.len());
+        let of = |drawn: super::resample::Drawn| {
             let mut total = Sums::default();
             for block in &drawn.blocks {
                 total.add(&all.steps[drawn.step].blocks[*block], drawn.weight);

@@ -5,12 +5,13 @@ use crate::error::Error;
 use crate::queue::MgmLoads;
 use crate::window::Histogram;
 
-use super::{All, GRID, Sums, between, dot};
+use super::{All, Drawn, GRID, Sums, between, dot};
 
 /// Numbers of servers that are tried first; past the last there is no limit, as far as can be told.
 const SERVERS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
-/// Rounds in which a law settles.
+/// Rounds in which a law settles, and in which it does so again from where it was.
 const ROUNDS: usize = 6;
+const ROUNDS_AGAIN: usize = 2;
 /// Step of the differences by which a likelihood's slope is found, in ln b.
 const STEP: f64 = 0.02;
 /// Rounds of the scoring, at most.
@@ -24,10 +25,28 @@ pub(super) struct Candidate {
     pub law: Empirical,
     /// Of each step: logarithms of the shares between edges, and their slopes by ln b and by the log of the load.
     pub shares: Vec<Shares>,
+    /// Of each step whose load did not make the shape: logarithms of the shares that the queue predicts without
+    /// it, the mean being that of all other loads.
+    pub held_out: Vec<Option<Vec<f64>>>,
 }
 
+impl Candidate {
+    /// The log likelihood of steps that are predicted from the others; of the steps that were fitted, if there is
+    /// one load only.
+    pub fn likelihood(&self, drawn: &Drawn) -> f64 {
+        let fitted_alone = self.held_out.iter().all(Option::is_none);
+        let of = |(i, sums): &(usize, Sums)| match &self.held_out[*i] {
+            Some(log) => dot(&sums.counts, log),
+            None if fitted_alone => dot(&sums.counts, &self.shares[*i].log),
+            None => 0.0,
+        };
+        drawn.iter().map(of).sum()
+    }
+}
+
+#[derive(Clone)]
 pub(super) struct Shares {
-    pub log: Vec<f64>,
+    log: Vec<f64>,
     by_mean: Vec<f64>,
     by_load: Vec<f64>,
 }
@@ -35,10 +54,8 @@ pub(super) struct Shares {
 /// Fitted queues with several numbers of servers: all of [`SERVERS`] that can carry the load until the likelihood has
 /// fallen twice in a row, no limit, and the neighbours of the best.
 pub(super) fn candidates(all: &All) -> Result<Vec<Candidate>, Error> {
-    let likelihood = |c: &Candidate| -> f64 {
-        let each = all.steps.iter().zip(&c.shares);
-        each.map(|(step, shares)| dot(&step.total.counts, &shares.log)).sum()
-    };
+    let totals = all.totals();
+    let likelihood = |c: &Candidate| c.likelihood(&totals);
     let mut found: Vec<(f64, Candidate)> = Vec::new();
     let (mut fallen, mut refused) = (0, None);
     for servers in SERVERS {
@@ -82,29 +99,27 @@ pub(super) fn candidates(all: &All) -> Result<Vec<Candidate>, Error> {
 
 /// A law by which responses at the lightest load are as measured, its mean by all loads.
 pub(super) fn fit_servers(all: &All, servers: Option<u32>) -> Result<Candidate, Error> {
-    let rates: Vec<f64> = all.steps.iter().map(|s| s.total.rate()).collect();
-    let lightest = (0..rates.len()).min_by(|&a, &b| rates[a].total_cmp(&rates[b]));
-    let Some(lightest) = lightest else { return Err(Error::NoSteps) };
-    let measured = &all.steps[lightest].responses;
-    let mut law = Empirical::from_histogram(measured)?;
+    let (totals, rates) = (all.totals(), all.rates());
+    let (lightest, measured) = all.lightest(&totals);
+    let mut law = Empirical::from_histogram(&measured)?;
     let Some(m) = servers else {
         let same = |_: &f64| Ok(all.edges.iter().map(|t| law.cdf(*t)).collect::<Vec<f64>>());
         let within = rates.iter().map(same).collect::<Result<Vec<_>, Error>>()?;
         let shares = within.iter().map(|w| Shares::new(w, w, w, w, w)).collect();
-        return Ok(Candidate { servers, law, shares });
+        let held_out = (0..rates.len()).map(|i| all.is_heavier(i).then(|| logs(&within[i])));
+        return Ok(Candidate { servers, law, shares, held_out: held_out.collect() });
     };
     let full = |law: &Empirical| f64::from(m) / law.mean();
-    if rates[lightest] > START_MAX * full(&law) {
-        law = law.with_moments(START_MAX * f64::from(m) / rates[lightest], law.scv())?;
+    if lightest > START_MAX * full(&law) {
+        law = law.with_moments(START_MAX * f64::from(m) / lightest, law.scv())?;
     }
     for _ in 0..ROUNDS {
-        law = settle(&law, m, rates[lightest], measured)?;
+        law = settle(&law, m, lightest, &measured)?;
     }
     // The mean by all loads: Fisher's scoring, whose information is never negative where the inversion is ragged.
-    let totals: Vec<_> = all.steps.iter().map(|s| s.total.clone()).enumerate().collect();
     let mut found = candidate(servers, m, law, &rates, &all.edges)?;
     for _ in 0..SCORINGS {
-        let step = shift_of(&totals, all, &found).clamp(-5.0 * STEP, 5.0 * STEP);
+        let step = shift_of(&totals, all, &found.shares).clamp(-5.0 * STEP, 5.0 * STEP);
         let most = rates.iter().copied().fold(0.0, f64::max);
         let mean = (found.law.mean() * step.exp()).min(0.99 * f64::from(m) / most);
         let law = found.law.with_moments(mean, found.law.scv())?;
@@ -113,7 +128,35 @@ pub(super) fn fit_servers(all: &All, servers: Option<u32>) -> Result<Candidate, 
             break;
         }
     }
+    for group in all.groups.iter().skip(1) {
+        let others: Drawn = totals.iter().filter(|s| !group.contains(&s.0)).cloned().collect();
+        let shift = shift_of(&others, all, &found.shares);
+        let law = found.law.with_moments(found.law.mean() * shift.exp(), found.law.scv())?;
+        for &i in group {
+            found.held_out[i] = Some(match within(&law, m, &[rates[i]], &all.edges) {
+                Ok(at) => at.first().map_or_else(Vec::new, |shares| logs(shares)),
+                // The other loads say that this one cannot be carried: no response would come in time.
+                Err(Error::Unstable { .. }) => logs(&vec![0.0; all.edges.len()]),
+                Err(error) => return Err(error),
+            });
+        }
+    }
     Ok(found)
+}
+
+/// The law of a draw: settled again on what was drawn of the lightest load, from where the candidate's is, and
+/// its mean by all that was drawn. Slopes are the candidate's. Cost: four evaluations of the queue.
+pub(super) fn refit(all: &All, from: &Candidate, drawn: &Drawn) -> Result<Empirical, Error> {
+    let (lightest, measured) = all.lightest(drawn);
+    let Some(m) = from.servers else { return Empirical::from_histogram(&measured) };
+    let mut law = from.law.clone();
+    for _ in 0..ROUNDS_AGAIN {
+        law = settle(&law, m, lightest, &measured)?;
+    }
+    let here = within(&law, m, &all.rates(), &all.edges)?;
+    let with = |(shares, here): (&Shares, &Vec<f64>)| Shares { log: logs(here), ..shares.clone() };
+    let shares: Vec<Shares> = from.shares.iter().zip(&here).map(with).collect();
+    law.with_moments(law.mean() * shift_of(drawn, all, &shares).exp(), law.scv())
 }
 
 /// A law before servers, with its shares at each load.
@@ -136,7 +179,7 @@ fn candidate(
     let each = (0..rates.len())
         .map(|i| Shares::new(&here[i], &slow[i], &fast[i], &more[i], &less[i]))
         .collect();
-    Ok(Candidate { servers, law, shares: each })
+    Ok(Candidate { servers, law, shares: each, held_out: vec![None; rates.len()] })
 }
 
 /// Logarithms of the shares between edges; a bin that the model holds for all but empty must not decide alone.
@@ -215,10 +258,10 @@ fn settle(law: &Empirical, m: u32, rate: f64, measured: &Histogram) -> Result<Em
 }
 
 /// ln b of a draw by one step of the scoring: its responses belong to its own load.
-pub(super) fn shift_of(drawn: &[(usize, Sums)], all: &All, candidate: &Candidate) -> f64 {
+fn shift_of(drawn: &Drawn, all: &All, shares: &[Shares]) -> f64 {
     let (mut score, mut information) = (0.0, 0.0);
     for (i, sums) in drawn {
-        let (of, n) = (&candidate.shares[*i], sums.counts.iter().sum::<f64>());
+        let (of, n) = (&shares[*i], sums.counts.iter().sum::<f64>());
         let load = (sums.rate() / all.steps[*i].total.rate()).ln();
         for (j, count) in sums.counts.iter().enumerate() {
             let weight = of.by_mean[j] / of.log[j].exp();

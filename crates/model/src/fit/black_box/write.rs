@@ -9,36 +9,43 @@ use crate::model_file::{
 use crate::storage::SolvedQueues;
 
 use super::super::{Options, law_of};
-use super::queue::{Candidate, shift_of};
-use super::{All, CLASS, Data, GRID, ServersFound, Sums};
+use super::queue::{Candidate, refit};
+use super::{All, CLASS, Data, Drawn, GRID, ServersFound};
 
 /// Writes it.
 pub(super) fn model(
     all: &All,
     winner: &Candidate,
-    drawn: &[Vec<(usize, Sums)>],
+    drawn: &[Drawn],
     found: &ServersFound,
     options: &Options,
 ) -> Result<Model, Error> {
-    let totals: Vec<_> = all.steps.iter().map(|s| s.total.clone()).enumerate().collect();
-    let hit_ratio = |steps: &[(usize, Sums)]| {
+    let totals = all.totals();
+    let hit_ratio = |steps: &Drawn| {
         let (hits, n) = steps.iter().fold((0.0, 0.0), |a, s| (a.0 + s.1.hits, a.1 + s.1.answered));
         if n > 0.0 { hits / n } else { 0.0 }
     };
-    // The total is where the slope is nothing, but for a rest of the last step: draws are counted from there.
-    let rest = shift_of(&totals, all, winner);
+    // Fitted again the whole gives nearly the law that it gave: draws are counted from there.
     let (mean, scv) = (winner.law.mean(), winner.law.scv());
-    let means: Vec<f64> =
-        drawn.iter().map(|d| mean * (shift_of(d, all, winner) - rest).exp()).collect();
-    let hits: Vec<f64> = drawn.iter().map(|d| hit_ratio(d)).collect();
+    let again = refit(all, winner, &totals)?;
+    let moments = |drawn: &Drawn| match refit(all, winner, drawn) {
+        Ok(law) => Ok((mean * law.mean() / again.mean(), scv * law.scv() / again.scv().max(1e-9))),
+        // A draw that the law from the start cannot carry says nothing.
+        Err(Error::Unstable { .. }) => Ok((mean, scv)),
+        Err(error) => Err(error),
+    };
+    let moments = drawn.iter().map(moments).collect::<Result<Vec<_>, _>>()?;
+    let means: Vec<f64> = moments.iter().map(|m| m.0).collect();
+    let scvs: Vec<f64> = moments.iter().map(|m| m.1).collect();
+    let hits: Vec<f64> = drawn.iter().map(hit_ratio).collect();
     // A service without a limit is one with more servers than it will ever keep busy.
     let servers = winner.servers.unwrap_or(10_000);
     let rates = all.steps.iter().map(|s| s.total.arrivals / s.total.seconds);
     let none = |unit: &str| Parameter::exact(0.0, unit);
     let q0 = Parameter::from_replicates(hit_ratio(&totals), &hits, "1");
     let inverse: Vec<f64> = means.iter().map(|b| 1.0 / b).collect();
-    let row = |(mean, hits): (&f64, &f64)| {
-        vec![*hits, 0.0, 0.0, 0.0, 0.0, 1e9, *hits, 0.0, 1.0 / mean, *mean, scv]
+    let row = |((mean, scv), hits): (&(f64, f64), &f64)| {
+        vec![*hits, 0.0, 0.0, 0.0, 0.0, 1e9, *hits, 0.0, 1.0 / mean, *mean, *scv]
     };
     let mut columns: Vec<String> = Replicates::COLUMNS.map(String::from).to_vec();
     columns.extend([format!("mean_s.{CLASS}"), format!("scv.{CLASS}")]);
@@ -71,7 +78,7 @@ pub(super) fn model(
         classes: vec![ClassParameters {
             name: CLASS.to_owned(),
             servers,
-            service: Law::new(&winner.law, mean, Parameter::exact(scv, "1")),
+            service: Law::new(&winner.law, mean, Parameter::from_replicates(scv, &scvs, "1")),
             background: None,
             solved: SolvedQueues::default(),
         }],
@@ -79,7 +86,7 @@ pub(super) fn model(
         devices: vec![Devices { class: CLASS.to_owned(), count: 1, share: 1.0, factor: 1.0 }],
         fitted: Vec::new(),
         held_out: Vec::new(),
-        replicates: Replicates { columns, rows: means.iter().zip(&hits).map(row).collect() },
+        replicates: Replicates { columns, rows: moments.iter().zip(&hits).map(row).collect() },
     };
     model.fitted = all.steps.iter().map(|step| fitted(&model, step)).collect::<Result<_, _>>()?;
     for step in &model.fitted {
@@ -100,7 +107,7 @@ pub(super) fn model(
 fn fitted(model: &Model, step: &Data) -> Result<FittedStep, Error> {
     let node = model.node()?;
     let rate = step.total.arrivals / step.total.seconds;
-    let operating = node.operating(rate).unwrap_or_else(|_| node.overloaded(rate));
+    let operating = node.standing(rate);
     let spotify = model.spotify()?;
     let answered = step.total.answered.max(1.0);
     let points = step.within.iter().map(|&(t_s, n)| FittedPoint {
@@ -112,13 +119,14 @@ fn fitted(model: &Model, step: &Data) -> Result<FittedStep, Error> {
     // Of what the servers answered: hits are as measured.
     let misses = (1.0 - step.total.hit_ratio()).max(1e-9);
     let distance = |i: usize| {
-        let t = step.responses.quantile_s((i as f64 + 0.5) / GRID as f64)? * (1.0 + 1.0 / 128.0);
+        let t =
+            step.total.responses.quantile_s((i as f64 + 0.5) / GRID as f64)? * (1.0 + 1.0 / 128.0);
         let memory = node.memory.as_ref().map_or(1.0, |law| law.cdf(t));
         let of_servers = (node.at(t).cdf(&operating) - operating.hit_ratio * memory) / misses;
-        Some((step.responses.share_within(t)? - of_servers).abs())
+        Some((step.total.responses.share_within(t)? - of_servers).abs())
     };
     let finite = |x: f64| if x.is_finite() { x } else { 1e9 };
-    let response_mean = step.responses.mean_s();
+    let response_mean = step.total.responses.mean_s();
     Ok(FittedStep {
         name: step.name.clone(),
         rate,

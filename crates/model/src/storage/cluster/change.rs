@@ -1,14 +1,29 @@
-//! What if: a cluster after a change.
-//!
-//! A server's hit ratio was fitted with its memory and its part of the catalogue. When either changes, it
-//! follows by a [`HitLaw`]. With keys placed by a ring, a server's part of the catalogue is its share of
-//! the requests, as long as no single object has much of them, so the shares say both.
+//! What if: a cluster after a change. The page of [`Change`] says what follows what.
 
 use crate::error::{Error, positive};
 
 use super::{Cluster, HitLaw, Member, Server};
 
 /// A change of a cluster. [`Cluster::changed`] makes it; each has a method of its own as well.
+///
+/// A server's hit ratio was fitted with its memory and its part of the catalogue. When either changes, it
+/// follows by a [`HitLaw`]: where the share of a server goes from s to s′, each of its objects has s/s′ of
+/// the memory that it had. With keys placed by a ring, a server's part of the catalogue is its share of
+/// the requests, as long as no single object has much of them, so the shares say both. Devices at another
+/// speed divide service times by it. Source: ours. Wrong while caches warm after the change, and where the
+/// change is so large that something else breaks first. Cost: a copy of the cluster.
+///
+/// ```
+/// use model::storage::{Change, Cluster, HitRatio, Member, Popularity, Spotify};
+/// let server = Spotify::new(HitRatio::new(0.5, 0.0)?, 100.0, 1.0)?;
+/// let members = ["a", "b"].map(|name| Member { name: name.to_owned(), server, share: 0.5 });
+/// let cluster = Cluster { members: members.to_vec(), delay: 0.0 };
+/// // Objects all equally popular: with twice the memory the first server answers all from it.
+/// let change = Change::Memory { name: "a".to_owned(), factor: 2.0 };
+/// let after = cluster.changed(&change, Popularity::EQUAL)?;
+/// assert_eq!(after.members[0].server.hit_ratio().at(10.0), 1.0);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// [`Cluster::without`].

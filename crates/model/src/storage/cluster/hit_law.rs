@@ -44,6 +44,17 @@ impl<L: HitLaw + ?Sized> HitLaw for &L {
 /// of n objects have (m/n)^(1−s) of the requests, for m not small. Least-recently-used memory keeps less
 /// than the most popular, by an amount that changes little, so the ratio is near. Else measure two
 /// sizes of memory: the exponent is the slope of log q against log size.
+///
+/// Source: the sum of a Zipf law taken for its integral. Wrong for s near or above 1, where hits go with
+/// the logarithm of memory, for a change by orders of magnitude, and near a hit ratio of 1:
+/// [`crate::cache::HitCurve`] has none of these limits. Cost: a power.
+///
+/// ```
+/// use model::storage::Popularity;
+/// // Four times the memory, twice the hits.
+/// assert!((Popularity::new(0.5)?.factor(4.0) - 2.0).abs() < 1e-12);
+/// # Ok::<(), model::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Popularity {
     exponent: f64,

@@ -1,13 +1,5 @@
-//! A cluster: servers behind gateways, each with its share of the requests.
-//!
-//! P(T ≤ t) = Σᵢ shareᵢ · Fᵢ(t − δ; λ·shareᵢ): a request goes to server i with probability shareᵢ,
-//! which the ring decides by its key alone, and gateway and network add δ to whatever the server takes.
-//! A Poisson stream that is split by keys is a Poisson stream at each server, so each is the single
-//! server that was fitted, at its own load. Any kind of [`Server`] will do: [`Node`] (ours) and
-//! [`Spotify`] (as published, where equal shares make it equation 2).
-//!
-//! What it leaves out: δ is a constant; a request that is tried at a second server (a retry, a hedge, a
-//! read from a replica) is that server's; objects so popular that their own requests cluster.
+//! A cluster: servers behind gateways, each with its share of the requests. The page of [`Cluster`] has the
+//! formula.
 
 mod change;
 mod hit_law;
@@ -24,7 +16,7 @@ use crate::queue::{bisect, quantile};
 
 use super::{BETA, Node, Operating, balls_into_bins_limit};
 
-/// A server of a cluster.
+/// A server of a cluster: its name, its model and its share. The page of [`Cluster`] has an example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member<S = Node> {
     /// Its name in the ring.
@@ -35,7 +27,18 @@ pub struct Member<S = Node> {
     pub share: f64,
 }
 
-/// Servers behind gateways. Fields are public; [`Cluster::check`] says if they make sense.
+/// Servers behind gateways, each with its share of the requests. Fields are public; [`Cluster::check`] says
+/// if they make sense.
+///
+/// P(T ≤ t) = Σᵢ shareᵢ · Fᵢ(t − δ; λ·shareᵢ): a request goes to server i with probability shareᵢ,
+/// which the ring decides by its key alone, and gateway and network add δ to whatever the server takes.
+/// A Poisson stream that is split by keys is a Poisson stream at each server, so each is the single
+/// server that was fitted, at its own load. Any kind of [`Server`] will do: [`Node`] (ours),
+/// [`super::Spotify`] (as published, where equal shares make it equation 2) and [`super::Tiers`].
+///
+/// Source: equation 2 of R. Yanggratoke and others, CNSM 2012, with shares. Wrong in that δ is a constant; a
+/// request that is tried at a second server (a retry, a hedge, a read from a replica) is that server's; and for
+/// objects so popular that their own requests cluster. Cost: [`Cluster::within`].
 ///
 /// ```
 /// use model::storage::{Cluster, HitRatio, Member, Popularity, Spotify};
@@ -60,7 +63,8 @@ pub struct Cluster<S = Node> {
     pub delay: f64,
 }
 
-/// Where a cluster stands at a load.
+/// Where a cluster stands at a load: means over requests of shares and times, over servers of
+/// utilisations. [`Cluster::operating`] gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterOperating {
     /// Load in requests/s.
@@ -107,7 +111,7 @@ impl<S: Server> Cluster<S> {
     /// P(T ≤ t) as a function of the load in requests/s, for CDFs at many loads. A server past its
     /// saturation answers from memory alone; [`Cluster::cdf`] refuses such loads.
     /// Cost: for [`Node`]s some 0.1 ms each, then microseconds for a load.
-    pub fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 {
+    pub fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<S> {
         let t = t_s - self.delay;
         let servers: Vec<_> = self.members.iter().map(|m| (m.share, m.server.within(t))).collect();
         move |rate| {
@@ -230,10 +234,7 @@ impl Cluster<Node> {
 
     /// The same at any load: a server past its saturation stands with queues without bound.
     pub(crate) fn standing(&self, rate: f64) -> ClusterOperating {
-        let stand = |m: &Member| {
-            let rate = rate * m.share;
-            m.server.operating(rate).unwrap_or_else(|_| m.server.overloaded(rate))
-        };
+        let stand = |m: &Member| m.server.standing(rate * m.share);
         let members: Vec<Operating> = self.members.iter().map(stand).collect();
         let sum = |f: &dyn Fn(&Operating) -> f64| -> f64 {
             // A server without load adds nothing, be its own mean without bound.

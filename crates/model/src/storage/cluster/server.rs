@@ -5,10 +5,23 @@ use crate::storage::{Node, Spotify};
 
 use super::HitLaw;
 
-/// P(T ≤ t) as a function of a load in requests/s.
+/// P(T ≤ t) at one time t, as a function of a load in requests/s: [`Server::within`], boxed.
 pub type Within = Box<dyn Fn(f64) -> f64>;
 
-/// A server, as a cluster sees it.
+/// A server, as a [`super::Cluster`] sees it: at each load a law of the response, two limits, and what
+/// becomes of it when it is changed. [`Node`], [`Spotify`] and [`crate::storage::Tiers`] are servers.
+///
+/// It is taken for independent of all others: what they share (a network, the origin) is not in it.
+///
+/// ```
+/// use model::storage::{HitRatio, Server, Spotify};
+/// let server = Spotify::new(HitRatio::new(0.5, 0.0)?, 100.0, 1.0)?;
+/// let within = Server::within(&server, 0.050);
+/// assert_eq!(within(80.0), server.cdf(80.0, 0.050)?);
+/// // Twice as fast it saturates at twice the load.
+/// assert!((server.with_speed(2.0)?.saturation() - 400.0).abs() < 1e-9);
+/// # Ok::<(), model::Error>(())
+/// ```
 pub trait Server: Clone {
     /// Whether its numbers make sense.
     fn check(&self) -> Result<(), Error>;
@@ -64,16 +77,14 @@ impl Server for Node {
 
     fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<> {
         let (node, at) = (self.clone(), self.at(t_s));
-        move |rate| at.cdf(&node.operating(rate).unwrap_or_else(|_| node.overloaded(rate)))
+        move |rate| at.cdf(&node.standing(rate))
     }
 
     fn within_alike(&self, alike: &[&Node], t_s: f64) -> Vec<Within> {
         let here = self.at(t_s);
         let of = |node: &&Node| {
             let (node, at) = ((*node).clone(), node.at_beside(&here));
-            let within =
-                move |rate| at.cdf(&node.operating(rate).unwrap_or_else(|_| node.overloaded(rate)));
-            Box::new(within) as Within
+            Box::new(move |rate| at.cdf(&node.standing(rate))) as Within
         };
         alike.iter().map(of).collect()
     }

@@ -28,6 +28,7 @@ fn node(q0: f64, mean: f64, devices: u32) -> Node {
         joining_knee: f64::INFINITY,
         link: None,
         workers: None,
+        bursts: None,
         classes: vec![Class::new(exponential(mean), 1)],
         groups: vec![DeviceGroup {
             class: 0,

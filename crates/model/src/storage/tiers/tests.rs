@@ -115,6 +115,7 @@ fn a_fitted_node_is_the_same_in_tiers() {
         joining_knee: 5.0,
         link: None,
         workers: None,
+        bursts: None,
         classes: vec![Class::new(exponential(0.001), 4), Class::new(exponential(0.009), 1)],
         groups: vec![
             DeviceGroup { class: 0, count: 1, share: 0.6, factor: 1.0 },

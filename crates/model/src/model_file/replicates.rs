@@ -1,0 +1,156 @@
+//! The fits of resampled windows: what intervals are made of.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// Parameters of the fits of resampled windows, a row each.
+///
+/// Columns are found by their names. What a model has and no column names, a replicate has as the model has it:
+///
+/// | column | what |
+/// |---|---|
+/// | [`Replicates::COLUMNS`] | always there |
+/// | `mean_s.CLASS`, `scv.CLASS` | the service of a class of devices; always there |
+/// | `other_rate.CLASS`, `other_mean_s.CLASS` | its other work |
+/// | `front_delay_scv` | the SCV of δ |
+/// | `bytes_mean`, `bytes_scv`, `link_bytes_per_s` | replies and the link |
+/// | `variation`, `change_rate` | the arrivals' bursts |
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Replicates {
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<f64>>,
+}
+
+impl Replicates {
+    /// The columns that every model with replicates has.
+    pub const COLUMNS: [&'static str; 9] = [
+        "q0",
+        "alpha",
+        "other_share",
+        "front_delay",
+        "joining",
+        "joining_knee",
+        "spotify_q0",
+        "spotify_alpha",
+        "spotify_mu_d",
+    ];
+
+    /// The same value of each row: replaces a column, or adds it. `of` gets the row's number and what stands there.
+    pub(crate) fn set(&mut self, name: &str, of: impl Fn(usize, Option<f64>) -> f64) {
+        let at = self.columns.iter().position(|c| c == name);
+        if at.is_none() {
+            self.columns.push(name.to_owned());
+        }
+        for (i, row) in self.rows.iter_mut().enumerate() {
+            let value = of(i, at.and_then(|at| row.get(at)).copied());
+            match at.and_then(|at| row.get_mut(at)) {
+                Some(cell) => *cell = value,
+                None => row.push(value),
+            }
+        }
+    }
+
+    /// Changes the values of a column, if there is one.
+    pub(crate) fn change(&mut self, name: &str, of: impl Fn(usize, f64) -> f64) {
+        if let Some(at) = self.columns.iter().position(|c| c == name) {
+            for (i, row) in self.rows.iter_mut().enumerate() {
+                row.iter_mut().skip(at).take(1).for_each(|value| *value = of(i, *value));
+            }
+        }
+    }
+
+    /// The rows, by the names of their columns.
+    pub(crate) fn draws(&self) -> impl Iterator<Item = Draw<'_>> {
+        self.rows.iter().map(|row| Draw { columns: &self.columns, row })
+    }
+
+    /// One of them.
+    pub(crate) fn draw(&self, index: usize) -> Option<Draw<'_>> {
+        self.rows.get(index).map(|row| Draw { columns: &self.columns, row })
+    }
+
+    /// That every row has every column, and that none is missing that a model of these classes has.
+    pub(super) fn check<'a>(&self, classes: impl Iterator<Item = &'a str>) -> Result<(), Error> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        for (i, name) in self.columns.iter().enumerate() {
+            if self.columns[..i].contains(name) {
+                return Err(Error::File(format!(
+                    "the replicates have the column {name} twice; do not edit replicates, fit again"
+                )));
+            }
+        }
+        let moments = classes.flat_map(|class| [format!("mean_s.{class}"), format!("scv.{class}")]);
+        for name in Self::COLUMNS.map(String::from).into_iter().chain(moments) {
+            if !self.columns.contains(&name) {
+                return Err(Error::File(format!(
+                    "the replicates have no column {name}; do not edit replicates, fit again"
+                )));
+            }
+        }
+        let wrong = self.rows.iter().find(|row| row.len() != self.columns.len());
+        wrong.map_or(Ok(()), |row| {
+            Err(Error::File(format!(
+                "a replicate has {} numbers, not {}; do not edit replicates, fit again",
+                row.len(),
+                self.columns.len()
+            )))
+        })
+    }
+}
+
+/// A row, by the names of its columns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draw<'a> {
+    columns: &'a [String],
+    row: &'a [f64],
+}
+
+impl Draw<'_> {
+    /// What stands in a column.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        let at = self.columns.iter().position(|c| c == name)?;
+        self.row.get(at).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_set_and_changed_by_name() {
+        let mut of = Replicates { columns: vec!["a".into()], rows: vec![vec![1.0], vec![2.0]] };
+        of.set("b", |i, before| {
+            assert_eq!(before, None);
+            i as f64
+        });
+        of.set("a", |_, before| before.unwrap_or_default() + 1.0);
+        of.change("b", |i, value| value + 10.0 * i as f64);
+        of.change("c", |_, _| f64::NAN);
+        assert_eq!((of.columns.len(), of.rows.clone()), (2, vec![vec![2.0, 0.0], vec![3.0, 11.0]]));
+        let draw = of.draw(1).unwrap();
+        assert_eq!((draw.get("a"), draw.get("b"), draw.get("c")), (Some(3.0), Some(11.0), None));
+        assert!(of.draw(2).is_none());
+    }
+
+    #[test]
+    fn missing_double_and_short_columns_are_named() {
+        let mut all: Vec<String> = Replicates::COLUMNS.map(String::from).to_vec();
+        all.extend(["mean_s.disk".to_owned(), "scv.disk".to_owned()]);
+        let of = |columns: &[String], numbers: usize| {
+            let found = Replicates { columns: columns.to_vec(), rows: vec![vec![1.0; numbers]] };
+            found.check(["disk"].into_iter()).map_err(|e| e.to_string())
+        };
+        assert_eq!(of(&all, 11), Ok(()));
+        assert!(of(&all, 10).unwrap_err().contains("10 numbers, not 11"));
+        assert!(of(&all[..10], 10).unwrap_err().contains("no column scv.disk"));
+        assert!(of(&[&all[..], &all[..1]].concat(), 12).unwrap_err().contains("q0 twice"));
+        assert!(Replicates::default().check(["disk"].into_iter()).is_ok());
+    }
+}
