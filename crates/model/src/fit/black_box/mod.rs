@@ -2,8 +2,9 @@
 //!
 //! The service is taken for M/G/m: Poisson arrivals, one line, m equal servers, one law of service. For a number of
 //! servers the law is the one with which the model's responses at the lightest load are those that were
-//! measured: each of its quantiles is multiplied by the measured response quantile over the model's, over and over
-//! (at light load a response is nearly a service, so that this settles at once). Its mean is then moved to where
+//! measured: each of its quantiles is multiplied by the measured response quantile over the model's, over and over,
+//! until the model's responses come no nearer (at light load a response is nearly a service, so that this is
+//! once or twice; more of it would fit what chance made, since it undoes a convolution). Its mean is then moved to where
 //! the responses at *all* loads are likeliest: counts between 24 quantiles, multinomial, by Fisher's scoring.
 //!
 //! The number of servers shows in how responses lengthen with load. If it is not given, it is the one that
@@ -19,7 +20,7 @@
 //! What it cannot tell: time that a request spends without holding a server (network, a fixed delay) is taken for
 //! service, so that it saturates too early; writes and reads are one law; hits of a cache that the source does not
 //! name are part of the law. Each step's `ks_distance` says how well it fits; held-out loads say how well it predicts.
-//! Cost: a second or two for each number of servers that is tried.
+//! Cost: a second or two for each number of servers that is tried, and some seconds for the replicates.
 
 mod queue;
 mod write;

@@ -9,9 +9,8 @@ use super::{All, Drawn, GRID, Sums, between, dot};
 
 /// Numbers of servers that are tried first; past the last there is no limit, as far as can be told.
 const SERVERS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
-/// Rounds in which a law settles, and in which it does so again from where it was.
-const ROUNDS: usize = 6;
-const ROUNDS_AGAIN: usize = 2;
+/// Rounds in which a law settles, at most.
+const ROUNDS: usize = 8;
 /// Step of the differences by which a likelihood's slope is found, in ln b.
 const STEP: f64 = 0.02;
 /// Rounds of the scoring, at most.
@@ -23,6 +22,8 @@ const START_MAX: f64 = 0.8;
 pub(super) struct Candidate {
     pub servers: Option<u32>,
     pub law: Empirical,
+    /// Rounds in which its shape settled.
+    rounds: usize,
     /// Of each step: logarithms of the shares between edges, and their slopes by ln b and by the log of the load.
     pub shares: Vec<Shares>,
     /// Of each step whose load did not make the shape: logarithms of the shares that the queue predicts without
@@ -101,29 +102,25 @@ pub(super) fn candidates(all: &All) -> Result<Vec<Candidate>, Error> {
 pub(super) fn fit_servers(all: &All, servers: Option<u32>) -> Result<Candidate, Error> {
     let (totals, rates) = (all.totals(), all.rates());
     let (lightest, measured) = all.lightest(&totals);
-    let mut law = Empirical::from_histogram(&measured)?;
+    let law = Empirical::from_histogram(&measured)?;
     let Some(m) = servers else {
         let same = |_: &f64| Ok(all.edges.iter().map(|t| law.cdf(*t)).collect::<Vec<f64>>());
         let within = rates.iter().map(same).collect::<Result<Vec<_>, Error>>()?;
         let shares = within.iter().map(|w| Shares::new(w, w, w, w, w)).collect();
         let held_out = (0..rates.len()).map(|i| all.is_heavier(i).then(|| logs(&within[i])));
-        return Ok(Candidate { servers, law, shares, held_out: held_out.collect() });
+        return Ok(Candidate { servers, law, rounds: 0, shares, held_out: held_out.collect() });
     };
-    let full = |law: &Empirical| f64::from(m) / law.mean();
-    if lightest > START_MAX * full(&law) {
-        law = law.with_moments(START_MAX * f64::from(m) / lightest, law.scv())?;
-    }
-    for _ in 0..ROUNDS {
-        law = settle(&law, m, lightest, &measured)?;
-    }
+    let (rounds, law) = settled(&start(law, m, lightest)?, m, lightest, &measured, ROUNDS, true)?;
     // The mean by all loads: Fisher's scoring, whose information is never negative where the inversion is ragged.
     let mut found = candidate(servers, m, law, &rates, &all.edges)?;
+    found.rounds = rounds;
     for _ in 0..SCORINGS {
         let step = shift_of(&totals, all, &found.shares).clamp(-5.0 * STEP, 5.0 * STEP);
         let most = rates.iter().copied().fold(0.0, f64::max);
         let mean = (found.law.mean() * step.exp()).min(0.99 * f64::from(m) / most);
         let law = found.law.with_moments(mean, found.law.scv())?;
         found = candidate(servers, m, law, &rates, &all.edges)?;
+        found.rounds = rounds;
         if step.abs() < 1e-3 {
             break;
         }
@@ -144,15 +141,13 @@ pub(super) fn fit_servers(all: &All, servers: Option<u32>) -> Result<Candidate, 
     Ok(found)
 }
 
-/// The law of a draw: settled again on what was drawn of the lightest load, from where the candidate's is, and
-/// its mean by all that was drawn. Slopes are the candidate's. Cost: four evaluations of the queue.
+/// The law of a draw: settled in as many rounds on what was drawn of the lightest load, and its mean by all that was
+/// drawn. Slopes are the candidate's. Cost: some evaluations of the queue.
 pub(super) fn refit(all: &All, from: &Candidate, drawn: &Drawn) -> Result<Empirical, Error> {
     let (lightest, measured) = all.lightest(drawn);
     let Some(m) = from.servers else { return Empirical::from_histogram(&measured) };
-    let mut law = from.law.clone();
-    for _ in 0..ROUNDS_AGAIN {
-        law = settle(&law, m, lightest, &measured)?;
-    }
+    let law = start(Empirical::from_histogram(&measured)?, m, lightest)?;
+    let (_, law) = settled(&law, m, lightest, &measured, from.rounds, false)?;
     let here = within(&law, m, &all.rates(), &all.edges)?;
     let with = |(shares, here): (&Shares, &Vec<f64>)| Shares { log: logs(here), ..shares.clone() };
     let shares: Vec<Shares> = from.shares.iter().zip(&here).map(with).collect();
@@ -179,7 +174,7 @@ fn candidate(
     let each = (0..rates.len())
         .map(|i| Shares::new(&here[i], &slow[i], &fast[i], &more[i], &less[i]))
         .collect();
-    Ok(Candidate { servers, law, shares: each, held_out: vec![None; rates.len()] })
+    Ok(Candidate { servers, law, rounds: 0, shares: each, held_out: vec![None; rates.len()] })
 }
 
 /// Logarithms of the shares between edges; a bin that the model holds for all but empty must not decide alone.
@@ -225,8 +220,44 @@ fn levels(n: f64) -> impl Iterator<Item = f64> {
     middle.chain(rest.flat_map(|p| [p, 1.0 - p]))
 }
 
-/// One round: the law's pieces, each by the measured over the model's response quantile at its own share.
-fn settle(law: &Empirical, m: u32, rate: f64, measured: &Histogram) -> Result<Empirical, Error> {
+/// The law with which rounds begin: the responses', its mean such that the queue is stable.
+fn start(law: Empirical, m: u32, rate: f64) -> Result<Empirical, Error> {
+    let most = START_MAX * f64::from(m) / rate;
+    if law.mean() <= most { Ok(law) } else { law.with_moments(most, law.scv()) }
+}
+
+/// A law after so many rounds; or, to `stop` early, where its responses are nearest to the measured ones. Rounds
+/// undo a convolution, which makes more of what chance left in the quantiles with every one: what is not
+/// nearer is noise.
+fn settled(
+    law: &Empirical,
+    m: u32,
+    rate: f64,
+    measured: &Histogram,
+    rounds: usize,
+    stop: bool,
+) -> Result<(usize, Empirical), Error> {
+    let mut law = law.clone();
+    let mut best: Option<(f64, usize, Empirical)> = None;
+    for round in 0..rounds {
+        let (distance, next) = settle(&law, m, rate, measured)?;
+        match &best {
+            Some(before) if stop && distance >= before.0 => break,
+            _ => best = Some((distance, round, law)),
+        }
+        law = next;
+    }
+    Ok(best.filter(|_| stop).map_or((rounds, law), |(_, round, law)| (round, law)))
+}
+
+/// One round: the law's pieces, each by the measured over the model's response quantile at its own share. Beside
+/// it the largest difference of the model's share from the measured one before.
+fn settle(
+    law: &Empirical,
+    m: u32,
+    rate: f64,
+    measured: &Histogram,
+) -> Result<(f64, Empirical), Error> {
     let n = measured.count() as f64;
     let mut times: Vec<f64> = levels(n).filter_map(|p| measured.quantile_s(p)).collect();
     let last = measured.quantile_s(1.0).unwrap_or(law.mean()).max(law.mean());
@@ -235,6 +266,8 @@ fn settle(law: &Empirical, m: u32, rate: f64, measured: &Histogram) -> Result<Em
     times.sort_by(f64::total_cmp);
     times.dedup_by(|a, b| *a <= *b * (1.0 + 1e-6));
     let found = within(law, m, &[rate], &times)?.pop().unwrap_or_default();
+    let apart = |(t, share): (&f64, &f64)| Some((measured.share_within(*t)? - share).abs());
+    let distance = times.iter().zip(&found).filter_map(apart).fold(0.0, f64::max);
     let quantile = |p: f64| -> f64 {
         let at = found.partition_point(|share| *share < p);
         let point = |i: usize| match i.checked_sub(1) {
@@ -254,7 +287,7 @@ fn settle(law: &Empirical, m: u32, rate: f64, measured: &Histogram) -> Result<Em
         let (centre, half_width) = (piece.centre * factor, piece.half_width * factor);
         pieces.push(Piece { centre, half_width, share: piece.share });
     }
-    Empirical::from_pieces(pieces)
+    Ok((distance, Empirical::from_pieces(pieces)?))
 }
 
 /// ln b of a draw by one step of the scoring: its responses belong to its own load.

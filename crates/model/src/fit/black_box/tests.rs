@@ -56,7 +56,7 @@ fn responses_of_known_servers_predict_a_load_that_was_held_out() {
         assert!(mean.high / mean.low < 1.06, "{mean:?}");
         assert!(fitted.servers.given && fitted.servers.likeliest == Some(count));
         for step in &fitted.model.fitted {
-            assert!(step.ks_distance < 0.03, "{servers}: {step:?}");
+            assert!(step.ks_distance < 0.025, "{servers}: {step:?}");
         }
         // 90 % was not measured: 1 % of the mean service is 3.5 points there.
         let (within, beyond) = (
@@ -66,7 +66,7 @@ fn responses_of_known_servers_predict_a_load_that_was_held_out() {
         println!(
             "{servers} servers, SCV {scv}: off by {within:.2} and {beyond:.2} points, mean {mean:?}"
         );
-        assert!(within < 2.5 && beyond < 6.0, "{servers}: {within} {beyond}");
+        assert!(within < 2.5 && beyond < 5.0, "{servers}: {within} {beyond}");
         // It is a model file like any other.
         let text = fitted.model.to_toml().unwrap();
         assert_eq!(Model::from_toml(&text).unwrap().classes[0].servers, count);
@@ -137,4 +137,22 @@ fn what_cannot_be_fitted_is_said() {
     let error = black_box(&steps, Some(1), &options).unwrap_err();
     assert!(matches!(error, Error::Unstable { .. }), "{error}");
     assert!(black_box(&steps, Some(0), &options).is_err());
+}
+
+#[test]
+fn the_interval_of_the_mean_holds_it() {
+    let mut held = 0;
+    for seed in 0..6 {
+        let steps: Vec<Step> = [(90.0, 100), (220.0, 200)]
+            .map(|(rate, more)| simulated("load", 3, 0.5, rate, 8_000.0 / rate, seed + more))
+            .to_vec();
+        let options = Options { replicates: 24, ..Options::default() };
+        let model = black_box(&steps, Some(3), &options).unwrap().model;
+        let mean = &model.classes[0].service.mean;
+        held += u32::from(mean.low <= 0.01 && 0.01 <= mean.high);
+        assert!(mean.high / mean.low < 1.06, "{mean:?}");
+    }
+    // 95 % of six, and one in seventy times four or less.
+    println!("{held} of 6");
+    assert!(held >= 4, "{held}");
 }
