@@ -57,7 +57,7 @@ fn what_is_imported_is_found_and_comes_back() {
 #[test]
 fn an_export_comes_in_runs_of_whole_records() {
     let row = |i: usize| {
-        let bytes = if i == 3 { 2 * part::RUN_BYTES } else { 50_000 };
+        let bytes = if i == 3 { 2 * RUN_BYTES } else { 50_000 };
         format!("{i},{}\n", "x".repeat(bytes))
     };
     let text: String = "id,text\n".to_owned() + &(0..20).map(row).collect::<String>();
@@ -74,7 +74,7 @@ fn an_export_comes_in_runs_of_whole_records() {
         assert_eq!(dataset.parts().len(), 1 + usize::from(sealed));
         let (mut all, mut records, mut last) = (Vec::new(), 0, 0);
         let runs = dataset.runs(&mut |run| {
-            assert!(run.bytes.len() <= part::RUN_BYTES || run.records == 1);
+            assert!(run.bytes.len() <= RUN_BYTES || run.records == 1);
             assert!(run.next > last);
             (records, last) = (records + run.records, run.next);
             all.extend_from_slice(&run.bytes);
