@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use model::storage::WORKERS_MAX;
+use model::storage::{BETA, WORKERS_MAX, balls_into_bins_limit};
 use model::{Limits, Model, Parameter, Prediction};
 
 use super::predict_cluster;
@@ -74,10 +74,10 @@ pub struct Args {
     plot: Option<PathBuf>,
 }
 
-/// What is said of a load: a prediction and the response of 99 %, or why there is none.
+/// What is said of a load: a prediction and the response of 99 %, or why there is none, and from which load on.
 struct Answer {
     rate: f64,
-    found: Result<(Prediction, Parameter), String>,
+    found: Result<(Prediction, Parameter), (String, f64)>,
 }
 
 /// Runs the command.
@@ -132,18 +132,22 @@ fn answer(model: &Model, rate: f64, servers: u32, within_s: &[f64]) -> anyhow::R
         Ok(prediction) => {
             Ok((prediction, model.quantile_with_interval(rate / f64::from(servers), 0.99)?))
         }
-        Err(error @ model::Error::Unstable { .. }) => Err(error.to_string()),
+        Err(error @ model::Error::Unstable { saturation, .. }) => {
+            Err((error.to_string(), saturation))
+        }
         Err(error) => return Err(error.into()),
     };
     Ok(Answer { rate, found })
 }
 
 /// The confidence limits of all servers: ours and the published one.
-fn cluster_limits(model: &Model, limits: &Limits, servers: u32) -> anyhow::Result<(f64, f64)> {
-    Ok(match servers {
-        1 => (limits.mg1.value, limits.spotify_single.value),
-        n => (model.cluster_limit_mg1(n)?, model.cluster_limit(n)?),
-    })
+fn cluster_limits(limits: &Limits, servers: u32) -> (Parameter, Parameter) {
+    let of = |limit: &Parameter| {
+        let all = |one: f64| balls_into_bins_limit(one, servers, BETA);
+        let (value, low, high) = (all(limit.value), all(limit.low), all(limit.high));
+        Parameter { value, low, high, unit: limit.unit.clone() }
+    };
+    (of(&limits.mg1), of(&limits.spotify_single))
 }
 
 fn text(
@@ -173,19 +177,19 @@ fn text(
         out += "? past the load up to which the model is trusted: see below.\n";
     }
     for answer in answers {
-        if let Err(why) = &answer.found {
+        if let Err((why, _)) = &answer.found {
             out += &format!("{}\n", why.trim_end());
         }
     }
     out.push('\n');
     if args.servers > 1 {
-        let (ours, published) = cluster_limits(model, limits, args.servers)?;
+        let (ours, published) = cluster_limits(limits, args.servers);
         out += &format!(
-            "Confidence limit of {} servers (balls into bins): {} requests/s; by the Spotify model {}; \
+            "Confidence limit of {} servers (balls into bins): {}; by the Spotify model {}; \
              saturation {}.\n",
             args.servers,
-            digits(ours, 4),
-            digits(published, 4),
+            rate_text(&ours, 1.0),
+            rate_text(&published, 1.0),
             rate_text(&limits.saturation, f64::from(args.servers))
         );
         out += &spread.map_or_else(String::new, Spread::text);
@@ -247,24 +251,25 @@ fn json(
                 value["response_p99"] = serde_json::to_value(p99)?;
                 value
             }
-            Err(why) => serde_json::json!({
+            Err((why, saturation)) => serde_json::json!({
                 "rate": answer.rate,
                 "servers": args.servers,
                 "stable": false,
-                "saturation": limits.saturation.value * n,
+                "saturation": saturation,
                 "statement": why,
             }),
         });
     }
-    let (ours, published) = cluster_limits(model, limits, args.servers)?;
+    let (ours, published) = cluster_limits(limits, args.servers);
     Ok(serde_json::json!({
         "model": model.about.title,
         "runs": model.about.runs,
         "laboratory": model.about.laboratory,
         "servers": args.servers,
         "within_s": args.within,
-        "confidence_limit": ours,
-        "confidence_limit_spotify": published,
+        "confidence_limit": ours.value,
+        "confidence_limit_95": [ours.low, ours.high],
+        "confidence_limit_spotify": published.value,
         "imbalance": spread,
         "trust": model.trust()?,
         "trust_limit": model.trust()?.limit * n,
@@ -290,6 +295,6 @@ fn plot(model: &Model, limits: &Limits, args: &Args, answers: &[Answer]) -> Stri
          (orange). Band: 95 % interval of Concertina's model."
             .to_owned(),
     );
-    notes.extend(answers.iter().filter_map(|a| a.found.as_ref().err().cloned()));
+    notes.extend(answers.iter().filter_map(|a| Some(a.found.as_ref().err()?.0.clone())));
     svg::standalone(&plots, &notes)
 }

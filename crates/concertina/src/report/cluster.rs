@@ -111,9 +111,10 @@ pub fn fit(runs: &ClusterRuns, selection: &Selection, title: &str) -> Result<Fit
     })
 }
 
-/// Requests that came to a node.
+/// Requests that came to a node in the steps that are fitted.
 fn arrivals(observed: &Observed) -> f64 {
-    let windows = observed.steps.iter().flat_map(|s| {
+    let fitted = observed.steps.iter().filter(|step| !step.held_out);
+    let windows = fitted.flat_map(|s| {
         let w = &s.windows;
         if w.gateway.is_empty() { &w.node } else { &w.gateway }
     });

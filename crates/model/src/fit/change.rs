@@ -350,7 +350,8 @@ impl Watch {
         let count = services.len() + 2;
         let empty = Pending::new(model.classes.len());
         Ok(Watch {
-            node: model.node()?,
+            // The rates of windows have the bursts in them.
+            node: Node { bursts: None, ..model.node()? },
             threshold: (options.intervals * charts as f64).ln(),
             classes,
             services,

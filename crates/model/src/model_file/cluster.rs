@@ -255,10 +255,11 @@ impl ClusterModel {
             clusters.iter().map(|c| c.changed(change, law)).collect()
         }
         let cluster = self.cluster.changed(change, law)?;
-        // What was wrong at a load is taken to be so where the changed cluster is as busy.
+        // What was wrong at a load is taken to be so where the changed cluster is as busy; but not to have moved to
+        // larger loads, since what lies before the nodes did not grow with them.
         let busier = self.cluster.saturation() / cluster.saturation();
         let busier = if busier.is_finite() && busier > 0.0 { busier } else { 1.0 };
-        let moved = |held: &HeldOut| HeldOut { rate: held.rate / busier, ..held.clone() };
+        let moved = |held: &HeldOut| HeldOut { rate: held.rate / busier.max(1.0), ..held.clone() };
         let changed = ClusterModel {
             cluster,
             held_out: self.held_out.iter().map(moved).collect(),

@@ -177,8 +177,10 @@ impl Model {
             0.0..=if self.has_front() { 1e3 } else { 1e4 },
             "at most 10,000, and 1,000 with a link or workers",
         )?;
-        self.replicates.check(self.classes.iter().map(|class| class.name.as_str()))?;
+        let classes: Vec<&str> = self.classes.iter().map(|class| class.name.as_str()).collect();
+        self.replicates.check(&classes)?;
         self.spotify()?;
+        self.spotify_of_replicates()?;
         let node = self.node()?;
         self.nodes_of_replicates()?;
         if node.groups.is_empty() {

@@ -33,8 +33,8 @@ pub struct Prediction {
     pub utilisation_mean: Parameter,
     /// Utilisation of the busiest device.
     pub utilisation_max: Parameter,
-    /// Mean number waiting and in service at a device, on average; past saturation, where the upper end of
-    /// its interval may be, it has none.
+    /// Mean number waiting and in service at a device, on average. The upper end of its interval, and of the mean
+    /// response's, is infinite where a replicate in forty is past saturation.
     pub device_queue_length_mean: Parameter,
     /// Mean response, seconds.
     pub response_mean: Parameter,
@@ -87,8 +87,14 @@ impl Standing {
     /// A number of where it stands.
     fn of(&self, f: &dyn Fn(&Operating) -> f64, unit: &str) -> Parameter {
         let others = self.replicates.iter().map(|(_, operating)| f(operating));
-        let others: Vec<f64> = others.filter(|x| x.is_finite()).collect();
-        Parameter::from_replicates(f(&self.node.1), &others, unit)
+        Parameter::from_replicates(f(&self.node.1), &others.collect::<Vec<_>>(), unit)
+    }
+
+    /// Whether so many replicates are past saturation that the upper end of a time's interval is.
+    fn is_perhaps_unstable(&self) -> bool {
+        let unstable = |(_, o): &&(Node, Operating)| o.response_mean.is_infinite();
+        let count = self.replicates.iter().filter(unstable).count();
+        count as f64 > 0.025 * self.replicates.len() as f64
     }
 }
 
@@ -198,17 +204,23 @@ impl Model {
 
     /// The same with its 95 % interval. A replicate's quantile is taken from its CDF at the model's own, by the tail
     /// that both have in common: where the replicate leaves a share s′ of requests and the model s = 1 − p, it is
-    /// where the model leaves s²/s′. Exact where tails differ by a factor. Cost: 180 CDFs, and one for each
+    /// where the model leaves s²/s′. Exact where tails differ by a factor; the upper end is infinite where a
+    /// replicate in forty is past saturation. Cost: 180 CDFs, and one for each
     /// replicate.
     pub fn quantile_with_interval(&self, rate: f64, p: f64) -> Result<Parameter, Error> {
         let value = self.quantile(rate, p)?;
-        let within = self.within(rate, value)?;
+        let standing = self.standing(rate)?;
+        let within = standing.within(value);
         let left = 1.0 - p;
         let at = |within: f64| {
             let other = 1.0 - left * left / (1.0 - within).max(f64::MIN_POSITIVE);
             self.quantile(rate, other.clamp(0.0, 1.0 - 1e-12))
         };
-        let (low, high) = (at(within.high)?.min(value), at(within.low)?.max(value));
+        let low = at(within.high)?.min(value);
+        let high = match standing.is_perhaps_unstable() {
+            true => f64::INFINITY,
+            false => at(within.low)?.max(value),
+        };
         Ok(Parameter { value, low, high, unit: "s".to_owned() })
     }
 

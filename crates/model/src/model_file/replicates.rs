@@ -1,5 +1,7 @@
 //! The fits of resampled windows: what intervals are made of.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -39,7 +41,17 @@ impl Replicates {
         "spotify_mu_d",
     ];
 
-    /// The same value of each row: replaces a column, or adds it. `of` gets the row's number and what stands there.
+    /// Those that some have, but for other work of classes.
+    const OPTIONAL: [&'static str; 6] = [
+        "front_delay_scv",
+        "bytes_mean",
+        "bytes_scv",
+        "link_bytes_per_s",
+        "variation",
+        "change_rate",
+    ];
+
+    /// A value of each row: replaces a column, or adds it. `of` gets the row's number and what stands there.
     pub(crate) fn set(&mut self, name: &str, of: impl Fn(usize, Option<f64>) -> f64) {
         let at = self.columns.iter().position(|c| c == name);
         if at.is_none() {
@@ -73,34 +85,52 @@ impl Replicates {
         self.rows.get(index).map(|row| Draw { columns: &self.columns, row })
     }
 
-    /// That every row has every column, and that none is missing that a model of these classes has.
-    pub(super) fn check<'a>(&self, classes: impl Iterator<Item = &'a str>) -> Result<(), Error> {
+    /// That every row has a number for every column, and that the columns are those of a model of these classes.
+    pub(super) fn check(&self, classes: &[&str]) -> Result<(), Error> {
         if self.rows.is_empty() {
             return Ok(());
         }
-        for (i, name) in self.columns.iter().enumerate() {
-            if self.columns[..i].contains(name) {
-                return Err(Error::File(format!(
-                    "the replicates have the column {name} twice; do not edit replicates, fit again"
-                )));
+        let wrong =
+            |what: String| Err(Error::File(format!("{what}; do not edit replicates, fit again")));
+        let of = |what: &str| classes.iter().map(|class| format!("{what}.{class}")).collect();
+        let [means, scvs, rates, times]: [Vec<String>; 4] =
+            ["mean_s", "scv", "other_rate", "other_mean_s"].map(of);
+        let needed: Vec<String> =
+            Self::COLUMNS.map(String::from).into_iter().chain(means).chain(scvs).collect();
+        let known: BTreeSet<&str> =
+            Self::OPTIONAL.into_iter().chain(needed.iter().map(String::as_str)).collect();
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        for name in &self.columns {
+            let other = rates.contains(name) || times.contains(name);
+            if !other && !known.contains(name.as_str()) {
+                return wrong(format!("the replicates have a column {name:?}, which is unknown"));
+            }
+            if !seen.insert(name) {
+                return wrong(format!("the replicates have the column {name} twice"));
             }
         }
-        let moments = classes.flat_map(|class| [format!("mean_s.{class}"), format!("scv.{class}")]);
-        for name in Self::COLUMNS.map(String::from).into_iter().chain(moments) {
-            if !self.columns.contains(&name) {
-                return Err(Error::File(format!(
-                    "the replicates have no column {name}; do not edit replicates, fit again"
-                )));
+        if let Some(name) = needed.iter().find(|name| !seen.contains(name.as_str())) {
+            return wrong(format!("the replicates have no column {name}"));
+        }
+        let pairs = rates.iter().zip(&times).map(|(a, b)| (a.as_str(), b.as_str()));
+        for (a, b) in pairs.chain([("variation", "change_rate")]) {
+            if seen.contains(a) != seen.contains(b) {
+                return wrong(format!("the replicates have one of the columns {a} and {b}"));
             }
         }
-        let wrong = self.rows.iter().find(|row| row.len() != self.columns.len());
-        wrong.map_or(Ok(()), |row| {
-            Err(Error::File(format!(
-                "a replicate has {} numbers, not {}; do not edit replicates, fit again",
-                row.len(),
-                self.columns.len()
-            )))
-        })
+        for row in &self.rows {
+            let (n, columns) = (row.len(), self.columns.len());
+            if n != columns {
+                return wrong(format!("a replicate has {n} numbers, not {columns}"));
+            }
+            if let Some(at) = row.iter().position(|x| !x.is_finite()) {
+                return wrong(format!(
+                    "a replicate has {} in the column {}",
+                    row[at], self.columns[at]
+                ));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -145,12 +175,23 @@ mod tests {
         all.extend(["mean_s.disk".to_owned(), "scv.disk".to_owned()]);
         let of = |columns: &[String], numbers: usize| {
             let found = Replicates { columns: columns.to_vec(), rows: vec![vec![1.0; numbers]] };
-            found.check(["disk"].into_iter()).map_err(|e| e.to_string())
+            found.check(&["disk"]).map_err(|e| e.to_string())
         };
         assert_eq!(of(&all, 11), Ok(()));
         assert!(of(&all, 10).unwrap_err().contains("10 numbers, not 11"));
         assert!(of(&all[..10], 10).unwrap_err().contains("no column scv.disk"));
         assert!(of(&[&all[..], &all[..1]].concat(), 12).unwrap_err().contains("q0 twice"));
-        assert!(Replicates::default().check(["disk"].into_iter()).is_ok());
+        let more = |names: &[&str]| {
+            let more = names.iter().map(|name| (*name).to_owned());
+            of(&all.iter().cloned().chain(more).collect::<Vec<_>>(), 11 + names.len())
+        };
+        assert_eq!(more(&["other_rate.disk", "other_mean_s.disk", "front_delay_scv"]), Ok(()));
+        assert!(more(&["other_rate.disk"]).unwrap_err().contains("one of the columns"));
+        assert!(more(&["change_rate"]).unwrap_err().contains("variation and change_rate"));
+        assert!(more(&["front_delay_svc"]).unwrap_err().contains("unknown"));
+        let mut nan = Replicates { columns: all, rows: vec![vec![1.0; 11]] };
+        nan.rows[0][3] = f64::NAN;
+        assert!(nan.check(&["disk"]).unwrap_err().to_string().contains("NaN in the column"));
+        assert!(Replicates::default().check(&["disk"]).is_ok());
     }
 }

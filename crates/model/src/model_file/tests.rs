@@ -341,6 +341,47 @@ fn cluster(models: &[(Model, f64)]) -> ClusterModel {
 }
 
 #[test]
+fn a_cluster_has_the_interval_of_its_delay() {
+    let node = ClusterNode { name: "a".to_owned(), model: model(), share: 1.0 };
+    let of = |low: f64, high: f64| {
+        let delay = Parameter { value: 0.004, low, high, unit: "s".to_owned() };
+        let cluster = ClusterModel::new(std::slice::from_ref(&node), delay).unwrap();
+        cluster.predict(900.0, &[0.02]).unwrap().points[0].concertina.clone()
+    };
+    let (known, unknown) = (of(0.004, 0.004), of(0.001, 0.007));
+    assert_eq!(known.value, unknown.value);
+    assert!(unknown.low < known.low - 0.01 && unknown.high > known.high + 0.01, "{unknown:?}");
+}
+
+#[test]
+fn errors_that_clients_saw_bound_a_clusters_trust() {
+    let both = cluster(&[(model(), 0.5), (model(), 0.5)]);
+    let nodes = both.limits().trusted;
+    let held = |rate: f64, error_points: f64| HeldOut {
+        rate,
+        error_points,
+        ..model().held_out[0].clone()
+    };
+    let of = |held_out: Vec<HeldOut>| both.clone().with_held_out(held_out).unwrap();
+    // Small errors leave it to the nodes; large ones end it before, and a change does not take them away.
+    assert_eq!(of(vec![held(0.5 * nodes, 0.5)]).limits().trusted, nodes);
+    let wrong = of(vec![held(0.25 * nodes, 0.5), held(0.5 * nodes, 8.0)]);
+    let trusted = wrong.limits().trusted;
+    assert!(trusted > 0.25 * nodes && trusted < 0.5 * nodes, "{trusted} of {nodes}");
+    assert!(wrong.predict(0.5 * nodes, &[0.02]).unwrap().beyond_trust);
+    assert!(!wrong.predict(0.25 * nodes, &[0.02]).unwrap().beyond_trust);
+    for (factor, name) in [(2.0, "a"), (0.5, "b")] {
+        let change = Change::Speed { name: name.to_owned(), factor };
+        let changed = wrong.changed(&change, Popularity::EQUAL).unwrap();
+        // Faster devices narrow the band, and do nothing for what clients saw at half of the load.
+        let most = if factor > 1.0 { 0.5 * nodes } else { trusted };
+        assert!(changed.limits().trusted < most, "{factor}");
+        assert_eq!(changed.held_out().len(), 2);
+    }
+    assert!(both.clone().with_held_out(vec![held(f64::NAN, 1.0)]).is_err());
+}
+
+#[test]
 fn a_cluster_of_equal_nodes_predicts_what_each_does() {
     let one = model();
     let cluster = cluster(&[(one.clone(), 0.5), (one.clone(), 0.5)]);

@@ -143,7 +143,7 @@ impl Imbalance {
         Ok(server_limit / self.share_max_quantile(p)?)
     }
 
-    /// The same by the bound: [`super::weighted_limit`].
+    /// The same by the bound: [`super::weighted_limit`], but never less than one server's limit.
     pub fn limit_bound(&self, server_limit: f64) -> Result<f64, Error> {
         Ok(not_negative("the limit of a server", server_limit)? / self.share_max_bound())
     }

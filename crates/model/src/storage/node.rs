@@ -359,6 +359,20 @@ impl Node {
         Ok(at)
     }
 
+    /// Utilisation of a device at so many reads per second, on average, and of the busiest; at most 1.
+    fn busy(&self, reads: f64) -> (f64, f64) {
+        let (mut busy, mut busiest) = (0.0, 0.0f64);
+        for group in &self.groups {
+            if let Some((class, mean, servers)) = self.service(group) {
+                let other = class.other_busy(group.factor);
+                let rho = ((reads * group.share * mean + other) / servers).min(1.0);
+                busy += rho * f64::from(group.count);
+                busiest = busiest.max(rho);
+            }
+        }
+        (busy / f64::from(self.devices().max(1)), busiest)
+    }
+
     /// Where memory and devices stand below their saturation, whatever is before them.
     fn behind_front(&self, rate: f64) -> Operating {
         let (hit_at_once, read_share) = self.shares(rate);
@@ -368,15 +382,7 @@ impl Node {
         let hit_ratio = hit_at_once - joined_share;
         let miss_ratio = read_share + joined_share;
         let devices = f64::from(self.devices().max(1));
-        let (mut busy, mut busiest) = (0.0, 0.0f64);
-        for group in &self.groups {
-            if let Some((class, mean, servers)) = self.service(group) {
-                let other = class.other_busy(group.factor);
-                let rho = (device_rate * group.share * mean + other) / servers;
-                busy += rho * f64::from(group.count);
-                busiest = busiest.max(rho);
-            }
-        }
+        let (busy, busiest) = self.busy(device_rate);
         let mean = |law: &Option<Empirical>| law.as_ref().map_or(0.0, ServiceTime::mean);
         Operating {
             rate,
@@ -384,7 +390,7 @@ impl Node {
             miss_ratio,
             device_rate,
             joined_share,
-            utilisation_mean: busy / devices,
+            utilisation_mean: busy,
             utilisation_max: busiest,
             queue_length_mean: number / devices,
             response_mean: hit_ratio * mean(&self.memory)
@@ -399,14 +405,15 @@ impl Node {
     /// all past the saturation of link or workers.
     fn overloaded(&self, rate: f64) -> Operating {
         let (hit_ratio, miss_ratio) = self.shares(rate);
+        let (busy, busiest) = self.busy(rate * miss_ratio);
         Operating {
             rate,
             hit_ratio,
             miss_ratio,
             device_rate: f64::INFINITY,
             joined_share: 0.0,
-            utilisation_mean: 1.0,
-            utilisation_max: 1.0,
+            utilisation_mean: busy,
+            utilisation_max: busiest,
             queue_length_mean: f64::INFINITY,
             response_mean: f64::INFINITY,
             front: self.front_overloaded(rate),
@@ -426,6 +433,11 @@ impl Node {
     /// [`Node::at`]. Cost: some 0.1 ms for each class and distinct factor.
     pub(crate) fn at_beside(&self, other: &NodeAt) -> NodeAt {
         self.at_by(other.t, Some(other))
+    }
+
+    /// The same at nearly the same time.
+    pub(crate) fn at_time_beside(&self, t: f64, other: &NodeAt) -> NodeAt {
+        self.at_by(t, Some(other))
     }
 
     fn at_by(&self, t: f64, other: Option<&NodeAt>) -> NodeAt {

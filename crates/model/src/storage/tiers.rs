@@ -356,8 +356,8 @@ impl Server for Tiers {
         Tiers::check(self)
     }
 
-    fn is_stable(&self, rate: f64) -> bool {
-        self.stable(rate).is_ok()
+    fn stable(&self, rate: f64) -> Result<(), Error> {
+        Tiers::stable(self, rate)
     }
 
     fn saturation(&self) -> f64 {

@@ -58,6 +58,7 @@ pub(super) fn candidates(all: &All) -> Result<Vec<Candidate>, Error> {
     let totals = all.totals();
     let likelihood = |c: &Candidate| c.likelihood(&totals);
     let mut found: Vec<(f64, Candidate)> = Vec::new();
+    // The largest number that cannot carry the load, and why.
     let (mut fallen, mut refused) = (0, None);
     for servers in SERVERS {
         match fit_servers(all, Some(servers)) {
@@ -70,13 +71,14 @@ pub(super) fn candidates(all: &All) -> Result<Vec<Candidate>, Error> {
                     break;
                 }
             }
-            Err(error @ Error::Unstable { .. }) => refused = Some(error),
+            Err(error @ Error::Unstable { .. }) => refused = Some((servers, error)),
             Err(error) => return Err(error),
         }
     }
-    if let (true, Some(error)) = (found.is_empty(), refused) {
-        return Err(error);
+    if let (true, Some((_, error))) = (found.is_empty(), &refused) {
+        return Err(error.clone());
     }
+    let mut too_few = refused.map_or(0, |refused| refused.0);
     // Between the numbers that were tried, towards the larger likelihood.
     loop {
         found.sort_by_key(|f| f.1.servers);
@@ -86,12 +88,16 @@ pub(super) fn candidates(all: &All) -> Result<Vec<Candidate>, Error> {
         let Some(here) = at(best) else { break };
         let gaps = [
             at(best + 1).map(|up| (here, up)),
-            best.checked_sub(1).and_then(at).map(|down| (down, here)),
+            Some((best.checked_sub(1).and_then(at).unwrap_or(too_few), here)),
         ];
         let open = gaps.into_iter().flatten().find(|(low, high)| high - low > 1);
         let Some((low, high)) = open else { break };
-        let candidate = fit_servers(all, Some(low.midpoint(high)))?;
-        found.push((likelihood(&candidate), candidate));
+        let middle = low.midpoint(high);
+        match fit_servers(all, Some(middle)) {
+            Ok(candidate) => found.push((likelihood(&candidate), candidate)),
+            Err(Error::Unstable { .. }) if low == too_few => too_few = middle,
+            Err(error) => return Err(error),
+        }
     }
     let mut all_of: Vec<Candidate> = found.into_iter().map(|f| f.1).collect();
     all_of.push(fit_servers(all, None)?);

@@ -90,6 +90,18 @@ fn the_number_of_servers_shows_in_responses_at_several_loads() {
 }
 
 #[test]
+fn servers_between_what_is_refused_and_what_is_tried_are_found() {
+    // 8 are too few for 8.5 that are busy; 10 are between 8 and 12.
+    let steps: Vec<Step> = [(200.0, 1), (600.0, 2), (850.0, 3)]
+        .map(|(rate, seed)| simulated("load", 10, 1.0, rate, 30_000.0 / rate, 70 + seed))
+        .to_vec();
+    let options = Options { replicates: 16, ..Options::default() };
+    let found = black_box(&steps, None, &options).unwrap().servers;
+    println!("{found:?}");
+    assert!(matches!(found.likeliest, Some(9..=11)), "{found:?}");
+}
+
+#[test]
 fn responses_that_do_not_depend_on_load_have_no_limit() {
     let steps: Vec<Step> = [100.0, 400.0]
         .iter()
@@ -142,7 +154,7 @@ fn what_cannot_be_fitted_is_said() {
 #[test]
 fn the_interval_of_the_mean_holds_it() {
     let mut held = 0;
-    for seed in 0..6 {
+    for seed in 0..8 {
         let steps: Vec<Step> = [(90.0, 100), (220.0, 200)]
             .map(|(rate, more)| simulated("load", 3, 0.5, rate, 8_000.0 / rate, seed + more))
             .to_vec();
@@ -152,7 +164,7 @@ fn the_interval_of_the_mean_holds_it() {
         held += u32::from(mean.low <= 0.01 && 0.01 <= mean.high);
         assert!(mean.high / mean.low < 1.06, "{mean:?}");
     }
-    // 95 % of six, and one in seventy times four or less.
-    println!("{held} of 6");
-    assert!(held >= 4, "{held}");
+    // 95 % of eight: less than seven once in twenty times; if half of the intervals held it, once in thirty more.
+    println!("{held} of 8");
+    assert!(held >= 7, "{held}");
 }

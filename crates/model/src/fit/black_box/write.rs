@@ -28,16 +28,16 @@ pub(super) fn model(
     // Fitted again the whole gives nearly the law that it gave: draws are counted from there.
     let (mean, scv) = (winner.law.mean(), winner.law.scv());
     let again = refit(all, winner, &totals)?;
-    let moments = |drawn: &Drawn| match refit(all, winner, drawn) {
-        Ok(law) => Ok((mean * law.mean() / again.mean(), scv * law.scv() / again.scv().max(1e-9))),
-        // A draw that the law from the start cannot carry says nothing.
-        Err(Error::Unstable { .. }) => Ok((mean, scv)),
-        Err(error) => Err(error),
+    // A draw of nothing but hits, or that its own law cannot carry, says nothing.
+    let moments = |d: &Drawn| {
+        let law = refit(all, winner, d).ok()?;
+        let moments = (mean * law.mean() / again.mean(), scv * law.scv() / again.scv().max(1e-9));
+        Some((moments, hit_ratio(d)))
     };
-    let moments = drawn.iter().map(moments).collect::<Result<Vec<_>, _>>()?;
+    let (moments, hits): (Vec<(f64, f64)>, Vec<f64>) = drawn.iter().filter_map(moments).unzip();
+    let left_out = drawn.len() - moments.len();
     let means: Vec<f64> = moments.iter().map(|m| m.0).collect();
     let scvs: Vec<f64> = moments.iter().map(|m| m.1).collect();
-    let hits: Vec<f64> = drawn.iter().map(hit_ratio).collect();
     // A service without a limit is one with more servers than it will ever keep busy.
     let servers = winner.servers.unwrap_or(10_000);
     let rates = all.steps.iter().map(|s| s.total.arrivals / s.total.seconds);
@@ -52,7 +52,7 @@ pub(super) fn model(
     let mean = Parameter::from_replicates(mean, &means, "s");
     let mut model = Model {
         format: FORMAT,
-        warnings: warnings(all, found),
+        warnings: warnings(all, found, (left_out, drawn.len())),
         about: options.about.clone(),
         requests: Requests {
             q0: q0.clone(),
@@ -147,7 +147,7 @@ fn fitted(model: &Model, step: &Data) -> Result<FittedStep, Error> {
 }
 
 /// What the user of the model should know.
-fn warnings(all: &All, found: &ServersFound) -> Vec<String> {
+fn warnings(all: &All, found: &ServersFound, left_out: (usize, usize)) -> Vec<String> {
     let mut texts = vec![
         "Fitted to response times alone: what a request waits for outside of its server counts as service, and the \
          utilisations of fitted steps are the model's."
@@ -159,6 +159,13 @@ fn warnings(all: &All, found: &ServersFound) -> Vec<String> {
         texts.push(format!(
             "Servers: {likeliest} by the responses, 95 % interval {low} to {high}; predictions take {likeliest} for \
              known. If you know the number, give it (--servers)."
+        ));
+    }
+    if 20 * left_out.0 > left_out.1 {
+        texts.push(format!(
+            "{} of {} resamplings could not be fitted: the intervals are too narrow. Measure longer, and a lighter \
+             load.",
+            left_out.0, left_out.1
         ));
     }
     if all.steps.len() < 2 {

@@ -101,11 +101,19 @@ impl<S: Server> Cluster<S> {
     /// [`Error::Unstable`] if a server is at or past its saturation.
     fn stable(&self, rate: f64) -> Result<(), Error> {
         not_negative("the request rate", rate)?;
-        if self.members.iter().all(|m| m.server.is_stable(rate * m.share)) {
-            Ok(())
-        } else {
-            Err(Error::Unstable { rate, saturation: self.saturation() })
+        // The first to fail as the load grows, by its own account: in bursts that is before its saturation.
+        let mut first: Option<f64> = None;
+        for member in &self.members {
+            match member.server.stable(rate * member.share) {
+                Ok(()) => {}
+                Err(Error::Unstable { saturation, .. }) => {
+                    let here = saturation / member.share;
+                    first = Some(first.map_or(here, |first| first.min(here)));
+                }
+                Err(error) => return Err(error),
+            }
         }
+        first.map_or(Ok(()), |saturation| Err(Error::Unstable { rate, saturation }))
     }
 
     /// P(T ≤ t) as a function of the load in requests/s, for CDFs at many loads. A server past its
@@ -121,7 +129,7 @@ impl<S: Server> Cluster<S> {
     }
 
     /// [`Cluster::within`] of clusters nearly the same as this one, the replicates of a model: the same
-    /// servers in the same order, one that a cluster lacks answering nothing.
+    /// servers in the same order, one that a cluster lacks answering nothing; each with its own δ.
     pub(crate) fn within_alike(&self, alike: &[Self], t_s: f64) -> Vec<Within>
     where
         S: 'static,
@@ -133,7 +141,8 @@ impl<S: Server> Cluster<S> {
                 .enumerate()
                 .filter_map(|(k, c)| Some((k, c.members.get(i)?)))
                 .collect();
-            let servers: Vec<&S> = others.iter().map(|(_, m)| &m.server).collect();
+            let servers: Vec<(&S, f64)> =
+                others.iter().map(|(k, m)| (&m.server, t_s - alike[*k].delay)).collect();
             let found = member.server.within_alike(&servers, t_s - self.delay);
             for ((k, other), within) in others.into_iter().zip(found) {
                 clusters[k].push((other.share, within));
@@ -186,7 +195,7 @@ impl<S: Server> Cluster<S> {
         Ok(if saturation.is_infinite() {
             saturation
         } else {
-            bisect(saturation, |rate| at(rate) >= share)
+            bisect(saturation, |rate| at(rate) >= share && self.stable(rate).is_ok())
         })
     }
 

@@ -26,8 +26,8 @@ pub trait Server: Clone {
     /// Whether its numbers make sense.
     fn check(&self) -> Result<(), Error>;
 
-    /// Whether its queues are bounded at `rate` requests/s.
-    fn is_stable(&self, rate: f64) -> bool;
+    /// [`Error::Unstable`] if its queues are not bounded at `rate` requests/s.
+    fn stable(&self, rate: f64) -> Result<(), Error>;
 
     /// Load in requests/s at which its busiest device is always busy.
     fn saturation(&self) -> f64;
@@ -41,11 +41,11 @@ pub trait Server: Clone {
 
     /// [`Server::within`] of servers nearly the same as this one, the replicates of a model: what is dear is
     /// done once.
-    fn within_alike(&self, alike: &[&Self], t_s: f64) -> Vec<Within>
+    fn within_alike(&self, alike: &[(&Self, f64)], _t_s: f64) -> Vec<Within>
     where
         Self: 'static,
     {
-        alike.iter().map(|server| Box::new(server.within(t_s)) as Within).collect()
+        alike.iter().map(|(server, t_s)| Box::new(server.within(*t_s)) as Within).collect()
     }
 
     /// The same server with a part of the catalogue `factor` times as large.
@@ -63,8 +63,8 @@ impl Server for Node {
         Node::check(self)
     }
 
-    fn is_stable(&self, rate: f64) -> bool {
-        self.operating(rate).is_ok()
+    fn stable(&self, rate: f64) -> Result<(), Error> {
+        self.operating(rate).map(drop)
     }
 
     fn saturation(&self) -> f64 {
@@ -80,10 +80,10 @@ impl Server for Node {
         move |rate| at.cdf(&node.standing(rate))
     }
 
-    fn within_alike(&self, alike: &[&Node], t_s: f64) -> Vec<Within> {
+    fn within_alike(&self, alike: &[(&Node, f64)], t_s: f64) -> Vec<Within> {
         let here = self.at(t_s);
-        let of = |node: &&Node| {
-            let (node, at) = ((*node).clone(), node.at_beside(&here));
+        let of = |(node, t_s): &(&Node, f64)| {
+            let (node, at) = ((*node).clone(), node.at_time_beside(*t_s, &here));
             Box::new(move |rate| at.cdf(&node.standing(rate))) as Within
         };
         alike.iter().map(of).collect()
@@ -118,8 +118,10 @@ impl Server for Spotify {
         Ok(())
     }
 
-    fn is_stable(&self, rate: f64) -> bool {
-        self.utilisation(rate) < 1.0
+    fn stable(&self, rate: f64) -> Result<(), Error> {
+        let saturation = Spotify::saturation(self);
+        let stable = self.utilisation(rate) < 1.0;
+        stable.then_some(()).ok_or(Error::Unstable { rate, saturation })
     }
 
     fn saturation(&self) -> f64 {
