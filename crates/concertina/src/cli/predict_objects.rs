@@ -11,7 +11,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use model::cache::Catalogue;
 use model::storage::Imbalance;
 use model::window::Operation;
@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use crate::record::trace::Trace;
 use crate::report::objective::digits;
+use crate::report::popularity;
 
 /// In so many placements the limit holds.
 const CHANCE: f64 = 0.95;
@@ -118,13 +119,8 @@ fn placements_of(servers: u32) -> u32 {
 
 /// The objects of a law.
 fn catalogue(law: &str) -> anyhow::Result<Catalogue> {
-    if let Some(zipf) = law.strip_prefix("zipf:") {
-        let parts = zipf.split_once(':');
-        let parts = parts.and_then(|(s, n)| Some((s.parse().ok()?, n.parse().ok()?)));
-        let Some((exponent, objects)) = parts else {
-            bail!("`{law}`: write zipf, its exponent and the number of objects: zipf:0.8:1000000");
-        };
-        return Ok(Catalogue::zipf(objects, exponent)?);
+    if let Some(objects) = popularity::zipf(law)? {
+        return Ok(objects);
     }
     let path = Path::new(law);
     ensure!(

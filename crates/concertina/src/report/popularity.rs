@@ -58,14 +58,8 @@ pub fn read(text: &str, folder: &Path) -> anyhow::Result<Law> {
     if let Ok(exponent) = text.parse() {
         return Ok(Law::Power(Popularity::new(exponent)?));
     }
-    if let Some(zipf) = text.strip_prefix("zipf:") {
-        let parts = zipf.split_once(':');
-        let parts = parts.and_then(|(s, n)| Some((s.parse().ok()?, n.parse().ok()?)));
-        let Some((exponent, objects)) = parts else {
-            bail!("`{text}`: write zipf, its exponent and the number of objects: zipf:0.8:1000000");
-        };
-        let cache = Cache::new(Catalogue::zipf(objects, exponent)?, Eviction::Lru);
-        return Ok(Law::Catalogue(cache.curve()));
+    if let Some(objects) = zipf(text)? {
+        return Ok(Law::Catalogue(Cache::new(objects, Eviction::Lru).curve()));
     }
     let path = folder.join(text);
     let shown = path.display();
@@ -82,6 +76,20 @@ pub fn read(text: &str, folder: &Path) -> anyhow::Result<Law> {
         "{shown} says nothing of popularity: no object was asked for twice"
     );
     Ok(Law::Stream(curve))
+}
+
+/// The objects of `zipf:EXPONENT:OBJECTS`; `None` of a text that does not begin so.
+///
+/// # Errors
+/// If the numbers are none, or make no catalogue.
+pub fn zipf(text: &str) -> anyhow::Result<Option<Catalogue>> {
+    let Some(zipf) = text.strip_prefix("zipf:") else { return Ok(None) };
+    let parts = zipf.split_once(':');
+    let parts = parts.and_then(|(s, n)| Some((s.parse().ok()?, n.parse().ok()?)));
+    let Some((exponent, objects)) = parts else {
+        bail!("`{text}`: write zipf, its exponent and the number of objects: zipf:0.8:1000000");
+    };
+    Ok(Some(Catalogue::zipf(objects, exponent)?))
 }
 
 fn of_trace(path: &Path) -> anyhow::Result<Curve> {

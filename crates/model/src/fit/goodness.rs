@@ -119,8 +119,8 @@ pub(super) fn warnings(model: &Model, gathered: &Gathered, differ: Vec<String>) 
     if let Some((variation, change_rate)) = bursts {
         all.push(format!(
             "Arrivals come in bursts: their rate varies by {:.0} %, and forgets it in {:.2} s. Predicted \
-             responses are those of a two-state MMPP, felt by the queues as one of two Poisson rates; limits, \
-             trust, clusters and plans are those of Poisson arrivals.",
+             responses, limits and plans are those of a two-state MMPP, felt by the queues as one of two Poisson \
+             rates.",
             variation.value.sqrt() * 100.0,
             1.0 / change_rate.value
         ));
