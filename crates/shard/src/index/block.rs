@@ -45,6 +45,13 @@ pub(crate) struct Block<'a> {
     header: u64,
 }
 
+/// A run of a block: how many heads there are before its first row and it itself, and the jump up to there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Run {
+    number: u32,
+    jump: u32,
+}
+
 /// Entries of an ascending list that are at most `row`, of which one word holds up to eight bytes below
 /// 128: those before the first that is greater, whatever follows the list's end.
 #[inline(always)]
@@ -252,10 +259,18 @@ impl<'a> Block<'a> {
         (word >> (bit % 8)) & ((1 << width) - 1)
     }
 
-    /// The first of the block's rows `from..to` whose Ψ is at least `target`, or `to`. The rows are of
-    /// one column.
+    /// The first of the block's rows `from..to` whose Ψ is at least `target`, or `to`; and the last run that starts
+    /// below the target, the first one if none does. The rows are of one column. `near` is the run of a
+    /// target that was no greater: the search begins there, with the runs next to it.
     #[inline(always)]
-    pub fn lower_bound<W: Word>(self, target: u32, from: u32, to: u32, word: W) -> u32 {
+    pub fn lower_bound<W: Word>(
+        self,
+        target: u32,
+        (from, to): (u32, u32),
+        near: Option<Run>,
+        word: W,
+    ) -> (Run, u32) {
+        let mut run = near.unwrap_or_default();
         if self.is_mixed() {
             let (mut from, mut to) = (from, to);
             while from < to {
@@ -266,26 +281,27 @@ impl<'a> Block<'a> {
                     to = middle;
                 }
             }
-            return from;
+            return (run, from);
         }
         let above = match target.checked_sub(self.first()) {
-            None | Some(0) => return from,
+            None | Some(0) => return (run, from),
             Some(above) => above,
         };
-        // The last run that starts below the target: the target is in it, or the next run starts past it.
-        let (mut run, mut end) = (0, self.heads() + 1);
-        let mut jump = 0;
-        while end - run > 1 {
-            let middle = (run + end) / 2;
-            let (head, jumped) = (self.head(middle - 1, word), self.jump(middle - 1, word));
-            if head.wrapping_add(jumped) < above {
-                (run, jump) = (middle, jumped);
+        // The target is in that run, or the next run starts past it.
+        let mut end = self.heads() + 1;
+        let mut stride = if near.is_some() { 1 } else { end / 2 };
+        while end - run.number > 1 {
+            let number = run.number + stride.clamp(1, end - run.number - 1);
+            let (head, jump) = (self.head(number - 1, word), self.jump(number - 1, word));
+            if head.wrapping_add(jump) < above {
+                run = Run { number, jump };
             } else {
-                end = middle;
+                end = number;
             }
+            stride = (end - run.number) / 2;
         }
-        let next = if run < self.heads() { self.head(run, word) } else { ROWS };
-        above.saturating_sub(jump).min(next).clamp(from, to)
+        let next = if run.number < self.heads() { self.head(run.number, word) } else { ROWS };
+        (run, above.saturating_sub(run.jump).min(next).clamp(from, to))
     }
 }
 

@@ -39,7 +39,15 @@ impl Job for Ask<'_> {
             bounds: self
                 .targets
                 .iter()
-                .map(|&target| block.lower_bound(target, 0, rows, word))
+                .map(|&target| {
+                    let (_, bound) = block.lower_bound(target, (0, rows), None, word);
+                    for &other in self.targets.iter().filter(|&&other| other <= target) {
+                        let (near, _) = block.lower_bound(other, (0, rows), None, word);
+                        let (_, again) = block.lower_bound(target, (0, rows), Some(near), word);
+                        assert_eq!(again, bound, "searched for {target} from {other} on");
+                    }
+                    bound
+                })
                 .collect(),
         }
     }

@@ -5,7 +5,8 @@
 //! three bytes come from the tables, and each step looks only within the rows of the pair that it begins.
 //!
 //! Patterns are lanes, and take each step in two rounds: both searches of the tops, which ask for their
-//! groups of blocks; then both within those. Cost of a step: about one cache miss, shared by what the
+//! groups of blocks; then both within those. The second search begins where the first one ended: the rows of a
+//! pattern are few before long, and both of their ends in one block. Cost of a step: about one cache miss, shared by what the
 //! other lanes do meanwhile.
 
 use std::ops::Range;
@@ -116,7 +117,8 @@ impl<F: FnMut(usize, Range<usize>)> Rows<'_, F> {
             return false;
         }
         let psi = &self.parts.psi;
-        lane.groups = (psi.seek(lane.within, lane.rows.0), psi.seek(lane.within, lane.rows.1));
+        let group = psi.seek(lane.within, lane.rows.0);
+        lane.groups = (group, psi.seek_from(lane.within, lane.rows.1, group));
         true
     }
 }
@@ -149,10 +151,7 @@ impl<F: FnMut(usize, Range<usize>)> Job for Rows<'_, F> {
                 let lane = &mut lanes[index];
                 if lane.rows.0 < lane.rows.1 {
                     let psi = &self.parts.psi;
-                    lane.rows = (
-                        psi.find(lane.within, lane.rows.0, lane.groups.0, word),
-                        psi.find(lane.within, lane.rows.1, lane.groups.1, word),
-                    );
+                    lane.rows = psi.find(lane.within, lane.rows, lane.groups, word);
                     lane.left -= 1;
                 }
                 if lane.left > 0 && lane.rows.0 < lane.rows.1 {

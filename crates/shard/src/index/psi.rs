@@ -11,7 +11,7 @@
 use crate::bits::load::{u16_at, u32_at};
 use crate::bits::word::{Word, prefetch};
 
-use super::block::{Block, ROWS};
+use super::block::{Block, ROWS, Run};
 
 /// Blocks that share one full offset.
 pub(crate) const BLOCKS_PER_OFFSET: u32 = 16;
@@ -90,7 +90,24 @@ impl<'a> Psi<'a> {
             base = if self.top(base + half - 1) < target { base + half } else { base };
             count -= half;
         }
-        let group = base - 1;
+        self.ask_group(rows, base - 1)
+    }
+
+    /// As [`Self::seek`], for a target no less than the one that is in `group`: in the same, more often than not.
+    #[inline(always)]
+    pub fn seek_from(&self, rows: (u32, u32), target: u32, group: u32) -> u32 {
+        let next = group + 1;
+        let start = next * BLOCKS_PER_TOP * ROWS;
+        if start >= rows.1 || self.top(next) >= target {
+            return group;
+        }
+        self.seek((start, rows.1), target)
+    }
+
+    /// Asks for the blocks of a group that hold any of `rows`.
+    #[inline(always)]
+    fn ask_group(&self, rows: (u32, u32), group: u32) -> u32 {
+        let (first, last) = (rows.0 / ROWS, (rows.1 - 1) / ROWS);
         let start = self.offset((group * BLOCKS_PER_TOP).max(first));
         let end = self.offset((group * BLOCKS_PER_TOP + BLOCKS_PER_TOP - 1).min(last)) + LINE_BYTES;
         for line in 0..LINES_AHEAD {
@@ -102,23 +119,46 @@ impl<'a> Psi<'a> {
         group
     }
 
-    /// Second part: the row, or the end of `rows`.
+    /// Second part, for two targets in ascending order and their groups: the rows, or the end of `rows`.
     #[inline(always)]
-    pub fn find<W: Word>(&self, rows: (u32, u32), target: u32, group: u32, word: W) -> u32 {
-        let (first, last) = (rows.0 / ROWS, (rows.1 - 1) / ROWS);
-        let mut at = (group * BLOCKS_PER_TOP).max(first);
-        let end = (group * BLOCKS_PER_TOP + BLOCKS_PER_TOP - 1).min(last);
+    pub fn find<W: Word>(
+        &self,
+        rows: (u32, u32),
+        targets: (u32, u32),
+        groups: (u32, u32),
+        word: W,
+    ) -> (u32, u32) {
+        let first = (groups.0 * BLOCKS_PER_TOP).max(rows.0 / ROWS);
+        let (block, run, row) = self.find_from(rows, targets.0, groups.0, first, None, word);
+        let again = (groups.1 * BLOCKS_PER_TOP).max(block);
+        let near = (again == block).then_some(run);
+        (row, self.find_from(rows, targets.1, groups.1, again, near, word).2)
+    }
+
+    /// The row of one target, its block, and the run there that it is behind the start of; searched from block
+    /// `at` on, which starts below the target if any block of the rows does, and from a run of it on.
+    #[inline(always)]
+    fn find_from<W: Word>(
+        &self,
+        rows: (u32, u32),
+        target: u32,
+        group: u32,
+        mut at: u32,
+        mut near: Option<Run>,
+        word: W,
+    ) -> (u32, Run, u32) {
+        let end = (group * BLOCKS_PER_TOP + BLOCKS_PER_TOP - 1).min((rows.1 - 1) / ROWS);
         let mut block = Block::new(self.blocks, self.offset(at));
         while at < end {
             let next = Block::new(self.blocks, self.offset(at + 1));
             if next.first() >= target {
                 break;
             }
-            (at, block) = (at + 1, next);
+            (at, block, near) = (at + 1, next, None);
         }
         let start = at * ROWS;
-        let from = rows.0.saturating_sub(start);
-        let to = (rows.1 - start).min(ROWS);
-        start + block.lower_bound(target, from, to, word)
+        let within = (rows.0.saturating_sub(start), (rows.1 - start).min(ROWS));
+        let (run, row) = block.lower_bound(target, within, near, word);
+        (at, run, start + row)
     }
 }
