@@ -114,7 +114,7 @@ fn memory(index: &Index, options: &Options, queries: &Queries<'_>) -> Result<(),
     say("and filled in part by queries")?;
     drop([Array::Sa, Array::Isa].map(|array| layers.drop_lowest(array)));
     say("dropped")?;
-    let mut text = TextBuild::new(index, TextOptions { level: 3, ..TextOptions::default() })?;
+    let mut text = TextBuild::new(index, TextOptions::default())?;
     while !text.step(index, 4096)?.is_finished() {}
     layers.publish_text(text)?;
     say("a text layer")?;

@@ -1,8 +1,8 @@
 //! Measures text layers of a file: what they take, how long they take to make, how fast they are read.
 //!
-//!     cargo run --release -p shard --example text_layer -- FILE [BLOCK DICTIONARY LEVEL]...
+//!     cargo run --release -p shard --example text_layer -- FILE [BLOCK TOKENS SAMPLE]...
 //!
-//! One line for each triple of bytes of a block, bytes of the dictionary and compression level. Reads
+//! One line for each triple of bytes of a block, tokens, and bytes of samples. Reads
 //! are at random offsets, in one thread, each checked against the file. All seconds are CPU seconds of
 //! that thread as Linux counts them, so that a busy machine disturbs them less.
 
@@ -41,21 +41,15 @@ fn main() -> Result<(), Failure> {
     let numbers: Vec<usize> =
         arguments.map(|argument| argument.parse()).collect::<Result<_, _>>()?;
     let text = Plain(std::fs::read(file)?);
-    let default = TextOptions::default();
     let mut options: Vec<TextOptions> = numbers
         .chunks_exact(3)
-        .map(|n| TextOptions {
-            block_bytes: n[0],
-            dictionary_bytes: n[1],
-            level: n[2] as i32,
-            ..default
-        })
+        .map(|n| TextOptions { block_bytes: n[0], tokens_max: n[1], sample_bytes: n[2] })
         .collect();
     if options.is_empty() {
-        options.push(default);
+        options.push(TextOptions::default());
     }
     println!(
-        "  block  dictionary level  train s  blocks s  × text  64 B /s  1 KiB /s  hot 1 KiB /s"
+        "  block  tokens    sample  train s  blocks s  × text  64 B /s  1 KiB /s  hot 1 KiB /s"
     );
     for options in options {
         let start = cpu_s()?;
@@ -73,8 +67,8 @@ fn main() -> Result<(), Failure> {
         rate(&text, &layers, 1024, text.len() / 100)?;
         let hot = rate(&text, &layers, 1024, text.len() / 100)?;
         println!(
-            "{:7} {:11} {:5} {train_s:8.2} {blocks_s:9.2} {ratio:7.3} {small:8.0} {large:9.0} {hot:13.0}",
-            options.block_bytes, options.dictionary_bytes, options.level
+            "{:7} {:7} {:9} {train_s:8.2} {blocks_s:9.2} {ratio:7.3} {small:8.0} {large:9.0} {hot:13.0}",
+            options.block_bytes, options.tokens_max, options.sample_bytes
         );
     }
     Ok(())

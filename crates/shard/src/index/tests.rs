@@ -207,7 +207,7 @@ fn check_layers(text: &[u8]) {
     layers.publish(sweep).unwrap();
     all();
     assert!(index.footprint().total_bytes() > footprint.total_bytes());
-    let options = TextOptions { block_bytes: 64, level: 1, ..TextOptions::default() };
+    let options = TextOptions { block_bytes: 64, ..TextOptions::default() };
     let mut build = TextBuild::new(&index, options).unwrap();
     while !build.step(&index, 5).unwrap().is_finished() {}
     layers.publish_text(build).unwrap();

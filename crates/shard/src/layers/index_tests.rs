@@ -69,7 +69,7 @@ pub(super) fn apply(index: &Index, change: &Change) -> Result<(), Error> {
             Ok(())
         }
         &Change::Text(hot_bytes) => {
-            let options = TextOptions { block_bytes: 64, level: 1, ..TextOptions::default() };
+            let options = TextOptions { block_bytes: 64, ..TextOptions::default() };
             let mut build = TextBuild::new(index, options)?;
             while !build.step(index, 3)?.is_finished() {}
             layers.publish_text(build)?;

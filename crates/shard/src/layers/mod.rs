@@ -19,8 +19,8 @@
 //! **Memory.** What is freed goes back to the system at that moment: values, text blocks and hot blocks lie in
 //! anonymous maps (`memory`). By `examples/layers.rs`, over 50 MB of Debian package records: a process that held
 //! 17.8 MB more with a pair of layers held 0.0 MB more when that was dropped, as after one that queries
-//! had filled (22.0 MB). With a text layer and hot blocks it held 29.4 MB more, of 25.8 MB that were counted, and 4.5 MB
-//! when they were dropped: the allocator keeps what the dictionary's trainer and the compressor worked with.
+//! had filled (22.0 MB). With a text layer and hot blocks it held 29.6 MB more, of 24.0 MB that were counted, and 6.3 MB
+//! when they were dropped: the allocator keeps what the tokens were chosen with.
 //! [`Footprint`] counts what layers may hold, each array without the rest of its last page; pages of
 //! marked layers and hot blocks are taken as they are first written.
 //!
