@@ -4,8 +4,8 @@
 //! within a column, so that two binary searches give their rows (Sadakane, 2003). The pattern's last
 //! three bytes come from the tables, and each step looks only within the rows of the pair that it begins.
 //!
-//! Patterns are lanes, and take each step in two rounds: both searches of the tops, which ask for their
-//! groups of blocks; then both within those. The second search begins where the first one ended: the rows of a
+//! Patterns are lanes, and take each step in three rounds: both searches of the tops; what of the directory they lead
+//! to, which asks for their groups of blocks; then both within those. The second search begins where the first one ended: the rows of a
 //! pattern are few before long, and both of their ends in one block. Cost of a step: about one cache miss, shared by what the
 //! other lanes do meanwhile.
 
@@ -144,6 +144,14 @@ impl<F: FnMut(usize, Range<usize>)> Job for Rows<'_, F> {
             for lane in &mut lanes[..count] {
                 if !self.seek(lane) {
                     lane.rows = (0, 0);
+                }
+            }
+            for lane in &lanes[..count] {
+                if lane.rows.0 < lane.rows.1 {
+                    self.parts.psi.ask_group(lane.within, lane.groups.0);
+                    if lane.groups.1 != lane.groups.0 {
+                        self.parts.psi.ask_group(lane.within, lane.groups.1);
+                    }
                 }
             }
             let mut index = 0;

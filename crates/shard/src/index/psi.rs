@@ -72,25 +72,24 @@ impl<'a> Psi<'a> {
         Block::new(self.blocks, asked.at)
     }
 
+    /// The tops from number `from` up to `end`.
     #[inline(always)]
-    fn top(&self, index: u32) -> u32 {
-        u32_at(self.tops, 4 * index as usize)
+    fn tops(&self, from: u32, end: u32) -> &'a [[u8; 4]] {
+        self.tops.as_chunks().0.get(from as usize..end as usize).unwrap_or(&[])
     }
 
     /// First part of finding the first of `rows`, all of one column and at least one, with Ψ of `target`
-    /// or more: the group of blocks that it is in, asked for.
+    /// or more: the group of blocks that it is in, whose directory entry is asked for.
     #[inline(always)]
     pub fn seek(&self, rows: (u32, u32), target: u32) -> u32 {
-        let (first, last) = (rows.0 / ROWS, (rows.1 - 1) / ROWS);
-        // Tops from `base` on whose blocks start within the rows.
-        let (mut base, mut count) =
-            (first / BLOCKS_PER_TOP + 1, last / BLOCKS_PER_TOP - first / BLOCKS_PER_TOP);
-        while count > 0 {
-            let half = count.div_ceil(2);
-            base = if self.top(base + half - 1) < target { base + half } else { base };
-            count -= half;
-        }
-        self.ask_group(rows, base - 1)
+        let group = rows.0 / ROWS / BLOCKS_PER_TOP;
+        let last = (rows.1 - 1) / ROWS / BLOCKS_PER_TOP;
+        // Those whose blocks start within the rows. No branch depends on what they are.
+        let tops = self.tops(group + 1, last + 1);
+        let below = tops.partition_point(|&top| u32::from_le_bytes(top) < target);
+        let group = group + below as u32;
+        self.ask_directory(group * BLOCKS_PER_TOP * ROWS);
+        group
     }
 
     /// As [`Self::seek`], for a target no less than the one that is in `group`: in the same, more often than not.
@@ -98,15 +97,16 @@ impl<'a> Psi<'a> {
     pub fn seek_from(&self, rows: (u32, u32), target: u32, group: u32) -> u32 {
         let next = group + 1;
         let start = next * BLOCKS_PER_TOP * ROWS;
-        if start >= rows.1 || self.top(next) >= target {
+        let is_past = |top: &[u8; 4]| u32::from_le_bytes(*top) >= target;
+        if start >= rows.1 || self.tops(next, next + 1).first().is_none_or(is_past) {
             return group;
         }
         self.seek((start, rows.1), target)
     }
 
-    /// Asks for the blocks of a group that hold any of `rows`.
+    /// Second part: asks for the blocks of a group that hold any of `rows`.
     #[inline(always)]
-    fn ask_group(&self, rows: (u32, u32), group: u32) -> u32 {
+    pub fn ask_group(&self, rows: (u32, u32), group: u32) {
         let (first, last) = (rows.0 / ROWS, (rows.1 - 1) / ROWS);
         let start = self.offset((group * BLOCKS_PER_TOP).max(first));
         let end = self.offset((group * BLOCKS_PER_TOP + BLOCKS_PER_TOP - 1).min(last)) + LINE_BYTES;
@@ -116,10 +116,9 @@ impl<'a> Psi<'a> {
                 prefetch(self.blocks, at);
             }
         }
-        group
     }
 
-    /// Second part, for two targets in ascending order and their groups: the rows, or the end of `rows`.
+    /// Third part, for two targets in ascending order and their groups: the rows, or the end of `rows`.
     #[inline(always)]
     pub fn find<W: Word>(
         &self,
@@ -148,14 +147,15 @@ impl<'a> Psi<'a> {
         word: W,
     ) -> (u32, Run, u32) {
         let end = (group * BLOCKS_PER_TOP + BLOCKS_PER_TOP - 1).min((rows.1 - 1) / ROWS);
-        let mut block = Block::new(self.blocks, self.offset(at));
-        while at < end {
-            let next = Block::new(self.blocks, self.offset(at + 1));
-            if next.first() >= target {
-                break;
-            }
-            (at, block, near) = (at + 1, next, None);
-        }
+        // How many blocks more start below the target: all are looked at, as a guess would cost more.
+        let below = |block: u32| {
+            let first = u32_at(self.blocks, self.offset(block));
+            u32::from(block <= end) & u32::from(first < target)
+        };
+        let more: u32 = (1..BLOCKS_PER_TOP).map(|ahead| below(at + ahead)).sum();
+        at += more;
+        near = near.filter(|_| more == 0);
+        let block = Block::new(self.blocks, self.offset(at));
         let start = at * ROWS;
         let within = (rows.0.saturating_sub(start), (rows.1 - start).min(ROWS));
         let (run, row) = block.lower_bound(target, within, near, word);
