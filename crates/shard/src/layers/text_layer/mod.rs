@@ -43,12 +43,16 @@ const TRAINING_STEPS: usize = ROUNDS + 1;
 /// Bytes of the text for each token at least, so that tokens take no more than a thirtieth of it.
 const BYTES_PER_TOKEN: usize = 400;
 
+/// Tokens at most beside those of one byte: together so many that no code has more than 19 bits, and three of them
+/// are whole in any 57 (see `tokens`).
+const TOKENS_MAX: usize = (128 << 10) - 256;
+
 /// How a text layer is made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TextOptions {
     /// Bytes of a block: a power of two from 64 to 131,072.
     pub block_bytes: usize,
-    /// Tokens at most, beside those of one byte: up to 131,072. A 400th of the text's bytes at most in any case.
+    /// Tokens at most, beside those of one byte: up to 130,816. A 400th of the text's bytes at most in any case.
     pub tokens_max: usize,
     /// Bytes of the text that the tokens are chosen by, at most.
     pub sample_bytes: usize,
@@ -196,11 +200,11 @@ impl TextBuild {
         let TextOptions { block_bytes, tokens_max, .. } = options;
         if !block_bytes.is_power_of_two()
             || !(64..=128 << 10).contains(&block_bytes)
-            || tokens_max > 128 << 10
+            || tokens_max > TOKENS_MAX
         {
             return Err(Error::Layers(format!(
                 "text blocks of {block_bytes} bytes and {tokens_max} tokens; a power of two \
-                 from 64 to 131,072 and up to 131,072 tokens are possible"
+                 from 64 to 131,072 and up to {TOKENS_MAX} tokens are possible"
             )));
         }
         let text_len = text.len();
