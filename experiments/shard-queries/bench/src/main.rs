@@ -73,7 +73,7 @@ struct Serve {
     /// Text positions of which one is stored with its row, so that a match's position is found
     #[arg(long, required_unless_present = "ceiling")]
     alpha_sa: Option<u32>,
-    /// Also hold the text in compressed blocks
+    /// Also hold the text as tokens, in blocks
     #[arg(long)]
     text_layer: bool,
     /// Not an index: dependent accesses to memory of the text's size
@@ -82,6 +82,9 @@ struct Serve {
 }
 
 fn main() -> anyhow::Result<()> {
+    // An experiment that is killed leaves nothing behind that goes on measuring.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
+        .context("cannot ask to be ended with the process that started this")?;
     match Arguments::parse().command {
         Command::Run(run) => {
             let config = Config::read(&run.folder.join("config.toml"))?;

@@ -35,7 +35,7 @@ pub struct Point {
     pub sa: u32,
     /// Text positions for one whose row is stored, to begin reading at.
     pub isa: u32,
-    /// Whether the text is also held in compressed blocks.
+    /// Whether the text is also held as tokens, in blocks.
     pub text_layer: bool,
 }
 
@@ -47,7 +47,7 @@ impl Point {
     }
 }
 
-/// Blocks of a text layer that are compressed in one step.
+/// Blocks of a text layer that are encoded in one step.
 const BLOCKS_AT_ONCE: usize = 1 << 14;
 
 /// Builds the index in memory, gives up the text, and answers slices from the file's bytes alone.
