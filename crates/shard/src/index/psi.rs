@@ -96,12 +96,12 @@ impl<'a> Psi<'a> {
     #[inline(always)]
     pub fn seek_from(&self, rows: (u32, u32), target: u32, group: u32) -> u32 {
         let next = group + 1;
-        let start = next * BLOCKS_PER_TOP * ROWS;
+        let last = (rows.1 - 1) / ROWS / BLOCKS_PER_TOP;
         let is_past = |top: &[u8; 4]| u32::from_le_bytes(*top) >= target;
-        if start >= rows.1 || self.tops(next, next + 1).first().is_none_or(is_past) {
+        if next > last || self.tops(next, next + 1).first().is_none_or(is_past) {
             return group;
         }
-        self.seek((start, rows.1), target)
+        self.seek((next * BLOCKS_PER_TOP * ROWS, rows.1), target)
     }
 
     /// Second part: asks for the blocks of a group that hold any of `rows`.
@@ -149,7 +149,8 @@ impl<'a> Psi<'a> {
         let end = (group * BLOCKS_PER_TOP + BLOCKS_PER_TOP - 1).min((rows.1 - 1) / ROWS);
         // How many blocks more start below the target: all are looked at, as a guess would cost more.
         let below = |block: u32| {
-            let first = u32_at(self.blocks, self.offset(block));
+            // One that was asked for, in any case.
+            let first = u32_at(self.blocks, self.offset(block.min(end)));
             u32::from(block <= end) & u32::from(first < target)
         };
         let more: u32 = (1..BLOCKS_PER_TOP).map(|ahead| below(at + ahead)).sum();

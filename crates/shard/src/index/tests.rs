@@ -349,6 +349,35 @@ fn forged_sections_are_refused_or_answered_without_panic() {
     }
 }
 
+/// Tables of pairs and triples are there for texts of some length only.
+#[test]
+fn forged_tables_of_pairs_and_triples_are_answered_without_panic() {
+    let text = noise(7000, 3);
+    let reader = Reader::open(built(&text, 8, 16)).unwrap();
+    for forged in ["pairs.rows", "triples.rows", "triples.places"] {
+        assert!(!reader.section(forged).unwrap().is_empty(), "no {forged}");
+        for (first, step) in [(0xFFFF_FC00, 0x1FF), (0, 0x1000_0000), (u32::MAX, 0), (6000, 500)] {
+            let mut writer = crate::format::Writer::new(Vec::new()).unwrap();
+            for section in reader.sections() {
+                let mut bytes = reader.section(&section.name).unwrap().to_vec();
+                if section.name == forged {
+                    for (place, number) in bytes.chunks_exact_mut(4).zip(0u32..) {
+                        let value = number.saturating_mul(step).saturating_add(first);
+                        place.copy_from_slice(&value.to_le_bytes());
+                    }
+                }
+                writer.section(&section.name, &bytes).unwrap();
+            }
+            let Ok(index) = Index::open(writer.finish().unwrap()) else { continue };
+            for len in 1..12 {
+                let patterns: Vec<&[u8]> = text.windows(len).step_by(97).collect();
+                let rows = index.rows_of_all(&patterns);
+                assert!(rows.iter().all(|rows| rows.end <= text.len() + 1), "of {forged}");
+            }
+        }
+    }
+}
+
 /// The format is fixed: a change of it needs another version, and these files stay as fixtures. They were
 /// written by another program, from `docs/shard-format.md` alone.
 #[test]

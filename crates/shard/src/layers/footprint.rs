@@ -19,7 +19,7 @@ pub struct Footprint {
     pub sa: Vec<LayerFootprint>,
     /// Layers of the inverse suffix array, the largest rate first.
     pub isa: Vec<LayerFootprint>,
-    /// The text layer: compressed blocks, their table, the dictionary and the decoders' memory.
+    /// The text layer: blocks, their table and the tokens.
     pub text_bytes: usize,
     /// Decoded blocks of the text layer, at most; they are taken as blocks are read.
     pub hot_bytes: usize,

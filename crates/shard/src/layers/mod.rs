@@ -9,7 +9,7 @@
 //!
 //! A layer is filled by a dedicated [`Sweep`] and published when it is whole, or is *marked* and filled
 //! by what queries come by ([`View::learn`]). A text layer ([`TextBuild`]) answers `extract` from
-//! compressed blocks instead.
+//! a copy of the text in tokens instead.
 //!
 //! **Concurrency.** All layers are one immutable list behind an `arc-swap`: a query takes a [`View`] of it
 //! (a few nanoseconds, no lock, no wait) and asks that on each hop. A change swaps in another list, in

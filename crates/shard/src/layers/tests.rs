@@ -512,6 +512,27 @@ fn a_text_layer_of_records_is_much_smaller_than_the_text() {
 }
 
 #[test]
+fn a_text_of_which_samples_are_drawn_reads_as_it_does() {
+    // Samples do not show the last third, which has no byte in common with the rest.
+    let record = |n: u32| format!("id: {n}\nname: person {}\n\n", n.wrapping_mul(7919) % 1000);
+    let mut bytes: Vec<u8> = (0..60_000).flat_map(|n| record(n).into_bytes()).collect();
+    bytes.extend((0..700_000u32).map(|n| 128 + (n.wrapping_mul(2_654_435_761) >> 25) as u8));
+    let text = Plain(bytes);
+    for (sample_bytes, tokens_max) in [(1280 << 10, 5000), (0, 1000), (1 << 20, 0)] {
+        let options = TextOptions { sample_bytes, tokens_max, ..TextOptions::default() };
+        let layers = text_layers(&text, options, usize::MAX);
+        let mut read = Vec::new();
+        assert!(layers.view().text(0, text.0.len(), &mut read));
+        assert!(read == text.0, "{sample_bytes} bytes of samples");
+        for start in (0..text.0.len() - 3000).step_by(99_991) {
+            read.clear();
+            assert!(layers.view().text(start, 3000, &mut read));
+            assert!(read == text.0[start..start + 3000], "from {start} on");
+        }
+    }
+}
+
+#[test]
 fn text_layers_that_do_not_fit_are_refused() {
     let text = Plain(vec![b'x'; 1000]);
     let small = TextOptions { block_bytes: 64, ..TextOptions::default() };

@@ -271,7 +271,7 @@ impl Layers {
         while !self.is_off(order) {
             let progress = build.step(index, BLOCKS)?;
             let bytes = build.bytes_expected().unwrap_or(0) as u64;
-            // A part of the text may be less like the dictionary than the rest.
+            // A part of the text may be less like the samples than the rest.
             if bytes > bytes_max && progress.done > progress.all / 4 {
                 info!("{}: a text layer would take {bytes} bytes, not {bytes_max}", order.name);
                 self.lock().too_few.insert(order.id, bytes_max);
@@ -408,7 +408,7 @@ impl State {
         if changes.drop_text {
             drop(layers.drop_text());
         }
-        // A sweep takes half as long as compressing, and helps searches too.
+        // A sweep takes a fraction of the time of a text layer, and helps searches too.
         if !changes.add.is_empty() {
             self.fill(candidate, Step::Pair(changes.add), bytes - for_text, orders);
         } else if wants_text {

@@ -1,12 +1,12 @@
 //! The text once more, as numbers of tokens in blocks: a layer for `extract`.
 //!
 //! *Tokens* are up to 100,000 strings of up to 64 bytes that come often in samples of the text (`train`). The text
-//! is written as their codes, 10 to 19 bits each (`tokens`), in the way that takes the fewest bits. Blocks
+//! is written as their codes, of up to 19 bits (`tokens`), in the way that takes the fewest bits. Blocks
 //! are there to find a position by: each begins with a token and a byte of its own, and a table holds where.
 //! One that does not become smaller is stored as it is; its length says so.
 //!
 //! **Cost.** A read passes the tokens before its first byte in the block, half a block on average, and copies those of
-//! its own bytes. Beside the block it needs the tokens, a megabyte that a processor's second-level cache holds;
+//! its own bytes. Beside the block it needs the tokens, a megabyte or two, which a processor's second-level cache may hold;
 //! it takes no lock. By `examples/text_layer.rs`, per CPU second and thread on two cores: of 50 MB of Debian package
 //! records the layer is 0.277, reads of 64 B 1.2 to 1.5 million, of 1 KiB 420,000 to 490,000; of 82 MB of mixed records
 //! 0.315, 1.1 million and 415,000. Making one takes 23 CPU s and less for 100 MB, the choice of tokens half of that. Blocks of
@@ -40,7 +40,8 @@ const SAMPLE_BYTES: usize = 32 << 10;
 /// Steps before the first block: those of the choice, and one that numbers what was chosen.
 const TRAINING_STEPS: usize = ROUNDS + 1;
 
-/// Bytes of the text for each token at least, so that tokens take no more than a thirtieth of it.
+/// Bytes of the text for each token at least. Tokens take 13 bytes on average, so a thirtieth of the text at most; where all
+/// are as long as they may be, and so save most, a sixth.
 const BYTES_PER_TOKEN: usize = 400;
 
 /// Tokens at most beside those of one byte: together so many that no code has more than 19 bits, and three of them
@@ -54,7 +55,7 @@ pub struct TextOptions {
     pub block_bytes: usize,
     /// Tokens at most, beside those of one byte: up to 130,816. A 400th of the text's bytes at most in any case.
     pub tokens_max: usize,
-    /// Bytes of the text that the tokens are chosen by, at most.
+    /// Bytes of the text that the tokens are chosen by, at most; 32 KiB at least.
     pub sample_bytes: usize,
 }
 
@@ -228,23 +229,25 @@ impl TextBuild {
         self.text_len.div_ceil(self.block_bytes)
     }
 
-    /// Takes a step of the choice of tokens, ten of up to a CPU second each, or else encodes the next `blocks` blocks of
+    /// Takes a step of the choice of tokens, ten of a CPU second or two each, or else encodes the next `blocks` blocks of
     /// `text`, which has to be the same in every step; and says how many steps and blocks are done.
     ///
     /// # Errors
     ///
-    /// What [`Text::extract`] says. A step that failed may be tried again.
+    /// What [`Text::extract`] says, or [`Error::Layers`] if there is no memory to choose tokens with. A step that failed may
+    /// be tried again.
     pub fn step(&mut self, text: &impl Text, blocks: usize) -> Result<Progress, Error> {
         let all = self.blocks();
         let progress = |done| Progress { done, all: TRAINING_STEPS + all };
         if let Some((samples, training)) = &mut self.training {
             let samples: Vec<&[u8]> = samples.chunks(SAMPLE_BYTES).collect();
             let Some(tokens) = training.tokens() else {
-                training.round(&samples);
+                training.round(&samples)?;
                 return Ok(progress(training.rounds()));
             };
             // Numbers need fewer samples than choices do.
-            let few: Vec<&[u8]> = samples.iter().step_by(4).copied().collect();
+            let every = (samples.len() / 32).clamp(1, 4);
+            let few: Vec<&[u8]> = samples.iter().step_by(every).copied().collect();
             self.encoder = Some(Encoder::new(tokens.clone(), &few, self.block_bytes));
             self.training = None;
             return Ok(progress(TRAINING_STEPS));
@@ -286,8 +289,8 @@ impl TextBuild {
         (done > 0).then_some(blocks as usize + rest)
     }
 
-    /// Bytes that are held at present, besides what tokens are chosen and codes are found with: 100 MB for 32 MiB
-    /// of samples, 10 MB from then on.
+    /// Bytes that are held at present, besides what tokens are chosen and codes are found with: up to 130 MB for
+    /// 32 MiB of samples, 10 MB from then on; the finished blocks are copied once, which takes their bytes again.
     pub fn bytes(&self) -> usize {
         self.data_len
             + self.ends.len()
@@ -329,7 +332,7 @@ impl fmt::Debug for TextBuild {
 /// Pieces of the text, drawn evenly, one after the other: [`SAMPLE_BYTES`] each, or the whole text if it is
 /// shorter than they would be.
 fn samples(text: &impl Text, bytes_max: usize) -> Result<MmapMut, Error> {
-    let pieces = bytes_max / SAMPLE_BYTES;
+    let pieces = (bytes_max / SAMPLE_BYTES).max(1);
     let whole = text.len() <= pieces * SAMPLE_BYTES;
     let mut bytes = zeros(if whole { text.len() } else { pieces * SAMPLE_BYTES })?;
     let mut piece = Vec::new();

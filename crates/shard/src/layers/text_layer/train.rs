@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 
 use super::strings::Strings;
 use super::trie::Trie;
+use crate::Error;
 
 /// Bytes of a token at most.
 pub(super) const TOKEN_BYTES_MAX: usize = 64;
@@ -42,21 +43,31 @@ impl Training {
         Self { tokens: Strings::singles(), tokens_max, round: 0, neighbours: Vec::new() }
     }
 
-    /// Does another round, over the same samples each time. Costs, of 32 MiB of them, up to a CPU second, and
-    /// eight bytes for each token that they are cut into.
-    pub(super) fn round(&mut self, samples: &[&[u8]]) {
+    /// Does another round, over the same samples each time. Costs, of 32 MiB of them, a CPU second or two, and
+    /// twice their bytes of memory: what they are cut into is counted as far as there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Layers`] if there is no memory.
+    pub(super) fn round(&mut self, samples: &[&[u8]]) -> Result<(), Error> {
         self.round += 1;
         let every = match ROUNDS.saturating_sub(self.round) {
             0 | 1 => 1,
             2 | 3 => 2,
             _ => 8,
         };
+        // Of a few samples all are looked at.
+        let every = every.min((samples.len() / 32).max(1));
+        let bytes: usize = samples.iter().map(|sample| sample.len()).sum();
         self.neighbours.clear();
-        self.neighbours.reserve(samples.iter().map(|sample| sample.len()).sum::<usize>() / 4);
+        self.neighbours
+            .try_reserve_exact(bytes / 4)
+            .map_err(|error| Error::Layers(format!("memory to choose tokens with: {error}")))?;
         let counts = count(samples.iter().step_by(every), &self.tokens, &mut self.neighbours);
         let chosen_max = self.tokens_max * self.round.min(ROUNDS) / ROUNDS;
         let pairs = pairs(&mut self.neighbours, chosen_max);
         self.tokens = choose(&self.tokens, &counts, &pairs, chosen_max);
+        Ok(())
     }
 
     /// How many rounds are done.
@@ -71,7 +82,7 @@ impl Training {
 }
 
 /// How often each token comes where the samples are cut into the longest; and which are side by side, as pairs of
-/// 32 bits.
+/// 32 bits, as many as `neighbours` has room for: all, unless tokens are shorter than four bytes on average.
 fn count<'a>(
     samples: impl Iterator<Item = &'a &'a [u8]>,
     tokens: &Strings,
@@ -87,6 +98,7 @@ fn count<'a>(
             counts[token as usize] += 1;
             if let Some((before, before_len)) = before
                 && before_len + len <= TOKEN_BYTES_MAX
+                && neighbours.len() < neighbours.capacity()
             {
                 neighbours.push(u64::from(before) << 32 | u64::from(token));
             }
@@ -152,7 +164,7 @@ mod tests {
             if let Some(tokens) = training.tokens() {
                 return tokens.clone();
             }
-            training.round(samples);
+            training.round(samples).unwrap();
         }
     }
 

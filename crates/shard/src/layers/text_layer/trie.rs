@@ -95,8 +95,13 @@ impl Trie {
     fn child(&self, node: u32, byte: u8) -> u32 {
         let (first, count) = self.nodes[node as usize].children();
         let children = &self.nodes[first as usize..(first + count) as usize];
-        match children.iter().position(|child| child.label() >= byte) {
-            Some(place) if children[place].label() == byte => first + place as u32,
+        let place = match children.len() {
+            // Most have few, of which the first is as likely as the others together.
+            0..=16 => children.iter().take_while(|child| child.label() < byte).count(),
+            _ => children.partition_point(|child| child.label() < byte),
+        };
+        match children.get(place) {
+            Some(child) if child.label() == byte => first + place as u32,
             _ => NONE,
         }
     }
