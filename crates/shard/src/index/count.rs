@@ -4,9 +4,10 @@
 //! within a column, so that two binary searches give their rows (Sadakane, 2003). The pattern's last
 //! three bytes come from the tables, and each step looks only within the rows of the pair that it begins.
 //!
-//! Patterns are lanes, and take each step in three rounds: both searches of the tops; what of the directory they lead
-//! to, which asks for their groups of blocks; then both within those. The second search begins where the first one ended: the rows of a
-//! pattern are few before long, and both of their ends in one block. Cost of a step: about one cache miss, shared by what the
+//! Patterns are lanes, and take each step in three rounds: both searches of the tops; what of the directory
+//! they lead to, which asks for their groups of blocks; then both within those. The second search begins
+//! where the first one ended: the rows of a pattern are few before long, and both of their ends in one
+//! block. Cost of a step: about one cache miss, shared by what the
 //! other lanes do meanwhile.
 
 use std::ops::Range;

@@ -23,6 +23,9 @@ pub(super) const ROUNDS: usize = 9;
 /// A pair that comes less often is no token.
 const COUNT_MIN: u32 = 4;
 
+/// Neighbours that there is room for in any case: of samples of fewer bytes all are looked at in the first round.
+const NEIGHBOURS_SMALL: usize = 1 << 22;
+
 /// A token and its length.
 type Cut = (u32, usize);
 
@@ -50,8 +53,8 @@ impl Training {
     ///
     /// [`Error::Layers`] if there is no memory.
     pub(super) fn round(&mut self, samples: &[&[u8]]) -> Result<(), Error> {
-        self.round += 1;
-        let every = match ROUNDS.saturating_sub(self.round) {
+        let round = self.round + 1;
+        let every = match ROUNDS.saturating_sub(round) {
             0 | 1 => 1,
             2 | 3 => 2,
             _ => 8,
@@ -61,12 +64,13 @@ impl Training {
         let bytes: usize = samples.iter().map(|sample| sample.len()).sum();
         self.neighbours.clear();
         self.neighbours
-            .try_reserve_exact(bytes / 4)
+            .try_reserve_exact((bytes / 4).max(bytes.min(NEIGHBOURS_SMALL)))
             .map_err(|error| Error::Layers(format!("memory to choose tokens with: {error}")))?;
         let counts = count(samples.iter().step_by(every), &self.tokens, &mut self.neighbours);
-        let chosen_max = self.tokens_max * self.round.min(ROUNDS) / ROUNDS;
+        let chosen_max = self.tokens_max * round.min(ROUNDS) / ROUNDS;
         let pairs = pairs(&mut self.neighbours, chosen_max);
         self.tokens = choose(&self.tokens, &counts, &pairs, chosen_max);
+        self.round = round;
         Ok(())
     }
 
@@ -82,7 +86,7 @@ impl Training {
 }
 
 /// How often each token comes where the samples are cut into the longest; and which are side by side, as pairs of
-/// 32 bits, as many as `neighbours` has room for: all, unless tokens are shorter than four bytes on average.
+/// 32 bits, as many as `neighbours` has room for: all, unless there are many samples and tokens of less than four bytes on average.
 fn count<'a>(
     samples: impl Iterator<Item = &'a &'a [u8]>,
     tokens: &Strings,
