@@ -74,6 +74,23 @@ pub fn set(bytes: &mut [u8], width: u32, index: usize, value: u64) {
     bytes[bit / 8..bit / 8 + 8].copy_from_slice(&word.to_le_bytes());
 }
 
+/// Appends integers, each with how many bits it takes (up to 56), and fills up the last byte with zeros.
+pub fn append(values: impl Iterator<Item = (u64, u32)>, bytes: &mut Vec<u8>) {
+    let (mut bits, mut held) = (0u64, 0);
+    for (value, width) in values {
+        bits |= value << held;
+        held += width;
+        while held >= 8 {
+            bytes.push(bits as u8);
+            bits >>= 8;
+            held -= 8;
+        }
+    }
+    if held > 0 {
+        bytes.push(bits as u8);
+    }
+}
+
 /// A packed array being filled. See [`Packed`].
 #[derive(Clone, Debug)]
 pub struct PackedVec {

@@ -21,6 +21,7 @@
 //! A damaged block gives wrong numbers, nothing worse: all reads are checked, all loops bounded.
 
 use crate::bits::load::{u32_at, u64_at};
+use crate::bits::packed::append;
 use crate::bits::word::Word;
 
 /// Rows of a block.
@@ -329,7 +330,7 @@ impl Gathered {
                 out.extend(self.psi.iter().flat_map(|psi| psi.to_le_bytes()));
             }
         }
-        pack(self.samples.iter().map(|&(_, value)| value), width, out);
+        append(self.samples.iter().map(|&(_, value)| (value, width)), out);
     }
 
     fn encode_runs(&self, header: u64, out: &mut Vec<u8>) {
@@ -362,7 +363,7 @@ impl Gathered {
             let bit = (jump >> width) as usize + index;
             out[high_at + bit / 8] |= 1 << (bit % 8);
         }
-        pack(jumps.iter().map(|jump| jump & ((1 << width) - 1)), width, out);
+        append(jumps.iter().map(|jump| (jump & ((1 << width) - 1), width)), out);
     }
 
     fn encode_marks(&self, out: &mut Vec<u8>) {
@@ -378,21 +379,4 @@ impl Gathered {
 fn bitmap(places: impl Iterator<Item = u8>) -> [u8; BITMAP_BYTES] {
     let bits = places.fold(0u128, |bits, place| bits | 1 << place);
     bits.to_le_bytes()
-}
-
-/// Appends integers of `width` bits, and fills up the last byte.
-fn pack(values: impl Iterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
-    let (mut bits, mut held) = (0u64, 0);
-    for value in values {
-        bits |= value << held;
-        held += width;
-        while held >= 8 {
-            out.push(bits as u8);
-            bits >>= 8;
-            held -= 8;
-        }
-    }
-    if held > 0 {
-        out.push(bits as u8);
-    }
 }

@@ -13,6 +13,7 @@ use super::train::TOKEN_BYTES_MAX;
 use super::trie::Trie;
 use crate::Error;
 use crate::bits::load::{u32_at, u64_at};
+use crate::bits::packed::append;
 use crate::layers::memory::zeros;
 
 const CLASSES: usize = 4;
@@ -256,20 +257,7 @@ impl Encoder {
     /// Appends the codes of a block, and fills up the last byte.
     pub(super) fn encode(&mut self, block: &[u8], codes: &mut Vec<u8>) {
         self.choose(block);
-        let (mut bits, mut held) = (0, 0);
-        for &token in self.chosen.iter().rev() {
-            let (code, width) = self.classes.code(token);
-            bits |= code << held;
-            held += width;
-            while held >= 8 {
-                codes.push(bits as u8);
-                bits >>= 8;
-                held -= 8;
-            }
-        }
-        if held > 0 {
-            codes.push(bits as u8);
-        }
+        append(self.chosen.iter().rev().map(|&token| self.classes.code(token)), codes);
     }
 
     /// The tokens to decode with.
