@@ -108,9 +108,14 @@ enum State {
 }
 
 impl Course<'_> {
+    /// The record of a phase that is open. It learns the phase's end as soon as this is known, so that no
+    /// reply that comes after it, before the next roll, opens a window past the end.
     fn record(&mut self, phase: usize) -> Option<&mut PhaseRecord> {
         match self.records.get_mut(phase) {
-            Some(State::Open(record)) => Some(record),
+            Some(State::Open(record)) => {
+                record.bound(self.source.bounds(phase).1);
+                Some(record)
+            }
             _ => None,
         }
     }

@@ -88,6 +88,11 @@ impl PhaseRecord {
         }
     }
 
+    /// Tells when the phase ends, once that is known.
+    pub fn bound(&mut self, end: Option<Nanos>) {
+        self.end = self.end.or(end);
+    }
+
     /// Times after the phase's end count as its end: its integrals stop there.
     fn within(&self, now: Nanos) -> Nanos {
         self.end.map_or(now, |end| now.min(end))

@@ -513,7 +513,8 @@ impl Runner {
         said.complaints.extend(self.shortage.clone());
         let seconds = account.end.saturating_sub(account.start).max(1) as f64 * 1e-9;
         let mut start_unix_us = unix_us(&self.settings, account.start);
-        let mut end_unix_us = unix_us(&self.settings, account.end);
+        // A thread may have rolled a window before another one's last request made the end known.
+        let mut end_unix_us = unix_us(&self.settings, account.end).max(total.end_unix_us());
         if let Some((kept, settled)) = trimmed(std::mem::take(&mut gathered.windows)) {
             total = merged(&kept).unwrap_or(total);
             start_unix_us = total.start_unix_us;

@@ -365,6 +365,25 @@ fn filled_objects_are_verified_and_wrong_bytes_are_noticed() {
 }
 
 #[test]
+fn a_step_of_requests_ends_with_its_last_arrival_however_late_the_replies() {
+    // Replies take longer than a window has left, in most steps: they must not open one past the step.
+    let url = serve(Arc::new(|_: &Asked| {
+        std::thread::sleep(Duration::from_millis(4));
+        (reply("200 OK", "", b"bytes"), true)
+    }));
+    let dir = tempfile::tempdir().unwrap();
+    let load = Load::Open { rates: vec![500.0; 20], arrivals: Arrivals::Poisson };
+    let short = Plan {
+        threads: 2,
+        length: Some(Length::Requests(20)),
+        window_s: 0.01,
+        ..plan(&url, dir.path(), load)
+    };
+    let (summary, _) = measure(&short);
+    assert!(summary.steps.iter().all(|step| step.arrivals == 20));
+}
+
+#[test]
 fn a_trace_is_replayed_row_by_row_at_each_speed() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let url = serve(Arc::new({
