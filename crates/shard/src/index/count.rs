@@ -5,10 +5,9 @@
 //! three bytes come from the tables, and each step looks only within the rows of the pair that it begins.
 //!
 //! Patterns are lanes, and take each step in three rounds: both searches of the tops; what of the directory
-//! they lead to, which asks for their groups of blocks; then both within those. The second search begins
+//! they lead to, which asks for their groups of blocks; then both within those. The second search of the tops begins
 //! where the first one ended: the rows of a pattern are few before long, and both of their ends in one
-//! block. Cost of a step: about one cache miss, shared by what the
-//! other lanes do meanwhile.
+//! group. Cost of a step: about one cache miss, shared by what the other lanes do meanwhile.
 
 use std::ops::Range;
 
@@ -160,7 +159,9 @@ impl<F: FnMut(usize, Range<usize>)> Job for Rows<'_, F> {
                 let lane = &mut lanes[index];
                 if lane.rows.0 < lane.rows.1 {
                     let psi = &self.parts.psi;
-                    lane.rows = psi.find(lane.within, lane.rows, lane.groups, word);
+                    let find = |row, group| psi.find(lane.within, row, group, word);
+                    lane.rows =
+                        (find(lane.rows.0, lane.groups.0), find(lane.rows.1, lane.groups.1));
                     lane.left -= 1;
                 }
                 if lane.left > 0 && lane.rows.0 < lane.rows.1 {

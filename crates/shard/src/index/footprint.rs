@@ -61,6 +61,7 @@ impl Index {
             heap_bytes: size_of::<Self>()
                 + self.symbols.capacity()
                 + self.starts.capacity() * size_of::<u32>()
+                + self.blocks_end.heap_bytes()
                 + self.reader.heap_bytes(),
             sections,
             layers: self.layers.footprint(),

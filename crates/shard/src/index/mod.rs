@@ -80,6 +80,7 @@ const LANES: usize = 32;
 pub struct Index {
     reader: Reader,
     places: Places,
+    blocks_end: block::End,
     shape: Shape,
     /// The bytes that occur, ascending.
     symbols: Vec<u8>,

@@ -9,7 +9,7 @@ use crate::bits::word::Kernel;
 use crate::format::Reader;
 use crate::layers::{Base, Layers};
 
-use super::block::ROWS;
+use super::block::{End, ROWS};
 use super::build::SAMPLING_MAX;
 use super::psi::{BLOCKS_PER_OFFSET, BLOCKS_PER_TOP, OFFSET_BYTES};
 use super::{Index, LEN_MAX};
@@ -136,7 +136,8 @@ impl Index {
         let base = Base { sa_rate: shape.sa_sampling, isa_rate: shape.isa_sampling };
         let layers = Layers::over(shape.rows() as usize, base);
         let kernel = Kernel::detect();
-        Ok(Self { reader, places, shape, symbols, codes, starts, kernel, layers })
+        let blocks_end = End::of(section(&reader, names::BLOCKS)?);
+        Ok(Self { reader, places, blocks_end, shape, symbols, codes, starts, kernel, layers })
     }
 }
 

@@ -4,7 +4,7 @@ use crate::bits::packed::Packed;
 use crate::layers::View;
 
 use super::Index;
-use super::block::Block;
+use super::block::{Block, Blocks};
 use super::grams::Grams;
 use super::psi::Psi;
 
@@ -25,7 +25,7 @@ impl Index {
         Parts {
             index: self,
             psi: Psi {
-                blocks: part(&places.blocks),
+                blocks: Blocks::new(part(&places.blocks), &self.blocks_end),
                 offsets: part(&places.offsets),
                 tops: part(&places.tops),
             },

@@ -11,7 +11,7 @@
 use crate::bits::load::{u16_at, u32_at};
 use crate::bits::word::{Word, prefetch};
 
-use super::block::{Block, ROWS, Run};
+use super::block::{Block, Blocks, ROWS};
 
 /// Blocks that share one full offset.
 pub(crate) const BLOCKS_PER_OFFSET: u32 = 16;
@@ -30,7 +30,7 @@ const LINE_BYTES: usize = 64;
 /// Ψ, within stored bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Psi<'a> {
-    pub blocks: &'a [u8],
+    pub blocks: Blocks<'a>,
     pub offsets: &'a [u8],
     pub tops: &'a [u8],
 }
@@ -61,15 +61,15 @@ impl<'a> Psi<'a> {
     #[inline(always)]
     pub fn ask(&self, row: u32) -> Asked {
         let at = self.offset(row / ROWS);
-        prefetch(self.blocks, at);
-        prefetch(self.blocks, at + LINE_BYTES);
+        self.blocks.ask(at);
+        self.blocks.ask(at + LINE_BYTES);
         Asked { at }
     }
 
     /// The block that was asked for.
     #[inline(always)]
     pub fn block(&self, asked: Asked) -> Block<'a> {
-        Block::new(self.blocks, asked.at)
+        self.blocks.block(asked.at)
     }
 
     /// The tops from number `from` up to `end`.
@@ -84,7 +84,8 @@ impl<'a> Psi<'a> {
     pub fn seek(&self, rows: (u32, u32), target: u32) -> u32 {
         let group = rows.0 / ROWS / BLOCKS_PER_TOP;
         let last = (rows.1 - 1) / ROWS / BLOCKS_PER_TOP;
-        // Those whose blocks start within the rows. No branch depends on what they are.
+        // Those whose blocks start within the rows. (A search without branches is slower here: it waits for what a
+        // guess goes on from.)
         let tops = self.tops(group + 1, last + 1);
         let below = tops.partition_point(|&top| u32::from_le_bytes(top) < target);
         let group = group + below as u32;
@@ -113,53 +114,25 @@ impl<'a> Psi<'a> {
         for line in 0..LINES_AHEAD {
             let at = start + line * LINE_BYTES;
             if at < end {
-                prefetch(self.blocks, at);
+                self.blocks.ask(at);
             }
         }
     }
 
-    /// Third part, for two targets in ascending order and their groups: the rows, or the end of `rows`.
+    /// Third part: the row, or the end of `rows`.
     #[inline(always)]
-    pub fn find<W: Word>(
-        &self,
-        rows: (u32, u32),
-        targets: (u32, u32),
-        groups: (u32, u32),
-        word: W,
-    ) -> (u32, u32) {
-        let first = (groups.0 * BLOCKS_PER_TOP).max(rows.0 / ROWS);
-        let (block, run, row) = self.find_from(rows, targets.0, groups.0, first, None, word);
-        let again = (groups.1 * BLOCKS_PER_TOP).max(block);
-        let near = (again == block).then_some(run);
-        (row, self.find_from(rows, targets.1, groups.1, again, near, word).2)
-    }
-
-    /// The row of one target, its block, and the run there that it is behind the start of; searched from block
-    /// `at` on, which starts below the target if any block of the rows does, and from a run of it on.
-    #[inline(always)]
-    fn find_from<W: Word>(
-        &self,
-        rows: (u32, u32),
-        target: u32,
-        group: u32,
-        mut at: u32,
-        mut near: Option<Run>,
-        word: W,
-    ) -> (u32, Run, u32) {
+    pub fn find<W: Word>(&self, rows: (u32, u32), target: u32, group: u32, word: W) -> u32 {
+        let first = (group * BLOCKS_PER_TOP).max(rows.0 / ROWS);
         let end = (group * BLOCKS_PER_TOP + BLOCKS_PER_TOP - 1).min((rows.1 - 1) / ROWS);
         // How many blocks more start below the target: all are looked at, as a guess would cost more.
         let below = |block: u32| {
             // One that was asked for, in any case.
-            let first = u32_at(self.blocks, self.offset(block.min(end)));
-            u32::from(block <= end) & u32::from(first < target)
+            let start = self.blocks.first(self.offset(block.min(end)));
+            u32::from(block <= end) & u32::from(start < target)
         };
-        let more: u32 = (1..BLOCKS_PER_TOP).map(|ahead| below(at + ahead)).sum();
-        at += more;
-        near = near.filter(|_| more == 0);
-        let block = Block::new(self.blocks, self.offset(at));
-        let start = at * ROWS;
+        let block = first + (1..BLOCKS_PER_TOP).map(|ahead| below(first + ahead)).sum::<u32>();
+        let start = block * ROWS;
         let within = (rows.0.saturating_sub(start), (rows.1 - start).min(ROWS));
-        let (run, row) = block.lower_bound(target, within, near, word);
-        (at, run, start + row)
+        start + self.blocks.block(self.offset(block)).lower_bound(target, within, word)
     }
 }
