@@ -17,9 +17,14 @@ pub enum Goal {
 
 impl Goal {
     fn is_met(self, value: f64) -> bool {
+        self.margin(value) >= 0.0
+    }
+
+    /// How far a value is past the goal; negative where it falls short.
+    fn margin(self, value: f64) -> f64 {
         match self {
-            Goal::AtMost(bound) => value <= bound,
-            Goal::AtLeast(bound) => value >= bound,
+            Goal::AtMost(bound) => bound - value,
+            Goal::AtLeast(bound) => value - bound,
         }
     }
 }
@@ -70,6 +75,14 @@ pub struct Peer {
 }
 
 impl Claim {
+    /// The claim with its goal, whose interval may reach `width_share` of the goal to either side, or as far as the
+    /// figure is past the goal: then all of the interval meets it, and a narrower one would say no more.
+    pub fn aimed_at(self, goal: Goal, width_share: f64) -> Claim {
+        let (Goal::AtMost(bound) | Goal::AtLeast(bound)) = goal;
+        let width_max = (width_share * bound).max(goal.margin(self.value));
+        Claim { goal: Some(goal), width_max, ..self }
+    }
+
     /// The claim with its judgement: the value meets the goal, *and* the measurement's own 95 %
     /// half-width is within `width_max`. A figure without a goal holds if it is a number.
     pub fn judged(mut self) -> Claim {
@@ -155,5 +168,17 @@ mod tests {
         assert!(!claim(1.5, 0.5, Some(Goal::AtLeast(2.0))).holds);
         assert!(!claim(f64::NAN, 0.5, None).holds);
         assert!(claim(1.5, 9.0, None).holds, "shown beside, nothing claimed");
+    }
+
+    #[test]
+    fn a_claim_whose_whole_interval_is_past_its_goal_is_narrow_enough() {
+        let aimed = |value, half_width, goal| {
+            claim(value, half_width, None).aimed_at(goal, 0.1).judged().holds
+        };
+        assert!(aimed(30.0, 9.0, Goal::AtLeast(20.0)) && aimed(11.0, 8.0, Goal::AtMost(20.0)));
+        assert!(!aimed(30.0, 11.0, Goal::AtLeast(20.0)) && !aimed(11.0, 10.0, Goal::AtMost(20.0)));
+        assert!(aimed(20.5, 1.5, Goal::AtLeast(20.0)), "it reaches past the goal, but is narrow");
+        assert!(!aimed(20.5, 2.5, Goal::AtLeast(20.0)) && !aimed(19.5, 0.1, Goal::AtLeast(20.0)));
+        assert!(!aimed(f64::NAN, 0.1, Goal::AtLeast(20.0)));
     }
 }

@@ -29,7 +29,7 @@ pub use ours::{Command, run as answer};
 use protocol::{Form, Kind, Task};
 use text::Text;
 
-/// Largest half-width of a ratio with which a claim can hold, as a share of its goal.
+/// Largest half-width of a ratio with which a claim can hold that is not well past its goal, as a share of its goal.
 const RATIO_WIDTH_SHARE: f64 = 0.25;
 
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
@@ -189,11 +189,10 @@ fn goals(measured: &Measured, ours: &str, goals: &Goals) -> Vec<Claim> {
         let ratios = measured.ratios(over, under, cell);
         let (kind, class, form) = cell;
         let theirs = measured.row(over, kind, class, form).and_then(|row| row.mean_s());
+        let claim = claim(format!("{name}: {what}, time of {over} over {under}"), &ratios, "×");
         claims.push(Claim {
-            goal: Some(Goal::AtLeast(goal)),
-            width_max: RATIO_WIDTH_SHARE * goal,
             peer: theirs.map(|mean| Peer { name: format!("ms, {over}"), value: mean * 1e3 }),
-            ..claim(format!("{name}: {what}, time of {over} over {under}"), &ratios, "×")
+            ..claim.aimed_at(Goal::AtLeast(goal), RATIO_WIDTH_SHARE)
         });
     }
     claims

@@ -36,8 +36,8 @@ pub struct Place<'a> {
 const SCANNED: usize = 8;
 /// Sampling rate of a pilot, of both arrays: it is also the smallest index that counts so fast.
 const PILOT_SAMPLING: u32 = 256;
-/// A footprint that is so near to another one, as a share of it, is no target of its own.
-const NEAR: f64 = 0.02;
+/// A footprint that is so near to another one, as a share of it, is no target of its own: they are one point.
+const NEAR: f64 = 0.029;
 /// Most blocks of a slice.
 const BLOCKS_MAX: usize = 1 << 20;
 

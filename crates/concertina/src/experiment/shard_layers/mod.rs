@@ -35,7 +35,7 @@ const P99_RATIO: f64 = 2.0;
 const GAINS: [(Query, Option<f64>); 3] =
     [(Query::Search, Some(1.5)), (Query::Extract64, Some(1.1)), (Query::Extract1024, None)];
 
-/// Largest half-width with which a claim can hold, as a share of its goal.
+/// Largest half-width with which a claim can hold that is not well past its goal, as a share of its goal.
 const WIDTH_SHARE: f64 = 0.1;
 
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
@@ -157,8 +157,7 @@ fn curves(dataset: &Dataset) -> String {
 
 /// The figure with what is claimed of it.
 fn goal(claim: Claim, goal: Goal) -> Claim {
-    let (Goal::AtMost(bound) | Goal::AtLeast(bound)) = goal;
-    Claim { width_max: WIDTH_SHARE * bound, goal: Some(goal), ..claim }
+    claim.aimed_at(goal, WIDTH_SHARE)
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use super::measured::{Dataset, Engine, Query};
 use crate::report::grid::Grid;
 
-/// A rival may be larger than ours by so much and still be compared: its rates of sampling are whole
-/// numbers.
-const RIVAL_LARGER: f64 = 1.03;
+/// Footprints that differ by no more than this are one point, as rates of sampling are whole numbers: a rival may
+/// be larger than ours by so much and still be compared, and of ours that are as near to each other (one favours
+/// searches and one extracts, as the rival's do) the largest is the point.
+const SAME_POINT: f64 = 1.03;
 
 /// The curves of one text.
 pub struct Curve<'a> {
@@ -42,12 +43,16 @@ impl<'a> Curve<'a> {
         Curve { dataset, batch: batch.unwrap_or(1) }
     }
 
-    /// Our footprints, the smallest first.
+    /// The footprints at which both sides are compared, the smallest first: of ours that are one point the largest.
     pub fn footprints(&self) -> impl Iterator<Item = f64> {
         let ours = self.dataset.engines.iter().filter(|engine| engine.is_ours());
         let mut footprints: Vec<f64> = ours.map(|engine| engine.footprint).collect();
         footprints.sort_by(f64::total_cmp);
-        footprints.into_iter()
+        let next = footprints.iter().skip(1).copied().chain([f64::INFINITY]);
+        let last_of_point = |&(footprint, next): &(f64, f64)| next > footprint * SAME_POINT;
+        let points: Vec<f64> =
+            footprints.iter().copied().zip(next).filter(last_of_point).map(|(f, _)| f).collect();
+        points.into_iter()
     }
 
     /// Our fastest index up to a footprint.
@@ -59,7 +64,7 @@ impl<'a> Curve<'a> {
     /// The rival's fastest index up to a footprint, one query at a time: it has no batches.
     pub fn rival(&self, footprint: f64, query: Query) -> Option<&'a Engine> {
         let rivals = self.dataset.engines.iter().filter(|engine| !engine.is_ours());
-        let small = rivals.filter(|engine| engine.footprint <= footprint * RIVAL_LARGER);
+        let small = rivals.filter(|engine| engine.footprint <= footprint * SAME_POINT);
         fastest(small, query, 1)
     }
 
@@ -172,6 +177,7 @@ mod tests {
                 ours(0.4, &[30.0, 60.0]),
                 rival(0.45, &[8.0, 16.0]),
                 rival(0.51, &[10.0, 20.0]),
+                ours(0.49, &[20.0, 40.0]),
                 ours(0.5, &[50.0, 100.0]),
                 // Larger and slower: not what either side would take.
                 ours(0.6, &[40.0, 80.0]),

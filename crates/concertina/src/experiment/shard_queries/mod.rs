@@ -55,7 +55,7 @@ const PARTS: [Part; 3] = [
     Part { name: "1.0 to 1.3 ×", from: 1.0, to: 1.3, goals: &[(Query::Search, 5.0, 5.0)] },
 ];
 
-/// Largest half-width of a ratio with which a claim can hold, as a share of its goal.
+/// Largest half-width of a ratio with which a claim can hold that is not well past its goal, as a share of the goal.
 const RATIO_WIDTH_SHARE: f64 = 0.1;
 
 /// Smallest useful footprint that is claimed, × input.
@@ -151,7 +151,7 @@ fn worst(curve: &Curve<'_>, part: &Part, query: Query, batch: usize, goal: f64) 
         // It has not been measured, so it does not hold.
         None => claim(format!("{what}: no such footprint of both"), &[], "×"),
     };
-    Claim { width_max: RATIO_WIDTH_SHARE * goal, goal: Some(Goal::AtLeast(goal)), ..of_worst }
+    of_worst.aimed_at(Goal::AtLeast(goal), RATIO_WIDTH_SHARE)
 }
 
 /// The claim on long extracts at a footprint, one at a time.
@@ -162,9 +162,5 @@ fn extracts(curve: &Curve<'_>) -> Claim {
     let rounds = ours.and_then(|engine| engine.rounds(query, 1)).unwrap_or_default();
     let parameters = ours.map_or("none so small", |engine| &engine.parameters);
     let text = format!("{}: extract 1 KiB up to {footprint} × ({parameters})", curve.dataset.name);
-    Claim {
-        width_max: RATIO_WIDTH_SHARE * goal,
-        goal: Some(Goal::AtLeast(goal)),
-        ..claim(text, rounds, "/s")
-    }
+    claim(text, rounds, "/s").aimed_at(Goal::AtLeast(goal), RATIO_WIDTH_SHARE)
 }
