@@ -21,9 +21,9 @@
 //! A damaged block gives wrong numbers, nothing worse: it is read through a window of fixed length that no place
 //! within it can leave, and all loops are bounded.
 //!
-//! Walks and searches meet blocks in no order, so that whatever a block holds comes as a surprise. No branch that is
-//! as likely as not depends on it: both ways are computed and one is selected. Before that, half of the steps
-//! mispredicted a branch (by cachegrind, over 0.4 MB of package records).
+//! Walks and searches meet blocks in no order, so that whatever a block holds comes as a surprise. Where Ψ depends on
+//! it one way or the other, both are computed and one is selected. Before that, half of the steps mispredicted a
+//! branch (by cachegrind, over 0.4 MB of package records).
 
 use std::hint::select_unpredictable;
 
@@ -40,8 +40,8 @@ const HEADS_BITMAP: u32 = 16;
 /// Marks from which on they are a bitmap, and the number that says so.
 const MARKS_BITMAP: u32 = 15;
 
-/// The high bits of 127 jumps are no more than 48 bytes.
-const HIGH_BITS_MAX: u32 = 384;
+/// The high bits of 127 jumps are no more than 48 bytes: 127 ones and 253 zeros.
+const JUMP_HIGHS_BITS: u32 = 384;
 
 const HEADER_BYTES: usize = 8;
 const BITMAP_BYTES: usize = 16;
@@ -61,7 +61,8 @@ pub(crate) struct Blocks<'a> {
     end: &'a End,
 }
 
-/// The last bytes of all blocks and zeros behind them, a window's length of each: for blocks near the end.
+/// The last bytes of all blocks and zeros behind them, a window's length of each: for blocks near the end. A copy of
+/// what they were when the index was opened.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
     bytes: Box<[u8; 2 * WINDOW_BYTES]>,
@@ -251,21 +252,20 @@ impl<'a> Block<'a> {
         select_unpredictable(self.heads() < HEADS_BITMAP, listed, mapped)
     }
 
-    /// The place of the one number `rank` of the high bits; of the zero of that number, if `flip` is all ones. Some
-    /// place past the end if there are not so many.
+    /// The place of the one number `rank` of the high bits; of the zero of that number, if `flip` is all ones. If there
+    /// are not so many, some place past the jumps' high bits: in what follows them, or from [`JUMP_HIGHS_BITS`] on.
     #[inline(always)]
     fn place<W: Word>(self, rank: u32, flip: u64, word: W) -> u32 {
         let high_at = self.high_at();
         let words = self.words(high_at);
         let words = (words.0 ^ flip, words.1 ^ flip);
-        let mut before = words.0.count_ones() + words.1.count_ones();
-        if rank < before {
-            // Nearly always.
+        let mut before = words.0.count_ones();
+        if rank < before + words.1.count_ones() {
+            // Nine times in ten, of package records.
             return selected(words, rank, word);
         }
         let (mut base, mut bits) = (u64::BITS, words.1);
-        before -= bits.count_ones();
-        while rank - before >= bits.count_ones() && base < HIGH_BITS_MAX {
+        while rank - before >= bits.count_ones() && base < JUMP_HIGHS_BITS {
             before += bits.count_ones();
             base += u64::BITS;
             bits = u64_in(self.window, high_at + base as usize / 8) ^ flip;
@@ -287,7 +287,8 @@ impl<'a> Block<'a> {
     /// How many jumps have high bits of less than `high`.
     #[inline(always)]
     fn jumps_below<W: Word>(self, high: u32, word: W) -> u32 {
-        // Those before the zero that the number before ends with. No high bits say more than twice the heads.
+        // The zero number `high - 1` follows the last of them. High bits are less than twice the heads, as the width is
+        // that of the mean jump; and what is found of a zero past all of them is past as many jumps too.
         let high = high.min(2 * self.heads());
         let zero = high.saturating_sub(1);
         let jumps = self.place(zero, u64::MAX, word).wrapping_sub(zero).min(self.heads());
@@ -380,11 +381,11 @@ impl<'a> Block<'a> {
         };
         // The row is in the last run that starts below the target, or right behind it. A run starts above the
         // block's first value by its head and its jump together, and a head is below 128. So a run whose jump is
-        // smaller by that starts below the target, and one whose jump is no smaller does not; for most runs the
-        // high bits of the jumps tell.
+        // smaller by that starts below the target, and one whose jump is no smaller does not: where jumps are far
+        // apart, their high bits leave few runs between.
         let width = self.low_width();
         let mut run = self.jumps_below(above.saturating_sub(ROWS - 1) >> width, word);
-        let mut end = self.jumps_below((above >> width).saturating_add(1), word);
+        let mut end = self.jumps_below(((above - 1) >> width) + 1, word);
         while run < end {
             let middle = (run + end) / 2;
             let start = self.head(middle, word).wrapping_add(self.jump(middle, word));

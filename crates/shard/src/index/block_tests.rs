@@ -39,7 +39,16 @@ impl Job for Ask<'_> {
             bounds: self
                 .targets
                 .iter()
-                .map(|&target| block.lower_bound(target, (0, rows), word))
+                .map(|&target| {
+                    let bound = block.lower_bound(target, (0, rows), word);
+                    // Within a part of the rows, if it is not empty.
+                    let (from, to) = (target % rows, rows - target / 7 % rows);
+                    if from < to {
+                        let within = block.lower_bound(target, (from, to), word);
+                        assert_eq!(within, bound.clamp(from, to), "{target} in {from}..{to}");
+                    }
+                    bound
+                })
                 .collect(),
         }
     }
@@ -125,4 +134,57 @@ fn the_largest_jumps_fit() {
     psi[127] = i32::MAX as u32;
     let samples = (0..128).map(|row| (row, u64::from(row))).collect();
     check(&Gathered { psi, samples }, 31);
+}
+
+/// Where in all blocks' bytes a block is makes no difference to what it reads.
+#[test]
+fn a_block_near_the_end_is_what_it_is_elsewhere() {
+    let bytes: Vec<u8> = (0..5000u32).map(|at| (at * 31 / 7) as u8).collect();
+    for len in [0, 1, 9, 2055, 2056, 2057, 4999, 5000] {
+        let end = End::of(&bytes[..len]);
+        let blocks = Blocks::new(&bytes[..len], &end);
+        let padded = [&bytes[..len], &[0; 5000]].concat();
+        let end_of_padded = End::of(&padded);
+        for at in [0, 1, len / 2, len.saturating_sub(2057), len.saturating_sub(2056), len] {
+            let expected = Blocks::new(&padded, &end_of_padded).block(at);
+            assert_eq!(format!("{:?}", blocks.block(at)), format!("{expected:?}"), "{at} of {len}");
+        }
+        assert_eq!(blocks.block(usize::MAX).first(), 0);
+        assert_eq!(blocks.block(len + 1).first(), 0);
+    }
+}
+
+proptest! {
+    #[test]
+    fn damaged_blocks_are_answered_without_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..1200), header: u64, targets: [u32; 8]
+    ) {
+        let bytes = [&header.to_le_bytes()[..], &bytes].concat();
+        let end = End::of(&bytes);
+        let block = Blocks::new(&bytes, &end).block(0);
+        for kernel in [Kernel::detect(), Kernel::portable()] {
+            let found = kernel.run(Damaged { block, targets });
+            prop_assert!(found.iter().all(|&row| row <= ROWS));
+        }
+    }
+}
+
+struct Damaged<'a> {
+    block: Block<'a>,
+    targets: [u32; 8],
+}
+
+impl Job for Damaged<'_> {
+    type Output = Vec<u32>;
+
+    #[inline(always)]
+    fn run<W: Word>(self, word: W) -> Vec<u32> {
+        for row in 0..ROWS {
+            self.block.psi(row, word);
+            self.block.run(row);
+            let (_, index) = self.block.next_mark(row);
+            self.block.sample(index, 31, ROWS);
+        }
+        self.targets.map(|target| self.block.lower_bound(target, (0, ROWS), word)).to_vec()
+    }
 }
