@@ -53,10 +53,10 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     }
     context.say(&tables);
     let first = all.first().context("no text was measured")?;
-    let (ours, small) = (&config.shard[0].name, config.shard.last().map(|shard| &shard.name));
-    let mut claims = goals(first, ours, &config.goals);
+    let ours: Vec<&str> = config.shard.iter().map(|shard| &*shard.name).collect();
+    let mut claims = goals(first, ours[0], &config.goals);
     for measured in &all {
-        claims.extend(beside(measured, ours, small.unwrap_or(ours)));
+        claims.extend(beside(measured, &ours));
     }
     Ok(claims)
 }
@@ -199,7 +199,7 @@ fn goals(measured: &Measured, ours: &str, goals: &Goals) -> Vec<Claim> {
 }
 
 /// Figures without a goal: sizes of all, where ours loses, and how often peers answer otherwise.
-fn beside(measured: &Measured, ours: &str, small: &str) -> Vec<Claim> {
+fn beside(measured: &Measured, ours: &[&str]) -> Vec<Claim> {
     let mut claims = Vec::new();
     let name = &measured.text;
     for size in &measured.sizes {
@@ -218,7 +218,7 @@ fn beside(measured: &Measured, ours: &str, small: &str) -> Vec<Claim> {
     ] {
         let (kind, class, form) = cell;
         let what = format!("{}, {}, {}", kind.name(), class.name(), form.name());
-        for ours in [ours, small] {
+        for ours in ours {
             let ratios = measured.ratios(ours, under, cell);
             // A text may have no question of a class.
             if !ratios.is_empty() {

@@ -69,6 +69,9 @@ pub struct ShardForm {
     pub name: String,
     /// Sampling rates for searching and for reading.
     pub sampling: (u32, u32),
+    /// Whether it holds the text as tokens too, in memory, made when it is opened.
+    #[serde(default)]
+    pub text_layer: bool,
 }
 
 /// Packages to install.

@@ -26,8 +26,9 @@ pub struct Engine {
     pub answers_lines: bool,
     /// Its command before `build` and `serve`.
     command: Vec<String>,
-    /// What building takes beside.
-    options: Vec<String>,
+    /// What building takes beside, and what answering does.
+    build_options: Vec<String>,
+    serve_options: Vec<String>,
     /// The engine whose files it reads; it has none of its own then.
     pub files_of: Option<String>,
 }
@@ -65,10 +66,11 @@ pub fn engines(
         is_ours: true,
         answers_lines: false,
         command: vec![program.clone(), "experiment".to_owned(), "answer".to_owned()],
-        options: vec![
+        build_options: vec![
             format!("--sa-sampling={}", shard.sampling.0),
             format!("--isa-sampling={}", shard.sampling.1),
         ],
+        serve_options: shard.text_layer.then(|| "--text-layer".to_owned()).into_iter().collect(),
         files_of: None,
     };
     let mut engines: Vec<Engine> = config.shard.iter().map(ours).collect();
@@ -91,7 +93,8 @@ pub fn engines(
                 is_ours: name == COMMAND,
                 answers_lines,
                 command,
-                options: Vec::new(),
+                build_options: Vec::new(),
+                serve_options: Vec::new(),
                 files_of: files_of.map(str::to_owned),
             }),
             Err(why) => missing.push(why),
@@ -140,10 +143,16 @@ impl Engine {
     /// A peer by a command of its own, for tests.
     #[cfg(test)]
     pub fn of_command(command: Vec<String>) -> Engine {
-        let name = command.last().cloned().unwrap_or_default();
-        let (version, options) = (String::new(), Vec::new());
-        let is_ours = false;
-        Engine { name, version, is_ours, answers_lines: false, command, options, files_of: None }
+        Engine {
+            name: command.last().cloned().unwrap_or_default(),
+            version: String::new(),
+            is_ours: false,
+            answers_lines: false,
+            command,
+            build_options: Vec::new(),
+            serve_options: Vec::new(),
+            files_of: None,
+        }
     }
 
     /// Its files' folder.
@@ -168,7 +177,7 @@ impl Engine {
         }
         std::fs::create_dir_all(self.folder(place))?;
         let mut command = self.start("build", place)?;
-        let output = command.args(&self.options).stderr(Stdio::inherit()).output();
+        let output = command.args(&self.build_options).stderr(Stdio::inherit()).output();
         let output = output.with_context(|| format!("cannot start {}", self.name))?;
         ensure!(output.status.success(), "{} did not build: {}", self.name, output.status);
         let built = serde_json::from_slice(&output.stdout)
@@ -182,6 +191,7 @@ impl Engine {
     /// If it does not come up.
     pub fn open(&self, place: &Path) -> anyhow::Result<Open> {
         let mut command = self.start("serve", place)?;
+        command.args(&self.serve_options);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().with_context(|| format!("cannot start {}", self.name))?;
         let (input, output) = (child.stdin.take(), child.stdout.take());

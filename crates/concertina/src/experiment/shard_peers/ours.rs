@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use rustix::time::{ClockId, clock_gettime};
+use shard::layers::{TextBuild, TextOptions};
 use shard::query::Query;
 
 use super::oracle::summed;
@@ -37,6 +38,9 @@ pub enum Command {
         task: PathBuf,
         /// The dataset's folder
         folder: PathBuf,
+        /// With a text layer over each shard
+        #[arg(long)]
+        text_layer: bool,
     },
 }
 
@@ -51,7 +55,9 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
             let built = build(&read(task)?, folder, (*sa_sampling, *isa_sampling))?;
             say(&mut out, &built)
         }
-        Command::Serve { folder, .. } => serve(folder, std::io::stdin().lock(), &mut out),
+        Command::Serve { folder, text_layer, .. } => {
+            serve(folder, *text_layer, std::io::stdin().lock(), &mut out)
+        }
     }
 }
 
@@ -108,9 +114,17 @@ pub(super) fn build(
 }
 
 /// Answers lines of questions until there are no more.
-pub(super) fn serve(folder: &Path, input: impl BufRead, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) fn serve(
+    folder: &Path,
+    text_layer: bool,
+    input: impl BufRead,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     let (start, (_, _, before)) = (Instant::now(), memory()?);
     let dataset = Dataset::open(folder)?;
+    if text_layer {
+        dataset.parts().iter().try_for_each(|part| add_text_layer(part.shard().index()))?;
+    }
     say(out, &Opened { open_s: start.elapsed().as_secs_f64() })?;
     for line in input.lines() {
         let line = line?;
@@ -131,6 +145,12 @@ pub(super) fn serve(folder: &Path, input: impl BufRead, out: &mut dyn Write) -> 
         say(out, &Reply { wall_ns, cpu_ns, ..said })?;
     }
     Ok(())
+}
+
+fn add_text_layer(index: &shard::index::Index) -> anyhow::Result<()> {
+    let mut build = TextBuild::new(index, TextOptions::default())?;
+    while !build.step(index, usize::MAX)?.is_finished() {}
+    Ok(index.layers().publish_text(build)?)
 }
 
 enum Answer {

@@ -190,13 +190,14 @@ fn our_library_answers_by_the_protocol() {
     let (text, config) = (stanzas(), config());
     let drawn =
         questions::draw(&text, &described("stanzas"), &config, config.questions(true)).unwrap();
-    for form in Form::ALL {
+    let ways = Form::ALL.into_iter().flat_map(|form| [(form, false), (form, true)]);
+    for (form, text_layer) in ways {
         let asked = drawn.iter().map(|asked| Question { form, ..asked.question.clone() });
         let asked: Vec<Question> = asked.collect();
         let lines = asked.iter().map(|question| serde_json::to_string(question).unwrap() + "\n");
         let input: String = lines.chain(["\"memory\"\n".to_owned()]).collect();
         let mut out = Vec::new();
-        ours::serve(&folder, Cursor::new(input), &mut out).unwrap();
+        ours::serve(&folder, text_layer, Cursor::new(input), &mut out).unwrap();
         let said: Vec<&str> = std::str::from_utf8(&out).unwrap().lines().collect();
         assert_eq!(said.len(), asked.len() + 2, "opened, answers, memory");
         for ((question, drawn), line) in asked.iter().zip(&drawn).zip(&said[1..]) {
@@ -211,7 +212,7 @@ fn our_library_answers_by_the_protocol() {
             assert!(right || !makes_sense, "{question:?}: {line}");
         }
     }
-    assert!(ours::serve(&folder, Cursor::new("{}\n"), &mut Vec::new()).is_err());
+    assert!(ours::serve(&folder, false, Cursor::new("{}\n"), &mut Vec::new()).is_err());
 }
 
 #[test]
