@@ -261,7 +261,7 @@ impl<'a> Block<'a> {
         let words = (words.0 ^ flip, words.1 ^ flip);
         let mut before = words.0.count_ones();
         if rank < before + words.1.count_ones() {
-            // Nine times in ten, of package records.
+            // At least eight times in ten, of package records.
             return selected(words, rank, word);
         }
         let (mut base, mut bits) = (u64::BITS, words.1);
