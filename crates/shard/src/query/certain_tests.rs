@@ -21,7 +21,7 @@ fn certain_records_are_not_read() {
         (good.to_owned(), "x B:=y", 2, 0),
         (good.to_owned(), "x NOT B:=y", 2, 4),
         (good.to_owned(), "A:\"x\"..\"y\"", 4, 4),
-        (good.to_owned(), "A:x", 4, 4),
+        (good.to_owned(), "A:x", 4, 0),
         (good.to_owned(), "N:7..8", 1, 0),
         // One occurrence of the line is folded, and those records are read.
         ([good, folded].concat(), "A:=x", 3, 3),
@@ -32,6 +32,38 @@ fn certain_records_are_not_read() {
     for (text, source, matching, read) in rows {
         let schema = Schema::new(Format::Stanzas);
         let records = build_ordered(schema, text.as_bytes(), 1 << 20, &["N"]);
+        let index = naive::Text::new(text.clone().into_bytes());
+        let (found, verified) = check(&query(source), text.as_bytes(), &index, &records);
+        assert_eq!((found.len(), verified), (matching, read), "{source} in {text:?}");
+    }
+}
+
+#[test]
+fn the_line_before_a_word_says_whose_value_it_is_in() {
+    // So many that the word is rarer than the names.
+    let others = "AA: x\nB: x\n\n".repeat(20);
+    let far = format!("A: {}\n", "much, ".repeat(30));
+    let good = format!(
+        "A: cat\n\nB: cat\nA: dog\n\nB: dog\n and\n\ta cat\nA:\n cat\n\ncat: cat\nAA: cat:cat\n\n\
+         {far} cat\n\n{far}B: cat\n\nA: x\nA: y cat\n\n{others}"
+    );
+    // A stanza that is none makes every line doubtful.
+    let bad = format!("{good}A :cat\n\n");
+    let rows = [
+        // Of one cat the field begins too far before it: that record is read.
+        (&good, "A:cat", 4, 1),
+        (&good, "B:cat", 3, 1),
+        (&good, "cat:cat", 1, 1),
+        (&good, "AA:\"cat:cat\"", 1, 0),
+        (&good, "A:\"y cat\"", 1, 0),
+        (&good, "A:\"cat \"", 0, 0),
+        (&good, "A:cat B:dog", 1, 1),
+        (&good, "NOT A:cat", 23, 27),
+        (&bad, "A:cat", 4, 7),
+    ];
+    for (text, source, matching, read) in rows {
+        let schema = Schema::new(Format::Stanzas);
+        let records = build_ordered(schema, text.as_bytes(), 1 << 20, &[]);
         let index = naive::Text::new(text.clone().into_bytes());
         let (found, verified) = check(&query(source), text.as_bytes(), &index, &records);
         assert_eq!((found.len(), verified), (matching, read), "{source} in {text:?}");

@@ -6,7 +6,8 @@
 //! cost a count each.
 //!
 //! Most are not sufficient: the record is read before it is an answer. Those that are say so ([`Literal::doubts`],
-//! [`Numbers::certain`]): a literal anywhere in the record, a whole line of a stanza, a number of a table.
+//! [`Numbers::certain`]): a literal anywhere in the record, a whole line of a stanza, a number of a table. Of others the
+//! bytes beside an occurrence say it ([`Beside`]).
 
 use std::cell::Cell;
 use std::ops::{Bound, Range};
@@ -46,8 +47,17 @@ pub struct Literal {
     /// Where a record with the literal passes the test for certain, unless it goes on as one of these: longer
     /// literals that start with it. `None` where a record has to be read in any case.
     pub doubts: Option<Vec<Vec<u8>>>,
-    /// Only where it is a whole word, as the bytes beside an occurrence say.
-    pub bounds: Option<Bounds>,
+    /// Only where the bytes beside an occurrence say so.
+    pub beside: Option<Beside>,
+}
+
+/// What the bytes beside an occurrence decide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Whether it is a whole word.
+    Word(Bounds),
+    /// Whether it is in a value of this attribute of a stanza.
+    Attribute(String),
 }
 
 /// Entries of the table of an attribute.
@@ -102,7 +112,7 @@ fn doubtful(filter: Filter) -> Filter {
     let each = |filters: Vec<Filter>| filters.into_iter().map(doubtful).collect();
     match filter {
         Filter::Literal(literal) => {
-            Filter::Literal(Literal { doubts: None, bounds: None, ..literal })
+            Filter::Literal(Literal { doubts: None, beside: None, ..literal })
         }
         Filter::Numbers(numbers) => Filter::Numbers(Numbers { certain: 0..0, ..numbers }),
         Filter::And(filters) => Filter::And(each(filters)),
@@ -130,7 +140,7 @@ impl Spellings<'_> {
             {
                 self.certain(0, &**bytes, Vec::new())
             }
-            Condition::Contains(bytes) => self.contains(bytes),
+            Condition::Contains(bytes) => self.contains_for_certain(bytes),
             Condition::Equals(bytes) => self.starts(bytes, true),
             Condition::Prefix(bytes) => self.starts(bytes, false),
             Condition::Numbers(from, to) => {
@@ -152,7 +162,7 @@ impl Spellings<'_> {
                     bytes,
                     skip: 0,
                     doubts: Some(Vec::new()),
-                    bounds: Some(bounds),
+                    beside: Some(Beside::Word(bounds)),
                 })
             }
             Condition::Matches(pattern) => all(pattern
@@ -170,12 +180,12 @@ impl Spellings<'_> {
 
     /// A literal of which `skip` bytes stand before the record.
     fn literal_after(&self, skip: usize, bytes: impl Into<Vec<u8>>) -> Filter {
-        self.look_up(Literal { bytes: bytes.into(), skip, doubts: None, bounds: None })
+        self.look_up(Literal { bytes: bytes.into(), skip, doubts: None, beside: None })
     }
 
     /// A literal that decides, but for its `doubts`.
     fn certain(&self, skip: usize, bytes: impl Into<Vec<u8>>, doubts: Vec<Vec<u8>>) -> Filter {
-        self.look_up(Literal { bytes: bytes.into(), skip, doubts: Some(doubts), bounds: None })
+        self.look_up(Literal { bytes: bytes.into(), skip, doubts: Some(doubts), beside: None })
     }
 
     fn look_up(&self, literal: Literal) -> Filter {
@@ -206,6 +216,28 @@ impl Spellings<'_> {
         }
     }
 
+    /// The same, with what decides it where there is something.
+    fn contains_for_certain(&self, bytes: &[u8]) -> Filter {
+        let contains = self.contains(bytes);
+        let Some(name) = self.attribute.filter(|_| self.are_lines_certain(bytes)) else {
+            return contains;
+        };
+        let beside = Some(Beside::Attribute(name.to_owned()));
+        let literal = Literal { bytes: bytes.to_vec(), skip: 0, doubts: Some(Vec::new()), beside };
+        Filter::Rarest(vec![self.look_up(literal), contains])
+    }
+
+    /// Whether all records are stanzas whose lines mean what they say, and `bytes`, within one, are not trimmed from a value.
+    fn are_lines_certain(&self, bytes: &[u8]) -> bool {
+        let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+        matches!(self.records.schema().format, Format::Stanzas)
+            && self.records.are_whole_lines()
+            && self.records.are_all_good()
+            && !bytes.iter().any(|byte| matches!(byte, b'\r' | b'\n'))
+            && bytes.first().is_some_and(|byte| !is_blank(byte))
+            && bytes.last().is_some_and(|byte| !is_blank(byte))
+    }
+
     /// A value of the attribute starts with `bytes`, and ends with them if it is the `whole` of it.
     fn starts(&self, bytes: &[u8], whole: bool) -> Filter {
         let contains = self.contains(bytes);
@@ -230,13 +262,9 @@ impl Spellings<'_> {
     /// by its first two bytes.
     fn stanza_starts(&self, name: &str, bytes: &[u8], whole: bool) -> Filter {
         let line = |rest: &[u8]| [b"\n", name.as_bytes(), rest].concat();
-        let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
         // A line of that name has the value that follows, unless blanks are trimmed from it.
-        let decides = self.records.are_all_good()
-            && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
-            && !bytes.iter().any(|byte| matches!(byte, b'\r' | b'\n'))
-            && bytes.first().is_some_and(|byte| !is_blank(byte))
-            && bytes.last().is_some_and(|byte| !is_blank(byte));
+        let decides = self.are_lines_certain(bytes)
+            && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':');
         let mut ways = Vec::new();
         for lead in [":", ": "] {
             let way = line(&[lead.as_bytes(), bytes].concat());

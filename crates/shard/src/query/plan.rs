@@ -9,15 +9,21 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::filter::{Filter, Literal, Numbers};
+use memchr::memchr;
+
+use super::filter::{Beside, Filter, Literal, Numbers};
 use super::pattern::{Bounds, is_of_words};
-use crate::record::Records;
+use crate::record::{Records, stanza};
 use crate::{Error, Text};
 
 /// Occurrences that are worth locating to spare the reading of one record.
 const OCCURRENCES_PER_RECORD: usize = 8;
-/// Occurrences of a word that are looked at at once.
-const WORDS_AT_ONCE: usize = 1024;
+/// Occurrences that are looked at together for what is beside them.
+const LOOKED_AT_ONCE: usize = 1024;
+/// Occurrences that take as long to locate as one of a value takes with what is read before it.
+const OCCURRENCES_PER_VALUE: usize = 4;
+/// Bytes before an occurrence that are read for the start of its field: most lines of package records are shorter.
+const FIELD_BYTES: usize = 128;
 /// Rows that are located at once.
 const ROWS_MAX: usize = 1 << 16;
 
@@ -69,7 +75,7 @@ pub enum Leaf {
         skip: usize,
         len: usize,
         is_certain: bool,
-        bounds: Option<Bounds>,
+        beside: Option<Beside>,
     },
     /// Entries of an attribute's table of numbers.
     Numbers(Numbers),
@@ -102,9 +108,9 @@ impl Leaf {
         };
         match self {
             Self::Record(record) => Self::Record(*record),
-            Self::Rows { rows, skip, len, is_certain, bounds } => {
-                let (skip, len, is_certain, bounds) = (*skip, *len, *is_certain, *bounds);
-                Self::Rows { rows: part(rows), skip, len, is_certain, bounds }
+            Self::Rows { rows, skip, len, is_certain, beside } => {
+                let (skip, len, is_certain, beside) = (*skip, *len, *is_certain, beside.clone());
+                Self::Rows { rows: part(rows), skip, len, is_certain, beside }
             }
             Self::Numbers(numbers) => {
                 Self::Numbers(Numbers { entries: part(&numbers.entries), ..numbers.clone() })
@@ -115,8 +121,8 @@ impl Leaf {
     /// The same records, none of them certain.
     fn doubtful(&self) -> Self {
         match self.clone() {
-            Self::Rows { rows, skip, len, bounds, .. } => {
-                Self::Rows { rows, skip, len, is_certain: false, bounds }
+            Self::Rows { rows, skip, len, beside, .. } => {
+                Self::Rows { rows, skip, len, is_certain: false, beside }
             }
             Self::Numbers(numbers) => Self::Numbers(Numbers { certain: 0..0, ..numbers }),
             leaf @ Self::Record(_) => leaf,
@@ -145,13 +151,13 @@ impl Plan {
             Filter::All => Self::All,
             Filter::Record(record) => Self::Leaf(Leaf::Record(*record)),
             Filter::Numbers(numbers) => Self::Leaf(Leaf::Numbers(numbers.clone())),
-            Filter::Literal(Literal { bytes, skip, doubts, bounds }) => {
+            Filter::Literal(Literal { bytes, skip, doubts, beside }) => {
                 let rows_of = |bytes: &[u8]| {
                     ids.get(bytes).and_then(|&id| rows.get(id)).cloned().unwrap_or_default()
                 };
                 let doubts = doubts.as_ref().map(|all| all.iter().map(|way| rows_of(way)));
                 let doubts = doubts.map(Iterator::collect);
-                Self::of_rows(&rows_of(bytes), (*skip, bytes.len(), *bounds), doubts)
+                Self::of_rows(&rows_of(bytes), (*skip, bytes.len(), beside), doubts)
             }
             Filter::Rarest(filters) => {
                 each(filters).into_iter().min_by_key(Self::work).unwrap_or(Self::All)
@@ -172,11 +178,12 @@ impl Plan {
     /// Rows of a literal, those of its doubts apart: literals that start with it, whose rows are among its own.
     fn of_rows(
         all: &Range<usize>,
-        (skip, len, bounds): (usize, usize, Option<Bounds>),
+        (skip, len, beside): (usize, usize, &Option<Beside>),
         doubts: Option<Vec<Range<usize>>>,
     ) -> Self {
-        let leaf =
-            |rows, is_certain| Self::Leaf(Leaf::Rows { rows, skip, len, is_certain, bounds });
+        let leaf = |rows, is_certain| {
+            Self::Leaf(Leaf::Rows { rows, skip, len, is_certain, beside: beside.clone() })
+        };
         let Some(mut doubts) = doubts else { return leaf(all.clone(), false) };
         doubts.retain(|rows| !rows.is_empty());
         if doubts.is_empty() {
@@ -205,8 +212,12 @@ impl Plan {
         }
     }
 
-    /// The same with the reading of records that are not certain, each as much as so many occurrences.
+    /// The same with the reading of records that are not certain, each as much as so many occurrences, and of what is before
+    /// an occurrence.
     fn work(&self) -> usize {
+        if let Self::Leaf(Leaf::Rows { rows, beside: Some(Beside::Attribute(_)), .. }) = self {
+            return rows.len().saturating_mul(OCCURRENCES_PER_VALUE);
+        }
         let reads = match self {
             Self::Or(plans) => {
                 return plans.iter().fold(0, |sum, plan| sum.saturating_add(plan.work()));
@@ -321,11 +332,11 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
                     Some(Candidate::new(order?.record(entry)?, certain.contains(&entry)))
                 }));
             }
-            Leaf::Rows { rows, skip, len, is_certain, bounds } => {
+            Leaf::Rows { rows, skip, len, is_certain, beside } => {
                 let mut start = rows.start;
                 while start < rows.end {
                     let end = rows.end.min(start + ROWS_MAX);
-                    self.locate(start..end, (*skip, *len), *is_certain, *bounds, found)?;
+                    self.locate(start..end, (*skip, *len), *is_certain, beside.as_ref(), found)?;
                     start = end;
                 }
             }
@@ -348,14 +359,14 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
         Ok(())
     }
 
-    /// Appends the records of some rows of a literal: those occurrences that lie within one record, and are
-    /// whole words if it has `bounds`.
+    /// Appends the records of some rows of a literal: those occurrences that lie within one record, and of which
+    /// what is `beside` them says so.
     fn locate(
         &mut self,
         rows: Range<usize>,
         (skip, len): (usize, usize),
         is_certain: bool,
-        bounds: Option<Bounds>,
+        beside: Option<&Beside>,
         found: &mut Vec<Candidate>,
     ) -> Result<(), Error> {
         self.offsets.clear();
@@ -375,47 +386,78 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
                 continue;
             }
             let candidate = Candidate::new(current.0, is_certain);
-            if bounds.is_some() {
-                let before = offset.saturating_sub(1).max(current.1.start)..offset;
-                occurrences.push((candidate, [before, end..current.1.end.min(end + 1)]));
-            } else if found.last() != Some(&candidate) {
-                found.push(candidate);
-            }
+            let (before, after) = match beside {
+                Some(Beside::Word(_)) => (1, 1),
+                Some(Beside::Attribute(_)) => (FIELD_BYTES, 0),
+                None => {
+                    if found.last() != Some(&candidate) {
+                        found.push(candidate);
+                    }
+                    continue;
+                }
+            };
+            let before = offset.saturating_sub(before).max(current.1.start)..offset;
+            let is_from_start = before.start == current.1.start;
+            let beside = [before, end..current.1.end.min(end + after)];
+            occurrences.push(Occurrence { candidate, beside, is_from_start });
         }
-        if let Some(bounds) = bounds {
-            self.keep_words(bounds, &occurrences, found)?;
+        if let Some(beside) = beside {
+            self.keep(beside, &occurrences, found)?;
         }
         Ok(())
     }
 
-    /// Appends the candidates of occurrences that are whole words, by the byte before and the one after, as far
-    /// as the record has them.
-    fn keep_words(
+    /// Appends the candidates of occurrences of which the bytes beside them do not say no.
+    fn keep(
         &self,
-        bounds: Bounds,
-        occurrences: &[(Candidate, [Range<usize>; 2])],
+        beside: &Beside,
+        occurrences: &[Occurrence],
         found: &mut Vec<Candidate>,
     ) -> Result<(), Error> {
         let mut bytes = Vec::new();
-        for some in occurrences.chunks(WORDS_AT_ONCE) {
-            let ranges: Vec<_> = some.iter().flat_map(|(_, beside)| beside.clone()).collect();
+        for some in occurrences.chunks(LOOKED_AT_ONCE) {
+            let ranges: Vec<_> = some.iter().flat_map(|one| one.beside.clone()).collect();
             bytes.clear();
             self.text.extract_all(&ranges, &mut bytes)?;
             let mut rest = &bytes[..];
-            for (candidate, beside) in some {
-                let len = beside.iter().map(ExactSizeIterator::len).sum();
-                let (beside, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+            for Occurrence { candidate, beside: ranges, is_from_start } in some {
+                let len = ranges.iter().map(ExactSizeIterator::len).sum();
+                let (read, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
                 rest = after;
-                if beside.iter().any(|byte| is_of_words(*byte)) {
-                    continue;
+                let says = match beside {
+                    Beside::Word(bounds) => is_word_between(read, *bounds),
+                    Beside::Attribute(name) => is_value_after(read, *is_from_start, name),
+                };
+                if says != Some(false) {
+                    let has_doubt = candidate.has_doubt || says.is_none();
+                    found.push(Candidate { has_doubt, ..*candidate });
                 }
-                let is_doubtful = bounds == Bounds::Unicode && !beside.is_ascii();
-                let has_doubt = candidate.has_doubt || is_doubtful;
-                found.push(Candidate { has_doubt, ..*candidate });
             }
         }
         Ok(())
     }
+}
+
+/// An occurrence in a record, and what is to be read before and behind it.
+struct Occurrence {
+    candidate: Candidate,
+    beside: [Range<usize>; 2],
+    /// Whether the record begins with the first of the ranges.
+    is_from_start: bool,
+}
+
+/// Whether what is between the byte before and the one behind is a whole word; `None` if they do not tell.
+fn is_word_between(beside: &[u8], bounds: Bounds) -> Option<bool> {
+    let is_bounded = !beside.iter().any(|byte| is_of_words(*byte));
+    let is_certain = !is_bounded || bounds == Bounds::Ascii || beside.is_ascii();
+    is_certain.then_some(is_bounded)
+}
+
+/// Whether what comes behind these bytes of a stanza is in a value of the attribute; `None` if they do not tell.
+fn is_value_after(before: &[u8], is_from_start: bool, attribute: &str) -> Option<bool> {
+    let field = stanza::open_field(before, is_from_start)?;
+    let name = memchr(b':', field).map(|colon| &field[..colon]);
+    Some(name == Some(attribute.as_bytes()))
 }
 
 /// Of two ascending lists; certain is what both are certain of.

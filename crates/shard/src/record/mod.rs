@@ -39,7 +39,7 @@ mod number;
 mod order;
 mod records;
 mod split;
-mod stanza;
+pub(crate) mod stanza;
 #[cfg(test)]
 mod tests;
 

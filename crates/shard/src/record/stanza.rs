@@ -1,7 +1,7 @@
 //! `Name: value` stanzas: the control format of Debian (deb-control(5), deb822(5)), and the headers of mail
 //! and HTTP. Names are case-sensitive here, unlike there: as they are written.
 
-use memchr::memchr;
+use memchr::{memchr, memrchr};
 
 use super::split::is_blank;
 use super::{FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
@@ -42,6 +42,25 @@ pub fn fields(record: &[u8]) -> Result<Vec<Field<'_>>, Problem> {
         fields.push(Field::of(name, trimmed(&record[from..to])));
     }
     if fields.is_empty() { Err(Problem::Line(1)) } else { Ok(fields) }
+}
+
+/// The field that goes on at the end of `before`, from its name on, in a stanza that can be read; what follows is no blank.
+/// `None` if it may begin earlier: `before` is the stanza's beginning only if that `is_start`.
+pub(crate) fn open_field(before: &[u8], is_start: bool) -> Option<&[u8]> {
+    let mut lines = before;
+    loop {
+        let start = match memrchr(b'\n', lines) {
+            Some(end) => end + 1,
+            None if is_start => 0,
+            None => return None,
+        };
+        let field = &before[start..];
+        // A folded line, or an empty one, goes on with what was open.
+        if !matches!(field.first(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            return Some(field);
+        }
+        lines = &before[..start.checked_sub(1)?];
+    }
 }
 
 /// Without blanks and line ends around it.
