@@ -29,7 +29,7 @@ use std::hint::select_unpredictable;
 
 use crate::bits::load::u32_at;
 use crate::bits::packed::append;
-use crate::bits::word::{Word, prefetch};
+use crate::bits::word::{Word, leading_at_most, prefetch};
 
 /// Rows of a block.
 pub(crate) const ROWS: u32 = 128;
@@ -39,14 +39,13 @@ const HEADS_BITMAP: u32 = 16;
 
 /// Marks from which on they are a bitmap, and the number that says so.
 const MARKS_BITMAP: u32 = 15;
+const _: () = assert!(MARKS_BITMAP as usize + 1 == BITMAP_BYTES);
 
 /// The high bits of 127 jumps are no more than 48 bytes: 127 ones and 253 zeros.
 const JUMP_HIGHS_BITS: u32 = 384;
 
 const HEADER_BYTES: usize = 8;
 const BITMAP_BYTES: usize = 16;
-const LOW_BITS: u64 = 0x0101_0101_0101_0101;
-const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 
 /// The most places of a window that reads can begin at: more bytes than any block has, a power of two.
 const PLACES: usize = 2048;
@@ -142,21 +141,11 @@ fn selected<W: Word>(bitmap: (u64, u64), rank: u32, word: W) -> u32 {
     select_unpredictable(is_first, 0, u64::BITS) + word.select(bits, rank & 63)
 }
 
-/// Entries of an ascending list that are at most `row`, of which one word holds up to eight bytes below
-/// 128: those before the first that is greater, whatever follows the list's end.
-#[inline(always)]
-fn listed(list: u64, row: u32) -> u32 {
-    let at_most = ((HIGH_BITS | (u64::from(row) * LOW_BITS)).wrapping_sub(list)) & HIGH_BITS;
-    (at_most ^ HIGH_BITS).trailing_zeros() / 8
-}
-
 /// Ones of a bitmap of 128 bits at places up to `row`.
 #[inline(always)]
-fn ones(bitmap: (u64, u64), row: u32) -> u32 {
-    let mask = u64::MAX >> (63 - (row & 63));
-    let low = select_unpredictable(row < 64, mask, u64::MAX);
-    let high = select_unpredictable(row < 64, 0, mask);
-    (bitmap.0 & low).count_ones() + (bitmap.1 & high).count_ones()
+fn ones<W: Word>(bitmap: (u64, u64), row: u32, word: W) -> u32 {
+    let (low, high) = (row + 1, (row + 1).saturating_sub(u64::BITS));
+    word.lowest(bitmap.0, low).count_ones() + word.lowest(bitmap.1, high).count_ones()
 }
 
 /// Place of the first one of a bitmap past `row`, or 128.
@@ -218,7 +207,8 @@ impl<'a> Block<'a> {
 
     #[inline(always)]
     fn marks_bytes(self) -> usize {
-        if self.marks() == MARKS_BITMAP { BITMAP_BYTES } else { self.marks() as usize }
+        // 15 stands for 16 bytes of a bitmap.
+        (self.marks() + (self.marks() + 1) / BITMAP_BYTES as u32) as usize
     }
 
     /// Where the high bits start; in a mixed block, the numbers.
@@ -234,12 +224,11 @@ impl<'a> Block<'a> {
 
     /// Heads among rows `1..=row`.
     #[inline(always)]
-    fn heads_up_to(self, row: u32) -> u32 {
+    fn heads_up_to<W: Word>(self, row: u32, word: W) -> u32 {
         let words = self.words(HEADER_BYTES);
-        let first = listed(words.0, row);
-        let second = listed(words.1, row);
-        let list = (first + select_unpredictable(first == 8, second, 0)).min(self.heads());
-        select_unpredictable(self.heads() < HEADS_BITMAP, list, ones(words, row))
+        let at_most = u64::from(word.at_most(words, row));
+        let list = word.lowest(at_most, self.heads()).count_ones();
+        select_unpredictable(self.heads() < HEADS_BITMAP, list, ones(words, row, word))
     }
 
     /// Row of head `index`; the bitmap is searched for it.
@@ -301,7 +290,7 @@ impl<'a> Block<'a> {
         if self.is_mixed() {
             return u64_in(self.window, self.high_at() + 4 * row as usize) as u32;
         }
-        let heads = self.heads_up_to(row);
+        let heads = self.heads_up_to(row, word);
         let jump = self.jump(heads.saturating_sub(1), word);
         let jump = select_unpredictable(heads == 0, 0, jump);
         self.first().wrapping_add(row).wrapping_add(jump)
@@ -310,13 +299,13 @@ impl<'a> Block<'a> {
     /// How many rows from `row` on are one run, `row` included: at least 1, past the block's end if no
     /// head follows.
     #[inline(always)]
-    pub fn run(self, row: u32) -> u32 {
+    pub fn run<W: Word>(self, row: u32, word: W) -> u32 {
         if self.is_mixed() {
             return 1;
         }
         let words = self.words(HEADER_BYTES);
         let next = if self.heads() < HEADS_BITMAP {
-            let heads = self.heads_up_to(row);
+            let heads = self.heads_up_to(row, word);
             let list = if heads < 8 { words.0 } else { words.1 };
             let next = (list >> (heads % 8 * 8)) as u32 & 127;
             if heads < self.heads() { next } else { ROWS }
@@ -339,7 +328,7 @@ impl<'a> Block<'a> {
         }
         let (first, second) = match row {
             0 => (0, 0),
-            _ => (listed(words.0, row - 1), listed(words.1, row - 1)),
+            _ => (leading_at_most(words.0, row - 1), leading_at_most(words.1, row - 1)),
         };
         let place = first + if first == 8 { second } else { 0 };
         let list = if place < 8 { words.0 } else { words.1 };
@@ -389,11 +378,9 @@ impl<'a> Block<'a> {
         while run < end {
             let middle = (run + end) / 2;
             let start = self.head(middle, word).wrapping_add(self.jump(middle, word));
-            if start < above {
-                run = middle + 1;
-            } else {
-                end = middle;
-            }
+            let is_below = start < above;
+            run = select_unpredictable(is_below, middle + 1, run);
+            end = select_unpredictable(is_below, end, middle);
         }
         let jump = self.jump(run.saturating_sub(1), word);
         let jump = select_unpredictable(run == 0, 0, jump);

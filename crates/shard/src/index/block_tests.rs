@@ -29,7 +29,7 @@ impl Job for Ask<'_> {
         let (block, rows) = (self.block, self.rows);
         Answers {
             psi: (0..rows).map(|row| block.psi(row, word)).collect(),
-            runs: (0..rows).map(|row| block.run(row).min(rows - row)).collect(),
+            runs: (0..rows).map(|row| block.run(row, word).min(rows - row)).collect(),
             marks: (0..rows)
                 .map(|row| {
                     let (next, index) = block.next_mark(row);
@@ -181,7 +181,7 @@ impl Job for Damaged<'_> {
     fn run<W: Word>(self, word: W) -> Vec<u32> {
         for row in 0..ROWS {
             self.block.psi(row, word);
-            self.block.run(row);
+            self.block.run(row, word);
             let (_, index) = self.block.next_mark(row);
             self.block.sample(index, 31, ROWS);
         }

@@ -180,7 +180,7 @@ impl Locate<'_> {
             let mut done = 0;
             while unknown > 0 {
                 let within = (rest.row + done) % ROWS;
-                let len = if unknown == 1 { 1 } else { block.run(within).min(unknown) };
+                let len = if unknown == 1 { 1 } else { block.run(within, word).min(unknown) };
                 let mut moved = rest.part(done, len);
                 moved.row = block.psi(within, word).min(shape.len);
                 moved.steps += 1;

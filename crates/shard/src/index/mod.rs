@@ -6,7 +6,7 @@
 //! a directory that costs no further cache miss (`psi`).
 //!
 //! - **count** ([`Text::rows`]): the last three bytes of a pattern from a table (`grams`), then one step for
-//!   each further byte, two binary searches of Ψ each (`count`).
+//!   each further byte, one or two binary searches of Ψ each (`count`).
 //! - **locate**: from each row along Ψ to the next marked one, less than `sa_sampling` steps, rows that
 //!   stay adjacent together (`locate`).
 //! - **extract**: from the nearest sampled position at or before the first byte, one step a byte, every

@@ -8,7 +8,7 @@
 //! - *tops*: the first value of every fourth block, for the binary search of a step backwards; the first
 //!   values of the blocks between are in the blocks, which lie side by side and are asked for together.
 
-use crate::bits::load::{u16_at, u32_at};
+use crate::bits::load::{u16_at, u32_at, u64_at};
 use crate::bits::word::{Word, prefetch};
 
 use super::block::{Block, Blocks, ROWS};
@@ -105,34 +105,76 @@ impl<'a> Psi<'a> {
         self.seek((next * BLOCKS_PER_TOP * ROWS, rows.1), target)
     }
 
+    /// The blocks of a group, by its directory entry.
+    #[inline(always)]
+    pub fn group(&self, number: u32) -> Group {
+        let first = number * BLOCKS_PER_TOP;
+        let at = (first / BLOCKS_PER_OFFSET) as usize * OFFSET_BYTES;
+        let relative = at + 4 + 2 * (first % BLOCKS_PER_OFFSET) as usize;
+        Group { first, offset: u32_at(self.offsets, at), relative: u64_at(self.offsets, relative) }
+    }
+
     /// Second part: asks for the blocks of a group that hold any of `rows`.
     #[inline(always)]
-    pub fn ask_group(&self, rows: (u32, u32), group: u32) {
-        let (first, last) = (rows.0 / ROWS, (rows.1 - 1) / ROWS);
-        let start = self.offset((group * BLOCKS_PER_TOP).max(first));
-        let end = self.offset((group * BLOCKS_PER_TOP + BLOCKS_PER_TOP - 1).min(last)) + LINE_BYTES;
+    pub fn ask_group(&self, rows: (u32, u32), group: Group) {
+        let (first, last) = group.within(rows);
+        let (start, end) = (group.offset(first), group.offset(last) + LINE_BYTES);
         for line in 0..LINES_AHEAD {
-            let at = start + line * LINE_BYTES;
-            if at < end {
-                self.blocks.ask(at);
-            }
+            // Asking twice for the last line costs less than a branch.
+            self.blocks.ask((start + line * LINE_BYTES).min(end));
         }
     }
 
     /// Third part: the row, or the end of `rows`.
     #[inline(always)]
-    pub fn find<W: Word>(&self, rows: (u32, u32), target: u32, group: u32, word: W) -> u32 {
-        let first = (group * BLOCKS_PER_TOP).max(rows.0 / ROWS);
-        let end = (group * BLOCKS_PER_TOP + BLOCKS_PER_TOP - 1).min((rows.1 - 1) / ROWS);
-        // How many blocks more start below the target: all are looked at, as a guess would cost more.
+    pub fn find<W: Word>(&self, rows: (u32, u32), target: u32, group: Group, word: W) -> u32 {
+        let (first, last) = group.within(rows);
+        // How many blocks more start below the target: all are looked at, as a guess would cost more. Only
+        // those that were asked for are read.
         let below = |block: u32| {
-            // One that was asked for, in any case.
-            let start = self.blocks.first(self.offset(block.min(end)));
-            u32::from(block <= end) & u32::from(start < target)
+            let start = self.blocks.first(group.offset(block.clamp(first, last)));
+            u32::from(first < block) & u32::from(block <= last) & u32::from(start < target)
         };
-        let block = first + (1..BLOCKS_PER_TOP).map(|ahead| below(first + ahead)).sum::<u32>();
-        let start = block * ROWS;
+        let block = first + (1..BLOCKS_PER_TOP).map(below).sum::<u32>();
+        let start = (group.first + block) * ROWS;
         let within = (rows.0.saturating_sub(start), (rows.1 - start).min(ROWS));
-        start + self.blocks.block(self.offset(block)).lower_bound(target, within, word)
+        start + self.blocks.block(group.offset(block)).lower_bound(target, within, word)
+    }
+
+    /// Whether Ψ of a row of this group is `value`; no for a row of another.
+    #[inline(always)]
+    pub fn has<W: Word>(&self, group: Group, row: u32, value: u32, word: W) -> bool {
+        let block = (row / ROWS).wrapping_sub(group.first);
+        block < BLOCKS_PER_TOP
+            && self.blocks.block(group.offset(block)).psi(row % ROWS, word) == value
+    }
+}
+
+/// Adjacent blocks of which the first has a top.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    /// Number of the first.
+    first: u32,
+    /// Where each of them starts: an offset that they share, and 16 bits relative to it of each.
+    offset: u32,
+    relative: u64,
+}
+
+const _: () = assert!(u16::BITS * BLOCKS_PER_TOP == u64::BITS);
+const _: () = assert!(BLOCKS_PER_OFFSET.is_multiple_of(BLOCKS_PER_TOP));
+
+impl Group {
+    /// Where block `block` of the group starts.
+    #[inline(always)]
+    fn offset(self, block: u32) -> usize {
+        self.offset as usize + (self.relative >> (u16::BITS * block)) as u16 as usize
+    }
+
+    /// The first and the last block of the group that hold any of `rows`.
+    #[inline(always)]
+    fn within(self, rows: (u32, u32)) -> (u32, u32) {
+        let last = BLOCKS_PER_TOP - 1;
+        let block = |row: u32| (row / ROWS).saturating_sub(self.first).min(last);
+        (block(rows.0), block(rows.1 - 1))
     }
 }
