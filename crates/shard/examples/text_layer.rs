@@ -43,7 +43,12 @@ fn main() -> Result<(), Failure> {
     let text = Plain(std::fs::read(file)?);
     let mut options: Vec<TextOptions> = numbers
         .chunks_exact(3)
-        .map(|n| TextOptions { block_bytes: n[0], tokens_max: n[1], sample_bytes: n[2] })
+        .map(|n| TextOptions {
+            block_bytes: n[0],
+            tokens_max: n[1],
+            sample_bytes: n[2],
+            bytes_max: usize::MAX,
+        })
         .collect();
     if options.is_empty() {
         options.push(TextOptions::default());

@@ -3,9 +3,11 @@
 //! A range of the text is cut at the positions whose rows are known, by the index's own samples and by
 //! layers; each piece is a walk of its own, from the sample at or before its first byte. Pieces are
 //! lanes, so that even one long range has many steps on their way at once. Cost: a step for each byte, and
-//! for those between the first sample and the range's start, half the sampling rate on average.
+//! for those between the first sample and the range's start, half the sampling rate on average. A range that
+//! ends within what a text layer has is read there instead.
 
 use std::ops::Range;
+use std::slice;
 
 use crate::Error;
 use crate::Text as _;
@@ -30,13 +32,24 @@ pub(super) fn extract(
         }
     }
     let parts = index.parts();
-    let mut from_layer = |range: &Range<usize>| parts.view.text(range.start, range.len(), bytes);
-    let walked = ranges.iter().position(|range| !from_layer(range)).unwrap_or(ranges.len());
-    let ranges = &ranges[walked..];
+    let layer_len = parts.view.text_len();
     let start = bytes.len();
-    bytes.resize(start + ranges.iter().map(ExactSizeIterator::len).sum::<usize>(), 0);
-    let pieces = Pieces::new(&parts, ranges, start);
-    index.kernel.run(Extract { parts: &parts, pieces, bytes });
+    let mut walked = false;
+    for range in ranges {
+        let at = bytes.len();
+        if range.end > layer_len {
+            bytes.resize(at + range.len(), 0);
+            walked = true;
+        } else if !parts.view.text(range.start, range.len(), bytes) {
+            bytes.resize(at + range.len(), 0);
+            let pieces = Pieces::new(&parts, slice::from_ref(range), 0, at);
+            index.kernel.run(Extract { parts: &parts, pieces, bytes });
+        }
+    }
+    if walked {
+        let pieces = Pieces::new(&parts, ranges, layer_len, start);
+        index.kernel.run(Extract { parts: &parts, pieces, bytes });
+    }
     Ok(())
 }
 
@@ -65,10 +78,11 @@ impl Default for Origin {
     }
 }
 
-/// The pieces of all ranges, cut as they are asked for.
+/// The pieces of the ranges that end past a text layer, cut as they are asked for.
 struct Pieces<'a> {
     parts: &'a Parts<'a>,
-    ranges: std::slice::Iter<'a, Range<usize>>,
+    ranges: slice::Iter<'a, Range<usize>>,
+    layer_len: usize,
     /// What is left of the present range, cut from its end.
     start: u32,
     end: u32,
@@ -78,8 +92,8 @@ struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    fn new(parts: &'a Parts<'a>, ranges: &'a [Range<usize>], out: usize) -> Self {
-        Self { parts, ranges: ranges.iter(), start: 0, end: 0, out, out_next: out }
+    fn new(parts: &'a Parts<'a>, ranges: &'a [Range<usize>], layer_len: usize, out: usize) -> Self {
+        Self { parts, ranges: ranges.iter(), layer_len, start: 0, end: 0, out, out_next: out }
     }
 }
 
@@ -90,8 +104,10 @@ impl Iterator for Pieces<'_> {
     fn next(&mut self) -> Option<Piece> {
         while self.start == self.end {
             let range = self.ranges.next()?;
-            (self.start, self.end) = (range.start as u32, range.end as u32);
             (self.out, self.out_next) = (self.out_next, self.out_next + range.len());
+            if range.end > self.layer_len {
+                (self.start, self.end) = (range.start as u32, range.end as u32);
+            }
         }
         let last = self.end - 1;
         let sample = last / self.parts.index.shape.isa_sampling;

@@ -207,17 +207,45 @@ fn check_layers(text: &[u8]) {
     layers.publish(sweep).unwrap();
     all();
     assert!(index.footprint().total_bytes() > footprint.total_bytes());
-    let options = TextOptions { block_bytes: 64, ..TextOptions::default() };
-    let mut build = TextBuild::new(&index, options).unwrap();
-    while !build.step(&index, 5).unwrap().is_finished() {}
-    layers.publish_text(build).unwrap();
-    drop(layers.set_hot(1000).unwrap());
-    all();
-    all();
+    // The whole text, and where it is long enough the beginning of it.
+    for bytes_max in [usize::MAX, 2048 + text.len() / 2] {
+        let options = TextOptions { block_bytes: 64, bytes_max, ..TextOptions::default() };
+        let mut build = TextBuild::new(&index, options).unwrap();
+        while !build.step(&index, 5).unwrap().is_finished() {}
+        if layers.publish_text(build).is_ok() {
+            drop(layers.set_hot(1000).unwrap());
+            all();
+            all();
+        }
+    }
     drop(layers.drop_text().unwrap());
     for array in [Array::Sa, Array::Isa, Array::Sa, Array::Isa, Array::Sa] {
         drop(layers.drop_lowest(array).unwrap());
         all();
+    }
+}
+
+#[test]
+fn a_text_layer_of_the_beginning_is_read_where_it_has_all() {
+    let text = stanzas(600);
+    let index = Index::open(built(&text, 64, 64)).unwrap();
+    let bytes_max = text.len() / 5;
+    let options = TextOptions { block_bytes: 64, bytes_max, ..TextOptions::default() };
+    let mut build = TextBuild::new(&index, options).unwrap();
+    while !build.step(&index, 1).unwrap().is_finished() {}
+    index.layers().publish_text(build).unwrap();
+    let held = index.layers().view().text_len();
+    assert!((1000..text.len() - 1000).contains(&held), "{held} bytes of {}", text.len());
+    assert!(index.layers().footprint().text_bytes <= bytes_max);
+    check_bytes(&index, &text);
+    // Before it, behind it, up to its end, one byte past that, in any order.
+    let around = [held - 9..held, held - 9..held + 1, held..held + 9, 0..9, 0..text.len(), 3..3];
+    for turn in 0..around.len() {
+        let ranges = [&around[turn..], &around[..turn]].concat();
+        let mut bytes = b"-".to_vec();
+        index.extract_all(&ranges, &mut bytes).unwrap();
+        let expected: Vec<&[u8]> = ranges.iter().map(|range| &text[range.clone()]).collect();
+        assert_eq!(bytes[1..], expected.concat());
     }
 }
 

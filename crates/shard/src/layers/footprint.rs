@@ -3,8 +3,8 @@
 //! The bytes of a layer follow from its rate and the text's length alone, so a budget is turned into
 //! layers without making any. From one layer to the next an array doubles: a budget is used between a
 //! half and all of it. Text layers are the exception: their bytes are known when they are made, so there
-//! the budget only says whether one may be kept or tried
-//! ([`TextBuild::bytes_expected`](super::TextBuild::bytes_expected) tells early how it will end).
+//! the budget only says whether one may be kept or tried, with
+//! [`TextOptions::bytes_max`](super::TextOptions::bytes_max).
 
 use super::group::Group;
 use super::{Base, Part, Rates, Set};

@@ -431,8 +431,14 @@ impl View {
         }
     }
 
-    /// Appends `len` bytes of the text from `position` on, if there is a text layer and they are all within
-    /// the text; otherwise says `false` and appends nothing. Decodes every block that it touches and that
+    /// Bytes of the text that a text layer has, from the first on: 0 without one, all with a whole one.
+    #[inline]
+    pub fn text_len(&self) -> usize {
+        self.0.text.as_ref().map_or(0, |text| text.len())
+    }
+
+    /// Appends `len` bytes of the text from `position` on, if a text layer has all of them; otherwise says
+    /// `false` and appends nothing. Decodes every block that it touches and that
     /// is not hot.
     pub fn text(&self, position: usize, len: usize, bytes: &mut Vec<u8>) -> bool {
         let Some(text) = &self.0.text else { return false };

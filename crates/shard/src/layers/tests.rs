@@ -440,11 +440,16 @@ impl Text for Plain {
 }
 
 fn text_layers(text: &Plain, options: TextOptions, step: usize) -> Layers {
+    text_layers_within(text, options, step).expect("they may take any number of bytes")
+}
+
+/// `None` if not one block fits.
+fn text_layers_within(text: &Plain, options: TextOptions, step: usize) -> Option<Layers> {
     let layers = Layers::new(text.0.len() + 1);
     let mut build = TextBuild::new(text, options).unwrap();
     while !build.step(text, step).unwrap().is_finished() {}
-    layers.publish_text(build).unwrap();
-    layers
+    layers.publish_text(build).ok()?;
+    Some(layers)
 }
 
 proptest! {
@@ -457,6 +462,7 @@ proptest! {
         times in 0usize..200,
         block_log2 in 6u32..12,
         step in 1usize..50,
+        bytes_max in prop::sample::select(vec![usize::MAX, 0, 3000, 8000]),
         hot_bytes in prop::sample::select(vec![0usize, 3000, 100_000]),
         ranges in prop::collection::vec((any::<prop::sample::Index>(), 0usize..3000), 1..30),
     ) {
@@ -464,14 +470,26 @@ proptest! {
         bytes.extend_from_slice(&noise);
         bytes.extend_from_slice(&piece.repeat(times / 2));
         let text = Plain(bytes);
-        let options = TextOptions { block_bytes: 1 << block_log2, ..TextOptions::default() };
-        let layers = text_layers(&text, options, step);
+        let block_bytes = 1 << block_log2;
+        let options = TextOptions { block_bytes, bytes_max, ..TextOptions::default() };
+        let Some(layers) = text_layers_within(&text, options, step) else {
+            prop_assert!(bytes_max < usize::MAX && !text.0.is_empty());
+            return Ok(());
+        };
         drop(layers.set_hot(hot_bytes).unwrap());
         let view = layers.view();
+        let (held, bytes) = (view.text_len(), layers.footprint().text_bytes);
+        if bytes_max < usize::MAX && held < text.0.len() {
+            // Another block, stored as it is at the worst, was too much.
+            prop_assert!(held.is_multiple_of(block_bytes) && held > 0);
+            prop_assert!(bytes <= bytes_max && bytes + block_bytes + 4 > bytes_max);
+        } else {
+            prop_assert_eq!(held, text.0.len());
+        }
         for (start, len) in ranges {
             let start = start.index(text.0.len() + 1);
             let mut read = b"-".to_vec();
-            let within = start + len <= text.0.len();
+            let within = start + len <= held;
             prop_assert_eq!(view.text(start, len, &mut read), within);
             let expected = if within { &text.0[start..start + len] } else { &[] };
             prop_assert_eq!(&read[..1], b"-");

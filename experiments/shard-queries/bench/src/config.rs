@@ -39,12 +39,24 @@ pub struct Config {
     pub rounds_again_max: usize,
     /// Sampling rates (SA, ISA) of our index, one for each point.
     pub sampling: Vec<[u32; 2]>,
-    /// The same of points that have a text layer too.
-    pub text_layer: Vec<[u32; 2]>,
+    /// Points that have a text layer too.
+    pub text_layer: Vec<TextPoint>,
     /// The rivals' choices.
     pub rivals: Rivals,
     /// What `--short` measures.
     pub short: Short,
+}
+
+/// A point of our index with a text layer.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TextPoint {
+    /// Sampling rate of the suffix array.
+    pub sa: u32,
+    /// Sampling rate of its inverse.
+    pub isa: u32,
+    /// Bytes of the layer at most, × the text's; without it has the whole text.
+    pub most: Option<f64>,
 }
 
 /// What queries are drawn.
@@ -101,7 +113,7 @@ pub struct Short {
     /// Its points.
     pub sampling: Vec<[u32; 2]>,
     /// Its points with a text layer.
-    pub text_layer: Vec<[u32; 2]>,
+    pub text_layer: Vec<TextPoint>,
     /// Ψ densities to choose from.
     pub psi_densities: Vec<u32>,
     /// Rounds.
@@ -133,10 +145,12 @@ impl Config {
         let densities = self.rivals.psi_densities.iter().chain(&self.short.psi_densities);
         ensure!(densities.clone().all(|&d| d > 1), "psi_densities: give numbers above 1");
         ensure!(densities.count() > 0, "psi_densities: give at least one");
-        let points =
-            [&self.sampling, &self.text_layer, &self.short.sampling, &self.short.text_layer];
-        let mut rates = points.into_iter().flatten().flatten();
-        ensure!(rates.all(|&rate| rate > 0), "sampling, text_layer: a rate is 0");
+        let mut rates = self.sampling.iter().chain(&self.short.sampling).flatten();
+        ensure!(rates.all(|&rate| rate > 0), "sampling: a rate is 0");
+        for point in self.text_layer.iter().chain(&self.short.text_layer) {
+            ensure!(point.sa > 0 && point.isa > 0, "text_layer: a rate is 0");
+            ensure!(point.most.is_none_or(|most| most > 0.0), "text_layer: most is not above 0");
+        }
         ensure!(self.rivals.sampling_max > 0, "rivals.sampling_max is 0");
         Ok(())
     }
@@ -150,10 +164,13 @@ impl Config {
 
     /// All points of our index.
     pub fn points(&self) -> Vec<Point> {
-        let of = |pairs: &[[u32; 2]], text_layer: bool| -> Vec<Point> {
-            pairs.iter().map(|&[sa, isa]| Point { sa, isa, text_layer }).collect()
-        };
-        [of(&self.sampling, false), of(&self.text_layer, true)].concat()
+        let sampled = self.sampling.iter().map(|&[sa, isa]| Point { sa, isa, text_layer: None });
+        let with_text = self.text_layer.iter().map(|&TextPoint { sa, isa, most }| Point {
+            sa,
+            isa,
+            text_layer: Some(most.unwrap_or(f64::INFINITY)),
+        });
+        sampled.chain(with_text).collect()
     }
 
     /// The configuration of `--short`.

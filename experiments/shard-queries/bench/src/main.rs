@@ -73,9 +73,9 @@ struct Serve {
     /// Text positions of which one is stored with its row, so that a match's position is found
     #[arg(long, required_unless_present = "ceiling")]
     alpha_sa: Option<u32>,
-    /// Also hold the text as tokens, in blocks
-    #[arg(long)]
-    text_layer: bool,
+    /// Also hold the text as tokens, in blocks: its beginning, in so many bytes × the text's, or all of it
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "inf")]
+    text_layer: Option<f64>,
     /// Not an index: dependent accesses to memory of the text's size
     #[arg(long, conflicts_with_all = ["alpha_isa", "alpha_sa", "text_layer"])]
     ceiling: bool,

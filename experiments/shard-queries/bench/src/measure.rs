@@ -195,7 +195,7 @@ fn start_ours(judge: &Judge<'_>, folder: &Path, place: &Place<'_>) -> anyhow::Re
             command.arg("serve").arg(folder);
             command.arg(format!("--alpha-sa={}", point.sa));
             command.arg(format!("--alpha-isa={}", point.isa));
-            command.args(point.text_layer.then_some("--text-layer"));
+            command.args(point.text_layer.map(|most| format!("--text-layer={most}")));
             Ok((Engine::start(&format!("shard, {parameters}"), &mut command)?, parameters))
         };
         let started: Vec<(Engine, String)> =

@@ -29,20 +29,24 @@ impl Searched for Index {
 }
 
 /// Parameters of our index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Text positions for one that is stored with its row, to find the position of a match.
     pub sa: u32,
     /// Text positions for one whose row is stored, to begin reading at.
     pub isa: u32,
-    /// Whether the text is also held as tokens, in blocks.
-    pub text_layer: bool,
+    /// Bytes that the text as tokens may take, × the text's: infinite for all of it. `None` without that.
+    pub text_layer: Option<f64>,
 }
 
 impl Point {
     /// In words.
     pub fn parameters(&self) -> String {
-        let layer = if self.text_layer { ", text layer" } else { "" };
+        let layer = match self.text_layer {
+            None => String::new(),
+            Some(most) if most.is_finite() => format!(", text layer ≤ {most} ×"),
+            Some(_) => ", text layer".to_owned(),
+        };
         format!("SA {}, ISA {}{layer}", self.sa, self.isa)
     }
 }
@@ -58,11 +62,14 @@ pub fn serve(text: Vec<u8>, queries: &Queries, point: Point) -> anyhow::Result<(
     let options = Options { sa_sampling: point.sa, isa_sampling: point.isa };
     let mut file = Vec::new();
     build(&text, &options, &mut file).context("cannot build the shard")?;
+    // A float that is too large becomes the largest number.
+    let bytes_max = point.text_layer.map(|most| (most * text.len() as f64) as usize);
     drop(text);
     file.shrink_to_fit();
     let index = Index::open(file).context("cannot open the shard that was built")?;
-    if point.text_layer {
-        let mut layer = TextBuild::new(&index, TextOptions::default())?;
+    if let Some(bytes_max) = bytes_max {
+        let options = TextOptions { bytes_max, ..TextOptions::default() };
+        let mut layer = TextBuild::new(&index, options)?;
         while !layer.step(&index, BLOCKS_AT_ONCE)?.is_finished() {}
         index.layers().publish_text(layer)?;
     }

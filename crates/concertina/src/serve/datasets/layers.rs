@@ -30,16 +30,19 @@ const SEGMENTS: usize = 16;
 const BLOCKS: usize = 256;
 
 /// What a text layer is expected to take of the text (`shard::layers` has what was measured), and how many
-/// times as much it may turn out to be.
+/// times as much it may turn out to be. Of a text that takes more it has the beginning.
 const TEXT_SHARE: f64 = 0.3;
 const TEXT_EXCESS: f64 = 1.3;
+
+/// A shard of fewer bytes gets no text layer: its records are read soon enough.
+const TEXT_BYTES_MIN: usize = 256 << 10;
 
 /// One step of memory.
 #[derive(Clone, Debug)]
 enum Step {
     /// A layer of each array.
     Pair(Rates),
-    /// The text layer, which is given up if it comes to more bytes than this.
+    /// The text layer, of so many bytes at most.
     Text(u64),
 }
 
@@ -52,17 +55,21 @@ pub struct Held {
     pub isa: Vec<u32>,
     /// Bytes of its text layer.
     pub text_bytes: usize,
+    /// Bytes of the text that this has, from the first on.
+    pub text_covered_bytes: usize,
     /// Bytes of all of them.
     pub bytes: usize,
 }
 
 /// What a shard's layers are now.
 pub fn held(part: &Part) -> Held {
-    let footprint = part.shard().index().layers().footprint();
+    let layers = part.shard().index().layers();
+    let footprint = layers.footprint();
     Held {
         sa: footprint.sa.iter().map(|layer| layer.rate).collect(),
         isa: footprint.isa.iter().map(|layer| layer.rate).collect(),
         text_bytes: footprint.text_bytes,
+        text_covered_bytes: layers.view().text_len(),
         bytes: footprint.total_bytes(),
     }
 }
@@ -87,8 +94,6 @@ struct State {
     ids: HashMap<String, ShardId>,
     next_id: ShardId,
     filling: HashMap<ShardId, Filling>,
-    /// Bytes that were too few for the text layers of shards.
-    too_few: HashMap<ShardId, u64>,
     /// What was done last, in words, the newest last.
     changes: Vec<String>,
 }
@@ -130,7 +135,6 @@ impl Layers {
             ids: HashMap::new(),
             next_id: 0,
             filling: HashMap::new(),
-            too_few: HashMap::new(),
             changes: Vec::new(),
         };
         Ok(Arc::new(Layers {
@@ -205,8 +209,7 @@ impl Layers {
                 candidates.push(Candidate { id, station, part: part.clone(), fixed_bytes });
             }
         }
-        let State { ids, filling, too_few, .. } = &mut *state;
-        too_few.retain(|id, _| candidates.iter().any(|c| c.id == *id));
+        let State { ids, filling, .. } = &mut *state;
         ids.retain(|_, id| candidates.iter().any(|c| c.id == *id));
         filling.retain(|id, filling| {
             let there = candidates.iter().any(|c| c.id == *id);
@@ -267,18 +270,12 @@ impl Layers {
     /// The same of a text layer.
     fn compress(&self, order: &Order, bytes_max: u64) -> Result<Option<String>, Error> {
         let index = order.part.shard().index();
-        let mut build = TextBuild::new(index, TextOptions::default())?;
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        let mut build = TextBuild::new(index, TextOptions { bytes_max, ..TextOptions::default() })?;
         while !self.is_off(order) {
-            let progress = build.step(index, BLOCKS)?;
-            let bytes = build.bytes_expected().unwrap_or(0) as u64;
-            // A part of the text may be less like the samples than the rest.
-            if bytes > bytes_max && progress.done > progress.all / 4 {
-                info!("{}: a text layer would take {bytes} bytes, not {bytes_max}", order.name);
-                self.lock().too_few.insert(order.id, bytes_max);
-                return Ok(None);
-            }
-            if progress.is_finished() {
+            if build.step(index, BLOCKS)?.is_finished() {
                 index.layers().publish_text(build)?;
+                let bytes = index.layers().footprint().text_bytes;
                 return Ok(Some(format!("a text layer of {bytes} bytes")));
             }
         }
@@ -286,9 +283,10 @@ impl Layers {
     }
 }
 
-/// Bytes that a text layer will take, by guess.
-fn text_guess(part: &Part) -> u64 {
-    (part.shard().index().len() as f64 * TEXT_SHARE) as u64
+/// Bytes that a text layer will take, by guess; `None` if the shard is too small for one.
+fn text_guess(part: &Part) -> Option<u64> {
+    let len = part.shard().index().len();
+    (len >= TEXT_BYTES_MIN).then_some((len as f64 * TEXT_SHARE) as u64)
 }
 
 /// The pair that was added last, or the text layer: the dearer one, and its bytes.
@@ -317,27 +315,22 @@ impl State {
         self.next_id
     }
 
-    /// Whether so many bytes may be enough for a shard's text.
-    fn may_compress(&self, candidate: &Candidate, bytes: u64) -> bool {
-        self.too_few.get(&candidate.id).is_none_or(|too_few| bytes > *too_few)
-    }
-
     /// The cheapest step that a shard does not have yet, and its bytes.
-    fn next(&self, candidate: &Candidate) -> Option<(Step, u64)> {
+    fn next(candidate: &Candidate) -> Option<(Step, u64)> {
         let layers = candidate.part.shard().index().layers();
         let (rates, bytes) = layers.next_rates();
         let pair = (!rates.is_empty()).then_some((Step::Pair(rates), bytes as u64));
-        let guess = text_guess(&candidate.part);
-        let most = (guess as f64 * TEXT_EXCESS) as u64;
-        let may = layers.footprint().text_bytes == 0 && self.may_compress(candidate, most);
-        let text = may.then_some((Step::Text(most), most));
+        let most = |guess: u64| (guess as f64 * TEXT_EXCESS) as u64;
+        let text = text_guess(&candidate.part)
+            .filter(|_| layers.footprint().text_bytes == 0)
+            .map(|guess| (Step::Text(most(guess)), most(guess)));
         pair.into_iter().chain(text).min_by_key(|(_, bytes)| *bytes)
     }
 
     fn observed(&self, candidate: &Candidate) -> Observed {
         let footprint = candidate.part.shard().index().layers().footprint();
         let filling = self.filling.get(&candidate.id);
-        let next = if filling.is_none() { self.next(candidate) } else { None };
+        let next = if filling.is_none() { Self::next(candidate) } else { None };
         let lowest_bytes = match filling {
             Some(filling) => Some(filling.bytes),
             None => Some(dearest(&footprint).1).filter(|bytes| *bytes > 0),
@@ -356,7 +349,7 @@ impl State {
         let name = candidate.station.name();
         let said = match change {
             Change::Grow { bytes, why, .. } => {
-                if let Some((step, _)) = self.next(candidate) {
+                if let Some((step, _)) = Self::next(candidate) {
                     self.fill(candidate, step, *bytes, orders);
                 }
                 format!("{name} grows by {bytes} bytes: {why}")
@@ -381,26 +374,19 @@ impl State {
     }
 
     /// Leads to the layers that `bytes` hold: of the text if half of them are enough, and for each array half
-    /// of what is left.
+    /// of what is left. A text layer stays until it takes three quarters of them: making one takes long, and a
+    /// shard's share of a dataset's bytes falls as others come. One of a part of the text is made anew for twice its bytes.
     fn keep(&mut self, candidate: &Candidate, bytes: u64, orders: &mpsc::Sender<Order>) {
         if self.filling.contains_key(&candidate.id) {
             return;
         }
         let layers = candidate.part.shard().index().layers();
         let text = layers.footprint().text_bytes as u64;
-        let guess = text_guess(&candidate.part);
-        let wants_text = text == 0
-            && (1..=bytes / 2).contains(&guess)
-            && self.may_compress(candidate, bytes / 2);
-        let for_text = match (text > bytes / 2, wants_text) {
-            (true, _) => {
-                // It came to more with what decodes it: not again for as little.
-                self.too_few.insert(candidate.id, bytes / 2);
-                0
-            }
-            (false, true) => guess,
-            (false, false) => text,
-        };
+        let text = if text <= bytes / 4 * 3 { text } else { 0 };
+        let is_whole = layers.view().text_len() == candidate.part.shard().index().len();
+        let is_less = text == 0 || (!is_whole && text <= bytes / 4);
+        let guess = text_guess(&candidate.part).filter(|guess| is_less && *guess <= bytes / 2);
+        let for_text = if guess.is_some() { bytes / 2 } else { text };
         let half = usize::try_from((bytes - for_text) / 2).unwrap_or(usize::MAX);
         let text_bytes = usize::try_from(for_text).unwrap_or(usize::MAX);
         let changes = layers.changes(&Budget { sa_bytes: half, isa_bytes: half, text_bytes });
@@ -411,7 +397,7 @@ impl State {
         // A sweep takes a fraction of the time of a text layer, and helps searches too.
         if !changes.add.is_empty() {
             self.fill(candidate, Step::Pair(changes.add), bytes - for_text, orders);
-        } else if wants_text {
+        } else if let Some(guess) = guess {
             self.fill(candidate, Step::Text(bytes / 2), guess, orders);
         }
     }

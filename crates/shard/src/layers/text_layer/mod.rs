@@ -3,7 +3,8 @@
 //! *Tokens* are up to 100,000 strings of up to 64 bytes that come often in samples of the text (`train`). The text
 //! is written as their codes, of up to 19 bits (`tokens`), in the way that takes the fewest bits. Blocks
 //! are there to find a position by: each begins with a token and a byte of its own, and a table holds where.
-//! One that does not become smaller is stored as it is; its length says so.
+//! One that does not become smaller is stored as it is; its length says so. With less memory a layer holds the
+//! beginning of the text: what is read of that is fast, and the rest as without a layer.
 //!
 //! **Cost.** A read passes the tokens before its first byte in the block, half a block on average, and copies those of
 //! its own bytes. Beside the block it needs the tokens, a megabyte or two, which a processor's second-level cache may hold;
@@ -44,6 +45,10 @@ const TRAINING_STEPS: usize = ROUNDS + 1;
 /// are as long as they may be, and so save most, a sixth.
 const BYTES_PER_TOKEN: usize = 400;
 
+/// Bytes of a layer that may hold the beginning alone for each token at least: tokens are a fifteenth of it. With a quarter of
+/// the tokens, layers of 50 MB of package records take 2 % more.
+const LAYER_BYTES_PER_TOKEN: usize = 200;
+
 /// Tokens at most beside those of one byte: together so many that no code has more than 19 bits, and three of them
 /// are whole in any 57 (see `tokens`).
 const TOKENS_MAX: usize = (128 << 10) - 256;
@@ -53,21 +58,27 @@ const TOKENS_MAX: usize = (128 << 10) - 256;
 pub struct TextOptions {
     /// Bytes of a block: a power of two from 64 to 131,072.
     pub block_bytes: usize,
-    /// Tokens at most, beside those of one byte: up to 130,816. A 400th of the text's bytes at most in any case.
+    /// Tokens at most, beside those of one byte: up to 130,816. A 400th of the text's bytes and a 200th of `bytes_max` at
+    /// most in any case.
     pub tokens_max: usize,
     /// Bytes of the text that the tokens are chosen by, at most; 32 KiB at least.
     pub sample_bytes: usize,
+    /// Bytes of the layer at most: from the beginning of the text on, it has the blocks that fit.
+    pub bytes_max: usize,
 }
 
 impl Default for TextOptions {
-    /// Blocks of 1 KiB, 100,000 tokens, and 32 MiB of samples: with half of those, layers take 2 % more.
+    /// Blocks of 1 KiB, 100,000 tokens, 32 MiB of samples (with half of those, layers take 2 % more), and the whole text.
     fn default() -> Self {
-        Self { block_bytes: 1 << 10, tokens_max: 100_000, sample_bytes: 32 << 20 }
+        let (block_bytes, tokens_max, sample_bytes) = (1 << 10, 100_000, 32 << 20);
+        Self { block_bytes, tokens_max, sample_bytes, bytes_max: usize::MAX }
     }
 }
 
 /// A text layer: see the module.
 pub(super) struct TextLayer {
+    text_len: usize,
+    /// Bytes of the text that it has, from the first on.
     len: usize,
     block_bytes: usize,
     /// Where in `data` each block ends, four bytes each.
@@ -79,6 +90,10 @@ pub(super) struct TextLayer {
 
 impl TextLayer {
     pub(super) fn text_len(&self) -> usize {
+        self.text_len
+    }
+
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
@@ -155,7 +170,7 @@ impl fmt::Debug for TextLayer {
 }
 
 /// A text layer that is being made, published by [`Layers::publish_text`](super::Layers::publish_text)
-/// when it is whole.
+/// when it is finished: whole, or as large as it may be.
 ///
 /// ```
 /// use shard::layers::{Layers, TextBuild, TextOptions};
@@ -171,17 +186,20 @@ impl fmt::Debug for TextLayer {
 /// let mut bytes = Vec::new();
 /// assert!(layers.view().text(1000, 9, &mut bytes));
 /// assert_eq!(bytes, b" shells s");
+/// assert_eq!(layers.view().text_len(), 1050);
 /// # Ok::<(), shard::Error>(())
 /// ```
 pub struct TextBuild {
     block_bytes: usize,
+    bytes_max: usize,
     text_len: usize,
     /// Samples of the text and what is made of them, while tokens are chosen.
     training: Option<(MmapMut, Training)>,
     /// What comes of that.
     encoder: Option<Encoder>,
-    /// Blocks done, and where each ends.
+    /// Blocks done, whether one more is too many, and where each ends.
     done: usize,
+    full: bool,
     ends: MmapMut,
     /// Room for the blocks, and what they take of it so far.
     data: MmapMut,
@@ -198,7 +216,7 @@ impl TextBuild {
     ///
     /// [`Error::Layers`] if the options are not within their limits, or there is no memory.
     pub fn new(text: &impl Text, options: TextOptions) -> Result<Self, Error> {
-        let TextOptions { block_bytes, tokens_max, .. } = options;
+        let TextOptions { block_bytes, tokens_max, sample_bytes, bytes_max } = options;
         if !block_bytes.is_power_of_two()
             || !(64..=128 << 10).contains(&block_bytes)
             || tokens_max > TOKENS_MAX
@@ -209,14 +227,17 @@ impl TextBuild {
             )));
         }
         let text_len = text.len();
-        let samples = samples(text, options.sample_bytes)?;
-        let training = Training::new(tokens_max.min(text_len / BYTES_PER_TOKEN));
+        let samples = samples(text, sample_bytes)?;
+        let tokens_max = tokens_max.min(text_len / BYTES_PER_TOKEN);
+        let training = Training::new(tokens_max.min(bytes_max / LAYER_BYTES_PER_TOKEN));
         Ok(Self {
             block_bytes,
+            bytes_max,
             text_len,
             training: Some((samples, training)),
             encoder: None,
             done: 0,
+            full: false,
             ends: zeros(text_len.div_ceil(block_bytes) * size_of::<u32>())?,
             data: room(text_len)?,
             data_len: 0,
@@ -238,6 +259,7 @@ impl TextBuild {
     /// be tried again.
     pub fn step(&mut self, text: &impl Text, blocks: usize) -> Result<Progress, Error> {
         let all = self.blocks();
+        let room = self.bytes_max.saturating_sub(self.tokens_bytes() + CODES_SLACK);
         let progress = |done| Progress { done, all: TRAINING_STEPS + all };
         if let Some((samples, training)) = &mut self.training {
             let samples: Vec<&[u8]> = samples.chunks(SAMPLE_BYTES).collect();
@@ -254,7 +276,7 @@ impl TextBuild {
         }
         let Some(encoder) = &mut self.encoder else { return Ok(progress(0)) };
         let to = self.done.saturating_add(blocks).min(all);
-        while self.done < to {
+        while self.done < to && !self.full {
             let start = self.done * self.block_bytes;
             let len =
                 (PIECE_BYTES.min((to - self.done) * self.block_bytes)).min(self.text_len - start);
@@ -264,8 +286,12 @@ impl TextBuild {
                 self.codes.clear();
                 encoder.encode(block, &mut self.codes);
                 let stored = if self.codes.len() < block.len() { &self.codes } else { block };
-                // No block is stored in more bytes than it has, so all of them fit.
                 let end = self.data_len + stored.len();
+                if end + (self.done + 1) * size_of::<u32>() > room {
+                    self.full = true;
+                    break;
+                }
+                // No block is stored in more bytes than it has, so there is room for all of them.
                 self.data[self.data_len..end].copy_from_slice(stored);
                 let place = self.done * size_of::<u32>();
                 self.ends[place..place + size_of::<u32>()]
@@ -273,20 +299,22 @@ impl TextBuild {
                 (self.data_len, self.done) = (end, self.done + 1);
             }
         }
-        Ok(progress(TRAINING_STEPS + to))
+        let all = if self.full { self.done } else { all };
+        Ok(Progress { done: TRAINING_STEPS + self.done, all: TRAINING_STEPS + all })
     }
 
     fn tokens_bytes(&self) -> usize {
         self.encoder.as_ref().map_or(0, Encoder::tokens_bytes)
     }
 
-    /// Bytes that the finished layer will take, from what the blocks that are done have taken; `None`
-    /// before the first.
+    /// Bytes that the finished layer will take, from what the blocks that are done have taken, [`TextOptions::bytes_max`]
+    /// at most; `None` before the first.
     pub fn bytes_expected(&self) -> Option<usize> {
         let done = self.done;
-        let blocks = self.data_len as f64 * self.blocks() as f64 / done as f64;
-        let rest = self.tokens_bytes() + CODES_SLACK + self.ends.len();
-        (done > 0).then_some(blocks as usize + rest)
+        let all = if self.full { done } else { self.blocks() };
+        let blocks = self.data_len as f64 * all as f64 / done as f64;
+        let rest = self.tokens_bytes() + CODES_SLACK + all * size_of::<u32>();
+        (done > 0).then_some((blocks as usize + rest).min(self.bytes_max))
     }
 
     /// Bytes that are held at present, besides what tokens are chosen and codes are found with: up to 130 MB for
@@ -301,19 +329,29 @@ impl TextBuild {
 
     pub(super) fn finish(self) -> Result<TextLayer, Error> {
         let all = self.blocks();
-        let Some(encoder) = self.encoder.as_ref().filter(|_| self.done == all) else {
+        let Some(encoder) = self.encoder.as_ref().filter(|_| self.full || self.done == all) else {
             return Err(Error::Layers(format!(
-                "{} of {all} text blocks are done; only a whole layer is published",
+                "{} of {all} text blocks are done; only a finished layer is published",
                 self.done
             )));
         };
-        // The room was for as many bytes as the text has.
+        if self.full && self.done == 0 {
+            return Err(Error::Layers(format!(
+                "a text layer of {} bytes has no room for a block beside its tokens, {} bytes",
+                self.bytes_max,
+                self.tokens_bytes()
+            )));
+        }
+        // The room was for all blocks, and for as many bytes as the text has.
+        let mut ends = zeros(self.done * size_of::<u32>())?;
+        ends.copy_from_slice(&self.ends[..self.done * size_of::<u32>()]);
         let mut data = zeros(self.data_len + CODES_SLACK)?;
         data[..self.data_len].copy_from_slice(&self.data[..self.data_len]);
         Ok(TextLayer {
-            len: self.text_len,
+            text_len: self.text_len,
+            len: self.text_len.min(self.done * self.block_bytes),
             block_bytes: self.block_bytes,
-            ends: self.ends,
+            ends,
             data,
             tokens: encoder.tokens()?,
         })
