@@ -12,6 +12,7 @@ use model::capacity::{
 use model::regression::Estimated;
 
 use super::sheet::{Sheet, confidence};
+use crate::cli::output::{out, outln};
 use crate::config::Size;
 use crate::report::grid::Grid;
 use crate::report::objective::{digits, time};
@@ -107,9 +108,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ),
     };
     if args.json {
-        println!("{json:#}");
+        outln!("{json:#}");
     } else {
-        print!("{text}");
+        out!("{text}");
     }
     Ok(ExitCode::SUCCESS)
 }

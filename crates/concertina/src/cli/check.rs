@@ -7,6 +7,7 @@ use model::fit::WatchOptions;
 use model::laws::TOLERANCE;
 
 use crate::check::{Checked, Watched, check, watch};
+use crate::cli::output::{out, outln};
 use crate::report::objective::share;
 use crate::report::read_model;
 use crate::report::{Selection, StepChoice};
@@ -80,11 +81,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     if args.json {
         let output = Output { checked: &checked, model: watched.as_ref() };
-        println!("{}", serde_json::to_string_pretty(&output)?);
+        outln!("{}", serde_json::to_string_pretty(&output)?);
     } else {
-        print!("{}", checked.table());
+        out!("{}", checked.table());
         if let Some(watched) = &watched {
-            print!("\n{}", watched.table());
+            out!("\n{}", watched.table());
         }
     }
     if !checked.holds {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::cli::output::{out, outln};
 use crate::config::Config;
 
 /// Arguments of the command.
@@ -41,15 +42,15 @@ struct Source {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(Command::Check { file }) = args.command {
         Config::load(Some(&file), &[])?;
-        println!("{}: no mistakes", file.display());
+        outln!("{}: no mistakes", file.display());
         return Ok(ExitCode::SUCCESS);
     }
     let Source { config, set, json } = args.source;
     let config = Config::load(config.as_deref(), &set)?;
     if json {
-        println!("{}", serde_json::to_string_pretty(&config.asked())?);
+        outln!("{}", serde_json::to_string_pretty(&config.asked())?);
     } else {
-        print!("{}", config.print());
+        out!("{}", config.print());
     }
     Ok(ExitCode::SUCCESS)
 }

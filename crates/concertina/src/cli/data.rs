@@ -16,6 +16,7 @@ use super::data_server::{Server, ServerArgs};
 use super::{
     data_export as export, data_import as import, data_layers as layers, data_push as push,
 };
+use crate::cli::output::output;
 use crate::dataset::chunk::CHUNK_BYTES_MAX;
 use crate::dataset::{Dataset, Wanted, Writer};
 
@@ -204,7 +205,7 @@ struct DeleteArgs {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let result = match args.command {
+    match args.command {
         Command::Import(args) => import::run(&args),
         Command::List(args) => list(&args),
         Command::Info(args) => info(&args),
@@ -228,17 +229,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Push(args) => push::push(&args),
         Command::Pull(args) => push::pull(&args),
         Command::Layers(args) => layers::run(&args),
-    };
-    match result {
-        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
-        result => result,
     }
-}
-
-/// Whoever read the output has seen enough (`| head`).
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let of_io = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
-    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(of_io))
 }
 
 impl Local {
@@ -374,7 +365,7 @@ fn extract(args: &ExtractArgs) -> anyhow::Result<ExitCode> {
     let end = args.offset.checked_add(args.len).context("that ends past the largest offset")?;
     let server = args.one.server.find()?;
     let as_json = args.one.local.json;
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = io::BufWriter::new(output());
     let mut all = Vec::new();
     let mut take = |piece: &[u8]| {
         if as_json {

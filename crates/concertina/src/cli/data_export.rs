@@ -19,6 +19,7 @@ use super::data::One;
 use super::data_print as print;
 use super::data_served::{Run, Served};
 use super::data_server::Server;
+use crate::cli::output::output;
 use crate::dataset::files;
 
 /// How long a piece is asked for, once there was a first one.
@@ -185,7 +186,7 @@ fn patiently(served: &Served<'_>, ids: Range<u64>, patience: Duration) -> anyhow
 fn write_out(
     export: impl FnOnce(&mut dyn Write) -> anyhow::Result<Exported>,
 ) -> anyhow::Result<Exported> {
-    let mut out = io::BufWriter::with_capacity(1 << 20, io::stdout().lock());
+    let mut out = io::BufWriter::with_capacity(1 << 20, output());
     let done = export(&mut out)?;
     out.flush()?;
     Ok(done)

@@ -1,7 +1,7 @@
 //! `concertina data import`.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,6 +11,7 @@ use shard::index::{self, Progress};
 use shard::record::Format;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::cli::output::output;
 use crate::config::Size;
 use crate::dataset::{self, Step};
 
@@ -99,7 +100,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bar.set_message(shown.take(step));
     })?;
     bar.finish_and_clear();
-    let mut out = io::stdout().lock();
+    let mut out = output();
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&made)?)?;
         return Ok(ExitCode::SUCCESS);

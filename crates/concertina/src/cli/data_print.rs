@@ -1,8 +1,9 @@
 //! How the answers of `concertina data` are printed, whether files or a server gave them.
 
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
+use crate::cli::output::{Output, output};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ pub(super) fn value(value: &Value) -> anyhow::Result<ExitCode> {
 
 /// Prints a line on standard output.
 pub(super) fn line(text: &str) -> anyhow::Result<ExitCode> {
-    writeln!(io::stdout().lock(), "{text}")?;
+    writeln!(output(), "{text}")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -38,7 +39,7 @@ fn described(info: &Value) -> anyhow::Result<Described> {
 
 /// Prints the datasets that there are: each has a `name` and its `info`, or an `error`.
 pub(super) fn list(items: Vec<Value>, as_json: bool) -> anyhow::Result<ExitCode> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(output());
     for item in &items {
         let name = item.get("name").and_then(Value::as_str).context("a dataset has no name")?;
         match item.get("info") {
@@ -65,7 +66,7 @@ pub(super) fn info(info: &Value, as_json: bool) -> anyhow::Result<ExitCode> {
         return value(info);
     }
     let info = described(info)?;
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(output());
     writeln!(out, "records     {} ({} of them in the log)", info.records, info.in_log)?;
     writeln!(out, "deleted     {}", info.deleted)?;
     writeln!(out, "input       {} B", info.input_bytes)?;
@@ -116,7 +117,7 @@ pub(super) struct Page {
 /// Prints records: as they come, or as one JSON value at the end.
 pub(super) struct Records {
     as_json: bool,
-    out: BufWriter<StdoutLock<'static>>,
+    out: BufWriter<Output>,
     /// What will be printed as JSON.
     all: Vec<Record>,
     count: u64,
@@ -124,7 +125,7 @@ pub(super) struct Records {
 
 impl Records {
     pub(super) fn new(as_json: bool) -> Records {
-        let out = BufWriter::new(io::stdout().lock());
+        let out = BufWriter::new(output());
         Records { as_json, out, all: Vec::new(), count: 0 }
     }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::cli::output::{out, outln};
 use crate::demo::{self, Plan};
 use crate::report;
 
@@ -45,12 +46,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "model": finished.model_file,
             "report": finished.report,
         });
-        println!("{}", serde_json::to_string_pretty(&json)?);
+        outln!("{}", serde_json::to_string_pretty(&json)?);
         return Ok(ExitCode::SUCCESS);
     }
-    println!();
-    print!("{}", report::table(&finished.comparison));
-    println!("model:  {}", finished.model_file.display());
-    println!("report: {}", finished.report.display());
+    outln!();
+    out!("{}", report::table(&finished.comparison));
+    outln!("model:  {}", finished.model_file.display());
+    outln!("report: {}", finished.report.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 
+use crate::cli::output::{out, outln};
 use crate::experiment::{self, Context, claims};
 use crate::record::{Awake, Machine};
 
@@ -69,10 +70,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let claims = experiment::run(&context)?;
     if run.json {
-        println!("{}", serde_json::to_string_pretty(&claims)?);
+        outln!("{}", serde_json::to_string_pretty(&claims)?);
     } else {
-        print!("{}", claims::table(&claims));
-        println!("results: {}", context.out.display());
+        out!("{}", claims::table(&claims));
+        outln!("results: {}", context.out.display());
     }
     let all = claims.iter().all(|claim| claim.holds);
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })

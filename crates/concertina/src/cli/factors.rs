@@ -15,6 +15,7 @@ use rand::rngs::StdRng;
 
 use super::factors_runs;
 use super::sheet::{Sheet, confidence};
+use crate::cli::output::{out, outln};
 use crate::report::grid::{Grid, printable};
 use crate::report::objective::digits;
 use crate::report::steps::{Selection, StepChoice};
@@ -121,9 +122,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })?;
     let found = Findings { warnings: [source.warnings.clone(), found.warnings].concat(), ..found };
     if args.json {
-        println!("{:#}", json(&args, &source, &found)?);
+        outln!("{:#}", json(&args, &source, &found)?);
     } else {
-        print!("{}", text(&args, &source, &found));
+        out!("{}", text(&args, &source, &found));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use model::Model;
 
+use crate::cli::output::{out, outln};
 use crate::record::RunFolder;
 use crate::report::cluster::ClusterRuns;
 use crate::report::compare::{parameters, warnings_of};
@@ -171,20 +172,20 @@ fn cluster(args: &Args, selection: &Selection) -> anyhow::Result<ExitCode> {
             "limits": model.limits(),
             "nodes": nodes.collect::<Vec<_>>(),
         });
-        println!("{json:#}");
+        outln!("{json:#}");
         return Ok(ExitCode::SUCCESS);
     }
     for node in &fitted.nodes {
-        println!("Node {}, {} % of the requests", printable(&node.name), percent(node.share));
-        println!("{}{}", report::model_text(&node.model), evidence_text(&node.model));
+        outln!("Node {}, {} % of the requests", printable(&node.name), percent(node.share));
+        outln!("{}{}", report::model_text(&node.model), evidence_text(&node.model));
     }
-    print!("{}", delay_text(&fitted.delay));
-    print!("{}", cluster_limits_text(&model.limits()));
+    out!("{}", delay_text(&fitted.delay));
+    out!("{}", cluster_limits_text(&model.limits()));
     match &fitted.popularity {
-        Some(run) => println!("How hits follow memory: by the samples of {}.", printable(run)),
-        None => println!("How hits follow memory is not known: the runs have no samples of keys."),
+        Some(run) => outln!("How hits follow memory: by the samples of {}.", printable(run)),
+        None => outln!("How hits follow memory is not known: the runs have no samples of keys."),
     }
-    println!("\nWrote {}.", args.out.display());
+    outln!("\nWrote {}.", args.out.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -213,19 +214,19 @@ fn black_box(args: &Args, selection: &Selection, servers: Servers) -> anyhow::Re
             "trust": model.trust()?,
             "warnings": warnings_of(model),
         });
-        println!("{json:#}");
+        outln!("{json:#}");
         return Ok(ExitCode::SUCCESS);
     }
     let shown = |n: Option<u32>| n.map_or("no limit".to_owned(), |n| n.to_string());
     let found = &fitted.servers;
     if found.given {
-        println!("Servers: {}, as given.", shown(found.likeliest));
+        outln!("Servers: {}, as given.", shown(found.likeliest));
     } else {
         let (low, high) = (shown(found.low), shown(found.high));
-        println!("Servers: {} (95 % interval {low} to {high}).", shown(found.likeliest));
+        outln!("Servers: {} (95 % interval {low} to {high}).", shown(found.likeliest));
     }
-    print!("{}", report::model_text(model));
-    println!("\nWrote {}.", args.out.display());
+    out!("{}", report::model_text(model));
+    outln!("\nWrote {}.", args.out.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -258,10 +259,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "trust": model.trust()?,
             "warnings": warnings_of(&model),
         });
-        println!("{json:#}");
+        outln!("{json:#}");
     } else {
-        print!("{}{}", report::model_text(&model), evidence_text(&model));
-        println!("\nWrote {}.", args.out.display());
+        out!("{}{}", report::model_text(&model), evidence_text(&model));
+        outln!("\nWrote {}.", args.out.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::load::seconds;
+use crate::cli::output::outln;
 use crate::import::{self, Options};
 
 /// Arguments of the command.
@@ -69,29 +70,29 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         lenient: args.lenient,
     })?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&summary)?);
+        outln!("{}", serde_json::to_string_pretty(&summary)?);
         return Ok(ExitCode::SUCCESS);
     }
-    println!("{} requests in {} windows", summary.requests, summary.windows);
+    outln!("{} requests in {} windows", summary.requests, summary.windows);
     for step in &summary.steps {
         let length_s = step.end_unix_us.saturating_sub(step.start_unix_us) as f64 * 1e-6;
         let rate = step.rate.unwrap_or(0.0);
-        println!("Step {}: {rate:.1} requests/s for {length_s:.1} s", step.index);
+        outln!("Step {}: {rate:.1} requests/s for {length_s:.1} s", step.index);
     }
     let imported = &summary.imported;
     if imported.resolution_s > 0.0 {
-        println!(
+        outln!(
             "Response times are known to ±{} ms, completions to {} s.",
             imported.resolution_s * 1e3,
             imported.clock_s
         );
     }
     if !imported.edges_s.is_empty() {
-        println!("Response times are known by bucket: {} bounds.", imported.edges_s.len());
+        outln!("Response times are known by bucket: {} bounds.", imported.edges_s.len());
     }
     for note in &imported.notes {
-        println!("{note}");
+        outln!("{note}");
     }
-    println!("\nWrote {}.", summary.out.display());
+    outln!("\nWrote {}.", summary.out.display());
     Ok(ExitCode::SUCCESS)
 }

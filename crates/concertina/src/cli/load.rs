@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::load_options::{LoadOptions, TARGETS};
+use crate::cli::output::{out, outln};
 use crate::clock;
 use crate::load::{
     Arrivals, Keys, Length, Load, Plan, Popularity, Progress, Size, Speed, Summary, run as go,
@@ -145,9 +146,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     bar.finish_and_clear();
     let summary = summary?;
     if flags.options.json {
-        println!("{}", serde_json::to_string_pretty(&summary)?);
+        outln!("{}", serde_json::to_string_pretty(&summary)?);
     } else {
-        print!("{}", summary.table());
+        out!("{}", summary.table());
     }
     Ok(exit_code(&summary))
 }

@@ -9,6 +9,7 @@ use clap::ValueEnum;
 
 use super::load::{bar, seconds, watch_interrupts};
 use super::load_options::{LoadOptions, TARGETS};
+use crate::cli::output::{out, outln};
 use crate::load::{Arrivals, Length, Load, Plan, Progress};
 use crate::measure::{Ended, Measurement, Settings, Sweep, run as go};
 use crate::report::objective::share;
@@ -123,9 +124,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     bar.finish_and_clear();
     let measured = measured?;
     if flags.options.json {
-        println!("{}", serde_json::to_string_pretty(&measured)?);
+        outln!("{}", serde_json::to_string_pretty(&measured)?);
     } else {
-        print!("{}", measured.table());
+        out!("{}", measured.table());
     }
     Ok(exit_code(&measured))
 }

@@ -1,5 +1,7 @@
 //! The command line: one file for each command.
 
+#![warn(clippy::print_stdout)]
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -26,6 +28,7 @@ mod load_options;
 mod measure;
 mod network;
 mod network_file;
+mod output;
 mod plan;
 mod predict;
 mod predict_cluster;
@@ -105,6 +108,7 @@ pub fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
+        Err(error) if output::is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("concertina: {error:#}");
             ExitCode::FAILURE

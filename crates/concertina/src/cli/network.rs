@@ -8,6 +8,7 @@ use model::network::{CycleTime, Limits, Load, Method, Network, Sojourn, Solution
 use serde_json::{Value, json};
 
 use super::network_file::{Described, parse, read};
+use crate::cli::output::{out, outln};
 use crate::report::grid::{Grid, printable};
 use crate::report::objective::{digits, time};
 
@@ -85,19 +86,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 "method": s.method, "exact": s.method.is_exact(), "classes": s.classes, "stations": s.stations,
             })).collect();
         }
-        println!("{value:#}");
+        outln!("{value:#}");
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(title) = title {
-        println!("{}\n", printable(title));
+        outln!("{}\n", printable(title));
     }
     match &old {
-        Some(old) => print!("{}", compared(&args.set, old, &solution)),
-        None => print!("{}", tables(network, &solution)),
+        Some(old) => out!("{}", compared(&args.set, old, &solution)),
+        None => out!("{}", tables(network, &solution)),
     }
-    print!("\n{}", limits(network));
+    out!("\n{}", limits(network));
     if let Some((class, rows)) = &sweep {
-        print!("\n{}", swept(network, class, rows));
+        out!("\n{}", swept(network, class, rows));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use model::Model;
 use model::plan::{Choices, Growth, LimitRule, Plan, Question, plan};
 
+use crate::cli::output::{out, outln};
 use crate::report::cluster_file::ClusterFile;
 use crate::report::{self, Objective};
 
@@ -168,11 +169,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let found = plan(&server.model, &question, &choices)
         .with_context(|| format!("{} and {}", args.model.display(), args.choices.display()))?;
     if args.json {
-        println!("{:#}", json(&server, &found)?);
+        outln!("{:#}", json(&server, &found)?);
     } else {
         let shown =
             text::Shown { plan: &found, objective: args.objective, choices: &choices, prices };
-        print!("{}", shown.text(&server.model, server.note.as_deref())?);
+        out!("{}", shown.text(&server.model, server.note.as_deref())?);
     }
     Ok(if found.ranked.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -9,6 +9,7 @@ use model::{Limits, Model, Parameter, Prediction};
 
 use super::predict_cluster;
 use super::predict_objects::Spread;
+use crate::cli::output::{out, outln};
 use crate::config::Size;
 use crate::report::compare::{LargestRate, warnings_of};
 use crate::report::grid::{Grid, printable};
@@ -117,12 +118,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         report::write_whole(path, &text, |old| old.starts_with("<svg"))?;
     }
     if args.json {
-        println!("{:#}", json(&model, &limits, &args, &answers, &objectives, spread.as_ref())?);
+        outln!("{:#}", json(&model, &limits, &args, &answers, &objectives, spread.as_ref())?);
         return Ok(ExitCode::SUCCESS);
     }
-    print!("{}", text(&model, &limits, &args, &answers, &objectives, spread.as_ref())?);
+    out!("{}", text(&model, &limits, &args, &answers, &objectives, spread.as_ref())?);
     if let Some(path) = &args.plot {
-        println!("\nWrote {}.", path.display());
+        outln!("\nWrote {}.", path.display());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use model::storage::{Change, Popularity};
 use model::{ClusterLimits, ClusterModel, ClusterPrediction, Parameter};
 
+use crate::cli::output::{out, outln};
 use crate::report::Objective;
 use crate::report::cluster_file::ClusterFile;
 use crate::report::grid::{Grid, printable};
@@ -173,10 +174,10 @@ pub fn run(args: &Args, asked: &Asked) -> anyhow::Result<ExitCode> {
     }
     if asked.json {
         let law = law_words(&law);
-        println!("{:#}", json(&limits, (&changes, &law), &answers, &statements)?);
+        outln!("{:#}", json(&limits, (&changes, &law), &answers, &statements)?);
     } else {
         let law = law_words(&law);
-        print!("{}", text(&limits, (&changes, &law), &answers, &statements, asked.within_s));
+        out!("{}", text(&limits, (&changes, &law), &answers, &statements, asked.within_s));
     }
     Ok(ExitCode::SUCCESS)
 }

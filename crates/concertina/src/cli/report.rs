@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
+use crate::cli::output::{out, outln};
 use crate::report::{
     self, Comparison, GENERATOR, Objective, Observed, Page, Selection, StepChoice, objective,
 };
@@ -79,10 +80,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let html = report::html(&comparison, &page);
     report::write_whole(&args.out, &html, |old| old.contains(GENERATOR))?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&comparison).context("cannot write JSON")?);
+        outln!("{}", serde_json::to_string_pretty(&comparison).context("cannot write JSON")?);
     } else {
-        print!("{}", report::table(&comparison));
-        println!("\nWrote {out}.");
+        out!("{}", report::table(&comparison));
+        outln!("\nWrote {out}.");
     }
     Ok(ExitCode::SUCCESS)
 }

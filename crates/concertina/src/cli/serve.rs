@@ -1,11 +1,13 @@
 //! `concertina serve`.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use tracing::info;
+use tracing::{info, warn};
 
+use crate::cli::output::output;
 use crate::config::Config;
 use crate::serve::{self, Server};
 
@@ -52,7 +54,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "laboratory": laboratory,
             "pid": std::process::id(),
         });
-        println!("{line}");
+        // A server goes on whoever listens to it.
+        if let Err(error) = writeln!(output(), "{line}") {
+            warn!("cannot say on standard output where this is: {error}");
+        }
     }
     let name = runtime.block_on(first(signals));
     info!("{name}: requests in flight end, at most {} s", config.serve.drain_s);

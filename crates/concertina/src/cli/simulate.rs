@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::load::{bar, default_out, popularity, seconds, size, watch_interrupts};
+use crate::cli::output::{out, outln};
 use crate::config::Config;
 use crate::load::{Popularity, Size};
 use crate::report::objective::share;
@@ -142,10 +143,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     bar.finish_and_clear();
     let outcome = outcome?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&outcome)?);
+        outln!("{}", serde_json::to_string_pretty(&outcome)?);
     } else {
-        print!("{}", outcome.summary.table());
-        println!(
+        out!("{}", outcome.summary.table());
+        outln!(
             "a simulation, not a measurement: {} requests in {:.2} s, {:.0} requests/s",
             outcome.simulated_requests,
             outcome.seconds,
@@ -157,8 +158,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             } else {
                 "BROKEN:"
             };
-            println!("seed {}: {more}", plan.seed);
-            violations.iter().for_each(|violation| println!("  {violation}"));
+            outln!("seed {}: {more}", plan.seed);
+            for violation in violations {
+                outln!("  {violation}");
+            }
         }
     }
     if outcome.violations.as_ref().is_some_and(|violations| !violations.is_empty()) {

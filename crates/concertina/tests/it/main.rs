@@ -20,6 +20,7 @@ mod measure_protocols;
 mod network;
 mod origin;
 mod origin_s3;
+mod output;
 mod plan;
 mod report;
 mod serve;

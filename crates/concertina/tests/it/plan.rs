@@ -176,8 +176,18 @@ fn a_plan_reads_as_text() {
         assert!(out.contains(word), "{word} is missing in\n{out}{error}");
     }
     // What comes nearest is marked as well.
-    let (out, _) = text(&lab.asks(&["--rate", "4700"]));
+    let nothing = lab.asks(&["--rate", "4700"]);
+    let (out, _) = text(&nothing);
     assert!(out.contains("NONE") && out.contains("in time !>?"), "{out}");
+    // That nothing holds is said by the exit code, whether anybody reads the rest or not.
+    assert_eq!(nothing.status.code(), Some(1));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
+    command.args(["plan", "model.toml", "--choices", "choices.toml", "--rate", "4700"]);
+    command.args(["--objective", "99% within 100ms"]).current_dir(lab.dir.path());
+    let output = command.stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), text(&output).1), (Some(1), String::new()));
 }
 
 /// A link and workers before the fitted server, as what-if and in the model file.
