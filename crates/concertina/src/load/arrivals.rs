@@ -93,9 +93,10 @@ impl ArrivalStream {
         }
     }
 
-    /// When each phase ended, as far as that is known: up to the phase of the last arrival given out.
-    pub fn ends(&self) -> &[Nanos] {
-        &self.ends
+    /// When each phase ends, in nanoseconds from the start of the pass. Cost: all arrivals are drawn.
+    pub fn ends(mut self) -> Vec<Nanos> {
+        self.by_ref().for_each(drop);
+        self.ends
     }
 
     /// Whether the arrivals of a phase are not random, so that threads take them in turn.
@@ -199,9 +200,9 @@ mod tests {
     }
 
     fn arrivals(phases: Vec<Phase>) -> (Vec<Arrival>, Vec<Nanos>) {
-        let mut stream = ArrivalStream::new(phases.into(), 7);
-        let all: Vec<Arrival> = stream.by_ref().collect();
-        (all, stream.ends().to_vec())
+        let phases: Arc<[Phase]> = phases.into();
+        let all = ArrivalStream::new(phases.clone(), 7).collect();
+        (all, ArrivalStream::new(phases, 7).ends())
     }
 
     #[test]

@@ -108,12 +108,12 @@ enum State {
 }
 
 impl Course<'_> {
-    /// The record of a phase that is open. It learns the phase's end as soon as this is known, so that no
-    /// reply that comes after it, before the next roll, opens a window past the end.
+    /// The record of a phase that is open. It learns the phase's end as soon as this is known, which of an open
+    /// loop is from the start: nothing that comes late opens a window past the end.
     fn record(&mut self, phase: usize) -> Option<&mut PhaseRecord> {
         match self.records.get_mut(phase) {
             Some(State::Open(record)) => {
-                record.bound(self.source.bounds(phase).1);
+                record.bound(self.pass.bounds(phase).1);
                 Some(record)
             }
             _ => None,
@@ -272,7 +272,7 @@ impl Generator {
     /// Opens the records of phases that have begun, and writes out what is over.
     fn roll(&mut self, course: &mut Course<'_>, now: Nanos, give_up: bool) {
         for phase in 0..course.records.len() {
-            let (start, end) = course.source.bounds(phase);
+            let (start, end) = course.pass.bounds(phase);
             let Some(start) = start.filter(|&start| start <= now) else { return };
             if let State::ToCome = course.records[phase] {
                 self.open_record(course, phase, start);
@@ -290,9 +290,8 @@ impl Generator {
     }
 
     fn open_record(&mut self, course: &mut Course<'_>, phase: usize, start: Nanos) {
-        let end = course.source.planned_end(&course.pass.phases[phase], start);
         let settings = &self.shared.settings;
-        let record = PhaseRecord::new(phase, course.pass.queue, settings, start, end);
+        let record = PhaseRecord::new(phase, course.pass.queue, settings, start);
         course.records[phase] = State::Open(Box::new(record));
     }
 
@@ -301,7 +300,7 @@ impl Generator {
         for _ in 0..ARRIVALS {
             let Some(job) = course.source.take(now) else { break };
             if let State::ToCome = course.records[job.phase] {
-                let start = course.source.bounds(job.phase).0.unwrap_or(now);
+                let start = course.pass.bounds(job.phase).0.unwrap_or(now);
                 self.open_record(course, job.phase, start);
             }
             self.arrive(course, job, now);

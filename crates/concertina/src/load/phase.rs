@@ -54,7 +54,7 @@ pub(super) struct PhaseRecord {
     window_ns: Nanos,
     windows: usize,
     cpu_start: Nanos,
-    /// The end as planned, then as it was.
+    /// The end, once it is known.
     end: Option<Nanos>,
     /// Whether no request of the phase is to come.
     ended: bool,
@@ -66,20 +66,14 @@ pub(super) struct PhaseRecord {
 }
 
 impl PhaseRecord {
-    pub fn new(
-        phase: usize,
-        queue: &str,
-        settings: &Settings,
-        start: Nanos,
-        planned_end: Option<Nanos>,
-    ) -> PhaseRecord {
+    pub fn new(phase: usize, queue: &str, settings: &Settings, start: Nanos) -> PhaseRecord {
         PhaseRecord {
             phase,
             recorder: Recorder::new(queue, 0, settings.clone(), start),
             window_ns: settings.window_ns.max(1),
             windows: 0,
             cpu_start: thread_cpu(),
-            end: planned_end,
+            end: None,
             ended: false,
             unanswered: 0,
             refused: 0,
@@ -175,5 +169,51 @@ impl PhaseRecord {
             messages.push(Message::Over { phase: self.phase, account });
         }
         (messages, over)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::window::{Operation, Outcome, SECOND};
+
+    use super::super::arrivals::{Pace, Part, Phase};
+    use super::super::plan::Length;
+    use super::super::source::Pass;
+    use super::*;
+
+    #[test]
+    fn a_thread_that_stood_still_records_its_arrivals_within_the_phase() {
+        let length = Length::Requests(50);
+        let pace = Pace::Constant(300.0);
+        let phase = Phase { pace, length, part: Part::Warmup, purpose: 1, step: None };
+        let pass = Pass::new(vec![phase], 0, "load", false, 7);
+        let (Some(start), Some(end)) = pass.bounds(0) else { panic!("an open loop has an end") };
+        assert_eq!(end - start, 49 * SECOND / 300 + 1);
+        let settings = Settings { window_ns: SECOND / 5, ..Settings::default() };
+        let mut record = PhaseRecord::new(0, "load", &settings, start);
+        record.bound(Some(end));
+        let finished = Finished {
+            operation: Operation::Get,
+            outcome: Outcome::Memory,
+            waiting: 0,
+            service: 1,
+            response: 1,
+            bytes: 1,
+        };
+        // A reply, read two windows past the end, is told before the last arrival is sent.
+        let late = start + 3 * settings.window_ns / 2;
+        for (intended, sent) in [(start, start), (end - 1, late)] {
+            record.arrive(intended, false);
+            record.start(sent);
+            record.finish(late, &finished, false);
+            assert!(record.roll(late, None, false).0.is_empty());
+        }
+        let (messages, over) = record.roll(late, Some(end), false);
+        let [Message::Window { window, .. }, Message::Over { account, .. }] = &messages[..] else {
+            panic!("one window, then the end")
+        };
+        assert!(over && account.end == end);
+        assert_eq!((window.arrivals, window.completions), (2, 2));
+        assert!((window.length_s - (end - start) as f64 * 1e-9).abs() < 1e-9);
     }
 }

@@ -89,6 +89,7 @@ impl Session {
             host_at: clock::now() + SECOND,
             settings: settings.clone(),
             threads: plan.threads,
+            seed: plan.seed,
             shortage,
             stop: stop.clone(),
             steps: planned.iter().flatten().filter(|phase| phase.step.is_some()).count(),
@@ -339,6 +340,7 @@ struct Runner {
     host_at: Nanos,
     settings: Settings,
     threads: usize,
+    seed: u64,
     shortage: Option<String>,
     stop: Arc<AtomicBool>,
     /// Steps of the whole plan, and those that were begun.
@@ -372,7 +374,7 @@ impl Runner {
         progress: &mut dyn FnMut(&Progress),
     ) -> anyhow::Result<()> {
         let insist = queue == "fill";
-        let pass = Arc::new(Pass::new(phases, clock::now() + LEAD, queue, insist));
+        let pass = Arc::new(Pass::new(phases, LEAD, queue, insist, self.seed));
         let (sender, receiver) = bounded(MESSAGES);
         std::thread::scope(|scope| {
             let workers: Vec<_> = generators
@@ -513,7 +515,7 @@ impl Runner {
         said.complaints.extend(self.shortage.clone());
         let seconds = account.end.saturating_sub(account.start).max(1) as f64 * 1e-9;
         let mut start_unix_us = unix_us(&self.settings, account.start);
-        // A thread may have rolled a window before another one's last request made the end known.
+        // In a closed loop a thread may have rolled a window before another one's last request made the end known.
         let mut end_unix_us = unix_us(&self.settings, account.end).max(total.end_unix_us());
         if let Some((kept, settled)) = trimmed(std::mem::take(&mut gathered.windows)) {
             total = merged(&kept).unwrap_or(total);

@@ -11,12 +11,15 @@ use rand::rngs::Xoshiro256PlusPlus;
 
 use super::arrivals::{Arrival, ArrivalStream, Pace, Phase, exponential, random};
 use super::plan::{Length, Think};
+use crate::clock;
 
 /// What all threads share of a pass: phases that follow each other without a pause.
 pub(super) struct Pass {
     pub phases: Arc<[Phase]>,
     /// When the first phase starts.
     pub start: Nanos,
+    /// For open loops: when each phase ends, from the start.
+    ends: Vec<Nanos>,
     /// For closed loops: of each phase, how many requests were begun, and when it ended (0: not yet).
     pub tickets: Vec<(AtomicU64, AtomicU64)>,
     /// The name of the recorded queue.
@@ -26,9 +29,30 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    pub fn new(phases: Vec<Phase>, start: Nanos, queue: &'static str, insist: bool) -> Pass {
+    /// A pass that starts `lead` from now. Cost: every arrival of an open loop is drawn once, so that the ends
+    /// of its phases are known before anything is recorded.
+    pub fn new(
+        phases: Vec<Phase>,
+        lead: Nanos,
+        queue: &'static str,
+        insist: bool,
+        seed: u64,
+    ) -> Pass {
+        let phases: Arc<[Phase]> = phases.into();
         let tickets = phases.iter().map(|_| Default::default()).collect();
-        Pass { phases: phases.into(), start, tickets, queue, insist }
+        let is_closed = matches!(phases.first().map(|p| &p.pace), Some(Pace::Closed { .. }));
+        let ends =
+            if is_closed { Vec::new() } else { ArrivalStream::new(phases.clone(), seed).ends() };
+        Pass { phases, start: clock::now() + lead, ends, tickets, queue, insist }
+    }
+
+    /// When a phase starts and ends, as far as that is known.
+    pub fn bounds(&self, phase: usize) -> (Option<Nanos>, Option<Nanos>) {
+        let end = |phase: usize| match self.ends.get(phase) {
+            Some(end) => Some(self.start + end),
+            None => self.closed_end(phase),
+        };
+        (phase.checked_sub(1).map_or(Some(self.start), end), end(phase))
     }
 
     /// When a phase of a closed loop ends, if that is known.
@@ -143,25 +167,6 @@ impl Source {
         self.next_at().is_none()
     }
 
-    /// When a phase starts and ends, as far as that is known.
-    pub fn bounds(&self, phase: usize) -> (Option<Nanos>, Option<Nanos>) {
-        match self {
-            Source::Open { stream, start, .. } => {
-                let end = |p: usize| stream.ends().get(p).map(|&e| *start + e);
-                (phase.checked_sub(1).map_or(Some(*start), end), end(phase))
-            }
-            Source::Closed { pass, .. } => (pass.closed_start(phase), pass.closed_end(phase)),
-        }
-    }
-
-    /// When a phase that started at `start` is to end, if that is a matter of time.
-    pub fn planned_end(&self, phase: &Phase, start: Nanos) -> Option<Nanos> {
-        match phase.length {
-            Length::Seconds(s) => Some(start + (s * SECOND as f64) as Nanos),
-            Length::Requests(_) => None,
-        }
-    }
-
     /// A client has its reply. It thinks, then goes on; after an error it pauses, so that a service
     /// that fails at once is not asked in a tight loop.
     pub fn replied(&mut self, client: u32, now: Nanos, failed: bool) {
@@ -263,9 +268,10 @@ impl Clients {
                 let index = begun.fetch_add(1, Ordering::AcqRel);
                 match phase.length {
                     Length::Requests(n) if index >= n => {
+                        // Read after the last request was taken, by whomever.
                         let _ = ended.compare_exchange(
                             0,
-                            now.max(1),
+                            clock::now().max(1),
                             Ordering::AcqRel,
                             Ordering::Acquire,
                         );
