@@ -31,4 +31,5 @@ mod serve_gateway;
 mod serve_replay;
 mod serve_runs;
 mod simulate;
+mod steady;
 mod tidy;

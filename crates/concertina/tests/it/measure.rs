@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::left_out::left_out;
 use crate::serve_client::spawn;
+use crate::steady::steady;
 
 /// A child that ends with the test.
 pub struct Running(pub Child);
@@ -103,120 +104,133 @@ pub fn sound(point: &Value) {
 
 #[test]
 fn a_sweep_of_our_server_is_read_by_fit_and_check() {
-    let dir = tempfile::tempdir().unwrap();
-    let run_dir = format!("observe.run_dir={}", dir.path().join("server").display());
-    let more = [
-        &*run_dir,
-        "observe.window_s=0.02",
-        "node.memory_bytes=4kB",
-        "device.0.count=2",
-        "device.0.bytes=8MiB",
-        "device.0.segment_bytes=256KiB",
-    ];
-    let mut server = spawn(dir.path(), &more, "");
-    let url = format!("http://{}", server.address);
-    let what = ["--rates", "300,150", "--count", "200", "--size", "1k", "--fill", "--verify"];
-    let measured =
-        measure(dir.path(), &url, &[&what[..], &["--repeat", "2", "--half-width", "99%"]].concat());
-    let points = measured["points"].as_array().unwrap();
-    assert_eq!(points.len(), 2);
-    for (point, rate) in points.iter().zip([150.0, 300.0]) {
-        sound(point);
-        assert_eq!((&point["rate"], &point["errors"]), (&rate.into(), &0.into()));
-        assert!((value(&point["throughput"]) / rate - 1.0).abs() < 0.4, "{point:#}");
-        assert!(point["repetitions"].as_u64().unwrap() >= 2);
-    }
-    let folder = RunFolder::read(&dir.path().join("run")).unwrap();
-    let steps: usize = points.iter().map(|p| p["repetitions"].as_u64().unwrap() as usize).sum();
-    assert_eq!(folder.steps.len(), steps);
-    // Points take turns, and a step is what is left of its repetition.
-    assert_eq!(folder.steps[0].rate, Some(150.0));
-    assert_eq!(folder.steps[1].rate, Some(300.0));
-    for step in &folder.steps {
-        let length = (step.end_unix_us - step.start_unix_us) as f64 * 1e-6;
-        assert!((0.15..=0.61).contains(&length), "{length}");
-    }
-    server.signal("-TERM");
-    server.child.wait().unwrap();
+    steady(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let run_dir = format!("observe.run_dir={}", dir.path().join("server").display());
+        let more = [
+            &*run_dir,
+            "observe.window_s=0.02",
+            "node.memory_bytes=4kB",
+            "device.0.count=2",
+            "device.0.bytes=8MiB",
+            "device.0.segment_bytes=256KiB",
+        ];
+        let mut server = spawn(dir.path(), &more, "");
+        let url = format!("http://{}", server.address);
+        let what = ["--rates", "300,150", "--count", "200", "--size", "1k", "--fill", "--verify"];
+        let measured = measure(
+            dir.path(),
+            &url,
+            &[&what[..], &["--repeat", "2", "--half-width", "99%"]].concat(),
+        );
+        let points = measured["points"].as_array().unwrap();
+        assert_eq!(points.len(), 2);
+        for (point, rate) in points.iter().zip([150.0, 300.0]) {
+            sound(point);
+            assert_eq!((&point["rate"], &point["errors"]), (&rate.into(), &0.into()));
+            assert!((value(&point["throughput"]) / rate - 1.0).abs() < 0.4, "{point:#}");
+            assert!(point["repetitions"].as_u64().unwrap() >= 2);
+        }
+        let folder = RunFolder::read(&dir.path().join("run")).unwrap();
+        let steps: usize = points.iter().map(|p| p["repetitions"].as_u64().unwrap() as usize).sum();
+        assert_eq!(folder.steps.len(), steps);
+        // Points take turns, and a step is what is left of its repetition.
+        assert_eq!(folder.steps[0].rate, Some(150.0));
+        assert_eq!(folder.steps[1].rate, Some(300.0));
+        for step in &folder.steps {
+            let length = (step.end_unix_us - step.start_unix_us) as f64 * 1e-6;
+            assert!((0.15..=0.61).contains(&length), "{length}");
+        }
+        server.signal("-TERM");
+        server.child.wait().unwrap();
 
-    let fit = concertina(dir.path(), &["fit", "run", "server"]);
-    assert!(fit.status.success(), "{}", String::from_utf8_lossy(&fit.stderr));
-    assert!(dir.path().join("model.toml").exists());
-    let report = concertina(dir.path(), &["report", "run", "server", "model.toml"]);
-    assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
-    // Half a second of a busy machine says little: every law is there and none is wildly off.
-    let check = concertina(dir.path(), &["check", "run", "server", "--json", "--tolerance", "50%"]);
-    let checked: Value = serde_json::from_slice(&check.stdout).unwrap();
-    assert_eq!(checked["steps"].as_array().unwrap().len(), steps);
-    let laws = checked["steps"][0]["laws"].as_array().unwrap();
-    for law in ["little", "utilisation", "forced_flow", "demand_bound"] {
-        assert!(laws.iter().any(|l| l["law"] == law), "{law}: {checked:#}");
-    }
+        let fit = concertina(dir.path(), &["fit", "run", "server"]);
+        assert!(fit.status.success(), "{}", String::from_utf8_lossy(&fit.stderr));
+        assert!(dir.path().join("model.toml").exists());
+        let report = concertina(dir.path(), &["report", "run", "server", "model.toml"]);
+        assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
+        // Half a second of a busy machine says little: every law is there and none is wildly off.
+        let check =
+            concertina(dir.path(), &["check", "run", "server", "--json", "--tolerance", "50%"]);
+        let checked: Value = serde_json::from_slice(&check.stdout).unwrap();
+        assert_eq!(checked["steps"].as_array().unwrap().len(), steps);
+        let laws = checked["steps"][0]["laws"].as_array().unwrap();
+        for law in ["little", "utilisation", "forced_flow", "demand_bound"] {
+            assert!(laws.iter().any(|l| l["law"] == law), "{law}: {checked:#}");
+        }
+    });
 }
 
 #[test]
 fn saturation_is_searched_for_and_shares_of_it_are_measured() {
-    // One request at a time, 4 ms each.
-    let (url, _) = serve(Duration::from_millis(4));
-    let dir = tempfile::tempdir().unwrap();
-    let measured = measure(
-        dir.path(),
-        &url,
-        &["--shares", "0.25,0.5", "--repeat", "1", "--half-width", "99%"],
-    );
-    let rate = measured["saturation"]["rate"].as_f64().unwrap();
-    // A busy machine sleeps longer, never shorter; short steps have their edges.
-    assert!((10.0..=300.0).contains(&rate), "{measured:#}");
-    let clients = measured["saturation"]["clients"].as_f64().unwrap();
-    assert!((0.3..20.0).contains(&clients), "one client keeps one server busy: {clients}");
-    let search = measured["search"]["steps"].as_array().unwrap();
-    assert!((3..=11).contains(&search.len()) && search[0]["clients"] == 1, "{measured:#}");
-    let max = measured["search"]["throughput_max"].as_f64().unwrap();
-    for (point, share) in measured["points"].as_array().unwrap().iter().zip([0.25, 0.5]) {
-        sound(point);
-        assert!((point["rate"].as_f64().unwrap() / (share * max) - 1.0).abs() < 0.006);
-    }
-    for folder in ["run", "run/search"] {
-        assert!(!RunFolder::read(&dir.path().join(folder)).unwrap().steps.is_empty(), "{folder}");
-    }
+    steady(|| {
+        // One request at a time, 4 ms each.
+        let (url, _) = serve(Duration::from_millis(4));
+        let dir = tempfile::tempdir().unwrap();
+        let measured = measure(
+            dir.path(),
+            &url,
+            &["--shares", "0.25,0.5", "--repeat", "1", "--half-width", "99%"],
+        );
+        let rate = measured["saturation"]["rate"].as_f64().unwrap();
+        // A busy machine sleeps longer, never shorter; short steps have their edges.
+        assert!((10.0..=300.0).contains(&rate), "{measured:#}");
+        let clients = measured["saturation"]["clients"].as_f64().unwrap();
+        assert!((0.3..20.0).contains(&clients), "one client keeps one server busy: {clients}");
+        let search = measured["search"]["steps"].as_array().unwrap();
+        assert!((3..=11).contains(&search.len()) && search[0]["clients"] == 1, "{measured:#}");
+        let max = measured["search"]["throughput_max"].as_f64().unwrap();
+        for (point, share) in measured["points"].as_array().unwrap().iter().zip([0.25, 0.5]) {
+            sound(point);
+            assert!((point["rate"].as_f64().unwrap() / (share * max) - 1.0).abs() < 0.006);
+        }
+        for folder in ["run", "run/search"] {
+            assert!(
+                !RunFolder::read(&dir.path().join(folder)).unwrap().steps.is_empty(),
+                "{folder}"
+            );
+        }
+    });
 }
 
 #[test]
 fn clients_are_swept_and_addresses_are_templates() {
-    let (url, seen) = serve(Duration::from_millis(2));
-    let dir = tempfile::tempdir().unwrap();
-    let template = format!("{url}/img/{{key}}.jpg?size=2");
-    let measured = measure(
-        dir.path(),
-        &template,
-        &["--clients", "4,1,16", "--key-format", "{i}", "--count", "5", "--repeat", "1"],
-    );
-    let points = measured["points"].as_array().unwrap();
-    let clients: Vec<u64> = points.iter().map(|p| p["clients"].as_u64().unwrap()).collect();
-    assert_eq!(clients, [1, 4, 16]);
-    for point in points {
-        sound(point);
-        assert!(point["laws"].as_array().unwrap().iter().any(|l| l["law"] == "interactive"));
-    }
-    // Sixteen wait for one another: R = N/X.
-    let mean = |i: usize| value(&points[i]["response_mean_s"]);
-    assert!(mean(2) > 4.0 * mean(0), "{measured:#}");
-    assert_eq!(measured["knee"], 0, "the first client has the server to itself: {measured:#}");
-    let lines = std::mem::take(&mut *seen.lock().unwrap());
-    let fine = |l: &String| l.starts_with("GET /img/") && l.ends_with(".jpg?size=2 HTTP/1.1");
-    assert!(lines.iter().all(fine), "{:?}", lines.first());
+    steady(|| {
+        let (url, seen) = serve(Duration::from_millis(2));
+        let dir = tempfile::tempdir().unwrap();
+        let template = format!("{url}/img/{{key}}.jpg?size=2");
+        let measured = measure(
+            dir.path(),
+            &template,
+            &["--clients", "4,1,16", "--key-format", "{i}", "--count", "5", "--repeat", "1"],
+        );
+        let points = measured["points"].as_array().unwrap();
+        let clients: Vec<u64> = points.iter().map(|p| p["clients"].as_u64().unwrap()).collect();
+        assert_eq!(clients, [1, 4, 16]);
+        for point in points {
+            sound(point);
+            assert!(point["laws"].as_array().unwrap().iter().any(|l| l["law"] == "interactive"));
+        }
+        // Sixteen wait for one another: R = N/X.
+        let mean = |i: usize| value(&points[i]["response_mean_s"]);
+        assert!(mean(2) > 4.0 * mean(0), "{measured:#}");
+        assert_eq!(measured["knee"], 0, "the first client has the server to itself: {measured:#}");
+        let lines = std::mem::take(&mut *seen.lock().unwrap());
+        let fine = |l: &String| l.starts_with("GET /img/") && l.ends_with(".jpg?size=2 HTTP/1.1");
+        assert!(lines.iter().all(fine), "{:?}", lines.first());
 
-    let fixed =
-        [&["measure", &format!("{url}/page?x=1")[..], "--fixed", "--out", "fixed"], &SHORT[..]];
-    let more = ["--clients", "2", "--repeat", "1", "--half-width", "99%", "--quantile", "90%"];
-    let output = concertina(dir.path(), &[&fixed.concat()[..], &more].concat());
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    for word in ["2 clients", "p90", "p99", "throughput/s", "laws", "run folder: fixed"] {
-        assert!(text.contains(word), "{word} is missing in\n{text}");
-    }
-    let lines = seen.lock().unwrap();
-    assert!(lines.iter().all(|l| l == "GET /page?x=1 HTTP/1.1"), "{:?}", lines.first());
+        let fixed =
+            [&["measure", &format!("{url}/page?x=1")[..], "--fixed", "--out", "fixed"], &SHORT[..]];
+        let more = ["--clients", "2", "--repeat", "1", "--half-width", "99%", "--quantile", "90%"];
+        let output = concertina(dir.path(), &[&fixed.concat()[..], &more].concat());
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        for word in ["2 clients", "p90", "p99", "throughput/s", "laws", "run folder: fixed"] {
+            assert!(text.contains(word), "{word} is missing in\n{text}");
+        }
+        let lines = seen.lock().unwrap();
+        assert!(lines.iter().all(|l| l == "GET /page?x=1 HTTP/1.1"), "{:?}", lines.first());
+    });
 }
 
 #[test]
@@ -281,42 +295,44 @@ fn what_cannot_be_measured_is_said_before_anything_is_sent() {
 
 #[test]
 fn nginx_is_measured() {
-    const TEST: &str = "measure::nginx_is_measured";
-    if Command::new("nginx").arg("-v").output().is_err() {
-        return left_out(TEST, "nginx cannot be run (apt-get install nginx-light)");
-    }
-    let dir = tempfile::tempdir().unwrap();
-    let at = dir.path().display();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
-    std::fs::create_dir(dir.path().join("img")).unwrap();
-    for i in 0..20 {
-        std::fs::write(dir.path().join(format!("img/{i}.bin")), vec![b'x'; 1000]).unwrap();
-    }
-    let conf = format!(
-        "daemon off; master_process off; pid {at}/pid; error_log {at}/log; events {{}}\n\
+    steady(|| {
+        const TEST: &str = "measure::nginx_is_measured";
+        if Command::new("nginx").arg("-v").output().is_err() {
+            return left_out(TEST, "nginx cannot be run (apt-get install nginx-light)");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().display();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        std::fs::create_dir(dir.path().join("img")).unwrap();
+        for i in 0..20 {
+            std::fs::write(dir.path().join(format!("img/{i}.bin")), vec![b'x'; 1000]).unwrap();
+        }
+        let conf = format!(
+            "daemon off; master_process off; pid {at}/pid; error_log {at}/log; events {{}}\n\
          http {{ access_log off; client_body_temp_path {at}/t1; proxy_temp_path {at}/t2; \
          fastcgi_temp_path {at}/t3; uwsgi_temp_path {at}/t4; scgi_temp_path {at}/t5; \
          server {{ listen 127.0.0.1:{port}; root {at}; }} }}\n"
-    );
-    std::fs::write(dir.path().join("nginx.conf"), conf).unwrap();
-    let nginx = Command::new("nginx")
-        .arg("-c")
-        .arg(dir.path().join("nginx.conf"))
-        .args(["-e", &format!("{at}/log")])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let _nginx = Running(nginx);
-    let url = format!("http://127.0.0.1:{port}/img/{{key}}.bin");
-    let what = ["--key-format", "{i}", "--count", "20", "--rates", "200", "--repeat", "2"];
-    let measured = measure(dir.path(), &url, &[&what[..], &["--half-width", "99%"]].concat());
-    let point = &measured["points"][0];
-    sound(point);
-    assert_eq!(point["errors"], 0, "{measured:#}");
-    assert!((value(&point["throughput"]) / 200.0 - 1.0).abs() < 0.3, "{measured:#}");
-    let check = concertina(dir.path(), &["check", "run", "--tolerance", "50%"]);
-    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+        );
+        std::fs::write(dir.path().join("nginx.conf"), conf).unwrap();
+        let nginx = Command::new("nginx")
+            .arg("-c")
+            .arg(dir.path().join("nginx.conf"))
+            .args(["-e", &format!("{at}/log")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let _nginx = Running(nginx);
+        let url = format!("http://127.0.0.1:{port}/img/{{key}}.bin");
+        let what = ["--key-format", "{i}", "--count", "20", "--rates", "200", "--repeat", "2"];
+        let measured = measure(dir.path(), &url, &[&what[..], &["--half-width", "99%"]].concat());
+        let point = &measured["points"][0];
+        sound(point);
+        assert_eq!(point["errors"], 0, "{measured:#}");
+        assert!((value(&point["throughput"]) / 200.0 - 1.0).abs() < 0.3, "{measured:#}");
+        let check = concertina(dir.path(), &["check", "run", "--tolerance", "50%"]);
+        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+    });
 }

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::left_out::left_out;
 use crate::measure::{Running, command, measure, sound};
 use crate::origin_s3::{ACCESS, SECRET, Store};
+use crate::steady::steady;
 
 /// A memcached of 64 MiB, and its address.
 fn memcached(test: &str) -> Option<(Running, String)> {
@@ -78,33 +79,37 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn memcached_is_measured() {
-    let Some((_memcached, address)) = memcached("measure_protocols::memcached_is_measured") else {
-        return;
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let url = format!("memcached://{address}");
-    let what = ["--count", "200", "--size", "0..3k", "--fill", "--verify", "--read-share", "0.8"];
-    let how = ["--rates", "150,300", "--repeat", "2", "--half-width", "99%"];
-    let measured = measure(dir.path(), &url, &[&what[..], &how].concat());
-    let points = measured["points"].as_array().unwrap();
-    assert_eq!(points.len(), 2);
-    for point in points {
-        sound(point);
-        assert_eq!((&point["errors"], &point["mismatches"]), (&0.into(), &0.into()));
-    }
-    assert!(ask(&address, b"get k7\r\n").starts_with("VALUE k7 0 "));
-    assert_eq!(ask(&address, b"get k200\r\n"), "END");
+    steady(|| {
+        let Some((_memcached, address)) = memcached("measure_protocols::memcached_is_measured")
+        else {
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let url = format!("memcached://{address}");
+        let what =
+            ["--count", "200", "--size", "0..3k", "--fill", "--verify", "--read-share", "0.8"];
+        let how = ["--rates", "150,300", "--repeat", "2", "--half-width", "99%"];
+        let measured = measure(dir.path(), &url, &[&what[..], &how].concat());
+        let points = measured["points"].as_array().unwrap();
+        assert_eq!(points.len(), 2);
+        for point in points {
+            sound(point);
+            assert_eq!((&point["errors"], &point["mismatches"]), (&0.into(), &0.into()));
+        }
+        assert!(ask(&address, b"get k7\r\n").starts_with("VALUE k7 0 "));
+        assert_eq!(ask(&address, b"get k200\r\n"), "END");
 
-    // Large values, several at a time, looked at and not.
-    let large = ["--count", "60", "--size", "20k", "--fill", "--keys", "uniform"];
-    for (out, more) in [("seen", &["--verify"][..]), ("unseen", &[])] {
-        let rest = ["--rate", "200", "--multi-get", "5", "--key-format", "large{i}"];
-        let several = step(&load(dir.path(), &url, out, &[&large[..], &rest, more].concat()));
-        let completions = several["completions"].as_u64().unwrap();
-        assert!(completions > 50, "{several:#}");
-        assert_eq!(several["bytes"].as_u64(), Some(completions * 5 * 20 * 1024), "{several:#}");
-        assert_eq!(several["outcomes"]["unknown"], 1.0, "{several:#}");
-    }
+        // Large values, several at a time, looked at and not.
+        let large = ["--count", "60", "--size", "20k", "--fill", "--keys", "uniform"];
+        for (out, more) in [("seen", &["--verify"][..]), ("unseen", &[])] {
+            let rest = ["--rate", "200", "--multi-get", "5", "--key-format", "large{i}"];
+            let several = step(&load(dir.path(), &url, out, &[&large[..], &rest, more].concat()));
+            let completions = several["completions"].as_u64().unwrap();
+            assert!(completions > 50, "{several:#}");
+            assert_eq!(several["bytes"].as_u64(), Some(completions * 5 * 20 * 1024), "{several:#}");
+            assert_eq!(several["outcomes"]["unknown"], 1.0, "{several:#}");
+        }
+    });
 }
 
 #[test]
@@ -209,51 +214,60 @@ fn servers_that_speak_badly_are_errors_by_name() {
 
 #[test]
 fn buckets_are_measured_with_signatures() {
-    let Some(store) = Store::start("measure_protocols::buckets_are_measured_with_signatures")
-    else {
-        return;
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let keys = |secret: &str| {
-        format!("[default]\naws_access_key_id = {ACCESS}\naws_secret_access_key = {secret}\n")
-    };
-    std::fs::write(dir.path().join("keys"), keys(SECRET)).unwrap();
-    std::fs::write(dir.path().join("wrong"), keys("another")).unwrap();
-    let url = format!("s3://objects/in side?endpoint=http://{}", store.address);
-    let what = ["--count", "30", "--size", "1..9k", "--key-format", "a+b/ü={i}.bin", "--verify"];
-    let how = ["--rates", "50", "--repeat", "2", "--half-width", "99%", "--read-share", "0.8"];
-    let who = ["--credentials", "keys", "--fill"];
-    let measured = measure(dir.path(), &url, &[&what[..], &how, &who].concat());
-    let point = &measured["points"][0];
-    sound(point);
-    assert_eq!((&point["errors"], &point["mismatches"]), (&0.into(), &0.into()), "{measured:#}");
-    assert!(store.bucket().join("in side/a+b/ü=7.bin").is_file());
-    let written = std::fs::read_to_string(dir.path().join("run/run.toml")).unwrap();
-    assert!(
-        written.contains("s3://objects") && !written.contains(SECRET) && !written.contains(ACCESS)
-    );
+    steady(|| {
+        let Some(store) = Store::start("measure_protocols::buckets_are_measured_with_signatures")
+        else {
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let keys = |secret: &str| {
+            format!("[default]\naws_access_key_id = {ACCESS}\naws_secret_access_key = {secret}\n")
+        };
+        std::fs::write(dir.path().join("keys"), keys(SECRET)).unwrap();
+        std::fs::write(dir.path().join("wrong"), keys("another")).unwrap();
+        let url = format!("s3://objects/in side?endpoint=http://{}", store.address);
+        let what =
+            ["--count", "30", "--size", "1..9k", "--key-format", "a+b/ü={i}.bin", "--verify"];
+        let how = ["--rates", "50", "--repeat", "2", "--half-width", "99%", "--read-share", "0.8"];
+        let who = ["--credentials", "keys", "--fill"];
+        let measured = measure(dir.path(), &url, &[&what[..], &how, &who].concat());
+        let point = &measured["points"][0];
+        sound(point);
+        assert_eq!(
+            (&point["errors"], &point["mismatches"]),
+            (&0.into(), &0.into()),
+            "{measured:#}"
+        );
+        assert!(store.bucket().join("in side/a+b/ü=7.bin").is_file());
+        let written = std::fs::read_to_string(dir.path().join("run/run.toml")).unwrap();
+        assert!(
+            written.contains("s3://objects")
+                && !written.contains(SECRET)
+                && !written.contains(ACCESS)
+        );
 
-    let rate = ["--rate", "20"];
-    for (out, who) in [("unsigned", &[][..]), ("forged", &["--credentials", "wrong"])] {
-        let refused = load(dir.path(), &url, out, &[&what[..], &rate, who].concat());
-        let step = step(&refused);
-        assert!(!refused.status.success() && step["faults"]["status 403"].is_u64(), "{step:#}");
-    }
-    // By the environment, in the name of nobody else.
-    let mut by_environment = command(dir.path(), &["load", &url, "--out", "env", "--json"]);
-    by_environment.args(what).args(rate).args(["--duration", "600ms", "--warmup", "0s"]);
-    by_environment.env("AWS_ACCESS_KEY_ID", ACCESS).env("AWS_SECRET_ACCESS_KEY", SECRET);
-    let output = by_environment.env_remove("AWS_SESSION_TOKEN").output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
-    assert_eq!(step(&output)["errors"], 0);
-    for (url, words) in [
-        ("s3://objects", "the endpoint is missing"),
-        ("http://127.0.0.1:1", "credentials are for s3:// alone"),
-    ] {
-        let refused =
-            load(dir.path(), url, "no", &[&rate[..], &["--credentials", "keys"]].concat());
-        assert!(said(&refused).contains(words), "{}", said(&refused));
-    }
+        let rate = ["--rate", "20"];
+        for (out, who) in [("unsigned", &[][..]), ("forged", &["--credentials", "wrong"])] {
+            let refused = load(dir.path(), &url, out, &[&what[..], &rate, who].concat());
+            let step = step(&refused);
+            assert!(!refused.status.success() && step["faults"]["status 403"].is_u64(), "{step:#}");
+        }
+        // By the environment, in the name of nobody else.
+        let mut by_environment = command(dir.path(), &["load", &url, "--out", "env", "--json"]);
+        by_environment.args(what).args(rate).args(["--duration", "600ms", "--warmup", "0s"]);
+        by_environment.env("AWS_ACCESS_KEY_ID", ACCESS).env("AWS_SECRET_ACCESS_KEY", SECRET);
+        let output = by_environment.env_remove("AWS_SESSION_TOKEN").output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(step(&output)["errors"], 0);
+        for (url, words) in [
+            ("s3://objects", "the endpoint is missing"),
+            ("http://127.0.0.1:1", "credentials are for s3:// alone"),
+        ] {
+            let refused =
+                load(dir.path(), url, "no", &[&rate[..], &["--credentials", "keys"]].concat());
+            assert!(said(&refused).contains(words), "{}", said(&refused));
+        }
+    });
 }
 
 /// A server of TLS that answers every request with what its body must be, and closes after ten.

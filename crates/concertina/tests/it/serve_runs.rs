@@ -8,6 +8,7 @@ use concertina::record::RunFolder;
 use model::window::{Outcome, Sample};
 
 use crate::serve_client::{Client, bytes, spawn, start};
+use crate::steady::steady;
 
 #[test]
 fn a_restart_keeps_what_is_on_devices() {
@@ -176,56 +177,58 @@ fn a_process_drains_and_leaves_a_run_that_is_whole() {
 
 #[test]
 fn a_held_device_is_busy_without_gaps() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = folder.path().join("run");
-    let run_dir = format!("observe.run_dir={}", run.display());
-    let more = [
-        run_dir.as_str(),
-        "node.memory_bytes=0",
-        "observe.sample_one_in=1",
-        "device.0.service={kind=\"exponential\",mean_ms=4}",
-        "device.0.bytes=64MiB",
-    ];
-    let server = start(folder.path(), &more);
-    let address = server.address();
-    let mut client = Client::connect(address);
-    for i in 0..40 {
-        assert_eq!(client.put(&format!("/objects/{i}"), &bytes(i, 4000)).status, 200);
-    }
-    std::thread::sleep(Duration::from_millis(100));
-    let readers: Vec<_> = (0..4u64)
-        .map(|reader| {
-            std::thread::spawn(move || {
-                let mut client = Client::connect(address);
-                for i in 0..100 {
-                    let reply = client.get(&format!("/objects/{}", reader * 10 + i % 10));
-                    assert_eq!(reply.header("concertina-outcome"), Some("bulk_device"));
-                }
+    steady(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let run_dir = format!("observe.run_dir={}", run.display());
+        let more = [
+            run_dir.as_str(),
+            "node.memory_bytes=0",
+            "observe.sample_one_in=1",
+            "device.0.service={kind=\"exponential\",mean_ms=4}",
+            "device.0.bytes=64MiB",
+        ];
+        let server = start(folder.path(), &more);
+        let address = server.address();
+        let mut client = Client::connect(address);
+        for i in 0..40 {
+            assert_eq!(client.put(&format!("/objects/{i}"), &bytes(i, 4000)).status, 200);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        let readers: Vec<_> = (0..4u64)
+            .map(|reader| {
+                std::thread::spawn(move || {
+                    let mut client = Client::connect(address);
+                    for i in 0..100 {
+                        let reply = client.get(&format!("/objects/{}", reader * 10 + i % 10));
+                        assert_eq!(reply.header("concertina-outcome"), Some("bulk_device"));
+                    }
+                })
             })
-        })
-        .collect();
-    readers.into_iter().for_each(|reader| reader.join().unwrap());
-    drop(client);
-    server.stop();
-    let run = RunFolder::read(&run).unwrap();
-    let device: Vec<_> = run.windows.iter().filter(|w| w.queue == "device/0").collect();
-    // Whoever waited began when another ended, however late the process learnt of it.
-    let ns = |sample: &Sample, since: u64| sample.received_unix_us * 1000 + since;
-    let reads = || run.samples.iter().filter(|s| s.outcome == Outcome::BulkDevice);
-    let ends: Vec<u64> = reads().map(|s| ns(s, s.served_ns)).collect();
-    // One that came after an end of which the process learnt later met it, and did not wait.
-    let has_waited = |s: &&Sample| s.length_met > 0 && s.started_ns > s.queued_ns + 2_000;
-    let waited: Vec<u64> = reads().filter(has_waited).map(|s| ns(s, s.started_ns)).collect();
-    assert!(waited.len() > 100, "{} reads waited", waited.len());
-    for start in waited {
-        // Times are kept to the microsecond.
-        assert!(ends.iter().any(|end| end.abs_diff(start) <= 2_000), "a gap before {start}");
-    }
-    let (mut sum, mut count) = (0.0, 0);
-    for times in device.iter().flat_map(|w| &w.times) {
-        sum += times.service.sum_s();
-        count += times.service.count();
-    }
-    let mean_ms = sum / count as f64 * 1e3;
-    assert!((3.3..4.9).contains(&mean_ms), "mean {mean_ms} ms of {count}");
+            .collect();
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        drop(client);
+        server.stop();
+        let run = RunFolder::read(&run).unwrap();
+        let device: Vec<_> = run.windows.iter().filter(|w| w.queue == "device/0").collect();
+        // Whoever waited began when another ended, however late the process learnt of it.
+        let ns = |sample: &Sample, since: u64| sample.received_unix_us * 1000 + since;
+        let reads = || run.samples.iter().filter(|s| s.outcome == Outcome::BulkDevice);
+        let ends: Vec<u64> = reads().map(|s| ns(s, s.served_ns)).collect();
+        // One that came after an end of which the process learnt later met it, and did not wait.
+        let has_waited = |s: &&Sample| s.length_met > 0 && s.started_ns > s.queued_ns + 2_000;
+        let waited: Vec<u64> = reads().filter(has_waited).map(|s| ns(s, s.started_ns)).collect();
+        assert!(waited.len() > 100, "{} reads waited", waited.len());
+        for start in waited {
+            // Times are kept to the microsecond.
+            assert!(ends.iter().any(|end| end.abs_diff(start) <= 2_000), "a gap before {start}");
+        }
+        let (mut sum, mut count) = (0.0, 0);
+        for times in device.iter().flat_map(|w| &w.times) {
+            sum += times.service.sum_s();
+            count += times.service.count();
+        }
+        let mean_ms = sum / count as f64 * 1e3;
+        assert!((3.3..4.9).contains(&mean_ms), "mean {mean_ms} ms of {count}");
+    });
 }
