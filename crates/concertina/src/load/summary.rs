@@ -66,7 +66,8 @@ pub struct StepSummary {
     pub response_ms: Quantiles,
     /// Service time, from the actual send time.
     pub service_ms: Quantiles,
-    /// For each objective in ms, the share of all arrivals that was answered within it, without error.
+    /// For each objective in ms, the share of all arrivals (of all answers, where these are more) that was answered
+    /// within it, without error.
     pub within: Vec<(f64, f64)>,
     /// Share of completions for each outcome that occurred.
     pub outcomes: BTreeMap<&'static str, f64>,
@@ -184,6 +185,8 @@ pub(super) fn step_summary(step: Step, total: &Window, account: Account) -> Step
     }
     let arrivals = total.arrivals.max(1) as f64;
     let good = total.completions.saturating_sub(total.errors);
+    // A simulation's windows hold answers to what arrived before them, and lack others.
+    let asked = total.arrivals.max(total.completions).max(1) as f64;
     StepSummary {
         step,
         seconds: total.length_s,
@@ -199,7 +202,7 @@ pub(super) fn step_summary(step: Step, total: &Window, account: Account) -> Step
             .objectives_ms
             .iter()
             .zip(&within)
-            .map(|(&ms, &n)| (ms, n as f64 / arrivals))
+            .map(|(&ms, &n)| (ms, n as f64 / asked))
             .collect(),
         outcomes,
         mismatches: account.mismatches,

@@ -235,30 +235,34 @@ fn clients_are_swept_and_addresses_are_templates() {
 
 #[test]
 fn an_interrupt_keeps_what_was_measured() {
-    let (url, _) = serve(Duration::ZERO);
-    let dir = tempfile::tempdir().unwrap();
-    let args =
-        [&["measure", &url, "--rates", "100,200", "--json", "--out", "run"], &SHORT[..]].concat();
-    // It would go on for the budget: the width cannot be reached.
-    let long = ["--half-width", "0.001%", "--repeat", "1"];
-    let child =
-        command(dir.path(), &[&args[..], &long].concat()).stdout(Stdio::piped()).spawn().unwrap();
-    let steps = dir.path().join("run/steps");
-    let begun = Instant::now();
-    while std::fs::read(&steps).map_or(0, |s| s.iter().filter(|&&b| b == b'\n').count()) < 3 {
-        assert!(begun.elapsed() < Duration::from_secs(50), "no steps came");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let id = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130));
-    let measured: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(measured["ended"], "interrupted");
-    let kept = measured["points"].as_array().unwrap();
-    assert_eq!(kept.len(), 2);
-    kept.iter().for_each(sound);
-    assert!(RunFolder::read(&dir.path().join("run")).unwrap().steps.len() >= 3);
+    steady(|| {
+        let (url, _) = serve(Duration::ZERO);
+        let dir = tempfile::tempdir().unwrap();
+        let args = [&["measure", &url, "--rates", "100,200", "--json", "--out", "run"], &SHORT[..]]
+            .concat();
+        // It would go on for the budget: the width cannot be reached.
+        let long = ["--half-width", "0.001%", "--repeat", "1"];
+        let child = command(dir.path(), &[&args[..], &long].concat())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let steps = dir.path().join("run/steps");
+        let begun = Instant::now();
+        while std::fs::read(&steps).map_or(0, |s| s.iter().filter(|&&b| b == b'\n').count()) < 3 {
+            assert!(begun.elapsed() < Duration::from_secs(50), "no steps came");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let id = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130));
+        let measured: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(measured["ended"], "interrupted");
+        let kept = measured["points"].as_array().unwrap();
+        assert_eq!(kept.len(), 2);
+        kept.iter().for_each(sound);
+        assert!(RunFolder::read(&dir.path().join("run")).unwrap().steps.len() >= 3);
+    });
 }
 
 #[test]
