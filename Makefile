@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: demo test setup format lint unit docs simulate experiment clean
+.PHONY: demo test setup format lint unit docs simulate fuzz experiment clean
 
 # Build, start a node, load it, fit, predict, compare, report. About four minutes after the build.
 demo:
@@ -18,9 +18,11 @@ setup:
 
 format:
 	$(CARGO) fmt --all -- --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml -- --check
 
 lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --locked -- -D warnings
 
 unit:
 	$(CARGO) test --workspace --locked
@@ -33,6 +35,11 @@ SEEDS ?= 10000
 FROM ?= 0
 simulate:
 	SIM_SEEDS=$(SEEDS) SIM_SEEDS_FROM=$(FROM) $(CARGO) test --release -p engine --test sim seeds -- --nocapture
+
+# Coverage-guided: each target for so long. Needs nightly Rust and cargo-fuzz (cargo install cargo-fuzz).
+SECONDS ?= 60
+fuzz:
+	for target in shard query text; do $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(SECONDS) -max_len=400 || exit 1; done
 
 # One experiment again on this machine: make experiment NAME=spotify-single
 NAME ?= spotify-single

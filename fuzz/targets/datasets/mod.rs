@@ -1,0 +1,24 @@
+//! A small dataset of each format.
+
+use shard::Shard;
+use shard::index::Options;
+use shard::record::Schema;
+
+#[allow(dead_code, reason = "not every target asks a fixed text")]
+/// Texts, of which each is found to be of another format.
+pub const TEXTS: [&[u8]; 4] = [
+    b"Package: ed\nVersion: 1.20\nDepends: libc6 (>= 2.34), ed-data\nDescription: line editor\n old\n .\n small\n\n\
+      Package: nano\nVersion: 8.4\nDepends: libc6, zlib1g\nInstalled-Size: 2900\n\nPackage: vim\nVersion: 9\n",
+    b"{\"id\":1,\"name\":\"ed\",\"tags\":[\"a\",\"b\"],\"size\":90}\n{\"id\":2,\"name\":\"n\\u0061no\",\"size\":2900.5}\n\
+      {\"id\":3,\"of\":{\"name\":\"x\"},\"size\":-1e3}\n",
+    b"name,size,note\ned,90,\"a, \"\"b\"\"\"\nnano,2900,\nvim,13000,\"two\nlines\"\n",
+    b"one line\nanother line\n\nabracadabra abracadabra\n",
+];
+
+/// A shard of a text, whose first attribute is in order where there is one.
+pub fn build(text: &[u8], schema: Schema) -> Vec<u8> {
+    let mut file = Vec::new();
+    let built = Shard::build(text, schema, &[], &Options::default(), &mut file, &mut |_| ());
+    built.expect("a text of bytes can be a shard");
+    file
+}

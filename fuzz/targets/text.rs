@@ -1,0 +1,50 @@
+//! Texts of any bytes and any format: records come back byte for byte, by the index and by a text layer.
+
+#![no_main]
+
+mod datasets;
+
+use libfuzzer_sys::fuzz_target;
+use shard::layers::{TextBuild, TextOptions};
+use shard::record::{Format, Schema};
+use shard::{Shard, Text as _};
+
+// `[format, where]`, then the text.
+fuzz_target!(|data: &[u8]| {
+    let [format, at, text @ ..] = data else { return };
+    let formats = [Format::JsonLines, Format::Stanzas, Format::Lines];
+    let schema = match formats.get(usize::from(*format) % 4) {
+        Some(format) => Schema::new(*format),
+        None => Schema::detect(text),
+    };
+    let shard = Shard::open(datasets::build(text, schema)).expect("what was built");
+    let searcher = shard.searcher().expect("what was built");
+    let all: Vec<usize> = (0..shard.records().len()).collect();
+    let header = shard.records().header();
+    let whole = |shard: &Shard| {
+        let mut bytes = Vec::new();
+        shard.index().extract(header.start, header.len(), &mut bytes).expect("it is there");
+        bytes.extend(searcher.get_all(&all).expect("they are there").concat());
+        bytes
+    };
+    assert_eq!(whole(&shard), text);
+
+    // What begins somewhere, as often as it is there.
+    let start = usize::from(*at) % (text.len() + 1);
+    let pattern = &text[start..text.len().min(start + 5)];
+    let count = text.windows(pattern.len().max(1)).filter(|window| window == &pattern).count();
+    if !pattern.is_empty() {
+        assert_eq!(shard.index().count(pattern), count);
+    }
+
+    // Seldom, as a layer takes milliseconds, for the tables that its tokens are chosen by.
+    if text.len() % 64 != 7 {
+        return;
+    }
+    let options = TextOptions { block_bytes: 64, ..TextOptions::default() };
+    let Ok(mut build) = TextBuild::new(shard.index(), options) else { return };
+    while build.step(shard.index(), 8).is_ok_and(|progress| !progress.is_finished()) {}
+    if shard.index().layers().publish_text(build).is_ok() {
+        assert_eq!(whole(&shard), text);
+    }
+});
