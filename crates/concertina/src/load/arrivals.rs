@@ -1,6 +1,7 @@
 //! When requests are sent: arrival processes, and the times of a trace spread within their resolution.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::window::{Nanos, SECOND};
 use rand::rngs::Xoshiro256PlusPlus;
@@ -93,9 +94,47 @@ impl ArrivalStream {
         }
     }
 
-    /// When each phase ends, in nanoseconds from the start of the pass. Cost: all arrivals are drawn.
-    pub fn ends(mut self) -> Vec<Nanos> {
-        self.by_ref().for_each(drop);
+    /// When each phase ends, in nanoseconds from the start of the pass; less phases once `stop` is set. Cost: nothing,
+    /// but for a number of Poisson arrivals, which are drawn: a second for some 10⁸.
+    pub fn ends(mut self, stop: &AtomicBool) -> Vec<Nanos> {
+        while let Some(phase) = self.phases.get(self.phase) {
+            let start = self.phase_start;
+            let last = match (&phase.pace, phase.length) {
+                (Pace::Poisson(_) | Pace::Constant(_), Length::Seconds(s)) => {
+                    self.end_phase(start + s * SECOND as f64);
+                    continue;
+                }
+                (Pace::Times(times), Length::Seconds(s)) => {
+                    let end = start + s * SECOND as f64;
+                    let count = times.partition_point(|&t| start + (t as f64) < end);
+                    let last = count.checked_sub(1).map_or(start, |at| start + times[at] as f64);
+                    let after = if count < times.len() { end } else { (last + 1.0).min(end) };
+                    self.end_phase(after.max(start));
+                    continue;
+                }
+                (Pace::Times(times), Length::Requests(n)) => {
+                    let count = times.len().min(usize::try_from(n).unwrap_or(usize::MAX));
+                    count.checked_sub(1).map_or(start, |at| start + times[at] as f64)
+                }
+                (Pace::Constant(rate), Length::Requests(n)) => {
+                    start + n.saturating_sub(1) as f64 * (SECOND as f64 / rate)
+                }
+                (Pace::Poisson(rate), Length::Requests(n)) => {
+                    let gap = SECOND as f64 / rate;
+                    let mut rng = random(self.seed, phase.purpose);
+                    let mut last = start;
+                    for drawn in 0..n {
+                        if drawn % (1 << 20) == 0 && stop.load(Ordering::Relaxed) {
+                            return self.ends;
+                        }
+                        last += exponential(&mut rng, gap);
+                    }
+                    last
+                }
+                (Pace::Closed { .. }, _) => return self.ends,
+            };
+            self.end_phase(last + 1.0);
+        }
         self.ends
     }
 
@@ -122,6 +161,7 @@ impl Iterator for ArrivalStream {
     fn next(&mut self) -> Option<Arrival> {
         while let Some(phase) = self.phases.get(self.phase) {
             let next = match &phase.pace {
+                _ if matches!(phase.length, Length::Requests(n) if self.index >= n) => None,
                 Pace::Poisson(rate) => {
                     Some(self.last + exponential(&mut self.rng, SECOND as f64 / rate))
                 }
@@ -202,7 +242,7 @@ mod tests {
     fn arrivals(phases: Vec<Phase>) -> (Vec<Arrival>, Vec<Nanos>) {
         let phases: Arc<[Phase]> = phases.into();
         let all = ArrivalStream::new(phases.clone(), 7).collect();
-        (all, ArrivalStream::new(phases, 7).ends())
+        (all, ArrivalStream::new(phases, 7).ends(&AtomicBool::new(false)))
     }
 
     #[test]
@@ -252,7 +292,38 @@ mod tests {
         assert_eq!(resolution_of(&[]), None);
     }
 
+    fn any_phase() -> impl Strategy<Value = Phase> {
+        let rate = || 1.0..1e9;
+        let times = prop::collection::vec(0..3_000_000u64, 0..20).prop_map(|mut times| {
+            times.sort_unstable();
+            Pace::Times(times.into())
+        });
+        let pace =
+            prop_oneof![rate().prop_map(Pace::Poisson), rate().prop_map(Pace::Constant), times];
+        let length = prop_oneof![
+            (0u64..30).prop_map(Length::Requests),
+            (0u64..3000).prop_map(|us| Length::Seconds(us as f64 * 1e-9)),
+        ];
+        (pace, length, any::<u64>())
+            .prop_map(|(pace, length, purpose)| phase(pace, length, purpose))
+    }
+
     proptest! {
+        #[test]
+        fn ends_are_those_that_the_arrivals_come_to(phases in prop::collection::vec(any_phase(), 1..6)) {
+            let (all, ends) = arrivals(phases.clone());
+            let mut stream = ArrivalStream::new(phases.clone().into(), 7);
+            stream.by_ref().for_each(drop);
+            prop_assert_eq!(&stream.ends, &ends);
+            for (number, phase) in phases.iter().enumerate() {
+                let own: Vec<&Arrival> = all.iter().filter(|a| a.phase == number).collect();
+                prop_assert!(own.iter().all(|arrival| arrival.at <= ends[number]));
+                if let (Length::Requests(n), Pace::Poisson(_) | Pace::Constant(_)) = (phase.length, &phase.pace) {
+                    prop_assert_eq!(own.len() as u64, n);
+                }
+            }
+        }
+
         #[test]
         fn spreading_keeps_order_and_stays_within_the_resolution(
             gaps in prop::collection::vec(0u64..4, 1..200), unit in 1u64..2_000_000_000, seed in any::<u64>(),

@@ -98,6 +98,8 @@ struct Course<'a> {
     source: Source,
     records: Vec<State>,
     out: &'a Sender<Message>,
+    /// Up to when everything was sent, if the run was interrupted: phases that end later are cut.
+    stopped_at: Nanos,
 }
 
 /// Where a phase is.
@@ -208,6 +210,7 @@ impl Generator {
             source,
             records: pass.phases.iter().map(|_| State::ToCome).collect(),
             out,
+            stopped_at: Nanos::MAX,
         };
         let mut give_up_at = Nanos::MAX;
         let mut tick_at = 0;
@@ -215,6 +218,7 @@ impl Generator {
         loop {
             let now = clock::now();
             if give_up_at == Nanos::MAX && self.shared.stop.load(Ordering::Relaxed) {
+                course.stopped_at = course.source.next_at().map_or(now, |at| at.min(now));
                 course.source.stop();
                 give_up_at = now + FAREWELL;
             }
@@ -278,7 +282,9 @@ impl Generator {
                 self.open_record(course, phase, start);
             }
             let late = course.source.next_at();
-            let end = end.filter(|&end| late.is_none_or(|at| at >= end));
+            let is_whole =
+                |&end: &Nanos| end <= course.stopped_at && late.is_none_or(|at| at >= end);
+            let end = end.filter(is_whole);
             let Some(record) = course.record(phase) else { continue };
             let (messages, over) = record.roll(now, end, give_up);
             // The writer is gone only when the run has failed already.

@@ -174,6 +174,8 @@ impl PhaseRecord {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use model::window::{Operation, Outcome, SECOND};
 
     use super::super::arrivals::{Pace, Part, Phase};
@@ -186,7 +188,7 @@ mod tests {
         let length = Length::Requests(50);
         let pace = Pace::Constant(300.0);
         let phase = Phase { pace, length, part: Part::Warmup, purpose: 1, step: None };
-        let pass = Pass::new(vec![phase], 0, "load", false, 7);
+        let pass = Pass::new(vec![phase], 0, "load", false, 7, &AtomicBool::new(false));
         let (Some(start), Some(end)) = pass.bounds(0) else { panic!("an open loop has an end") };
         assert_eq!(end - start, 49 * SECOND / 300 + 1);
         let settings = Settings { window_ns: SECOND / 5, ..Settings::default() };

@@ -374,7 +374,7 @@ impl Runner {
         progress: &mut dyn FnMut(&Progress),
     ) -> anyhow::Result<()> {
         let insist = queue == "fill";
-        let pass = Arc::new(Pass::new(phases, LEAD, queue, insist, self.seed));
+        let pass = Arc::new(Pass::new(phases, LEAD, queue, insist, self.seed, &self.stop));
         let (sender, receiver) = bounded(MESSAGES);
         std::thread::scope(|scope| {
             let workers: Vec<_> = generators

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use model::window::{Nanos, SECOND};
 use rand::rngs::Xoshiro256PlusPlus;
@@ -29,20 +29,19 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// A pass that starts `lead` from now. Cost: every arrival of an open loop is drawn once, so that the ends
-    /// of its phases are known before anything is recorded.
+    /// A pass that starts `lead` from when the ends of its phases are known, which of an open loop is before
+    /// anything is recorded (cost: [`ArrivalStream::ends`], which `stop` ends).
     pub fn new(
         phases: Vec<Phase>,
         lead: Nanos,
         queue: &'static str,
         insist: bool,
         seed: u64,
+        stop: &AtomicBool,
     ) -> Pass {
         let phases: Arc<[Phase]> = phases.into();
         let tickets = phases.iter().map(|_| Default::default()).collect();
-        let is_closed = matches!(phases.first().map(|p| &p.pace), Some(Pace::Closed { .. }));
-        let ends =
-            if is_closed { Vec::new() } else { ArrivalStream::new(phases.clone(), seed).ends() };
+        let ends = ArrivalStream::new(phases.clone(), seed).ends(stop);
         Pass { phases, start: clock::now() + lead, ends, tickets, queue, insist }
     }
 

@@ -451,6 +451,30 @@ fn an_interrupted_run_is_readable() {
 }
 
 #[test]
+fn a_step_that_was_interrupted_is_none_though_its_end_passes_meanwhile() {
+    // Replies take longer than what is left of the step: it is over before the last of them is given up.
+    let url = serve(Arc::new(|_: &Asked| {
+        std::thread::sleep(Duration::from_secs(2));
+        (reply("200 OK", "", b""), true)
+    }));
+    let dir = tempfile::tempdir().unwrap();
+    for length in [Length::Seconds(0.6), Length::Requests(120)] {
+        let name = format!("{length:?}");
+        let cut = Plan { length: Some(length), ..plan(&url, &dir.path().join(name), open(200.0)) };
+        let stop = Arc::new(AtomicBool::new(false));
+        std::thread::spawn({
+            let stop = stop.clone();
+            move || {
+                std::thread::sleep(Duration::from_millis(350));
+                stop.store(true, Ordering::Relaxed);
+            }
+        });
+        let summary = run(&cut, &stop, &mut |_| {}).unwrap();
+        assert!(summary.interrupted && summary.steps.is_empty(), "{:?}", summary.steps);
+    }
+}
+
+#[test]
 fn mistakes_are_told_all_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let wrong = Plan {
