@@ -7,7 +7,7 @@ use model::fit::WatchOptions;
 use model::laws::TOLERANCE;
 
 use crate::check::{Checked, Watched, check, watch};
-use crate::cli::output::{out, outln};
+use crate::cli::output::{errln, out, outln};
 use crate::report::objective::share;
 use crate::report::read_model;
 use crate::report::{Selection, StepChoice};
@@ -89,11 +89,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     if !checked.holds {
-        eprintln!("concertina: {} checks of operational laws are broken", checked.broken);
+        errln!("concertina: {} checks of operational laws are broken", checked.broken);
     }
     let changed = watched.as_ref().map_or(0, |w| w.changes.len());
     if changed > 0 {
-        eprintln!("concertina: {changed} parameters of the model are not what was fitted any more");
+        errln!("concertina: {changed} parameters of the model are not what was fitted any more");
     }
     let fine = checked.holds && changed == 0;
     Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })

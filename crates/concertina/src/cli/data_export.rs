@@ -19,7 +19,7 @@ use super::data::One;
 use super::data_print as print;
 use super::data_served::{Run, Served};
 use super::data_server::Server;
-use crate::cli::output::output;
+use crate::cli::output::{errln, output};
 use crate::dataset::files;
 
 /// How long a piece is asked for, once there was a first one.
@@ -103,7 +103,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => {
             if local.json {
                 // The records have standard output.
-                eprintln!("{summary}");
+                errln!("{summary}");
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
-use crate::cli::output::{Output, output};
+use crate::cli::output::{Output, errln, output, said};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ pub(super) fn list(items: Vec<Value>, as_json: bool) -> anyhow::Result<ExitCode>
             Some(_) => {}
             None => {
                 let error = item.get("error").and_then(Value::as_str).unwrap_or("no answer");
-                eprintln!("concertina: {name}: {error}");
+                errln!("concertina: {name}: {error}");
             }
         }
     }
@@ -163,19 +163,17 @@ impl Records {
             if let (false, Some(value)) = (page.missing.is_empty(), value.as_object_mut()) {
                 value.insert("missing".to_owned(), json!(page.missing));
             }
-            writeln!(self.out, "{}", serde_json::to_string_pretty(&value)?)?;
+            said(writeln!(self.out, "{}", serde_json::to_string_pretty(&value)?))?;
         }
-        self.out.flush()?;
+        said(self.out.flush())?;
         for part in &page.missing {
-            eprintln!(
-                "concertina: nobody answered for part {part}: its records are not among these"
-            );
+            errln!("concertina: nobody answered for part {part}: its records are not among these");
         }
         if !self.as_json && io::stderr().is_terminal() {
             match page.next {
-                Some(next) => eprintln!("{} records; more: --after {next}", self.count),
-                None if page.has_more => eprintln!("{} records of more", self.count),
-                None => eprintln!("{} records", self.count),
+                Some(next) => errln!("{} records; more: --after {next}", self.count),
+                None if page.has_more => errln!("{} records of more", self.count),
+                None => errln!("{} records", self.count),
             }
         }
         // As grep does.

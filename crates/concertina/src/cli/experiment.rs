@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 
-use crate::cli::output::{out, outln};
+use crate::cli::output::{errln, out, outln};
 use crate::experiment::{self, Context, claims};
 use crate::record::{Awake, Machine};
 
@@ -64,9 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let context = Context { folder: run.folder, out, scratch, short: run.short, quiet: run.quiet };
     let awake = Awake::hold();
     if awake.is_none() && !run.quiet {
-        eprintln!(
-            "not root: processors may sleep between requests; a virtual machine loses time so"
-        );
+        errln!("not root: processors may sleep between requests; a virtual machine loses time so");
     }
     let claims = experiment::run(&context)?;
     if run.json {

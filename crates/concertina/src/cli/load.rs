@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::load_options::{LoadOptions, TARGETS};
-use crate::cli::output::{out, outln};
+use crate::cli::output::{errln, out, outln};
 use crate::clock;
 use crate::load::{
     Arrivals, Keys, Length, Load, Plan, Popularity, Progress, Size, Speed, Summary, run as go,
@@ -158,7 +158,7 @@ fn exit_code(summary: &Summary) -> ExitCode {
         return ExitCode::from(130);
     }
     if summary.is_wrong() || summary.is_all_errors() {
-        eprintln!("concertina: wrong bytes came, or nothing but errors: see above");
+        errln!("concertina: wrong bytes came, or nothing but errors: see above");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS

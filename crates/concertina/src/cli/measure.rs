@@ -9,7 +9,7 @@ use clap::ValueEnum;
 
 use super::load::{bar, seconds, watch_interrupts};
 use super::load_options::{LoadOptions, TARGETS};
-use crate::cli::output::{out, outln};
+use crate::cli::output::{errln, out, outln};
 use crate::load::{Arrivals, Length, Load, Plan, Progress};
 use crate::measure::{Ended, Measurement, Settings, Sweep, run as go};
 use crate::report::objective::share;
@@ -136,7 +136,7 @@ fn exit_code(measured: &Measurement) -> ExitCode {
         return ExitCode::from(130);
     }
     if measured.is_wrong() || measured.is_all_errors() || measured.points.is_empty() {
-        eprintln!("concertina: wrong bytes came, or nothing but errors: see above");
+        errln!("concertina: wrong bytes came, or nothing but errors: see above");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS

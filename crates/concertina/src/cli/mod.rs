@@ -110,7 +110,7 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("concertina: {error:#}");
+            output::errln!("concertina: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -75,7 +75,15 @@ macro_rules! outln {
     ($($argument:tt)*) => { $crate::cli::output::out!("{}\n", format_args!($($argument)*)) };
 }
 
-pub(super) use {out, outln};
+/// As `eprintln!`, which panics where nobody reads (`2>&1 | head`): what cannot be said is not.
+macro_rules! errln {
+    ($($argument:tt)*) => {{
+        let line = format_args!("{}\n", format_args!($($argument)*));
+        drop(std::io::Write::write_fmt(&mut std::io::stderr(), line));
+    }};
+}
+
+pub(super) use {errln, out, outln};
 
 #[cfg(test)]
 mod tests {
