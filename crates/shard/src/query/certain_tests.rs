@@ -1,6 +1,7 @@
 //! That the records that the index decides are not read, and are right.
 
 use super::tests::{build_ordered, check, query};
+use super::{Page, Searcher};
 use crate::naive;
 use crate::record::{Format, Schema};
 
@@ -68,6 +69,32 @@ fn the_line_before_a_word_says_whose_value_it_is_in() {
         let (found, verified) = check(&query(source), text.as_bytes(), &index, &records);
         assert_eq!((found.len(), verified), (matching, read), "{source} in {text:?}");
     }
+}
+
+/// A small page is read for where most of a word's records match, and else is as it would be otherwise.
+#[test]
+fn a_small_page_of_a_frequent_word_reads_few_records() {
+    let record = |number: usize| {
+        let late = if number >= 290 { "C: cat\n" } else { "C: dog\n" };
+        format!("A: cat\nB: {}\n dog\n{late}\n", "a line that goes on ".repeat(9))
+    };
+    let text: String = (0..300).map(record).collect();
+    let records = build_ordered(Schema::new(Format::Stanzas), text.as_bytes(), 1 << 20, &[]);
+    let index = naive::Text::new(text.clone().into_bytes());
+    let searcher = Searcher::new(&index, &records).unwrap();
+    let page = |after| Page { limit: 3, after, sorted: true };
+    let found = |source: &str, after| searcher.search(&query(source), &page(after)).unwrap();
+    for (source, matching) in [("A:cat", 300), ("B:cat", 0), ("C:cat", 10), ("B:dog", 300)] {
+        let (all, _) = check(&query(source), text.as_bytes(), &index, &records);
+        assert_eq!(all.len(), matching, "{source}");
+        let first = found(source, None);
+        assert_eq!(first.records, all[..matching.min(3)], "{source}");
+        let next = found(source, first.next.or(Some(299)));
+        assert_eq!(next.records, all[matching.min(3)..matching.min(6)], "{source}");
+    }
+    let (many, few) = (found("A:cat", Some(100)), found("C:cat", None));
+    assert_eq!((many.records, many.verified), (vec![101, 102, 103], 4));
+    assert_eq!((few.records, few.verified), (vec![290, 291, 292], 0));
 }
 
 #[test]

@@ -228,6 +228,21 @@ impl Plan {
         self.cost().saturating_add(reads.saturating_mul(OCCURRENCES_PER_RECORD))
     }
 
+    /// For a page far smaller than the occurrences of a word of an attribute: the same without a look at what is
+    /// before each of them, and how many of its records may be read at most (which takes an eighth of that look).
+    /// Where most of the word's records match, a page takes few reads; where that is not so, the reads are lost.
+    pub fn by_reading(&self, limit: usize) -> Option<(Self, usize)> {
+        let Self::Leaf(Leaf::Rows { rows, skip, len, beside: Some(Beside::Attribute(_)), .. }) =
+            self
+        else {
+            return None;
+        };
+        let reads_max = rows.len() * OCCURRENCES_PER_VALUE / (8 * OCCURRENCES_PER_RECORD);
+        let (rows, skip, len) = (rows.clone(), *skip, *len);
+        let leaf = Leaf::Rows { rows, skip, len, is_certain: false, beside: None };
+        (limit.saturating_mul(2) <= reads_max).then_some((Self::Leaf(leaf), reads_max))
+    }
+
     /// The leaves that together lead to every candidate, of conditions that must all hold those of the
     /// rarest; `None` where every record is one.
     pub fn leaves(&self) -> Option<Vec<Leaf>> {
