@@ -8,7 +8,9 @@ use shard::record::Schema;
 /// Texts, of which each is found to be of another format.
 pub const TEXTS: [&[u8]; 4] = [
     b"Package: ed\nVersion: 1.20\nDepends: libc6 (>= 2.34), ed-data\nDescription: line editor\n old\n .\n small\n\n\
-      Package: nano\nVersion: 8.4\nDepends: libc6, zlib1g\nInstalled-Size: 2900\n\nPackage: vim\nVersion: 9\n",
+      Package: nano\nVersion: 8.4\nDepends: libc6, zlib1g\nInstalled-Size: 2900\n\nPackage: vim\nVersion: 9\nDepends: libc6,\n libselinux1 (>= 3.1~), libsodium23 (>= 1.0.14), libtinfo6 (>= 6),\n \
+      vim-common (= 2:9.1), vim-runtime (= 2:9.1), libacl1 (>= 2.2.23), libgpm2 (>= 1.20.7), ed,\n libc6-dev\n \
+      Description: vi\n ed and more: nano\n",
     b"{\"id\":1,\"name\":\"ed\",\"tags\":[\"a\",\"b\"],\"size\":90}\n{\"id\":2,\"name\":\"n\\u0061no\",\"size\":2900.5}\n\
       {\"id\":3,\"of\":{\"name\":\"x\"},\"size\":-1e3}\n",
     b"name,size,note\ned,90,\"a, \"\"b\"\"\"\nnano,2900,\nvim,13000,\"two\nlines\"\n",
