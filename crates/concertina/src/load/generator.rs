@@ -15,10 +15,11 @@ use crossbeam_channel::Sender;
 use model::window::{Finished, Nanos, Operation, Outcome, SECOND, Sample, Settings, is_sampled};
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
+use super::answer::Answer;
 use super::keys::{KeySource, Wanted};
 use super::phase::{Message, PhaseRecord};
 use super::source::{Job, Pass, Share, Source};
-use crate::client::{Body, Connection, Fault, Progress, Reply, ReplyError, Target};
+use crate::client::{Body, Connection, Fault, Progress, ReplyError, Target};
 use crate::clock;
 
 /// Socket events between two waits.
@@ -124,55 +125,6 @@ impl Course<'_> {
 
     fn is_over(&self) -> bool {
         self.records.iter().all(|state| matches!(state, State::Over))
-    }
-}
-
-/// How an exchange ended.
-struct Answer {
-    outcome: Outcome,
-    refused: bool,
-    /// Bytes of the reply's body.
-    bytes: u64,
-    /// The size that the reply's head announced.
-    announced: Option<u64>,
-    /// The queue length that the service says was met.
-    length_met: Option<u32>,
-    /// What went wrong.
-    fault: Option<String>,
-}
-
-impl Answer {
-    /// No reply.
-    fn none(fault: String) -> Answer {
-        Answer {
-            outcome: Outcome::Error,
-            refused: false,
-            bytes: 0,
-            announced: None,
-            length_met: None,
-            fault: Some(fault),
-        }
-    }
-
-    /// A reply, with other bytes than it must have if it is `wrong`; `words` are an error's own.
-    fn of(reply: &Reply, words: Option<&str>, wrong: bool) -> Answer {
-        let (outcome, fault) = match reply.status {
-            _ if wrong => (Outcome::Error, Some("wrong bytes in a reply".to_owned())),
-            200..300 | 304 => (reply.outcome.unwrap_or(Outcome::Unknown), None),
-            404 | 410 => (Outcome::Miss, None),
-            status => {
-                let words = words.map_or_else(|| format!("status {status}"), str::to_owned);
-                (Outcome::Error, Some(words))
-            }
-        };
-        Answer {
-            outcome,
-            refused: matches!(reply.status, 503 | 429),
-            bytes: reply.body_bytes,
-            announced: reply.content_length,
-            length_met: reply.queue_length,
-            fault,
-        }
     }
 }
 

@@ -11,6 +11,7 @@
 //! - `generator`: the event loop of a thread.  `phase`: what it records.
 //! - `run`: merges the threads' records and writes the run folder.  `summary`: derives the result.
 
+mod answer;
 mod arrivals;
 mod generator;
 mod keys;
