@@ -202,7 +202,7 @@ mod tests {
             response: 1,
             bytes: 1,
         };
-        // A reply, read two windows past the end, is told before the last arrival is sent.
+        // A reply, read in the window after the end, is told before the last arrival is sent.
         let late = start + 3 * settings.window_ns / 2;
         for (intended, sent) in [(start, start), (end - 1, late)] {
             record.arrive(intended, false);
