@@ -41,11 +41,16 @@ SECONDS ?= 60
 fuzz:
 	for target in shard query text; do $(CARGO) +nightly fuzz run $$target -- -max_total_time=$(SECONDS) -max_len=400 || exit 1; done
 
-# One experiment again on this machine: make experiment NAME=spotify-single
+# One experiment again on this machine: make experiment NAME=spotify-single [SHORT=1] [OUT=DIR]
+HELPER_nginx = slowdisk
+HELPER_shard-build = shard-queries-bench
+HELPER_shard-curve = shard-queries-bench
+HELPER_shard-layers = shard-queries-bench
+HELPER_shard-queries = shard-queries-bench
 NAME ?= spotify-single
 experiment:
-	$(CARGO) build --release --locked -p concertina
-	target/release/concertina experiment run experiments/$(NAME)
+	$(CARGO) build --release --locked -p concertina -p experiments $(addprefix -p ,$(HELPER_$(NAME)))
+	target/release/experiments run experiments/$(NAME) $(if $(SHORT),--short) $(if $(OUT),--out $(OUT))
 
 clean:
 	$(CARGO) clean

@@ -9,7 +9,9 @@ pub fn text(name: &str, bytes_max: usize) -> Option<Vec<u8>> {
     let path = format!("{}/../../../shared/data/text/{name}.zst", env!("CARGO_MANIFEST_DIR"));
     let read = || {
         let mut text = Vec::new();
-        let file = zstd::Decoder::with_buffer(BufReader::new(std::fs::File::open(&path)?))?;
+        let file =
+            ruzstd::decoding::StreamingDecoder::new(BufReader::new(std::fs::File::open(&path)?))
+                .map_err(std::io::Error::other)?;
         file.take(bytes_max as u64).read_to_end(&mut text)?;
         let whole_lines = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
         text.truncate(whole_lines);

@@ -13,9 +13,9 @@ use model::regression::Estimated;
 
 use super::sheet::{Sheet, confidence};
 use crate::cli::output::{out, outln};
-use crate::config::Size;
-use crate::report::grid::Grid;
-use crate::report::objective::{digits, time};
+use report::grid::Grid;
+use report::objective::{digits, time};
+use serve::config::Size;
 
 /// Arguments of the command.
 #[derive(clap::Args)]

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use model::fit::WatchOptions;
 use model::laws::TOLERANCE;
 
-use crate::check::{Checked, Watched, check, watch};
 use crate::cli::output::{errln, out, outln};
-use crate::report::objective::share;
-use crate::report::read_model;
-use crate::report::{Selection, StepChoice};
+use report::check::{Checked, Watched, check, watch};
+use report::objective::share;
+use report::read_model;
+use report::{Selection, StepChoice};
 
 /// Arguments of the command.
 #[derive(clap::Args)]

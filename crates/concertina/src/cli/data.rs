@@ -17,8 +17,8 @@ use super::{
     data_export as export, data_import as import, data_layers as layers, data_push as push,
 };
 use crate::cli::output::output;
-use crate::dataset::chunk::CHUNK_BYTES_MAX;
-use crate::dataset::{Dataset, Wanted, Writer};
+use dataset::chunk::CHUNK_BYTES_MAX;
+use dataset::{Dataset, Wanted, Writer};
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -274,7 +274,7 @@ fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
         std::fs::read_dir(&args.folder).with_context(|| format!("cannot read {folder}"))?;
     for entry in entries {
         let entry = entry?;
-        if entry.path().join(crate::dataset::manifest::FILE).is_file() {
+        if entry.path().join(dataset::manifest::FILE).is_file() {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
     }

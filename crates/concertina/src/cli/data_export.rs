@@ -20,7 +20,7 @@ use super::data_print as print;
 use super::data_served::{Run, Served};
 use super::data_server::Server;
 use crate::cli::output::{errln, output};
-use crate::dataset::files;
+use dataset::files;
 
 /// How long a piece is asked for, once there was a first one.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::data_print as print;
 use super::data_served::Served;
 use super::data_server::ServerArgs;
-use crate::config::Size;
+use serve::config::Size;
 
 /// How many of the last changes are printed.
 const CHANGES_SHOWN: usize = 5;

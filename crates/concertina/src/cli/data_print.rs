@@ -19,7 +19,7 @@ pub(super) fn line(text: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is said of a dataset in words; see [`crate::dataset::Info`].
+/// What is said of a dataset in words; see [`dataset::Info`].
 #[derive(Deserialize)]
 struct Described {
     records: u64,

@@ -24,10 +24,10 @@ use serde_json::json;
 
 use super::data_print as print;
 use super::data_server::{Listed, Server, ServerArgs};
-use crate::dataset::manifest::{self, Manifest};
-use crate::dataset::remote::PREFIX;
-use crate::dataset::{Dataset, chunk_file, files, is_name};
-use crate::origin::{Chunks, Error, Lock, Whole};
+use dataset::manifest::{self, Manifest};
+use dataset::remote::PREFIX;
+use dataset::{Dataset, chunk_file, files, is_name};
+use origin::{Chunks, Error, Lock, Whole};
 
 /// What is read and sent at once.
 const PIECE_BYTES: usize = 256 << 10;

@@ -1,4 +1,4 @@
-//! A server, as `concertina data --server` asks it: requests over [`peer::Pool`](crate::peer::Pool), one at a
+//! A server, as `concertina data --server` asks it: requests over [`peer::Pool`](serve::peer::Pool), one at a
 //! time, and errors in the server's own words.
 //!
 //! Waiting is bounded: a server that neither answers nor takes or sends a byte for [`WAIT_MAX`] is
@@ -18,8 +18,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 
-use crate::origin::{Chunks, Whole};
-use crate::peer::{Fault, Limits, Outgoing, Pool, Reply};
+use origin::{Chunks, Whole};
+use serve::peer::{Fault, Limits, Outgoing, Pool, Reply};
 
 /// How long a server may do nothing: sealing a log of 32 MiB takes a few seconds of it.
 const WAIT_MAX: Duration = Duration::from_secs(120);

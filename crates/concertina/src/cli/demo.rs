@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::cli::output::{out, outln};
 use crate::demo::{self, Plan};
-use crate::report;
+use report;
 
 /// The trace that is used where it lies beside the project.
 const TRACE: &str = "../shared/data/traces/twitter_cluster52_first_2m.csv.zst";

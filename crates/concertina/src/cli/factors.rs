@@ -16,10 +16,10 @@ use rand::rngs::StdRng;
 use super::factors_runs;
 use super::sheet::{Sheet, confidence};
 use crate::cli::output::{out, outln};
-use crate::report::grid::{Grid, printable};
-use crate::report::objective::digits;
-use crate::report::steps::{Selection, StepChoice};
-use crate::report::table::percent;
+use report::grid::{Grid, printable};
+use report::objective::digits;
+use report::steps::{Selection, StepChoice};
+use report::table::percent;
 
 /// Arguments of the command.
 #[derive(clap::Args)]

@@ -7,8 +7,8 @@ use anyhow::{Context, bail, ensure};
 use model::design::Run;
 use model::window::{Histogram, Outcome, Window};
 
-use crate::record::{RunFolder, Step};
-use crate::report::steps::{Observed, Selection, difference};
+use record::{RunFolder, Step};
+use report::steps::{Observed, Selection, difference};
 
 /// The most run folders that are read.
 const FOLDERS_MAX: usize = 4096;

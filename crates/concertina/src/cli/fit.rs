@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use model::Model;
 
 use crate::cli::output::{out, outln};
-use crate::record::RunFolder;
-use crate::report::cluster::ClusterRuns;
-use crate::report::compare::{parameters, warnings_of};
-use crate::report::grid::{Grid, printable};
-use crate::report::objective::digits;
-use crate::report::table::{cluster_limits_text, delay_text, percent};
-use crate::report::{self, Observed, Selection, StepChoice, cluster_file, popularity};
+use record::RunFolder;
+use report::cluster::ClusterRuns;
+use report::compare::{parameters, warnings_of};
+use report::grid::{Grid, printable};
+use report::objective::digits;
+use report::table::{cluster_limits_text, delay_text, percent};
+use report::{self, Observed, Selection, StepChoice, cluster_file, popularity};
 
 /// Arguments of the command.
 #[derive(clap::Args)]

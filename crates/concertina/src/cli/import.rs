@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use super::load::seconds;
 use crate::cli::output::outln;
-use crate::import::{self, Options};
+use report::import::{self, Options};
 
 /// Arguments of the command.
 #[derive(clap::Args)]

@@ -13,10 +13,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::load_options::{LoadOptions, TARGETS};
 use crate::cli::output::{errln, out, outln};
-use crate::clock;
-use crate::load::{
+use load::{
     Arrivals, Keys, Length, Load, Plan, Popularity, Progress, Size, Speed, Summary, run as go,
 };
+use record::clock;
 
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\

@@ -6,8 +6,8 @@ use anyhow::Context;
 use clap::ValueEnum;
 
 use super::load::{default_out, popularity, seconds, size};
-use crate::client::Credentials;
-use crate::load::{Keys, Load, Plan, Popularity, Size, Think};
+use load::client::Credentials;
+use load::{Keys, Load, Plan, Popularity, Size, Think};
 
 /// How services are written, at the end of both helps.
 pub(super) const TARGETS: &str = "\

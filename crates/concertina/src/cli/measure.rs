@@ -10,9 +10,9 @@ use clap::ValueEnum;
 use super::load::{bar, seconds, watch_interrupts};
 use super::load_options::{LoadOptions, TARGETS};
 use crate::cli::output::{errln, out, outln};
-use crate::load::{Arrivals, Length, Load, Plan, Progress};
 use crate::measure::{Ended, Measurement, Settings, Sweep, run as go};
-use crate::report::objective::share;
+use load::{Arrivals, Length, Load, Plan, Progress};
+use report::objective::share;
 
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\

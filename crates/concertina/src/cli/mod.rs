@@ -18,7 +18,6 @@ mod data_push;
 mod data_served;
 mod data_server;
 mod demo;
-mod experiment;
 mod factors;
 mod factors_runs;
 mod fit;
@@ -78,8 +77,6 @@ enum Command {
     Data(data::Args),
     /// Write a report of runs and a model as one HTML file
     Report(report::Args),
-    /// Run an experiment again and judge its claims
-    Experiment(experiment::Args),
     /// Print the configuration in full, with explanations
     Config(config::Args),
 }
@@ -103,7 +100,6 @@ pub fn main() -> ExitCode {
         Command::Network(args) => network::run(args),
         Command::Data(args) => data::run(args),
         Command::Report(args) => report::run(args),
-        Command::Experiment(args) => experiment::run(args),
         Command::Config(args) => config::run(args),
     };
     match result {

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::network_file::{Described, parse, read};
 use crate::cli::output::{out, outln};
-use crate::report::grid::{Grid, printable};
-use crate::report::objective::{digits, time};
+use report::grid::{Grid, printable};
+use report::objective::{digits, time};
 
 /// Rows of a sweep at most.
 const ROWS_MAX: u32 = 100;

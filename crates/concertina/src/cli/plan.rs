@@ -9,8 +9,8 @@ use model::Model;
 use model::plan::{Choices, Growth, LimitRule, Plan, Question, plan};
 
 use crate::cli::output::{out, outln};
-use crate::report::cluster_file::ClusterFile;
-use crate::report::{self, Objective};
+use report::cluster_file::ClusterFile;
+use report::{self, Objective};
 
 mod choices;
 mod text;

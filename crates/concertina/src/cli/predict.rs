@@ -10,12 +10,12 @@ use model::{Limits, Model, Parameter, Prediction};
 use super::predict_cluster;
 use super::predict_objects::Spread;
 use crate::cli::output::{out, outln};
-use crate::config::Size;
-use crate::report::compare::{LargestRate, warnings_of};
-use crate::report::grid::{Grid, printable};
-use crate::report::objective::{digits, time};
-use crate::report::table::{limits_text, percent, rate_text, tenths, trust_text, warnings_text};
-use crate::report::{self, Objective, figures, objective, svg};
+use report::compare::{LargestRate, warnings_of};
+use report::grid::{Grid, printable};
+use report::objective::{digits, time};
+use report::table::{limits_text, percent, rate_text, tenths, trust_text, warnings_text};
+use report::{self, Objective, figures, objective, svg};
+use serve::config::Size;
 
 /// Arguments of the command.
 #[derive(clap::Args)]

@@ -9,12 +9,12 @@ use model::storage::{Change, Popularity};
 use model::{ClusterLimits, ClusterModel, ClusterPrediction, Parameter};
 
 use crate::cli::output::{out, outln};
-use crate::report::Objective;
-use crate::report::cluster_file::ClusterFile;
-use crate::report::grid::{Grid, printable};
-use crate::report::objective::{digits, time};
-use crate::report::popularity::{self, Law};
-use crate::report::table::{cluster_limits_text, percent, tenths};
+use report::Objective;
+use report::cluster_file::ClusterFile;
+use report::grid::{Grid, printable};
+use report::objective::{digits, time};
+use report::popularity::{self, Law};
+use report::table::{cluster_limits_text, percent, tenths};
 
 /// Which cluster, and what is changed in it.
 #[derive(clap::Args)]

@@ -19,9 +19,9 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde::Serialize;
 
-use crate::record::trace::Trace;
-use crate::report::objective::digits;
-use crate::report::popularity;
+use record::trace::Trace;
+use report::objective::digits;
+use report::popularity;
 
 /// In so many placements the limit holds.
 const CHANCE: f64 = 0.95;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 
 use crate::cli::output::{out, outln};
-use crate::report::{
+use report::{
     self, Comparison, GENERATOR, Objective, Observed, Page, Selection, StepChoice, objective,
 };
 

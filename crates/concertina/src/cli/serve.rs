@@ -8,8 +8,8 @@ use anyhow::Context;
 use tracing::{info, warn};
 
 use crate::cli::output::output;
-use crate::config::Config;
-use crate::serve::{self, Server};
+use serve::config::Config;
+use serve::{self, Server};
 
 /// Arguments of the command.
 #[derive(clap::Args)]

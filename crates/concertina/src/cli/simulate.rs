@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicBool;
 
 use super::load::{bar, default_out, popularity, seconds, size, watch_interrupts};
 use crate::cli::output::{out, outln};
-use crate::config::Config;
-use crate::load::{Popularity, Size};
-use crate::report::objective::share;
 use crate::simulate::{AskedFault, Messages, Plan, run as go};
+use load::{Popularity, Size};
+use report::objective::share;
+use serve::config::Config;
 
 /// Arguments of the command.
 #[derive(clap::Args)]

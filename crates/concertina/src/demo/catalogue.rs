@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 
-use crate::record::trace::Trace;
+use record::trace::Trace;
 
 /// Size of an object whose size the trace does not say.
 const SIZE_UNKNOWN_BYTES: u64 = 1024;

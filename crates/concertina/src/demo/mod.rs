@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::config::{Config, Size};
-use crate::experiment::lab::{self, Server};
-use crate::record::RunFolder;
-use crate::report::{self, Comparison, Objective, Observed, Page, Selection, StepChoice};
+use crate::lab::{self, Server};
 use catalogue::Catalogue;
+use record::RunFolder;
+use report::{self, Comparison, Objective, Observed, Page, Selection, StepChoice};
+use serve::config::{Config, Size};
 
 /// Devices of the node.
 const DEVICES: u32 = 8;
@@ -183,8 +183,8 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::load::Popularity;
     use crate::simulate;
+    use load::Popularity;
 
     /// The demo's node and sweep in virtual time; memory answers nothing, so that no trace is needed.
     #[test]

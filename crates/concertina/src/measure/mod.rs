@@ -1,6 +1,6 @@
 //! Measures a service over a sweep of loads, each until its intervals are narrow enough.
 //!
-//! The load generator ([`crate::load`]) drives any HTTP service. What is decided here is which load comes
+//! The load generator ([`load`]) drives any HTTP service. What is decided here is which load comes
 //! next: first, where no loads are given, a *search* for the saturation (a closed loop whose clients are
 //! doubled until the throughput rises no more) and from it rates at shares of the saturation; then every
 //! point in turn, so that a drift of the machine falls on all of them, as often as was asked; then those whose
@@ -26,9 +26,9 @@ use model::laws::{knee, saturation_clients};
 use model::window::{Nanos, SECOND};
 use serde::Serialize;
 
-use crate::clock;
-use crate::load::{Arrivals, Length, Load, Plan, Progress, Session, Think};
+use load::{Arrivals, Length, Load, Plan, Progress, Session, Think};
 use point::Repeated;
+use record::clock;
 
 /// The loads of a sweep.
 #[derive(Clone, Debug, PartialEq)]

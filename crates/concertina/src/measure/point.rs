@@ -15,10 +15,10 @@ use model::window::{Histogram, Outcome, Window};
 use serde::Serialize;
 
 use super::Settings;
-use crate::load::{StepSummary, UNSETTLED};
-use crate::report::laws::client_laws;
-use crate::report::measured::Estimate;
-use crate::report::objective::digits;
+use load::{StepSummary, UNSETTLED};
+use report::laws::client_laws;
+use report::measured::Estimate;
+use report::objective::digits;
 
 /// Batches of a repetition.
 const BATCHES: usize = 5;
@@ -303,7 +303,7 @@ mod tests {
     use model::window::Operation;
 
     fn settings() -> Settings {
-        use crate::load::{Arrivals, Keys, Load, Plan, Popularity, Size, Think};
+        use load::{Arrivals, Keys, Load, Plan, Popularity, Size, Think};
         let keys = Keys::Synthetic {
             popularity: Popularity::Uniform,
             count: 1,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Serialize;
 
 use super::{At, Budget, GAIN, Settings};
-use crate::load::{Length, Load, Plan, Progress, Session};
+use load::{Length, Load, Plan, Progress, Session};
 
 /// Doublings in a row that gain nothing before the search ends: one may be chance.
 const PATIENCE: usize = 2;

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use super::{Ended, Measurement, Point};
-use crate::report::grid::{Grid, printable};
-use crate::report::laws::advice;
-use crate::report::measured::Estimate;
-use crate::report::objective::{digits, time};
-use crate::report::table::points;
+use report::grid::{Grid, printable};
+use report::laws::advice;
+use report::measured::Estimate;
+use report::objective::{digits, time};
+use report::table::points;
 
 impl Measurement {
     /// The points as a table, then the saturation, the knee and what is doubtful.

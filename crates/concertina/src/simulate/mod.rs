@@ -18,13 +18,13 @@ use engine::sim::{Clients, Fault, FaultKind, Law, Network, Origin, Process, Sett
 use model::window::{self, Nanos, SECOND, Window};
 use serde::Serialize;
 
-use crate::clock;
-use crate::config::{Config, Kind, Member, Service};
-use crate::disk::empirical;
-use crate::load::{Popularity, Summary, simulated_step};
-use crate::origin::{Attributes, Metadata, VersionHasher};
-use crate::record::{self, Generator, Machine, Run, RunWriter, Step};
-use crate::serve::{cluster_of, settings_of};
+use load::{Popularity, Summary, simulated_step};
+use origin::{Attributes, Metadata, VersionHasher};
+use record::clock;
+use record::{self, Generator, Machine, Run, RunWriter, Step};
+use serve::config::{Config, Kind, Member, Service};
+use serve::disk::empirical;
+use serve::{cluster_of, settings_of};
 
 /// What is to be simulated.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use concertina::record::{Generator, Run, RunWriter, Step};
 use model::window::{Finished, Operation, Outcome, SECOND, Window};
+use record::{Generator, Run, RunWriter, Step};
 use serde_json::Value;
 
 use crate::report::{Event, START_US, machine, nanos, windows};

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::process::Command;
 
-use concertina::record::{Generator, Run, RunFolder, RunWriter, Step};
-use concertina::report::cluster::{ClusterRuns, compare, fit};
-use concertina::report::{Selection, cluster_file, table::cluster_table};
 use model::ClusterModel;
 use model::storage::{Change, Popularity};
 use model::window::{Finished, Nanos, Operation, Outcome, SECOND};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use record::{Generator, Run, RunFolder, RunWriter, Step};
+use report::cluster::{ClusterRuns, compare, fit};
+use report::{Selection, cluster_file, table::cluster_table};
 
 use crate::report::{Event, START_US, exponential, machine, nanos, windows};
 
@@ -138,7 +138,7 @@ fn rate(utilisation: f64) -> f64 {
     utilisation * DEVICES as f64 / SERVICE_S / (0.4 * 0.5)
 }
 
-fn worst(comparison: &concertina::report::cluster::ClusterComparison) -> f64 {
+fn worst(comparison: &report::cluster::ClusterComparison) -> f64 {
     let errors = comparison.rows.iter().map(|row| row.concertina_error_points.unwrap().abs());
     errors.fold(0.0, f64::max)
 }
@@ -241,11 +241,7 @@ fn a_cluster_is_fitted_through_the_binary() {
 }
 
 /// The cluster file that a fit makes gives the same predictions through the binary.
-fn predict_by_file(
-    dir: &Path,
-    fitted: &concertina::report::cluster::FittedCluster,
-    model: &ClusterModel,
-) {
+fn predict_by_file(dir: &Path, fitted: &report::cluster::FittedCluster, model: &ClusterModel) {
     for node in &fitted.nodes {
         let path = dir.join(format!("{}.model.toml", node.name));
         std::fs::write(path, node.model.to_toml().unwrap()).unwrap();

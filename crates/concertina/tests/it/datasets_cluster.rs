@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-use concertina::config::Config;
-use concertina::dataset::manifest::Manifest;
-use concertina::serve::Server;
+use dataset::manifest::Manifest;
 use serde_json::Value;
+use serve::Server;
+use serve::config::Config;
 use shard::record::{Format, Schema};
 
 use crate::serve_client::{Client, Reply};

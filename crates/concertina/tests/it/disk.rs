@@ -1,13 +1,13 @@
 //! Segments on disk: the format as documented, and what is found of them after a crash.
 
 use bytes::Bytes;
-use concertina::disk::format::{self, Entry, Header};
-use concertina::disk::{Buffer, Segments};
-use concertina::origin::{Attributes, Metadata};
-use concertina::serve::Object;
 use engine::tier::Location;
 use engine::{Key, Payload};
+use origin::{Attributes, Metadata};
 use proptest::prelude::*;
+use serve::Object;
+use serve::disk::format::{self, Entry, Header};
+use serve::disk::{Buffer, Segments};
 
 use crate::serve_client::bytes;
 

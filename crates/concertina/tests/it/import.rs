@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use concertina::record::RunFolder;
 use model::queue::{Mmm, Queue as _};
 use model::window::{Histogram, Outcome};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use record::RunFolder;
 use serde_json::Value;
 
 use crate::report::exponential;

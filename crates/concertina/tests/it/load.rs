@@ -7,12 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use concertina::client::Body;
-use concertina::load::{
-    Arrivals, Keys, Length, Load, Plan, Popularity, Size, Speed, Summary, Think, run,
-};
-use concertina::record::RunFolder;
+use load::client::Body;
+use load::{Arrivals, Keys, Length, Load, Plan, Popularity, Size, Speed, Summary, Think, run};
 use model::window::key_hash;
+use record::RunFolder;
 
 /// A request as a test's server sees it.
 struct Asked {
@@ -523,27 +521,4 @@ fn the_command_ends_cleanly_when_interrupted_and_names_broken_lines() {
     let passed = run(&["--skip-broken", "--requests", "5", "--json"], "good");
     let said: serde_json::Value = serde_json::from_slice(&passed.stdout).unwrap();
     assert_eq!((&said["broken_lines"], &said["steps"][0]["completions"]), (&1.into(), &5.into()));
-}
-
-/// The wall of the load generator: it measures what it does not share.
-#[test]
-fn the_generator_imports_nothing_that_serves() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = vec![source.join("load"), source.join("client")];
-    while let Some(path) = files.pop() {
-        if path.is_dir() {
-            files.extend(std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
-            continue;
-        }
-        let text = std::fs::read_to_string(&path).unwrap();
-        for line in text.lines().filter(|l| !l.trim_start().starts_with("//")) {
-            assert!(!line.contains("engine::"), "{}: {line}", path.display());
-            for (at, found) in line.match_indices("crate::") {
-                let name = &line[at + found.len()..];
-                let allowed = ["client", "record", "clock", "load"];
-                let fine = allowed.iter().any(|m| name.starts_with(m));
-                assert!(fine, "{}: {line}", path.display());
-            }
-        }
-    }
 }

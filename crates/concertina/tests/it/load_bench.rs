@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use concertina::load::{Arrivals, Keys, Length, Load, Plan, Popularity, Size, run};
+use load::{Arrivals, Keys, Length, Load, Plan, Popularity, Size, run};
 
 /// A child that ends with the test.
 struct Running(Child);

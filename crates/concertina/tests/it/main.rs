@@ -8,7 +8,6 @@ mod data_import;
 mod data_served;
 mod datasets_cluster;
 mod disk;
-mod experiment;
 mod factors;
 mod factors_runs;
 mod import;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use concertina::record::RunFolder;
+use record::RunFolder;
 use serde_json::Value;
 
 use crate::left_out::left_out;

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use concertina::client::Body;
+use load::client::Body;
 use model::window::key_hash;
 use serde_json::Value;
 

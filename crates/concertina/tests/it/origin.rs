@@ -1,11 +1,11 @@
 //! The behaviour that every origin has, run against the folder; `origin_s3` runs it against a store.
 
 use bytes::Bytes;
-use concertina::origin::{
+use engine::Key;
+use origin::{
     Attributes, BoxFuture, Chunks, Condition, Error, Folder, Metadata, Origin, Sharing, Staged,
     Whole,
 };
-use engine::Key;
 
 use crate::serve_client::bytes;
 

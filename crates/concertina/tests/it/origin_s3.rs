@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use concertina::config::{self, Secret, Size};
-use concertina::origin::{self, Attributes, Condition, Error, Origin, S3, Sharing, Whole};
+use origin::{self, Attributes, Condition, Error, Origin, S3, Sharing, Whole};
+use serve::config::{self, Secret, Size};
 
 use crate::left_out::left_out;
 use crate::origin::{Pieces, key, raise, read, run, staged, suite, write};

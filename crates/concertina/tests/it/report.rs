@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::left_out::left_out;
-use concertina::record::{Generator, Host, Machine, Run, RunWriter, Step};
 use model::window::{Finished, Nanos, Operation, Outcome, Recorder, SECOND, Settings};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use record::{Generator, Host, Machine, Run, RunWriter, Step};
 use serde_json::Value;
 
 /// When the simulated laboratory began, in microseconds since 1970.

@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use concertina::config::Config;
-use concertina::origin::Origin;
-use concertina::serve::Server;
+use origin::Origin;
+use serve::Server;
+use serve::config::Config;
 
 /// A reply.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use concertina::config::Config;
-use concertina::serve::Server;
 use engine::route::{NodeId, Ring};
+use serve::Server;
+use serve::config::Config;
 
 use crate::serve_client::{Client, Reply, bytes, overrides, spawn};
 

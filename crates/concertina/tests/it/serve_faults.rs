@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use concertina::origin::{
+use engine::Key;
+use origin::{
     Attributes, BoxFuture, Chunks, Condition, Error, Folder, Found, Listed, Metadata, Origin,
     Sharing, Staged,
 };
-use engine::Key;
 
 use crate::serve_client::{Client, bytes, spawn, start_on};
 

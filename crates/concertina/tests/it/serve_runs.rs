@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use concertina::record::RunFolder;
 use model::window::{Histogram, Outcome, Sample};
+use record::RunFolder;
 
 use crate::serve_client::{Client, bytes, spawn, start};
 use crate::steady::steady;

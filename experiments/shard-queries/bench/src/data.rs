@@ -1,9 +1,11 @@
 //! The texts: real records of `../shared/data`, and TPC-H's lineitem, generated.
 
 use std::fmt::Write as _;
+use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
+use record::zst;
 use tpchgen::generators::LineItemGenerator;
 
 use crate::config::Dataset;
@@ -19,7 +21,8 @@ impl Dataset {
             let path = data.join(file);
             let compressed = std::fs::File::open(&path)
                 .with_context(|| format!("cannot read {}", path.display()))?;
-            zstd::stream::copy_decode(compressed, &mut text)
+            zst::Decoder::new(compressed)
+                .read_to_end(&mut text)
                 .with_context(|| format!("cannot decompress {}", path.display()))?;
         }
         if self.lineitem_scale > 0.0 {
@@ -60,9 +63,14 @@ mod tests {
 
     #[test]
     fn texts_that_the_rivals_do_not_take_are_refused() {
+        use ruzstd::encoding::{CompressionLevel, compress_to_vec};
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| {
-            std::fs::write(dir.path().join(name), zstd::encode_all(bytes, 1).unwrap()).unwrap();
+            std::fs::write(
+                dir.path().join(name),
+                compress_to_vec(bytes, CompressionLevel::Fastest),
+            )
+            .unwrap();
         };
         write("good.zst", &[b'a'; 4096]);
         write("zero.zst", &[0; 4096]);

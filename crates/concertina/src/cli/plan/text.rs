@@ -7,10 +7,10 @@ use model::plan::{
 
 use super::chosen_classes;
 use crate::cli::predict_cluster::marks;
-use crate::report::grid::{Grid, printable};
-use crate::report::objective::{digits, time};
-use crate::report::table::{percent, tenths, trust_text, warnings_text};
-use crate::report::{Objective, compare};
+use report::grid::{Grid, printable};
+use report::objective::{digits, time};
+use report::table::{percent, tenths, trust_text, warnings_text};
+use report::{Objective, compare};
 
 /// A plan, and what is needed to say it.
 pub(super) struct Shown<'a> {

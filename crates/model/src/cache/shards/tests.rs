@@ -303,7 +303,9 @@ fn trace(name: &str, rows: usize) -> Option<Vec<(u64, u64)>> {
             return None;
         }
     };
-    let lines = std::io::BufReader::new(zstd::Decoder::new(file).unwrap()).lines().skip(1);
+    let lines = std::io::BufReader::new(ruzstd::decoding::StreamingDecoder::new(file).unwrap())
+        .lines()
+        .skip(1);
     let parsed = lines.take(rows).map(|line| {
         let line = line.unwrap();
         let mut fields = line.split(',').skip(1);

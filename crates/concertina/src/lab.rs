@@ -1,0 +1,189 @@
+//! Starts the parts of a measurement as processes of their own: the server, and the load generator.
+//!
+//! What measures must not share a process, a clock thread or a lock with what is measured, so both are
+//! this program's own binary started again. Here too: the configuration of
+//! the servers that a demo or an experiment starts.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use record::RunFolder;
+use rustix::process::{Pid, Signal, kill_process};
+use serve::config::{Config, Device, Kind, Service, Size};
+
+/// A server that runs until it is stopped or dropped.
+pub struct Server {
+    child: Child,
+    url: String,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts `concertina serve` with a configuration file that asks for port 0 and waits until it
+    /// serves. What it says goes to `log`.
+    ///
+    /// # Errors
+    /// If it does not come up within 60 s; the error shows the end of its log.
+    pub fn start(config: &Path, log: &Path) -> anyhow::Result<Server> {
+        let errors =
+            File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+        let mut child = Command::new(program()?)
+            .args(["serve", "--json", "--config"])
+            .arg(config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .context("cannot start the server")?;
+        let stdout = child.stdout.take().context("the server has no output")?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        let started: Option<serde_json::Value> = serde_json::from_str(&line).ok();
+        let url = started.as_ref().and_then(|s| s["url"].as_str()).map(str::to_owned);
+        let Some(url) = url else {
+            let _ = child.kill();
+            let _ = child.wait();
+            bail!("the server did not start: {}", tail(log));
+        };
+        Ok(Server { child, url, log: log.to_owned() })
+    }
+
+    /// `http://ADDRESS:PORT`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Stops it in good order and waits for it.
+    ///
+    /// # Errors
+    /// If it had ended before, or ends with an error, or not within 30 s.
+    pub fn stop(mut self) -> anyhow::Result<()> {
+        let pid = Pid::from_child(&self.child);
+        if let Some(status) = self.child.try_wait()? {
+            bail!("the server had ended already ({status}): {}", tail(&self.log));
+        }
+        kill_process(pid, Signal::TERM).context("cannot stop the server")?;
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                if !status.success() {
+                    bail!("the server ended with {status}: {}", tail(&self.log));
+                }
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("the server did not stop within 30 s: {}", tail(&self.log));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs `concertina load URL ARGS… --out DIR` to its end and reads what it recorded. Its progress is
+/// shown unless `quiet`.
+///
+/// # Errors
+/// If it fails, or its run folder cannot be read.
+pub fn load(url: &str, args: &[String], out: &Path, quiet: bool) -> anyhow::Result<RunFolder> {
+    let mut command = Command::new(program()?);
+    command.args(["load", url, "--json", "--out"]).arg(out).args(args);
+    if quiet {
+        command.arg("--quiet");
+    }
+    let output = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start the load generator")?;
+    if !output.status.success() {
+        bail!("the load generator ended with {}", output.status);
+    }
+    Ok(RunFolder::read(out)?)
+}
+
+/// What the servers of experiments have in common: a port of the kernel's choice, connections enough
+/// for an open loop, an origin that nobody else writes to, windows of a second counted at 20, 50 and
+/// 100 ms.
+pub fn server(memory_bytes: u64, devices: Vec<Device>, origin: &Path) -> Config {
+    let mut config = Config { devices, ..Config::default() };
+    config.serve.listen = "127.0.0.1:0".to_owned();
+    config.serve.connections_max = 16_384;
+    config.node.memory_bytes = Size(memory_bytes);
+    config.node.revalidate_s = 0.0;
+    config.origin.path = origin.to_owned();
+    config
+}
+
+/// Disks that hold a small catalogue and queue without refusing; with a `service`, laboratory ones.
+pub fn disks(path: &Path, count: u32, service: Option<Service>) -> Vec<Device> {
+    let bytes = Size(64 << 20);
+    let path = path.to_owned();
+    vec![Device { path, count, bytes, queue_length_max: 100_000, service, ..Device::default() }]
+}
+
+/// The profile of a disk that serves `rate` reads/s, by the name of its kind in a configuration.
+///
+/// # Errors
+/// If there is no such kind.
+pub fn service(kind: &str, rate: f64, scv: f64) -> anyhow::Result<Service> {
+    let kind = match kind {
+        "exponential" => Kind::Exponential,
+        "gamma" => Kind::Gamma,
+        "lognormal" => Kind::Lognormal,
+        other => bail!("there is no kind of profile {other:?}: exponential, gamma or lognormal"),
+    };
+    Ok(Service { kind, mean_ms: 1000.0 / rate, scv, ..Service::default() })
+}
+
+/// Writes a configuration in full, as `concertina config` prints it.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write_config(path: &Path, config: &Config) -> anyhow::Result<()> {
+    std::fs::write(path, config.print()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The `concertina` binary: this program itself, or the one beside it where another program uses this
+/// library (`target/release/experiments`, or a test in `target/debug/deps`).
+///
+/// # Errors
+/// If it has not been built.
+pub fn program() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    if own.file_stem().is_some_and(|stem| stem == "concertina") {
+        return Ok(own);
+    }
+    let mut beside = own.ancestors().skip(1).take(2).map(|folder| folder.join("concertina"));
+    match beside.find(|path| path.is_file()) {
+        Some(found) => Ok(found),
+        None => bail!(
+            "cannot find the program `concertina` beside {}: build it with `cargo build -p concertina`, \
+             with --release if this program was",
+            own.display()
+        ),
+    }
+}
+
+/// The last lines of a log, for an error.
+pub fn tail(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().rev().take(5).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("; ")
+}

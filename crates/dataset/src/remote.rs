@@ -1,0 +1,327 @@
+//! Datasets in the origin: the files of a dataset's folder as objects, changed by many processes at once.
+//!
+//! A dataset `NAME` is the object `datasets/NAME/dataset.json`, the [`Manifest`], and beside it
+//! `datasets/NAME/ID/` with shards and chunks of the log under the names that they have in a folder; `ID` is
+//! the manifest's. Shards and chunks are put only where there is nothing yet, and the manifest only in the
+//! place of the one that was read, so nobody needs a lock:
+//!
+//! - An *append* puts the next chunk. Who comes second finds it there, reads it, and takes the next number. A
+//!   writer that slept while others appended *and* sealed could put a chunk where one was already sealed and
+//!   removed; so the manifest is compared after each put, and a chunk that it has sealed does not count.
+//! - *Sealing* puts a shard of what chunks appended and then the manifest that names it; if another manifest
+//!   came in between, the shard is removed and nothing has changed. Sealed chunks are removed after.
+//!
+//! A crash at any moment leaves at most objects that no manifest names.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use engine::{Etag, Key};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::chunk::{CHUNK_BYTES_MAX, Chunk};
+use super::chunk_file;
+use super::manifest::{self, Manifest};
+use origin::{
+    Attributes, BoxFuture, Chunks, Condition, Error, Found, Listed, Origin, Staged, Whole,
+};
+
+/// What the keys of all datasets begin with.
+pub const PREFIX: &str = "datasets/";
+/// Objects of a page of a listing.
+const LIST_MAX: usize = 1000;
+
+/// One dataset in an origin.
+#[derive(Clone)]
+pub struct Remote {
+    origin: Arc<dyn Origin>,
+    name: String,
+}
+
+/// What became of a chunk that was put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// It is part of the log.
+    Done,
+    /// Another chunk has its number: read on, and try again.
+    Taken,
+    /// Its number is sealed: it came too late, or it was sealed at once. What is sealed there tells.
+    Sealed,
+}
+
+/// A manifest, and what tells whether it is still the one that there is.
+#[derive(Clone, Debug)]
+pub struct Current {
+    /// The manifest.
+    pub manifest: Manifest,
+    /// Its version in the origin.
+    pub etag: Etag,
+}
+
+/// The key of a file of a dataset.
+pub fn key_of_file(name: &str, id: &str, file: &str) -> Key {
+    Key::from(format!("{PREFIX}{name}/{id}/{file}").into_bytes())
+}
+
+/// The key of a dataset's manifest.
+pub fn key_of_manifest(name: &str) -> Key {
+    Key::from(format!("{PREFIX}{name}/{}", manifest::FILE).into_bytes())
+}
+
+/// The names of the datasets of an origin.
+///
+/// # Errors
+///
+/// Those of the origin.
+pub async fn names(origin: &Arc<dyn Origin>) -> Result<Vec<String>, Error> {
+    let mut names: Vec<String> = Vec::new();
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let page = origin.list(PREFIX.as_bytes(), after.as_deref(), LIST_MAX).await?;
+        let Some(last) = page.last() else { return Ok(names) };
+        let is_last = page.len() < LIST_MAX;
+        after = Some(last.key.to_vec());
+        let name_of = |listed: &Listed| {
+            let path = std::str::from_utf8(listed.key.strip_prefix(PREFIX.as_bytes())?).ok()?;
+            Some(path.strip_suffix(manifest::FILE)?.strip_suffix('/')?.to_owned())
+        };
+        names.extend(page.iter().filter_map(name_of).filter(|n| super::is_name(n)));
+        if is_last {
+            return Ok(names);
+        }
+    }
+}
+
+impl Remote {
+    /// The dataset of this name.
+    pub fn new(origin: Arc<dyn Origin>, name: &str) -> Remote {
+        Remote { origin, name: name.to_owned() }
+    }
+
+    /// Its manifest; `None` if there is no such dataset.
+    ///
+    /// # Errors
+    ///
+    /// Those of the origin; or if it is not a manifest.
+    pub async fn current(&self) -> anyhow::Result<Option<Current>> {
+        let key = key_of_manifest(&self.name);
+        let Some(Found { metadata, mut body }) = self.origin.get(&key, None).await? else {
+            return Ok(None);
+        };
+        let text = gather(body.as_mut(), metadata.size, manifest::BYTES_MAX).await?;
+        let manifest = Manifest::parse(&text)
+            .with_context(|| format!("the manifest of {} in the origin", self.name))?;
+        Ok(Some(Current { manifest, etag: metadata.etag }))
+    }
+
+    /// The version of its manifest.
+    ///
+    /// # Errors
+    ///
+    /// Those of the origin.
+    pub async fn etag(&self) -> Result<Option<Etag>, Error> {
+        let found = self.origin.head(&key_of_manifest(&self.name)).await?;
+        Ok(found.map(|metadata| metadata.etag))
+    }
+
+    /// A chunk of the log; `None` if there is none of this number.
+    ///
+    /// # Errors
+    ///
+    /// Those of the origin; or if it is damaged.
+    pub async fn chunk(&self, id: &str, number: u64) -> anyhow::Result<Option<Chunk>> {
+        let key = key_of_file(&self.name, id, &chunk_file(number));
+        let Some(Found { metadata, mut body }) = self.origin.get(&key, None).await? else {
+            return Ok(None);
+        };
+        let bytes = gather(body.as_mut(), metadata.size, CHUNK_BYTES_MAX as u64).await?;
+        let chunk = Chunk::decode(&bytes)
+            .with_context(|| format!("chunk {number} of the log of {}", self.name))?;
+        Ok(Some(chunk))
+    }
+
+    /// Copies a shard into a folder, where it is whole or not there.
+    ///
+    /// # Errors
+    ///
+    /// Those of the origin and of the folder; or if it has another size than `bytes`.
+    pub async fn fetch(&self, id: &str, file: &str, bytes: u64, to: &Path) -> anyhow::Result<()> {
+        let key = key_of_file(&self.name, id, file);
+        let found = self.origin.get(&key, None).await?;
+        let found = found.with_context(|| format!("{file} of {} is not there", self.name))?;
+        let Found { metadata, mut body } = found;
+        ensure!(
+            metadata.size == bytes,
+            "{file} of {} has {} bytes, and the manifest says {bytes}",
+            self.name,
+            metadata.size
+        );
+        let temporary = tempfile::Builder::new().prefix(".fetching-").tempfile_in(to)?;
+        let mut out = tokio::fs::File::from_std(temporary.reopen()?);
+        while let Some(piece) = body.next().await {
+            out.write_all(&piece?).await?;
+        }
+        // Not synced: it is a copy, and every byte is verified when it is opened.
+        out.flush().await?;
+        ensure!(out.metadata().await?.len() == bytes, "{file} broke off");
+        temporary.persist(to.join(file))?;
+        Ok(())
+    }
+
+    /// Puts a chunk of the log where there is none, durably; says whether it is part of the log.
+    ///
+    /// # Errors
+    ///
+    /// Those of the origin. Then it is not known whether it was put.
+    pub async fn put_chunk(&self, at: &Current, chunk: &Chunk) -> anyhow::Result<Put> {
+        let key = key_of_file(&self.name, &at.manifest.id, &chunk_file(chunk.number));
+        let bytes = Bytes::from(chunk.encode()?);
+        match self.put(&key, &mut Whole::new(bytes), Condition::Absent).await {
+            Err(Error::Condition(_)) => return Ok(Put::Taken),
+            result => result?,
+        }
+        if self.etag().await? == Some(at.etag.clone()) {
+            return Ok(Put::Done);
+        }
+        let now = self.current().await?;
+        let counts = now.is_some_and(|now| {
+            now.manifest.id == at.manifest.id && now.manifest.sealed_chunks < chunk.number
+        });
+        if counts {
+            return Ok(Put::Done);
+        }
+        self.origin.delete(&key).await?;
+        Ok(Put::Sealed)
+    }
+
+    /// Puts a shard's file from a folder, where there is none.
+    ///
+    /// # Errors
+    ///
+    /// Those of the origin and of the folder.
+    pub async fn put_shard(&self, id: &str, file: &str, from: &Path) -> anyhow::Result<()> {
+        let mut body = FileChunks::open(&from.join(file)).await?;
+        let key = key_of_file(&self.name, id, file);
+        Ok(self.put(&key, &mut body, Condition::Absent).await?)
+    }
+
+    /// Puts `manifest` in the place of the one that is `there`; gives its version, or `None` if that one is not
+    /// there any more.
+    ///
+    /// # Errors
+    ///
+    /// Those of the origin. Then it is not known which of the two is there.
+    pub async fn replace(&self, there: &Etag, manifest: &Manifest) -> anyhow::Result<Option<Etag>> {
+        let text = Bytes::from(manifest.encode()?);
+        let key = key_of_manifest(&self.name);
+        let staged = self.stage(&key, &mut Whole::new(text)).await?;
+        let etag = staged.metadata().etag.clone();
+        match staged.commit(Some(Condition::Is(there.clone()))).await {
+            Ok(()) => Ok(Some(etag)),
+            Err(Error::Condition(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    ///
+    /// Those of the origin.
+    pub async fn remove(&self, id: &str, file: &str) -> Result<(), Error> {
+        self.origin.delete(&key_of_file(&self.name, id, file)).await?;
+        Ok(())
+    }
+
+    async fn stage(&self, key: &Key, body: &mut dyn Chunks) -> Result<Box<dyn Staged>, Error> {
+        self.origin.stage(key, Attributes::default(), body).await
+    }
+
+    async fn put(
+        &self,
+        key: &Key,
+        body: &mut dyn Chunks,
+        condition: Condition,
+    ) -> Result<(), Error> {
+        self.stage(key, body).await?.commit(Some(condition)).await
+    }
+}
+
+/// All bytes of a body that says to have `size`.
+async fn gather(body: &mut dyn Chunks, size: u64, max: u64) -> anyhow::Result<Vec<u8>> {
+    ensure!(size <= max, "{size} bytes, where at most {max} can be");
+    let mut bytes = Vec::with_capacity(usize::try_from(size)?);
+    while let Some(piece) = body.next().await {
+        bytes.extend_from_slice(&piece?);
+        if bytes.len() as u64 > size {
+            bail!("more than the {size} bytes that were said");
+        }
+    }
+    ensure!(bytes.len() as u64 == size, "{} of {size} bytes", bytes.len());
+    Ok(bytes)
+}
+
+/// The bytes of a file.
+struct FileChunks {
+    file: tokio::fs::File,
+    left: u64,
+}
+
+impl FileChunks {
+    async fn open(path: &Path) -> std::io::Result<FileChunks> {
+        let file = tokio::fs::File::open(path).await?;
+        let left = file.metadata().await?.len();
+        Ok(FileChunks { file, left })
+    }
+}
+
+impl Chunks for FileChunks {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
+        const PIECE_BYTES: u64 = 1 << 20;
+        Box::pin(async move {
+            if self.left == 0 {
+                return None;
+            }
+            let mut piece = vec![0; self.left.min(PIECE_BYTES) as usize];
+            if let Err(error) = self.file.read_exact(&mut piece).await {
+                return Some(Err(Error::of_io(&error, "reading a shard to put it")));
+            }
+            self.left -= piece.len() as u64;
+            Some(Ok(piece.into()))
+        })
+    }
+
+    fn bytes_left(&self) -> Option<u64> {
+        Some(self.left)
+    }
+}
+
+/// The folder of a copy of a dataset, in a folder of such copies; what is left of others of this name is
+/// removed.
+///
+/// # Errors
+///
+/// Those of the system.
+pub fn folder_of_copy(copies: &Path, name: &str, id: &str) -> anyhow::Result<std::path::PathBuf> {
+    let of_name = copies.join(name);
+    let folder = of_name.join(id);
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make {}", folder.display()))?;
+    for entry in std::fs::read_dir(&of_name)? {
+        let path = entry?.path();
+        if path != folder {
+            // Files that are mapped stay readable until they are let go.
+            std::fs::remove_dir_all(&path)
+                .with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
+    for entry in std::fs::read_dir(&folder)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with('.') {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(folder)
+}

@@ -1,0 +1,274 @@
+//! Changing a dataset: append, delete, seal.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use shard::Shard;
+use shard::index::Options;
+use shard::record::{Builder, Format, Records, Report, Schema};
+use tracing::warn;
+
+use super::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
+use super::manifest::{self, Manifest};
+use super::{Dataset, chunk_file, files};
+use origin::Lock;
+
+/// A log of more bytes than this is sealed after an append.
+pub const SEAL_BYTES: usize = 32 << 20;
+
+/// A dataset that only this process changes.
+pub struct Writer {
+    dataset: Dataset,
+    options: Options,
+    _lock: Lock,
+}
+
+impl Writer {
+    /// Opens a dataset's folder to change it, and removes what an earlier writer left unfinished.
+    ///
+    /// # Errors
+    ///
+    /// As [`Dataset::open`]; or if another process writes to it.
+    pub fn open(folder: &Path) -> anyhow::Result<Writer> {
+        ensure!(folder.is_dir(), "{} is no dataset's folder", folder.display());
+        let lock = Lock::take(folder)?;
+        let dataset = Dataset::open(folder)?;
+        remove_left_over(folder, &dataset.manifest)?;
+        Ok(Writer { dataset, options: Options::default(), _lock: lock })
+    }
+
+    /// The dataset as it is now.
+    pub fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+
+    /// Appends the records of some bytes, which need not end with a separator. When this returns they are
+    /// durable. Gives their ids.
+    ///
+    /// # Errors
+    ///
+    /// If a record cannot be read in the dataset's format, if there are more bytes than a chunk of the
+    /// log holds, or if the chunk cannot be written: then nothing is appended.
+    pub fn append(&mut self, bytes: &[u8]) -> anyhow::Result<std::ops::Range<u64>> {
+        let records = split(self.dataset.schema(), bytes)?;
+        let first_id = self.dataset.end_id();
+        let count = records.len() as u64;
+        self.write(records.into_iter().map(Entry::Append).collect())?;
+        if self.dataset.log_bytes() > SEAL_BYTES
+            && let Err(error) = self.seal()
+        {
+            // What was appended is there; the next append tries again.
+            warn!("the log is not sealed yet: {error:#}");
+        }
+        Ok(first_id..first_id + count)
+    }
+
+    /// Deletes records. When this returns that is durable. Gives how many of them there were.
+    ///
+    /// # Errors
+    ///
+    /// If one was never there, or if the log cannot be written: then nothing is deleted.
+    pub fn delete(&mut self, ids: &[u64]) -> anyhow::Result<u64> {
+        let end = self.dataset.end_id();
+        if let Some(id) = ids.iter().find(|id| **id >= end) {
+            anyhow::bail!("there is no record {id}: ids are less than {end}");
+        }
+        let mut there: Vec<u64> =
+            ids.iter().copied().filter(|id| !self.dataset.deleted.contains(id)).collect();
+        there.sort_unstable();
+        there.dedup();
+        self.write(there.iter().map(|id| Entry::Delete(*id)).collect())?;
+        Ok(there.len() as u64)
+    }
+
+    fn write(&mut self, entries: Vec<Entry>) -> anyhow::Result<()> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let number = self.dataset.last_chunk + 1;
+        let chunk = Chunk { number, first_id: self.dataset.end_id(), entries };
+        let bytes = chunk.encode()?;
+        let file = chunk_file(number);
+        files::write(&self.dataset.folder, &file, false, |writer| writer.write_all(&bytes))
+            .with_context(|| format!("cannot write {file} of the log"))?;
+        self.dataset.take(chunk)
+    }
+
+    /// Makes a shard of the log's records. Says whether there was anything to seal.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be written; the dataset is as it was then.
+    pub fn seal(&mut self) -> anyhow::Result<bool> {
+        let dataset = &self.dataset;
+        let folder = dataset.folder.clone();
+        let mut manifest = Manifest::clone(&dataset.manifest);
+        if dataset.last_chunk == manifest.sealed_chunks {
+            return Ok(false);
+        }
+        dataset.seal_into(&folder, &mut manifest, &self.options)?;
+        manifest.write(&folder)?;
+        remove_left_over(&folder, &manifest)?;
+        self.dataset = Dataset::of(&folder, manifest)?;
+        Ok(true)
+    }
+}
+
+impl Dataset {
+    /// Bytes of the records of the log.
+    pub fn log_bytes(&self) -> usize {
+        self.appended.iter().map(|record| record.len()).sum()
+    }
+
+    /// Makes a shard of the log's records in a folder, and a manifest that has it in their place.
+    pub fn seal_into(
+        &self,
+        folder: &Path,
+        manifest: &mut Manifest,
+        options: &Options,
+    ) -> anyhow::Result<()> {
+        manifest.deleted = self.deleted.iter().copied().collect();
+        manifest.sealed_chunks = self.last_chunk;
+        if self.appended.is_empty() {
+            return Ok(());
+        }
+        let place = (manifest.next_shard, manifest.end_id());
+        let entry = super::import::write_shard(folder, place, |out| {
+            build(self.schema(), &self.appended, options, out)
+        })?;
+        ensure!(
+            entry.0.records == self.appended.len() as u64,
+            "{} records of the log became {} of a shard; nothing is sealed",
+            self.appended.len(),
+            entry.0.records
+        );
+        manifest.shards.push(entry.0);
+        manifest.next_shard += 1;
+        Ok(())
+    }
+}
+
+fn build(
+    schema: &Schema,
+    records: &[Arc<[u8]>],
+    options: &Options,
+    out: &mut dyn std::io::Write,
+) -> Result<shard::Report, shard::Error> {
+    if schema.format == Format::Files {
+        let files = records.iter().map(|record| {
+            let content = schema.original(record).to_vec();
+            let path = record.len() - content.len();
+            let path = record.get(..path.saturating_sub(1)).unwrap_or_default();
+            (String::from_utf8_lossy(path).into_owned(), content)
+        });
+        return Shard::build_files(&files.collect::<Vec<_>>(), options, out, &mut |_| ());
+    }
+    let text = records.concat();
+    Shard::build(&text, schema.clone(), &[], options, out, &mut |_| ())
+}
+
+/// Splits what is appended; each record ends as the format wants it, so that it stays one when others
+/// follow.
+pub fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
+    ensure!(
+        schema.format != Format::Files,
+        "whole files cannot be appended yet: import them as a dataset of their own"
+    );
+    let all_bytes = bytes;
+    let bytes = without_blank_lines(schema.format, bytes);
+    let (records, mut report) = records_of(schema, bytes)?;
+    let left_out = &all_bytes[..all_bytes.len() - bytes.len()];
+    let lines_left_out = left_out.iter().filter(|byte| **byte == b'\n').count() as u64;
+    report.first_bad.iter_mut().for_each(|bad| bad.line += lines_left_out);
+    let chunk_bytes = bytes.len() as u64 + ENTRY_BYTES * records.len() as u64;
+    ensure!(
+        chunk_bytes <= CHUNK_BYTES_MAX as u64,
+        "{} records of {} bytes are more than the log takes at a time; append them in parts",
+        records.len(),
+        bytes.len()
+    );
+    if let Some(bad) = report.first_bad.first() {
+        let bad_records = report.bad;
+        anyhow::bail!("{bad_records} records cannot be read, the first at {bad}; none is appended");
+    }
+    let end: &[u8] = if schema.format == Format::Stanzas { b"\n\n" } else { b"\n" };
+    let mut all = Vec::with_capacity(records.len());
+    for record in 0..records.len() {
+        let range = records.range(record).context("a record has a place")?;
+        let mut record = bytes.get(range).context("a record is within the bytes")?.to_vec();
+        if all.is_empty() && is_header(schema, &record) {
+            continue;
+        }
+        while !record.ends_with(end) {
+            record.push(b'\n');
+        }
+        all.push(record);
+    }
+    // A shard is made of them one after the other, and must find the same records.
+    let (again, report) = records_of(schema, &all.concat())?;
+    let same = (0..again.len().max(all.len()))
+        .all(|at| again.range(at).map(|range| range.len()) == all.get(at).map(Vec::len));
+    ensure!(
+        same && report.bad == 0,
+        "the records would not be the same behind others (one is too long, or a line without bytes \
+         is no record of its own); none is appended"
+    );
+    Ok(all)
+}
+
+/// Bytes of a chunk that an appended record takes beside its own, at least.
+const ENTRY_BYTES: u64 = 5;
+
+fn records_of(schema: &Schema, bytes: &[u8]) -> Result<(Records, Report), shard::Error> {
+    let mut builder = Builder::new(schema.clone());
+    builder.push(bytes)?;
+    builder.finish()
+}
+
+/// Without the blank lines at the start, which would belong to the record before.
+fn without_blank_lines(format: Format, bytes: &[u8]) -> &[u8] {
+    let blank: &[u8] = match format {
+        Format::JsonLines | Format::Stanzas => b" \t\r",
+        Format::Csv { .. } => b"\r",
+        _ => return bytes,
+    };
+    let mut rest = bytes;
+    while let Some(newline) = rest.iter().position(|byte| *byte == b'\n') {
+        let (line, after) = rest.split_at(newline + 1);
+        if !line[..newline].iter().all(|byte| blank.contains(byte)) {
+            break;
+        }
+        rest = after;
+    }
+    // A last line without an end may be blank too.
+    if rest.iter().all(|byte| blank.contains(byte)) { &[] } else { rest }
+}
+
+/// Whether a row of a CSV file holds the names of the columns: a file may bring its header along.
+fn is_header(schema: &Schema, record: &[u8]) -> bool {
+    matches!(schema.format, Format::Csv { .. })
+        && schema
+            .fields(record)
+            .is_ok_and(|fields| fields.iter().all(|field| *field.value == *field.name.as_bytes()))
+}
+
+/// Removes chunks that are sealed, shards that the manifest does not name, and temporary files.
+fn remove_left_over(folder: &Path, manifest: &Manifest) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let sealed = name
+            .strip_suffix(".log")
+            .and_then(|number| number.parse::<u64>().ok())
+            .is_some_and(|number| number <= manifest.sealed_chunks);
+        let unnamed = name.ends_with(".shard") && manifest.shards.iter().all(|s| s.file != name);
+        if sealed || unnamed || name.starts_with(".writing-") {
+            let path = folder.join(name);
+            std::fs::remove_file(&path)
+                .with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
+    debug_assert!(folder.join(manifest::FILE).exists());
+    Ok(())
+}

@@ -1,0 +1,397 @@
+//! What requests ask for: a request is a function of the seed and its number, so that it can be made
+//! again (after a wait, on another connection, by another thread) without being kept.
+
+use std::ops::Range;
+
+use anyhow::Context;
+use model::window::{Nanos, Operation, SECOND, key_hash};
+use rand::RngExt;
+use rand::distr::Distribution;
+use rand::rngs::Xoshiro256PlusPlus;
+use rand_distr::Zipf;
+
+use super::arrivals::{Part, random, resolution_of, spread};
+use super::plan::{Keys, Popularity, Size, Speed};
+use record::trace::{Trace, TraceError};
+
+/// A request, without its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub operation: Operation,
+    /// `model::window::key_hash` of the key.
+    pub hash: u64,
+    /// Bytes of the object: what a put uploads.
+    pub size: u64,
+    /// The length that a get must have, where that is certain.
+    pub expected: Option<u64>,
+}
+
+/// The keys of a load.
+pub(super) enum KeySource {
+    Synthetic {
+        zipf: Option<Zipf<f64>>,
+        count: u64,
+        size: Size,
+        before: String,
+        after: String,
+        read_share: f64,
+        /// Keys of a get.
+        multi_get: usize,
+    },
+    Trace(TraceKeys),
+}
+
+/// The keys of a trace.
+pub(super) struct TraceKeys {
+    trace: Trace,
+    measured: Range<usize>,
+    warmup: Range<usize>,
+    /// For each key: the size of its object, and whether all puts agree with it.
+    sizes: Vec<(u64, bool)>,
+    resolution_ms: Option<f64>,
+}
+
+impl KeySource {
+    /// Reads the trace, if it is one. Gets are for `multi_get` generated keys each.
+    pub fn open(keys: &Keys, multi_get: usize) -> anyhow::Result<KeySource> {
+        match keys {
+            Keys::Synthetic { popularity, count, size, format, read_share } => {
+                let zipf = match popularity {
+                    Popularity::Uniform => None,
+                    Popularity::Zipf(s) => Some(Zipf::new(*count as f64, *s).context("zipf keys")?),
+                };
+                let (before, after) = format.split_once("{i}").context("key format")?;
+                Ok(KeySource::Synthetic {
+                    zipf,
+                    count: *count,
+                    size: *size,
+                    before: before.to_owned(),
+                    after: after.to_owned(),
+                    read_share: *read_share,
+                    multi_get,
+                })
+            }
+            Keys::Trace { file, slice, warmup_slice, size, skip_broken, resolution_ms } => {
+                let hull = slice.as_ref().map(|s| {
+                    let w = warmup_slice.as_ref().unwrap_or(s);
+                    s.start.min(w.start)..s.end.max(w.end)
+                });
+                let trace = Trace::open(file, hull.clone(), *skip_broken).map_err(|error| {
+                    let line = matches!(error, TraceError::Line { .. });
+                    let hint = "--skip-broken counts such lines and passes over them";
+                    let error = anyhow::Error::from(error);
+                    if line { error.context(hint) } else { error }
+                })?;
+                anyhow::ensure!(!trace.rows.is_empty(), "{} holds no request", file.display());
+                let first = hull.map_or(0, |h| h.start);
+                let rows = trace.rows.len();
+                let local = |r: &Range<u64>| -> anyhow::Result<Range<usize>> {
+                    let range = (r.start - first) as usize..(r.end - first) as usize;
+                    let end = range.end;
+                    anyhow::ensure!(
+                        end <= rows,
+                        "rows {}..{}: the trace has {rows}",
+                        r.start,
+                        r.end
+                    );
+                    Ok(range)
+                };
+                let measured = slice.as_ref().map_or(Ok(0..rows), local)?;
+                let warmup = warmup_slice.as_ref().map_or(Ok(measured.clone()), local)?;
+                let sizes = sizes_of(&trace, *size);
+                let resolution_ms = *resolution_ms;
+                Ok(KeySource::Trace(TraceKeys { trace, measured, warmup, sizes, resolution_ms }))
+            }
+        }
+    }
+
+    /// How many distinct keys there are.
+    pub fn distinct(&self) -> u64 {
+        match self {
+            KeySource::Synthetic { count, .. } => *count,
+            KeySource::Trace(keys) => keys.trace.keys() as u64,
+        }
+    }
+
+    /// How many requests the measured slice of a trace holds.
+    pub fn slice_len(&self) -> Option<u64> {
+        match self {
+            KeySource::Synthetic { .. } => None,
+            KeySource::Trace(keys) => Some(keys.measured.len() as u64),
+        }
+    }
+
+    /// Lines of the trace that were passed over.
+    pub fn broken(&self) -> u64 {
+        match self {
+            KeySource::Synthetic { .. } => 0,
+            KeySource::Trace(keys) => keys.trace.broken,
+        }
+    }
+
+    /// Request number `index` of a part; its key is written to `key`, or its keys with a space between them.
+    ///
+    /// A get of several keys goes by the hash of its first, and has the sizes of all.
+    pub fn request(&self, part: Part, seed: u64, index: u64, key: &mut Vec<u8>) -> Wanted {
+        key.clear();
+        match self {
+            KeySource::Synthetic { zipf, count, size, before, after, read_share, multi_get } => {
+                let mut rng = random(seed ^ ((part as u64) << 62), index);
+                let draw = |rng: &mut Xoshiro256PlusPlus| match zipf {
+                    Some(zipf) => (zipf.sample(rng) as u64).saturating_sub(1),
+                    None => rng.random_range(0..*count),
+                };
+                let push = |key: &mut Vec<u8>, number: u64| {
+                    let from = key.len();
+                    key.extend_from_slice(before.as_bytes());
+                    push_number(key, number.min(count.saturating_sub(1)));
+                    key.extend_from_slice(after.as_bytes());
+                    key_hash(key.get(from..).unwrap_or_default())
+                };
+                let (number, read) = if part == Part::Fill {
+                    (index, false)
+                } else {
+                    let number = draw(&mut rng);
+                    (number, *read_share >= 1.0 || rng.random::<f64>() < *read_share)
+                };
+                let hash = push(key, number);
+                let mut bytes = size.of(hash);
+                if read {
+                    for _ in 1..*multi_get {
+                        key.push(b' ');
+                        bytes += size.of(push(key, draw(&mut rng)));
+                    }
+                }
+                let operation = if read { Operation::Get } else { Operation::Put };
+                Wanted { operation, hash, size: bytes, expected: Some(bytes) }
+            }
+            KeySource::Trace(keys) => keys.request(part, index, key),
+        }
+    }
+
+    /// The arrival times of the measured slice at a speed, and their mean rate.
+    pub fn times(&self, speed: Speed, seed: u64) -> anyhow::Result<(Vec<Nanos>, f64)> {
+        match self {
+            KeySource::Synthetic { .. } => anyhow::bail!("the arrivals of a trace need a trace"),
+            KeySource::Trace(keys) => keys.times(speed, seed),
+        }
+    }
+}
+
+impl TraceKeys {
+    fn request(&self, part: Part, index: u64, key: &mut Vec<u8>) -> Wanted {
+        let range = if part == Part::Warmup { &self.warmup } else { &self.measured };
+        let (id, row) = if part == Part::Fill {
+            (index as u32, None)
+        } else {
+            let at = range.start + (index % range.len().max(1) as u64) as usize;
+            let row = self.trace.rows[at];
+            (row.key, Some(row))
+        };
+        key.extend_from_slice(self.trace.key(id));
+        let (size, agreed) = self.sizes.get(id as usize).copied().unwrap_or_default();
+        let operation = row.map_or(Operation::Put, |row| row.operation);
+        let own = row.and_then(|row| row.size).filter(|_| operation == Operation::Put);
+        Wanted {
+            operation,
+            hash: key_hash(key),
+            size: own.map_or(size, u64::from),
+            expected: agreed.then_some(size),
+        }
+    }
+
+    fn times(&self, speed: Speed, seed: u64) -> anyhow::Result<(Vec<Nanos>, f64)> {
+        let mut stamps = Vec::with_capacity(self.measured.len());
+        for (at, row) in self.trace.rows[self.measured.clone()].iter().enumerate() {
+            let row_number = self.measured.start + at;
+            let time = row.time.with_context(|| {
+                format!("row {row_number} of the trace has no time: --arrivals trace needs one")
+            })?;
+            if stamps.last().is_some_and(|&last| time < last) {
+                anyhow::bail!("row {row_number} of the trace is earlier than the row before it");
+            }
+            stamps.push(time);
+        }
+        let resolution = match self.resolution_ms {
+            Some(ms) => (ms * 1e6) as Nanos,
+            None => resolution_of(&stamps).context(
+                "all times of the trace's slice are the same; say --resolution-ms, or draw the \
+                 arrivals by --arrivals poisson",
+            )?,
+        };
+        let mut times = spread(&stamps, resolution, seed);
+        let span = stamps[stamps.len() - 1] - stamps[0] + resolution;
+        anyhow::ensure!(span > 0, "the trace's slice takes no time");
+        let recorded = times.len() as f64 / (span as f64 / SECOND as f64);
+        let factor = match speed {
+            Speed::Factor(factor) => factor,
+            Speed::Rate(rate) => rate / recorded,
+        };
+        times.iter_mut().for_each(|t| *t = (*t as f64 / factor) as Nanos);
+        Ok((times, recorded * factor))
+    }
+}
+
+/// For each key the size of its first row that has one, else the default; and whether all its puts
+/// upload as much.
+fn sizes_of(trace: &Trace, default: Size) -> Vec<(u64, bool)> {
+    let mut sizes: Vec<Option<u64>> = vec![None; trace.keys()];
+    for row in &trace.rows {
+        if let (Some(size), Some(slot)) = (row.size, sizes.get_mut(row.key as usize)) {
+            slot.get_or_insert(u64::from(size));
+        }
+    }
+    let mut sizes: Vec<(u64, bool)> = sizes
+        .into_iter()
+        .enumerate()
+        .map(|(i, size)| (size.unwrap_or_else(|| default.of(key_hash(trace.key(i as u32)))), true))
+        .collect();
+    for row in trace.rows.iter().filter(|row| row.operation == Operation::Put) {
+        if let (Some(size), Some(slot)) = (row.size, sizes.get_mut(row.key as usize)) {
+            slot.1 &= slot.0 == u64::from(size);
+        }
+    }
+    sizes
+}
+
+fn push_number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn synthetic(popularity: Popularity, count: u64, read_share: f64) -> KeySource {
+        several(popularity, count, read_share, 1)
+    }
+
+    fn several(popularity: Popularity, count: u64, read_share: f64, multi_get: usize) -> KeySource {
+        let keys = Keys::Synthetic {
+            popularity,
+            count,
+            size: Size { min: 100, max: 1000 },
+            format: "k{i}.bin".to_owned(),
+            read_share,
+        };
+        KeySource::open(&keys, multi_get).unwrap()
+    }
+
+    #[test]
+    fn a_get_of_several_keys_begins_with_the_key_of_one() {
+        let (one, four) = (several(Popularity::Zipf(0.9), 99, 0.7, 1), 4);
+        let many = several(Popularity::Zipf(0.9), 99, 0.7, four);
+        let (mut key, mut keys) = (Vec::new(), Vec::new());
+        let mut gets = 0;
+        for index in 0..200 {
+            let alone = one.request(Part::Measured, 5, index, &mut key);
+            let wanted = many.request(Part::Measured, 5, index, &mut keys);
+            assert_eq!((wanted.operation, wanted.hash), (alone.operation, alone.hash));
+            let each: Vec<&[u8]> = keys.split(|&b| b == b' ').collect();
+            assert_eq!(each[0], key);
+            let get = wanted.operation == Operation::Get;
+            assert_eq!(each.len(), if get { four } else { 1 });
+            let size = Size { min: 100, max: 1000 };
+            let total: u64 = each.iter().map(|k| size.of(key_hash(k))).sum();
+            assert_eq!(wanted.expected, Some(total));
+            gets += u32::from(get);
+        }
+        assert!((100..180).contains(&gets), "{gets}");
+    }
+
+    #[test]
+    fn zipf_keys_have_the_exact_probabilities() {
+        let (count, s, draws) = (50u64, 0.9, 200_000u64);
+        let source = synthetic(Popularity::Zipf(s), count, 1.0);
+        let mut seen = vec![0u64; count as usize];
+        let mut key = Vec::new();
+        for index in 0..draws {
+            source.request(Part::Measured, 3, index, &mut key);
+            let text = std::str::from_utf8(&key).unwrap();
+            let number: usize =
+                text.strip_prefix('k').unwrap().strip_suffix(".bin").unwrap().parse().unwrap();
+            seen[number] += 1;
+        }
+        let weights: Vec<f64> = (1..=count).map(|i| (i as f64).powf(-s)).collect();
+        let total: f64 = weights.iter().sum();
+        let chi_squared: f64 = weights
+            .iter()
+            .zip(&seen)
+            .map(|(w, &n)| {
+                let expected = draws as f64 * w / total;
+                (n as f64 - expected).powi(2) / expected
+            })
+            .sum();
+        // 49 degrees of freedom: mean 49, standard deviation 9.9; 99.99 % is 95.
+        assert!(chi_squared < 95.0, "chi-squared {chi_squared}");
+    }
+
+    #[test]
+    fn requests_are_functions_of_seed_and_number() {
+        let source = synthetic(Popularity::Uniform, 1000, 0.7);
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        let mut reads = 0;
+        for index in 0..2000 {
+            let wanted = source.request(Part::Measured, 9, index, &mut a);
+            assert_eq!(wanted, source.request(Part::Measured, 9, index, &mut b));
+            assert_eq!(a, b);
+            assert!((100..=1000).contains(&wanted.size));
+            reads += u32::from(wanted.operation == Operation::Get);
+        }
+        assert!((1300..1500).contains(&reads), "{reads} of 2000 reads, 1400 expected");
+        source.request(Part::Fill, 9, 999, &mut a);
+        assert_eq!(a, b"k999.bin");
+    }
+
+    #[test]
+    fn traces_are_replayed_from_their_slice() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("t.csv");
+        let rows = "0,w,10,\n0,a,20,\n1000,b,,get\n1000,a,30,put\n2000,c,5,head\n";
+        std::fs::write(&file, format!("time_ms,key,size,op\n{rows}")).unwrap();
+        let keys = |file: PathBuf| Keys::Trace {
+            file,
+            slice: Some(1..5),
+            warmup_slice: Some(0..1),
+            size: Size::fixed(7),
+            skip_broken: false,
+            resolution_ms: None,
+        };
+        let source = KeySource::open(&keys(file), 1).unwrap();
+        let mut key = Vec::new();
+        let mut asked = |part, index| {
+            let wanted = source.request(part, 0, index, &mut key);
+            (
+                String::from_utf8(key.clone()).unwrap(),
+                wanted.operation,
+                wanted.size,
+                wanted.expected,
+            )
+        };
+        use Operation::{Get, Head, Put};
+        assert_eq!(asked(Part::Warmup, 5), ("w".to_owned(), Get, 10, Some(10)));
+        assert_eq!(asked(Part::Measured, 0), ("a".to_owned(), Get, 20, None));
+        assert_eq!(asked(Part::Measured, 5), ("b".to_owned(), Get, 7, Some(7)));
+        assert_eq!(asked(Part::Measured, 2), ("a".to_owned(), Put, 30, None));
+        assert_eq!(asked(Part::Measured, 3), ("c".to_owned(), Head, 5, Some(5)));
+        assert_eq!(asked(Part::Fill, 1), ("a".to_owned(), Put, 20, None));
+        assert_eq!((source.distinct(), source.slice_len()), (4, Some(4)));
+        let (times, rate) = source.times(Speed::Rate(8.0), 1).unwrap();
+        assert!((rate - 8.0).abs() < 1e-9);
+        // Four rows over three seconds, six times as fast.
+        assert!(times[0] < 166_666_668 && (333_333_333..500_000_001).contains(&times[3]));
+        assert!(KeySource::open(&keys(dir.path().join("none")), 1).is_err());
+    }
+}

@@ -1,0 +1,330 @@
+//! The S3 origin: objects in a bucket of any S3-compatible store, by the crate `object_store`.
+//!
+//! Keys are names (`name`), our metadata is the object's (`attributes`), requests are sent on a thread of
+//! their own (`http`), uploads over 8 MiB go in parts (`upload`), listings merge two kinds of names
+//! (`list`). Each request is tried again after an error that may pass, at most three times and not
+//! after `origin.timeout_s`; the last try may take as long again.
+
+mod attributes;
+mod errors;
+mod http;
+mod list;
+mod name;
+mod upload;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use bytes::Bytes;
+use engine::Key;
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::path::Path;
+use object_store::{
+    BackoffConfig, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig,
+};
+use tokio::sync::Semaphore;
+use tracing::warn;
+
+use super::{
+    Attributes, BoxFuture, Chunks, Error, Found, Listed, Metadata, Origin, Staged, VersionHasher,
+    Whole,
+};
+use crate::Settings;
+use errors::{Access, Trouble, trouble};
+use http::{Connector, Thread};
+pub(super) use name::is_plain;
+
+/// Tries of a request after the first.
+const RETRIES_MAX: usize = 3;
+
+/// An S3-compatible store as the origin.
+pub struct S3 {
+    store: Arc<Store>,
+}
+
+/// What all requests share.
+struct Store {
+    client: AmazonS3,
+    thread: Thread,
+    /// What names begin with.
+    prefix: String,
+    /// Bucket and endpoint in words.
+    place: String,
+    /// Requests at once for one listing.
+    parallel: usize,
+    /// KiB of uploads that may still be held in memory.
+    held_kib: Arc<Semaphore>,
+    held_bytes_max: u64,
+}
+
+/// What the store says of an object.
+struct Head {
+    meta: ObjectMeta,
+    attributes: object_store::Attributes,
+    metadata: Metadata,
+}
+
+impl S3 {
+    /// Connects to the store and lists the bucket once. What the store refuses (the bucket is not there,
+    /// the credentials are wrong) is an error; a store that does not answer is a warning, because what
+    /// needs it says so, and the rest can be served.
+    pub fn open(settings: &Settings) -> anyhow::Result<S3> {
+        let store = Arc::new(Store::new(settings)?);
+        let timeout = Duration::from_secs_f64(settings.timeout_s);
+        let (send, receive) = std::sync::mpsc::channel();
+        let probed = store.clone();
+        store.thread.handle().spawn(async move {
+            let _ = send.send(probed.probe().await);
+        });
+        // The longest that tries may take, and a moment.
+        match receive.recv_timeout(timeout * 2 + Duration::from_secs(1)) {
+            Ok(Ok(())) => {}
+            Ok(Err(Trouble { error, status: Some(400..=499), .. })) => bail!("{error}"),
+            Ok(Err(Trouble { error, .. })) => {
+                warn!(
+                    "{error}; serving starts, and what needs the origin is answered 503 till then"
+                );
+            }
+            Err(_) => warn!("{} does not answer; serving starts all the same", store.place),
+        }
+        Ok(S3 { store })
+    }
+}
+
+impl Store {
+    fn new(settings: &Settings) -> anyhow::Result<Store> {
+        let missing = |key: &str, variable: &str| {
+            format!("origin.{key} is not set; set it, or {variable} in the environment")
+        };
+        let id = settings.access_key_id.as_deref();
+        let id = id.with_context(|| missing("access_key_id", "AWS_ACCESS_KEY_ID"))?;
+        let secret = settings.secret_access_key.as_ref();
+        let secret =
+            secret.with_context(|| missing("secret_access_key", "AWS_SECRET_ACCESS_KEY"))?;
+        let timeout = Duration::from_secs_f64(settings.timeout_s);
+        let thread = Thread::start().context("cannot start the origin's thread")?;
+        let connector = Connector::new(thread.handle().clone(), timeout, settings.allow_http)?;
+        let retry = RetryConfig {
+            backoff: BackoffConfig {
+                init_backoff: Duration::from_millis(50),
+                max_backoff: Duration::from_millis(500),
+                base: 2.0,
+            },
+            max_retries: RETRIES_MAX,
+            retry_timeout: timeout,
+        };
+        let mut builder = AmazonS3Builder::new()
+            .with_bucket_name(&settings.bucket)
+            .with_region(&settings.region)
+            .with_access_key_id(id)
+            .with_secret_access_key(secret.expose())
+            .with_allow_http(settings.allow_http)
+            .with_retry(retry)
+            // Deleting many at once is a request of its own that not every store knows.
+            .with_disable_bulk_delete(true)
+            .with_http_connector(connector);
+        if let Some(token) = &settings.session_token {
+            builder = builder.with_token(token.expose());
+        }
+        if let Some(endpoint) = &settings.endpoint {
+            builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
+        }
+        let held_bytes_max = settings.uploads_bytes_max.0;
+        let held_kib = usize::try_from(held_bytes_max >> 10)?.min(Semaphore::MAX_PERMITS);
+        Ok(Store {
+            client: builder.build().context("cannot use the [origin] of the configuration")?,
+            thread,
+            prefix: settings.prefix.clone(),
+            place: settings.in_words(),
+            parallel: settings.parallel as usize,
+            held_kib: Arc::new(Semaphore::new(held_kib)),
+            held_bytes_max,
+        })
+    }
+
+    async fn probe(&self) -> Result<(), Trouble> {
+        self.page(&self.prefix, None, None, 1).await.map(|_| ())
+    }
+
+    fn trouble(&self, error: &object_store::Error, what: &str, access: Access) -> Trouble {
+        trouble(error, &self.place, what, access)
+    }
+
+    fn failed(&self, error: &object_store::Error, what: &str, access: Access) -> Error {
+        self.trouble(error, what, access).error
+    }
+
+    /// The name of a key, and whether the metadata must have the whole key.
+    fn path(&self, key: &[u8]) -> Result<(Path, bool), Error> {
+        let (name, cut) = name::name_of(key, &self.prefix);
+        let path = Path::parse(&name);
+        Ok((path.map_err(|e| Error::Refused(format!("a name of the store: {e}")))?, cut))
+    }
+
+    async fn head(&self, path: &Path) -> Result<Option<Head>, Error> {
+        let options = GetOptions { head: true, ..GetOptions::default() };
+        match self.client.get_opts(path, options).await {
+            Ok(found) => {
+                let metadata = attributes::from_store(&found.meta, &found.attributes);
+                Ok(Some(Head { meta: found.meta, attributes: found.attributes, metadata }))
+            }
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failed(&error, &format!("a look at {path}"), Access::Read)),
+        }
+    }
+
+    /// The metadata with no bytes: of an empty range.
+    async fn nothing_of(&self, path: &Path) -> Result<Option<Found>, Error> {
+        let head = self.head(path).await?;
+        let found = |head: Head| Found {
+            metadata: head.metadata,
+            body: Box::new(Whole::new(Bytes::new())),
+        };
+        Ok(head.map(found))
+    }
+
+    async fn get(
+        self: &Arc<Self>,
+        key: &[u8],
+        range: Option<Range<u64>>,
+    ) -> Result<Option<Found>, Error> {
+        let (path, _) = self.path(key)?;
+        if range.as_ref().is_some_and(|range| range.start >= range.end) {
+            return self.nothing_of(&path).await;
+        }
+        let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
+        let got = match self.client.get_opts(&path, options).await {
+            Ok(got) => got,
+            Err(error) => {
+                let trouble = self.trouble(&error, &format!("a read of {path}"), Access::Read);
+                return match (trouble.status, trouble.code.as_str()) {
+                    (Some(404), "NoSuchBucket") => Err(trouble.error),
+                    (Some(404), _) => Ok(None),
+                    // The range begins past the end.
+                    (Some(416), _) => self.nothing_of(&path).await,
+                    _ => Err(trouble.error),
+                };
+            }
+        };
+        let metadata = attributes::from_store(&got.meta, &got.attributes);
+        let (left, whole) = (got.range.end - got.range.start, got.range == (0..metadata.size));
+        let version = (whole && attributes::is_hash(&metadata.etag))
+            .then(|| (VersionHasher::default(), metadata.clone()));
+        let body = Body { store: self.clone(), stream: got.into_stream(), left, version };
+        Ok(Some(Found { metadata, body: Box::new(body) }))
+    }
+
+    async fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+        let (path, _) = self.path(key)?;
+        // The store's answer does not say whether there was one.
+        if self.head(&path).await?.is_none() {
+            return Ok(false);
+        }
+        match self.client.delete(&path).await {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                let trouble = self.trouble(&error, &format!("a delete of {path}"), Access::Write);
+                let gone = trouble.status == Some(404) && trouble.code != "NoSuchBucket";
+                if gone { Ok(false) } else { Err(trouble.error) }
+            }
+        }
+    }
+}
+
+/// An object on its way out.
+struct Body {
+    store: Arc<Store>,
+    stream: BoxStream<'static, object_store::Result<Bytes>>,
+    left: u64,
+    /// For a read of the whole whose version is a hash: what is held against it at the end.
+    version: Option<(VersionHasher, Metadata)>,
+}
+
+impl Chunks for Body {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
+        Box::pin(async move {
+            let piece = match self.stream.next().await {
+                Some(Ok(piece)) => Ok(piece),
+                Some(Err(error)) => Err(self.store.failed(&error, "a read", Access::Read)),
+                None if self.left > 0 => {
+                    Err(Error::Failed(format!("a read at {} broke off", self.store.place)))
+                }
+                None => return None,
+            };
+            Some(piece.and_then(|piece| self.checked(piece)))
+        })
+    }
+
+    fn bytes_left(&self) -> Option<u64> {
+        Some(self.left)
+    }
+}
+
+impl Body {
+    /// Counts a piece; the last is given only if all together are of the version.
+    fn checked(&mut self, piece: Bytes) -> Result<Bytes, Error> {
+        self.left = self
+            .left
+            .checked_sub(piece.len() as u64)
+            .ok_or_else(|| Error::Damaged("it sent more bytes than it said".to_owned()))?;
+        if let Some((hasher, metadata)) = &mut self.version {
+            hasher.update(&piece);
+            if self.left == 0 && hasher.finish(&metadata.attributes) != metadata.etag {
+                return Err(Error::Damaged(format!(
+                    "its bytes at {} are not of its version: another tool changed them and kept \
+                     our metadata, or the store lost them; write the object again",
+                    self.store.place
+                )));
+            }
+        }
+        Ok(piece)
+    }
+}
+
+impl Origin for S3 {
+    fn head(&self, key: &Key) -> BoxFuture<'_, Result<Option<Metadata>, Error>> {
+        let key = key.clone();
+        Box::pin(async move {
+            let (path, _) = self.store.path(&key)?;
+            Ok(self.store.head(&path).await?.map(|head| head.metadata))
+        })
+    }
+
+    fn get(
+        &self,
+        key: &Key,
+        range: Option<Range<u64>>,
+    ) -> BoxFuture<'_, Result<Option<Found>, Error>> {
+        let key = key.clone();
+        Box::pin(async move { self.store.get(&key, range).await })
+    }
+
+    fn stage<'a>(
+        &'a self,
+        key: &Key,
+        attributes: Attributes,
+        body: &'a mut dyn Chunks,
+    ) -> BoxFuture<'a, Result<Box<dyn Staged>, Error>> {
+        let key = key.clone();
+        Box::pin(async move { upload::stage(&self.store, &key, attributes, body).await })
+    }
+
+    fn delete(&self, key: &Key) -> BoxFuture<'_, Result<bool, Error>> {
+        let key = key.clone();
+        Box::pin(async move { self.store.delete(&key).await })
+    }
+
+    fn list(
+        &self,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+        let (prefix, after) = (prefix.to_vec(), after.map(<[u8]>::to_vec));
+        Box::pin(async move { self.store.list(&prefix, after, limit).await })
+    }
+}

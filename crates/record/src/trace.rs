@@ -1,0 +1,372 @@
+//! Reads request traces: CSV of `time_ms,key,size,op`, plain or compressed by zstd.
+//!
+//! One request on each line; an empty field means that the source does not say. `time_ms` counts from
+//! the first request and may have decimals; keys are text in which `,` and `"` are percent-encoded (and
+//! nothing else is: other percent signs are the key's own); `op` is `get`, `head`, `put`, `delete`, or
+//! `post`, which is taken for a put; empty means get. A line that is anything else is an error with its
+//! number, or is counted and passed over when asked to. Memory: 24 bytes for each request that is
+//! kept, and each distinct key once.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use model::window::{Nanos, Operation};
+
+use crate::zst;
+
+/// The first line of a trace.
+pub const HEADER: &str = "time_ms,key,size,op";
+/// The longest line that is accepted.
+const LINE_MAX: u64 = 64 * 1024;
+
+/// Why a trace could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The file is missing, cannot be read, or is not compressed as its name says.
+    #[error("cannot read {path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A line is broken.
+    #[error("{path}, line {line}: {reason}")]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The rows asked for are not there.
+    #[error("{path} holds {rows} requests, and rows {from}..{to} were asked for")]
+    Rows {
+        /// The file.
+        path: PathBuf,
+        /// How many it holds.
+        rows: u64,
+        /// The first row asked for, from 0.
+        from: u64,
+        /// The row after the last.
+        to: u64,
+    },
+}
+
+/// A request of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// From the trace's first request, if the source says.
+    pub time: Option<Nanos>,
+    /// Index of the key in [`Trace::key`].
+    pub key: u32,
+    /// Bytes of the object, if the source says.
+    pub size: Option<u32>,
+    /// What was asked; a get where the source does not say.
+    pub operation: Operation,
+}
+
+/// Rows of a trace, and their keys.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// The rows that were asked for, in their order.
+    pub rows: Vec<Row>,
+    /// Lines that were broken and passed over.
+    pub broken: u64,
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Trace {
+    /// Reads rows `slice` (from 0; broken lines are no rows) of a file, all of them if `None`. A name
+    /// that ends in `.zst` is decompressed. With `skip_broken`, broken lines are counted only.
+    pub fn open(
+        path: &Path,
+        slice: Option<Range<u64>>,
+        skip_broken: bool,
+    ) -> Result<Trace, TraceError> {
+        let failed = |source| TraceError::File { path: path.to_owned(), source };
+        let file = File::open(path).map_err(failed)?;
+        let input: Box<dyn Read> = if path.extension().is_some_and(|e| e == "zst") {
+            Box::new(zst::Decoder::new(file))
+        } else {
+            Box::new(file)
+        };
+        Trace::read(BufReader::with_capacity(1 << 17, input), path, slice, skip_broken)
+    }
+
+    /// As [`Trace::open`], from bytes; `path` is for messages.
+    pub fn read(
+        mut input: impl BufRead,
+        path: &Path,
+        slice: Option<Range<u64>>,
+        skip_broken: bool,
+    ) -> Result<Trace, TraceError> {
+        let mut trace = Trace::default();
+        let mut keys: HashMap<Box<[u8]>, u32> = HashMap::new();
+        let (mut line, mut row) = (Vec::new(), 0);
+        for number in 1.. {
+            line.clear();
+            let read = input.by_ref().take(LINE_MAX).read_until(b'\n', &mut line);
+            let count =
+                read.map_err(|source| TraceError::File { path: path.to_owned(), source })?;
+            let broken =
+                |reason: String| TraceError::Line { path: path.to_owned(), line: number, reason };
+            if count as u64 == LINE_MAX && line.last() != Some(&b'\n') {
+                return Err(broken(format!("longer than {LINE_MAX} bytes")));
+            }
+            if number == 1 {
+                if trimmed(&line) != HEADER.as_bytes() {
+                    return Err(broken(format!("the first line must be `{HEADER}`")));
+                }
+                continue;
+            }
+            if count == 0 || slice.as_ref().is_some_and(|s| row >= s.end) {
+                break;
+            }
+            let parsed = parse_line(trimmed(&line));
+            let parsed = match parsed {
+                Ok(parsed) => parsed,
+                Err(_) if skip_broken => {
+                    trace.broken += 1;
+                    continue;
+                }
+                Err(reason) => return Err(broken(reason)),
+            };
+            if slice.as_ref().is_none_or(|s| s.contains(&row)) {
+                trace.push(parsed, &mut keys).map_err(broken)?;
+            }
+            row += 1;
+        }
+        if let Some(slice) = slice.filter(|s| row < s.end || s.is_empty()) {
+            return Err(TraceError::Rows {
+                path: path.to_owned(),
+                rows: row,
+                from: slice.start,
+                to: slice.end,
+            });
+        }
+        Ok(trace)
+    }
+
+    fn push(&mut self, line: Line<'_>, keys: &mut HashMap<Box<[u8]>, u32>) -> Result<(), String> {
+        let decoded = decode_key(line.key);
+        let key = match keys.get(decoded.as_slice()) {
+            Some(&key) => key,
+            None => {
+                let key = u32::try_from(keys.len()).map_err(|_| "too many distinct keys")?;
+                self.text.extend_from_slice(&decoded);
+                self.ends.push(self.text.len());
+                keys.insert(decoded.into_boxed_slice(), key);
+                key
+            }
+        };
+        self.rows.push(Row { time: line.time, key, size: line.size, operation: line.operation });
+        Ok(())
+    }
+
+    /// How many distinct keys there are.
+    pub fn keys(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// A key by its index; empty for one that does not exist.
+    pub fn key(&self, index: u32) -> &[u8] {
+        let index = index as usize;
+        let from = index.checked_sub(1).and_then(|i| self.ends.get(i)).copied().unwrap_or(0);
+        let to = self.ends.get(index).copied().unwrap_or(from);
+        self.text.get(from..to).unwrap_or_default()
+    }
+}
+
+struct Line<'a> {
+    time: Option<Nanos>,
+    key: &'a [u8],
+    size: Option<u32>,
+    operation: Operation,
+}
+
+fn trimmed(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+fn parse_line(line: &[u8]) -> Result<Line<'_>, String> {
+    let mut fields = line.split(|&b| b == b',');
+    let mut next = |name: &str| {
+        fields.next().ok_or_else(|| format!("four fields `{HEADER}` expected, `{name}` is missing"))
+    };
+    let (time, key, size, op) = (next("time_ms")?, next("key")?, next("size")?, next("op")?);
+    if fields.next().is_some() {
+        return Err("more than four fields (a `,` in a key is written %2C)".to_owned());
+    }
+    let shown = |field: &[u8]| String::from_utf8_lossy(field).chars().take(40).collect::<String>();
+    if key.is_empty() {
+        return Err("the key is empty".to_owned());
+    }
+    if key.contains(&b'"') || std::str::from_utf8(key).is_err() {
+        return Err(format!("key `{}`: UTF-8 expected, with `\"` written %22", shown(key)));
+    }
+    let time = match time {
+        [] => None,
+        text => Some(
+            parse_time(text).ok_or_else(|| format!("time_ms `{}` is not a time", shown(text)))?,
+        ),
+    };
+    let size = match size {
+        [] => None,
+        text => Some(
+            std::str::from_utf8(text)
+                .ok()
+                .filter(|t| t.bytes().all(|b| b.is_ascii_digit()))
+                .and_then(|t| t.parse().ok())
+                .ok_or_else(|| format!("size `{}` is not a number of bytes", shown(text)))?,
+        ),
+    };
+    let operation = match op {
+        b"" | b"get" => Operation::Get,
+        b"head" => Operation::Head,
+        b"put" | b"post" => Operation::Put,
+        b"delete" => Operation::Delete,
+        other => {
+            return Err(format!("op `{}`: get, head, put, post or delete expected", shown(other)));
+        }
+    };
+    Ok(Line { time, key, size, operation })
+}
+
+/// Milliseconds, with decimals, in nanoseconds. At most a century.
+fn parse_time(text: &[u8]) -> Option<Nanos> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(part) {
+        return None;
+    }
+    let whole: u64 = whole.parse().ok().filter(|&ms| ms < 3_200_000_000_000)?;
+    let nanos = part.bytes().chain(std::iter::repeat(b'0')).take(6);
+    let nanos = nanos.fold(0u64, |n, digit| n * 10 + u64::from(digit - b'0'));
+    Some(whole * 1_000_000 + nanos)
+}
+
+/// Undoes the percent-encoding of `,` and `"`, and of nothing else.
+fn decode_key(key: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(key.len());
+    let mut rest = key;
+    while let Some((&byte, tail)) = rest.split_first() {
+        if let Some(tail) = rest.strip_prefix(b"%2C").or_else(|| rest.strip_prefix(b"%2c")) {
+            out.push(b',');
+            rest = tail;
+        } else if let Some(tail) = rest.strip_prefix(b"%22") {
+            out.push(b'"');
+            rest = tail;
+        } else {
+            out.push(byte);
+            rest = tail;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &[u8], slice: Option<Range<u64>>, skip: bool) -> Result<Trace, String> {
+        Trace::read(text, Path::new("t.csv"), slice, skip).map_err(|e| e.to_string())
+    }
+
+    const GOOD: &str =
+        "time_ms,key,size,op\n0,a,5,\n0.25,/x%2Cy%22%7E,,put\r\n,a,7,head\n1000,-3,0,get";
+
+    #[test]
+    fn rows_are_what_the_lines_say() {
+        let trace = read(GOOD.as_bytes(), None, false).unwrap();
+        let keys: Vec<_> = trace.rows.iter().map(|r| trace.key(r.key)).collect();
+        assert_eq!(keys, [&b"a"[..], b"/x,y\"%7E", b"a", b"-3"]);
+        assert_eq!(trace.keys(), 3);
+        assert_eq!(trace.rows[1].time, Some(250_000));
+        assert_eq!(trace.rows[2].time, None);
+        assert_eq!(trace.rows[1].operation, Operation::Put);
+        assert_eq!(trace.rows[0].operation, Operation::Get);
+        assert_eq!(trace.rows[1].size, None);
+        let slice = read(GOOD.as_bytes(), Some(1..3), false).unwrap();
+        assert_eq!(slice.rows.len(), 2);
+        assert_eq!(slice.key(1), b"a");
+        assert_eq!(slice.key(9), b"");
+        let error = read(GOOD.as_bytes(), Some(1..9), false).unwrap_err();
+        assert_eq!(error, "t.csv holds 4 requests, and rows 1..9 were asked for");
+    }
+
+    #[test]
+    fn broken_lines_are_named_or_counted() {
+        for (line, expected) in [
+            ("1,a", "`size` is missing"),
+            ("1,a,1,get,x", "more than four"),
+            ("x,a,1,get", "time_ms `x`"),
+            ("1,a,-1,get", "size `-1`"),
+            ("1,,1,get", "key is empty"),
+            ("1,a,1,GET", "op `GET`"),
+            ("1,\"a\",1,get", "key `\"a\"`"),
+            ("", "`key` is missing"),
+        ] {
+            let text = format!("{HEADER}\n0,k,1,get\n{line}\n0,k,1,get\n");
+            let error = read(text.as_bytes(), None, false).unwrap_err();
+            assert!(error.starts_with("t.csv, line 3: ") && error.contains(expected), "{error}");
+            let trace = read(text.as_bytes(), None, true).unwrap();
+            assert_eq!((trace.rows.len(), trace.broken), (2, 1), "{line}");
+        }
+        assert!(read(b"", None, false).unwrap_err().contains("line 1: the first line must be"));
+        assert!(read(b"a,b\n", None, true).is_err());
+    }
+
+    #[test]
+    fn compressed_files_are_read_and_truncated_ones_are_errors() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.csv.zst");
+        let body: String =
+            (0..5000).map(|i| format!("{i},key{},{},\n", i * 7919, i % 100)).collect();
+        let packed = ruzstd::encoding::compress_to_vec(
+            format!("{HEADER}\n{body}").as_bytes(),
+            ruzstd::encoding::CompressionLevel::Fastest,
+        );
+        std::fs::write(&path, &packed).unwrap();
+        assert_eq!(Trace::open(&path, None, false).unwrap().rows.len(), 5000);
+        std::fs::write(&path, &packed[..packed.len() / 2]).unwrap();
+        assert!(matches!(Trace::open(&path, None, true), Err(TraceError::File { .. })));
+        assert!(Trace::open(&dir.path().join("none"), None, false).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300),
+                                       skip in any::<bool>()) {
+            let text = [HEADER.as_bytes(), b"\n", &bytes].concat();
+            let lines = bytes.split(|&b| b == b'\n').filter(|l| !l.is_empty()).count();
+            if let Ok(trace) = read(&text, None, skip) {
+                // Nothing is lost: each line is a row or is counted. Empty ones count as broken.
+                prop_assert!(trace.rows.len() as u64 + trace.broken >= lines as u64);
+            }
+            let _ = read(&bytes, None, skip);
+        }
+
+        #[test]
+        fn mutated_traces_never_panic(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+            let mut text = GOOD.as_bytes().to_vec();
+            let at = at.index(text.len());
+            text[at] = byte;
+            if let Ok(trace) = read(&text, None, true) {
+                for row in &trace.rows {
+                    prop_assert!((row.key as usize) < trace.keys());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Operational laws over run folders: can what was measured be trusted?
+//!
+//! The steps of the load generator's runs, each with the queues of the servers' runs, or the whole of a
+//! server's run where there is no load generator's. Which laws apply: [`crate::laws`]. How to read
+//! what comes out: `docs/check.md`.
+
+mod watch;
+
+pub use watch::{FoundChange, Watched, watch};
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use model::laws::{Check, Verdict, steady};
+use model::window::Window;
+use serde::Serialize;
+
+use crate::grid::printable;
+use crate::laws::{advice, laws};
+use crate::objective::digits;
+use crate::steps::{ObservedStep, run_name};
+use crate::table::{laws_grid, points};
+use crate::{Error, Observed, Selection};
+use record::{Generator, RunFolder, Step};
+
+/// A law with what its deviation usually means.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CheckedLaw {
+    /// The law.
+    #[serde(flatten)]
+    pub check: Check,
+    /// Its formula.
+    pub formula: &'static str,
+    /// The unit of its sides.
+    pub unit: &'static str,
+    /// What to do; `None` where it holds.
+    pub advice: Option<&'static str>,
+}
+
+/// A step, checked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CheckedStep {
+    /// Its name: the run's folder and its number in the sweep.
+    pub name: String,
+    /// Requests/s that were asked for, in an open loop.
+    pub rate: Option<f64>,
+    /// Clients of a closed loop.
+    pub clients: Option<usize>,
+    /// Its length.
+    pub seconds: f64,
+    /// The laws that apply.
+    pub laws: Vec<CheckedLaw>,
+    /// What else makes the step doubtful.
+    pub notes: Vec<String>,
+}
+
+/// Runs, checked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Checked {
+    /// Whether no law is broken.
+    pub holds: bool,
+    /// Laws that are broken.
+    pub broken: usize,
+    /// Laws whose deviation chance may have made.
+    pub unsure: usize,
+    /// The steps.
+    pub steps: Vec<CheckedStep>,
+}
+
+/// Checks run folders: `tolerance` is the deviation up to which a law holds, as a share.
+pub fn check(dirs: &[PathBuf], selection: &Selection, tolerance: f64) -> Result<Checked, Error> {
+    let selection = Selection { any_queues: true, ..selection.clone() };
+    let mut runs = Vec::new();
+    for dir in dirs {
+        let mut run = RunFolder::read(dir)?;
+        run.samples = Vec::new();
+        runs.push(run);
+    }
+    let (loads, servers): (Vec<RunFolder>, Vec<RunFolder>) =
+        runs.into_iter().partition(|run| !run.steps.is_empty());
+    let mut steps: Vec<CheckedStep> = Vec::new();
+    if servers.len() <= 1 || loads.is_empty() {
+        // A server's run alone is one step; with a load's, its queues belong to the load's steps.
+        let groups: Vec<Vec<RunFolder>> = if loads.is_empty() {
+            servers.into_iter().map(|run| vec![whole(run)]).collect()
+        } else {
+            vec![loads.into_iter().chain(servers).collect()]
+        };
+        if groups.is_empty() {
+            return Err(Error::NoRuns);
+        }
+        for group in groups {
+            let observed = Observed::new(group, &selection)?;
+            steps.extend(observed.steps.iter().map(|step| of(step, "", tolerance)));
+        }
+    } else {
+        // Several servers have queues of the same names: each is set beside the load by itself.
+        let clients = Observed::new(loads.clone(), &selection)?;
+        steps.extend(clients.steps.iter().map(|step| of(step, "", tolerance)));
+        for server in servers {
+            let prefix = format!("{}: ", run_name(&server));
+            let unseen = |run: &RunFolder| RunFolder { windows: Vec::new(), ..run.clone() };
+            let group = loads.iter().map(unseen).chain([server]).collect();
+            let mut observed = Observed::new(group, &selection)?;
+            observed.steps.iter_mut().for_each(|step| step.alone = false);
+            for (step, observed) in steps.iter_mut().zip(&observed.steps) {
+                step.laws.extend(of(observed, &prefix, tolerance).laws);
+            }
+        }
+    }
+    let count = |verdict: Verdict| {
+        steps.iter().flat_map(|s| &s.laws).filter(|l| l.check.verdict == verdict).count()
+    };
+    let (broken, unsure) = (count(Verdict::Broken), count(Verdict::Unsure));
+    Ok(Checked { holds: broken == 0, broken, unsure, steps })
+}
+
+/// A run as one step from its first to its last window.
+fn whole(mut run: RunFolder) -> RunFolder {
+    let start = run.windows.iter().map(|w| w.start_unix_us).min();
+    let end = run.windows.iter().map(Window::end_unix_us).max();
+    if let (Some(start_unix_us), Some(end_unix_us)) = (start, end) {
+        let generator = Generator::default();
+        let (index, rate, clients) = (0, None, None);
+        run.steps.push(Step { index, rate, clients, start_unix_us, end_unix_us, generator });
+    }
+    run
+}
+
+fn of(observed: &ObservedStep, prefix: &str, tolerance: f64) -> CheckedStep {
+    let checked = |mut check: Check| {
+        check.queue.insert_str(0, prefix);
+        let (formula, unit) = (check.law.formula(), check.law.unit());
+        CheckedLaw { formula, unit, advice: advice(&check), check }
+    };
+    let step = &observed.step;
+    CheckedStep {
+        name: observed.name().to_owned(),
+        rate: step.rate,
+        clients: step.clients,
+        seconds: step.end_unix_us.saturating_sub(step.start_unix_us) as f64 * 1e-6,
+        laws: laws(observed, true, tolerance).into_iter().map(checked).collect(),
+        notes: notes(observed),
+    }
+}
+
+/// What else makes a step doubtful.
+fn notes(observed: &ObservedStep) -> Vec<String> {
+    let (step, windows) = (&observed.step, &observed.windows.load);
+    let mut notes = step.generator.complaints.clone();
+    let length: Vec<f64> = windows.iter().map(Window::length_mean).collect();
+    if !steady(&[&length]).settled {
+        notes.push(
+            "the number of requests under way had not settled (MSER): a warm-up is in it, or the load is \
+             past saturation"
+                .to_owned(),
+        );
+    }
+    let errors: u64 = windows.iter().map(|w| w.errors).sum();
+    if errors > 0 {
+        notes.push(format!(
+            "{errors} answers were errors; clients of a closed loop pause after one"
+        ));
+    }
+    notes
+}
+
+impl Checked {
+    /// A table for each step, what deviations mean, and the result.
+    pub fn table(&self) -> String {
+        let mut out = String::new();
+        for step in &self.steps {
+            let asked = match (step.rate, step.clients) {
+                (Some(rate), _) => format!("{} requests/s asked, ", digits(rate, 5)),
+                (None, Some(clients)) => format!("{clients} clients, "),
+                (None, None) => String::new(),
+            };
+            let name = printable(&step.name);
+            let _ = writeln!(out, "{name}: {asked}{} s", digits(step.seconds, 4));
+            out += &laws_grid(step.laws.iter().map(|law| &law.check)).text();
+            if step.laws.is_empty() {
+                out += "nothing was completed: no law says anything\n";
+            }
+            for law in &step.laws {
+                if let Some(advice) = law.advice {
+                    let off = points(Some(law.check.deviation_percent));
+                    let title = printable(&law.check.title());
+                    let _ = writeln!(out, "  {title} ({off} %): {advice}.");
+                }
+            }
+            for note in &step.notes {
+                let _ = writeln!(out, "  note: {}.", printable(note));
+            }
+            out.push('\n');
+        }
+        let all: usize = self.steps.iter().map(|s| s.laws.len()).sum();
+        let _ = match self.holds {
+            true if self.unsure == 0 => writeln!(out, "All {all} checks hold."),
+            true => writeln!(out, "No law is broken; {} of {all} checks are unsure.", self.unsure),
+            false => writeln!(
+                out,
+                "{} of {all} checks are BROKEN: do not trust, or fit, these steps before the cause is known.",
+                self.broken
+            ),
+        };
+        out
+    }
+}

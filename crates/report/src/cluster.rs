@@ -1,0 +1,242 @@
+//! Clusters: the run of the load generator beside one run folder of each node.
+//!
+//! Each node is fitted alone: its own `gateway` queue (its HTTP side, whose clients are the gateways)
+//! stands in the clients' place, and the generator's run says only when which rate was measured. What
+//! gateway and network add is the difference of the two sides. What clients saw is then set beside
+//! what the [`ClusterModel`] predicts for the whole.
+
+use model::fit::{FrontStep, front_delay};
+use model::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, HeldOut, Parameter};
+use serde::Serialize;
+
+use super::compare::{Row, Shown, rows_of};
+use super::error::Error;
+use super::measured::{Measured, measure};
+use super::steps::{Observed, Selection, run_name, same_step};
+use record::RunFolder;
+
+/// The runs of a cluster.
+#[derive(Clone, Debug)]
+pub struct ClusterRuns {
+    /// Runs of the load generator.
+    pub load: Vec<RunFolder>,
+    /// The run of each node, with its name in the ring.
+    pub nodes: Vec<(String, RunFolder)>,
+}
+
+impl ClusterRuns {
+    /// The steps as the clients saw them. Its device windows are those of the first node.
+    fn clients(&self, selection: &Selection) -> Result<Observed, Error> {
+        let first = self.nodes.iter().take(1).map(|(_, run)| run);
+        Ok(shared(Observed::new(self.load.iter().chain(first).cloned().collect(), selection)?))
+    }
+
+    /// The steps as each node saw them, the clients' windows left out.
+    fn nodes(&self, selection: &Selection) -> Result<Vec<Observed>, Error> {
+        let steps = || {
+            self.load.iter().cloned().map(|mut run| {
+                run.windows = Vec::new();
+                run
+            })
+        };
+        let observe = |(_, run): &(String, RunFolder)| {
+            Ok(shared(Observed::new(steps().chain([run.clone()]).collect(), selection)?))
+        };
+        self.nodes.iter().map(observe).collect()
+    }
+}
+
+/// Steps whose requests went to other nodes as well.
+fn shared(mut observed: Observed) -> Observed {
+    observed.steps.iter_mut().for_each(|step| step.alone = false);
+    observed
+}
+
+/// What was fitted to the runs of a cluster.
+#[derive(Clone, Debug)]
+pub struct FittedCluster {
+    /// The nodes, their shares as they were measured.
+    pub nodes: Vec<ClusterNode>,
+    /// What gateway and network add, seconds.
+    pub delay: Parameter,
+    /// The steps that were fitted.
+    pub steps: Vec<String>,
+    /// What the cluster's model is wrong by at the clients on steps that were held out.
+    pub held_out: Vec<HeldOut>,
+    /// How hits follow memory, as [`super::popularity`] reads it; `None` if it is not known.
+    pub popularity: Option<String>,
+}
+
+impl FittedCluster {
+    /// The model that it makes.
+    ///
+    /// # Errors
+    /// If shares do not add to 1.
+    pub fn model(&self) -> Result<ClusterModel, model::Error> {
+        ClusterModel::new(&self.nodes, self.delay.clone())?.with_held_out(self.held_out.clone())
+    }
+}
+
+/// Fits every node, and what gateway and network add; then judges the whole at the clients.
+pub fn fit(runs: &ClusterRuns, selection: &Selection, title: &str) -> Result<FittedCluster, Error> {
+    let clients = runs.clients(selection)?;
+    let nodes = runs.nodes(selection)?;
+    let front: Vec<FrontStep> = clients
+        .steps
+        .iter()
+        .enumerate()
+        .filter(|(_, step)| !step.held_out)
+        .map(|(i, step)| FrontStep {
+            name: step.name().to_owned(),
+            client: step.windows.load.clone(),
+            nodes: nodes.iter().map(|n| n.steps[i].windows.gateway.clone()).collect(),
+        })
+        .collect();
+    let arrivals: Vec<f64> = nodes.iter().map(arrivals).collect();
+    let total: f64 = arrivals.iter().sum::<f64>().max(1.0);
+    let mut fitted = Vec::new();
+    for (((name, _), observed), arrivals) in runs.nodes.iter().zip(&nodes).zip(arrivals) {
+        let about = observed.about(&format!("{title}: node {name}"));
+        let model = super::held_out::fit(observed, about)?;
+        fitted.push(ClusterNode { name: name.clone(), model, share: arrivals / total });
+    }
+    let delay = front_delay(&front)?;
+    let model = ClusterModel::new(&fitted, delay.clone())?;
+    Ok(FittedCluster {
+        held_out: super::held_out::judge_cluster(&model, &clients)?,
+        nodes: fitted,
+        delay,
+        steps: clients.fit_steps().into_iter().map(|step| step.name).collect(),
+        popularity: None,
+    })
+}
+
+/// Requests that came to a node in the steps that are fitted.
+fn arrivals(observed: &Observed) -> f64 {
+    let fitted = observed.steps.iter().filter(|step| !step.held_out);
+    let windows = fitted.flat_map(|s| {
+        let w = &s.windows;
+        if w.gateway.is_empty() { &w.node } else { &w.gateway }
+    });
+    windows.map(|w| w.arrivals as f64).sum()
+}
+
+/// What a node did in a step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NodeMeasured {
+    /// Its name.
+    pub name: String,
+    /// Requests/s that came to it.
+    pub rate: f64,
+    /// Its share of what came to all nodes.
+    pub share: f64,
+    /// Share of its requests that its memory answered.
+    pub hit_ratio: f64,
+    /// Utilisation of its devices, on average.
+    pub utilisation: f64,
+    /// Mean number at a device.
+    pub device_queue_length_mean: f64,
+}
+
+/// A step of a cluster, measured and predicted.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClusterStep {
+    /// Its name: the run's folder and its number in the sweep.
+    pub name: String,
+    /// Whether the nodes' models were fitted to it.
+    pub used_for_fit: bool,
+    /// What clients saw.
+    pub measured: Measured,
+    /// What each node did.
+    pub nodes: Vec<NodeMeasured>,
+    /// What the model says; `None` where it says that the load is not stable.
+    pub prediction: Option<ClusterPrediction>,
+    /// Why there is no prediction.
+    pub unstable: Option<String>,
+}
+
+/// Runs of a cluster and a model, compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClusterComparison {
+    /// Laboratory conditions: to be shown wherever figures are.
+    pub laboratory: Vec<String>,
+    /// One for each step and time, in the order of the rates; `utilisation` is the mean over all nodes.
+    pub rows: Vec<Row>,
+    /// The steps, in the order of their rates.
+    pub steps: Vec<ClusterStep>,
+    /// The loads that bound what the model says; infinite ones are `null` in JSON.
+    pub limits: ClusterLimits,
+    /// δ.
+    pub delay: Parameter,
+    /// What a reader should know of the steps.
+    pub warnings: Vec<String>,
+    /// The runs' folders.
+    pub runs: Vec<String>,
+}
+
+/// Sets what clients saw beside what a model says. `fitted`: the steps that its nodes were fitted to.
+pub fn compare(
+    runs: &ClusterRuns,
+    selection: &Selection,
+    model: &ClusterModel,
+    fitted: &[String],
+    within_s: &[f64],
+) -> Result<ClusterComparison, Error> {
+    let clients = runs.clients(selection)?;
+    let nodes = runs.nodes(selection)?;
+    let (mut rows, mut steps, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
+    for (i, step) in clients.steps.iter().enumerate() {
+        let measured = measure(step, within_s);
+        let each: Vec<Measured> = nodes.iter().map(|n| measure(&n.steps[i], &[])).collect();
+        let all: f64 = each.iter().map(|m| m.rate).sum::<f64>().max(f64::MIN_POSITIVE);
+        let of_node = |((name, _), m): (&(String, RunFolder), &Measured)| NodeMeasured {
+            name: name.clone(),
+            rate: m.rate,
+            share: m.rate / all,
+            hit_ratio: m.hit_ratio.value,
+            utilisation: m.utilisation_mean,
+            device_queue_length_mean: m.device_length_mean,
+        };
+        let each: Vec<NodeMeasured> = runs.nodes.iter().zip(&each).map(of_node).collect();
+        let (prediction, unstable) = match model.predict(measured.rate, within_s) {
+            Ok(prediction) => (Some(prediction), None),
+            Err(error @ model::Error::Unstable { .. }) => (None, Some(error.to_string())),
+            Err(error) => return Err(error.into()),
+        };
+        let used_for_fit = fitted.iter().any(|name| same_step(name, &step.windows.name));
+        let utilisation = each.iter().map(|n| n.utilisation).sum::<f64>();
+        rows.extend(rows_of(
+            &Shown {
+                step: step.name(),
+                measured: &measured,
+                utilisation: utilisation / each.len().max(1) as f64,
+                points: prediction.as_ref().map(|p| p.points.as_slice()),
+                beyond_limit: prediction.as_ref().is_none_or(|p| p.beyond_limit),
+                beyond_fitted: prediction.as_ref().is_none_or(|p| p.beyond_fitted),
+                beyond_trust: prediction.as_ref().is_none_or(|p| p.beyond_trust),
+                used_for_fit,
+            },
+            within_s,
+        ));
+        let hints = measured.hints.iter();
+        warnings.extend(hints.map(|hint| format!("Step {}: {hint}.", step.name())));
+        let name = step.name().to_owned();
+        let nodes = each;
+        steps.push(ClusterStep { name, used_for_fit, measured, nodes, prediction, unstable });
+    }
+    let mut laboratory = clients.laboratory();
+    for note in nodes.iter().flat_map(Observed::laboratory) {
+        if !laboratory.contains(&note) {
+            laboratory.push(note);
+        }
+    }
+    Ok(ClusterComparison {
+        laboratory,
+        rows,
+        steps,
+        limits: model.limits(),
+        delay: model.delay().clone(),
+        warnings,
+        runs: runs.load.iter().chain(runs.nodes.iter().map(|n| &n.1)).map(run_name).collect(),
+    })
+}

@@ -1,0 +1,409 @@
+//! What other services leave behind (access logs, iostat, Prometheus) becomes a run folder.
+//!
+//! `access_log`, `iostat` and `prometheus` read one source each; `collector` makes windows of requests;
+//! this file puts them together, cuts steps, divides responses between memory and disks, and says how
+//! coarse the source was. That is written into `run.toml` ([`Imported`]); a fit widens its intervals by it
+//! ([`coarse`]) and says what it can do ([`warnings`]). What each source can say, and what is left out: `docs/import.md`.
+
+mod access_log;
+mod collector;
+mod error;
+mod iostat;
+mod prometheus;
+mod spread;
+mod time;
+
+pub use crate::uncertainty::Imported;
+pub use access_log::{COMBINED, Format};
+pub use error::Error;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use model::window::{Histogram, Operation, Outcome, SECOND, Settings, Times, Window};
+use serde::Serialize;
+
+use record::{FORMAT, Generator, Machine, Run, RunWriter, Step, zst};
+
+/// What to import, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The run folder to write.
+    pub out: PathBuf,
+    /// An access log; `-` is the standard input, `.zst` is decompressed.
+    pub access_log: Option<PathBuf>,
+    /// Its format as an nginx `log_format`, or `json`; [`COMBINED`] if not given.
+    pub log_format: Option<String>,
+    /// What `iostat -x -t` printed.
+    pub iostat: Option<PathBuf>,
+    /// Devices of it to take; all disks that read if empty.
+    pub devices: Vec<String>,
+    /// A saved answer of Prometheus.
+    pub prometheus: Option<PathBuf>,
+    /// Length of a window of the access log, seconds.
+    pub window_s: f64,
+    /// Length of a step, seconds; one step if not given.
+    pub steps_s: Option<f64>,
+    /// Pass over lines that cannot be read, however many.
+    pub lenient: bool,
+}
+
+/// What was imported.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// The run folder.
+    pub out: PathBuf,
+    /// Lines of the access log.
+    pub lines: u64,
+    /// Those that could not be read.
+    pub broken: u64,
+    /// Requests, by clients' windows.
+    pub requests: u64,
+    /// Windows of all queues.
+    pub windows: usize,
+    /// Steps.
+    pub steps: Vec<Step>,
+    /// Resolution and notes, as in `run.toml`.
+    pub imported: Imported,
+}
+
+/// Where lines or text are read from.
+fn open(path: &Path) -> Result<Box<dyn BufRead>, Error> {
+    let failed = |source| Error::File { path: path.to_owned(), source };
+    let input: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        let file = File::open(path).map_err(failed)?;
+        match path.extension() {
+            Some(end) if end == "zst" => Box::new(zst::Decoder::new(file)),
+            Some(end) if end == "gz" => {
+                let reason = "gzip is not read here; pipe it in: `zcat FILE | concertina import \
+                    --access-log - …`";
+                return Err(Error::Content { path: path.to_owned(), reason: reason.to_owned() });
+            }
+            _ => Box::new(file),
+        }
+    };
+    Ok(Box::new(BufReader::with_capacity(1 << 17, input)))
+}
+
+/// The most of a text that is read at once, bytes.
+const TEXT_MAX: u64 = 1 << 29;
+
+fn text(path: &Path) -> Result<String, Error> {
+    let mut bytes = Vec::new();
+    let read = open(path)?.take(TEXT_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|source| Error::File { path: path.to_owned(), source })?;
+    if bytes.len() as u64 > TEXT_MAX {
+        let reason = format!("longer than {TEXT_MAX} bytes; give less of it");
+        return Err(Error::Content { path: path.to_owned(), reason });
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// iostat writes the time of a report in whole seconds, and `%util` with two decimals.
+const DEVICE_CLOCK_S: f64 = 1.0;
+const UTILISATION_RESOLUTION: f64 = 1e-4;
+
+/// All that was read.
+#[derive(Default)]
+struct Sources {
+    windows: Vec<Window>,
+    lines: u64,
+    broken: u64,
+    imported: Imported,
+}
+
+impl Sources {
+    fn note(&mut self, text: String) {
+        self.imported.notes.push(text);
+    }
+
+    fn access_log(&mut self, path: &Path, options: &Options) -> anyhow::Result<()> {
+        let settings = access_log::Settings {
+            format: Format::parse(options.log_format.as_deref().unwrap_or(COMBINED))?,
+            window_ns: (options.window_s * SECOND as f64) as u64,
+            objectives_ms: Settings::default().objectives_ms,
+            lenient: options.lenient,
+            hits_are_memory: options.iostat.is_none(),
+        };
+        let log = access_log::read(open(path)?, path, &settings)?;
+        (self.lines, self.broken) = (log.lines, log.broken);
+        self.imported.resolution_s = log.resolution_ns as f64 * 1e-9;
+        self.imported.clock_s = log.clock_ns as f64 * 1e-9;
+        if let Some((line, reason)) = &log.first_broken {
+            let (broken, lines) = (log.broken, log.lines);
+            self.note(format!(
+                "{broken} of {lines} lines could not be read; the first is line {line}: {reason}"
+            ));
+        }
+        for collector in [log.gateway, log.origin].into_iter().flatten() {
+            self.windows.extend(collector.finish());
+        }
+        Ok(())
+    }
+
+    fn prometheus(&mut self, path: &Path) -> anyhow::Result<()> {
+        let objectives = Settings::default().objectives_ms;
+        let range = prometheus::read(&text(path)?, path, &objectives)?;
+        let (series, resets) = (range.series, range.resets);
+        self.note(format!(
+            "{series} series of buckets were taken; they began again {resets} times."
+        ));
+        if range.joined > 0 {
+            self.note(format!(
+                "{} intervals were joined with others: a series had no sample there, or the query's step is \
+                 shorter than the interval at which samples were taken.",
+                range.joined
+            ));
+        }
+        if range.above > 0 {
+            let share = range.above as f64 / range.responses.max(1) as f64 * 100.0;
+            let largest = range.edges_s.last().copied().unwrap_or(0.0);
+            self.note(format!(
+                "{share:.2} % of the responses are above the largest bound, {largest} s, and were \
+                 taken for it: means are too low, and quantiles past it are not known."
+            ));
+        }
+        self.imported.edges_s = range.edges_s;
+        // A sample is what was scraped last before its time.
+        let step_s = range.windows.iter().map(|w| w.length_s).fold(0.0, f64::max);
+        self.imported.clock_s = step_s;
+        self.windows.extend(range.windows);
+        Ok(())
+    }
+
+    fn iostat(&mut self, path: &Path, only: &[String]) -> anyhow::Result<()> {
+        let devices = iostat::read(&text(path)?, path, only)?;
+        for (number, name) in devices.names.iter().enumerate() {
+            self.note(format!("Queue device/{number} is {name}."));
+        }
+        self.note(
+            "iostat knows means only: service times of the devices are assumed exponential, each \
+             device one server, reads and writes served alike (utilisation law, S = U/X)."
+                .to_owned(),
+        );
+        if devices.zone_assumed {
+            self.note(
+                "Times of iostat had no zone and were taken for UTC; record with TZ=UTC or \
+                 S_TIME_FORMAT=ISO."
+                    .to_owned(),
+            );
+        }
+        if devices.passed_over > 0 {
+            let n = devices.passed_over;
+            self.note(format!("{n} reports of iostat were passed over: their times ran back."));
+        }
+        self.imported.device_clock_s = DEVICE_CLOCK_S;
+        self.imported.utilisation_resolution = UTILISATION_RESOLUTION;
+        self.windows.extend(devices.windows);
+        Ok(())
+    }
+}
+
+/// The steady intervals: whole windows of the clients' queue (else of the devices'), the first and the
+/// last left out because the log cuts them.
+fn steps(windows: &[Window], steps_s: Option<f64>) -> Vec<Step> {
+    let of = |client: bool| {
+        let wanted = move |w: &&Window| (w.queue == "gateway") == client && w.queue != "origin";
+        let mut windows: Vec<&Window> = windows.iter().filter(wanted).collect();
+        windows.sort_by_key(|w| w.start_unix_us);
+        windows
+    };
+    let client = of(true);
+    let all = if client.is_empty() { of(false) } else { client };
+    let inner = all.len().checked_sub(2).filter(|n| *n > 0);
+    let all = inner.and_then(|_| all.get(1..all.len() - 1)).unwrap_or(&all);
+    let length_us = steps_s.map_or(u64::MAX, |s| ((s * 1e6) as u64).max(1));
+    let start = all.first().map_or(0, |w| w.start_unix_us);
+    let mut cut: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
+    for window in all {
+        let index = (window.start_unix_us - start) / length_us;
+        let step = cut.entry(index).or_insert((window.start_unix_us, 0, 0));
+        step.1 = step.1.max(window.end_unix_us());
+        step.2 += window.arrivals;
+    }
+    // The rest at the end is no step of the same kind, unless it is all there is.
+    let last = cut.keys().next_back().copied();
+    let partial = |index: u64, end: u64| {
+        let full = start.saturating_add((index + 1).saturating_mul(length_us));
+        index > 0 && Some(index) == last && steps_s.is_some() && end < full
+    };
+    cut.retain(|index, step| !partial(*index, step.1));
+    let step = |(index, (start, end, arrivals)): (usize, (u64, u64, u64))| Step {
+        index,
+        rate: Some(arrivals as f64 / ((end - start) as f64 * 1e-6).max(1e-6)),
+        clients: None,
+        start_unix_us: start,
+        end_unix_us: end,
+        generator: Generator::default(),
+    };
+    cut.into_values().filter(|s| s.1 > s.0).enumerate().map(step).collect()
+}
+
+/// Whether nobody said who answered these reads.
+fn unlabelled(times: &Times) -> bool {
+    times.operation == Operation::Get && times.outcome == Outcome::Unknown
+}
+
+/// Divides the responses of a step that nobody labelled between memory and disks: the slowest, as many
+/// as the disks read, are the disks'. Returns reads per such request, which may be above 1.
+fn divide(windows: &mut [Window], step: &Step) -> Option<f64> {
+    let inside =
+        |w: &Window| w.start_unix_us >= step.start_unix_us && w.end_unix_us() <= step.end_unix_us;
+    let mut responses = Histogram::default();
+    let (mut time, mut devices) = (0.0, BTreeMap::<&str, (f64, f64)>::new());
+    for window in windows.iter().filter(|w| inside(w)) {
+        if window.queue == "gateway" {
+            time += window.length_s;
+            window
+                .times
+                .iter()
+                .filter(|t| unlabelled(t))
+                .for_each(|t| responses.merge(&t.response));
+        } else if window.queue != "origin" {
+            let sums = devices.entry(&window.queue).or_default();
+            *sums = (sums.0 + window.completions as f64, sums.1 + window.length_s);
+        }
+    }
+    let reads: f64 = devices.values().filter(|d| d.1 > 0.0).map(|d| d.0 / d.1).sum();
+    if devices.is_empty() || responses.is_empty() || time <= 0.0 {
+        return None;
+    }
+    let share = reads * time / responses.count() as f64;
+    let threshold_s =
+        if share >= 1.0 { -1.0 } else { responses.quantile_s(1.0 - share).unwrap_or(0.0) };
+    for window in windows.iter_mut().filter(|w| w.queue == "gateway" && inside(w)) {
+        let all = std::mem::take(&mut window.times);
+        for times in all {
+            if !unlabelled(&times) {
+                window.times.push(times);
+                continue;
+            }
+            let (quick, slow) = times.response.split_at(threshold_s);
+            let count = quick.count();
+            let of = |outcome, response, within| Times {
+                response,
+                within,
+                ..Times::new(times.operation, outcome, 0)
+            };
+            let first = times.within.iter().map(|n| (*n).min(count)).collect();
+            let rest = times.within.iter().map(|n| n.saturating_sub(count)).collect();
+            let parts = [of(Outcome::Memory, quick, first), of(Outcome::BulkDevice, slow, rest)];
+            window.times.extend(parts.into_iter().filter(|t| !t.response.is_empty()));
+        }
+    }
+    Some(share)
+}
+
+fn check(options: &Options) -> anyhow::Result<()> {
+    let sources = [&options.access_log, &options.iostat, &options.prometheus];
+    if sources.iter().all(|s| s.is_none()) {
+        bail!("nothing to import: give --access-log, --iostat or --prometheus");
+    }
+    if options.access_log.is_some() && options.prometheus.is_some() {
+        bail!(
+            "an access log and Prometheus both say what clients saw; import them into two run \
+             folders, and fit with the finer one, the log's"
+        );
+    }
+    if sources.iter().filter(|s| s.as_deref() == Some(Path::new("-"))).count() > 1 {
+        bail!("only one file can be `-`, the standard input");
+    }
+    if !(1e-3..=86_400.0).contains(&options.window_s) {
+        bail!("--window is {} s: between 1 ms and a day", options.window_s);
+    }
+    match options.steps_s {
+        Some(s) if !(options.window_s..=1e9).contains(&s) => {
+            bail!("--steps is {s} s: at least a window, {} s", options.window_s)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads the sources and writes the run folder.
+///
+/// # Errors
+/// Those of [`Error`], with the file and the line; what contradicts itself in the options; a run folder
+/// that exists.
+pub fn import(options: &Options) -> anyhow::Result<Summary> {
+    check(options)?;
+    let mut sources = Sources::default();
+    if let Some(path) = &options.access_log {
+        sources.access_log(path, options)?;
+    }
+    if let Some(path) = &options.prometheus {
+        sources.prometheus(path)?;
+    }
+    if let Some(path) = &options.iostat {
+        sources.iostat(path, &options.devices)?;
+    }
+    let steps = steps(&sources.windows, options.steps_s);
+    let client: Vec<f64> = steps.iter().filter_map(|s| divide(&mut sources.windows, s)).collect();
+    let reads = client.iter().fold(0.0, |a: f64, b| a.max(*b));
+    if !client.is_empty() {
+        sources.note(format!(
+            "Nobody said which requests read a disk: the slowest were taken for it, as many as the \
+             disks read (at most {reads:.3} reads for each request of a step)."
+        ));
+    }
+    if reads > 1.0 {
+        sources.note(
+            "In a step the disks read more often than requests came: a request makes several reads, or \
+             others read too. All its requests were taken for reads of a disk."
+                .to_owned(),
+        );
+    }
+    let run = describe(options, &sources)?;
+    let mut writer = RunWriter::create(&options.out, &run)?;
+    writer.windows(&sources.windows)?;
+    for step in &steps {
+        writer.step(step)?;
+    }
+    writer.flush()?;
+    let client = sources.windows.iter().filter(|w| w.queue == "gateway");
+    Ok(Summary {
+        out: options.out.clone(),
+        lines: sources.lines,
+        broken: sources.broken,
+        requests: client.map(|w| w.completions + w.refusals).sum(),
+        windows: sources.windows.len(),
+        steps,
+        imported: sources.imported,
+    })
+}
+
+fn describe(options: &Options, sources: &Sources) -> anyhow::Result<Run> {
+    let mut asked = toml::Table::new();
+    let mut put = |name: &str, value: &Option<PathBuf>| {
+        if let Some(path) = value {
+            asked.insert(name.to_owned(), path.display().to_string().into());
+        }
+    };
+    put("access_log", &options.access_log);
+    put("iostat", &options.iostat);
+    put("prometheus", &options.prometheus);
+    if options.access_log.is_some() {
+        let format = options.log_format.as_deref().unwrap_or(COMBINED);
+        asked.insert("log_format".to_owned(), format.into());
+        asked.insert("window_s".to_owned(), options.window_s.into());
+    }
+    if let Some(steps_s) = options.steps_s {
+        asked.insert("steps_s".to_owned(), steps_s.into());
+    }
+    let imported = toml::Value::try_from(&sources.imported).context("notes cannot be TOML")?;
+    asked.insert("imported".to_owned(), imported);
+    Ok(Run {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        kind: "import".to_owned(),
+        start_unix_us: sources.windows.iter().map(|w| w.start_unix_us).min().unwrap_or(0),
+        laboratory: None,
+        // The machine is the one that was watched, of which nothing is known.
+        machine: Machine { processor: "not known (imported)".to_owned(), ..Machine::default() },
+        asked,
+    })
+}

@@ -1,0 +1,106 @@
+//! From run folders and a model to tables, JSON and pages.
+//!
+//! The way of the data: run folders → [`Observed`] (the windows of each step) → [`measured`] (each step's
+//! figures with their uncertainty) and a [`model::Model`] → [`Comparison`] → [`table()`], its JSON (it
+//! serialises) or [`html()`]. The demo and the experiments call the same functions as the commands.
+//! How to read what comes out: `docs/reports.md`.
+
+mod axis;
+pub mod check;
+pub mod cluster;
+pub mod cluster_file;
+pub mod compare;
+mod disturbed;
+mod error;
+pub mod figures;
+pub mod grid;
+mod held_out;
+mod html;
+pub mod import;
+pub mod laws;
+pub mod measured;
+pub mod objective;
+pub mod popularity;
+pub mod steps;
+pub mod svg;
+pub mod table;
+mod uncertainty;
+
+pub use compare::{Comparison, Row, largest_rate};
+pub use error::Error;
+pub use html::{GENERATOR, Page, html};
+pub use objective::Objective;
+pub use steps::{Observed, Selection, StepChoice};
+pub use table::{model_text, table};
+
+use std::path::Path;
+
+use anyhow::Context;
+use model::fit::BlackBox;
+use model::{Coarse, Model};
+
+/// Reads a model file.
+pub fn read_model(path: &Path) -> anyhow::Result<Model> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| {
+        let hint = if path.is_dir() {
+            ": it is a folder; `concertina fit` makes a model of runs"
+        } else {
+            ""
+        };
+        format!("cannot read the model {shown}{hint}")
+    })?;
+    Model::from_toml(&text).with_context(|| format!("{shown} is no model that can be used"))
+}
+
+/// Fits the steps of runs, and judges the model on those that are held out. What imported runs leave unknown
+/// widens its intervals.
+pub fn fit(observed: &Observed, title: &str) -> Result<Model, Error> {
+    let mut model = held_out::fit(observed, observed.about(title))?;
+    model.widen(&uncertainty::coarse(observed))?;
+    model.warnings.extend(uncertainty::warnings(observed));
+    Ok(model)
+}
+
+/// Fits a service of which only responses are known to the steps that are not held out ([`model::fit::black_box`]), and
+/// judges the model on those that are. `servers`: how many requests it serves at once, if that is known.
+pub fn fit_black_box(
+    observed: &Observed,
+    title: &str,
+    servers: Option<u32>,
+) -> Result<BlackBox, Error> {
+    let mut fitted = held_out::fit_black_box(observed, observed.about(title), servers)?;
+    // Of responses alone the law of service is as coarse as they are.
+    let coarse = uncertainty::coarse(observed);
+    let service_s = coarse.device_s.max(coarse.other_s).max(coarse.memory_s);
+    let (memory_s, fast) = (coarse.memory_s, coarse.fast);
+    fitted.model.widen(&Coarse { service_s, memory_s, fast, ..Coarse::default() })?;
+    fitted.model.warnings.extend(uncertainty::warnings(observed));
+    Ok(fitted)
+}
+
+/// Writes a file whole or not at all. A file that is there already is replaced only if `ours` says that it
+/// is one of the same kind.
+pub fn write_whole(path: &Path, text: &str, ours: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+    let shown = path.display();
+    match std::fs::read(path) {
+        Ok(old) if !old.is_empty() && !ours(&String::from_utf8_lossy(&old)) => {
+            anyhow::bail!(
+                "{shown} exists and is something else; name another file, or remove it first"
+            )
+        }
+        Ok(_) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+        Err(e) => return Err(e).with_context(|| format!("cannot write {shown}")),
+    }
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let written = || -> anyhow::Result<()> {
+        let mut builder = tempfile::Builder::new();
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644));
+        let mut file = builder.tempfile_in(folder)?;
+        std::io::Write::write_all(&mut file, text.as_bytes())?;
+        file.persist(path)?;
+        Ok(())
+    };
+    written().with_context(|| format!("cannot write {shown}"))
+}

@@ -1,0 +1,583 @@
+//! From run folders to the steps that a fit reads.
+//!
+//! The load generator's run says when it measured at which rate; the server's run has the windows of the
+//! queues `gateway`, `node`, `origin` and `device/N`. A step is given the windows of every run that lie
+//! wholly within it: a window that a step's edge cuts holds the warm-up or another rate, and is left out. So is one
+//! in which other guests of the hypervisor had the processor.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use model::window::{Times, Window};
+
+use super::disturbed::Disturbed;
+use super::error::Error;
+use record::{Host, Machine, RunFolder, Step};
+
+/// Which steps to take.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Selection {
+    /// Those with these numbers; all if empty.
+    pub indices: Vec<usize>,
+    /// Those that were asked to run at these rates (to 0.1 %).
+    pub rates: Vec<f64>,
+    /// Take runs of different machines together: their clocks agree.
+    pub across_machines: bool,
+    /// Take runs without device queues as well: enough for checks, not for fits.
+    pub any_queues: bool,
+    /// Of those that are taken, the ones that a fit leaves out, and is judged on.
+    pub hold_out: Vec<StepChoice>,
+}
+
+/// What `--steps` says: numbers (`0,2`, `0-3`) and rates (`1500/s`).
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepChoice {
+    /// Steps by their number in the sweep.
+    Indices(std::ops::RangeInclusive<usize>),
+    /// The step of this rate.
+    Rate(f64),
+}
+
+impl FromStr for StepChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StepChoice, String> {
+        let wrong = || {
+            format!("`{text}` names no step: write its number (`2`, `0-3`) or its rate (`1500/s`)")
+        };
+        if let Some(rate) = text.trim().strip_suffix("/s") {
+            let rate: f64 = rate.parse().map_err(|_| wrong())?;
+            return if rate > 0.0 { Ok(StepChoice::Rate(rate)) } else { Err(wrong()) };
+        }
+        let (low, high) = text.split_once('-').unwrap_or((text, text));
+        let number = |s: &str| s.trim().parse::<usize>().map_err(|_| wrong());
+        let (low, high) = (number(low)?, number(high)?);
+        if low > high || high > 1_000_000 {
+            Err(wrong())
+        } else {
+            Ok(StepChoice::Indices(low..=high))
+        }
+    }
+}
+
+impl StepChoice {
+    fn takes(&self, step: &Step) -> bool {
+        match self {
+            StepChoice::Indices(range) => range.contains(&step.index),
+            StepChoice::Rate(rate) => step.rate.is_some_and(|s| (s / rate - 1.0).abs() <= 1e-3),
+        }
+    }
+}
+
+impl std::fmt::Display for StepChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StepChoice::Indices(range) if range.start() == range.end() => {
+                write!(f, "{}", range.start())
+            }
+            StepChoice::Indices(range) => write!(f, "{}-{}", range.start(), range.end()),
+            StepChoice::Rate(rate) => write!(f, "of {rate}/s"),
+        }
+    }
+}
+
+impl Selection {
+    /// The selection of a command line.
+    pub fn new(choices: &[StepChoice], across_machines: bool) -> Selection {
+        let mut selection = Selection { across_machines, ..Selection::default() };
+        for choice in choices {
+            match choice {
+                StepChoice::Indices(range) => selection.indices.extend(range.clone()),
+                StepChoice::Rate(rate) => selection.rates.push(*rate),
+            }
+        }
+        selection
+    }
+
+    fn takes(&self, step: &Step) -> bool {
+        let rate = |r: &f64| step.rate.is_some_and(|s| (s / r - 1.0).abs() <= 1e-3);
+        let all = self.indices.is_empty() && self.rates.is_empty();
+        all || self.indices.contains(&step.index) || self.rates.iter().any(rate)
+    }
+}
+
+/// A step of a load with all that was observed in it.
+#[derive(Clone, Debug)]
+pub struct ObservedStep {
+    /// The step as the generator wrote it.
+    pub step: Step,
+    /// The run of the generator, as an index into [`Observed::runs`].
+    pub run: usize,
+    /// What a fit reads. Its name is `FOLDER#INDEX@START`, by which a report knows fitted steps again.
+    pub windows: model::fit::Step,
+    /// Windows of the origin.
+    pub origin: Vec<Window>,
+    /// What the hosts did, for each run that says so.
+    pub hosts: Vec<(String, Vec<Host>)>,
+    /// Mean think time of a closed loop, seconds.
+    pub think_s: f64,
+    /// Whether all requests of the clients go to the one server whose windows these are.
+    pub alone: bool,
+    /// Whether a fit leaves it out, and is judged on it.
+    pub held_out: bool,
+    /// Seconds of the client's queue that are left out because other guests had the processor.
+    pub disturbed_s: f64,
+}
+
+impl ObservedStep {
+    /// The name without the start time.
+    pub fn name(&self) -> &str {
+        short_name(&self.windows.name)
+    }
+}
+
+/// A step's name without its start time.
+pub fn short_name(name: &str) -> &str {
+    match name.rsplit_once('@') {
+        Some((short, start)) if start.parse::<u64>().is_ok() => short,
+        _ => name,
+    }
+}
+
+/// Whether two names are of the same step, be the folder renamed in between.
+pub(crate) fn same_step(a: &str, b: &str) -> bool {
+    let start = |s: &str| s.rsplit_once('@').and_then(|(_, start)| start.parse::<u64>().ok());
+    a == b || matches!((start(a), start(b)), (Some(x), Some(y)) if x == y)
+}
+
+/// Runs and their steps.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The run folders, their samples and windows left out.
+    pub runs: Vec<RunFolder>,
+    /// The steps in the order of their rates.
+    pub steps: Vec<ObservedStep>,
+}
+
+/// The name of a run: its folder's.
+pub fn run_name(run: &RunFolder) -> String {
+    let name = run.dir.file_name().map(|n| n.to_string_lossy().into_owned());
+    name.unwrap_or_else(|| run.dir.display().to_string())
+}
+
+impl Observed {
+    /// Reads run folders and takes their steps.
+    pub fn read(dirs: &[PathBuf], selection: &Selection) -> Result<Observed, Error> {
+        let runs = dirs.iter().map(|dir| read_run(dir)).collect::<Result<_, _>>()?;
+        Observed::new(runs, selection)
+    }
+
+    /// Takes the steps of runs in memory.
+    pub fn new(mut runs: Vec<RunFolder>, selection: &Selection) -> Result<Observed, Error> {
+        check_runs(&runs, selection)?;
+        let mut chosen: Vec<(usize, Step)> = Vec::new();
+        for (index, run) in runs.iter().enumerate() {
+            chosen.extend(
+                run.steps.iter().filter(|s| selection.takes(s)).map(|s| (index, s.clone())),
+            );
+        }
+        check_choice(&runs, selection, &chosen)?;
+        let mut steps = Vec::new();
+        for (run, step) in chosen {
+            let held_out = selection.hold_out.iter().any(|choice| choice.takes(&step));
+            let observed = observe(&runs, run, step, selection.any_queues)?;
+            steps.push(ObservedStep { held_out, ..observed });
+        }
+        if steps.iter().all(|step| step.held_out) {
+            return Err(Error::AllHeldOut);
+        }
+        let rate = |s: &ObservedStep| s.step.rate.unwrap_or(s.step.clients.unwrap_or(0) as f64);
+        steps.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
+        for run in &mut runs {
+            run.windows = Vec::new();
+        }
+        Ok(Observed { runs, steps })
+    }
+
+    /// What a fit reads: the steps that are not held out.
+    pub fn fit_steps(&self) -> Vec<model::fit::Step> {
+        self.steps.iter().filter(|s| !s.held_out).map(|s| s.windows.clone()).collect()
+    }
+
+    /// The laboratory notes of the runs, each once.
+    pub fn laboratory(&self) -> Vec<String> {
+        let mut notes: Vec<String> = Vec::new();
+        for note in self.runs.iter().filter_map(|r| r.run.laboratory.clone()) {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+        notes
+    }
+
+    /// What a model says of where it comes from.
+    pub fn about(&self, title: &str) -> model::About {
+        let notes = self.laboratory();
+        model::About {
+            title: title.to_owned(),
+            runs: self.runs.iter().map(run_name).collect(),
+            laboratory: (!notes.is_empty()).then(|| notes.join(" · ")),
+        }
+    }
+}
+
+/// Reads one run; the samples, which no report reads, are dropped at once.
+fn read_run(dir: &Path) -> Result<RunFolder, Error> {
+    let mut run = RunFolder::read(dir)?;
+    run.samples = Vec::new();
+    Ok(run)
+}
+
+fn names<'a>(runs: impl IntoIterator<Item = &'a RunFolder>) -> String {
+    runs.into_iter().map(|r| r.dir.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn is_device(queue: &str) -> bool {
+    queue.strip_prefix("device/").is_some_and(|n| !n.is_empty())
+}
+
+fn check_runs(runs: &[RunFolder], selection: &Selection) -> Result<(), Error> {
+    let first = runs.first().ok_or(Error::NoRuns)?;
+    for (i, run) in runs.iter().enumerate() {
+        let same = |r: &&RunFolder| {
+            r.run.start_unix_us == run.run.start_unix_us && r.run.kind == run.run.kind
+        };
+        if let Some(other) = runs[..i].iter().find(same) {
+            return Err(Error::Twice { path: run.dir.clone(), other: other.dir.clone() });
+        }
+        for (line, window) in run.windows.iter().enumerate() {
+            if let Some(what) = damage(window) {
+                let what = format!("window {} of queue `{}`: {what}", line + 1, window.queue);
+                return Err(Error::Damaged { run: run.dir.display().to_string(), what });
+            }
+        }
+        if let Some(step) = run.steps.iter().find(|s| s.start_unix_us >= s.end_unix_us) {
+            let what = format!("step {} ends before it begins", step.index);
+            return Err(Error::Damaged { run: run.dir.display().to_string(), what });
+        }
+    }
+    if runs.iter().all(|r| r.steps.is_empty()) {
+        let loads: Vec<_> = runs.iter().filter(|r| r.run.kind == "load").collect();
+        return Err(if loads.is_empty() {
+            Error::NoLoad { runs: names(runs) }
+        } else {
+            Error::NoSteps { runs: names(loads) }
+        });
+    }
+    let devices = runs.iter().any(|r| r.windows.iter().any(|w| is_device(&w.queue)));
+    if !devices && !selection.any_queues {
+        let imported = runs.iter().all(|run| run.run.kind == "import");
+        let runs = names(runs);
+        return Err(if imported { Error::NoDevices { runs } } else { Error::NoServer { runs } });
+    }
+    let other =
+        runs.iter().find_map(|r| Some((r, difference(&first.run.machine, &r.run.machine)?)));
+    match other {
+        Some((other, difference)) if !selection.across_machines => Err(Error::Machines {
+            a: first.dir.display().to_string(),
+            b: other.dir.display().to_string(),
+            difference,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// In what two machines differ.
+pub fn difference(a: &Machine, b: &Machine) -> Option<String> {
+    if a.processor != b.processor {
+        return Some(format!("processor {:?} and {:?}", a.processor, b.processor));
+    }
+    if a.cores != b.cores {
+        return Some(format!("{} and {} cores", a.cores, b.cores));
+    }
+    if a.kernel != b.kernel {
+        return Some(format!("kernel {:?} and {:?}", a.kernel, b.kernel));
+    }
+    (a.memory_bytes != b.memory_bytes)
+        .then(|| format!("{} and {} bytes of memory", a.memory_bytes, b.memory_bytes))
+}
+
+/// Counts past this are no counts, and their sums could overflow.
+const COUNT_MAX: u64 = 1 << 50;
+
+/// What is wrong with a window that was read, if anything is.
+fn damage(window: &Window) -> Option<&'static str> {
+    let counts = [
+        window.arrivals,
+        window.completions,
+        window.errors,
+        window.refusals,
+        window.joined,
+        window.bytes,
+        window.length_met_sum,
+        window.dispersion.intervals,
+        window.dispersion.sum,
+        window.dispersion.sum_of_squares,
+    ];
+    let sums = [window.length_integral_s, window.busy_s, window.bytes_squared];
+    let too_many = |t: &Times| {
+        [&t.waiting, &t.service, &t.response].iter().any(|h| h.count() > COUNT_MAX)
+            || t.within.iter().any(|&n| n > COUNT_MAX)
+    };
+    if !(window.length_s >= 0.0 && window.length_s <= 1e7) {
+        Some("its length is no length")
+    } else if window.start_unix_us > COUNT_MAX << 6 {
+        Some("it starts after all time")
+    } else if counts.iter().any(|&c| c > COUNT_MAX) || window.times.iter().any(too_many) {
+        Some("a count is too large to be one")
+    } else if sums.iter().any(|s| !(0.0..1e30).contains(s)) {
+        Some("a sum is negative or too large")
+    } else if window.times.iter().any(|t| t.within.len() != window.objectives_ms.len()) {
+        Some("it counts at other objectives than it names")
+    } else if window.kernel.is_some_and(|k| {
+        k.reads.max(k.writes) > COUNT_MAX || !(0.0..1e30).contains(&(k.await_ms + k.utilisation))
+    }) {
+        Some("the kernel's figures are none")
+    } else if window.objectives_ms.iter().any(|&t| !(t > 0.0 && t < 1e9)) {
+        Some("an objective is no time")
+    } else {
+        None
+    }
+}
+
+fn check_choice(
+    runs: &[RunFolder],
+    selection: &Selection,
+    chosen: &[(usize, Step)],
+) -> Result<(), Error> {
+    let all: Vec<&Step> = runs.iter().flat_map(|r| &r.steps).collect();
+    let available = || {
+        let shown = all.iter().map(|s| match (s.rate, s.clients) {
+            (Some(rate), _) => format!("{} ({rate}/s)", s.index),
+            (None, Some(clients)) => format!("{} ({clients} clients)", s.index),
+            (None, None) => s.index.to_string(),
+        });
+        shown.collect::<Vec<_>>().join(", ")
+    };
+    let missing = |asked: String| Err(Error::NoSuchStep { asked, available: available() });
+    for index in &selection.indices {
+        if !chosen.iter().any(|(_, s)| s.index == *index) {
+            return missing(index.to_string());
+        }
+    }
+    for rate in &selection.rates {
+        let one = Selection { rates: vec![*rate], ..Selection::default() };
+        if !chosen.iter().any(|(_, s)| one.takes(s)) {
+            return missing(format!("of {rate}/s"));
+        }
+    }
+    for choice in &selection.hold_out {
+        if !chosen.iter().any(|(_, step)| choice.takes(step)) {
+            return missing(choice.to_string());
+        }
+    }
+    Ok(())
+}
+
+/// All that was observed within a step.
+fn observe(
+    runs: &[RunFolder],
+    run: usize,
+    step: Step,
+    any_queues: bool,
+) -> Result<ObservedStep, Error> {
+    let load = &runs[run];
+    let name = format!("{}#{}@{}", run_name(load), step.index, step.start_unix_us);
+    let mut queues: BTreeMap<String, (usize, Vec<Window>)> = BTreeMap::new();
+    let reached = |h: &&Host| {
+        let length_us = (h.length_s.clamp(0.0, 1e6) * 1e6) as u64;
+        h.unix_us >= step.start_unix_us && h.unix_us <= step.end_unix_us.saturating_add(length_us)
+    };
+    let disturbed = Disturbed::new(runs.iter().flat_map(|r| r.host.iter().filter(reached)));
+    for (index, folder) in runs.iter().enumerate() {
+        // Windows of another generator's requests say nothing of this one's.
+        let other_load = index != run && !folder.steps.is_empty();
+        for window in folder.windows.iter().filter(|w| within(w, &step)) {
+            if other_load && window.queue == "load" {
+                continue;
+            }
+            let entry = queues.entry(window.queue.clone()).or_insert((index, Vec::new()));
+            if entry.0 != index {
+                let (a, b) = (run_name(&runs[entry.0]), run_name(folder));
+                let (step, queue) = (short_name(&name).to_owned(), window.queue.clone());
+                return Err(Error::TwoServers { step, a, b, queue });
+            }
+            entry.1.push(window.clone());
+        }
+    }
+    let mut left_out = BTreeMap::new();
+    for (queue, (_, windows)) in &mut queues {
+        let length_s = |windows: &[Window]| windows.iter().map(|w| w.length_s).sum::<f64>();
+        *windows = parallel(std::mem::take(windows));
+        let before = length_s(windows);
+        disturbed.leave_out(windows);
+        left_out.insert(queue.clone(), 1.0 - length_s(windows) / before);
+    }
+    let disturbed = ["load", "gateway", "node"].iter().find_map(|queue| left_out.get(*queue));
+    let length_s = step.end_unix_us.saturating_sub(step.start_unix_us) as f64 * 1e-6;
+    let disturbed_s = length_s * disturbed.unwrap_or(&0.0);
+    let mut take = |queue: &str| queues.remove(queue).map_or(Vec::new(), |q| q.1);
+    let mut windows = model::fit::Step {
+        load: take("load"),
+        gateway: take("gateway"),
+        node: take("node"),
+        name,
+        ..model::fit::Step::default()
+    };
+    let origin = take("origin");
+    let mut devices: Vec<(String, Vec<Window>)> = queues
+        .into_iter()
+        .filter(|(queue, _)| is_device(queue))
+        .map(|(queue, (_, windows))| (queue, windows))
+        .collect();
+    // By number, not by letter: device/10 after device/9.
+    devices.sort_by_key(|(queue, _)| (queue.len(), queue.clone()));
+    windows.devices = devices.into_iter().map(|d| d.1).collect();
+    check_windows(runs, &step, &windows, any_queues)?;
+    let hosts = runs.iter().map(|folder| {
+        let inside = |h: &&Host| (step.start_unix_us..=step.end_unix_us).contains(&h.unix_us);
+        let name = format!("{} ({})", run_name(folder), folder.run.kind);
+        (name, folder.host.iter().filter(inside).cloned().collect::<Vec<_>>())
+    });
+    let hosts = hosts.filter(|h| !h.1.is_empty()).collect();
+    let think_ms = find_number(&toml::Value::Table(load.run.asked.clone()), "think_ms", 8);
+    let think_s = think_ms.unwrap_or(0.0) * 1e-3;
+    let alone = is_alone(runs, run, &step);
+    Ok(ObservedStep {
+        step,
+        run,
+        windows,
+        origin,
+        hosts,
+        think_s,
+        alone,
+        held_out: false,
+        disturbed_s,
+    })
+}
+
+/// Whether one server was observed that is no member of a cluster, under one load.
+fn is_alone(runs: &[RunFolder], run: usize, step: &Step) -> bool {
+    let mut servers = runs.iter().filter(|r| r.steps.is_empty());
+    let (Some(server), None) = (servers.next(), servers.next()) else { return false };
+    let members = server.run.asked.get("member").and_then(toml::Value::as_array);
+    let overlaps =
+        |s: &Step| s.start_unix_us < step.end_unix_us && s.end_unix_us > step.start_unix_us;
+    let others = runs.iter().enumerate().filter(|(i, _)| *i != run).flat_map(|(_, r)| &r.steps);
+    members.is_none_or(|m| m.is_empty()) && !others.into_iter().any(overlaps)
+}
+
+/// Whether a window lies wholly within a step. Windows begin when the step does, as far as two processes
+/// can agree: half a millisecond over the edge is inside.
+fn within(window: &Window, step: &Step) -> bool {
+    let slack = 500;
+    window.length_s > 0.0
+        && window.start_unix_us.saturating_add(slack) >= step.start_unix_us
+        && window.end_unix_us() <= step.end_unix_us.saturating_add(slack)
+}
+
+/// Joins the windows that several threads wrote for the same interval of one queue.
+fn parallel(mut windows: Vec<Window>) -> Vec<Window> {
+    windows.sort_by_key(|w| w.start_unix_us);
+    let mut joined: Vec<Window> = Vec::new();
+    for window in windows {
+        match joined.last_mut() {
+            Some(last)
+                if (window.start_unix_us.abs_diff(last.start_unix_us) as f64)
+                    < last.length_s * 1e5
+                    && window.objectives_ms == last.objectives_ms =>
+            {
+                last.merge(&window, true);
+            }
+            _ => joined.push(window),
+        }
+    }
+    joined
+}
+
+fn check_windows(
+    runs: &[RunFolder],
+    step: &Step,
+    windows: &model::fit::Step,
+    any_queues: bool,
+) -> Result<(), Error> {
+    let length_s = step.end_unix_us.saturating_sub(step.start_unix_us) as f64 * 1e-6;
+    let missing = |queues: &str, of: &dyn Fn(&str) -> bool| {
+        let all = || runs.iter().flat_map(|r| &r.windows).filter(|w| of(&w.queue));
+        let start = all().map(|w| w.start_unix_us).min();
+        let end = all().map(Window::end_unix_us).max();
+        let away = |us: u64| us as f64 * 1e-6;
+        let hint = match (start, end) {
+            (Some(start), _) if start >= step.end_unix_us => format!(
+                "they begin {:.1} s after it: was this run recorded at the same time, and do the \
+                 clocks agree?",
+                away(start - step.end_unix_us)
+            ),
+            (_, Some(end)) if end <= step.start_unix_us => format!(
+                "they end {:.1} s before it: was the server's recording ended too early, or is this \
+                 the run of another load?",
+                away(step.start_unix_us - end)
+            ),
+            (Some(_), _) => "make the step longer than two windows".to_owned(),
+            _ => "give the run folder that has them".to_owned(),
+        };
+        let (step, queues) = (short_name(&windows.name).to_owned(), queues.to_owned());
+        Err(Error::NoWindows { step, queues, length_s, hint })
+    };
+    let client = |q: &str| matches!(q, "load" | "gateway" | "node");
+    let clients = [&windows.load, &windows.gateway, &windows.node].iter().any(|w| !w.is_empty());
+    if any_queues {
+        let some = clients || !windows.devices.is_empty();
+        return if some { Ok(()) } else { missing("any queue", &|_| true) };
+    }
+    if !clients {
+        return missing("clients (`load`, `gateway` or `node`)", &client);
+    }
+    if windows.devices.is_empty() {
+        return missing("device queues", &is_device);
+    }
+    Ok(())
+}
+
+/// The number of a key somewhere in a table.
+fn find_number(value: &toml::Value, key: &str, depth: usize) -> Option<f64> {
+    let table = value.as_table().filter(|_| depth > 0)?;
+    let here = table.get(key).and_then(|v| v.as_float().or(v.as_integer().map(|i| i as f64)));
+    here.or_else(|| table.values().find_map(|v| find_number(v, key, depth - 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_are_numbers_ranges_and_rates() {
+        assert_eq!("2".parse(), Ok(StepChoice::Indices(2..=2)));
+        assert_eq!("0-3".parse(), Ok(StepChoice::Indices(0..=3)));
+        assert_eq!("1500/s".parse(), Ok(StepChoice::Rate(1500.0)));
+        for bad in ["", "x", "3-1", "-1", "0/s", "NaN/s", "0-99999999999"] {
+            assert!(bad.parse::<StepChoice>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_step_is_known_by_its_start() {
+        assert!(same_step("a#0@17", "b#0@17") && !same_step("a#0@17", "a#0@18"));
+        assert!(same_step("x", "x") && !same_step("x", "y"));
+        assert_eq!((short_name("a@b#0@17"), short_name("a@b")), ("a@b#0", "a@b"));
+    }
+
+    #[test]
+    fn threads_of_one_queue_are_joined() {
+        let window = |start, arrivals| {
+            let mut w = Window::new("node", start, 0, &[]);
+            (w.length_s, w.arrivals) = (1.0, arrivals);
+            w
+        };
+        let joined = parallel(vec![window(0, 1), window(1_000_000, 2), window(20, 4)]);
+        let counts: Vec<u64> = joined.iter().map(|w| w.arrivals).collect();
+        assert_eq!(counts, [5, 2]);
+        assert_eq!(joined[0].length_s, 1.0);
+    }
+}

@@ -1,0 +1,76 @@
+//! `/healthz`, `/readyz`, `/metrics` and `/admin/status`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use engine::node::Contents;
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use super::Shared;
+use super::body::ReplyBody;
+use super::cluster::{self, ClusterStatus, Mismatch};
+use super::front::Front;
+use super::http::{json, typed};
+use crate::disk::Lateness;
+use record::clock;
+
+#[derive(Serialize)]
+struct Health {
+    ok: bool,
+}
+
+/// Whether the process lives, and whether it takes requests.
+pub fn health(front: &Front, ready: bool) -> Response<ReplyBody> {
+    let ok = !(ready && front.is_stopping());
+    let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    json(status, &Health { ok }, None)
+}
+
+/// Prometheus text.
+pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
+    let (contents, waiting) = shared.drive.contents();
+    let connections = shared.connections.load(Ordering::Relaxed);
+    let mut text = shared.metrics.text(&contents, waiting, connections);
+    let peers = shared.drive.peers().map(|peers| &peers.counts);
+    cluster::add_metrics(&mut text, peers, &shared.drive.peers_status(clock::now()));
+    typed(StatusCode::OK, "text/plain; version=0.0.4", text.into_bytes(), None)
+}
+
+#[derive(Serialize)]
+struct Status<'a> {
+    version: &'static str,
+    /// Present where devices hold reads for drawn times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    laboratory: Option<String>,
+    contents: Contents,
+    requests_waiting: usize,
+    connections: usize,
+    role: &'static str,
+    /// Present where there are members.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<ClusterStatus<'a>>,
+    /// Processes that were refused, or refused this one, because their version or configuration differs.
+    mismatches: Vec<Mismatch>,
+    pacer_lateness: Lateness,
+    config: &'a toml::Table,
+}
+
+/// What runs here.
+pub fn status(shared: &Arc<Shared>) -> Response<ReplyBody> {
+    let (contents, requests_waiting) = shared.drive.contents();
+    let peers = shared.drive.peers_status(clock::now());
+    let status = Status {
+        version: env!("CARGO_PKG_VERSION"),
+        laboratory: shared.config.laboratory(),
+        contents,
+        requests_waiting,
+        connections: shared.connections.load(Ordering::Relaxed),
+        role: shared.config.serve.role.as_str(),
+        cluster: shared.drive.peers().map(|cluster| cluster.status(peers)),
+        mismatches: shared.mismatches.list(),
+        pacer_lateness: shared.drive.disks().map(|disks| disks.lateness()).unwrap_or_default(),
+        config: &shared.asked,
+    };
+    json(StatusCode::OK, &status, None)
+}

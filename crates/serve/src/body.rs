@@ -1,0 +1,330 @@
+//! Bodies: of replies, and of uploads on their way to the origin.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+
+use super::lane::Seen;
+use origin::{BoxFuture, Chunks, Error};
+use record::clock;
+
+type Next = (Box<dyn Chunks>, Option<Result<Bytes, Error>>);
+
+enum Kind {
+    Bytes(Option<Bytes>),
+    /// What comes first, and what follows it.
+    Two(Option<Bytes>, Option<Bytes>),
+    /// Bytes from the origin: how many are left, and the piece that is awaited.
+    Stream {
+        left: u64,
+        next: Pin<Box<dyn Future<Output = Next> + Send>>,
+        failed: bool,
+    },
+}
+
+/// The body of a reply. It holds the request's record, which is complete when the body is dropped.
+pub struct ReplyBody {
+    kind: Kind,
+    _seen: Option<Seen>,
+}
+
+fn next_of(mut chunks: Box<dyn Chunks>) -> Pin<Box<dyn Future<Output = Next> + Send>> {
+    Box::pin(async move {
+        let next = chunks.next().await;
+        (chunks, next)
+    })
+}
+
+/// A stream of which each piece may take so long.
+struct Paced {
+    chunks: Box<dyn Chunks>,
+    timeout: Duration,
+}
+
+impl Chunks for Paced {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
+        Box::pin(async move {
+            let next = tokio::time::timeout(self.timeout, self.chunks.next()).await;
+            next.unwrap_or_else(|_| Some(Err(Error::TimedOut("in a stream".to_owned()))))
+        })
+    }
+    fn bytes_left(&self) -> Option<u64> {
+        self.chunks.bytes_left()
+    }
+}
+
+impl ReplyBody {
+    /// Bytes that are all there.
+    pub fn bytes(bytes: Bytes, seen: Option<Seen>) -> ReplyBody {
+        let bytes = Some(bytes).filter(|bytes| !bytes.is_empty());
+        ReplyBody { kind: Kind::Bytes(bytes), _seen: seen }
+    }
+
+    /// One after the other.
+    pub fn two(first: Bytes, second: Bytes, seen: Option<Seen>) -> ReplyBody {
+        let some = |bytes: Bytes| Some(bytes).filter(|bytes| !bytes.is_empty());
+        ReplyBody { kind: Kind::Two(some(first), some(second)), _seen: seen }
+    }
+
+    /// Nothing.
+    pub fn empty(seen: Option<Seen>) -> ReplyBody {
+        ReplyBody { kind: Kind::Bytes(None), _seen: seen }
+    }
+
+    /// `left` bytes from the origin, each piece within `timeout`.
+    pub fn stream(chunks: Box<dyn Chunks>, left: u64, timeout: Duration, seen: Seen) -> ReplyBody {
+        let next = next_of(Box::new(Paced { chunks, timeout }));
+        ReplyBody { kind: Kind::Stream { left, next, failed: false }, _seen: Some(seen) }
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let (left, next, failed) = match &mut self.kind {
+            Kind::Bytes(bytes) => return Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
+            Kind::Two(first, second) => {
+                let next = first.take().or_else(|| second.take());
+                return Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))));
+            }
+            Kind::Stream { left, next, failed } => (left, next, failed),
+        };
+        if *left == 0 || *failed {
+            return Poll::Ready(None);
+        }
+        let (chunks, piece) = std::task::ready!(next.as_mut().poll(context));
+        let result = match piece {
+            Some(Ok(piece)) => {
+                *left = left.saturating_sub(piece.len() as u64);
+                *next = next_of(chunks);
+                Ok(Frame::data(piece))
+            }
+            Some(Err(error)) => {
+                tracing::warn!("a reply breaks off: {error}");
+                *failed = true;
+                Err(error)
+            }
+            None => {
+                *failed = true;
+                Err(Error::Damaged("it sent fewer bytes than it said".to_owned()))
+            }
+        };
+        Poll::Ready(Some(result))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Bytes(bytes) => bytes.is_none(),
+            Kind::Two(first, second) => first.is_none() && second.is_none(),
+            Kind::Stream { left, .. } => *left == 0,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        SizeHint::with_exact(match &self.kind {
+            Kind::Bytes(bytes) => length(bytes),
+            Kind::Two(first, second) => length(first) + length(second),
+            Kind::Stream { left, .. } => *left,
+        })
+    }
+}
+
+/// Memory for uploads that may fill the tiers, over all requests.
+pub struct Budget {
+    left: AtomicU64,
+}
+
+impl Budget {
+    /// So many bytes.
+    pub fn new(bytes: u64) -> Arc<Budget> {
+        Arc::new(Budget { left: AtomicU64::new(bytes) })
+    }
+
+    fn take(self: &Arc<Budget>, bytes: u64) -> Option<Share> {
+        let taken = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
+        taken.is_ok().then(|| Share { budget: self.clone(), bytes })
+    }
+}
+
+/// A part of the budget, given back when it is dropped.
+pub struct Share {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Share {
+    /// Takes over another part of the same budget.
+    fn join(&mut self, mut other: Share) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.left.fetch_add(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes of a refused upload that are taken.
+const DISCARD_BYTES_MAX: u64 = 64 << 20;
+/// Time that is spent on them.
+const DISCARD_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// When the origin was given the last piece of an upload and has not asked for the next: then it is the
+/// origin that is slow, not the client. 0 while the client is waited for.
+pub type GivenAt = Arc<AtomicU64>;
+
+/// The body of a PUT, as the origin takes it. Keeps a copy for the tiers while that may be.
+pub struct Upload {
+    incoming: Incoming,
+    idle: Duration,
+    given_at: GivenAt,
+    copy: Copy,
+    object_bytes_max: u64,
+    budget: Arc<Budget>,
+    share: Option<Share>,
+}
+
+enum Copy {
+    None,
+    /// One piece needs no copying.
+    One(Bytes),
+    Many(BytesMut),
+    TooLarge,
+}
+
+impl Upload {
+    /// The upload of a request.
+    pub fn new(
+        incoming: Incoming,
+        idle: Duration,
+        object_bytes_max: u64,
+        budget: Arc<Budget>,
+    ) -> Upload {
+        let declared = incoming.size_hint().exact();
+        let copy = match declared {
+            Some(bytes) if bytes > object_bytes_max => Copy::TooLarge,
+            _ => Copy::None,
+        };
+        let given_at = GivenAt::default();
+        Upload { incoming, idle, given_at, copy, object_bytes_max, budget, share: None }
+    }
+
+    /// See [`GivenAt`].
+    pub fn given_at(&self) -> GivenAt {
+        self.given_at.clone()
+    }
+
+    /// All bytes, if they were few enough to be kept, with their share of the budget.
+    pub fn into_copy(self) -> Option<(Bytes, Option<Share>)> {
+        match self.copy {
+            Copy::None => Some((Bytes::new(), self.share)),
+            // A piece may be a small part of a large buffer, which it would keep.
+            Copy::One(bytes) => Some((Bytes::copy_from_slice(&bytes), self.share)),
+            Copy::Many(bytes) => Some((bytes.freeze(), self.share)),
+            Copy::TooLarge => None,
+        }
+    }
+
+    /// Takes what the client still sends, within reason, so that it reads its answer: a connection that
+    /// is closed while it sends would be reset under it.
+    pub async fn discard(mut self) {
+        let mut left = DISCARD_BYTES_MAX;
+        let discard = async {
+            while let Some(Ok(frame)) = self.incoming.frame().await {
+                let bytes = frame.into_data().map_or(0, |piece| piece.len() as u64);
+                left = left.saturating_sub(bytes);
+                if left == 0 {
+                    break;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(DISCARD_TIME_MAX, discard).await;
+    }
+
+    fn keep(&mut self, piece: &Bytes) {
+        let copied = match &self.copy {
+            Copy::TooLarge => return,
+            Copy::None => 0,
+            Copy::One(bytes) => bytes.len(),
+            Copy::Many(bytes) => bytes.len(),
+        };
+        let length = (copied + piece.len()) as u64;
+        let share = self.budget.take(piece.len() as u64);
+        let (Some(share), true) = (share, length <= self.object_bytes_max) else {
+            self.copy = Copy::TooLarge;
+            self.share = None;
+            return;
+        };
+        match &mut self.share {
+            Some(all) => all.join(share),
+            None => self.share = Some(share),
+        }
+        self.copy = match std::mem::replace(&mut self.copy, Copy::None) {
+            Copy::None => Copy::One(piece.clone()),
+            Copy::One(first) => {
+                // What is declared need not come: more than this is taken as it does.
+                let left = self.incoming.size_hint().exact().unwrap_or(0).min(1 << 18);
+                let capacity = (length + left).min(self.object_bytes_max);
+                let mut bytes = BytesMut::with_capacity(capacity as usize);
+                bytes.extend_from_slice(&first);
+                bytes.extend_from_slice(piece);
+                Copy::Many(bytes)
+            }
+            Copy::Many(mut bytes) => {
+                bytes.extend_from_slice(piece);
+                Copy::Many(bytes)
+            }
+            Copy::TooLarge => Copy::TooLarge,
+        };
+    }
+}
+
+impl Chunks for Upload {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
+        self.given_at.store(0, Ordering::Relaxed);
+        Box::pin(async move {
+            loop {
+                let frame = tokio::time::timeout(self.idle, self.incoming.frame()).await;
+                let piece = match frame {
+                    Err(_) => {
+                        let seconds = self.idle.as_secs_f64();
+                        return Some(Err(Error::Upload(format!("nothing came for {seconds} s"))));
+                    }
+                    Ok(None) => {
+                        self.given_at.store(clock::now(), Ordering::Relaxed);
+                        return None;
+                    }
+                    Ok(Some(Err(error))) => return Some(Err(Error::Upload(error.to_string()))),
+                    Ok(Some(Ok(frame))) => frame.into_data(),
+                };
+                // Trailers are passed over.
+                if let Ok(piece) = piece
+                    && !piece.is_empty()
+                {
+                    self.keep(&piece);
+                    self.given_at.store(clock::now(), Ordering::Relaxed);
+                    return Some(Ok(piece));
+                }
+            }
+        })
+    }
+
+    fn bytes_left(&self) -> Option<u64> {
+        self.incoming.size_hint().exact()
+    }
+}

@@ -1,0 +1,188 @@
+//! Requests to other nodes. Each has a time limit in lengths of a lease: past it there is no use in the
+//! answer, or another way is shorter.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use engine::Key;
+use engine::node::{Action, Answered, Event, Failure};
+use engine::route::NodeId;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use model::window::Nanos;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
+use super::{OFFERS_MAX, Peers, count};
+use crate::drive::Drive;
+use crate::headers;
+use crate::object::Object;
+use crate::peer::{Fault, Outgoing, Reply};
+use record::clock;
+
+/// What is not written as it is in an address.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// More than the metadata of an object in its stored form.
+const BLOCK_BYTES_MAX: usize = 256 << 10;
+
+/// The longest text of a refusal that is read.
+const WORDS_BYTES_MAX: usize = 4 << 10;
+
+impl Drive {
+    /// Carries out what concerns another node. Without a cluster there is nothing such.
+    pub fn call(self: &Arc<Self>, action: Action<Object>) {
+        let Some(peers) = self.peers().cloned() else { return };
+        let drive = self.clone();
+        match action {
+            Action::Ask { peer, key, job } => self.spawn(async move {
+                let result = peers.fill(peer, &key).await;
+                drive.tell(clock::now(), Event::Answered { job, result });
+            }),
+            Action::AskLease { peer, asked } => self.spawn(async move {
+                match peers.ask_lease(peer).await {
+                    Some(term) => {
+                        drive.tell(clock::now(), Event::LeaseGranted { peer, asked, term });
+                    }
+                    None => count(&peers.counts.leases_refused),
+                }
+            }),
+            Action::Invalidate { peer, key, request } => self.spawn(async move {
+                let done = peers.invalidate(peer, &key).await;
+                drive.tell(clock::now(), Event::Invalidated { request, peer, done });
+            }),
+            Action::Offer { peer, key } => {
+                if peers.offers.fetch_add(1, Ordering::Relaxed) >= OFFERS_MAX {
+                    peers.offers.fetch_sub(1, Ordering::Relaxed);
+                    return count(&peers.counts.offers_dropped);
+                }
+                self.spawn(async move {
+                    peers.offer(peer, &key).await;
+                    peers.offers.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+fn path_of(endpoint: &str, key: &Key) -> String {
+    format!("{endpoint}{}", percent_encode(key, ENCODED))
+}
+
+fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.parse().ok()
+}
+
+fn failed<P>(reason: String) -> Answered<P> {
+    Answered::Failed(Failure { reason })
+}
+
+impl Peers {
+    /// Sends a request without a body and gives the reply's head; a refusal for what a peer is or is
+    /// configured as is noted.
+    async fn send(
+        &self,
+        peer: NodeId,
+        method: &Method,
+        path: &str,
+        headers: &[(HeaderName, HeaderValue)],
+    ) -> Result<Reply, Fault> {
+        let pool = self.pools.get(peer);
+        let pool = pool.ok_or_else(|| Fault::Request("there is no such member".to_owned()))?;
+        let reply = pool.send(method, path, headers, Outgoing::Empty).await?;
+        match reply.status {
+            StatusCode::CONFLICT | StatusCode::UNAUTHORIZED => {
+                let status = reply.status;
+                let words = reply.body.gather(WORDS_BYTES_MAX).await.unwrap_or_default();
+                let words = String::from_utf8_lossy(&words);
+                let what = format!("refuses this node's requests with {status}: {words}");
+                self.mismatches.note(self.ring.name(peer), &what);
+                Err(Fault::Request(what))
+            }
+            StatusCode::NOT_FOUND if path.starts_with("/cluster/") => {
+                let what = "is not a node of a cluster, or of another version of Concertina";
+                self.mismatches.note(self.ring.name(peer), what);
+                Err(Fault::Request(what.to_owned()))
+            }
+            _ => Ok(reply),
+        }
+    }
+
+    /// Asks for an object. Half the length of a lease is enough: a peer that takes longer is stuck or its
+    /// queues are long, and the origin is asked instead.
+    async fn fill(&self, peer: NodeId, key: &Key) -> Answered<Object> {
+        let limit = self.lease / 2;
+        let answered = tokio::time::timeout(limit, self.fill_untimed(peer, key)).await;
+        let answered = answered
+            .unwrap_or_else(|_| failed(format!("no answer within {} s", limit.as_secs_f64())));
+        count(match &answered {
+            Answered::Found { .. } => &self.counts.fills_found,
+            Answered::NotHere => &self.counts.fills_not_here,
+            Answered::Failed(_) => &self.counts.fills_failed,
+        });
+        answered
+    }
+
+    async fn fill_untimed(&self, peer: NodeId, key: &Key) -> Answered<Object> {
+        let path = path_of("/objects/", key);
+        let fill = [(headers::FILL.clone(), HeaderValue::from_static("1"))];
+        let reply = match self.send(peer, &Method::GET, &path, &fill).await {
+            Ok(reply) => reply,
+            Err(fault) => return failed(fault.to_string()),
+        };
+        let status = reply.status;
+        let age = number(&reply.headers, &headers::AGE_NS);
+        let max = self.object_bytes_max.saturating_add(BLOCK_BYTES_MAX as u64);
+        match reply.body.gather(usize::try_from(max).unwrap_or(usize::MAX)).await {
+            Err(fault) => failed(fault.to_string()),
+            Ok(stored) => match (status, age) {
+                (StatusCode::OK, Some(age)) => match Object::decode(&stored) {
+                    Some(payload) => Answered::Found { payload, age },
+                    None => failed("what it sent is not an object".to_owned()),
+                },
+                (StatusCode::NOT_FOUND, _) => Answered::NotHere,
+                _ => failed(format!("it answered {status}")),
+            },
+        }
+    }
+
+    /// Asks for a lease; its term, if it is granted while it would last.
+    async fn ask_lease(&self, peer: NodeId) -> Option<Nanos> {
+        let ask = async {
+            let reply = self.send(peer, &Method::POST, "/cluster/lease", &[]).await.ok()?;
+            let term = number(&reply.headers, &headers::TERM_NS);
+            let granted = reply.status == StatusCode::OK;
+            let _ = reply.body.gather(WORDS_BYTES_MAX).await;
+            term.filter(|_| granted)
+        };
+        tokio::time::timeout(self.lease, ask).await.ok().flatten()
+    }
+
+    /// Tells a peer to drop its copies; whether it says that it has. A quarter of a lease leaves time to
+    /// say it again before the lease is over.
+    async fn invalidate(&self, peer: NodeId, key: &Key) -> bool {
+        count(&self.counts.invalidations);
+        let path = path_of("/cluster/invalidate/", key);
+        let done = self.told(peer, &path, self.lease / 4).await == Some(StatusCode::NO_CONTENT);
+        if !done {
+            count(&self.counts.invalidations_failed);
+        }
+        done
+    }
+
+    async fn offer(&self, peer: NodeId, key: &Key) {
+        let path = path_of("/cluster/offer/", key);
+        let taken = self.told(peer, &path, self.lease).await == Some(StatusCode::ACCEPTED);
+        count(if taken { &self.counts.offers } else { &self.counts.offers_dropped });
+    }
+
+    async fn told(&self, peer: NodeId, path: &str, within: Duration) -> Option<StatusCode> {
+        let tell = async {
+            let reply = self.send(peer, &Method::POST, path, &[]).await.ok()?;
+            let status = reply.status;
+            let _ = reply.body.gather(WORDS_BYTES_MAX).await;
+            Some(status)
+        };
+        tokio::time::timeout(within, tell).await.ok().flatten()
+    }
+}

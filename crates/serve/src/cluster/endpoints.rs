@@ -1,0 +1,199 @@
+//! What gateways and other nodes ask of this node, and whether they are fit to.
+
+use std::sync::Arc;
+
+use engine::node::{Asker, Event};
+use engine::route::NodeId;
+use http::header::ALLOW;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use model::window::Nanos;
+
+use super::Peers;
+use crate::Shared;
+use crate::body::ReplyBody;
+use crate::headers;
+use crate::http::Problem;
+use crate::objects::key_of;
+use record::clock;
+
+/// Who sent a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// A client, directly.
+    Client,
+    /// A gateway.
+    Gateway,
+    /// Another node.
+    Peer(NodeId),
+}
+
+fn shown(value: Option<&HeaderValue>) -> String {
+    let text = value.map(|value| String::from_utf8_lossy(value.as_bytes()));
+    text.map_or("none".to_owned(), |text| text.chars().take(64).collect())
+}
+
+/// Refuses a process that is not fit to talk to, and remembers it.
+fn unfit(shared: &Shared, from: &str, what: &str, both: [String; 2], remedy: &str) -> Problem {
+    let [theirs, ours] = both;
+    let text = format!("the {what} of {from} is {theirs}, this node's is {ours}: {remedy}");
+    shared.mismatches.note(from, &text);
+    Problem::new(StatusCode::CONFLICT, &text)
+}
+
+/// Who sent a request; 409 if it comes from a process of another version or configuration. Costs a
+/// client's request one look-up.
+pub fn sender(shared: &Shared, headers: &HeaderMap) -> Result<Sender, Problem> {
+    let Some(protocol) = headers.get(&headers::PROTOCOL) else { return Ok(Sender::Client) };
+    let from = shown(headers.get(&headers::FROM));
+    let ours = headers::PROTOCOL_VERSION;
+    if protocol.as_bytes() != ours.as_bytes() {
+        let both = [shown(Some(protocol)), ours.to_owned()];
+        let remedy = "run the same version of Concertina everywhere";
+        return Err(unfit(shared, &from, "protocol", both, remedy));
+    }
+    let ring = headers.get(&headers::RING);
+    let Some(peers) = shared.drive.peers() else {
+        let both = [shown(ring), "none".to_owned()];
+        let remedy = "start it with the same [[member]]s as the others";
+        return Err(unfit(shared, &from, "ring", both, remedy));
+    };
+    let identity = &peers.identity;
+    if ring != Some(&identity.ring) {
+        let both = [shown(ring), shown(Some(&identity.ring))];
+        let remedy = "give both the same members, weights and cluster.replicas";
+        return Err(unfit(shared, &from, "ring", both, remedy));
+    }
+    let members = headers.get(&headers::MEMBERS);
+    if members.is_some_and(|members| *members != identity.members) {
+        let both = [shown(members), shown(Some(&identity.members))];
+        let remedy = "give both the same addresses of members";
+        return Err(unfit(shared, &from, "list of addresses", both, remedy));
+    }
+    let origin = headers.get(&headers::ORIGIN);
+    if origin.is_some_and(|origin| *origin != identity.origin) {
+        let both = [shown(origin), shown(Some(&identity.origin))];
+        let remedy = "give both the same origin: kind, bucket and prefix";
+        return Err(unfit(shared, &from, "origin", both, remedy));
+    }
+    if from == "gateway" {
+        return Ok(Sender::Gateway);
+    }
+    match peers.ring.find(&from).filter(|peer| *peer != peers.me) {
+        Some(peer) => Ok(Sender::Peer(peer)),
+        None => {
+            let name = peers.ring.name(peers.me);
+            let what = format!(
+                "{} names {from:?}, which is neither \"gateway\" nor another member than {name:?}",
+                headers::FROM
+            );
+            Err(Problem::new(StatusCode::BAD_REQUEST, &what))
+        }
+    }
+}
+
+/// As whom the engine is to see the sender of a read. What a client says of itself is not believed.
+pub fn asker(shared: &Shared, sender: Sender, headers: &HeaderMap) -> Asker {
+    let peers = match (sender, shared.drive.peers()) {
+        (Sender::Gateway | Sender::Peer(_), Some(peers)) => peers,
+        _ => return Asker::Client { avoid: None },
+    };
+    if headers.contains_key(&headers::FILL) {
+        return Asker::Peer;
+    }
+    let avoid = headers.get(&headers::AVOID).and_then(|value| value.to_str().ok());
+    Asker::Client { avoid: avoid.and_then(|name| peers.ring.find(name)) }
+}
+
+/// When nobody waits for the answer any more. What is left of a client's patience counts from when the
+/// request was received, which may be long after it was sent (a link that was down, a process that
+/// stood still): a gateway says for writes when that is on this node's own clock.
+pub fn deadline(headers: &HeaderMap, received: Nanos) -> Result<Option<Nanos>, Problem> {
+    let number = |name: &HeaderName, unit: &str| -> Result<Option<u64>, Problem> {
+        let Some(value) = headers.get(name) else { return Ok(None) };
+        let number = value.to_str().ok().and_then(|text| text.parse().ok());
+        number.map(Some).ok_or_else(|| {
+            let what = format!("{name} must be a whole number of {unit}");
+            Problem::new(StatusCode::BAD_REQUEST, &what)
+        })
+    };
+    let left_ms = number(&headers::DEADLINE_MS, "milliseconds")?;
+    let left = left_ms.map(|ms| received.saturating_add(ms.saturating_mul(1_000_000)));
+    let not_after = number(&headers::NOT_AFTER_NS, "nanoseconds")?;
+    Ok(left.into_iter().chain(not_after).min())
+}
+
+/// Answers a request below `/cluster/`. `None` if there is nothing there.
+pub fn answer(
+    shared: &Arc<Shared>,
+    peers: &Peers,
+    method: &Method,
+    path: &str,
+    sender: Sender,
+) -> Option<Result<Response<ReplyBody>, Problem>> {
+    let (endpoint, encoded) = path.split_once('/').unwrap_or((path, ""));
+    let allowed = match (endpoint, encoded.is_empty()) {
+        ("ping", true) => &Method::GET,
+        ("lease", true) | ("invalidate" | "offer", false) => &Method::POST,
+        _ => return None,
+    };
+    if method != allowed {
+        let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this takes another method");
+        let allowed = HeaderValue::from_str(allowed.as_str()).ok()?;
+        return Some(Err(problem.with(ALLOW, allowed)));
+    }
+    if endpoint == "ping" {
+        return Some(Ok(ping(shared, peers)));
+    }
+    let Sender::Peer(peer) = sender else {
+        let what = "this is for the other nodes of the cluster";
+        return Some(Err(Problem::new(StatusCode::BAD_REQUEST, what)));
+    };
+    if endpoint == "lease" {
+        return Some(lease(shared, peer));
+    }
+    let told = key_of(encoded).map(|key| {
+        let (event, status) = match endpoint {
+            "invalidate" => (Event::Invalidate { key }, StatusCode::NO_CONTENT),
+            _ => (Event::Offered { key }, StatusCode::ACCEPTED),
+        };
+        shared.drive.tell(clock::now(), event);
+        empty(status)
+    });
+    Some(told)
+}
+
+fn empty(status: StatusCode) -> Response<ReplyBody> {
+    let mut response = Response::new(ReplyBody::empty(None));
+    *response.status_mut() = status;
+    response
+}
+
+/// Says what this node is. While it ends, it says no.
+fn ping(shared: &Arc<Shared>, peers: &Peers) -> Response<ReplyBody> {
+    let stopping = shared.is_stopping();
+    let mut response =
+        empty(if stopping { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK });
+    let to = response.headers_mut();
+    to.insert(headers::PROTOCOL.clone(), HeaderValue::from_static(headers::PROTOCOL_VERSION));
+    to.insert(headers::RING.clone(), peers.identity.ring.clone());
+    let length = shared.drive.contents().0.flights;
+    to.insert(headers::NODE_LENGTH.clone(), HeaderValue::from(length));
+    to.insert(headers::CLOCK_NS.clone(), HeaderValue::from(clock::now()));
+    response
+}
+
+/// Grants a lease, if the node does.
+fn lease(shared: &Arc<Shared>, peer: NodeId) -> Result<Response<ReplyBody>, Problem> {
+    match shared.drive.lease_asked(clock::now(), peer) {
+        Some(term) => {
+            let mut response = empty(StatusCode::OK);
+            response.headers_mut().insert(headers::TERM_NS.clone(), HeaderValue::from(term));
+            Ok(response)
+        }
+        None => {
+            let what = "no lease is granted now: an invalidation is not confirmed, or this node has \
+                no place in the membership";
+            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, what))
+        }
+    }
+}

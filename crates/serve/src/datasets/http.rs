@@ -1,0 +1,514 @@
+//! Requests below `/datasets`: what a node answers, and what a gateway and a node have in common.
+//!
+//! A gateway asks for one part at a time, `/datasets/NAME/parts/PART/…`, and says of which version: the etag of
+//! the manifest that it has read and the last chunk of the log that it knows of. A node whose version is older
+//! compares with the origin first; where it stays another, the answer is 412, so that nobody searches half of an
+//! old dataset and half of a new one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::node::Stages;
+use http::header::{ALLOW, CONTENT_LENGTH, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use model::window::{Operation, Outcome};
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::Datasets;
+use super::ask::{Answer, Ask, AskParts, LOG, ask_parts, ids, pairs, part_of, text};
+use super::layers::{Held, held};
+use super::served::{Changed, Served, Unwritten, View};
+use crate::headers;
+use crate::http::{Problem, json as json_reply, typed};
+use crate::lane::Seen;
+use crate::objects::Answered;
+use dataset::Info;
+use dataset::chunk::CHUNK_BYTES_MAX;
+use dataset::part::Run;
+
+/// Bytes of one append.
+const APPEND_BYTES_MAX: usize = CHUNK_BYTES_MAX / 2;
+/// Bytes of all appends that are under way.
+pub const APPENDS_BYTES_MAX: usize = 4 * APPEND_BYTES_MAX;
+
+/// What a part of a dataset holds, and how busy it is.
+#[derive(Serialize)]
+struct PartStatus {
+    part: String,
+    records: u64,
+    file_bytes: u64,
+    queue_length: u32,
+    queue_length_average: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layers: Option<Held>,
+}
+
+#[derive(Serialize)]
+struct DatasetStatus<'a> {
+    name: &'a str,
+    info: Info,
+    parts: Vec<PartStatus>,
+}
+
+/// Below `/datasets`: a dataset's name, and what is asked of it.
+pub struct Place<'a> {
+    /// The name.
+    pub name: &'a str,
+    /// What follows it, without the slash between.
+    pub rest: &'a str,
+}
+
+/// The place of a path; `None` for the list at `/datasets` itself.
+pub fn place(path: &str) -> Option<Place<'_>> {
+    let below = path.strip_prefix("/datasets/").filter(|below| !below.is_empty())?;
+    let (name, rest) = below.split_once('/').unwrap_or((below, ""));
+    Some(Place { name, rest })
+}
+
+/// Whether a path is a dataset's.
+pub fn is_below(path: &str) -> bool {
+    path == "/datasets" || path.starts_with("/datasets/")
+}
+
+/// 400, with what is wrong.
+pub fn bad(error: &anyhow::Error) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, &format!("{error:#}"))
+}
+
+/// 503: the origin, most likely.
+pub fn unavailable(error: &anyhow::Error) -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, &format!("{error:#}"))
+        .with(RETRY_AFTER, HeaderValue::from_static("1"))
+}
+
+/// 404.
+pub fn no_dataset(name: &str) -> Problem {
+    let what = format!("there is no dataset {name:?}; /datasets lists them");
+    Problem::new(StatusCode::NOT_FOUND, &what)
+}
+
+/// 405.
+pub fn only(methods: &'static str) -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, &format!("this takes {methods}"))
+        .with(ALLOW, HeaderValue::from_static(methods))
+}
+
+/// The reply with an answer of a version.
+pub fn reply(view: &View, answer: Answer, mut seen: Seen, ask: &Ask) -> Answered {
+    seen.bytes = answer.bytes();
+    seen.size = seen.bytes;
+    let mut response = match answer {
+        Answer::Page(page) => json_reply(StatusCode::OK, &page, Some(seen)),
+        Answer::Count { count } => {
+            json_reply(StatusCode::OK, &json!({ "count": count }), Some(seen))
+        }
+        Answer::Bytes(Some(bytes)) => {
+            typed(StatusCode::OK, "application/octet-stream", bytes, Some(seen))
+        }
+        Answer::Bytes(None) => {
+            seen.outcome = Outcome::Miss;
+            let what = match ask {
+                Ask::Record { id } => format!("there is no record {id}, or it was deleted"),
+                _ => "there is no such part of the text".to_owned(),
+            };
+            return Err(Problem::new(StatusCode::NOT_FOUND, &what).of(seen));
+        }
+        Answer::Run(Run { bytes, records, next }) => {
+            let kind = "application/octet-stream";
+            let mut response = typed(StatusCode::OK, kind, bytes, Some(seen));
+            let to = response.headers_mut();
+            to.insert(headers::NEXT.clone(), HeaderValue::from(next));
+            to.insert(headers::RECORDS.clone(), HeaderValue::from(records));
+            to.insert(headers::END.clone(), HeaderValue::from(view.dataset.end_id()));
+            if let Ok(id) = HeaderValue::from_str(&view.current.manifest.id) {
+                to.insert(headers::DATASET.clone(), id);
+            }
+            response
+        }
+    };
+    let outcome = HeaderValue::from_static(Outcome::Shard.as_str());
+    response.headers_mut().insert(headers::OUTCOME.clone(), outcome);
+    Ok(response)
+}
+
+/// The parts that are here.
+pub struct Local {
+    /// The dataset.
+    pub view: Arc<View>,
+}
+
+impl AskParts for Local {
+    type Error = Problem;
+
+    fn refuses(problem: &Problem) -> bool {
+        problem.is_bad_request()
+    }
+
+    async fn ask(&self, name: &str, ask: &Ask) -> Result<Answer, Problem> {
+        Ok(self.serve(name, ask).await?.0)
+    }
+}
+
+impl Local {
+    /// Asks a part that is here, and says how it went.
+    async fn serve(&self, name: &str, ask: &Ask) -> Result<(Answer, Stages), Problem> {
+        let Some(station) = self.view.stations.get(name) else {
+            let what = format!("part {name} is not on this node: ask a gateway");
+            return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, &what));
+        };
+        let (view, asked, part) = (self.view.clone(), ask.clone(), self.view.part(name).cloned());
+        let work = move || {
+            let answer = match &part {
+                Some(part) => asked.of_shard(&view.dataset, part),
+                None => asked.of_log(&view.dataset),
+            };
+            let bytes = answer.as_ref().map_or(0, Answer::bytes);
+            (answer, bytes)
+        };
+        match station.serve(ask.operation(), work).await {
+            Ok(served) => match served.answer {
+                Some(answer) => Ok((answer.map_err(|error| bad(&error))?, served.stages)),
+                None => {
+                    let what = "the query failed in an unforeseen way; the server's log says more";
+                    Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, what))
+                }
+            },
+            Err(busy) => {
+                let what = format!(
+                    "the queue of {} holds {} requests, as many as datasets.queue_length_max \
+                     allows; try again later",
+                    station.name(),
+                    busy.length
+                );
+                let queue = HeaderValue::from_str(station.name());
+                let queue = queue.unwrap_or(HeaderValue::from_static("shard"));
+                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
+                    .with(headers::BUSY.clone(), queue)
+                    .with(RETRY_AFTER, HeaderValue::from_static("1")))
+            }
+        }
+    }
+}
+
+/// What a change did, as it is answered.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Done {
+    /// Records were appended.
+    Appended { first_id: u64, records: u64 },
+    /// Records were deleted.
+    Deleted { deleted: u64 },
+}
+
+impl Datasets {
+    /// Answers a client's request, or a gateway's for a part.
+    pub async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Answered {
+        let path = request.uri().path().to_owned();
+        let Some(place) = place(&path) else { return self.list(&request).await };
+        let served = self.find(place.name).await.map_err(|error| unavailable(&error))?;
+        if let Some(part) = place.rest.strip_prefix("parts/") {
+            // A gateway knows it, or did: "not found" would be an answer about the record.
+            let served = served.ok_or_else(another_version)?;
+            return self.part(&served, part, &request).await;
+        }
+        let served = served.ok_or_else(|| no_dataset(place.name))?;
+        if place.rest == "layers" {
+            return self.layers_of(&served, &request);
+        }
+        if *request.method() != Method::GET || place.rest == "seal" {
+            return self.change(&served, place.rest, request).await;
+        }
+        let view = served.view().ok_or_else(|| no_dataset(place.name))?;
+        if place.rest.is_empty() {
+            return self.status(&served);
+        }
+        let query = request.uri().query().unwrap_or("");
+        let manifest = view.dataset.manifest();
+        let ask = Ask::parse(place.rest, query, manifest).map_err(|error| bad(&error))?;
+        let ask = ask.ok_or_else(nothing_here)?;
+        let partial = is_partial(query);
+        let mut seen = self.lane.received(ask.operation(), place.name.as_bytes());
+        let names = ask.parts(manifest);
+        match ask_parts(&Local { view: view.clone() }, &names, &ask, partial).await {
+            Ok(answer) => {
+                seen.outcome = Outcome::Shard;
+                reply(&view, answer, seen, &ask)
+            }
+            Err(problem) => Err(problem.of(seen)),
+        }
+    }
+
+    /// What a dataset holds.
+    pub fn status(&self, served: &Arc<Served>) -> Answered {
+        let view = served.view().ok_or_else(|| no_dataset(served.name()))?;
+        let (name, info, parts) = (served.name(), view.dataset.info(), self.parts(&view));
+        Ok(json_reply(StatusCode::OK, &DatasetStatus { name, info, parts }, None))
+    }
+
+    /// All datasets.
+    pub async fn list(&self, request: &Request<Incoming>) -> Answered {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Err(only("GET, HEAD"));
+        }
+        let all = self.listed().await.map_err(|error| unavailable(&error))?;
+        Ok(json_reply(StatusCode::OK, &json!({ "datasets": *all }), None))
+    }
+
+    /// A part, for a gateway.
+    async fn part(
+        &self,
+        served: &Arc<Served>,
+        path: &str,
+        request: &Request<Incoming>,
+    ) -> Answered {
+        if *request.method() != Method::GET {
+            return Err(only("GET"));
+        }
+        let (part, rest) = path.split_once('/').ok_or_else(nothing_here)?;
+        let view = same_version(served, request.headers()).await?.ok_or_else(another_version)?;
+        let query = request.uri().query().unwrap_or("");
+        let ask = Ask::parse(rest, query, view.dataset.manifest()).map_err(|error| bad(&error))?;
+        let ask = ask.ok_or_else(nothing_here)?;
+        let mut seen = self.lane.received(ask.operation(), served.name().as_bytes());
+        let local = Local { view };
+        match local.serve(part, &ask).await {
+            Ok((answer, stages)) => {
+                seen.outcome = Outcome::Shard;
+                seen.stages = Some(stages);
+                let mut response = reply(&local.view, answer, seen, &ask)?;
+                let to = response.headers_mut();
+                let length = HeaderValue::from(stages.length_left);
+                to.insert(headers::QUEUE_LENGTH.clone(), length.clone());
+                to.insert(headers::NODE_LENGTH.clone(), length);
+                // All of its nodes have a shard.
+                let warm = (1_u16 << self.replicas) - 1;
+                to.insert(headers::WARM.clone(), HeaderValue::from(warm));
+                Ok(response)
+            }
+            Err(problem) => Err(problem.of(seen)),
+        }
+    }
+
+    fn parts(&self, view: &View) -> Vec<PartStatus> {
+        let manifest = view.dataset.manifest();
+        let shards = manifest.shards.iter().map(|shard| {
+            let name = part_of(&shard.file);
+            let part = view.part(name);
+            (name.to_owned(), shard.records, shard.file_bytes, part.map(|part| held(part)))
+        });
+        let info = view.dataset.info();
+        let log = (LOG.to_owned(), info.in_log, view.dataset.log_bytes() as u64, None);
+        shards
+            .chain([log])
+            .map(|(part, records, file_bytes, layers)| {
+                let station = view.stations.get(&part);
+                PartStatus {
+                    queue_length: station.map_or(0, |station| station.length()),
+                    queue_length_average: station.and_then(|s| self.layers.average(s)),
+                    part,
+                    records,
+                    file_bytes,
+                    layers,
+                }
+            })
+            .collect()
+    }
+
+    fn layers_of(&self, served: &Arc<Served>, request: &Request<Incoming>) -> Answered {
+        match *request.method() {
+            Method::GET => {}
+            Method::PUT => {
+                let given = pairs(request.uri().query().unwrap_or(""));
+                let wrong = || {
+                    let what = "give bytes=N, or bytes=auto to leave it to the lengths of queues";
+                    Problem::new(StatusCode::BAD_REQUEST, what)
+                };
+                let [(name, value)] = given.as_slice() else { return Err(wrong()) };
+                let value = text(name, value).map_err(|error| bad(&error))?;
+                match (name.as_str(), value) {
+                    ("bytes", "auto") => served.set_fixed_bytes(None),
+                    ("bytes", bytes) => {
+                        served.set_fixed_bytes(Some(bytes.parse().map_err(|_| wrong())?));
+                    }
+                    _ => return Err(wrong()),
+                }
+            }
+            _ => return Err(only("GET, PUT")),
+        }
+        let view = served.view().ok_or_else(|| no_dataset(served.name()))?;
+        let status = json!({
+            "parts": self.parts(&view),
+            "budget_bytes": self.layers.budget_bytes(),
+            "fixed_bytes": served.fixed_bytes(),
+            "changes": self.layers.changes(),
+        });
+        Ok(json_reply(StatusCode::OK, &status, None))
+    }
+
+    /// Appends, deletes or seals.
+    pub async fn change(
+        &self,
+        served: &Arc<Served>,
+        rest: &str,
+        request: Request<Incoming>,
+    ) -> Answered {
+        let (method, query) = (request.method().clone(), request.uri().query().map(str::to_owned));
+        match (method, rest) {
+            (Method::POST, "records") => {
+                let seen = self.lane.received(Operation::Append, served.name().as_bytes());
+                // Held until the chunk is written, which has another copy.
+                let room = match self.room(request.headers()) {
+                    Ok(room) => room,
+                    Err(problem) => return Err(problem.of(seen)),
+                };
+                let body = match gather(request.into_body(), self.body_timeout).await {
+                    Ok(body) => body,
+                    Err(problem) => return Err(problem.of(seen)),
+                };
+                let done = served
+                    .append(&body, Some(room))
+                    .await
+                    .map(|Changed { first_id, records, .. }| Done::Appended { first_id, records });
+                changed(done, seen)
+            }
+            (Method::DELETE, "records") => {
+                let seen = self.lane.received(Operation::Delete, served.name().as_bytes());
+                let ids = match ids(query.as_deref().unwrap_or("")) {
+                    Ok(ids) => ids,
+                    Err(error) => return Err(bad(&error).of(seen)),
+                };
+                let done = served.delete(ids).await;
+                changed(
+                    done.map(|Changed { records, .. }| Done::Deleted { deleted: records }),
+                    seen,
+                )
+            }
+            (Method::POST, "seal") => {
+                let served = served.clone();
+                // Of its own, so that a client that leaves does not break it off.
+                match tokio::spawn(async move { served.seal().await }).await {
+                    Ok(Ok(sealed)) => {
+                        Ok(json_reply(StatusCode::OK, &json!({ "sealed": sealed }), None))
+                    }
+                    Ok(Err(error)) => Err(unavailable(&error)),
+                    Err(error) => Err(unavailable(&error.into())),
+                }
+            }
+            (_, "records") => Err(only("GET, POST, DELETE")),
+            (_, "seal") => Err(only("POST")),
+            _ => Err(only("GET")),
+        }
+    }
+}
+
+impl Datasets {
+    /// Room for the bytes of an append: what it says that it has, or the most that it may have.
+    fn room(&self, headers: &HeaderMap) -> Result<OwnedSemaphorePermit, Problem> {
+        let said = headers.get(CONTENT_LENGTH).and_then(|said| said.to_str().ok()?.parse().ok());
+        let bytes = said.unwrap_or(APPEND_BYTES_MAX).min(APPEND_BYTES_MAX);
+        let room =
+            self.appends.clone().try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
+        room.map_err(|_| {
+            let what = format!(
+                "appends of {APPENDS_BYTES_MAX} bytes are under way, as many as are taken at a time; \
+                 try again later"
+            );
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
+                .with(RETRY_AFTER, HeaderValue::from_static("1"))
+        })
+    }
+}
+
+/// Whether parts may be missing from the answer.
+pub fn is_partial(query: &str) -> bool {
+    pairs(query).iter().any(|(name, value)| name == "partial" && value == b"true")
+}
+
+/// What there is below a dataset.
+pub fn nothing_here() -> Problem {
+    let what = "there is nothing here; a dataset has records, records/ID, count, extract, export, \
+                layers and seal";
+    Problem::new(StatusCode::NOT_FOUND, what)
+}
+
+fn changed(done: anyhow::Result<Done>, mut seen: Seen) -> Answered {
+    match done {
+        Ok(done) => {
+            seen.outcome = Outcome::Origin;
+            Ok(json_reply(StatusCode::OK, &done, Some(seen)))
+        }
+        Err(error) => {
+            let ours =
+                error.is::<Unwritten>() || error.chain().any(|cause| cause.is::<origin::Error>());
+            let problem = if ours { unavailable(&error) } else { bad(&error) };
+            Err(problem.of(seen))
+        }
+    }
+}
+
+/// 412.
+fn another_version() -> Problem {
+    let what = "this node knows another version of the dataset: compare with the origin";
+    Problem::new(StatusCode::PRECONDITION_FAILED, what)
+}
+
+/// The view of the version that a gateway asks of, without what was deleted since; `None` if there is none such even after a comparison with
+/// the origin.
+async fn same_version(
+    served: &Arc<Served>,
+    headers: &HeaderMap,
+) -> Result<Option<Arc<View>>, Problem> {
+    let (Some(etag), Some(chunk)) = (headers.get(&headers::VIEW), headers.get(&headers::CHUNK))
+    else {
+        let what = format!("a part is asked with {} and {}", headers::VIEW, headers::CHUNK);
+        return Err(Problem::new(StatusCode::BAD_REQUEST, &what));
+    };
+    let chunk: Option<u64> = chunk.to_str().ok().and_then(|chunk| chunk.parse().ok());
+    let Some(chunk) = chunk else { return Ok(None) };
+    let as_of = |view: Arc<View>| {
+        let (last, etag_here) = (view.dataset.last_chunk(), view.current.etag.to_string());
+        match last.cmp(&chunk) {
+            _ if *etag != *etag_here => None,
+            std::cmp::Ordering::Less => None,
+            std::cmp::Ordering::Equal => Some(view),
+            std::cmp::Ordering::Greater => {
+                let dataset = view.dataset.shards_as_of(chunk);
+                Some(Arc::new(View { dataset, ..View::clone(&view) }))
+            }
+        }
+    };
+    if let Some(view) = served.view().and_then(as_of) {
+        return Ok(Some(view));
+    }
+    served.refresh().await.map_err(|error| unavailable(&error))?;
+    Ok(served.view().and_then(as_of))
+}
+
+/// The bytes of a request, as many as a chunk of the log may hold.
+async fn gather(mut incoming: Incoming, idle: Duration) -> Result<Bytes, Problem> {
+    let mut all = Vec::new();
+    loop {
+        let piece = match tokio::time::timeout(idle, incoming.frame()).await {
+            Ok(None) => return Ok(all.into()),
+            Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+            Ok(Some(Err(error))) => {
+                let what = format!("the body broke off: {error}");
+                return Err(Problem::new(StatusCode::BAD_REQUEST, &what));
+            }
+            Err(_) => {
+                let what = format!("nothing came for {} s", idle.as_secs_f64());
+                return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, &what));
+            }
+        };
+        if all.len() + piece.len() > APPEND_BYTES_MAX {
+            let what = format!("at most {APPEND_BYTES_MAX} bytes are appended at a time");
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, &what));
+        }
+        all.extend_from_slice(&piece);
+    }
+}

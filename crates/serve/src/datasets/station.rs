@@ -1,0 +1,227 @@
+//! A part of a dataset with its queue: requests wait, one at a time is served, and windows are recorded.
+//!
+//! A service runs on a thread of the runtime's pool for blocking work, which goes on to the next request
+//! as long as there is one: at most one thread is busy for each server of each part.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use engine::node::Stages;
+use engine::queue::{Queue, Started};
+use model::window::{Finished, Nanos, Operation, Outcome, Settings, Window};
+use tokio::sync::oneshot;
+
+use record::clock;
+
+/// One at a time: a query on a shard is computation, of which a second one beside it takes its share.
+const SERVERS: u32 = 1;
+
+/// What is done in service: the bytes of the answer, and what tells it. `None` if nobody waits any more.
+type Work = Box<dyn FnOnce() -> Option<(u64, Tell)> + Send>;
+/// Tells the asker, once the service is recorded: when it started and ended, and the length of the queue.
+type Tell = Box<dyn FnOnce(Nanos, Nanos, u32) + Send>;
+
+struct Job {
+    operation: Operation,
+    work: Work,
+}
+
+/// A queue before a shard, or before the log.
+pub struct Station {
+    /// `shard/NAME/PART`.
+    name: String,
+    queue: Mutex<Queue<Job>>,
+}
+
+/// The queue is full.
+#[derive(Debug)]
+pub struct Busy {
+    /// Requests that it holds.
+    pub length: u32,
+}
+
+/// An answer, and how it came about.
+pub struct Served<T> {
+    /// The answer; `None` if the work broke off by a panic, which is a defect.
+    pub answer: Option<T>,
+    /// When what happened.
+    pub stages: Stages,
+}
+
+impl Station {
+    /// An empty queue.
+    pub fn new(name: String, length_max: u32, windows: Settings, now: Nanos) -> Arc<Station> {
+        let queue = Mutex::new(Queue::new(&name, SERVERS, length_max, windows, now));
+        Arc::new(Station { name, queue })
+    }
+
+    /// `shard/NAME/PART`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue<Job>> {
+        // Poisoned by a panic in the recorder: what it counts may be off by one request.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Requests waiting and in service.
+    pub fn length(&self) -> u32 {
+        self.lock().length()
+    }
+
+    /// The windows that ended by `now`, or all.
+    pub fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
+        let mut queue = self.lock();
+        if flush { queue.flush(now) } else { queue.windows(now) }
+    }
+
+    /// Waits for a turn and does `work`, which says how many bytes its answer has. Dropped before its turn, it
+    /// is passed over.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`] at once if the queue is full.
+    pub async fn serve<T: Send + 'static>(
+        self: &Arc<Station>,
+        operation: Operation,
+        work: impl FnOnce() -> (T, u64) + Send + 'static,
+    ) -> Result<Served<T>, Busy> {
+        let received = clock::now();
+        let (sender, receiver) = oneshot::channel();
+        let work: Work = Box::new(move || {
+            if sender.is_closed() {
+                return None;
+            }
+            let (answer, bytes) = work();
+            let tell: Tell = Box::new(move |started, served, length_left| {
+                let _ = sender.send((answer, started, served, length_left));
+            });
+            Some((bytes, tell))
+        });
+        let length_met = {
+            let mut queue = self.lock();
+            let length_met = queue.length();
+            if queue.push(Job { operation, work }, received).is_err() {
+                return Err(Busy { length: length_met });
+            }
+            if let Some(started) = queue.start(received) {
+                let station = self.clone();
+                tokio::task::spawn_blocking(move || station.work(started));
+            }
+            length_met
+        };
+        let (answer, started, served, length_left) = match receiver.await {
+            Ok((answer, started, served, left)) => (Some(answer), started, served, left),
+            Err(_) => (None, clock::now(), clock::now(), self.length()),
+        };
+        let stages = Stages {
+            received,
+            queued: received,
+            started,
+            served,
+            length_met,
+            length_left,
+            node_length: length_left,
+        };
+        Ok(Served { answer, stages })
+    }
+
+    fn work(&self, mut started: Started<Job>) {
+        loop {
+            let Started { job, queued, start } = started;
+            let work = std::panic::AssertUnwindSafe(job.work);
+            // The asker learns of a panic by its channel; those who wait are served all the same.
+            let done = std::panic::catch_unwind(work).unwrap_or(None);
+            let now = clock::now();
+            let finished = Finished {
+                operation: job.operation,
+                outcome: if done.is_some() { Outcome::Shard } else { Outcome::Error },
+                waiting: start.saturating_sub(queued),
+                service: now.saturating_sub(start),
+                response: now.saturating_sub(queued),
+                bytes: done.as_ref().map_or(0, |(bytes, _)| *bytes),
+            };
+            let (next, length) = {
+                let mut queue = self.lock();
+                queue.finish(now, &finished);
+                let length = queue.length();
+                (queue.start(now), length)
+            };
+            if let Some((_, tell)) = done {
+                tell(start, now, length);
+            }
+            match next {
+                Some(next) => started = next,
+                None => return,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn station(length_max: u32) -> Arc<Station> {
+        Station::new("shard/a/000001".to_owned(), length_max, Settings::default(), clock::now())
+    }
+
+    #[tokio::test]
+    async fn requests_are_served_in_turn_and_refused_past_the_bound() {
+        let station = station(2);
+        let (go, wait) = mpsc::channel::<()>();
+        let first = {
+            let station = station.clone();
+            tokio::spawn(async move {
+                station.serve(Operation::Search, move || (wait.recv().is_ok(), 3)).await
+            })
+        };
+        while station.length() < 1 {
+            tokio::task::yield_now().await;
+        }
+        let second = {
+            let station = station.clone();
+            tokio::spawn(async move { station.serve(Operation::Count, || (7, 1)).await })
+        };
+        while station.length() < 2 {
+            tokio::task::yield_now().await;
+        }
+        let third = station.serve(Operation::Search, || ((), 0)).await;
+        assert_eq!(third.err().unwrap().length, 2);
+        go.send(()).unwrap();
+        assert_eq!(first.await.unwrap().unwrap().answer, Some(true));
+        let second = second.await.unwrap().unwrap();
+        assert_eq!((second.answer, second.stages.length_met), (Some(7), 1));
+        let windows = station.windows(clock::now() + 10_000_000_000, true);
+        let sum = |f: fn(&Window) -> u64| windows.iter().map(f).sum::<u64>();
+        assert_eq!((sum(|w| w.completions), sum(|w| w.refusals)), (2, 1));
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_told_and_holds_up_nobody() {
+        let station = station(10);
+        let panicked = station.serve(Operation::Search, || -> ((), u64) { panic!("a test") }).await;
+        assert!(panicked.unwrap().answer.is_none());
+        assert_eq!(station.serve(Operation::Count, || (1, 0)).await.unwrap().answer, Some(1));
+    }
+
+    #[tokio::test]
+    async fn who_left_before_its_turn_is_passed_over() {
+        let station = station(10);
+        let (go, wait) = mpsc::channel::<()>();
+        let (told, tell) = mpsc::channel::<()>();
+        let held = station.serve(Operation::Search, move || (wait.recv().is_ok(), 0));
+        let mut held = Box::pin(held);
+        assert!(futures_util::poll!(held.as_mut()).is_pending());
+        let left = station.serve(Operation::Search, move || (told.send(()).is_ok(), 0));
+        let mut left = Box::pin(left);
+        assert!(futures_util::poll!(left.as_mut()).is_pending());
+        drop(left);
+        go.send(()).unwrap();
+        assert_eq!(held.await.unwrap().answer, Some(true));
+        assert_eq!(station.serve(Operation::Count, || (1, 0)).await.unwrap().answer, Some(1));
+        assert!(tell.recv().is_err(), "its work was dropped undone");
+    }
+}

@@ -1,0 +1,258 @@
+//! The devices: carries out what the engine decides about segments and records.
+//!
+//! Reads of all devices share one pool of threads that block, with a thread for each read that the real
+//! devices serve at once, so that a slow device never holds up another's reads; appends of a device run in order on one
+//! writer thread. A device with a laboratory profile holds each read: its completion is the drawn time
+//! after its start (or the real read's end, if that is later), and the engine is told so at that time,
+//! with that time, so that the next read starts where this one ended.
+
+pub mod format;
+mod held;
+mod pacer;
+mod profile;
+mod segments;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use anyhow::Context;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use engine::Key;
+use engine::node::{DeviceId, Event, Failure, JobId};
+use engine::tier::Location;
+use model::window::Nanos;
+use tracing::warn;
+
+pub use pacer::{Lateness, Pacer};
+pub use profile::Profile;
+pub use profile::empirical;
+pub use segments::{Buffer, FoundSegment, Segments};
+
+use crate::Object;
+use crate::config::Service;
+use held::{HELD_READERS, HeldQueue};
+use record::clock;
+
+/// A held read with so much time left may wait to be read together with others.
+const PATIENCE: Nanos = 2_000_000;
+/// Threads that read beside those of the real devices: for profiled devices, whose reads are short.
+const READERS: usize = 8;
+/// The most threads that read.
+const READERS_MAX: usize = 1024;
+/// Threads that append; a device has one of them.
+const WRITERS: usize = 2;
+
+/// Who is told what became of reads and appends.
+pub type Told = Arc<dyn Fn(Nanos, Event<Object>) + Send + Sync>;
+
+/// A device as the configuration names it.
+pub struct DeviceFolder {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Reads that it serves at once.
+    pub parallel: u32,
+    /// Its laboratory profile, and its place in its group.
+    pub service: Option<(Service, u64)>,
+}
+
+struct Device {
+    segments: Segments,
+    profile: Option<Mutex<Profile>>,
+    complained: AtomicBool,
+}
+
+struct Read {
+    device: Arc<Device>,
+    segment: Option<Arc<segments::Segment>>,
+    location: Location,
+    key: Key,
+    job: JobId,
+    /// Completion, if it is held: start and drawn time.
+    held_to: Option<Nanos>,
+}
+
+enum Write {
+    Append { device: Arc<Device>, location: Location, key: Key, object: Object, job: JobId },
+    Seal { device: Arc<Device>, segment: u64 },
+    Drop { device: Arc<Device>, segment: u64 },
+}
+
+/// The devices of a node.
+pub struct Disks {
+    devices: Vec<Arc<Device>>,
+    reads: Sender<Option<Read>>,
+    readers: usize,
+    held: Arc<HeldQueue<Read>>,
+    writes: Vec<Sender<Option<Write>>>,
+    pacer: Arc<Pacer<Event<Object>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Disks {
+    /// Opens the folders and starts the threads. The second part of the result is what was found, by
+    /// device.
+    pub fn open(
+        folders: &[DeviceFolder],
+        told: Told,
+    ) -> anyhow::Result<(Disks, HashMap<DeviceId, Vec<FoundSegment>>)> {
+        let mut devices = Vec::new();
+        let mut found = HashMap::new();
+        for (id, DeviceFolder { folder, service, .. }) in folders.iter().enumerate() {
+            let profile = service.as_ref().map(|(service, i)| Profile::new(service, *i));
+            let profile = profile.transpose().with_context(|| format!("device {id}"))?;
+            let (segments, segments_found) = Segments::open(folder)?;
+            found.insert(id, segments_found);
+            devices.push(Arc::new(Device {
+                segments,
+                profile: profile.map(Mutex::new),
+                complained: AtomicBool::new(false),
+            }));
+        }
+        let deliver = told.clone();
+        let pacer = Arc::new(Pacer::start(move |at, event| deliver(at, event))?);
+        let (reads, queue) = unbounded::<Option<Read>>();
+        let mut threads = Vec::new();
+        let real = folders.iter().filter(|device| device.service.is_none());
+        let readers = real.map(|device| device.parallel as usize).sum::<usize>() + READERS;
+        let readers = readers.min(READERS_MAX);
+        for index in 0..readers {
+            let (queue, told, pacer) = (queue.clone(), told.clone(), pacer.clone());
+            let reader = move || {
+                let mut buffer = Buffer::default();
+                while let Ok(Some(read)) = queue.recv() {
+                    read.carry_out(&mut buffer, &told, &pacer);
+                }
+            };
+            threads.push(spawn(format!("read/{index}"), reader)?);
+        }
+        let held = Arc::new(HeldQueue::default());
+        let any_held = devices.iter().any(|device| device.profile.is_some());
+        for index in 0..if any_held { HELD_READERS } else { 0 } {
+            let (held, told, pacer) = (held.clone(), told.clone(), pacer.clone());
+            let reader = move || {
+                let mut buffer = Buffer::default();
+                held.run(|read: Read| read.carry_out(&mut buffer, &told, &pacer));
+            };
+            threads.push(spawn(format!("held/{index}"), reader)?);
+        }
+        let mut writes = Vec::new();
+        for index in 0..WRITERS {
+            let (send, queue) = unbounded();
+            let told = told.clone();
+            threads.push(spawn(format!("write/{index}"), move || writer(&queue, &told))?);
+            writes.push(send);
+        }
+        let threads = Mutex::new(threads);
+        Ok((Disks { devices, reads, readers, held, writes, pacer, threads }, found))
+    }
+
+    /// [`engine::node::Action::Read`].
+    pub fn read(&self, id: DeviceId, location: Location, key: Key, job: JobId, start: Nanos) {
+        let Some(device) = self.devices.get(id).cloned() else { return };
+        let held_to = device
+            .profile
+            .as_ref()
+            .map(|profile| start + profile.lock().unwrap_or_else(PoisonError::into_inner).draw());
+        let segment = device.segments.segment(location.segment());
+        let read = Read { device, segment, location, key, job, held_to };
+        if held_to.is_some_and(|at| at > start + PATIENCE) {
+            self.held.push(read);
+        } else {
+            let _ = self.reads.send(Some(read));
+        }
+    }
+
+    /// [`engine::node::Action::Append`].
+    pub fn append(&self, id: DeviceId, location: Location, key: Key, object: Object, job: JobId) {
+        let Some(device) = self.devices.get(id).cloned() else { return };
+        self.write(id, Write::Append { device, location, key, object, job });
+    }
+
+    /// [`engine::node::Action::SealSegment`].
+    pub fn seal(&self, id: DeviceId, segment: u64) {
+        let Some(device) = self.devices.get(id).cloned() else { return };
+        self.write(id, Write::Seal { device, segment });
+    }
+
+    /// [`engine::node::Action::DropSegment`].
+    pub fn remove(&self, id: DeviceId, segment: u64) {
+        let Some(device) = self.devices.get(id).cloned() else { return };
+        self.write(id, Write::Drop { device, segment });
+    }
+
+    fn write(&self, id: DeviceId, write: Write) {
+        let _ = self.writes[id % self.writes.len()].send(Some(write));
+    }
+
+    /// How late held reads were told since this was asked last.
+    pub fn lateness(&self) -> Lateness {
+        self.pacer.lateness()
+    }
+
+    /// Ends the threads, and seals what is open so that the next start need not scan it.
+    pub fn stop(&self) {
+        for _ in 0..self.readers {
+            let _ = self.reads.send(None);
+        }
+        self.held.stop();
+        for writes in &self.writes {
+            let _ = writes.send(None);
+        }
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            let _ = thread.join();
+        }
+        self.pacer.stop();
+        for device in &self.devices {
+            device.segments.close();
+        }
+    }
+}
+
+fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name).spawn(run).context("cannot start a thread")
+}
+
+impl Read {
+    fn carry_out(self, buffer: &mut Buffer, told: &Told, pacer: &Pacer<Event<Object>>) {
+        let Read { device, segment, location, key, job, held_to } = self;
+        let result = match segment {
+            Some(segment) => device.segments.read(&segment, location, &key, buffer),
+            None => Err(format!("segment {} is gone", location.segment())),
+        };
+        if let Err(reason) = &result {
+            warn!("{reason}; the origin is asked");
+        }
+        let event = Event::Read { job, result: result.map_err(|reason| Failure { reason }) };
+        let now = clock::now();
+        match held_to {
+            Some(at) if at > now => pacer.at(at, event),
+            _ => told(now, event),
+        }
+    }
+}
+
+fn writer(queue: &Receiver<Option<Write>>, told: &Told) {
+    while let Ok(Some(write)) = queue.recv() {
+        match write {
+            Write::Append { device, location, key, object, job } => {
+                let result = device.segments.append(location, &key, &object);
+                if let Err(error) = &result
+                    && !device.complained.swap(true, Ordering::Relaxed)
+                {
+                    warn!("a device cannot be written: {error}; serving goes on without it");
+                }
+                told(clock::now(), Event::Appended { job, written: result.is_ok() });
+            }
+            Write::Seal { device, segment } => {
+                if let Err(error) = device.segments.seal(segment) {
+                    warn!("cannot write the index of segment {segment}: {error}");
+                }
+            }
+            Write::Drop { device, segment } => device.segments.remove(segment),
+        }
+    }
+}

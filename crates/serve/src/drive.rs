@@ -1,0 +1,416 @@
+//! Drives the engine's node: events in, actions out to devices, origin and the requests that wait.
+//!
+//! The node sits behind one mutex that is never held over input, output or an `await`: 0.1 to 0.5 µs an
+//! event, which two cores do not contend for (one node for each core was rejected: keys would have to
+//! be routed between cores, and a miss would be coalesced only within one). Requests that wait are in
+//! the same mutex, because an answer may come from another thread before the asker has left the lock.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use engine::node::{
+    Action, Asker, Checked, Contents, Event, Failure, Fetched, Node, PeerStatus, Reply, RequestId,
+    Restored, Settings, Stages,
+};
+use engine::route::NodeId;
+use engine::{Etag, Key};
+use model::window::{Nanos, Window};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::cluster::Peers;
+use super::events::EventLog;
+use super::object::Object;
+use crate::disk::Disks;
+use origin::{Chunks, Error, Found, Origin};
+use record::clock;
+
+/// What a request is told.
+#[derive(Debug)]
+pub enum Answer {
+    /// The answer.
+    Reply(Reply<Object>, Stages),
+    /// A write's turn has come.
+    Turn,
+    /// A write that ended is known to all nodes of its key; whether it may be acknowledged.
+    Done { certain: bool },
+}
+
+/// When a request is told.
+pub enum Asked {
+    /// At once.
+    Now(Answer),
+    /// When something that was begun has ended.
+    Later(oneshot::Receiver<Answer>),
+}
+
+struct State {
+    node: Node<Object>,
+    waiters: HashMap<RequestId, oneshot::Sender<Answer>>,
+    log: Option<EventLog>,
+}
+
+/// The node, and what carries out its decisions.
+pub struct Drive {
+    state: Mutex<State>,
+    disks: OnceLock<Disks>,
+    origin: Arc<dyn Origin>,
+    timeout: Duration,
+    object_bytes_max: u64,
+    next_request: AtomicU64,
+    runtimes: OnceLock<Vec<Handle>>,
+    next_runtime: AtomicUsize,
+    peers: Option<Arc<Peers>>,
+}
+
+/// How the timeouts of the origin begin: they are answered 504, its other failures 503.
+pub const TIMED_OUT: &str = "the origin timed out";
+
+impl Drive {
+    /// An empty node. Devices and runtimes follow.
+    pub fn new(
+        settings: Settings,
+        origin: Arc<dyn Origin>,
+        timeout: Duration,
+        peers: Option<Arc<Peers>>,
+        log: Option<EventLog>,
+        now: Nanos,
+    ) -> Drive {
+        let object_bytes_max = settings.object_bytes_max;
+        let node = Node::new(settings, now);
+        Drive {
+            state: Mutex::new(State { node, waiters: HashMap::new(), log }),
+            disks: OnceLock::new(),
+            origin,
+            timeout,
+            object_bytes_max,
+            next_request: AtomicU64::new(0),
+            runtimes: OnceLock::new(),
+            next_runtime: AtomicUsize::new(0),
+            peers,
+        }
+    }
+
+    /// Sets the devices, with what was found on them.
+    pub fn set_disks(&self, disks: Disks, found: Vec<(usize, u64, Vec<Restored>)>) {
+        let mut state = self.lock();
+        for (device, segment, records) in found {
+            if let Some(log) = &mut state.log {
+                log.restored(device, segment, &records);
+            }
+            state.node.restore(device, segment, records);
+        }
+        let _ = self.disks.set(disks);
+    }
+
+    /// Sets the runtimes that requests to the origin run on.
+    pub fn set_runtimes(&self, runtimes: Vec<Handle>) {
+        let _ = self.runtimes.set(runtimes);
+    }
+
+    /// The devices.
+    pub fn disks(&self) -> Option<&Disks> {
+        self.disks.get()
+    }
+
+    /// The origin.
+    pub fn origin(&self) -> &Arc<dyn Origin> {
+        &self.origin
+    }
+
+    /// How long the origin may take.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// The other nodes, in a cluster.
+    pub fn peers(&self) -> Option<&Arc<Peers>> {
+        self.peers.as_ref()
+    }
+
+    /// A new request's name.
+    pub fn request(&self) -> RequestId {
+        self.next_request.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic inside the engine is a broken invariant: the node's state is not to be trusted after
+        // it, and every later request must fail rather than be answered from it.
+        #[expect(clippy::expect_used, reason = "see above")]
+        self.state.lock().expect("the node failed")
+    }
+
+    /// Reads an object.
+    pub fn get(
+        self: &Arc<Self>,
+        now: Nanos,
+        key: Key,
+        asker: Asker,
+        deadline: Option<Nanos>,
+    ) -> Asked {
+        let request = self.request();
+        self.ask(now, request, Event::Get { request, key, asker, deadline })
+    }
+
+    /// Asks for a lease in a peer's name; its term, if it is granted.
+    pub fn lease_asked(self: &Arc<Self>, now: Nanos, peer: NodeId) -> Option<Nanos> {
+        let mut actions = Vec::new();
+        let mut state = self.lock();
+        state.handle(now, Event::LeaseAsked { peer }, &mut actions);
+        let grant = |action: &Action<Object>| match action {
+            Action::Grant { peer: to, term } if *to == peer => Some(*term),
+            _ => None,
+        };
+        let term = actions.iter().find_map(grant);
+        self.carry_out(state, actions);
+        term
+    }
+
+    /// Asks for a turn in a key's order of writes. Whoever gets the turn must tell `WriteEnd`.
+    pub fn write_begin(self: &Arc<Self>, now: Nanos, request: RequestId, key: Key) -> Asked {
+        self.ask(now, request, Event::WriteBegin { request, key })
+    }
+
+    /// Ends a write that had its turn; the answer is [`Answer::Done`].
+    pub fn write_end(
+        self: &Arc<Self>,
+        now: Nanos,
+        request: RequestId,
+        key: Key,
+        payload: Option<Object>,
+    ) -> Asked {
+        self.ask(now, request, Event::WriteEnd { request, key, payload })
+    }
+
+    fn ask(self: &Arc<Self>, now: Nanos, request: RequestId, event: Event<Object>) -> Asked {
+        let mut actions = Vec::with_capacity(4);
+        let mut state = self.lock();
+        state.handle(now, event, &mut actions);
+        let own = actions.iter().position(|action| is_answer(action, request));
+        let own = own.map(|index| actions.remove(index));
+        let asked = match own.map(answer_of) {
+            Some(Ok((_, answer))) => Asked::Now(answer),
+            Some(Err(_)) | None => {
+                let (send, receive) = oneshot::channel();
+                state.waiters.insert(request, send);
+                Asked::Later(receive)
+            }
+        };
+        self.carry_out(state, actions);
+        asked
+    }
+
+    /// Tells the node what happened.
+    pub fn tell(self: &Arc<Self>, now: Nanos, event: Event<Object>) {
+        let mut actions = Vec::with_capacity(4);
+        let mut state = self.lock();
+        if let Event::WriteEnd { request, .. } = &event {
+            // It may have been waiting for its turn.
+            state.waiters.remove(request);
+        }
+        state.handle(now, event, &mut actions);
+        self.carry_out(state, actions);
+    }
+
+    /// Lets go of the lock between finding who is to be told, and telling them and all else.
+    fn carry_out(self: &Arc<Self>, mut state: MutexGuard<'_, State>, actions: Vec<Action<Object>>) {
+        if actions.is_empty() {
+            return;
+        }
+        let mut answers = Vec::new();
+        let mut rest = Vec::new();
+        for action in actions {
+            match answer_of(action) {
+                Ok((request, answer)) => {
+                    let waiter = state.waiters.remove(&request);
+                    answers.extend(waiter.map(|waiter| (waiter, answer)));
+                }
+                // In the order decided: two threads that let go of the lock first could swap them.
+                Err(
+                    action @ (Action::Append { .. }
+                    | Action::SealSegment { .. }
+                    | Action::DropSegment { .. }),
+                ) => self.begin(action),
+                Err(action) => rest.push(action),
+            }
+        }
+        drop(state);
+        // The next read of a device first: its service has begun.
+        for action in rest {
+            self.begin(action);
+        }
+        for (waiter, answer) in answers {
+            // Who left is not told.
+            let _ = waiter.send(answer);
+        }
+    }
+
+    fn begin(self: &Arc<Self>, action: Action<Object>) {
+        let disks = self.disks.get();
+        match (action, disks) {
+            (Action::Read { device, location, key, job, start }, Some(disks)) => {
+                disks.read(device, location, key, job, start);
+            }
+            (Action::Append { device, location, key, payload, job }, Some(disks)) => {
+                disks.append(device, location, key, payload, job);
+            }
+            (Action::SealSegment { device, segment }, Some(disks)) => disks.seal(device, segment),
+            (Action::DropSegment { device, segment }, Some(disks)) => disks.remove(device, segment),
+            (Action::Fetch { key, job }, _) => {
+                let drive = self.clone();
+                self.spawn(async move {
+                    let result = drive.fetch(&key).await;
+                    drive.tell(clock::now(), Event::Fetched { job, result });
+                });
+            }
+            (Action::Check { key, etag, job }, _) => {
+                let drive = self.clone();
+                self.spawn(async move {
+                    let result = drive.check(&key, &etag).await;
+                    drive.tell(clock::now(), Event::Checked { job, result });
+                });
+            }
+            (other, _) => self.call(other),
+        }
+    }
+
+    /// Runs a task on this thread's runtime, or on one of those that serve.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(task);
+            return;
+        }
+        let runtimes = self.runtimes.get().map(Vec::as_slice).unwrap_or_default();
+        let next = self.next_runtime.fetch_add(1, Ordering::Relaxed);
+        if let Some(runtime) = runtimes.get(next % runtimes.len().max(1)) {
+            runtime.spawn(task);
+        }
+    }
+
+    /// Runs a request to the origin, for at most as long as it may take.
+    pub async fn within<T>(
+        &self,
+        what: &str,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        within(self.timeout, what, request).await
+    }
+
+    async fn fetch(&self, key: &Key) -> Fetched<Object> {
+        let fetch = async {
+            let Some(Found { metadata, mut body }) = self.origin.get(key, None).await? else {
+                return Ok(Fetched::NotFound);
+            };
+            if metadata.size > self.object_bytes_max {
+                return Ok(Fetched::TooLarge);
+            }
+            let bytes = collect(body.as_mut()).await?;
+            if bytes.len() as u64 != metadata.size {
+                return Err(Error::Damaged("it sent another number of bytes".to_owned()));
+            }
+            Ok(Fetched::Found(Object::new(metadata, bytes)))
+        };
+        let fetched = self.within("a read", fetch).await;
+        fetched.unwrap_or_else(|e| Fetched::Unavailable(Failure { reason: e.to_string() }))
+    }
+
+    async fn check(&self, key: &Key, etag: &Etag) -> Checked {
+        match self.within("a comparison", self.origin.head(key)).await {
+            Ok(Some(metadata)) if metadata.etag == *etag => Checked::Current,
+            Ok(_) => Checked::Changed,
+            Err(e) => Checked::Unavailable(Failure { reason: e.to_string() }),
+        }
+    }
+
+    /// The windows that ended by `now`, or all if the process ends.
+    pub fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
+        let mut state = self.lock();
+        if flush { state.node.flush_windows(now) } else { state.node.windows(now) }
+    }
+
+    /// What the node holds, and how many requests wait.
+    pub fn contents(&self) -> (Contents, usize) {
+        let state = self.lock();
+        (state.node.contents(), state.waiters.len())
+    }
+
+    /// What the node knows of the other nodes.
+    pub fn peers_status(&self, now: Nanos) -> Vec<PeerStatus> {
+        self.lock().node.peers(now)
+    }
+
+    /// Ends the event log, so that all of it is in its file.
+    pub fn close_log(&self) {
+        let log = self.lock().log.take();
+        if let Some(log) = log {
+            log.close();
+        }
+    }
+}
+
+impl State {
+    fn handle(&mut self, now: Nanos, event: Event<Object>, actions: &mut Vec<Action<Object>>) {
+        let sizes = self.log.is_some().then(|| event.sizes());
+        self.node.handle(now, event, actions);
+        if let (Some(log), Some(sizes)) = (&mut self.log, sizes) {
+            log.handled(now, sizes, actions.iter().map(Action::sizes).collect());
+        }
+    }
+}
+
+/// Waits for the origin, for at most `timeout`; `what` is what it was asked for.
+pub async fn within<T>(
+    timeout: Duration,
+    what: &str,
+    request: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let seconds = timeout.as_secs_f64();
+    let timed_out = || Error::TimedOut(format!("no answer to {what} within {seconds} s"));
+    tokio::time::timeout(timeout, request).await.unwrap_or_else(|_| Err(timed_out()))
+}
+
+fn is_answer(action: &Action<Object>, to: RequestId) -> bool {
+    match action {
+        Action::Reply { request, .. }
+        | Action::WriteTurn { request }
+        | Action::WriteDone { request, .. } => *request == to,
+        _ => false,
+    }
+}
+
+fn answer_of(action: Action<Object>) -> Result<(RequestId, Answer), Action<Object>> {
+    match action {
+        Action::Reply { request, reply, stages } => Ok((request, Answer::Reply(reply, stages))),
+        Action::WriteTurn { request } => Ok((request, Answer::Turn)),
+        Action::WriteDone { request, certain } => Ok((request, Answer::Done { certain })),
+        other => Err(other),
+    }
+}
+
+/// All pieces as one.
+async fn collect(body: &mut dyn Chunks) -> Result<Bytes, Error> {
+    let first = match body.next().await {
+        None => return Ok(Bytes::new()),
+        Some(first) => first?,
+    };
+    let left = body.bytes_left().unwrap_or(0) as usize;
+    let Some(second) = body.next().await else { return Ok(first) };
+    let mut all = BytesMut::with_capacity(first.len() + left);
+    all.extend_from_slice(&first);
+    all.extend_from_slice(&second?);
+    while let Some(piece) = body.next().await {
+        all.extend_from_slice(&piece?);
+    }
+    Ok(all.freeze())
+}
+
+impl Drop for Drive {
+    fn drop(&mut self) {
+        if let Ok(state) = self.state.get_mut().map_err(PoisonError::into_inner) {
+            state.waiters.clear();
+        }
+    }
+}

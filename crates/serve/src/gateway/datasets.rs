@@ -1,0 +1,293 @@
+//! Requests below `/datasets`: each question goes to the nodes of each shard, and the answers are put together.
+//!
+//! The gateway holds no shards, but every manifest and log that it is asked of: it answers for what is not in a
+//! shard yet by itself, and appends straight to the origin. So what was appended through it is found through it
+//! at once; through others after `datasets.refresh_s`.
+//!
+//! A shard is asked like an object: health, policy, retries, hedging and deadline are the engine's, by the
+//! shard's key. *Partial answers*: if no node of a shard answers in time, the question fails and says which
+//! part it was; with `partial=true` a page comes without that part, and names it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::header::{HeaderName, HeaderValue};
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use model::window::{Nanos, Outcome};
+use serde_json::{Value, json};
+
+use super::super::datasets::ask::{Answer, Ask, AskParts, LOG, Page, ask_parts};
+use super::super::datasets::http::{
+    Local, bad, is_partial, no_dataset, nothing_here, only, place, reply, unavailable,
+};
+use super::super::datasets::served::{Served, View};
+use super::super::headers;
+use super::super::http::{Problem, json as json_reply};
+use super::super::objects::Answered;
+use super::Access;
+use super::attempt::{Answer as NodeAnswer, Body};
+use super::read::read;
+use super::wanted::{self, Wanted};
+use crate::peer::Outgoing;
+use dataset::part::Run;
+use dataset::remote::{key_of_file, key_of_manifest};
+
+/// The largest answer of a part: a page, written as JSON, which may escape every byte.
+const ANSWER_BYTES_MAX: usize = 128 << 20;
+/// Tries of a question that met a dataset while it was changed.
+const TRIES: usize = 4;
+
+/// The parts of a dataset, where they are.
+struct Nodes<'a> {
+    access: &'a Arc<Access>,
+    name: &'a str,
+    view: Arc<View>,
+    /// Path and query behind the part.
+    rest: String,
+    deadline: Nanos,
+    patience: Nanos,
+    /// A node knew another version.
+    stale: AtomicBool,
+}
+
+impl Nodes<'_> {
+    async fn ask_nodes(&self, part: &str, ask: &Ask) -> Result<Answer, Problem> {
+        let id = &self.view.current.manifest.id;
+        let header = |text: String| HeaderValue::from_str(&text);
+        let view = header(self.view.current.etag.to_string());
+        let chunk = header(self.view.dataset.last_chunk().to_string());
+        let (Ok(view), Ok(chunk)) = (view, chunk) else {
+            let what = "the origin's version of the dataset cannot be told to nodes";
+            return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, what));
+        };
+        let wanted = Wanted {
+            method: Method::GET,
+            key: key_of_file(self.name, id, &format!("{part}.shard")),
+            path: format!("/datasets/{}/parts/{part}/{}", self.name, self.rest),
+            headers: vec![(headers::VIEW.clone(), view), (headers::CHUNK.clone(), chunk)],
+        };
+        let answered = read(self.access, &wanted, self.deadline, &[]).await;
+        // Held until all of the answer is there: the engine counts it as under way.
+        let (answer, _asking) = answered.map_err(|refused| {
+            let problem = self.access.problem(refused, &wanted, self.patience);
+            problem.about(&format!("part {part}"))
+        })?;
+        let who = self.access.who(answer.node).to_owned();
+        let status = answer.status;
+        let number = |name: &HeaderName| {
+            let value = answer.headers.get(name).and_then(|value| value.to_str().ok());
+            value.and_then(|value| value.parse::<u64>().ok())
+        };
+        let run = number(&headers::NEXT).zip(number(&headers::RECORDS));
+        let bytes = gather(answer).await.map_err(|why| {
+            let what = format!("{who} broke off in its answer for part {part}: {why}");
+            Problem::new(StatusCode::BAD_GATEWAY, &what)
+        })?;
+        let broken = |what: String| {
+            let what = format!("{who} answered for part {part} what cannot be: {what}");
+            Problem::new(StatusCode::BAD_GATEWAY, &what)
+        };
+        match (status, ask) {
+            (StatusCode::OK, Ask::Records { .. }) => {
+                let page: Page =
+                    serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
+                Ok(Answer::Page(page))
+            }
+            (StatusCode::OK, Ask::Count { .. } | Ask::Occurrences { .. }) => {
+                let value: Value =
+                    serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
+                let count = value.get("count").and_then(Value::as_u64);
+                let count = count.ok_or_else(|| broken("there is no count".to_owned()))?;
+                Ok(Answer::Count { count })
+            }
+            (StatusCode::OK, Ask::Export { .. }) => {
+                let run = run.ok_or_else(|| broken("it does not say how to go on".to_owned()));
+                let (next, records) = run?;
+                Ok(Answer::Run(Run { bytes, records, next }))
+            }
+            (StatusCode::OK, _) => Ok(Answer::Bytes(Some(bytes))),
+            (StatusCode::NOT_FOUND, Ask::Record { .. }) => Ok(Answer::Bytes(None)),
+            (StatusCode::PRECONDITION_FAILED, _) => {
+                self.stale.store(true, Ordering::Relaxed);
+                let what = "the dataset is changed faster than it can be asked; try again";
+                Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, what))
+            }
+            _ => {
+                let words: Option<Value> = serde_json::from_slice(&bytes).ok();
+                let words = words.as_ref().and_then(|w| w.get("error")).and_then(Value::as_str);
+                let words = words.unwrap_or("it did not say why");
+                Err(Problem::new(status, &format!("{who}, part {part}: {words}")))
+            }
+        }
+    }
+}
+
+impl AskParts for Nodes<'_> {
+    type Error = Problem;
+
+    fn refuses(problem: &Problem) -> bool {
+        problem.is_bad_request()
+    }
+
+    async fn ask(&self, part: &str, ask: &Ask) -> Result<Answer, Problem> {
+        if part == LOG {
+            let local = Local { view: self.view.clone() };
+            return local.ask(part, ask).await;
+        }
+        self.ask_nodes(part, ask).await
+    }
+}
+
+async fn gather(answer: NodeAnswer) -> Result<Vec<u8>, String> {
+    let mut all = Vec::new();
+    match answer.body {
+        Body::Whole(bytes) => all.extend_from_slice(&bytes),
+        Body::Node(mut body) => {
+            while let Some(piece) = body.next().await {
+                all.extend_from_slice(&piece.map_err(|fault| fault.to_string())?);
+                if all.len() > ANSWER_BYTES_MAX {
+                    return Err(format!("more than {ANSWER_BYTES_MAX} bytes"));
+                }
+            }
+        }
+        Body::Origin(..) => return Err("the origin does not search".to_owned()),
+    }
+    Ok(all)
+}
+
+impl Access {
+    /// Answers a request below `/datasets`.
+    pub(super) async fn dataset(self: &Arc<Self>, request: Request<Incoming>) -> Answered {
+        let path = request.uri().path().to_owned();
+        let Some(place) = place(&path) else { return self.datasets.list(&request).await };
+        let served = self.datasets.find(place.name).await.map_err(|error| unavailable(&error))?;
+        let served = served.ok_or_else(|| no_dataset(place.name))?;
+        match (request.method(), place.rest) {
+            (&Method::GET, "") => self.datasets.status(&served),
+            (&Method::GET | &Method::PUT, "layers") => self.layers(place.name, &request).await,
+            (_, "layers") => Err(only("GET, PUT")),
+            (&Method::POST, "seal") => self.seal(&served).await,
+            (_, "seal") => Err(only("POST")),
+            (&Method::GET, rest) => self.question(&served, rest, &request).await,
+            (_, rest) => self.datasets.change(&served, rest, request).await,
+        }
+    }
+
+    async fn question(
+        self: &Arc<Self>,
+        served: &Arc<Served>,
+        rest: &str,
+        request: &Request<Incoming>,
+    ) -> Answered {
+        let max = self.deadline.as_nanos() as Nanos;
+        let (patience, _) = wanted::patience(request.headers(), max)?;
+        let query = request.uri().query().unwrap_or("");
+        // The request, as it is recorded, where it met a version that is no more.
+        let mut outdated = None;
+        for last in (0..TRIES).rev() {
+            let view = served.view().ok_or_else(|| no_dataset(served.name()))?;
+            let manifest = view.dataset.manifest();
+            let ask = Ask::parse(rest, query, manifest).map_err(|error| bad(&error))?;
+            let ask = ask.ok_or_else(nothing_here)?;
+            let received = || self.datasets.received(ask.operation(), served.name());
+            let mut seen = outdated.take().unwrap_or_else(received);
+            let names = ask.parts(manifest);
+            let nodes = Nodes {
+                access: self,
+                name: served.name(),
+                view: view.clone(),
+                rest: format!("{rest}?{query}"),
+                deadline: seen.received.saturating_add(patience),
+                patience,
+                stale: AtomicBool::new(false),
+            };
+            let answer = ask_parts(&nodes, &names, &ask, is_partial(query)).await;
+            if nodes.stale.into_inner() && last > 0 {
+                outdated = Some(seen);
+                served.refresh().await.map_err(|error| unavailable(&error))?;
+                continue;
+            }
+            return match answer {
+                Ok(answer) => {
+                    seen.outcome = Outcome::Shard;
+                    reply(&view, answer, seen, &ask)
+                }
+                Err(problem) => Err(problem.of(seen)),
+            };
+        }
+        Err(no_dataset(served.name()))
+    }
+
+    /// Asks the node that seals this dataset's log to do it.
+    async fn seal(&self, served: &Arc<Served>) -> Answered {
+        let primary = self.ring.replicas(&key_of_manifest(served.name())).iter().next();
+        let path = format!("/datasets/{}/seal", served.name());
+        let node = primary.unwrap_or_default();
+        let (status, value) = self.tell_node(node, &Method::POST, &path).await?;
+        if status == StatusCode::OK {
+            served.refresh().await.map_err(|error| unavailable(&error))?;
+        }
+        Ok(json_reply(status, &value, None))
+    }
+
+    /// Asks or tells all nodes of their layers.
+    async fn layers(&self, name: &str, request: &Request<Incoming>) -> Answered {
+        let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
+        let path = format!("/datasets/{name}/layers{query}");
+        let (mut parts, mut changes) = (Vec::new(), Vec::new());
+        let (mut budget_bytes, mut fixed_bytes) = (0, Value::Null);
+        for node in 0..self.pools.len() {
+            let (status, mut value) = self.tell_node(node, request.method(), &path).await?;
+            if status != StatusCode::OK {
+                return Ok(json_reply(status, &value, None));
+            }
+            for mut part in value["parts"].as_array().cloned().unwrap_or_default() {
+                // A node names all parts, and has layers for those that it serves.
+                if !part["layers"].is_null() {
+                    part["node"] = json!(self.name(node));
+                    parts.push(part);
+                }
+            }
+            for change in value["changes"].as_array().into_iter().flatten() {
+                let change = change.as_str().unwrap_or_default();
+                changes.push(format!("{}: {change}", self.name(node)));
+            }
+            budget_bytes += value["budget_bytes"].as_u64().unwrap_or(0);
+            fixed_bytes = value["fixed_bytes"].take();
+        }
+        let all = json!({
+            "parts": parts,
+            "budget_bytes": budget_bytes,
+            "fixed_bytes": fixed_bytes,
+            "changes": changes,
+        });
+        Ok(json_reply(StatusCode::OK, &all, None))
+    }
+
+    /// Sends a request to one node, and gives what it says.
+    async fn tell_node(
+        &self,
+        node: usize,
+        method: &Method,
+        path: &str,
+    ) -> Result<(StatusCode, Value), Problem> {
+        let failed = |why: String| {
+            let what = format!("{}: {why}; see /admin/status", self.who(Some(node)));
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
+        };
+        let pool =
+            self.pools.get(node).ok_or_else(|| failed("there is no such node".to_owned()))?;
+        let asked = async {
+            let reply = pool.send(method, path, &[], Outgoing::Empty).await?;
+            let status = reply.status;
+            Ok((status, reply.body.gather(ANSWER_BYTES_MAX).await?))
+        };
+        let told = tokio::time::timeout(self.origin_timeout, asked).await;
+        let told = told.map_err(|_| failed("no answer in time".to_owned()))?;
+        let (status, bytes) =
+            told.map_err(|fault: crate::peer::Fault| failed(fault.to_string()))?;
+        let value = serde_json::from_slice(&bytes);
+        Ok((status, value.map_err(|error| failed(format!("no JSON: {error}")))?))
+    }
+}

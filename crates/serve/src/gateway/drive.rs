@@ -1,0 +1,272 @@
+//! Drives the engine's gateway: events in, actions out to the requests, and pings.
+//!
+//! The gateway sits behind one mutex, like the node's engine: one for each thread was rejected because
+//! what is known of the nodes' health and load, and the budgets, would then be known to one thread only.
+//! A request takes the lock twice: when it comes and when its answer is there. Actions for the request
+//! that an event is about are handed back; those for others go to their mailboxes.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use engine::gateway::{
+    Action, AttemptId, Event, Gateway, GatewayStatus, Head, RequestId, Settings,
+};
+use engine::route::NodeId;
+use model::window::{Nanos, Window};
+use tokio::sync::Notify;
+
+use record::clock;
+
+/// The longest time between two ticks.
+const TICK_MAX: Nanos = 1_000_000_000;
+
+/// Spreads names that are numbers already.
+#[derive(Default)]
+struct NumberHash(u64);
+
+impl Hasher for NumberHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(self.0 ^ u64::from(*byte));
+        }
+    }
+    fn write_u64(&mut self, number: u64) {
+        let product = u128::from(number) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+}
+
+type Numbers<T> = HashMap<u64, T, BuildHasherDefault<NumberHash>>;
+
+/// Where a request finds what was decided about it by events of others.
+#[derive(Default)]
+pub struct Mailbox {
+    inside: Mutex<(VecDeque<Action>, Option<Waker>)>,
+}
+
+impl Mailbox {
+    fn put(&self, action: Action) -> Option<Waker> {
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        inside.0.push_back(action);
+        inside.1.take()
+    }
+
+    /// The next action.
+    pub fn poll(&self, context: &mut Context<'_>) -> Poll<Action> {
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(action) = inside.0.pop_front() {
+            return Poll::Ready(action);
+        }
+        if !inside.1.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            inside.1 = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+struct State {
+    gateway: Gateway,
+    requests: Numbers<Arc<Mailbox>>,
+    /// Whose the attempts are that are under way.
+    attempts: Numbers<RequestId>,
+    /// Why nodes do not fit.
+    misfits: Vec<Option<String>>,
+}
+
+/// The gateway's decisions, and who waits for them.
+pub struct Drive {
+    state: Mutex<State>,
+    next_request: AtomicU64,
+    /// When the timer wakes.
+    armed: AtomicU64,
+    alarm: Notify,
+}
+
+/// What an event brought.
+#[derive(Default)]
+pub struct Decided {
+    /// For the request that it is about.
+    pub own: VecDeque<Action>,
+    /// Nodes to be pinged.
+    pub pings: Vec<NodeId>,
+}
+
+impl Drive {
+    /// A gateway that has not ticked yet.
+    pub fn new(settings: Settings, now: Nanos) -> Drive {
+        let nodes = settings.ring.members().len();
+        Drive {
+            state: Mutex::new(State {
+                gateway: Gateway::new(settings, now),
+                requests: HashMap::default(),
+                attempts: HashMap::default(),
+                misfits: vec![None; nodes],
+            }),
+            next_request: AtomicU64::new(0),
+            armed: AtomicU64::new(0),
+            alarm: Notify::new(),
+        }
+    }
+
+    /// A new request's name.
+    pub fn name(&self) -> RequestId {
+        self.next_request.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic inside the engine is a broken invariant: every later request must fail rather than be
+        // sent by a state that is not to be trusted.
+        #[expect(clippy::expect_used, reason = "see above")]
+        self.state.lock().expect("the gateway failed")
+    }
+
+    /// A request comes; what is decided later goes to its mailbox.
+    pub fn begin(&self, request: RequestId, event: Event, mailbox: &Arc<Mailbox>) -> Decided {
+        let mut state = self.lock();
+        state.requests.insert(request, mailbox.clone());
+        self.handle(state, event, Some(request), false)
+    }
+
+    /// Tells of an attempt's answer; one that has come whole is over as soon as it is chosen.
+    pub fn answered(
+        &self,
+        request: RequestId,
+        attempt: AttemptId,
+        head: Head,
+        whole: bool,
+    ) -> Decided {
+        let event = Event::Answered { attempt, head };
+        self.handle(self.lock(), event, Some(request), whole)
+    }
+
+    /// Tells of anything that is about a request, or (`None`) about none.
+    pub fn tell(&self, request: Option<RequestId>, event: Event) -> Decided {
+        self.handle(self.lock(), event, request, false)
+    }
+
+    fn handle(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        event: Event,
+        own: Option<RequestId>,
+        whole: bool,
+    ) -> Decided {
+        let now = clock::now();
+        let mut actions = Vec::with_capacity(4);
+        match &event {
+            Event::Answered { attempt, .. } | Event::Failed { attempt, .. } => {
+                state.attempts.remove(attempt);
+            }
+            Event::Over { request } => {
+                state.requests.remove(request);
+            }
+            _ => {}
+        }
+        state.gateway.handle(now, event, &mut actions);
+        let chosen = |action: &Action| matches!(action, Action::Relay { .. });
+        if let (true, Some(request), true) = (whole, own, actions.iter().any(chosen)) {
+            state.requests.remove(&request);
+            state.gateway.handle(now, Event::Over { request }, &mut actions);
+        }
+        let wake = state.gateway.next_wake();
+        let mut decided = Decided::default();
+        let mut wakers = Vec::new();
+        for action in actions {
+            state.deliver(action, own, &mut decided, &mut wakers);
+        }
+        drop(state);
+        for waker in wakers {
+            waker.wake();
+        }
+        if wake.is_some_and(|wake| wake < self.armed.load(Ordering::Relaxed)) {
+            self.alarm.notify_one();
+        }
+        decided
+    }
+
+    /// Ticks; waits until the next tick is due.
+    pub async fn tick(&self) -> Decided {
+        let now = clock::now();
+        let wake = self.lock().gateway.next_wake().unwrap_or(Nanos::MAX);
+        let wake = wake.min(now + TICK_MAX);
+        self.armed.store(wake, Ordering::Relaxed);
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_nanos(wake.saturating_sub(now))) => {}
+            () = self.alarm.notified() => {}
+        }
+        self.tell(None, Event::Tick)
+    }
+
+    /// Notes why a node does not fit, or that it does. Says whether that is news.
+    pub fn note(&self, node: NodeId, misfit: Option<String>) -> bool {
+        let mut state = self.lock();
+        let Some(place) = state.misfits.get_mut(node).filter(|place| **place != misfit) else {
+            return false;
+        };
+        *place = misfit;
+        true
+    }
+
+    /// What the gateway knows and did, and why nodes do not fit.
+    pub fn status(&self, now: Nanos) -> (GatewayStatus, Vec<Option<String>>) {
+        let state = self.lock();
+        (state.gateway.status(now), state.misfits.clone())
+    }
+
+    /// Requests that may still be told something.
+    pub fn mailboxes(&self) -> usize {
+        self.lock().requests.len()
+    }
+
+    /// The windows that ended by `now`, or all if the process ends.
+    pub fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
+        let mut state = self.lock();
+        if flush { state.gateway.flush_windows(now) } else { state.gateway.windows(now) }
+    }
+}
+
+impl State {
+    fn deliver(
+        &mut self,
+        action: Action,
+        own: Option<RequestId>,
+        decided: &mut Decided,
+        wakers: &mut Vec<Waker>,
+    ) {
+        let request = match &action {
+            Action::Send { request, attempt, .. } | Action::Origin { request, attempt } => {
+                self.attempts.insert(*attempt, *request);
+                Some(*request)
+            }
+            Action::Relay { request, .. } | Action::Refuse { request, .. } => Some(*request),
+            Action::Cancel { attempt } => self.attempts.remove(attempt),
+            Action::Ping { node } => {
+                decided.pings.push(*node);
+                return;
+            }
+        };
+        if request.is_some() && request == own {
+            if matches!(action, Action::Refuse { .. })
+                && let Some(request) = request
+            {
+                self.requests.remove(&request);
+            }
+            decided.own.push_back(action);
+            return;
+        }
+        let Some(request) = request else { return };
+        // A refused request says nothing more, not even that it is over.
+        let mailbox = match &action {
+            Action::Refuse { .. } => self.requests.remove(&request),
+            _ => self.requests.get(&request).cloned(),
+        };
+        wakers.extend(mailbox.and_then(|mailbox| mailbox.put(action)));
+    }
+}

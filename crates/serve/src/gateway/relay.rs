@@ -1,0 +1,175 @@
+//! The body of a large answer: streamed, and continued from another node if it breaks off.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::route::NodeId;
+use http::header::{CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_MATCH, RANGE};
+use http::{Method, StatusCode};
+use tracing::{info, warn};
+
+use super::Access;
+use super::attempt::{Answer, Body};
+use super::read::{Asking, read};
+use super::wanted::Wanted;
+use origin::{BoxFuture, Chunks, Error};
+use record::clock;
+
+/// How often one body is continued.
+const CONTINUED_MAX: usize = 4;
+
+/// A body on its way to the client.
+pub struct Relay {
+    access: Arc<Access>,
+    body: Body,
+    node: Option<NodeId>,
+    /// The request as the engine knows it, until the end.
+    asking: Option<Asking>,
+    /// What is asked to continue: which object, and the offset after the last byte.
+    rest: Option<Rest>,
+    left: u64,
+    broke: Vec<NodeId>,
+    /// Time without a piece after which another node is asked.
+    stall: Duration,
+}
+
+struct Rest {
+    key: engine::Key,
+    path: String,
+    etag: HeaderValue,
+    end: u64,
+}
+
+impl Relay {
+    /// The body of an answer to `wanted`, which is taken from it.
+    pub fn new(
+        access: &Arc<Access>,
+        wanted: &Wanted,
+        answer: &mut Answer,
+        asking: Option<Asking>,
+    ) -> Relay {
+        let left = answer.length();
+        let start = start_of(answer.status, &answer.headers);
+        let etag = answer.headers.get(ETAG).filter(|etag| !etag.as_bytes().starts_with(b"W/"));
+        let rest = start.zip(etag).map(|(start, etag)| Rest {
+            key: wanted.key.clone(),
+            path: wanted.path.clone(),
+            etag: etag.clone(),
+            end: start.saturating_add(left),
+        });
+        let stall = Duration::from_secs_f64(access.config.gateway.attempt_timeout_max_s);
+        let body = std::mem::replace(&mut answer.body, Body::Whole(Bytes::new()));
+        let node = answer.node;
+        Relay { access: access.clone(), body, node, asking, rest, left, broke: Vec::new(), stall }
+    }
+
+    /// The longest that one piece can take: it stalls, and is then asked of others.
+    pub fn patience(&self) -> Duration {
+        self.stall + self.access.deadline * 2
+    }
+
+    async fn piece(&mut self) -> Result<Option<Bytes>, String> {
+        let next = async {
+            match &mut self.body {
+                Body::Whole(bytes) => {
+                    let bytes = std::mem::take(bytes);
+                    Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
+                }
+                Body::Node(body) => body.next().await.transpose().map_err(|e| e.to_string()),
+                Body::Origin(body, _) => body.next().await.transpose().map_err(|e| e.to_string()),
+            }
+        };
+        let stalled = |_| Err(format!("nothing came for {} s", self.stall.as_secs_f64()));
+        tokio::time::timeout(self.stall, next).await.unwrap_or_else(stalled)
+    }
+
+    async fn next_piece(&mut self) -> Option<Result<Bytes, Error>> {
+        while self.left > 0 {
+            let why = match self.piece().await {
+                Ok(Some(piece)) if piece.len() as u64 <= self.left => {
+                    self.left -= piece.len() as u64;
+                    if self.left == 0 {
+                        self.asking = None;
+                    }
+                    return Some(Ok(piece));
+                }
+                Ok(_) => "it has another length than it said".to_owned(),
+                Err(why) => why,
+            };
+            if let Err(what) = self.go_on(&why).await {
+                self.left = 0;
+                self.asking = None;
+                return Some(Err(Error::Failed(what)));
+            }
+        }
+        None
+    }
+
+    /// Asks another node for what is missing.
+    async fn go_on(&mut self, why: &str) -> Result<(), String> {
+        let who = self.access.who(self.node);
+        self.asking = None;
+        self.body = Body::Whole(Bytes::new());
+        let Some(rest) = &self.rest else { return Err(format!("{who} broke off: {why}")) };
+        if self.broke.len() >= CONTINUED_MAX {
+            return Err(format!("{who} broke off, as {CONTINUED_MAX} before it: {why}"));
+        }
+        self.broke.extend(self.node);
+        let from = rest.end - self.left;
+        let range = HeaderValue::from_str(&format!("bytes={from}-{}", rest.end - 1));
+        let range = range.map_err(|error| error.to_string())?;
+        let wanted = Wanted {
+            method: Method::GET,
+            key: rest.key.clone(),
+            path: rest.path.clone(),
+            headers: vec![(RANGE, range), (IF_MATCH, rest.etag.clone())],
+        };
+        let deadline = clock::now().saturating_add(self.access.deadline.as_nanos() as u64);
+        let continued = read(&self.access, &wanted, deadline, &self.broke).await;
+        let (answer, asking) = continued.map_err(|refused| {
+            format!("{who} broke off ({why}), and no other could continue: {:?}", refused.why)
+        })?;
+        let other = self.access.who(answer.node);
+        let fits = answer.status == StatusCode::PARTIAL_CONTENT
+            && answer.headers.get(ETAG) == Some(&rest.etag)
+            && start_of(answer.status, &answer.headers) == Some(from)
+            && answer.length() == self.left;
+        if !fits {
+            let status = answer.status;
+            let what = "has another version, or cannot continue";
+            return Err(format!("{who} broke off ({why}), and {other} {what} ({status})"));
+        }
+        info!("{who} broke off in a reply ({why}); {other} continues it");
+        (self.body, self.node, self.asking) = (answer.body, answer.node, asking);
+        Ok(())
+    }
+}
+
+impl Chunks for Relay {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
+        Box::pin(async move {
+            let next = self.next_piece().await;
+            if let Some(Err(error)) = &next {
+                warn!("a reply cannot be continued: {error}");
+            }
+            next
+        })
+    }
+
+    fn bytes_left(&self) -> Option<u64> {
+        Some(self.left)
+    }
+}
+
+/// The offset in the object of the body's first byte.
+fn start_of(status: StatusCode, headers: &HeaderMap) -> Option<u64> {
+    match status {
+        StatusCode::OK => Some(0),
+        StatusCode::PARTIAL_CONTENT => {
+            let text = headers.get(CONTENT_RANGE)?.to_str().ok()?;
+            text.strip_prefix("bytes ")?.split('-').next()?.parse().ok()
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,136 @@
+//! What one serving thread observes: the gateway's recorder and its samples.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use engine::node::Stages;
+use model::window::{Finished, Nanos, Operation, Outcome, Recorder, Sample, Settings, Window};
+use model::window::{is_sampled, key_hash};
+
+use record::clock;
+
+/// Samples that are held until the observer takes them; past it they are dropped.
+const SAMPLES_MAX: usize = 1 << 18;
+
+struct State {
+    recorder: Recorder,
+    samples: Vec<Sample>,
+}
+
+/// The record of one serving thread. Its mutex is contended once each window.
+pub struct Lane {
+    state: Mutex<State>,
+    sample_one_in: u64,
+    unix_offset_ns: i128,
+}
+
+impl Lane {
+    /// An empty record of a queue.
+    pub fn new(queue: &str, settings: Settings, sample_one_in: u64, now: Nanos) -> Lane {
+        let unix_offset_ns = settings.unix_offset_ns;
+        let recorder = Recorder::new(queue, 0, settings, now);
+        let state = Mutex::new(State { recorder, samples: Vec::new() });
+        Lane { state, sample_one_in, unix_offset_ns }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request came.
+    pub fn received(self: &Arc<Lane>, operation: Operation, key: &[u8]) -> Seen {
+        let now = clock::now();
+        {
+            let mut state = self.lock();
+            state.recorder.arrive(now);
+            state.recorder.start(now);
+        }
+        let hash = if self.sample_one_in > 0 { key_hash(key) } else { u64::MAX };
+        Seen {
+            lane: self.clone(),
+            operation,
+            hash,
+            received: now,
+            outcome: Outcome::Error,
+            stages: None,
+            size: 0,
+            bytes: 0,
+            internal: false,
+            warm: 0,
+        }
+    }
+
+    /// The windows that ended by `now` (all, if `flush`) and the samples since.
+    pub fn take(&self, now: Nanos, flush: bool) -> (Vec<Window>, Vec<Sample>) {
+        let mut state = self.lock();
+        let windows = if flush { state.recorder.flush(now) } else { state.recorder.roll(now) };
+        (windows, std::mem::take(&mut state.samples))
+    }
+}
+
+/// A request under way. Dropped, it has been answered: its reply was handed to the connection, or its
+/// client left.
+pub struct Seen {
+    lane: Arc<Lane>,
+    operation: Operation,
+    hash: u64,
+    /// When it came.
+    pub received: Nanos,
+    /// Who answered.
+    pub outcome: Outcome,
+    /// When what happened, as the node says.
+    pub stages: Option<Stages>,
+    /// Bytes of the object.
+    pub size: u64,
+    /// Bytes of the reply.
+    pub bytes: u64,
+    /// A gateway or another node asked, and is told more.
+    pub internal: bool,
+    /// Which of the key's nodes have the object, as far as known.
+    pub warm: u8,
+}
+
+impl Seen {
+    /// Whether only the head of the reply is asked for.
+    pub fn is_head(&self) -> bool {
+        self.operation == Operation::Head
+    }
+}
+
+impl Drop for Seen {
+    fn drop(&mut self) {
+        let replied = clock::now();
+        let since = |at: Nanos| at.saturating_sub(self.received);
+        let stages = self.stages.unwrap_or(Stages {
+            received: self.received,
+            queued: self.received,
+            started: self.received,
+            served: replied,
+            ..Stages::default()
+        });
+        let finished = Finished {
+            operation: self.operation,
+            outcome: self.outcome,
+            waiting: since(stages.started),
+            service: stages.served.saturating_sub(stages.started),
+            response: since(replied),
+            bytes: self.bytes,
+        };
+        let mut state = self.lane.lock();
+        state.recorder.finish(replied, &finished);
+        if is_sampled(self.hash, self.lane.sample_one_in) && state.samples.len() < SAMPLES_MAX {
+            let unix_ns = i128::from(self.received) + self.lane.unix_offset_ns;
+            state.samples.push(Sample {
+                key: self.hash,
+                size: self.size,
+                operation: self.operation,
+                outcome: self.outcome,
+                received_unix_us: (unix_ns / 1000).max(0) as u64,
+                queued_ns: since(stages.queued),
+                started_ns: since(stages.started),
+                served_ns: since(stages.served),
+                replied_ns: since(replied),
+                length_met: stages.length_met,
+            });
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The listing at `/objects`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use model::window::{Operation, Outcome};
+use serde::Serialize;
+
+use super::drive;
+use super::http::{Problem, json};
+use super::lane::Lane;
+use super::objects::{Answered, origin_problem};
+use origin::Origin;
+
+/// Most objects of a page of a listing.
+const LIST_MAX: usize = 1000;
+
+#[derive(Serialize)]
+struct Page {
+    objects: Vec<PageObject>,
+    /// What to give as `after` for the next page; none at the end.
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct PageObject {
+    /// The key, percent-encoded as it stands in its address.
+    key: String,
+    size: u64,
+    etag: String,
+    modified_unix_us: u64,
+    content_type: Option<String>,
+}
+
+const KEY_ESCAPED: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~')
+    .remove(b'/');
+
+/// A key as it stands in its address.
+pub fn escaped(key: &[u8]) -> String {
+    percent_encoding::percent_encode(key, KEY_ESCAPED).to_string()
+}
+
+/// `GET /objects?prefix=&after=&limit=`.
+pub async fn list(
+    origin: &Arc<dyn Origin>,
+    timeout: Duration,
+    lane: &Arc<Lane>,
+    query: &str,
+) -> Answered {
+    let mut seen = lane.received(Operation::List, b"");
+    let bad = |what: String| Problem::new(StatusCode::BAD_REQUEST, &what);
+    let (mut prefix, mut after, mut limit) = (Vec::new(), None, LIST_MAX);
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let decoded: Vec<u8> = percent_encoding::percent_decode_str(value).collect();
+        match name {
+            "prefix" => prefix = decoded,
+            "after" => after = Some(decoded),
+            "limit" => {
+                limit =
+                    value.parse().ok().filter(|n| (1..=LIST_MAX).contains(n)).ok_or_else(|| {
+                        bad(format!("limit must be a number from 1 to {LIST_MAX}, not {value:?}"))
+                    })?;
+            }
+            _ => return Err(bad(format!("{name:?} is none of prefix, after and limit"))),
+        }
+    }
+    let listing = origin.list(&prefix, after.as_deref(), limit);
+    let listed =
+        drive::within(timeout, "a listing", listing).await.map_err(|e| origin_problem(&e))?;
+    let next = (listed.len() == limit).then(|| listed.last().map(|last| escaped(&last.key)));
+    let objects = listed.into_iter().map(|listed| PageObject {
+        key: escaped(&listed.key),
+        size: listed.metadata.size,
+        etag: listed.metadata.etag.to_string(),
+        modified_unix_us: listed.metadata.modified_unix_us,
+        content_type: listed.metadata.attributes.content_type,
+    });
+    let page = Page { objects: objects.collect(), next: next.flatten() };
+    seen.outcome = Outcome::Origin;
+    Ok(json(StatusCode::OK, &page, Some(seen)))
+}

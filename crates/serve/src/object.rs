@@ -1,0 +1,117 @@
+//! The engine's payload when serving: an object's bytes with what a reply says of them.
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use engine::{Etag, Payload};
+use http::header::{ACCEPT_RANGES, CONTENT_TYPE, ETAG, LAST_MODIFIED};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+use super::arena;
+use origin::Metadata;
+
+/// What headers of user metadata begin with.
+pub const META_PREFIX: &str = "concertina-meta-";
+
+/// An object in memory. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Object(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    metadata: Metadata,
+    block: Vec<u8>,
+    body: Bytes,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Object) -> bool {
+        self.0.metadata == other.0.metadata && self.0.body == other.0.body
+    }
+}
+
+impl Object {
+    /// An object; `body` must have the length that the metadata says.
+    pub fn new(metadata: Metadata, body: Bytes) -> Object {
+        debug_assert_eq!(metadata.size, body.len() as u64);
+        let block = metadata.encode();
+        let headers = headers_of(&metadata);
+        let body = arena::keep(body);
+        Object(Arc::new(Inner { metadata, block, body, headers }))
+    }
+
+    /// Reads the stored form: metadata, then bytes. `None` if it is not that.
+    pub fn decode(stored: &Bytes) -> Option<Object> {
+        let (metadata, body) = Metadata::decode(stored)?;
+        if metadata.size != body.len() as u64 {
+            return None;
+        }
+        let body = stored.slice(stored.len() - body.len()..);
+        Some(Object::new(metadata, body))
+    }
+
+    /// The stored form of the metadata; [`Object::body`] follows it.
+    pub fn block(&self) -> &[u8] {
+        &self.0.block
+    }
+
+    /// The bytes.
+    pub fn body(&self) -> &Bytes {
+        &self.0.body
+    }
+
+    /// The metadata.
+    pub fn metadata(&self) -> &Metadata {
+        &self.0.metadata
+    }
+
+    /// The headers of a reply with this object, made once.
+    pub fn add_headers(&self, to: &mut HeaderMap) {
+        for (name, value) in &self.0.headers {
+            to.append(name, value.clone());
+        }
+    }
+}
+
+impl Payload for Object {
+    fn bytes(&self) -> u64 {
+        self.0.metadata.size
+    }
+    fn stored_bytes(&self) -> u64 {
+        (self.0.block.len() + self.0.body.len()) as u64
+    }
+    fn etag(&self) -> Etag {
+        self.0.metadata.etag.clone()
+    }
+}
+
+/// The headers that metadata stands for.
+pub fn headers_of(metadata: &Metadata) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers = Vec::with_capacity(4 + metadata.attributes.user.len());
+    let mut add = |name: HeaderName, value: &str| {
+        // Values came from headers; what a damaged file held instead is left out.
+        if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
+            headers.push((name, value));
+        }
+    };
+    let content_type = metadata.attributes.content_type.as_deref();
+    add(CONTENT_TYPE, content_type.unwrap_or("application/octet-stream"));
+    add(ETAG, &format!("\"{}\"", metadata.etag));
+    add(LAST_MODIFIED, &http_date(metadata.modified_unix_us));
+    add(ACCEPT_RANGES, "bytes");
+    for (name, value) in &metadata.attributes.user {
+        if let Ok(name) = HeaderName::from_bytes(format!("{META_PREFIX}{name}").as_bytes()) {
+            add(name, value);
+        }
+    }
+    headers
+}
+
+/// A time as HTTP writes it. Times past the year 9999, which no clock gave us, become 1970.
+fn http_date(unix_us: u64) -> String {
+    let seconds = unix_us / 1_000_000;
+    let seconds = if seconds < 253_402_300_800 { seconds } else { 0 };
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds))
+}

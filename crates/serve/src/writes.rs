@@ -1,0 +1,317 @@
+//! PUT and DELETE of an object: staged as it comes, committed in its key's turn, acknowledged when no
+//! node returns an older version.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::Key;
+use engine::node::{Event, Reply, Stages};
+use http::header::{
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
+    TRANSFER_ENCODING,
+};
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use model::window::{Nanos, Outcome};
+use tokio::sync::oneshot;
+
+use super::Shared;
+use super::body::{ReplyBody, Share, Upload};
+use super::cluster;
+use super::condition::{self, Verdict};
+use super::drive::{Answer, Asked, TIMED_OUT};
+use super::http::Problem;
+use super::lane::Seen;
+use super::object::{META_PREFIX, Object};
+use super::objects::{
+    Answered, MISDIRECTED, add_stages, busy, origin_problem, precondition_failed, too_late,
+    unavailable,
+};
+use origin::{Attributes, Error, Staged};
+use record::clock;
+
+/// Bytes of user metadata, names and values.
+const META_BYTES_MAX: usize = 8 << 10;
+/// Longest content type.
+const CONTENT_TYPE_BYTES_MAX: usize = 1 << 10;
+/// Writes under way at once, those included whose client was told that they took too long.
+const WRITES_MAX: usize = 1024;
+/// What is said of a write that may not be acknowledged.
+const UNCERTAIN: &str = "this node lost its place in the cluster while it wrote: the write may last or not; read \
+    the object, and write it again if need be";
+
+fn attributes(headers: &HeaderMap) -> Result<Attributes, Problem> {
+    let bad = |what: String| Problem::new(StatusCode::BAD_REQUEST, &what);
+    let text = |name: &str, value: &HeaderValue| {
+        let text = std::str::from_utf8(value.as_bytes()).map(str::to_owned);
+        text.map_err(|_| bad(format!("the header {name} is not UTF-8")))
+    };
+    let content_type =
+        headers.get(CONTENT_TYPE).map(|value| text("content-type", value)).transpose()?;
+    if content_type.as_ref().is_some_and(|text| text.len() > CONTENT_TYPE_BYTES_MAX) {
+        return Err(bad(format!("the content type is longer than {CONTENT_TYPE_BYTES_MAX} bytes")));
+    }
+    let mut user = Vec::new();
+    for (name, value) in headers {
+        if let Some(short) = name.as_str().strip_prefix(META_PREFIX) {
+            user.push((short.to_owned(), text(name.as_str(), value)?));
+        }
+    }
+    user.sort();
+    let bytes: usize = user.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > META_BYTES_MAX {
+        return Err(bad(format!(
+            "the user metadata has {bytes} bytes; at most {META_BYTES_MAX} are kept"
+        )));
+    }
+    Ok(Attributes { content_type: content_type.filter(|text| !text.is_empty()), user })
+}
+
+/// Answers a PUT.
+pub async fn put(
+    shared: &Arc<Shared>,
+    mut seen: Seen,
+    key: Key,
+    request: Request<Incoming>,
+) -> Answered {
+    let (parts, incoming) = request.into_parts();
+    let headers = parts.headers;
+    let refused = if headers.contains_key(CONTENT_RANGE) {
+        Some((StatusCode::BAD_REQUEST, "a PUT of a part is not taken: send the whole object"))
+    } else if headers.contains_key(CONTENT_ENCODING) {
+        Some((StatusCode::UNSUPPORTED_MEDIA_TYPE, "a content encoding is not kept: send it plain"))
+    } else if !headers.contains_key(CONTENT_LENGTH) && !headers.contains_key(TRANSFER_ENCODING) {
+        Some((StatusCode::LENGTH_REQUIRED, "send Content-Length (0 for an empty object) or chunks"))
+    } else {
+        None
+    };
+    if let Some((status, what)) = refused {
+        return Err(Problem::new(status, what).of(seen));
+    }
+    let deadline = cluster::deadline(&headers, seen.received);
+    let (deadline, attributes) = match (deadline, attributes(&headers)) {
+        (Ok(deadline), Ok(attributes)) => (deadline, attributes),
+        (Err(problem), _) | (_, Err(problem)) => return Err(problem.of(seen)),
+    };
+    let config = &shared.config;
+    let object_bytes_max = config.node.object_bytes_max.0;
+    let idle = Duration::from_secs_f64(config.serve.idle_s);
+    let mut upload = Upload::new(incoming, idle, object_bytes_max, shared.uploads.clone());
+    let staged = match stage(shared, &key, attributes, &mut upload).await {
+        Ok(staged) => staged,
+        Err(error) => {
+            if !matches!(error, Error::Upload(_)) {
+                upload.discard().await;
+            }
+            return Err(origin_problem(&error).of(seen));
+        }
+    };
+    let copy = upload.into_copy();
+    seen.size = staged.metadata().size;
+    let conditional = condition::is_conditional(&headers).then(|| headers.clone());
+    let work = Work::Put { staged, copy };
+    let (result, stages) = in_turn(shared, key, work, conditional, deadline).await;
+    seen.stages = stages;
+    match result {
+        Ok(Done { etag, .. }) => {
+            seen.outcome = Outcome::Origin;
+            let mut response = Response::new(ReplyBody::empty(None));
+            if let Some(value) = etag.and_then(|e| HeaderValue::from_str(&format!("\"{e}\"")).ok())
+            {
+                response.headers_mut().insert(ETAG, value);
+            }
+            add_stages(&seen, &headers, response.headers_mut());
+            *response.body_mut() = ReplyBody::empty(Some(seen));
+            Ok(response)
+        }
+        Err(problem) => Err(problem.of(seen)),
+    }
+}
+
+/// Hands the upload to the origin. However long the client takes, the origin must take each piece in
+/// time.
+async fn stage(
+    shared: &Arc<Shared>,
+    key: &Key,
+    attributes: Attributes,
+    upload: &mut Upload,
+) -> Result<Box<dyn Staged>, Error> {
+    let given_at = upload.given_at();
+    let timeout = shared.drive.timeout();
+    let mut staging = shared.drive.origin().stage(key, attributes, upload);
+    loop {
+        match tokio::time::timeout(timeout, &mut staging).await {
+            Ok(result) => return result,
+            Err(_) => {
+                let given = given_at.load(Ordering::Relaxed);
+                if given > 0 && u128::from(clock::now() - given) >= timeout.as_nanos() {
+                    let seconds = timeout.as_secs_f64();
+                    let what = format!("it did not take an upload's bytes within {seconds} s");
+                    return Err(Error::TimedOut(what));
+                }
+            }
+        }
+    }
+}
+
+/// Answers a DELETE.
+pub async fn delete(
+    shared: &Arc<Shared>,
+    mut seen: Seen,
+    key: Key,
+    headers: &HeaderMap,
+) -> Answered {
+    let conditional = condition::is_conditional(headers).then(|| headers.clone());
+    let deadline = match cluster::deadline(headers, seen.received) {
+        Ok(deadline) => deadline,
+        Err(problem) => return Err(problem.of(seen)),
+    };
+    let (result, stages) = in_turn(shared, key, Work::Delete, conditional, deadline).await;
+    seen.stages = stages;
+    match result {
+        Ok(Done { there, .. }) => {
+            // Removing what is not there leaves what was asked for.
+            seen.outcome = if there { Outcome::Origin } else { Outcome::Miss };
+            let mut response = Response::new(ReplyBody::empty(None));
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            add_stages(&seen, headers, response.headers_mut());
+            *response.body_mut() = ReplyBody::empty(Some(seen));
+            Ok(response)
+        }
+        Err(problem) => Err(problem.of(seen)),
+    }
+}
+
+enum Work {
+    Put { staged: Box<dyn Staged>, copy: Option<(Bytes, Option<Share>)> },
+    Delete,
+}
+
+struct Done {
+    etag: Option<engine::Etag>,
+    /// What was deleted was there.
+    there: bool,
+}
+
+type Written = (Result<Done, Problem>, Option<Stages>);
+
+/// Does a write when its turn has come. The turn is held until the origin's answer is certain, even when
+/// the client has been told that it took too long: a write that ended later would undo the next one.
+async fn in_turn(
+    shared: &Arc<Shared>,
+    key: Key,
+    work: Work,
+    conditional: Option<HeaderMap>,
+    deadline: Option<Nanos>,
+) -> Written {
+    let (send, receive) = oneshot::channel();
+    let left = deadline.map(|at| Duration::from_nanos(at.saturating_sub(clock::now())));
+    if left.is_some_and(|left| left.is_zero()) {
+        return (Err(too_late()), None);
+    }
+    let timeout = left.map_or(shared.drive.timeout(), |left| left.min(shared.drive.timeout()));
+    // Writes whose client was told that they took too long go on, and hold what they write.
+    if shared.writes.load(Ordering::Relaxed) >= WRITES_MAX {
+        return (Err(busy("writes")), None);
+    }
+    let shared = shared.clone();
+    let task = async move {
+        let _writing = shared.writing();
+        let request = shared.drive.request();
+        let mut send = send;
+        let received = clock::now();
+        let answer = match shared.drive.write_begin(received, request, key.clone()) {
+            Asked::Now(answer) => Some(answer),
+            Asked::Later(turn) => tokio::select! {
+                answer = turn => answer.ok(),
+                () = send.closed() => None,
+            },
+        };
+        let written: Written = match answer {
+            Some(Answer::Reply(Reply::Busy { queue }, stages)) => (Err(busy(&queue)), Some(stages)),
+            Some(Answer::Reply(Reply::NotPrimary, stages)) => {
+                let what = Problem::new(StatusCode::MISDIRECTED_REQUEST, MISDIRECTED);
+                (Err(what), Some(stages))
+            }
+            Some(Answer::Turn) if !send.is_closed() => {
+                let started = clock::now();
+                let (result, payload) = write(&shared, &key, work, conditional).await;
+                let served = clock::now();
+                let done = match shared.drive.write_end(served, request, key, payload) {
+                    Asked::Now(answer) => Some(answer),
+                    Asked::Later(done) => {
+                        let done = done.await.ok();
+                        if let Some(peers) = shared.drive.peers() {
+                            peers.held(clock::now() - served);
+                        }
+                        done
+                    }
+                };
+                let result = match done {
+                    Some(Answer::Done { certain: true }) => result,
+                    _ => result.and(Err(unavailable(UNCERTAIN))),
+                };
+                let stages =
+                    Stages { received, queued: received, started, served, ..Stages::default() };
+                (result, Some(stages))
+            }
+            // The client left while it waited.
+            _ => {
+                let end = Event::WriteEnd { request, key, payload: None };
+                shared.drive.tell(clock::now(), end);
+                (Err(Problem::stopping()), None)
+            }
+        };
+        let _ = send.send(written);
+    };
+    tokio::spawn(task);
+    match tokio::time::timeout(timeout, receive).await {
+        Ok(Ok(written)) => written,
+        Ok(Err(_)) => (Err(Problem::stopping()), None),
+        Err(_) => {
+            let seconds = timeout.as_secs_f64();
+            let what = format!("{TIMED_OUT}: the write did not end within {seconds} s; it may yet");
+            (Err(unavailable(&what)), None)
+        }
+    }
+}
+
+/// The write itself, in its turn.
+async fn write(
+    shared: &Arc<Shared>,
+    key: &Key,
+    work: Work,
+    conditional: Option<HeaderMap>,
+) -> (Result<Done, Problem>, Option<Object>) {
+    let drive = &shared.drive;
+    if let Some(headers) = conditional {
+        match drive.within("a condition", drive.origin().head(key)).await {
+            Ok(object) => {
+                if condition::judge(&headers, object.as_ref(), false) != Verdict::Proceed {
+                    return (Err(precondition_failed()), None);
+                }
+            }
+            Err(error) => return (Err(origin_problem(&error)), None),
+        }
+    }
+    match work {
+        Work::Delete => match drive.origin().delete(key).await {
+            Ok(there) => (Ok(Done { etag: None, there }), None),
+            Err(error) => (Err(origin_problem(&error)), None),
+        },
+        Work::Put { staged, copy } => {
+            let metadata = staged.metadata().clone();
+            let etag = Some(metadata.etag.clone());
+            match staged.commit(None).await {
+                Ok(()) => {
+                    let whole = copy.filter(|(bytes, _)| bytes.len() as u64 == metadata.size);
+                    let object = whole.map(|(bytes, _)| Object::new(metadata, bytes));
+                    (Ok(Done { etag, there: true }), object)
+                }
+                Err(error) => (Err(origin_problem(&error)), None),
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The processes of the cluster: nodes and gateways, each in a network namespace of its own.
+
+use std::fs::OpenOptions;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use engine::route::{self, Ring};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+use super::body;
+use super::interrupt::Interrupt;
+use super::network::Network;
+use super::wire::{Ask, Client};
+use crate::lab;
+use record::clock::now;
+use serve::config::{Config, Member, Role, Size};
+
+/// `[cluster]` of `config.toml`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// How many nodes.
+    pub nodes: u8,
+    /// How many gateways.
+    pub gateways: u8,
+    /// Memory of each node.
+    pub memory_bytes: u64,
+}
+
+/// What is done to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// SIGKILL; later it is started again, with its devices and without its memory.
+    Kill,
+    /// SIGSTOP; later SIGCONT.
+    Pause,
+    /// Its link is down; later up again.
+    Cut,
+}
+
+/// Longest time to the first answer of a process.
+const START_S: f64 = 30.0;
+
+/// One process.
+struct Process {
+    member: u8,
+    role: Role,
+    config: PathBuf,
+    log: PathBuf,
+    child: Option<Child>,
+}
+
+/// All of them; ended and removed when dropped.
+pub struct Cluster {
+    // Dropped in this order: processes end before their network goes.
+    nodes: Vec<Process>,
+    gateways: Vec<Process>,
+    network: Network,
+    ring: Ring,
+    token: String,
+    interrupt: Interrupt,
+}
+
+impl Cluster {
+    /// Makes the network, writes the configurations, starts everything and waits until it serves.
+    ///
+    /// # Errors
+    /// If any of it cannot be; the error shows the end of a process's log.
+    pub fn start(
+        settings: &Settings,
+        scratch: &Path,
+        interrupt: &Interrupt,
+    ) -> anyhow::Result<Cluster> {
+        if !(1..10).contains(&settings.nodes) || !(1..10).contains(&settings.gateways) {
+            bail!("config.toml: there must be 1 to 9 nodes and 1 to 9 gateways");
+        }
+        let network = Network::make(settings.nodes + settings.gateways)?;
+        let member = |node: u8| Member {
+            name: format!("n{node}"),
+            address: network.address(node).to_string(),
+            ..Member::default()
+        };
+        let members: Vec<Member> = (0..settings.nodes).map(member).collect();
+        let token = format!("experiment-{}", std::process::id());
+        let origin = scratch.join("origin");
+        let write = |member: u8, role: Role| {
+            let node = role == Role::Node;
+            let name = if node { format!("n{member}") } else { format!("gateway-{member}") };
+            let devices = lab::disks(&scratch.join(format!("device-{name}")), 1, None);
+            let mut config = lab::server(settings.memory_bytes, devices, &origin);
+            config.node.revalidate_s = Config::default().node.revalidate_s;
+            config.serve.role = role;
+            config.serve.token = Some(token.clone());
+            config.serve.listen = network.address(member).to_string();
+            config.cluster.name = node.then(|| name.clone());
+            config.members.clone_from(&members);
+            config.node.memory_bytes = Size(settings.memory_bytes);
+            let path = scratch.join(format!("{name}.toml"));
+            lab::write_config(&path, &config)?;
+            let log = scratch.join(format!("{name}.log"));
+            anyhow::Ok(Process { member, role, config: path, log, child: None })
+        };
+        let all = settings.nodes + settings.gateways;
+        let nodes = (0..settings.nodes).map(|i| write(i, Role::Node)).collect::<Result<_, _>>()?;
+        let gateways = (settings.nodes..all).map(|i| write(i, Role::Gateway));
+        let gateways = gateways.collect::<Result<_, _>>()?;
+        let replicas = Config::default().cluster.replicas as usize;
+        let places =
+            members.iter().map(|m| route::Member { name: m.name.clone(), weight: m.weight });
+        let ring = Ring::new(places.collect(), replicas)?;
+        let interrupt = interrupt.clone();
+        let mut cluster = Cluster { nodes, gateways, network, ring, token, interrupt };
+        for process in cluster.nodes.iter_mut().chain(&mut cluster.gateways) {
+            process.start(&cluster.network)?;
+        }
+        for index in 0..cluster.nodes.len() {
+            cluster.wait(index)?;
+        }
+        for index in 0..cluster.gateways.len() {
+            cluster.wait(cluster.nodes.len() + index)?;
+        }
+        Ok(cluster)
+    }
+
+    /// Where the gateways listen.
+    pub fn gateways(&self) -> Vec<SocketAddr> {
+        self.gateways.iter().map(|process| self.network.address(process.member)).collect()
+    }
+
+    /// What every request has to show.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// The primary of each of so many keys: the number of a node.
+    pub fn primaries(&self, keys: u32) -> Vec<usize> {
+        // The ring's order is that of the names, which is that of the numbers below ten.
+        let primary = |key| self.ring.replicas(body::name(key).as_bytes()).iter().next();
+        (0..keys).map(|key| primary(key).unwrap_or_default()).collect()
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// If the node had ended by itself, or it cannot be done.
+    pub fn strike(&mut self, node: usize, fault: Fault) -> anyhow::Result<()> {
+        let process = self.nodes.get_mut(node).context("there is no such node")?;
+        process.check()?;
+        match fault {
+            Fault::Kill => process.kill(),
+            Fault::Pause => process.signal(Signal::STOP),
+            Fault::Cut => self.network.cut(process.member),
+        }
+    }
+
+    /// Ends it: the node may serve again from now on.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub fn heal(&mut self, node: usize, fault: Fault) -> anyhow::Result<()> {
+        let process = self.nodes.get_mut(node).context("there is no such node")?;
+        match fault {
+            Fault::Kill => process.start(&self.network),
+            Fault::Pause => process.signal(Signal::CONT),
+            Fault::Cut => self.network.connect(process.member),
+        }
+    }
+
+    /// Waits until a process (nodes first, then gateways) answers.
+    ///
+    /// # Errors
+    /// If it has ended, or does not answer within 30 s.
+    pub fn wait(&mut self, index: usize) -> anyhow::Result<()> {
+        let process = self.nodes.iter_mut().chain(&mut self.gateways).nth(index);
+        let process = process.context("there is no such process")?;
+        let address = self.network.address(process.member);
+        let until = now() + (START_S * 1e9) as u64;
+        loop {
+            process.check()?;
+            let mut client =
+                Client::new(address, &self.token).impatient(Duration::from_millis(500));
+            match client.ask(Ask::get("/readyz")) {
+                Ok(200) => return Ok(()),
+                other if now() > until => bail!(
+                    "{address} does not serve after {START_S} s ({other:?}): {}",
+                    lab::tail(&process.log)
+                ),
+                _ => self.interrupt.sleep(0.01)?,
+            }
+        }
+    }
+
+    /// Fails if a process has ended that was not told to.
+    ///
+    /// # Errors
+    /// Then, with the end of its log.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        self.nodes.iter_mut().chain(&mut self.gateways).try_for_each(Process::check)
+    }
+}
+
+impl Process {
+    fn start(&mut self, network: &Network) -> anyhow::Result<()> {
+        let log = OpenOptions::new().create(true).append(true).open(&self.log);
+        let log = log.with_context(|| format!("cannot write {}", self.log.display()))?;
+        let program = lab::program()?;
+        let mut command = network.command(self.member, &program);
+        command.args(["serve", "--role", self.role.as_str(), "--config"]).arg(&self.config);
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        // Ctrl-C is for the experiment, which ends them itself.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        self.child = Some(command.spawn().context("cannot start a process of the cluster")?);
+        Ok(())
+    }
+
+    fn check(&mut self) -> anyhow::Result<()> {
+        let Some(child) = &mut self.child else { return Ok(()) };
+        if let Some(status) = child.try_wait()? {
+            let log = lab::tail(&self.log);
+            bail!("{} ended by itself ({status}): {log}", self.config.display());
+        }
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let child = self.child.as_ref().context("the process does not run")?;
+        kill_process(Pid::from_child(child), signal).context("cannot send a signal")
+    }
+
+    fn kill(&mut self) -> anyhow::Result<()> {
+        if let Some(mut child) = self.child.take() {
+            child.kill()?;
+            child.wait()?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}

@@ -1,0 +1,214 @@
+//! What a run showed: its claims, and what is recorded beside them.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+
+use anyhow::Context as _;
+use model::window::Nanos;
+use serde::Serialize;
+
+use super::checker::{self, Kind, Verdict, Violation};
+use super::history::{self, Action, Operation, Place, Written};
+use super::load::Log;
+use super::service::{self, Effect, Reads, Struck};
+use crate::{Claim, Context, Goal};
+
+/// Violations of which the history around is recorded.
+const SHOWN_MAX: usize = 20;
+/// Operations on the key that are shown before and after each.
+const AROUND: usize = 40;
+/// Notes that are recorded.
+const NOTES_MAX: usize = 1000;
+
+/// What was planned, and who was there.
+pub struct Plan<'a> {
+    /// How many faults there had to be.
+    pub faults: usize,
+    /// How many gateways.
+    pub gateways: u8,
+    /// The primary of each key.
+    pub primaries: &'a [usize],
+    /// When the load began.
+    pub start: Nanos,
+    /// From when to when all was well.
+    pub quiet: (Nanos, Nanos),
+}
+
+/// All that is found in a history.
+#[derive(Serialize)]
+pub struct Findings<'a> {
+    reads: u64,
+    failed_reads: u64,
+    writes_acknowledged: u64,
+    writes_refused: u64,
+    regressions: u64,
+    violations: u64,
+    quiet: Vec<Reads>,
+    faults: Vec<Effect>,
+    #[serde(skip)]
+    log: &'a Log,
+    #[serde(skip)]
+    start: Nanos,
+    #[serde(skip)]
+    planned: usize,
+    #[serde(skip)]
+    verdict: Verdict,
+    #[serde(skip)]
+    origin_reads: u64,
+}
+
+impl Findings<'_> {
+    /// Judges a run.
+    ///
+    /// # Errors
+    /// If the history is none.
+    pub fn new<'a>(log: &'a Log, struck: &[Struck], plan: &Plan) -> anyhow::Result<Findings<'a>> {
+        let history = log.operations.as_slice();
+        let verdict = checker::judge(history).map_err(anyhow::Error::msg)?;
+        let of = (plan.gateways, plan.primaries);
+        let effect = |(index, struck)| service::effect(index + 1, struck, history, plan.start, of);
+        let count = |is: fn(&Operation) -> bool| history.iter().filter(|o| is(o)).count() as u64;
+        let is_acknowledged =
+            |o: &Operation| matches!(o.action, Action::Write(_, _, Written::Acknowledged));
+        let writes = count(|o| !o.is_read());
+        let acknowledged = count(is_acknowledged);
+        let (from, to) = plan.quiet;
+        Ok(Findings {
+            reads: count(Operation::is_read),
+            failed_reads: count(Operation::is_failed_read),
+            writes_acknowledged: acknowledged,
+            writes_refused: writes - acknowledged,
+            regressions: verdict.regressions,
+            violations: verdict.violations.len() as u64,
+            quiet: (0..plan.gateways).map(|g| service::reads(history, g, from, to)).collect(),
+            faults: struck.iter().enumerate().map(effect).collect(),
+            log,
+            start: plan.start,
+            planned: plan.faults,
+            verdict,
+            origin_reads: count(|o| o.place == Place::Origin),
+        })
+    }
+
+    fn of_kinds(&self, kinds: &[Kind]) -> f64 {
+        self.verdict.violations.iter().filter(|v| kinds.contains(&v.kind)).count() as f64
+    }
+
+    /// The claims.
+    pub fn claims(&self) -> Vec<Claim> {
+        let faults = self.faults.len() as u64;
+        let longest = |of: fn(&Effect) -> f64| self.faults.iter().map(of).fold(0.0, f64::max);
+        let sum = |of: fn(&Effect) -> u64| self.faults.iter().map(of).sum::<u64>() as f64;
+        let least = Some(Goal::AtLeast(self.planned as f64));
+        let none = Some(Goal::AtMost(0.0));
+        let wrong = self.of_kinds(&[Kind::WrongBytes, Kind::NeverWritten]);
+        let against_order = self.of_kinds(&[Kind::Stale, Kind::Resurfaced]);
+        let lost = self.of_kinds(&[Kind::Lost]);
+        let (reads, keys) = (self.reads, self.origin_reads);
+        let without_service = longest(|effect| effect.without_service_s);
+        let quiet = self.quiet.iter().map(|r| r.slowest_s.max(r.gap_s)).fold(0.0, f64::max);
+        let again = longest(|effect| effect.writes_again_after_s);
+        let slowest_write = longest(|effect| effect.slowest_write_of_others_s);
+        let of_node = sum(|effect| effect.writes_refused_of_node);
+        let of_others = sum(|effect| effect.writes_refused_of_others);
+        let writes = self.writes_acknowledged;
+        vec![
+            claim("faults", faults as f64, "", faults, least),
+            claim("reads of wrong bytes", wrong, "", reads, none),
+            claim("keys whose acknowledged write is lost", lost, "", keys, none),
+            claim("reads older than what was acknowledged", against_order, "", reads, none),
+            claim("failed reads", self.failed_reads as f64, "", reads, none),
+            claim("longest without service", without_service, "s", faults, Some(Goal::AtMost(1.0))),
+            claim("the same while all was well", quiet, "s", 1, None),
+            claim("writes refused, their primary away", of_node, "", writes, None),
+            claim("writes refused, another node away", of_others, "", writes, None),
+            claim("slowest write, another node away", slowest_write, "s", faults, None),
+            claim("longest until writes work again", again, "s", faults, None),
+            claim("older reads, no write between", self.regressions as f64, "", reads, None),
+        ]
+    }
+
+    /// Writes what is no claim: the faults, what was said by failed requests, and for each violation the
+    /// history around it.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn record(&self, context: &Context) -> anyhow::Result<()> {
+        let write = |name: &str, text: String| {
+            let path = context.out.join(name);
+            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        };
+        write("faults.json", serde_json::to_string_pretty(self)? + "\n")?;
+        let mut notes = String::new();
+        for (at, note) in self.log.notes.iter().take(NOTES_MAX) {
+            let at_s = at.saturating_sub(self.start) as f64 / 1e9;
+            let _ = writeln!(notes, "{at_s:.3} s: {note}");
+        }
+        write("refusals.txt", notes)?;
+        self.keep_history(&context.scratch.join("history.csv"))?;
+        let mut lines = String::new();
+        for (number, violation) in self.verdict.violations.iter().enumerate() {
+            let line = self.shown(violation);
+            if number < SHOWN_MAX {
+                context.say(format!("VIOLATION {line}"));
+                write(&format!("violation-{}.csv", number + 1), self.around(violation))?;
+            }
+            let _ = writeln!(lines, "{line}");
+        }
+        if !lines.is_empty() {
+            write("violations.txt", lines)?;
+        }
+        Ok(())
+    }
+
+    /// The whole history, some 60 bytes an operation: not part of the record.
+    fn keep_history(&self, path: &Path) -> anyhow::Result<()> {
+        let file =
+            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut file = BufWriter::new(file);
+        file.write_all(history::COLUMNS.as_bytes())?;
+        for operation in &self.log.operations {
+            file.write_all(history::row(operation, self.start).as_bytes())?;
+        }
+        file.flush().with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn shown(&self, violation: &Violation) -> String {
+        let operation = self.log.operations.get(violation.operation);
+        let row = operation.map(|o| history::row(o, self.start)).unwrap_or_default();
+        let (kind, floor) = (violation.kind, violation.floor);
+        format!("{kind:?}: {} (version {floor} was acknowledged before it began)", row.trim())
+    }
+
+    /// The operations on the key before and after.
+    fn around(&self, violation: &Violation) -> String {
+        let history = &self.log.operations;
+        let Some(read) = history.get(violation.operation) else { return String::new() };
+        let of_key = |operation: &&Operation| operation.key == read.key;
+        let (earlier, later) = history.split_at(violation.operation);
+        let mut rows: Vec<&Operation> = earlier.iter().rev().filter(of_key).take(AROUND).collect();
+        rows.reverse();
+        rows.extend(later.iter().filter(of_key).take(AROUND));
+        let rows = rows.iter().map(|operation| history::row(operation, self.start));
+        history::COLUMNS.to_owned() + &rows.collect::<String>()
+    }
+}
+
+/// A figure that was counted, not estimated: its interval is itself.
+fn claim(name: &str, value: f64, unit: &str, samples: u64, goal: Option<Goal>) -> Claim {
+    Claim {
+        name: name.to_owned(),
+        value,
+        low: value,
+        high: value,
+        unit: unit.to_owned(),
+        samples,
+        width_max: 0.0,
+        published: None,
+        goal,
+        peer: None,
+        holds: false,
+    }
+}

@@ -1,0 +1,282 @@
+//! Builds all engines over a text, asks them in turns, and checks every answer.
+
+use std::path::Path;
+
+use anyhow::ensure;
+use serde::Serialize;
+
+use super::config::{Class, Config};
+use super::engine::{self, Engine, Open};
+use super::oracle;
+use super::protocol::{Built, Form, Kind, Question};
+use super::questions::Asked;
+use crate::Context;
+
+/// What an engine takes over a text.
+#[derive(Clone, Debug, Serialize)]
+pub struct Size {
+    /// Which engine.
+    pub engine: String,
+    /// Its version.
+    pub version: String,
+    /// Bytes of its files; `None` if it reads another's.
+    pub disk_bytes: Option<u64>,
+    /// Of those, in the page cache after all questions.
+    pub cached_bytes: Option<u64>,
+    /// Memory of no file while it answers; `None` if it is started for each question.
+    pub anonymous_bytes: Option<u64>,
+    /// What building took.
+    pub built: Option<Built>,
+    /// Time of opening, s.
+    pub open_s: f64,
+}
+
+/// What is asked of an engine in one go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Cell {
+    /// Asked.
+    pub kind: Kind,
+    /// How many records answer.
+    pub class: Class,
+    /// What is wanted of them.
+    pub form: Form,
+}
+
+/// What was measured of an engine in a cell.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Which engine.
+    pub engine: String,
+    /// What it was asked.
+    #[serde(flatten)]
+    pub cell: Cell,
+    /// Why it has no answer.
+    pub cannot: Option<String>,
+    /// Time of a question in each round, s: of its repetitions the median, of different questions the mean.
+    pub wall_s: Vec<f64>,
+    /// The same of the CPU time, s.
+    pub cpu_s: Vec<f64>,
+    /// Questions that it answered otherwise than the scan.
+    pub wrong: u64,
+    /// Different questions.
+    pub questions: u64,
+    /// Mean number of right answers.
+    pub answers: f64,
+}
+
+/// What was measured on a text.
+#[derive(Debug, Serialize)]
+pub struct Measured {
+    /// Its name.
+    pub text: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Its records.
+    pub records: u64,
+    /// Engines that are missing, and why.
+    pub missing: Vec<String>,
+    /// What each engine takes.
+    pub sizes: Vec<Size>,
+    /// What was asked.
+    pub questions: Vec<(Class, Question)>,
+    /// What each took.
+    pub rows: Vec<Row>,
+}
+
+/// Builds all engines, one after the other.
+///
+/// # Errors
+/// If one fails.
+pub fn build(context: &Context, engines: &[Engine], place: &Path) -> anyhow::Result<Vec<Size>> {
+    let mut sizes = Vec::new();
+    for engine in engines {
+        context.say(format!("  building {}", engine.name));
+        let built = engine.build(place)?;
+        let own = engine.files_of.is_none();
+        let disk = own.then(|| engine::disk_bytes(&engine.folder(place))).transpose()?;
+        sizes.push(Size {
+            engine: engine.name.clone(),
+            version: engine.version.clone(),
+            disk_bytes: disk,
+            cached_bytes: None,
+            anonymous_bytes: None,
+            built,
+            open_s: 0.0,
+        });
+    }
+    Ok(sizes)
+}
+
+/// Asks all engines everything, in turns: once to warm up, then so many rounds.
+///
+/// # Errors
+/// If an engine ends, or if ours gives a wrong answer.
+pub fn ask(
+    context: &Context,
+    config: &Config,
+    engines: &[Engine],
+    place: &Path,
+    asked: &[Asked],
+    sizes: &mut [Size],
+) -> anyhow::Result<Vec<Row>> {
+    for engine in engines {
+        engine::evict(&engine.folder(place))?;
+    }
+    let opened: anyhow::Result<Vec<Open>> =
+        engines.iter().map(|engine| engine.open(place)).collect();
+    let mut opened = opened?;
+    let cells = cells(asked);
+    let mut rows: Vec<Row> = Vec::new();
+    for round in 0..=config.rounds(context.short) {
+        context.say(format!("  round {round}{}", if round == 0 { ", to warm up" } else { "" }));
+        for (number, &cell) in cells.iter().enumerate() {
+            for (which, open) in opened.iter_mut().enumerate() {
+                let at = number * engines.len() + which;
+                if round == 0 {
+                    rows.push(Row::new(&open.engine.name, cell));
+                    // What returning everything leaves in a heap is not what answering takes.
+                    if cell.form == Form::All && sizes[which].anonymous_bytes.is_none() {
+                        sizes[which].anonymous_bytes = open.held()?.anonymous_bytes;
+                    }
+                }
+                if rows[at].cannot.is_none() {
+                    rows[at].ask(open, asked, config, round)?;
+                }
+            }
+        }
+    }
+    for (size, open) in sizes.iter_mut().zip(&opened) {
+        size.open_s = open.open_s;
+        size.cached_bytes = engine::cached_bytes(&open.engine.folder(place))?;
+    }
+    Ok(rows)
+}
+
+/// What there are questions for: all counts, then the first ten of all, then everything.
+fn cells(asked: &[Asked]) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for form in Form::ALL {
+        for Asked { question: Question { kind, .. }, class, .. } in asked {
+            let makes_sense = match kind {
+                Kind::Occurrences => form == Form::Count,
+                Kind::Key => form == Form::First,
+                _ => true,
+            };
+            let cell = Cell { kind: *kind, class: *class, form };
+            if makes_sense && !cells.contains(&cell) {
+                cells.push(cell);
+            }
+        }
+    }
+    cells
+}
+
+impl Row {
+    fn new(engine: &str, cell: Cell) -> Row {
+        Row {
+            engine: engine.to_owned(),
+            cell,
+            cannot: None,
+            wall_s: Vec::new(),
+            cpu_s: Vec::new(),
+            wrong: 0,
+            questions: 0,
+            answers: 0.0,
+        }
+    }
+
+    /// Asks the cell's questions; the first round is not timed.
+    fn ask(
+        &mut self,
+        open: &mut Open,
+        asked: &[Asked],
+        config: &Config,
+        round: u32,
+    ) -> anyhow::Result<()> {
+        let of_cell = asked.iter().filter(|asked| {
+            asked.question.kind == self.cell.kind && asked.class == self.cell.class
+        });
+        let of_cell: Vec<&Asked> = of_cell.collect();
+        let (mut wall_s, mut cpu_s, mut wrong, mut answers) = (0.0, 0.0, 0, 0);
+        for asked in &of_cell {
+            let question = Question { form: self.cell.form, ..asked.question.clone() };
+            let lines = open.engine.answers_lines;
+            let expected = if lines { &asked.lines } else { &asked.records };
+            let (mut walls, mut cpus, mut sum) = (Vec::new(), Vec::new(), 0.0);
+            let (slice_s, repeats) = match round {
+                0 => (0.0, 1),
+                _ => (config.slice_s / of_cell.len() as f64, config.repeats_max),
+            };
+            let mut right = true;
+            for _ in 0..repeats {
+                let reply = open.ask(&question)?;
+                if reply.cannot.is_some() {
+                    self.cannot = reply.cannot;
+                    return Ok(());
+                }
+                right &= oracle::check(&question, expected, &reply);
+                walls.push(reply.wall_ns as f64 / 1e9);
+                cpus.push(reply.cpu_ns as f64 / 1e9);
+                sum += reply.wall_ns as f64 / 1e9;
+                if sum >= slice_s {
+                    break;
+                }
+            }
+            ensure!(
+                right || !open.engine.is_ours,
+                "{} answers otherwise than a scan: {question:?}",
+                open.engine.name
+            );
+            wrong += u64::from(!right);
+            wall_s += median(&mut walls);
+            cpu_s += median(&mut cpus);
+            answers += expected.count;
+        }
+        let questions = of_cell.len().max(1) as f64;
+        if round > 0 {
+            self.wall_s.push(wall_s / questions);
+            self.cpu_s.push(cpu_s / questions);
+        }
+        self.wrong = self.wrong.max(wrong);
+        self.questions = of_cell.len() as u64;
+        self.answers = answers as f64 / questions;
+        Ok(())
+    }
+
+    /// Mean time of a question, s.
+    pub fn mean_s(&self) -> Option<f64> {
+        let rounds = self.wall_s.len();
+        (rounds > 0).then(|| self.wall_s.iter().sum::<f64>() / rounds as f64)
+    }
+}
+
+/// The middle one, or the lower of two.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
+}
+
+impl Measured {
+    /// An engine's row.
+    pub fn row(&self, engine: &str, kind: Kind, class: Class, form: Form) -> Option<&Row> {
+        let cell = Cell { kind, class, form };
+        self.rows.iter().find(|row| row.engine == engine && row.cell == cell)
+    }
+
+    /// What an engine takes.
+    pub fn size(&self, engine: &str) -> Option<&Size> {
+        self.sizes.iter().find(|size| size.engine == engine)
+    }
+
+    /// Times of one engine over those of another in each round.
+    pub fn ratios(
+        &self,
+        over: &str,
+        under: &str,
+        (kind, class, form): (Kind, Class, Form),
+    ) -> Vec<f64> {
+        let rows = (self.row(over, kind, class, form), self.row(under, kind, class, form));
+        let (Some(over), Some(under)) = rows else { return Vec::new() };
+        over.wall_s.iter().zip(&under.wall_s).map(|(over, under)| over / under).collect()
+    }
+}

@@ -1,0 +1,201 @@
+//! What is claimed of the findings, and their table.
+
+use super::measured::Figure;
+use super::oracle::Kind;
+use super::{Config, Findings, LayersRow, Row};
+use crate::{Claim, Goal};
+use report::grid::Grid;
+
+/// The largest half-width of a quantile with which its claim can hold, as a share of the goal.
+const WIDTH_SHARE: f64 = 0.5;
+
+/// All claims.
+pub(super) fn claims(config: &Config, findings: &Findings) -> Vec<Claim> {
+    let mut claims = vec![none("wrong answers", findings.wrong, findings.checked)];
+    let lightest = config.load.shares.first().copied().unwrap_or(0.0);
+    let highest = config.load.shares.last().copied().unwrap_or(0.0);
+    for row in &findings.rows {
+        let name = format!("{}, {}, {:.0} %", row.system, row.kind.in_words(), row.share * 100.0);
+        let goal_ms = match row.system.as_str() {
+            "gateway" => config.goals.gateway_p99_ms,
+            _ => config.goals.node_p99_ms,
+        };
+        let is_claimed = row.share == lightest && matches!(row.kind, Kind::GetById | Kind::Extract);
+        let p99 = figure(&format!("{name}: p99"), row.p99_ms, "ms", row.requests);
+        claims.push(Claim {
+            goal: is_claimed.then_some(Goal::AtMost(goal_ms)),
+            width_max: goal_ms * WIDTH_SHARE,
+            ..p99
+        });
+        claims.push(figure(&format!("{name}: p50"), row.p50_ms, "ms", row.requests));
+        if row.share == highest {
+            claims.push(none(&format!("{name}: failed requests"), row.failed, row.requests));
+        }
+        let worst = row
+            .foretold
+            .iter()
+            .max_by(|a, b| a.error_points.abs().total_cmp(&b.error_points.abs()));
+        if let Some(worst) = worst {
+            let figure_of =
+                Figure { value: worst.error_points.abs(), half_width: worst.half_width_points };
+            let what = format!("{name}: M/G/1 of the first shard, largest error of P(T ≤ t)");
+            claims.push(Claim {
+                goal: Some(Goal::AtMost(config.goals.foretold_points)),
+                width_max: config.goals.foretold_width_points,
+                ..figure(&what, figure_of, "points", row.requests)
+            });
+        }
+    }
+    if let [off, on] = findings.layers.as_slice() {
+        let goals = config.goals;
+        let requests = off.requests.min(on.requests);
+        let mut ratio = |what: &str, of: fn(&LayersRow) -> Figure, goal: f64| {
+            let (on, off) = (of(on), of(off));
+            let value = on.value / off.value;
+            // To first order, of figures that do not depend on each other.
+            let relative = (on.half_width / on.value).hypot(off.half_width / off.value);
+            let ratio = Figure { value, half_width: value * relative };
+            claims.push(Claim {
+                goal: Some(Goal::AtMost(goal)),
+                width_max: goal * WIDTH_SHARE,
+                ..figure(&format!("layers on over off: {what}"), ratio, "×", requests)
+            });
+        };
+        ratio("p99", |row| row.p99_ms, goals.layers_p99_ratio);
+        ratio(
+            "mean length of the first shard's queue",
+            |row| row.queue_length_mean,
+            goals.layers_length_ratio,
+        );
+        claims.push(none("layers: failed requests", off.failed + on.failed, requests));
+    }
+    claims
+}
+
+/// A count that must be 0.
+fn none(name: &str, value: u64, samples: u64) -> Claim {
+    let exact = Figure { value: value as f64, half_width: 0.0 };
+    Claim { goal: Some(Goal::AtMost(0.0)), ..figure(name, exact, "", samples) }
+}
+
+/// A figure without a goal.
+fn figure(name: &str, figure: Figure, unit: &str, samples: u64) -> Claim {
+    let Figure { value, half_width } = figure;
+    Claim {
+        name: name.to_owned(),
+        value,
+        low: value - half_width,
+        high: value + half_width,
+        unit: unit.to_owned(),
+        samples,
+        width_max: 0.0,
+        published: None,
+        goal: None,
+        peer: None,
+        holds: false,
+    }
+}
+
+/// What was measured, for a terminal.
+pub(super) fn table(findings: &Findings) -> String {
+    let head = [
+        "system",
+        "what",
+        "share",
+        "rate/s",
+        "p50 ms",
+        "p99 ms",
+        "±",
+        "failed",
+        "CPU µs each",
+        "stolen",
+        "busiest queue",
+        "busy",
+        "wait ms",
+        "serve ms",
+        "scv",
+    ];
+    let mut grid = Grid::new("llrrrrrrlrlrrrr", &head);
+    for row in &findings.rows {
+        grid.row(cells(row));
+    }
+    let mut text = grid.text();
+    let head = [
+        "foretold",
+        "share",
+        "quantile",
+        "measured ms",
+        "M/G/1 ms",
+        "error, points",
+        "by its own service",
+    ];
+    let mut grid = Grid::new("lrrrrrr", &head);
+    for row in &findings.rows {
+        for (one, own) in row.foretold.iter().zip(&row.foretold_by_own) {
+            grid.row([
+                row.kind.in_words().to_owned(),
+                format!("{}", row.share),
+                format!("{}", one.share),
+                format!("{:.3}", one.measured_ms),
+                format!("{:.3}", one.foretold_ms),
+                format!("{:.1} ± {:.1}", one.error_points, one.half_width_points),
+                format!("{:.1}", own.error_points),
+            ]);
+        }
+    }
+    text.push('\n');
+    text.push_str(&grid.text());
+    let head =
+        ["layers, bytes", "rate/s", "p50 ms", "p99 ms", "queue", "busy", "serve ms", "changes"];
+    let mut grid = Grid::new("rrrrrrrr", &head);
+    for row in &findings.layers {
+        let queue = row.queues.iter().max_by(|a, b| a.utilisation.total_cmp(&b.utilisation));
+        grid.row([
+            row.layers_bytes.to_string(),
+            format!("{:.0}", row.rate_per_s),
+            format!("{:.2}", row.p50_ms.value),
+            format!("{:.2} ± {:.2}", row.p99_ms.value, row.p99_ms.half_width),
+            format!("{:.2} ± {:.2}", row.queue_length_mean.value, row.queue_length_mean.half_width),
+            queue.map_or(String::new(), |q| format!("{:.2}", q.utilisation)),
+            queue.map_or(String::new(), |q| format!("{:.3}", q.service_ms_mean)),
+            row.told["changes"].as_array().map_or(0, Vec::len).to_string(),
+        ]);
+    }
+    text.push('\n');
+    text.push_str(&grid.text());
+    text
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let cpu = row.cpu_us.iter().map(|(_, us)| format!("{us:.0}")).collect::<Vec<_>>().join(" + ");
+    let busiest = row.queues.iter().max_by(|a, b| a.utilisation.total_cmp(&b.utilisation));
+    let of = |f: &dyn Fn(&super::Queue) -> String| busiest.map_or(String::new(), f);
+    vec![
+        row.system.clone(),
+        row.kind.in_words().to_owned(),
+        format!("{}", row.share),
+        format!("{:.0}", row.rate_per_s),
+        format!("{:.2}", row.p50_ms.value),
+        format!("{:.2}", row.p99_ms.value),
+        format!("{:.2}", row.p99_ms.half_width),
+        row.failed.to_string(),
+        cpu,
+        format!("{:.2}", row.stolen),
+        of(&|q| format!("{} {}", q.process, q.queue)),
+        of(&|q| format!("{:.2}", q.utilisation)),
+        of(&|q| format!("{:.3}", q.waiting_ms_mean)),
+        of(&|q| format!("{:.3}", q.service_ms_mean)),
+        of(&|q| format!("{:.2}", q.service_scv)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_answer_is_no_claim() {
+        assert!(none("wrong answers", 0, 10).judged().holds);
+        assert!(!none("wrong answers", 1, 10).judged().holds);
+    }
+}

@@ -1,0 +1,490 @@
+//! `experiments/shard-served`: real records asked for over HTTP in an open loop, of one node alone and of a
+//! gateway before several.
+//!
+//! Every server is a process of its own, the load generator another. What a system can take is measured in a
+//! closed loop first; rates are shares of that. The queues of the shards are read from the nodes' own run
+//! folders: their response at high loads is foretold by M/G/1 from their service times at the lightest.
+
+mod claims;
+mod measured;
+mod oracle;
+mod system;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+use model::window::Window;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::kill::wire::Ask;
+use super::{Claim, Context, lab};
+use measured::{Figure, Foretold, Queue};
+use oracle::{Frequencies, Kind, NAME, Question, Text, Words};
+use record::{RunFolder, Step};
+use system::{Layout, System};
+
+/// `config.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    text: PathBuf,
+    shards: usize,
+    words: Frequencies,
+    system: SystemConfig,
+    load: LoadConfig,
+    layers: LayersConfig,
+    goals: Goals,
+    short: Short,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SystemConfig {
+    nodes: usize,
+    replicas: u32,
+    window_s: f64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoadConfig {
+    questions: usize,
+    checked: usize,
+    capacity_clients: usize,
+    capacity_s: f64,
+    shares: Vec<f64>,
+    warmup_s: f64,
+    measure_s: f64,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LayersConfig {
+    bytes: u64,
+    share: f64,
+    warmup_s: f64,
+    measure_s: f64,
+}
+
+/// What is claimed.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Goals {
+    node_p99_ms: f64,
+    gateway_p99_ms: f64,
+    foretold_points: f64,
+    foretold_width_points: f64,
+    layers_p99_ratio: f64,
+    layers_length_ratio: f64,
+}
+
+/// What `--short` measures: fewer loads, and shorter.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Short {
+    checked: usize,
+    capacity_s: f64,
+    shares: Vec<f64>,
+    warmup_s: f64,
+    measure_s: f64,
+    layers_warmup_s: f64,
+    layers_measure_s: f64,
+}
+
+/// A load, as it was measured.
+#[derive(Serialize)]
+struct Row {
+    system: String,
+    kind: Kind,
+    /// Requests/s in a closed loop.
+    capacity_per_s: f64,
+    /// The rate as a share of that.
+    share: f64,
+    rate_per_s: f64,
+    requests: u64,
+    /// Answers other than 200, requests given up or never sent.
+    failed: u64,
+    p50_ms: Figure,
+    p99_ms: Figure,
+    /// Processor time of each process for a request, µs.
+    cpu_us: Vec<(String, f64)>,
+    /// Share of the processor that other guests of the hypervisor had.
+    stolen: f64,
+    /// What the load generator says of itself, if something was wrong with it.
+    complaints: Vec<String>,
+    #[serde(skip)]
+    step: Step,
+    queues: Vec<Queue>,
+    /// Of the first shard's queue, from the lightest load's service times.
+    foretold: Vec<Foretold>,
+    /// The same from its own: what is left is the law's, not the service's that changed.
+    foretold_by_own: Vec<Foretold>,
+}
+
+/// Layers on and off at the same rate.
+#[derive(Serialize)]
+struct LayersRow {
+    layers_bytes: u64,
+    rate_per_s: f64,
+    requests: u64,
+    failed: u64,
+    p50_ms: Figure,
+    p99_ms: Figure,
+    queue_length_mean: Figure,
+    queues: Vec<Queue>,
+    /// `changes` and the layers of each part, as the node told them after the load.
+    told: Value,
+}
+
+/// All that is recorded.
+#[derive(Default, Serialize)]
+struct Findings {
+    records: usize,
+    text_bytes: usize,
+    checked: u64,
+    wrong: u64,
+    rows: Vec<Row>,
+    layers: Vec<LayersRow>,
+}
+
+/// The queue that every search meets first.
+fn first_queue() -> String {
+    format!("shard/{NAME}/000001")
+}
+
+pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
+    let mut config: Config = context.config()?;
+    if context.short {
+        config.shorten();
+    }
+    ensure!(
+        config.load.shares.is_sorted() && config.load.shares.len() > 1,
+        "shares: two at least, ascending"
+    );
+    let folder = context.folder.canonicalize()?;
+    let text = Text::read(&folder.join(&config.text))?;
+    context.say(format!(
+        "{} records, {} B: making {} shards",
+        text.records(),
+        text.bytes(),
+        config.shards
+    ));
+    text.import(&context.scratch.join("datasets"), config.shards)?;
+    let words = Words::of(&text, config.words);
+    let mut case = Case {
+        context,
+        config: &config,
+        text: &text,
+        words,
+        findings: Findings {
+            records: text.records(),
+            text_bytes: text.bytes(),
+            ..Findings::default()
+        },
+    };
+    for (name, nodes) in [("one node", 0), ("gateway", config.system.nodes)] {
+        case.measure(name, nodes)?;
+        // What is measured is recorded, whatever becomes of the rest.
+        case.record()?;
+    }
+    case.measure_layers()?;
+    case.record()?;
+    Ok(claims::claims(&config, &case.findings))
+}
+
+impl Config {
+    fn shorten(&mut self) {
+        let (short, load) = (&self.short, &mut self.load);
+        load.checked = short.checked;
+        load.capacity_s = short.capacity_s;
+        load.shares = short.shares.clone();
+        (load.warmup_s, load.measure_s) = (short.warmup_s, short.measure_s);
+        self.layers.warmup_s = short.layers_warmup_s;
+        self.layers.measure_s = short.layers_measure_s;
+    }
+}
+
+/// What is asked, and what was found.
+struct Case<'a> {
+    context: &'a Context,
+    config: &'a Config,
+    text: &'a Text,
+    words: Words,
+    findings: Findings,
+}
+
+/// A load of one kind of question.
+struct Asked {
+    kind: Kind,
+    questions: Vec<Question>,
+    trace: PathBuf,
+}
+
+impl Case<'_> {
+    fn start(&self, name: &str, nodes: usize, layers_bytes: u64) -> anyhow::Result<System> {
+        let (origin, folder) = (self.context.scratch.join("origin"), self.folder(name));
+        let is_filled = origin.exists();
+        let system = System::start(&Layout {
+            folder: &folder,
+            origin: &origin,
+            nodes,
+            replicas: self.config.system.replicas,
+            layers_bytes,
+            window_s: self.config.system.window_s,
+        })?;
+        if !is_filled {
+            self.context.say("pushing the dataset");
+            system.push(&self.context.scratch.join("datasets"))?;
+        }
+        system.wait()?;
+        Ok(system)
+    }
+
+    fn folder(&self, name: &str) -> PathBuf {
+        self.context.scratch.join(name.replace(' ', "-"))
+    }
+
+    fn asked(&self, kind: Kind) -> anyhow::Result<Asked> {
+        // Another stream of random numbers for each kind.
+        let seed = 1 + kind as u64;
+        let questions = self.text.questions(kind, self.config.load.questions, &self.words, seed)?;
+        let path = self.context.scratch.join(format!("{}.csv", kind.file()));
+        Ok(Asked { kind, trace: oracle::write_trace(path, &questions)?, questions })
+    }
+
+    /// Compares a sample of answers with the scan's.
+    fn check(&mut self, system: &System, asked: &Asked) -> anyhow::Result<()> {
+        let sample = asked.questions.get(..self.config.load.checked).unwrap_or(&asked.questions);
+        self.findings.wrong += self.text.wrong(&mut system.client()?, sample)?;
+        self.findings.checked += sample.len() as u64;
+        Ok(())
+    }
+
+    fn load(
+        &self,
+        system: &System,
+        asked: &Asked,
+        how: &[String],
+        out: &Path,
+    ) -> anyhow::Result<RunFolder> {
+        let url = format!("{}{}", system.url()?, asked.kind.path());
+        let mut arguments = vec![
+            format!("--trace={}", asked.trace.display()),
+            format!("--window={}s", self.config.system.window_s),
+            "--sample-one-in=0".to_owned(),
+        ];
+        arguments.extend_from_slice(how);
+        lab::load(&url, &arguments, out, self.context.quiet)
+    }
+
+    /// Requests/s of clients that ask again as soon as they are answered.
+    fn capacity(&self, system: &System, asked: &Asked, out: &Path) -> anyhow::Result<f64> {
+        let how = [
+            format!("--clients={}", self.config.load.capacity_clients),
+            "--warmup=0.5s".to_owned(),
+            format!("--duration={}s", self.config.load.capacity_s),
+        ];
+        let run = self.load(system, asked, &how, out)?;
+        let step = run.steps.first().context("the load was not measured")?;
+        let windows = measured::windows(&run, "load", step);
+        let seconds: f64 = windows.iter().map(|w| w.length_s).sum();
+        let answered: u64 =
+            windows.iter().map(|w| w.completions - w.errors.min(w.completions)).sum();
+        ensure!(answered > 0, "nothing was answered: {}", asked.kind.in_words());
+        Ok(answered as f64 / seconds)
+    }
+
+    /// All kinds at all rates through one system.
+    fn measure(&mut self, name: &str, nodes: usize) -> anyhow::Result<()> {
+        let system = self.start(name, nodes, 0)?;
+        let mut rows = Vec::new();
+        for kind in Kind::ALL {
+            let asked = self.asked(kind)?;
+            self.check(&system, &asked)?;
+            let place = |what: &str| self.folder(name).join(format!("{}-{what}", kind.file()));
+            let capacity = self.capacity(&system, &asked, &place("capacity"))?;
+            for &share in &self.config.load.shares {
+                let row = self.step(
+                    &system,
+                    name,
+                    &asked,
+                    (capacity, share),
+                    &place(&share.to_string()),
+                )?;
+                self.context.say(row.in_words());
+                rows.push(row);
+            }
+            self.check(&system, &asked)?;
+        }
+        let runs = system.stop()?;
+        for row in &mut rows {
+            row.queues =
+                runs.iter().flat_map(|(p, run)| measured::queues(p, run, &row.step)).collect();
+        }
+        if nodes == 0 {
+            let (_, run) = runs.first().context("a node records its run")?;
+            foretell(run, &mut rows);
+        }
+        self.findings.rows.extend(rows);
+        Ok(())
+    }
+
+    fn step(
+        &self,
+        system: &System,
+        name: &str,
+        asked: &Asked,
+        (capacity, share): (f64, f64),
+        out: &Path,
+    ) -> anyhow::Result<Row> {
+        let (warmup_s, measure_s) = (self.config.load.warmup_s, self.config.load.measure_s);
+        let before = system.cpu_s()?;
+        let rate = capacity * share;
+        let run = self.load(system, asked, &open_loop(rate, warmup_s, measure_s, share), out)?;
+        let after = system.cpu_s()?;
+        // Warm-up and step have the same rate; what the processes do without requests is little beside.
+        let sent = rate * (warmup_s + measure_s);
+        let cpu_us = before
+            .into_iter()
+            .zip(after)
+            .map(|((process, was), (_, is))| (process, (is - was) / sent * 1e6))
+            .collect();
+        let step = run.steps.first().context("the load was not measured")?.clone();
+        let windows = measured::windows(&run, "load", &step);
+        let seconds = run.host.len().max(1) as f64;
+        Ok(Row {
+            system: name.to_owned(),
+            kind: asked.kind,
+            capacity_per_s: capacity,
+            share,
+            rate_per_s: rate,
+            requests: windows.iter().map(|w| w.completions).sum(),
+            failed: failed(&windows, &step, asked.kind),
+            p50_ms: measured::quantile_ms(&windows, 0.5),
+            p99_ms: measured::quantile_ms(&windows, 0.99),
+            cpu_us,
+            stolen: run.host.iter().map(|host| host.cpu_stolen).sum::<f64>() / seconds,
+            complaints: step.generator.complaints.clone(),
+            step,
+            queues: Vec::new(),
+            foretold: Vec::new(),
+            foretold_by_own: Vec::new(),
+        })
+    }
+
+    /// The same load on one node without layers and with them, as its queues call for them.
+    fn measure_layers(&mut self) -> anyhow::Result<()> {
+        let layers = self.config.layers;
+        let asked = self.asked(Kind::FirstOfMedium)?;
+        let mut rate = None;
+        for bytes in [0, layers.bytes] {
+            let name = if bytes == 0 { "layers off" } else { "layers on" };
+            let system = self.start(name, 0, bytes)?;
+            self.check(&system, &asked)?;
+            let folder = self.folder(name);
+            let rate = match rate {
+                Some(rate) => rate,
+                None => *rate.insert(
+                    layers.share * self.capacity(&system, &asked, &folder.join("capacity"))?,
+                ),
+            };
+            let how = open_loop(rate, layers.warmup_s, layers.measure_s, layers.share);
+            let run = self.load(&system, &asked, &how, &folder.join("load"))?;
+            let told = layers_of(&system)?;
+            self.check(&system, &asked)?;
+            let step = run.steps.first().context("the load was not measured")?;
+            let windows = measured::windows(&run, "load", step);
+            let runs = system.stop()?;
+            let (process, node) = runs.first().context("a node records its run")?;
+            let row = LayersRow {
+                layers_bytes: bytes,
+                rate_per_s: rate,
+                requests: windows.iter().map(|w| w.completions).sum(),
+                failed: failed(&windows, step, asked.kind),
+                p50_ms: measured::quantile_ms(&windows, 0.5),
+                p99_ms: measured::quantile_ms(&windows, 0.99),
+                queue_length_mean: measured::length(&measured::windows(node, &first_queue(), step)),
+                queues: measured::queues(process, node, step),
+                told,
+            };
+            self.context.say(format!(
+                "{name}: {rate:.0}/s, p99 {:.2} ms, the first shard's queue {:.2} on average",
+                row.p99_ms.value, row.queue_length_mean.value
+            ));
+            self.findings.layers.push(row);
+        }
+        Ok(())
+    }
+
+    fn record(&self) -> anyhow::Result<()> {
+        let write = |name: &str, text: &str| {
+            let path = self.context.out.join(name);
+            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        };
+        write("served.json", &serde_json::to_string_pretty(&self.findings)?)?;
+        let table = claims::table(&self.findings);
+        self.context.say(&table);
+        write("served.txt", &table)?;
+        self.context.record(&claims::claims(self.config, &self.findings)).map(drop)
+    }
+}
+
+/// Arguments of a load of Poisson arrivals.
+fn open_loop(rate: f64, warmup_s: f64, measure_s: f64, share: f64) -> Vec<String> {
+    vec![
+        format!("--rate={rate}"),
+        format!("--warmup={warmup_s}s"),
+        format!("--duration={measure_s}s"),
+        // Other arrivals at each load.
+        format!("--seed={}", 1 + (share * 1000.0) as u64),
+    ]
+}
+
+/// Requests of a load that were not answered as they should: errors, arrivals never sent, and where the
+/// length of every answer is known, all if their sum is another.
+fn failed(windows: &[&Window], step: &Step, kind: Kind) -> u64 {
+    let sum = |of: fn(&Window) -> u64| windows.iter().map(|w| of(w)).sum::<u64>();
+    let (requests, errors) = (sum(|w| w.completions), sum(|w| w.errors));
+    let others = kind.answer_bytes().is_some_and(|bytes| {
+        sum(|w| w.bytes) != bytes * requests.saturating_sub(errors) && errors == 0
+    });
+    if others { requests } else { errors + step.generator.dropped }
+}
+
+/// What a node tells of its layers.
+fn layers_of(system: &System) -> anyhow::Result<Value> {
+    let mut client = system.client()?;
+    let status = client.ask(Ask::get(&format!("/datasets/{NAME}/layers")))?;
+    ensure!(status == 200, "the node tells nothing of its layers: status {status}");
+    Ok(serde_json::from_slice(&client.body)?)
+}
+
+/// Foretells the first shard's queue for searches of medium words, which all meet it first, at all loads but
+/// the lightest.
+fn foretell(run: &RunFolder, rows: &mut [Row]) {
+    let mut rows = rows.iter_mut().filter(|row| row.kind == Kind::MediumWord);
+    let Some(lightest) = rows.next() else { return };
+    let service = measured::windows(run, &first_queue(), &lightest.step);
+    for row in rows {
+        let at = measured::windows(run, &first_queue(), &row.step);
+        // A queue that cannot keep up by the law has no figure, and a claim without one does not hold.
+        let none = || vec![Foretold::NONE];
+        row.foretold = measured::foretell(&service, &at).unwrap_or_else(|_| none());
+        row.foretold_by_own = measured::foretell(&at, &at).unwrap_or_else(|_| none());
+    }
+}
+
+impl Row {
+    fn in_words(&self) -> String {
+        let Row { system, kind, rate_per_s, p50_ms, p99_ms, failed, .. } = self;
+        let cpu: f64 = self.cpu_us.iter().map(|(_, us)| us).sum();
+        format!(
+            "{system}, {}: {rate_per_s:.0}/s, p50 {:.2} ms, p99 {:.2} ms, {cpu:.0} µs of CPU each, \
+             {failed} failed",
+            kind.in_words(),
+            p50_ms.value,
+            p99_ms.value
+        )
+    }
+}
