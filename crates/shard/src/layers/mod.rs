@@ -439,7 +439,7 @@ impl View {
     /// Bytes of the text that a text layer has, from the first on: 0 without one, all with a whole
     /// one.
     #[inline]
-    pub(crate) fn text_len(&self) -> usize {
+    pub fn text_len(&self) -> usize {
         self.0.text.as_ref().map_or(0, |text| text.len())
     }
 
