@@ -1,4 +1,5 @@
-//! Queries of any bytes: refused by name, or shown as they are read, and answered by the index as by a scan.
+//! Queries of any bytes: refused by name, or shown as they are read, and answered by the index as
+//! by a scan.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Shards as a wrong or hostile writer would make them: sections are changed, their checksums are right.
+//! Shards as a wrong or hostile writer would make them: sections are changed, their checksums are
+//! right.
 //!
 //! They are refused, or answered (wrongly, it may be) within bounds; nothing panics.
 
@@ -23,7 +24,8 @@ static QUERIES: LazyLock<Vec<Query>> = LazyLock::new(|| {
         .into()
 });
 
-// `[dataset, section]`, then changes: where (two bytes), what (0: set, 1: insert, 2: remove), and a byte.
+// `[dataset, section]`, then changes: where (two bytes), what (0: set, 1: insert, 2: remove), and a
+// byte.
 fuzz_target!(|data: &[u8]| {
     let [which, section, changes @ ..] = data else { return };
     let reader = Reader::open(SHARDS[usize::from(*which) % SHARDS.len()].clone()).expect("a shard");

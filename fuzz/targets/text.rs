@@ -1,4 +1,5 @@
-//! Texts of any bytes and any format: records come back byte for byte, by the index and by a text layer.
+//! Texts of any bytes and any format: records come back byte for byte, by the index and by a text
+//! layer.
 
 #![no_main]
 

@@ -1,12 +1,12 @@
-//! Measures layers of a real index: what a sweep costs, how long a drop takes, what queries notice of
-//! either, what layers bring that queries fill themselves, and what memory the process holds.
+//! Measures layers of a real index: what a sweep costs, how long a drop takes, what queries notice
+//! of either, what layers bring that queries fill themselves, and what memory the process holds.
 //!
 //!     cargo run --release -p shard --example layers -- FILE [SA_SAMPLING ISA_SAMPLING]
 //!
-//! Queries are locates of all occurrences of a random piece of the text, of 1 to 1000 occurrences, and
-//! extracts of a kilobyte, in one thread, each checked against the file. CPU seconds are those of the
-//! kernel for the thread (Linux). Times of queries are of the wall clock: run it on a quiet machine with a
-//! processor for each of its two threads.
+//! Queries are locates of all occurrences of a random piece of the text, of 1 to 1000 occurrences,
+//! and extracts of a kilobyte, in one thread, each checked against the file. CPU seconds are those
+//! of the kernel for the thread (Linux). Times of queries are of the wall clock: run it on a quiet
+//! machine with a processor for each of its two threads.
 
 // A measurement needs the clock, a thread and a file, which the crate itself does without.
 #![allow(clippy::disallowed_methods)]
@@ -201,7 +201,8 @@ impl<'a> Queries<'a> {
         Self { text, patterns, offsets: offsets.take(20_000).collect() }
     }
 
-    /// Asks for a pattern and an offset in turn until `is_over`; begins at another place for another `seed`.
+    /// Asks for a pattern and an offset in turn until `is_over`; begins at another place for
+    /// another `seed`.
     fn run(&self, index: &Index, seed: usize, is_over: impl Fn(Duration) -> bool) -> Measured {
         let (mut found, mut bytes) = (Vec::new(), Vec::new());
         let mut measured = Measured::default();

@@ -4,10 +4,10 @@
 //!
 //! The last two add a layer of each array, made by a sweep; 0 stands for none.
 //!
-//! Prints the footprint by part, the CPU time of the build, and for each query how often it is answered
-//! in a second of CPU time, every answer checked against the plain text. Patterns are parts of the text
-//! of 4 to 12 bytes; those of searches occur 1 to 1,000 times. Rough figures for whoever changes the
-//! index: claims are made by `experiments/shard-queries`.
+//! Prints the footprint by part, the CPU time of the build, and for each query how often it is
+//! answered in a second of CPU time, every answer checked against the plain text. Patterns are
+//! parts of the text of 4 to 12 bytes; those of searches occur 1 to 1,000 times. Rough figures for
+//! whoever changes the index: claims are made by `experiments/shard-queries`.
 
 #![allow(clippy::disallowed_methods)] // An example is a program: it reads files and clocks.
 
@@ -42,7 +42,8 @@ fn memory_peak_bytes() -> usize {
     kib.unwrap_or(0) * 1024
 }
 
-/// Asks all of `queries` for a second or more, `batch` at a time, and prints how many were answered.
+/// Asks all of `queries` for a second or more, `batch` at a time, and prints how many were
+/// answered.
 fn rate<Q>(what: &str, queries: &[Q], batch: usize, mut ask: impl FnMut(&[Q])) {
     let (start, mut asked) = (cpu_s(), 0);
     while cpu_s() < start + 1.0 {
@@ -54,7 +55,8 @@ fn rate<Q>(what: &str, queries: &[Q], batch: usize, mut ask: impl FnMut(&[Q])) {
     println!("{what:24} {:12.0} /s", asked as f64 / (cpu_s() - start));
 }
 
-/// Prints what a dependent access to 256 MiB of memory costs here now: the measure of all that follows.
+/// Prints what a dependent access to 256 MiB of memory costs here now: the measure of all that
+/// follows.
 fn access() {
     let count = 1 << 26;
     // A walk through all places in an order that no processor foresees.
@@ -121,7 +123,10 @@ fn main() {
 
 fn extracts(index: &Index, text: &[u8], draw: &mut Draw) {
     let mut bytes = Vec::new();
-    for len in [64, 1024] {
+    for len in [64, 1024, 1 << 20] {
+        if len >= text.len() {
+            continue;
+        }
         let ranges: Vec<_> = (0..2000)
             .map(|_| draw.below(text.len() - len))
             .map(|offset| offset..offset + len)

@@ -1,10 +1,11 @@
-//! Measures text layers of a file: what they take, how long they take to make, how fast they are read.
+//! Measures text layers of a file: what they take, how long they take to make, how fast they are
+//! read.
 //!
 //!     cargo run --release -p shard --example text_layer -- FILE [BLOCK TOKENS SAMPLE]...
 //!
-//! One line for each triple of bytes of a block, tokens, and bytes of samples. Reads
-//! are at random offsets, in one thread, each checked against the file. All seconds are CPU seconds of
-//! that thread as Linux counts them, so that a busy machine disturbs them less.
+//! One line for each triple of bytes of a block, tokens, and bytes of samples. Reads are at random
+//! offsets, in one thread, each checked against the file. All seconds are CPU seconds of that
+//! thread as Linux counts them, so that a busy machine disturbs them less.
 
 // A measurement needs a clock and a file, which the crate itself does without.
 #![allow(clippy::disallowed_methods)]

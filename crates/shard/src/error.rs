@@ -1,106 +1,107 @@
-//! What can be wrong with a shard's bytes, or with what was asked of it.
+//! Errors of this crate: invalid shard bytes, invalid input, and queries that cannot be answered.
 
-/// An error of this crate. Each says what was wrong and where; no stored byte makes anything panic.
+/// An error of this crate. Each message says what is wrong and where. Stored bytes, valid or not,
+/// never cause a panic.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A range that is not within the text.
-    #[error("{len} bytes from offset {offset} on are not within the text of {text_len} bytes")]
+    /// The requested range is not within the text.
+    #[error("range of {len} bytes at offset {offset} is outside the text of {text_len} bytes")]
     OutOfRange {
-        /// First byte asked for.
+        /// Offset of the first requested byte.
         offset: usize,
-        /// Bytes asked for.
+        /// Length of the requested range, in bytes.
         len: usize,
-        /// Bytes of the text.
+        /// Length of the text, in bytes.
         text_len: usize,
     },
-    /// A schema that cannot be, or an input that is not as its schema says.
-    #[error("the schema: {0}")]
+    /// The schema is invalid, does not allow the operation, or does not describe the input.
+    #[error("schema: {0}")]
     Schema(String),
-    /// A query that cannot be read.
-    #[error("the query, at byte {at}: {what}")]
+    /// The query has a syntax error.
+    #[error("syntax error in the query at byte {at}: {what}")]
     Syntax {
-        /// Offset in the query's text.
+        /// Offset of the error in the text of the query, in bytes.
         at: usize,
-        /// What is wrong there.
+        /// The reason.
         what: String,
     },
-    /// A record that there is not.
-    #[error("no record {record}: there are {records}, counted from 0")]
+    /// The record does not exist.
+    #[error("no record {record}: there are {records} records, numbered from 0")]
     NoRecord {
-        /// The record asked for.
+        /// Number of the requested record.
         record: usize,
-        /// Records of the text.
+        /// Number of records in the text.
         records: usize,
     },
-    /// An attribute that no record can have.
-    #[error("no attribute {name:?}: there are {known}")]
+    /// The records have no attribute of this name.
+    #[error("no attribute {name:?}; the attributes are: {known}")]
     NoAttribute {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names that there are.
+        /// The names of the existing attributes.
         known: String,
     },
-    /// A query that would take more work than its limits allow.
+    /// The query takes more work than the limits allow.
     #[error("{what}: {count}, more than the limit of {max}; {remedy}")]
     TooMuchWork {
-        /// What there would be too many of.
+        /// The limited quantity.
         what: &'static str,
-        /// How many.
+        /// The amount that the query takes, as far as it is known.
         count: usize,
         /// The limit.
         max: usize,
-        /// What to do.
+        /// What the user can do.
         remedy: &'static str,
     },
-    /// An input larger than a shard may be.
+    /// The input is larger than the maximum size of a shard.
     #[error(
-        "an input of {len} bytes is more than the {max} that one shard holds; split it on a record boundary"
+        "the input of {len} bytes exceeds the limit of {max} bytes; split it at a record boundary"
     )]
     TooLarge {
-        /// Bytes of the input.
+        /// Length of the input, in bytes.
         len: usize,
-        /// The most that there may be.
+        /// The maximum length, in bytes.
         max: usize,
     },
-    /// Bytes that are not a shard, or of a version that this build cannot read.
-    #[error("not a shard that this version reads: {0}")]
+    /// The bytes are not a shard, or a shard of a version that this build cannot read.
+    #[error("not a readable shard: {0}")]
     Unreadable(String),
-    /// A section whose bytes are not what was written.
+    /// The contents of a section are invalid.
     #[error("section {section}: {what}")]
     Damaged {
         /// Name of the section.
         section: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         what: String,
     },
-    /// Layers that cannot be made, added or published.
+    /// Layers cannot be built, added or published.
     #[error("layers: {0}")]
     Layers(String),
-    /// A section whose bytes do not match their checksum.
+    /// The bytes of a section do not match their checksum.
     #[error(
-        "section {section}, from byte {offset} on: its checksum is {found:08x} instead of \
-         {expected:08x}; restore the file"
+        "section {section} at byte {offset}: checksum is {found:08x}, expected {expected:08x}; \
+         restore the file"
     )]
     Checksum {
         /// Name of the section.
         section: String,
-        /// Where it starts in the file.
+        /// Offset of the section in the file, in bytes.
         offset: usize,
-        /// The checksum that was written.
+        /// The stored checksum.
         expected: u32,
-        /// The checksum of the bytes that are there.
+        /// The checksum computed from the bytes.
         found: u32,
     },
-    /// An option that cannot be.
+    /// The value of an option is invalid.
     #[error("option {option}: {what}")]
     Options {
         /// Name of the option.
         option: &'static str,
-        /// What is wrong with it, and what it may be.
+        /// The reason, and the valid values.
         what: String,
     },
-    /// A writer's own error while a shard was written to it.
+    /// Writing the shard failed with an I/O error.
     #[error("cannot write the shard: {0}")]
     Write(#[from] std::io::Error),
 }

@@ -1,14 +1,16 @@
-//! The container of a shard: named sections with checksums, written in one pass and checked when opened.
+//! The container of a shard: named sections with checksums, written in one pass and checked when
+//! opened.
 //!
-//! `docs/shard-format.md` has the bytes. In short: a header, the sections one after the other, each from
-//! a multiple of 64 bytes on, then the table of sections, then a trailer that says where the table is
-//! and how long the whole is. The table comes last so that a [`Writer`] needs no second pass and no
-//! seeking; a file that was cut short has no trailer and is refused.
+//! `docs/shard-format.md` has the bytes. In short: a header, the sections one after the other, each
+//! from a multiple of 64 bytes on, then the table of sections, then a trailer that says where the
+//! table is and how long the whole is. The table comes last so that a [`Writer`] needs no second
+//! pass and no seeking; a file that was cut short has no trailer and is refused.
 //!
 //! Opening costs one pass over all bytes for the checksums (CRC-32, a few gigabytes a second).
-//! [`Reader::open_unchecked`] reads only header, table and trailer: for files just written, or verified
-//! later with [`Reader::verify`]. A checksum finds accidents, not forgers: whoever may write a shard may
-//! make it answer what he likes, but never make its reader read outside it, panic or run on for ever.
+//! [`Reader::open_unchecked`] reads only header, table and trailer: for files just written, or
+//! verified later with [`Reader::verify`]. A checksum finds accidents, not forgers: whoever may
+//! write a shard may make it answer what he likes, but never make its reader read outside it, panic
+//! or run on for ever.
 
 use std::fmt;
 use std::io::Write;
@@ -18,19 +20,19 @@ use crate::Error;
 use crate::bits::load::{u32_at, u64_at};
 
 /// First bytes of every shard.
-pub const MAGIC: [u8; 8] = *b"CTSHARD\n";
+pub(crate) const MAGIC: [u8; 8] = *b"CTSHARD\n";
 
 /// Version of the format that this build writes and reads.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// Sections start at multiples of this many bytes.
-pub const ALIGNMENT: usize = 64;
+pub(crate) const ALIGNMENT: usize = 64;
 
 /// Longest name of a section, in bytes.
-pub const NAME_BYTES_MAX: usize = 16;
+pub(crate) const NAME_BYTES_MAX: usize = 16;
 
 /// Most sections that one shard may have.
-pub const SECTIONS_MAX: usize = 4096;
+pub(crate) const SECTIONS_MAX: usize = 4096;
 
 const HEADER_BYTES: usize = 64;
 const ENTRY_BYTES: usize = 40;
@@ -109,8 +111,8 @@ impl<W: Write> Writer<W> {
     ///
     /// # Panics
     ///
-    /// If the name is not one, or was given before; if there are [`SECTIONS_MAX`] sections already; if
-    /// another section has not been ended. Names are constants of the program, not of its input.
+    /// If the name is not one, or was given before; if there are [`SECTIONS_MAX`] sections already;
+    /// if another section has not been ended. Names are constants of the program, not of its input.
     pub fn begin(&mut self, name: &str) {
         assert!(is_name(name.as_bytes()), "{name:?} is no name of a section");
         assert!(self.sections.iter().all(|section| section.name != name), "a second {name}");
@@ -154,7 +156,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// The sections that were ended.
-    pub fn sections(&self) -> &[Section] {
+    pub(crate) fn sections(&self) -> &[Section] {
         &self.sections
     }
 
@@ -229,8 +231,8 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// [`Error::Unreadable`] if the bytes are not a container of this version, were cut short or have
-    /// bytes behind them; [`Error::Checksum`] if a section does not match its checksum.
+    /// [`Error::Unreadable`] if the bytes are not a container of this version, were cut short or
+    /// have bytes behind them; [`Error::Checksum`] if a section does not match its checksum.
     pub fn open(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self, Error> {
         let reader = Self::open_unchecked(bytes)?;
         reader.verify()?;
@@ -251,9 +253,9 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// [`Error::Checksum`] with the first section that does not match; [`Error::Unreadable`] if padding
-    /// is not zero.
-    pub fn verify(&self) -> Result<(), Error> {
+    /// [`Error::Checksum`] with the first section that does not match; [`Error::Unreadable`] if
+    /// padding is not zero.
+    pub(crate) fn verify(&self) -> Result<(), Error> {
         let mut end = HEADER_BYTES;
         for section in &self.sections {
             let bytes = self.range(section.range.clone());
@@ -303,7 +305,8 @@ impl Reader {
         names + self.sections.capacity() * size_of::<Section>()
     }
 
-    /// Where a section's bytes are, for [`bytes`](Self::bytes); empty if there is none of this name.
+    /// Where a section's bytes are, for [`bytes`](Self::bytes); empty if there is none of this
+    /// name.
     pub(crate) fn place(&self, name: &str) -> Range<usize> {
         let found = self.sections.iter().find(|section| section.name == name);
         found.map_or(0..0, |section| section.range.clone())
@@ -350,7 +353,7 @@ fn read_table(bytes: &[u8]) -> Result<Vec<Section>, Error> {
     let count = offset_of(u64_at(trailer, 8))?;
     let total = offset_of(u64_at(trailer, 16))?;
     if total != bytes.len() {
-        return Err(unreadable(format!("it should have {total} bytes and has {}", bytes.len())));
+        return Err(unreadable(format!("expected {total} bytes, found {}", bytes.len())));
     }
     let rest = bytes.get(table_offset..trailer_offset).unwrap_or(&[]);
     if count > SECTIONS_MAX || rest.len() != (count * ENTRY_BYTES).next_multiple_of(ALIGNMENT) {
@@ -368,7 +371,7 @@ fn read_table(bytes: &[u8]) -> Result<Vec<Section>, Error> {
         let section = read_entry(entry)?;
         let second = sections.iter().any(|other| other.name == section.name);
         if second || section.range.start != position || section.range.end > table_offset {
-            return Err(unreadable(format!("section {} is not in its place", section.name)));
+            return Err(unreadable(format!("section {} is at the wrong offset", section.name)));
         }
         position = section.range.end.next_multiple_of(ALIGNMENT);
         sections.push(section);

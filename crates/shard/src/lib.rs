@@ -1,16 +1,16 @@
 //! The compressed, searchable shard and its layers.
 //!
-//! Bytes in, answers out: this crate has no runtime, no clock and no socket, and depends on no other
-//! member of the workspace.
+//! Bytes in, answers out: this crate has no runtime, no clock and no socket, and depends on no
+//! other member of the workspace.
 //!
-//! A [`Shard`] is an [`index::Index`] of a text and the [`record::Records`] that the text is split into, in one
-//! file ([`format`](mod@format)); [`query`] finds records by the index, and [`layers`] make it faster for memory, while it
-//! answers.
+//! A [`Shard`] is one file ([`format`](mod@format)) with the [`index::Index`] of a text and the
+//! [`record::Records`] that the text consists of. A [`query`] finds records by the index.
+//! [`layers`] use spare memory to speed the index up while it answers.
 //!
-//! [`Text`] is what a searchable text answers; [`naive::Text`] is its plain twin, a few lines long, that
-//! every clever implementation is tested against.
+//! [`Text`] is the interface of a searchable text. [`naive::Text`] is its simplest implementation,
+//! a few lines long; every optimised implementation is tested against it.
 
-pub mod bits;
+mod bits;
 mod error;
 pub mod format;
 pub mod index;

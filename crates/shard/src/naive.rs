@@ -1,7 +1,7 @@
 //! The naive twin of the compressed index: plain bytes and a plain suffix array.
 //!
-//! Slow to make (`n² log n` at worst) and five to nine times the size of the text. For tests, and for
-//! checking the answers of experiments.
+//! Slow to make (`n² log n` at worst) and five to nine times the size of the text. For tests, and
+//! for checking the answers of experiments.
 
 use std::ops::Range;
 

@@ -2,8 +2,8 @@
 
 use std::io::{BufReader, Read, Write};
 
-/// The first lines of a file, `bytes_max` at most, or `None` (with a word why) where it is not at hand; in CI
-/// (`CI=true`) it must be.
+/// The first lines of a file, `bytes_max` at most, or `None` (with a word why) where it is not at
+/// hand; in CI (`CI=true`) it must be.
 #[allow(clippy::disallowed_methods)] // A test may read what it checks against.
 pub fn text(name: &str, bytes_max: usize) -> Option<Vec<u8>> {
     let path = format!("{}/../../../shared/data/text/{name}.zst", env!("CARGO_MANIFEST_DIR"));

@@ -1,4 +1,4 @@
-//! A shard: the index of a text and the records that the text is split into, in one container.
+//! A shard: the index of a text and the boundaries of the text's records, in one container.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use crate::{Error, format};
 /// Name of the section that holds the records.
 const RECORDS: &str = "records";
 
-/// A compressed text that is searched without decompressing it, and its records.
+/// A compressed text, searchable without decompression, and the records that it consists of.
 ///
 /// ```
 /// use shard::index::Options;
@@ -34,25 +34,26 @@ pub struct Shard {
     records: Records,
 }
 
-/// What was built.
+/// The result of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The records.
+    /// Counts of records, and the invalid ones.
     pub records: record::Report,
-    /// The index.
+    /// Sizes of the index's sections.
     pub index: index::Report,
-    /// What the records are, with what was found of their attributes.
+    /// The schema of the records, with the attribute names that the input contained.
     pub schema: Schema,
 }
 
 impl Shard {
-    /// Builds a shard of a text whose records are as `schema` says, with a table of the numbers of each
-    /// attribute in `orders`, and writes it to `out`. Takes the memory that
+    /// Builds a shard of a text whose records are as `schema` says, with a table of the numbers of
+    /// each attribute in `orders`, and writes it to `out`. Takes the memory that
     /// [`index::build_memory_bytes`] says, and 8 bytes for each record.
     ///
     /// # Errors
     ///
-    /// As [`Builder`] and [`index::build`]. Whole files are built by [`build_files`](Self::build_files).
+    /// As [`Builder`] and [`index::build`]. Whole files are built by
+    /// [`build_files`](Self::build_files).
     pub fn build(
         text: &[u8],
         schema: Schema,
@@ -98,7 +99,7 @@ impl Shard {
     fn of(index: Index) -> Result<Self, Error> {
         let section = index.reader().section(RECORDS).ok_or_else(|| Error::Damaged {
             section: RECORDS,
-            what: "there is no such section: this is an index without records".to_owned(),
+            what: "missing section: this is an index without records".to_owned(),
         })?;
         let records = Records::decode(section)?;
         Searcher::new(&index, &records)?;
@@ -115,11 +116,11 @@ impl Shard {
         &self.records
     }
 
-    /// Reads and finds records.
+    /// A searcher over the records.
     ///
     /// # Errors
     ///
-    /// None that opening did not find already.
+    /// None in practice: [`open`](Self::open) makes the same checks.
     pub fn searcher(&self) -> Result<Searcher<'_, Index>, Error> {
         Searcher::new(&self.index, &self.records)
     }
@@ -247,7 +248,8 @@ mod tests {
         bytes
     }
 
-    /// Asks for what a damaged shard may answer wrongly; only that it ends and does not panic counts.
+    /// Asks for what a damaged shard may answer wrongly; only that it ends and does not panic
+    /// counts.
     fn ask(shard: &Shard) {
         let Ok(searcher) = shard.searcher() else { return };
         let page = Page::default();
@@ -277,7 +279,8 @@ mod tests {
             prop_assert_eq!(Shard::open(other.clone()).is_ok(), other == file);
         }
 
-        /// As a wrong writer would make them: whatever the sections hold, their checksums are right.
+        /// As a wrong writer would make them: whatever the sections hold, their checksums are
+        /// right.
         #[test]
         fn forged_shards_are_refused_or_asked_without_panic(
             text in any_text(),

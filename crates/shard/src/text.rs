@@ -1,14 +1,14 @@
-//! What a searchable text answers: the interface of the compressed index and of its naive twin.
+//! The interface of a searchable text, implemented by the compressed index and by its naive twin.
 
 use std::ops::Range;
 
 use crate::Error;
 
-/// A text of bytes that can be searched and read, whatever it is stored as.
+/// A text of bytes that can be searched and read, independent of how it is stored.
 ///
-/// A *row* is an index into the text's suffix array: the suffixes in ascending order of their bytes, the
-/// empty suffix first, so that a text of `n` bytes has `n + 1` rows and row 0 is the empty suffix. All
-/// suffixes that start with a pattern are adjacent rows.
+/// A *row* is an index into the text's suffix array: the suffixes in ascending order of their
+/// bytes, the empty suffix first, so that a text of `n` bytes has `n + 1` rows and row 0 is the
+/// empty suffix. All suffixes that start with a pattern are adjacent rows.
 ///
 /// ```
 /// use shard::{Text, naive};
@@ -22,7 +22,7 @@ use crate::Error;
 /// assert_eq!(offsets, [1, 3]);
 /// ```
 pub trait Text {
-    /// Bytes of the text.
+    /// Length of the text, in bytes.
     fn len(&self) -> usize;
 
     /// Whether the text has no bytes.
@@ -34,7 +34,8 @@ pub trait Text {
     /// (`0..len + 1`) for the empty pattern.
     fn rows(&self, pattern: &[u8]) -> Range<usize>;
 
-    /// [`rows`](Text::rows) of many patterns, which an index answers faster together than one by one.
+    /// [`rows`](Text::rows) of many patterns, which an index answers faster together than one by
+    /// one.
     fn rows_of_all(&self, patterns: &[&[u8]]) -> Vec<Range<usize>> {
         patterns.iter().map(|pattern| self.rows(pattern)).collect()
     }

@@ -1,17 +1,18 @@
 //! A sequence of numbers that never fall, in little more than the bits that they need.
 //!
-//! Source: P. Elias, "Efficient storage and retrieval by content and address of static files" (J. ACM,
-//! 1974), and R. Fano's memorandum of 1971; the layout is the usual one (S. Vigna, "Quasi-succinct
-//! indices", WSDM 2013). Of `n` numbers up to `u`, each has its low `⌊log₂(u / n)⌋` bits packed, and its
-//! high bits written in unary into one bit vector: number `i` with high part `h` sets bit `h + i`.
+//! Source: P. Elias, "Efficient storage and retrieval by content and address of static files" (J.
+//! ACM, 1974), and R. Fano's memorandum of 1971; the layout is the usual one (S. Vigna,
+//! "Quasi-succinct indices", WSDM 2013). Of `n` numbers up to `u`, each has its low `⌊log₂(u / n)⌋`
+//! bits packed, and its high bits written in unary into one bit vector: number `i` with high part
+//! `h` sets bit `h + i`.
 //!
-//! Cost: `n (2 + ⌊log₂(u / n)⌋)` bits and 1/8 more of its bit vector for the directory in memory; [`get`] and
-//! [`predecessor`] take `O(log n)` steps, by binary search in one directory, whatever the distribution. A
-//! directory for selection in constant time would be faster for a walk over the whole sequence: for that there
-//! is [`iter`].
+//! Cost: `n (2 + ⌊log₂(u / n)⌋)` bits and 1/8 more of its bit vector for the directory in memory;
+//! [`get`] and [`predecessor`] take `O(log n)` steps, by binary search in one directory, whatever
+//! the distribution. A directory for selection in constant time would be faster for a walk over the
+//! whole sequence: for that there is [`iter`].
 //!
-//! It is the wrong structure for numbers that lie dense in long runs (a bitmap of runs is smaller), and for
-//! numbers that come unsorted.
+//! It is the wrong structure for numbers that lie dense in long runs (a bitmap of runs is smaller),
+//! and for numbers that come unsorted.
 //!
 //! [`get`]: EliasFano::get
 //! [`predecessor`]: EliasFano::predecessor
@@ -25,16 +26,6 @@ const WORDS_PER_BLOCK: usize = 8;
 const HEADER_BYTES: usize = 24;
 
 /// A monotone sequence of `u64`; equal neighbours are allowed.
-///
-/// ```
-/// use shard::bits::elias_fano::EliasFano;
-///
-/// let starts = EliasFano::new(&[0, 17, 17, 40]).unwrap();
-/// assert_eq!(starts.get(1), Some(17));
-/// // The last element that is not above the value: which record holds an offset.
-/// assert_eq!(starts.predecessor(39), Some(2));
-/// assert_eq!(EliasFano::decode(&starts.encode()).unwrap(), starts);
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EliasFano {
     len: usize,
@@ -81,11 +72,6 @@ impl EliasFano {
         self.len == 0
     }
 
-    /// Bytes that it takes in memory, the directory included.
-    pub fn heap_bytes(&self) -> usize {
-        8 * (self.low.len() + self.high.len() + self.ones_before.len())
-    }
-
     /// Element `index`, or `None` past the end.
     pub fn get(&self, index: usize) -> Option<u64> {
         if index >= self.len {
@@ -108,8 +94,8 @@ impl EliasFano {
         if value >= self.last {
             return self.len;
         }
-        // Elements with the same high part as `value` lie between two zeros of the bit vector: the zero
-        // number `h` ends the elements of high part `h`.
+        // Elements with the same high part as `value` lie between two zeros of the bit vector: the
+        // zero number `h` ends the elements of high part `h`.
         let high = value >> self.low_bits;
         let mut start =
             if high == 0 { 0 } else { (self.select_zero(high - 1) + 1 - high) as usize };
@@ -143,9 +129,9 @@ impl EliasFano {
             .map(|(index, bit)| ((bit - index as u64) << self.low_bits) | self.low(index))
     }
 
-    /// The sequence as bytes, little-endian: count (8), last value (8), low bits (4), zero (4), the words
-    /// of the low bits, the words of the bit vector. Both lengths follow from the header; the directory is made
-    /// again on reading.
+    /// The sequence as bytes, little-endian: count (8), last value (8), low bits (4), zero (4), the
+    /// words of the low bits, the words of the bit vector. Both lengths follow from the header; the
+    /// directory is made again on reading.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + 8 * (self.low.len() + self.high.len()));
         bytes.extend_from_slice(&(self.len as u64).to_le_bytes());
@@ -158,7 +144,8 @@ impl EliasFano {
         bytes
     }
 
-    /// Reads what [`encode`](Self::encode) wrote, whoever wrote it: every element is checked, in one pass.
+    /// Reads what [`encode`](Self::encode) wrote, whoever wrote it: every element is checked, in
+    /// one pass.
     ///
     /// # Errors
     ///
@@ -281,8 +268,8 @@ fn low_mask(low_bits: u32) -> u64 {
     (1 << low_bits) - 1
 }
 
-/// Words of `len` packed integers of `width` bits. Saturating: a length that no memory holds differs from the
-/// length of the bytes at hand.
+/// Words of `len` packed integers of `width` bits. Saturating: a length that no memory holds
+/// differs from the length of the bytes at hand.
 pub(crate) fn packed_words(len: usize, width: u32) -> usize {
     len.saturating_mul(width as usize).div_ceil(64)
 }
@@ -301,7 +288,8 @@ pub(crate) fn get(words: &[u64], index: usize, width: u32) -> u64 {
     value & low_mask(width)
 }
 
-/// One bit for each element and one more for each high part, so that every part up to the last ends in a zero.
+/// One bit for each element and one more for each high part, so that every part up to the last ends
+/// in a zero.
 fn high_words(len: usize, last: u64, low_bits: u32) -> usize {
     if len == 0 {
         return 0;

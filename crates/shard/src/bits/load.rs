@@ -1,8 +1,8 @@
 //! Little-endian numbers read from stored bytes, wherever they lie.
 //!
-//! Stored bytes may be damaged, so a read past the end is no panic: it gives 0, and the caller's answer
-//! is then wrong but harmless. (Checksums are what tells damaged bytes from good ones.) Each read costs
-//! one comparison beside the load; no alignment is asked of the bytes.
+//! Stored bytes may be damaged, so a read past the end is no panic: it gives 0, and the caller's
+//! answer is then wrong but harmless. (Checksums are what tells damaged bytes from good ones.) Each
+//! read costs one comparison beside the load; no alignment is asked of the bytes.
 
 /// The eight bytes from `at` on; 0 if they are not all there.
 #[inline(always)]

@@ -1,9 +1,9 @@
 //! Arrays of unsigned integers of one width in bits, one after the other without gaps.
 //!
-//! Integer `i` of width `w` is the bits `i·w .. (i + 1)·w` of the array, counted from the lowest bit of
-//! the first byte. Eight zero bytes follow the last integer, so that one load of a word reads any of
-//! them: a read is a load, a shift and a mask, in O(1). Not for widths past 57, where an integer may
-//! reach into a ninth byte.
+//! Integer `i` of width `w` is the bits `i·w .. (i + 1)·w` of the array, counted from the lowest
+//! bit of the first byte. Eight zero bytes follow the last integer, so that one load of a word
+//! reads any of them: a read is a load, a shift and a mask, in O(1). Not for widths past 57, where
+//! an integer may reach into a ninth byte.
 
 use super::load::u64_at;
 
@@ -24,18 +24,6 @@ pub fn bytes_of(count: usize, width: u32) -> usize {
 }
 
 /// A packed array within stored bytes.
-///
-/// ```
-/// use shard::bits::packed::{Packed, PackedVec};
-///
-/// let mut array = PackedVec::new(3, 11);
-/// for (index, value) in [5, 2047, 1000].into_iter().enumerate() {
-///     array.set(index, value);
-/// }
-/// let bytes = array.into_bytes();
-/// let array = Packed::new(&bytes, 11);
-/// assert_eq!([array.get(0), array.get(1), array.get(2)], [5, 2047, 1000]);
-/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Packed<'a> {
     bytes: &'a [u8],
@@ -74,7 +62,8 @@ pub fn set(bytes: &mut [u8], width: u32, index: usize, value: u64) {
     bytes[bit / 8..bit / 8 + 8].copy_from_slice(&word.to_le_bytes());
 }
 
-/// Appends integers, each with how many bits it takes (up to 56), and fills up the last byte with zeros.
+/// Appends integers, each with how many bits it takes (up to 56), and fills up the last byte with
+/// zeros.
 pub fn append(values: impl Iterator<Item = (u64, u32)>, bytes: &mut Vec<u8>) {
     let (mut bits, mut held) = (0u64, 0);
     for (value, width) in values {

@@ -1,29 +1,31 @@
 //! One block: Ψ of 128 adjacent rows, and the samples of the suffix array among them.
 //!
-//! Ψ takes the row of a suffix to the row of the suffix one byte shorter (Sadakane, *New text indexing
-//! functionalities of the compressed suffix arrays*, 2003, after Grossi and Vitter, 2000). Within one
-//! symbol's column it ascends, and where the text repeats itself it ascends by one: such stretches are
-//! *runs*, and a row that does not continue one is a *head*. A block stores which rows are heads, and by
-//! how much more than one Ψ grows up to each head (its *jump*, a sum, so that jumps ascend) in Elias–Fano
-//! code: the low bits of each as they are, the high bits in unary. Then
+//! Ψ takes the row of a suffix to the row of the suffix one byte shorter (Sadakane, *New text
+//! indexing functionalities of the compressed suffix arrays*, 2003, after Grossi and Vitter, 2000).
+//! Within one symbol's column it ascends, and where the text repeats itself it ascends by one: such
+//! stretches are *runs*, and a row that does not continue one is a *head*. A block stores which
+//! rows are heads, and by how much more than one Ψ grows up to each head (its *jump*, a sum, so
+//! that jumps ascend) in Elias–Fano code: the low bits of each as they are, the high bits in unary.
+//! Then
 //!
 //! `Ψ(i) = first + i + jump(heads among rows 1..=i)`
 //!
-//! in O(1): count heads, select a one among the high bits, add. Up to 15 heads are a list of bytes, more
-//! are a bitmap; both are counted without a branch on their number.
+//! in O(1): count heads, select a one among the high bits, add. Up to 15 heads are a list of bytes,
+//! more are a bitmap; both are counted without a branch on their number.
 //!
-//! The rows whose suffix starts at a multiple of the sampling rate are *marked*, in the same block, and the
-//! values of the marked rows follow: a walk learns at no further cache miss whether it has arrived.
+//! The rows whose suffix starts at a multiple of the sampling rate are *marked*, in the same block,
+//! and the values of the marked rows follow: a walk learns at no further cache miss whether it has
+//! arrived.
 //!
 //! Blocks that reach into several columns (two for each symbol at most) hold Ψ as plain numbers.
 //! `docs/shard-format.md` has the bytes.
 //!
-//! A damaged block gives wrong numbers, nothing worse: it is read through a window of fixed length that no place
-//! within it can leave, and all loops are bounded.
+//! A damaged block gives wrong numbers, nothing worse: it is read through a window of fixed length
+//! that no place within it can leave, and all loops are bounded.
 //!
-//! Walks and searches meet blocks in no order, so that whatever a block holds comes as a surprise. Where Ψ depends on
-//! it one way or the other, both are computed and one is selected. Before that, half of the steps mispredicted a
-//! branch (by cachegrind, over 0.4 MB of package records).
+//! Walks and searches meet blocks in no order, so that whatever a block holds comes as a surprise.
+//! Where Ψ depends on it one way or the other, both are computed and one is selected. Before that,
+//! half of the steps mispredicted a branch (by cachegrind, over 0.4 MB of package records).
 
 use std::hint::select_unpredictable;
 
@@ -47,7 +49,8 @@ const JUMP_HIGHS_BITS: u32 = 384;
 const HEADER_BYTES: usize = 8;
 const BITMAP_BYTES: usize = 16;
 
-/// The most places of a window that reads can begin at: more bytes than any block has, a power of two.
+/// The most places of a window that reads can begin at: more bytes than any block has, a power of
+/// two.
 const PLACES: usize = 2048;
 
 /// Bytes through which a block is read.
@@ -60,8 +63,8 @@ pub(crate) struct Blocks<'a> {
     end: &'a End,
 }
 
-/// The last bytes of all blocks and zeros behind them, a window's length of each: for blocks near the end. A copy of
-/// what they were when the index was opened.
+/// The last bytes of all blocks and zeros behind them, a window's length of each: for blocks near
+/// the end. A copy of what they were when the index was opened.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
     bytes: Box<[u8; 2 * WINDOW_BYTES]>,
@@ -241,8 +244,9 @@ impl<'a> Block<'a> {
         select_unpredictable(self.heads() < HEADS_BITMAP, listed, mapped)
     }
 
-    /// The place of the one number `rank` of the high bits; of the zero of that number, if `flip` is all ones. If there
-    /// are not so many, some place past the jumps' high bits: in what follows them, or from [`JUMP_HIGHS_BITS`] on.
+    /// The place of the one number `rank` of the high bits; of the zero of that number, if `flip`
+    /// is all ones. If there are not so many, some place past the jumps' high bits: in what follows
+    /// them, or from [`JUMP_HIGHS_BITS`] on.
     #[inline(always)]
     fn place<W: Word>(self, rank: u32, flip: u64, word: W) -> u32 {
         let high_at = self.high_at();
@@ -276,8 +280,9 @@ impl<'a> Block<'a> {
     /// How many jumps have high bits of less than `high`.
     #[inline(always)]
     fn jumps_below<W: Word>(self, high: u32, word: W) -> u32 {
-        // The zero number `high - 1` follows the last of them. High bits are less than twice the heads, as the width is
-        // that of the mean jump; and what is found of a zero past all of them is past as many jumps too.
+        // The zero number `high - 1` follows the last of them. High bits are less than twice the
+        // heads, as the width is that of the mean jump; and what is found of a zero past all of
+        // them is past as many jumps too.
         let high = high.min(2 * self.heads());
         let zero = high.saturating_sub(1);
         let jumps = self.place(zero, u64::MAX, word).wrapping_sub(zero).min(self.heads());
@@ -296,8 +301,8 @@ impl<'a> Block<'a> {
         self.first().wrapping_add(row).wrapping_add(jump)
     }
 
-    /// How many rows from `row` on are one run, `row` included: at least 1, past the block's end if no
-    /// head follows.
+    /// How many rows from `row` on are one run, `row` included: at least 1, past the block's end if
+    /// no head follows.
     #[inline(always)]
     pub fn run<W: Word>(self, row: u32, word: W) -> u32 {
         if self.is_mixed() {
@@ -315,7 +320,8 @@ impl<'a> Block<'a> {
         next.saturating_sub(row).max(1)
     }
 
-    /// The first marked row from `row` on, and its number among the marks; [`ROWS`] if there is none.
+    /// The first marked row from `row` on, and its number among the marks; [`ROWS`] if there is
+    /// none.
     #[inline(always)]
     pub fn next_mark(self, row: u32) -> (u32, u32) {
         let words = self.words(self.marks_at());
@@ -349,7 +355,8 @@ impl<'a> Block<'a> {
         (word >> (bit % 8)) & ((1 << width) - 1)
     }
 
-    /// The first of the block's rows `from..to`, all of one column, whose Ψ is at least `target`, or `to`.
+    /// The first of the block's rows `from..to`, all of one column, whose Ψ is at least `target`,
+    /// or `to`.
     #[inline(always)]
     pub fn lower_bound<W: Word>(self, target: u32, (from, to): (u32, u32), word: W) -> u32 {
         if self.is_mixed() {
@@ -368,10 +375,10 @@ impl<'a> Block<'a> {
             None | Some(0) => return from,
             Some(above) => above,
         };
-        // The row is in the last run that starts below the target, or right behind it. A run starts above the
-        // block's first value by its head and its jump together, and a head is below 128. So a run whose jump is
-        // smaller by that starts below the target, and one whose jump is no smaller does not: where jumps are far
-        // apart, their high bits leave few runs between.
+        // The row is in the last run that starts below the target, or right behind it. A run starts
+        // above the block's first value by its head and its jump together, and a head is below 128.
+        // So a run whose jump is smaller by that starts below the target, and one whose jump is no
+        // smaller does not: where jumps are far apart, their high bits leave few runs between.
         let width = self.low_width();
         let mut run = self.jumps_below(above.saturating_sub(ROWS - 1) >> width, word);
         let mut end = self.jumps_below(((above - 1) >> width) + 1, word);

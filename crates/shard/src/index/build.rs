@@ -1,14 +1,15 @@
 //! Building an index: suffix array, Ψ and samples, written section by section.
 //!
-//! The suffix array is libsais's (induced sorting, linear time). Ψ needs no inverse of it: row `r` of the
-//! suffix at `p` is Ψ of the row of the suffix at `p - 1`, which is the next row of the column of byte
-//! `text[p - 1]`; so one pass over the suffix array hands every column its values of Ψ in ascending
-//! order, with the offsets to be sampled, and each column encodes a block whenever 128 rows are full.
+//! The suffix array is libsais's (induced sorting, linear time). Ψ needs no inverse of it: row `r`
+//! of the suffix at `p` is Ψ of the row of the suffix at `p - 1`, which is the next row of the
+//! column of byte `text[p - 1]`; so one pass over the suffix array hands every column its values of
+//! Ψ in ascending order, with the offsets to be sampled, and each column encodes a block whenever
+//! 128 rows are full.
 //!
-//! **Cost.** 50 MB of Debian package records took 4.1 to 4.8 CPU seconds on one thread of a busy machine
-//! (`examples/rates`), most of them in libsais, and 5.9 times the text of memory. The most that it may
-//! take is stated by [`build_memory_bytes`] before anything is allocated. **When it is wrong**: for
-//! inputs whose suffix array does not fit into memory; they are split into shards.
+//! **Cost.** 50 MB of Debian package records took 4.1 to 4.8 CPU seconds on one thread of a busy
+//! machine (`examples/rates`), most of them in libsais, and 5.9 times the text of memory. The most
+//! that it may take is stated by [`build_memory_bytes`] before anything is allocated. **When it is
+//! wrong**: for inputs whose suffix array does not fit into memory; they are split into shards.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -33,16 +34,17 @@ const PROGRESS_ROWS: usize = 1 << 20;
 const ROWS_AHEAD: usize = 24;
 
 /// Largest sampling rate.
-pub const SAMPLING_MAX: u32 = 1 << 16;
+pub(crate) const SAMPLING_MAX: u32 = 1 << 16;
 
 /// How an index is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Offsets in the text that are multiples of this are marked among the rows, 1 to 65,536: `locate`
-    /// takes half as many steps on average, and the samples about `4 / sa_sampling` of the text.
+    /// Offsets in the text that are multiples of this are marked among the rows, 1 to 65,536:
+    /// `locate` takes half as many steps on average, and the samples about `4 / sa_sampling` of the
+    /// text.
     pub sa_sampling: u32,
-    /// Rows of the offsets that are multiples of this are stored, 1 to 65,536: `extract` takes half as
-    /// many steps more on average, and the samples about `3.5 / isa_sampling` of the text.
+    /// Rows of the offsets that are multiples of this are stored, 1 to 65,536: `extract` takes half
+    /// as many steps more on average, and the samples about `3.5 / isa_sampling` of the text.
     pub isa_sampling: u32,
 }
 
@@ -59,7 +61,7 @@ impl Options {
             [("sa_sampling", self.sa_sampling), ("isa_sampling", self.isa_sampling)]
         {
             if !(1..=SAMPLING_MAX).contains(&rate) {
-                let what = format!("{rate} is not from 1 to {SAMPLING_MAX}");
+                let what = format!("{rate} is out of range; use a value from 1 to {SAMPLING_MAX}");
                 return Err(Error::Options { option, what });
             }
         }
@@ -71,7 +73,8 @@ impl Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// The suffixes are being sorted; there is no telling how far that is. Most of the time goes here.
+    /// The suffixes are being sorted; there is no telling how far that is. Most of the time goes
+    /// here.
     Sorting,
     /// Rows of the suffix array are encoded.
     Encoding {
@@ -103,9 +106,9 @@ impl Report {
     }
 }
 
-/// Most memory that a build takes, in bytes, the text itself included: five times the text for it and its
-/// suffix array, and what is encoded before it is written. Texts of records take less than 6 times their
-/// length; the bound allows for random bytes.
+/// Most memory that a build takes, in bytes, the text itself included: five times the text for it
+/// and its suffix array, and what is encoded before it is written. Texts of records take less than
+/// 6 times their length; the bound allows for random bytes.
 pub fn build_memory_bytes(len: usize, options: &Options) -> usize {
     let samples = len / options.sa_sampling.max(1) as usize * 6;
     let inverse = len / options.isa_sampling.max(1) as usize * 4;
@@ -116,8 +119,8 @@ pub fn build_memory_bytes(len: usize, options: &Options) -> usize {
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] for a text of more than [`LEN_MAX`] bytes; [`Error::Options`] for rates that cannot
-/// be; [`Error::Write`] if `out` does not take the bytes.
+/// [`Error::TooLarge`] for a text of more than [`LEN_MAX`] bytes; [`Error::Options`] for rates that
+/// cannot be; [`Error::Write`] if `out` does not take the bytes.
 pub fn build(text: &[u8], options: &Options, out: &mut impl Write) -> Result<Report, Error> {
     let mut writer = Writer::new(out)?;
     let report = write_sections(text, options, &mut writer, &mut |_| ())?;
@@ -125,13 +128,13 @@ pub fn build(text: &[u8], options: &Options, out: &mut impl Write) -> Result<Rep
     Ok(report)
 }
 
-/// Builds an index of `text` and writes its sections into a shard that may have others. `progress` is
-/// called at the start of each part and at most once for every million rows.
+/// Builds an index of `text` and writes its sections into a shard that may have others. `progress`
+/// is called at the start of each part and at most once for every million rows.
 ///
 /// # Errors
 ///
 /// As [`build`].
-pub fn write_sections(
+pub(crate) fn write_sections(
     text: &[u8],
     options: &Options,
     writer: &mut Writer<impl Write>,
@@ -249,8 +252,8 @@ impl Columns {
         Self { shape, columns, mixed: BTreeMap::new() }
     }
 
-    /// Adds a row to a block of several columns. The rows of a column arrive in their order, but columns
-    /// in any.
+    /// Adds a row to a block of several columns. The rows of a column arrive in their order, but
+    /// columns in any.
     fn push_mixed(&mut self, row: u32, psi: u32, sample: Option<u64>) {
         let start = row - row % ROWS;
         let rows = ROWS.min(self.shape.rows() - start);
@@ -359,7 +362,8 @@ fn encode(
     let mut columns = Columns::new(shape, alphabet);
     let mut isa = PackedVec::new(shape.isa_samples(), shape.row_width());
     let (sa_rate, isa_rate) = (Multiples::of(shape.sa_sampling), Multiples::of(shape.isa_sampling));
-    // The row of the empty suffix comes first; Ψ of it is the row of the whole text, found on the way.
+    // The row of the empty suffix comes first; Ψ of it is the row of the whole text, found on the
+    // way.
     let end = shape.len;
     let sample_of_end = Some(u64::from(end.div_ceil(shape.sa_sampling)));
     let mut row_of_text = 0;

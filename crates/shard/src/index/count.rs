@@ -1,13 +1,15 @@
 //! Which rows start with a pattern: the search backwards.
 //!
-//! The suffixes that start with `cP` are those of column `c` whose Ψ is among the rows of `P`; Ψ ascends
-//! within a column, so that two binary searches give their rows (Sadakane, 2003). The pattern's last
-//! three bytes come from the tables, and each step looks only within the rows of the pair that it begins.
+//! The suffixes that start with `cP` are those of column `c` whose Ψ is among the rows of `P`; Ψ
+//! ascends within a column, so that two binary searches give their rows (Sadakane, 2003). The
+//! pattern's last three bytes come from the tables, and each step looks only within the rows of the
+//! pair that it begins.
 //!
-//! Patterns are lanes, and take each step in three rounds: the search of the tops; what of the directory
-//! it leads to, which asks for its group of blocks; then the search within that. Where rows are few the second end is
-//! not searched for at once: seven steps in ten leave a pattern with all of its rows (of package records, 1 to 1,000
-//! hits), and one value of Ψ tells. Cost of a step: about one cache miss, shared by what the other lanes do meanwhile.
+//! Patterns are lanes, and take each step in three rounds: the search of the tops; what of the
+//! directory it leads to, which asks for its group of blocks; then the search within that. Where
+//! rows are few the second end is not searched for at once: seven steps in ten leave a pattern with
+//! all of its rows (of package records, 1 to 1,000 hits), and one value of Ψ tells. Cost of a step:
+//! about one cache miss, shared by what the other lanes do meanwhile.
 
 use std::ops::Range;
 
@@ -24,7 +26,8 @@ pub(super) fn rows(index: &Index, patterns: &[&[u8]], found: impl FnMut(usize, R
     index.kernel.run(Rows { parts: &parts, patterns, found });
 }
 
-/// Rows that may well be in one group of blocks: that are few enough for their end not to be searched for at once.
+/// Rows that may well be in one group of blocks: that are few enough for their end not to be
+/// searched for at once.
 const FEW: u32 = 4 * ROWS;
 
 struct Rows<'a, F> {
@@ -66,8 +69,8 @@ impl Parts<'_> {
         (starts[symbol as usize], starts[symbol as usize + 1])
     }
 
-    /// The last bytes of a pattern: how many are answered at once, and their rows. No rows if a byte of
-    /// the pattern does not occur, so that all others have a code.
+    /// The last bytes of a pattern: how many are answered at once, and their rows. No rows if a
+    /// byte of the pattern does not occur, so that all others have a code.
     fn tail(&self, pattern: &[u8]) -> (usize, (u32, u32)) {
         if pattern.iter().any(|&byte| self.code(byte) == 0) {
             return (pattern.len(), (0, 0));

@@ -1,10 +1,11 @@
-//! Bytes of the text: walks along Ψ from sampled positions.
+//! Extracts bytes of the text by walks along Ψ from sampled positions.
 //!
-//! A range of the text is cut at the positions whose rows are known, by the index's own samples and by
-//! layers; each piece is a walk of its own, from the sample at or before its first byte. Pieces are
-//! lanes, so that even one long range has many steps on their way at once. Cost: a step for each byte, and
-//! for those between the first sample and the range's start, half the sampling rate on average. A range that
-//! ends within what a text layer has is read there instead.
+//! A range of the text is cut at the positions whose rows are known, either from the index's own
+//! samples or from layers. Each piece is a separate walk, from the sample at or before its first
+//! byte. Pieces are lanes, so that even a single range has many memory accesses in flight. Cost:
+//! one step for each byte, and one for each byte between the first sample and the start of the
+//! range, half the sampling rate on average. The middle of a long range is read as whole segments
+//! (`bulk`). A range that a text layer contains is read from the layer instead.
 
 use std::ops::Range;
 use std::slice;
@@ -15,9 +16,14 @@ use crate::bits::word::{Job, Word};
 use crate::layers::Walk;
 
 use super::block::ROWS;
+use super::bulk::Segments;
 use super::parts::Parts;
 use super::psi::Asked;
 use super::{Index, LANES};
+
+/// Minimum number of whole segments that are read in bulk: several for each lane. Fewer segments
+/// are read as fast together with the ends of the range.
+const SEGMENTS_MIN: usize = 4 * LANES;
 
 /// Appends the bytes of all ranges, one after the other.
 pub(super) fn extract(
@@ -33,27 +39,40 @@ pub(super) fn extract(
     }
     let parts = index.parts();
     let layer_len = parts.view.text_len();
-    let start = bytes.len();
-    let mut walked = false;
+    // The ranges to walk, each with the output position of its first byte.
+    let mut walked = Vec::with_capacity(ranges.len());
     for range in ranges {
-        let at = bytes.len();
-        if range.end > layer_len {
-            bytes.resize(at + range.len(), 0);
-            walked = true;
-        } else if !parts.view.text(range.start, range.len(), bytes) {
-            bytes.resize(at + range.len(), 0);
-            let pieces = Pieces::new(&parts, slice::from_ref(range), 0, at);
-            index.kernel.run(Extract { parts: &parts, pieces, bytes });
+        if range.end <= layer_len && parts.view.text(range.start, range.len(), bytes) {
+            continue;
+        }
+        let out = bytes.len();
+        bytes.resize(out + range.len(), 0);
+        let whole = whole_segments(&parts, range);
+        let bulk = out + (whole.start - range.start)..out + (whole.end - range.start);
+        walked.push((range.start..whole.start, out));
+        walked.push((whole.end..range.end, bulk.end));
+        if let Some(bytes) = bytes.get_mut(bulk).filter(|bytes| !bytes.is_empty()) {
+            let first = whole.start / parts.index.shape.isa_sampling as usize;
+            index.kernel.run(Segments { parts: &parts, first, bytes });
         }
     }
-    if walked {
-        let pieces = Pieces::new(&parts, ranges, layer_len, start);
-        index.kernel.run(Extract { parts: &parts, pieces, bytes });
-    }
+    let pieces = Pieces::new(&parts, &walked);
+    index.kernel.run(Extract { parts: &parts, pieces, bytes });
     Ok(())
 }
 
-/// A walk: `skip` steps that are not wanted, then `len` bytes that are.
+/// The part of a range that is read in bulk. It is empty if the range is short, or if a marked
+/// layer is being filled, since it learns from every step of a walk.
+fn whole_segments(parts: &Parts<'_>, range: &Range<usize>) -> Range<usize> {
+    let segment = parts.index.shape.isa_sampling as usize;
+    let (start, end) = (range.start.next_multiple_of(segment), range.end / segment * segment);
+    if end < start + SEGMENTS_MIN * segment || parts.view.is_learning() {
+        return range.start..range.start;
+    }
+    start..end
+}
+
+/// A walk: `skip` steps whose bytes are discarded, then `len` bytes of output.
 #[derive(Clone, Copy, Debug, Default)]
 struct Piece {
     /// Row of the position that the walk begins at, or the number of the sample that has it.
@@ -62,7 +81,7 @@ struct Piece {
     position: u32,
     skip: u32,
     len: u32,
-    /// Where the first wanted byte goes.
+    /// Output position of the first byte.
     out: usize,
 }
 
@@ -78,22 +97,21 @@ impl Default for Origin {
     }
 }
 
-/// The pieces of the ranges that end past a text layer, cut as they are asked for.
+/// Iterator over the pieces of ranges.
 struct Pieces<'a> {
     parts: &'a Parts<'a>,
-    ranges: slice::Iter<'a, Range<usize>>,
-    layer_len: usize,
-    /// What is left of the present range, cut from its end.
+    /// The remaining ranges, each with the output position of its first byte.
+    ranges: slice::Iter<'a, (Range<usize>, usize)>,
+    /// The rest of the current range: pieces are cut from its end.
     start: u32,
     end: u32,
-    /// Where the present range's first byte goes, and that of the one after.
+    /// Output position of the current range's first byte.
     out: usize,
-    out_next: usize,
 }
 
 impl<'a> Pieces<'a> {
-    fn new(parts: &'a Parts<'a>, ranges: &'a [Range<usize>], layer_len: usize, out: usize) -> Self {
-        Self { parts, ranges: ranges.iter(), layer_len, start: 0, end: 0, out, out_next: out }
+    fn new(parts: &'a Parts<'a>, ranges: &'a [(Range<usize>, usize)]) -> Self {
+        Self { parts, ranges: ranges.iter(), start: 0, end: 0, out: 0 }
     }
 }
 
@@ -103,11 +121,8 @@ impl Iterator for Pieces<'_> {
     #[inline]
     fn next(&mut self) -> Option<Piece> {
         while self.start == self.end {
-            let range = self.ranges.next()?;
-            (self.out, self.out_next) = (self.out_next, self.out_next + range.len());
-            if range.end > self.layer_len {
-                (self.start, self.end) = (range.start as u32, range.end as u32);
-            }
+            let (range, out) = self.ranges.next()?;
+            (self.start, self.end, self.out) = (range.start as u32, range.end as u32, *out);
         }
         let last = self.end - 1;
         let sample = last / self.parts.index.shape.isa_sampling;
@@ -133,7 +148,7 @@ impl Iterator for Pieces<'_> {
     }
 }
 
-/// A piece on its way.
+/// The state of the walk of a piece.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lane {
     row: u32,

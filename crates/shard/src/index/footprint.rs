@@ -8,8 +8,8 @@ use super::open::names;
 /// Bytes of an index, in memory or mapped, by part.
 #[derive(Clone, Debug)]
 pub struct Footprint {
-    /// Each section of the container, with its bytes and those that fill it up to its alignment, in the
-    /// order in which they are stored. Samples of the suffix array are within `psi.blocks`.
+    /// Each section of the container, with its bytes and those that fill it up to its alignment, in
+    /// the order in which they are stored. Samples of the suffix array are within `psi.blocks`.
     pub sections: Vec<(String, usize)>,
     /// Header, table and trailer of the container.
     pub container_bytes: usize,
@@ -45,8 +45,8 @@ impl Footprint {
 }
 
 impl Index {
-    /// What this index holds, by part. Exact for what it holds itself; the layers' part is as exact as
-    /// theirs is.
+    /// What this index holds, by part. Exact for what it holds itself; the layers' part is as exact
+    /// as theirs is.
     pub fn footprint(&self) -> Footprint {
         let aligned = |bytes: usize| bytes.next_multiple_of(crate::format::ALIGNMENT);
         let sections: Vec<(String, usize)> = self

@@ -1,10 +1,10 @@
 //! Tables of the rows of every two and three symbols, which spare a search its first steps.
 //!
-//! A pattern is searched from its end, one step for each byte. The tables answer the last three bytes at
-//! once; and the pair that a step starts with bounds where its rows can be. *Pairs* is dense: one row
-//! number for every two symbols, `σ(σ + 1)` of them. *Triples* lists only those that occur, five bytes
-//! each, grouped by pair. Both are left out where they would weigh more than their share of the text
-//! (see [`orders`]): any search is answered without them, by more steps.
+//! A pattern is searched from its end, one step for each byte. The tables answer the last three
+//! bytes at once; and the pair that a step starts with bounds where its rows can be. *Pairs* is
+//! dense: one row number for every two symbols, `σ(σ + 1)` of them. *Triples* lists only those that
+//! occur, five bytes each, grouped by pair. Both are left out where they would weigh more than
+//! their share of the text (see [`orders`]): any search is answered without them, by more steps.
 
 use crate::bits::load::u32_at;
 
@@ -25,9 +25,9 @@ pub(crate) struct Grams<'a> {
     pub starts: &'a [u8],
 }
 
-/// Whether pairs, and whether triples are worth their room, by rule of thumb: at most a 16th and a 32nd
-/// of the text. (`triples` counts those that occur; counting them took `σ³` counters, so that they
-/// are not counted if the text has fewer bytes than that.)
+/// Whether pairs, and whether triples are worth their room, by rule of thumb: at most a 16th and a
+/// 32nd of the text. (`triples` counts those that occur; counting them took `σ³` counters, so that
+/// they are not counted if the text has fewer bytes than that.)
 pub(crate) fn orders(len: usize, symbols: usize, triples: usize) -> (bool, bool) {
     let pairs = symbols * (symbols + 1) + 1;
     let with_pairs = 4 * pairs <= len / 16;
@@ -40,8 +40,8 @@ impl Grams<'_> {
         (first as usize - 1) * (self.symbols as usize + 1) + second as usize
     }
 
-    /// Rows of the suffixes that start with two symbols, if the table is there. The first is no end of
-    /// the text.
+    /// Rows of the suffixes that start with two symbols, if the table is there. The first is no end
+    /// of the text.
     #[inline(always)]
     pub fn pair(&self, first: Code, second: Code) -> Option<(u32, u32)> {
         if self.pairs.is_empty() {
@@ -51,8 +51,8 @@ impl Grams<'_> {
         Some((u32_at(self.pairs, at), u32_at(self.pairs, at + 4)))
     }
 
-    /// Rows of the suffixes that start with three symbols, if the table is there. None is the end of
-    /// the text.
+    /// Rows of the suffixes that start with three symbols, if the table is there. None is the end
+    /// of the text.
     #[inline(always)]
     pub fn triple(&self, codes: [Code; 3]) -> Option<(u32, u32)> {
         if self.places.is_empty() {
@@ -83,8 +83,8 @@ pub(crate) struct GramTables {
     pub starts: Vec<u8>,
 }
 
-/// Counts the pairs and triples of `text`, whose bytes have these codes; `starts` has the first row of
-/// each symbol's suffixes. Costs one pass over the text, and `4σ³` bytes while it runs.
+/// Counts the pairs and triples of `text`, whose bytes have these codes; `starts` has the first row
+/// of each symbol's suffixes. Costs one pass over the text, and `4σ³` bytes while it runs.
 pub(crate) fn tables(text: &[u8], codes: &[Code; 256], starts: &[u32]) -> GramTables {
     let symbols = starts.len() - 2;
     let mut tables = GramTables::default();

@@ -1,21 +1,23 @@
 //! Offsets of rows: walks along Ψ to the next marked row.
 //!
-//! A row's offset is that of the next marked row less the steps taken to it: less than the sampling rate,
-//! half of it on average. Adjacent rows that are one run of Ψ lead to adjacent rows, so they walk as one
-//! *stretch* at the cost of one row, until a head of a run, a marked row or the block's end divides them.
-//! Occurrences of a pattern in text that repeats itself stay together for many steps.
+//! A row's offset is that of the next marked row less the steps taken to it: less than the sampling
+//! rate, half of it on average. Adjacent rows that are one run of Ψ lead to adjacent rows, so they
+//! walk as one *stretch* at the cost of one row, until a head of a run, a marked row or the block's
+//! end divides them. Occurrences of a pattern in text that repeats itself stay together for many
+//! steps.
 //!
-//! Stretches are lanes. Cost: a step for each row that walks alone, and for each stretch of those that do
-//! not; what is divided off waits on a stack no longer than there are rows.
+//! Stretches are lanes. Cost: a step for each row that walks alone, and for each stretch of those
+//! that do not; what is divided off waits on a stack no longer than there are rows.
 //!
-//! While a layer is marked, a walk also teaches it the first row on its way that the layer would hold, not
-//! only the row that it began with: the same walk, and all that come by there, end at that row from then on,
-//! which is as far as they would go with the layer whole.
+//! While a layer is marked, a walk also teaches it the first row on its way that the layer would
+//! hold, not only the row that it began with: the same walk, and all that come by there, end at
+//! that row from then on, which is as far as they would go with the layer whole.
 //!
-//! What a layer knows of a row is asked for one turn of the lanes ahead, as blocks are, and a row that a
-//! layer certainly knows needs no block. Searches in batches of 16, over 50 MB of Debian package records with
-//! samples of rate 64, by `examples/rates.rs` in alternation with what was before, on a busy machine: 12 % more
-//! of them in a CPU second with layers of rate 16 (two runs each), 4 % with rate 8 (three).
+//! What a layer knows of a row is asked for one turn of the lanes ahead, as blocks are, and a row
+//! that a layer certainly knows needs no block. Searches in batches of 16, over 50 MB of Debian
+//! package records with samples of rate 64, by `examples/rates.rs` in alternation with what was
+//! before, on a busy machine: 12 % more of them in a CPU second with layers of rate 16 (two runs
+//! each), 4 % with rate 8 (three).
 
 use std::ops::Range;
 
@@ -52,8 +54,8 @@ struct Stretch {
     steps: u32,
     /// Where the offset of the first of them goes.
     out: usize,
-    /// The first row on the way that a marked layer would hold and does not know, and the steps to it; row 0,
-    /// which every layer knows, for none.
+    /// The first row on the way that a marked layer would hold and does not know, and the steps to
+    /// it; row 0, which every layer knows, for none.
     wanted: u32,
     wanted_steps: u32,
 }
@@ -118,8 +120,8 @@ impl Locate<'_> {
         }
     }
 
-    /// The first row of a stretch, all of one block, that is known: its place in the stretch and its
-    /// offset in the text.
+    /// The first row of a stretch, all of one block, that is known: its place in the stretch and
+    /// its offset in the text.
     #[inline(always)]
     fn known(&self, block: Block<'_>, stretch: Stretch) -> Option<(u32, u32)> {
         let marked = self.marked(block, stretch);
@@ -148,8 +150,8 @@ impl Locate<'_> {
         Some((ahead, offset.min(shape.len.into()) as u32))
     }
 
-    /// Takes a step with every row of a stretch, all of one block. Gives back one stretch of those that
-    /// have farther to go, and has the others wait.
+    /// Takes a step with every row of a stretch, all of one block. Gives back one stretch of those
+    /// that have farther to go, and has the others wait.
     #[inline(always)]
     fn step<W: Word>(&mut self, block: Block<'_>, mut rest: Stretch, word: W) -> Option<Stretch> {
         let shape = self.parts.index.shape;
@@ -158,8 +160,8 @@ impl Locate<'_> {
             return None;
         }
         if rest.len == 1 {
-            // Most stretches are single rows before long. A layer first: where one certainly has the row,
-            // its block was not asked for.
+            // Most stretches are single rows before long. A layer first: where one certainly has
+            // the row, its block was not asked for.
             let of_layer = self.parts.view.offset(rest.row);
             if let Some(offset) =
                 of_layer.or_else(|| self.marked(block, rest).map(|(_, offset)| offset))

@@ -1,32 +1,35 @@
 //! The compressed suffix array: a text that can be searched and read, in less room than the text.
 //!
-//! Everything is answered from Ψ, the permutation that takes the row of a suffix to the row of the suffix
-//! one byte shorter: a walk along Ψ spells the text. Sources: Grossi and Vitter (2000); Sadakane (2003),
-//! for the search backwards; here with run heads and Elias–Fano jumps in blocks of 128 rows (`block`), and
-//! a directory that costs no further cache miss (`psi`).
+//! Everything is answered from Ψ, the permutation that takes the row of a suffix to the row of the
+//! suffix one byte shorter: a walk along Ψ spells the text. Sources: Grossi and Vitter (2000);
+//! Sadakane (2003), for the search backwards; here with run heads and Elias–Fano jumps in blocks of
+//! 128 rows (`block`), and a directory that costs no further cache miss (`psi`).
 //!
-//! - **count** ([`Text::rows`]): the last three bytes of a pattern from a table (`grams`), then one step for
-//!   each further byte, one or two binary searches of Ψ each (`count`).
-//! - **locate**: from each row along Ψ to the next marked one, less than `sa_sampling` steps, rows that
-//!   stay adjacent together (`locate`).
-//! - **extract**: from the nearest sampled position at or before the first byte, one step a byte, every
-//!   stretch between samples a walk of its own (`extract`).
+//! - **count** ([`Text::rows`]): the last three bytes of a pattern from a table (`grams`), then one
+//!   step for each further byte, one or two binary searches of Ψ each (`count`).
+//! - **locate**: from each row along Ψ to the next marked one, less than `sa_sampling` steps, rows
+//!   that stay adjacent together (`locate`).
+//! - **extract**: from the nearest sampled position at or before the first byte, one step a byte,
+//!   every stretch between samples a walk of its own (`extract`).
 //!
-//! **Cost.** A step of Ψ costs one cache miss. The walks of one query are independent, so each runs up to
-//! 32 of them as *lanes* in turn, and asks for the memory of a lane's next step while it takes the
-//! others': even one query overlaps its misses. The footprint is that of [`Index::footprint`]. 50 MB of
-//! Debian package records take 0.38 of their size for Ψ, its directory and the tables, and
-//! `3.7/sa_sampling` and `3.3/isa_sampling` of it for the samples: 0.596 with both rates 32, 0.432 with 128.
+//! **Cost.** A step of Ψ costs one cache miss. The walks of one query are independent, so each runs
+//! up to 32 of them as *lanes* in turn, and asks for the memory of a lane's next step while it
+//! takes the others': even one query overlaps its misses. The footprint is that of
+//! [`Index::footprint`]. 50 MB of Debian package records take 0.38 of their size for Ψ, its
+//! directory and the tables, and `3.7/sa_sampling` and `3.3/isa_sampling` of it for the samples:
+//! 0.596 with both rates 32, 0.432 with 128.
 //!
-//! **When it is wrong.** For text that fits into memory plain and is scanned anyway; for incompressible
-//! bytes (1.6 times their size); for inputs of 2 GiB or more, which are split.
+//! **When it is wrong.** For text that fits into memory plain and is scanned anyway; for
+//! incompressible bytes (1.6 times their size); for inputs of 2 GiB or more, which are split.
 //!
-//! Layers ([`crate::layers`]) make it faster while there is memory for them. Every look-up asks them first.
+//! Layers ([`crate::layers`]) make it faster while there is memory for them. Every look-up asks
+//! them first.
 
 mod block;
 #[cfg(test)]
 mod block_tests;
 mod build;
+mod bulk;
 mod count;
 mod extract;
 mod footprint;
@@ -40,9 +43,8 @@ mod tests;
 
 use std::ops::Range;
 
-pub use build::{
-    Options, Progress, Report, SAMPLING_MAX, build, build_memory_bytes, write_sections,
-};
+pub(crate) use build::write_sections;
+pub use build::{Options, Progress, Report, build, build_memory_bytes};
 pub use footprint::Footprint;
 
 use crate::bits::word::Kernel;
@@ -97,29 +99,22 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// [`Error::Unreadable`] if it is not a shard of this version, or not whole; [`Error::Checksum`] if a
-    /// section is not what was written; [`Error::Damaged`] if its sections do not fit one another.
+    /// [`Error::Unreadable`] if it is not a shard of this version, or not whole;
+    /// [`Error::Checksum`] if a section is not what was written; [`Error::Damaged`] if its sections
+    /// do not fit one another.
     pub fn open(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self, Error> {
         Self::of(Reader::open(bytes)?)
     }
 
     /// Opens a shard without reading all of it: for one that was just written, or that
-    /// [`verify`](Self::verify) is asked of later. Damaged bytes give wrong answers then, nothing worse.
+    /// [`verify`](Self::verify) is asked of later. Damaged bytes give wrong answers then, nothing
+    /// worse.
     ///
     /// # Errors
     ///
     /// As [`open`](Self::open), but for the checksums.
     pub fn open_unchecked(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self, Error> {
         Self::of(Reader::open_unchecked(bytes)?)
-    }
-
-    /// Compares every byte with its checksum.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Checksum`] with the first section that is not what was written.
-    pub fn verify(&self) -> Result<(), Error> {
-        self.reader.verify()
     }
 
     /// The container, for sections that are not the index's own.
@@ -132,8 +127,8 @@ impl Index {
         &self.layers
     }
 
-    /// Offsets in the text that are multiples of this are sampled: a walk from any row to one of them
-    /// takes fewer steps.
+    /// Offsets in the text that are multiples of this are sampled: a walk from any row to one of
+    /// them takes fewer steps.
     pub fn sa_sampling(&self) -> u32 {
         self.shape.sa_sampling
     }
@@ -143,7 +138,8 @@ impl Index {
         self.shape.isa_sampling
     }
 
-    /// Appends the offsets of the rows of all ranges, one range after the other: faster than one by one.
+    /// Appends the offsets of the rows of all ranges, one range after the other: faster than one by
+    /// one.
     ///
     /// # Panics
     ///

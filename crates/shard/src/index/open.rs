@@ -109,7 +109,7 @@ fn of_length(name: &'static str, found: usize, expected: usize) -> Result<(), Er
     if found == expected {
         return Ok(());
     }
-    Err(damaged(name, format!("it has {found} bytes instead of {expected}")))
+    Err(damaged(name, format!("expected {expected} bytes, found {found}")))
 }
 
 impl Index {

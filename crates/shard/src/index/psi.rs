@@ -1,12 +1,13 @@
 //! The directory of Ψ's blocks: where each starts, and which may hold a value.
 //!
-//! Two small arrays that a processor's second-level cache nearly holds, so that a step of Ψ costs one
-//! miss of memory, its block's:
+//! Two small arrays that a processor's second-level cache nearly holds, so that a step of Ψ costs
+//! one miss of memory, its block's:
 //!
 //! - *offsets*: for every 16 blocks one 32-bit offset, and for each of them 16 bits relative to it:
 //!   2¼ bytes for 128 rows;
-//! - *tops*: the first value of every fourth block, for the binary search of a step backwards; the first
-//!   values of the blocks between are in the blocks, which lie side by side and are asked for together.
+//! - *tops*: the first value of every fourth block, for the binary search of a step backwards; the
+//!   first values of the blocks between are in the blocks, which lie side by side and are asked for
+//!   together.
 
 use crate::bits::load::{u16_at, u32_at, u64_at};
 use crate::bits::word::{Word, prefetch};
@@ -78,14 +79,14 @@ impl<'a> Psi<'a> {
         self.tops.as_chunks().0.get(from as usize..end as usize).unwrap_or(&[])
     }
 
-    /// First part of finding the first of `rows`, all of one column and at least one, with Ψ of `target`
-    /// or more: the group of blocks that it is in, whose directory entry is asked for.
+    /// First part of finding the first of `rows`, all of one column and at least one, with Ψ of
+    /// `target` or more: the group of blocks that it is in, whose directory entry is asked for.
     #[inline(always)]
     pub fn seek(&self, rows: (u32, u32), target: u32) -> u32 {
         let group = rows.0 / ROWS / BLOCKS_PER_TOP;
         let last = (rows.1 - 1) / ROWS / BLOCKS_PER_TOP;
-        // Those whose blocks start within the rows. (The same with `select_unpredictable` counted a tenth more slowly,
-        // over 1 MB and over 50 MB: it waits for what a guess goes on from.)
+        // Those whose blocks start within the rows. (The same with `select_unpredictable` counted a
+        // tenth more slowly, over 1 MB and over 50 MB: it waits for what a guess goes on from.)
         let tops = self.tops(group + 1, last + 1);
         let below = tops.partition_point(|&top| u32::from_le_bytes(top) < target);
         let group = group + below as u32;
@@ -93,7 +94,8 @@ impl<'a> Psi<'a> {
         group
     }
 
-    /// As [`Self::seek`], for a target no less than the one that is in `group`: in the same, more often than not.
+    /// As [`Self::seek`], for a target no less than the one that is in `group`: in the same, more
+    /// often than not.
     #[inline(always)]
     pub fn seek_from(&self, rows: (u32, u32), target: u32, group: u32) -> u32 {
         let next = group + 1;
@@ -129,8 +131,8 @@ impl<'a> Psi<'a> {
     #[inline(always)]
     pub fn find<W: Word>(&self, rows: (u32, u32), target: u32, group: Group, word: W) -> u32 {
         let (first, last) = group.within(rows);
-        // How many blocks more start below the target: all are looked at, as a guess would cost more. Only
-        // those that were asked for are read.
+        // How many blocks more start below the target: all are looked at, as a guess would cost
+        // more. Only those that were asked for are read.
         let below = |block: u32| {
             let start = self.blocks.first(group.offset(block.clamp(first, last)));
             u32::from(first < block) & u32::from(block <= last) & u32::from(start < target)

@@ -1,7 +1,9 @@
-//! The index against its naive twin, over texts that are hard on it, damaged bytes, and a golden file.
+//! The index against its naive twin, over texts that are hard on it, damaged bytes, and a golden
+//! file.
 
 use proptest::prelude::*;
 
+use super::build::SAMPLING_MAX;
 use super::*;
 use crate::layers::{Array, LayerFootprint, Rates, TextBuild, TextOptions, Walk};
 use crate::naive;
@@ -141,6 +143,22 @@ fn check_walk(index: &Index, twin: &naive::Text) {
     let expected: Vec<(u32, u32)> =
         offsets.iter().enumerate().skip(1).map(|(row, &at)| (row as u32, at as u32)).collect();
     assert_eq!(visited, expected);
+}
+
+#[test]
+fn long_ranges_are_read_as_whole_segments_and_their_ends() {
+    let text: Vec<u8> = (0..9_000u32).map(|at| (at * at / 7 % 61) as u8 + b' ').collect();
+    for rate in [1, 5, 32] {
+        let file = built(&text, 32, rate);
+        for index in [Index::open(file.clone()).unwrap(), Index::open(file).unwrap().portable()] {
+            let ranges = [0..9_000, 1..8_999, 3..4, 31..4_997, 32..8_992, 8_000..9_000, 40..4_136];
+            let expected: Vec<u8> =
+                ranges.iter().flat_map(|range| text[range.clone()].to_vec()).collect();
+            let mut bytes = Vec::new();
+            index.extract_all(&ranges, &mut bytes).unwrap();
+            assert!(bytes == expected, "rate {rate}");
+        }
+    }
 }
 
 fn check(text: &[u8], sa_sampling: u32, isa_sampling: u32) {
@@ -320,7 +338,8 @@ fn other_sections_are_kept_and_progress_is_told() {
     );
 }
 
-/// Asks everything of an index whose bytes may be damaged; only that it ends and does not panic counts.
+/// Asks everything of an index whose bytes may be damaged; only that it ends and does not panic
+/// counts.
 fn ask(index: &Index) {
     let rows = index.rows_of_all(&[b"Section: libs", b"lib1", b"e", b"", b"\n\n"]);
     let mut offsets = Vec::new();
@@ -339,7 +358,7 @@ fn every_changed_byte_is_an_error_and_never_a_panic() {
             assert!(Index::open(changed.clone()).is_err(), "byte {at}");
             if let Ok(index) = Index::open_unchecked(changed) {
                 ask(&index);
-                assert!(index.verify().is_err(), "byte {at}");
+                assert!(index.reader().verify().is_err(), "byte {at}");
             }
         }
     }
@@ -406,8 +425,8 @@ fn forged_tables_of_pairs_and_triples_are_answered_without_panic() {
     }
 }
 
-/// The format is fixed: a change of it needs another version, and these files stay as fixtures. They were
-/// written by another program, from `docs/shard-format.md` alone.
+/// The format is fixed: a change of it needs another version, and these files stay as fixtures.
+/// They were written by another program, from `docs/shard-format.md` alone.
 #[test]
 fn golden_files_are_reproduced_and_answered() {
     let stanzas = [stanzas(30), (0..=255).collect(), vec![b'x'; 300]].concat();

@@ -1,8 +1,9 @@
-//! Layers that several threads change at random while others query: every answer is the naive twin's.
+//! Layers that several threads change at random while others query: every answer is the naive
+//! twin's.
 //!
-//! Threads run as the system has them; what is random is what each does, so a failure need not come again.
-//! What runs without the C libraries (`memory`, `values`, `hot` and the readers of `tests`) is written so that
-//! Miri can run it; whether it passes there has not been seen yet.
+//! Threads run as the system has them; what is random is what each does, so a failure need not come
+//! again. What runs without the C libraries (`memory`, `values`, `hot` and the readers of `tests`)
+//! is written so that Miri can run it; whether it passes there has not been seen yet.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -72,7 +73,8 @@ fn check(bytes: &[u8], options: &Options, lists: &[Vec<Change>], seed: u64) {
             scope.spawn(move || {
                 for change in changes {
                     match apply(index, change) {
-                        // A thread that is alone is never refused; another one's change may come between.
+                        // A thread that is alone is never refused; another one's change may come
+                        // between.
                         Err(Error::Layers(_)) if lists.len() > 1 => {}
                         result => result.unwrap(),
                     }

@@ -1,9 +1,9 @@
 //! What layers hold, and which to add or drop for a budget.
 //!
-//! The bytes of a layer follow from its rate and the text's length alone, so a budget is turned into
-//! layers without making any. From one layer to the next an array doubles: a budget is used between a
-//! half and all of it. Text layers are the exception: their bytes are known when they are made, so there
-//! the budget only says whether one may be kept or tried, with
+//! The bytes of a layer follow from its rate and the text's length alone, so a budget is turned
+//! into layers without making any. From one layer to the next an array doubles: a budget is used
+//! between a half and all of it. Text layers are the exception: their bytes are known when they are
+//! made, so there the budget only says whether one may be kept or tried, with
 //! [`TextOptions::bytes_max`](super::TextOptions::bytes_max).
 
 use super::group::Group;
@@ -78,7 +78,8 @@ pub struct Changes {
     pub drop_isa: usize,
     /// Whether to drop the text layer.
     pub drop_text: bool,
-    /// Layers to add, the largest rate of each array first: all by one sweep, or one after the other.
+    /// Layers to add, the largest rate of each array first: all by one sweep, or one after the
+    /// other.
     pub add: Rates,
     /// Whether a text layer may be tried.
     pub add_text: bool,
@@ -108,7 +109,8 @@ impl Changes {
     }
 }
 
-/// How many of the lowest layers to drop, and which to add, for one array to keep within `bytes_max`.
+/// How many of the lowest layers to drop, and which to add, for one array to keep within
+/// `bytes_max`.
 fn array(group: &Group, base_rate: u32, bytes_max: usize) -> (usize, Vec<u32>) {
     let layers = group.footprint();
     let mut bytes: usize = layers.iter().map(|layer| layer.bytes).sum();
@@ -137,8 +139,9 @@ fn array(group: &Group, base_rate: u32, bytes_max: usize) -> (usize, Vec<u32>) {
 }
 
 impl super::Layers {
-    /// The rates of the next, smaller layer of each array, and the bytes that they would take together: what
-    /// one step more of memory is. Without rates at the end, when every value is held.
+    /// The rates of the next, smaller layer of each array, and the bytes that they would take
+    /// together: what one step more of memory is. Without rates at the end, when every value is
+    /// held.
     pub fn next_rates(&self) -> (Rates, usize) {
         let set = self.set.load();
         let mut bytes = 0;

@@ -1,9 +1,10 @@
 //! The layers of one array, and which of them holds an index.
 //!
-//! Rates are powers of two. An index belongs to the *largest* existing rate that divides it, so that the
-//! layers share nothing, and one can be added or dropped at the bottom (the smallest rate) without a
-//! change to the others: layered sampled arrays, from BlowFish (NSDI 2016). Which layer holds an index is
-//! found in its trailing zeros and a word with a bit for each rate: no look-up compares layers.
+//! Rates are powers of two. An index belongs to the *largest* existing rate that divides it, so
+//! that the layers share nothing, and one can be added or dropped at the bottom (the smallest rate)
+//! without a change to the others: layered sampled arrays, from BlowFish (NSDI 2016). Which layer
+//! holds an index is found in its trailing zeros and a word with a bit for each rate: no look-up
+//! compares layers.
 
 use std::sync::Arc;
 
@@ -98,8 +99,8 @@ impl Group {
         layer.values.get(layer.shape.slot(index))
     }
 
-    /// Asks for the memory of an index, for a `get` that follows soon; says whether that will certainly
-    /// find a value.
+    /// Asks for the memory of an index, for a `get` that follows soon; says whether that will
+    /// certainly find a value.
     #[inline(always)]
     pub(super) fn ask(&self, index: u32) -> bool {
         let Some(layer) = self.layer_of(index).filter(|_| index < self.end) else { return false };
@@ -148,8 +149,8 @@ impl Group {
         self.layers.iter().flatten().any(|layer| layer.values.is_partial())
     }
 
-    /// The bits of `rates`, each of which has to be new and below all that exist or, where `finish` is
-    /// said, that of a partial layer.
+    /// The bits of `rates`, each of which has to be new and below all that exist or, where `finish`
+    /// is said, that of a partial layer.
     fn bits_of(&self, rates: &[u32], finish: bool) -> Result<u32, Error> {
         let mut bits = 0;
         for &rate in rates {
@@ -192,8 +193,8 @@ impl Group {
         Ok(filling)
     }
 
-    /// This group with what has been filled; an error if the layers are no longer those it was begun for.
-    /// The partial layers that are replaced go to `replaced`.
+    /// This group with what has been filled; an error if the layers are no longer those it was
+    /// begun for. The partial layers that are replaced go to `replaced`.
     pub(super) fn with_filled(
         &self,
         filling: Filling,
@@ -281,8 +282,8 @@ impl Group {
             .collect()
     }
 
-    /// Bytes that a packed layer of `rate` would take below the existing ones and `above`, the rates
-    /// that will have been added before it.
+    /// Bytes that a packed layer of `rate` would take below the existing ones and `above`, the
+    /// rates that will have been added before it.
     pub(super) fn packed_bytes(&self, rate: u32, above: &[u32]) -> usize {
         let present = above.iter().fold(self.present | rate, |bits, rate| bits | rate);
         packed_bytes(Shape::new(rate.ilog2(), present).slots(self.end), self.end.saturating_sub(1))

@@ -1,12 +1,14 @@
 //! Decoded blocks of the text layer that were read last, within a byte budget.
 //!
-//! Least recently used, in shards of a mutex each. A shard that another thread is in is passed by, as if
-//! the block were not there, so that no query waits. Of use where reads come back to the same blocks
-//! (Zipf): a hit saves decoding, which is most of a read; reads spread evenly over a text much larger than
-//! the budget only pay for the upkeep, a copy of the block and less than a microsecond.
+//! Least recently used, in shards of a mutex each. A shard that another thread is in is passed by,
+//! as if the block were not there, so that no query waits. Of use where reads come back to the same
+//! blocks (Zipf): a hit saves decoding, which is most of a read; reads spread evenly over a text
+//! much larger than the budget only pay for the upkeep, a copy of the block and less than a
+//! microsecond.
 //!
-//! The blocks of a shard lie in one map, a place for each that may be kept, of which the system gives what
-//! has been written: the budget is counted from the beginning, and taken as blocks are read.
+//! The blocks of a shard lie in one map, a place for each that may be kept, of which the system
+//! gives what has been written: the budget is counted from the beginning, and taken as blocks are
+//! read.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,8 +21,8 @@ use super::Part;
 use super::memory::zeros;
 use crate::Error;
 
-/// Bytes that an entry takes besides its block: two pointers, a key, a place and its share of a hash table
-/// that is between half and 7/8 full, rounded up.
+/// Bytes that an entry takes besides its block: two pointers, a key, a place and its share of a
+/// hash table that is between half and 7/8 full, rounded up.
 const ENTRY_BYTES: usize = 72;
 
 /// Fewer blocks than this for each shard are not worth sharding.

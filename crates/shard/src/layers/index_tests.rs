@@ -7,7 +7,8 @@ use crate::index::{self, Index, Options};
 
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// Sweep for, or mark, the rates of these bits that are below the lowest, in steps of some segments.
+    /// Sweep for, or mark, the rates of these bits that are below the lowest, in steps of some
+    /// segments.
     Sweep(u32, u32, usize),
     Mark(u32, u32),
     /// Make whole what is marked.
@@ -102,7 +103,8 @@ proptest! {
         for (change, at) in &changes {
             apply(&index, change).unwrap();
             let (row, mut offsets, mut read) = (at.index(bytes.len() + 1), Vec::new(), Vec::new());
-            // One row and one byte first: all of them at once would tell marked layers all there is.
+            // One row and one byte first: all of them at once would tell marked layers all there
+            // is.
             index.locate(row..row + 1, &mut offsets);
             prop_assert_eq!(&offsets, &expected[row..=row]);
             index.extract(row / 2, row - row / 2, &mut read).unwrap();

@@ -1,10 +1,10 @@
 //! Memory of layers: anonymous maps, which go back to the system at the moment they are dropped.
 //!
-//! An allocator keeps what it is given back: glibc's returns only what it mapped apart, and comes to cut ever
-//! larger blocks from its heap, so that a dropped layer of 15 MB stayed with the process. A map costs a system
-//! call to make and one to drop, and up to a page more than it was asked for; so this is for arrays of
-//! which a shard has a few. Its pages are taken from the system as they are first written, about half a
-//! microsecond each.
+//! An allocator keeps what it is given back: glibc's returns only what it mapped apart, and comes
+//! to cut ever larger blocks from its heap, so that a dropped layer of 15 MB stayed with the
+//! process. A map costs a system call to make and one to drop, and up to a page more than it was
+//! asked for; so this is for arrays of which a shard has a few. Its pages are taken from the system
+//! as they are first written, about half a microsecond each.
 //!
 //! Dropping one gives its pages back, in time proportional to those that were written (0.1 ms for a
 //! megabyte): [`Dropped`](super::Dropped) says who pays for that.
@@ -28,8 +28,8 @@ pub(super) fn zeros(len: usize) -> Result<MmapMut, Error> {
     made(len, MmapMut::map_anon(len))
 }
 
-/// As [`zeros`], for `len` bytes of which fewer may come to be written, by how many nobody knows yet: the system
-/// does not set memory aside for them.
+/// As [`zeros`], for `len` bytes of which fewer may come to be written, by how many nobody knows
+/// yet: the system does not set memory aside for them.
 ///
 /// # Errors
 ///
@@ -75,8 +75,9 @@ impl Deref for Words {
     #[inline]
     fn deref(&self) -> &[AtomicU32] {
         let first = self.map.as_mut_ptr().cast();
-        // SAFETY: the map is of `len` words at the least, begins with a page, was all zero when it was made,
-        // and is reached in no other way than through these atomics, until it is dropped with `self`.
+        // SAFETY: the map is of `len` words at the least, begins with a page, was all zero when it
+        // was made, and is reached in no other way than through these atomics, until it is dropped
+        // with `self`.
         unsafe { std::slice::from_raw_parts(first, self.len) }
     }
 }

@@ -1,32 +1,35 @@
 //! Layered sampled arrays: what a shard holds beyond its index to be faster, and gives back.
 //!
-//! A compressed suffix array finds the value of any row or position by walking to the next one whose
-//! value is stored. *Layers* store more of them while there is memory for it. A layer of sampling rate L
-//! holds the values at the multiples of L that no layer of a larger rate holds; so layers are added at
-//! the bottom (the smallest rate), dropped from the bottom, and a look-up need not know which exist. The
-//! two arrays, SA (row → offset in the text) and ISA (offset → row), have layers of their own. Source: the
-//! layered sampled array of BlowFish (NSDI 2016).
+//! A compressed suffix array finds the value of any row or position by walking to the next one
+//! whose value is stored. *Layers* store more of them while there is memory for it. A layer of
+//! sampling rate L holds the values at the multiples of L that no layer of a larger rate holds; so
+//! layers are added at the bottom (the smallest rate), dropped from the bottom, and a look-up need
+//! not know which exist. The two arrays, SA (row → offset in the text) and ISA (offset → row), have
+//! layers of their own. Source: the layered sampled array of BlowFish (NSDI 2016).
 //!
-//! A layer is filled by a dedicated [`Sweep`] and published when it is whole, or is *marked* and filled
-//! by what queries come by ([`View::learn`]). A text layer ([`TextBuild`]) answers `extract` from
-//! a copy of the text in tokens instead.
+//! A layer is filled by a dedicated [`Sweep`] and published when it is whole, or is *marked* and
+//! filled by what queries come by ([`View::learn`]). A text layer ([`TextBuild`]) answers `extract`
+//! from a copy of the text in tokens instead.
 //!
-//! **Concurrency.** All layers are one immutable list behind an `arc-swap`: a query takes a [`View`] of it
-//! (a few nanoseconds, no lock, no wait) and asks that on each hop. A change swaps in another list, in
-//! microseconds whatever the layers' sizes, and never waits for readers. What was dropped is freed with
-//! the last view of it; [`Dropped`] says when that is and who pays for it. Changes exclude one another.
+//! **Concurrency.** All layers are one immutable list behind an `arc-swap`: a query takes a
+//! [`View`] of it (a few nanoseconds, no lock, no wait) and asks that on each hop. A change swaps
+//! in another list, in microseconds whatever the layers' sizes, and never waits for readers. What
+//! was dropped is freed with the last view of it; [`Dropped`] says when that is and who pays for
+//! it. Changes exclude one another.
 //!
-//! **Memory.** What is freed goes back to the system at that moment: values, text blocks and hot blocks lie in
-//! anonymous maps (`memory`). By `examples/layers.rs`, over 50 MB of Debian package records: a process that held
-//! 17.8 MB more with a pair of layers held 0.0 MB more when that was dropped, as after one that queries
-//! had filled (22.0 MB). With a text layer and hot blocks it held 29.6 MB more, of 24.0 MB that were counted, and 6.3 MB
-//! when they were dropped: the allocator keeps what the tokens were chosen with.
-//! [`Footprint`] counts what layers may hold, each array without the rest of its last page; pages of
-//! marked layers and hot blocks are taken as they are first written.
+//! **Memory.** What is freed goes back to the system at that moment: values, text blocks and hot
+//! blocks lie in anonymous maps (`memory`). By `examples/layers.rs`, over 50 MB of Debian package
+//! records: a process that held 17.8 MB more with a pair of layers held 0.0 MB more when that was
+//! dropped, as after one that queries had filled (22.0 MB). With a text layer and hot blocks it
+//! held 29.6 MB more, of 24.0 MB that were counted, and 6.3 MB when they were dropped: the
+//! allocator keeps what the tokens were chosen with. [`Footprint`] counts what layers may hold,
+//! each array without the rest of its last page; pages of marked layers and hot blocks are taken as
+//! they are first written.
 //!
-//! **Cost.** A layer of rate L costs `rows / L · w / 8` bytes, `w` the bits of a row, less what larger
-//! rates hold; a look-up costs two dependent loads and one cache miss. When it is wrong: with no memory
-//! to spare, or with queries that never locate or extract (counting reads none of this).
+//! **Cost.** A layer of rate L costs `rows / L · w / 8` bytes, `w` the bits of a row, less what
+//! larger rates hold; a look-up costs two dependent loads and one cache miss. When it is wrong:
+//! with no memory to spare, or with queries that never locate or extract (counting reads none of
+//! this).
 
 #[cfg(test)]
 mod concurrent_tests;
@@ -61,8 +64,8 @@ pub trait Walk {
     /// Into how many segments the text is cut.
     fn segments(&self) -> usize;
 
-    /// Calls `visit(position, row)` once for each position of the text (`0..len`) in the given segments,
-    /// in any order. The end of the text, whose row is 0, may be visited or not.
+    /// Calls `visit(position, row)` once for each position of the text (`0..len`) in the given
+    /// segments, in any order. The end of the text, whose row is 0, may be visited or not.
     fn walk(&self, segments: Range<usize>, visit: &mut dyn FnMut(u32, u32));
 }
 
@@ -151,12 +154,12 @@ pub struct Layers {
 
 /// Sampling rates of what is part of the shard itself; 0 where there is no such sampling.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Base {
-    /// The shard knows the rows whose offsets are multiples of this, so that a walk from any row ends
-    /// within as many steps: layers of SA of this rate or a larger one would be of little use.
+pub(crate) struct Base {
+    /// The shard knows the rows whose offsets are multiples of this, so that a walk from any row
+    /// ends within as many steps: layers of SA of this rate or a larger one would be of little use.
     pub sa_rate: u32,
-    /// The shard knows the rows of the offsets that are multiples of this. If it is a power of two, layers
-    /// of ISA do not hold those again.
+    /// The shard knows the rows of the offsets that are multiples of this. If it is a power of two,
+    /// layers of ISA do not hold those again.
     pub isa_rate: u32,
 }
 
@@ -169,7 +172,7 @@ impl Layers {
     }
 
     /// As [`new`](Layers::new), above the samples that the shard itself has.
-    pub fn over(rows: usize, base: Base) -> Self {
+    pub(crate) fn over(rows: usize, base: Base) -> Self {
         let rows = u32::try_from(rows).unwrap_or(u32::MAX);
         let set = Set {
             sa: Group::new(rows, 0),
@@ -181,19 +184,20 @@ impl Layers {
         Self { rows, base, set: ArcSwap::from_pointee(set), dropped: Mutex::default() }
     }
 
-    /// The layers as they are now, to be asked during one query. Costs a few nanoseconds; never waits.
+    /// The layers as they are now, to be asked during one query. Costs a few nanoseconds; never
+    /// waits.
     #[inline]
     pub fn view(&self) -> View {
         View(self.set.load())
     }
 
-    /// Begins to fill layers of the given rates. Those of partial layers that exist may be among them: they
-    /// will be replaced by whole ones.
+    /// Begins to fill layers of the given rates. Those of partial layers that exist may be among
+    /// them: they will be replaced by whole ones.
     ///
     /// # Errors
     ///
-    /// [`Error::Layers`] if a rate is not a power of two, or not below all existing ones of its array, or if
-    /// there is no memory.
+    /// [`Error::Layers`] if a rate is not a power of two, or not below all existing ones of its
+    /// array, or if there is no memory.
     pub fn sweep(&self, rates: &Rates) -> Result<Sweep, Error> {
         Sweep::new(self, rates)
     }
@@ -202,8 +206,8 @@ impl Layers {
     ///
     /// # Errors
     ///
-    /// [`Error::Layers`] if it is not finished, or if layers of an array that it fills were added or
-    /// dropped since it began; the sweep is lost then.
+    /// [`Error::Layers`] if it is not finished, or if layers of an array that it fills were added
+    /// or dropped since it began; the sweep is lost then.
     pub fn publish(&self, sweep: Sweep) -> Result<(), Error> {
         let change = self.change();
         let set = self.set.load();
@@ -214,13 +218,13 @@ impl Layers {
         Ok(())
     }
 
-    /// Adds empty layers of the given rates, which [`View::learn`] fills, in microseconds whatever their
-    /// size. They count four bytes a value from now on, and take them as values come.
+    /// Adds empty layers of the given rates, which [`View::learn`] fills, in microseconds whatever
+    /// their size. They count four bytes a value from now on, and take them as values come.
     ///
     /// # Errors
     ///
-    /// [`Error::Layers`] if a rate is not a power of two, or not below all existing ones of its array, or if
-    /// there is no memory.
+    /// [`Error::Layers`] if a rate is not a power of two, or not below all existing ones of its
+    /// array, or if there is no memory.
     pub fn mark(&self, rates: &Rates) -> Result<(), Error> {
         let change = self.change();
         let set = self.set.load();
@@ -264,8 +268,8 @@ impl Layers {
     ///
     /// # Errors
     ///
-    /// [`Error::Layers`] if the layer is not finished or is not of a text of this length, or if there is no
-    /// memory.
+    /// [`Error::Layers`] if the layer is not finished or is not of a text of this length, or if
+    /// there is no memory.
     pub fn publish_text(&self, build: TextBuild) -> Result<(), Error> {
         let layer = build.finish()?;
         if layer.text_len() + 1 != self.rows as usize {
@@ -291,8 +295,8 @@ impl Layers {
         Some(self.swap(change, next, set.text_parts()))
     }
 
-    /// Keeps blocks of the text layer that were read last as they are when decoded, in at most `bytes`; none
-    /// with 0, or without a text layer. Those that were kept before are unpublished.
+    /// Keeps blocks of the text layer that were read last as they are when decoded, in at most
+    /// `bytes`; none with 0, or without a text layer. Those that were kept before are unpublished.
     ///
     /// # Errors
     ///
@@ -309,7 +313,8 @@ impl Layers {
         Ok(self.swap(change, next, parts))
     }
 
-    /// What all layers hold, by part, and what was dropped and is still held by a view or a [`Dropped`].
+    /// What all layers hold, by part, and what was dropped and is still held by a view or a
+    /// [`Dropped`].
     pub fn footprint(&self) -> Footprint {
         let dropped = self.change().iter().filter_map(Weak::upgrade).map(|part| part.bytes()).sum();
         let set = self.set.load();
@@ -360,9 +365,9 @@ impl Set {
     }
 }
 
-/// What is no longer published, and is freed when this and the last view of it are gone, by whichever of
-/// them goes last: hold it until [`is_read`](Dropped::is_read) says no, and no query ever pays for
-/// freeing; drop it at once, and the memory comes back as early as it can.
+/// What is no longer published, and is freed when this and the last view of it are gone, by
+/// whichever of them goes last: hold it until [`is_read`](Dropped::is_read) says no, and no query
+/// ever pays for freeing; drop it at once, and the memory comes back as early as it can.
 #[must_use = "dropping this at once may leave the freeing to a query"]
 #[derive(Debug)]
 pub struct Dropped {
@@ -396,14 +401,14 @@ impl View {
 
     /// Whether a marked layer holds this row and does not know its offset yet.
     #[inline(always)]
-    pub fn wants_offset(&self, row: u32) -> bool {
+    pub(crate) fn wants_offset(&self, row: u32) -> bool {
         self.0.learning && self.0.sa.wants(row)
     }
 
-    /// Asks for the memory that [`offset`](View::offset) of this row reads, without waiting for it, and says
-    /// whether that will certainly know the row.
+    /// Asks for the memory that [`offset`](View::offset) of this row reads, without waiting for it,
+    /// and says whether that will certainly know the row.
     #[inline(always)]
-    pub fn ask_offset(&self, row: u32) -> bool {
+    pub(crate) fn ask_offset(&self, row: u32) -> bool {
         self.0.sa.ask(row)
     }
 
@@ -417,12 +422,12 @@ impl View {
 
     /// Whether a layer is marked, so that it is of use to remember what a walk comes by.
     #[inline]
-    pub fn is_learning(&self) -> bool {
+    pub(crate) fn is_learning(&self) -> bool {
         self.0.learning
     }
 
-    /// Offers that `row` is the suffix at `position`, which the caller has computed. Stored where a marked
-    /// layer holds either and does not know it yet; anything else is ignored. Never waits.
+    /// Offers that `row` is the suffix at `position`, which the caller has computed. Stored where a
+    /// marked layer holds either and does not know it yet; anything else is ignored. Never waits.
     #[inline]
     pub fn learn(&self, position: u32, row: u32) {
         if self.0.learning {
@@ -431,15 +436,16 @@ impl View {
         }
     }
 
-    /// Bytes of the text that a text layer has, from the first on: 0 without one, all with a whole one.
+    /// Bytes of the text that a text layer has, from the first on: 0 without one, all with a whole
+    /// one.
     #[inline]
     pub fn text_len(&self) -> usize {
         self.0.text.as_ref().map_or(0, |text| text.len())
     }
 
-    /// Appends `len` bytes of the text from `position` on, if a text layer has all of them; otherwise says
-    /// `false` and appends nothing. Decodes every block that it touches and that
-    /// is not hot.
+    /// Appends `len` bytes of the text from `position` on, if a text layer has all of them;
+    /// otherwise says `false` and appends nothing. Decodes every block that it touches and that is
+    /// not hot.
     pub fn text(&self, position: usize, len: usize, bytes: &mut Vec<u8>) -> bool {
         let Some(text) = &self.0.text else { return false };
         let start = bytes.len();

@@ -1,12 +1,14 @@
 //! Layers made by a dedicated sweep: one pass over Ψ fills every layer that was asked for.
 //!
-//! A step costs what [`Walk::walk`] does for its segments, two masks a position, and a store for each
-//! value that a layer keeps. The caller decides how many segments a step takes, when the next one comes
-//! and on which thread, so that a sweep can be limited to any rate, and abandoned by dropping it. The
-//! values of all layers of both arrays come from the same pass: ask for them together.
+//! A step costs what [`Walk::walk`] does for its segments, two masks a position, and a store for
+//! each value that a layer keeps. The caller decides how many segments a step takes, when the next
+//! one comes and on which thread, so that a sweep can be limited to any rate, and abandoned by
+//! dropping it. The values of all layers of both arrays come from the same pass: ask for them
+//! together.
 //!
-//! Of 50 MB of Debian package records, by `examples/layers.rs` on two cores busy with other work: 2.5 to
-//! 3.2 CPU s for a layer of each array, of which the walk alone, with nothing to fill, took 2.3.
+//! Of 50 MB of Debian package records, by `examples/layers.rs` on two cores busy with other work:
+//! 2.5 to 3.2 CPU s for a layer of each array, of which the walk alone, with nothing to fill, took
+//! 2.3.
 
 use super::group::Filling;
 use super::{Layers, Rates, Walk};
@@ -68,9 +70,9 @@ impl Sweep {
         Ok(Self { sa, isa, segments_done: 0, segments: None })
     }
 
-    /// Walks the next `segments` segments, and says how many are done. `walk` has to be of the same text
-    /// in every step. Takes a time proportional to the segments' bytes: about the length of the text
-    /// divided by its number of segments each.
+    /// Walks the next `segments` segments, and says how many are done. `walk` has to be of the same
+    /// text in every step. Takes a time proportional to the segments' bytes: about the length of
+    /// the text divided by its number of segments each.
     pub fn step(&mut self, walk: &impl Walk, segments: usize) -> Progress {
         let all = *self.segments.get_or_insert_with(|| walk.segments());
         let from = self.segments_done;
@@ -88,8 +90,8 @@ impl Sweep {
         Progress { done: to, all }
     }
 
-    /// Bytes that the layers take, from the start of the sweep on. Not in [`Layers::footprint`] before
-    /// they are published.
+    /// Bytes that the layers take, from the start of the sweep on. Not in [`Layers::footprint`]
+    /// before they are published.
     pub fn bytes(&self) -> usize {
         self.sa.bytes() + self.isa.bytes()
     }

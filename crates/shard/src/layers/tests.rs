@@ -1,4 +1,5 @@
-//! Layers against their naive twin: plain maps of what each layer knows, searched one after the other.
+//! Layers against their naive twin: plain maps of what each layer knows, searched one after the
+//! other.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;

@@ -1,10 +1,10 @@
 //! The values of one layer: packed where all are known, atomics where queries still fill them in.
 //!
-//! *Packed*: `w` bits a value, `w` the bits of the largest one ([`packed`]). *Partial*: four bytes a value,
-//! its complement, and zero for "not known", so that a reader sees a whole value or none, and an array in
-//! which nothing is known is memory as the system gives it: made in microseconds, and taken page by page
-//! where values come to be known. A partial array costs `32 / w` of a packed one in the end (1.19 for
-//! 100 MB), and is counted so from the beginning.
+//! *Packed*: `w` bits a value, `w` the bits of the largest one ([`packed`]). *Partial*: four bytes
+//! a value, its complement, and zero for "not known", so that a reader sees a whole value or none,
+//! and an array in which nothing is known is memory as the system gives it: made in microseconds,
+//! and taken page by page where values come to be known. A partial array costs `32 / w` of a packed
+//! one in the end (1.19 for 100 MB), and is counted so from the beginning.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -109,7 +109,8 @@ impl Partial {
         }
     }
 
-    /// The same values packed, if all are known. Known values never change, so this may run meanwhile.
+    /// The same values packed, if all are known. Known values never change, so this may run
+    /// meanwhile.
     fn packed(&self, max: u32) -> Option<Result<Packed, Error>> {
         if self.known.load(Relaxed) < self.values.len() {
             return None;

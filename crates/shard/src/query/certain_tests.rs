@@ -12,11 +12,13 @@ fn certain_records_are_not_read() {
     let folded = "B: z\nA: x\n more\n\n";
     let bad = "oops\nA: x\n\n";
     let rows = [
-        // The first record has no line before it, so it is always read; of the last the value goes on.
+        // The first record has no line before it, so it is always read; of the last the value goes
+        // on.
         (good.to_owned(), "A:=x", 3, 2),
         (good.to_owned(), "A:^x", 4, 1),
         (good.to_owned(), "A:^\"x \"", 1, 1),
-        // Where a value occurs less often than its line is asked for, that is looked up, and is not certain.
+        // Where a value occurs less often than its line is asked for, that is looked up, and is not
+        // certain.
         (good.to_owned(), "A:=x OR A:=\"x y\"", 4, 2),
         (good.to_owned(), "x y", 3, 0),
         (good.to_owned(), "x B:=y", 2, 0),
@@ -71,7 +73,8 @@ fn the_line_before_a_word_says_whose_value_it_is_in() {
     }
 }
 
-/// A small page is read for where most of a word's records match, and else is as it would be otherwise.
+/// A small page is read for where most of a word's records match, and else is as it would be
+/// otherwise.
 #[test]
 fn a_small_page_of_a_frequent_word_reads_few_records() {
     let record = |number: usize| {

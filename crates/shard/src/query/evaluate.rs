@@ -1,4 +1,4 @@
-//! Whether a record matches a query: the definition that every search agrees with.
+//! Decides whether a record matches a query. This is the definition: every search agrees with it.
 
 use std::cell::OnceCell;
 use std::ops::RangeBounds;
@@ -48,7 +48,7 @@ impl Row<'_> {
 
 impl Condition {
     /// Whether `value` is as the condition says.
-    pub fn holds(&self, value: &[u8]) -> bool {
+    pub(crate) fn holds(&self, value: &[u8]) -> bool {
         match self {
             Self::Contains(bytes) => memmem::find(value, bytes).is_some(),
             Self::Equals(bytes) => value == bytes,

@@ -1,13 +1,13 @@
 //! What a matching record must hold: literals that the index can count and locate.
 //!
-//! A filter is necessary: it has to hold for every way in which the format lets a value be written. So beside the
-//! usual spellings (`"key": "value"`, `Name: value`) it names the unusual ones (two blanks, a tab, `\u0041` for a
-//! letter) as alternatives, by literals that occur wherever they are used. In most inputs those occur nowhere, and
-//! cost a count each.
+//! A filter is necessary: it has to hold for every way in which the format lets a value be written.
+//! So beside the usual spellings (`"key": "value"`, `Name: value`) it names the unusual ones (two
+//! blanks, a tab, `\u0041` for a letter) as alternatives, by literals that occur wherever they are
+//! used. In most inputs those occur nowhere, and cost a count each.
 //!
-//! Most are not sufficient: the record is read before it is an answer. Those that are say so ([`Literal::doubts`],
-//! [`Numbers::certain`]): a literal anywhere in the record, a whole line of a stanza, a number of a table. Of others the
-//! bytes beside an occurrence say it ([`Beside`]).
+//! Most are not sufficient: the record is read before it is an answer. Those that are say so
+//! ([`Literal::doubts`], [`Numbers::certain`]): a literal anywhere in the record, a whole line of a
+//! stanza, a number of a table. Of others the bytes beside an occurrence say it ([`Beside`]).
 
 use std::cell::Cell;
 use std::ops::{Bound, Range};
@@ -44,8 +44,8 @@ pub struct Literal {
     pub bytes: Vec<u8>,
     /// How many of them are before the record.
     pub skip: usize,
-    /// Where a record with the literal passes the test for certain, unless it goes on as one of these: longer
-    /// literals that start with it. `None` where a record has to be read in any case.
+    /// Where a record with the literal passes the test for certain, unless it goes on as one of
+    /// these: longer literals that start with it. `None` where a record has to be read in any case.
     pub doubts: Option<Vec<Vec<u8>>>,
     /// Only where the bytes beside an occurrence say so.
     pub beside: Option<Beside>,
@@ -227,7 +227,8 @@ impl Spellings<'_> {
         Filter::Rarest(vec![self.look_up(literal), contains])
     }
 
-    /// Whether all records are stanzas whose lines mean what they say, and `bytes`, within one, are not trimmed from a value.
+    /// Whether all records are stanzas whose lines mean what they say, and `bytes`, within one, are
+    /// not trimmed from a value.
     fn are_lines_certain(&self, bytes: &[u8]) -> bool {
         let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
         matches!(self.records.schema().format, Format::Stanzas)
@@ -258,8 +259,8 @@ impl Spellings<'_> {
         }
     }
 
-    /// `Name: value` at the start of a line, with one blank or none before the value; anything else in between
-    /// by its first two bytes.
+    /// `Name: value` at the start of a line, with one blank or none before the value; anything else
+    /// in between by its first two bytes.
     fn stanza_starts(&self, name: &str, bytes: &[u8], whole: bool) -> Filter {
         let line = |rest: &[u8]| [b"\n", name.as_bytes(), rest].concat();
         // A line of that name has the value that follows, unless blanks are trimmed from it.
@@ -358,8 +359,8 @@ impl Spellings<'_> {
         escapes.into_iter().chain(slash).map(|escape| self.literal(escape)).collect()
     }
 
-    /// `"key":"value"`, with one blank or none before the value; an array by its bracket, anything else by the
-    /// first blanks that differ.
+    /// `"key":"value"`, with one blank or none before the value; an array by its bracket, anything
+    /// else by the first blanks that differ.
     fn json_starts(&self, name: &str, bytes: &[u8], whole: bool) -> Filter {
         if !bytes.iter().copied().all(is_plain) {
             return Filter::All;

@@ -1,10 +1,11 @@
 //! Queries of records: attributes, ranges, combinations, regular expressions.
 //!
-//! A [`Query`] says what a record must be; [`Searcher`] finds the records by the index. It derives the byte
-//! strings that a matching record must hold (module `filter`), asks how often each occurs, locates the
-//! occurrences of the rarest, maps them to records, and reads those records to be certain. So the answer never
-//! depends on what the filter is; only the work does. Where nothing can be looked up (a range of
-//! numbers in an attribute that every record has, `NOT`), records are read one after the other, within [`Limits`].
+//! A [`Query`] says what a record must be; [`Searcher`] finds the records by the index. It derives
+//! the byte strings that a matching record must hold (module `filter`), asks how often each occurs,
+//! locates the occurrences of the rarest, maps them to records, and reads those records to be
+//! certain. So the answer never depends on what the filter is; only the work does. Where nothing
+//! can be looked up (a range of numbers in an attribute that every record has, `NOT`), records are
+//! read one after the other, within [`Limits`].
 //!
 //! # Syntax
 //!
@@ -21,8 +22,8 @@
 //! | `a b`, `a AND b`, `a OR b`, `NOT a`, `(a OR b) c` | combinations; `NOT` binds closest, then `AND` |
 //! | `"a b"`, `"attribute name":"\x00 \" \\ \n"` | anything, in quotes; in a regular expression only `\"` is undone |
 //!
-//! Upper and lower case differ, of attributes and values; `~"(?i)…"` finds both. A value may occur many times in
-//! a record (elements of a JSON array): one that fits is enough.
+//! Upper and lower case differ, of attributes and values; `~"(?i)…"` finds both. A value may occur
+//! many times in a record (elements of a JSON array): one that fits is enough.
 //!
 //! ```
 //! use shard::naive;
@@ -48,6 +49,8 @@
 mod certain_tests;
 mod evaluate;
 mod filter;
+#[cfg(test)]
+mod limits_tests;
 mod pattern;
 mod plan;
 mod search;
@@ -58,50 +61,49 @@ mod tests;
 use std::ops::Bound;
 
 use crate::record::Number;
-pub use pattern::{PATTERN_BYTES_MAX, Pattern};
+pub use pattern::Pattern;
 pub use search::{Answer, Limits, Page, Searcher};
-pub use syntax::{DEPTH_MAX, QUERY_BYTES_MAX, TERMS_MAX};
 
-/// What a record must be to be an answer.
+/// A condition on records, or a combination of conditions.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Query {
-    /// Any record.
+    /// Matches every record.
     All,
-    /// One that holds a condition.
+    /// Matches records that pass a test.
     Test(Test),
-    /// One that does not match.
+    /// Matches records that the inner query does not match.
     Not(Box<Query>),
-    /// One that matches all of these.
+    /// Matches records that all of these match.
     And(Vec<Query>),
-    /// One that matches at least one of these.
+    /// Matches records that at least one of these matches.
     Or(Vec<Query>),
 }
 
-/// A condition, and on what.
+/// A condition on an attribute or on the whole record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Test {
-    /// The attribute, of which one value must hold the condition; `None` for the whole record without the newlines
-    /// at its end.
+    /// The attribute, of which one value must hold the condition; `None` for the whole record
+    /// without the newlines at its end.
     pub attribute: Option<String>,
-    /// What must hold.
+    /// The condition on the value.
     pub condition: Condition,
 }
 
-/// What a value must be.
+/// A condition on a value.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Condition {
-    /// To contain these bytes; none: any value.
+    /// The value contains these bytes. An empty string matches every value.
     Contains(Vec<u8>),
-    /// To be these bytes.
+    /// The value equals these bytes.
     Equals(Vec<u8>),
-    /// To start with these bytes.
+    /// The value starts with these bytes.
     Prefix(Vec<u8>),
-    /// A number between these.
+    /// The value is a number within these bounds.
     Numbers(Bound<Number>, Bound<Number>),
-    /// Bytes between these, in the order of bytes.
+    /// The value is within these bounds, in byte order.
     Strings(Bound<Vec<u8>>, Bound<Vec<u8>>),
-    /// To have a match of a regular expression.
+    /// The value contains a match of a regular expression.
     Matches(Pattern),
 }

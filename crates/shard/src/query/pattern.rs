@@ -1,8 +1,9 @@
-//! Regular expressions: `regex-automata` decides, and what every match must contain is asked of the index.
+//! Regular expressions: `regex-automata` decides, and what every match must contain is asked of the
+//! index.
 //!
-//! Which literals a match must contain is what `regex-syntax` extracts as prefixes, here of every part of a
-//! concatenation: the parts of `lib.*-dev` give `lib` and `-dev`, and both must occur. Matching takes time
-//! linear in the value; a compiled expression has a bounded size.
+//! Which literals a match must contain is what `regex-syntax` extracts as prefixes, here of every
+//! part of a concatenation: the parts of `lib.*-dev` give `lib` and `-dev`, and both must occur.
+//! Matching takes time linear in the value; a compiled expression has a bounded size.
 
 use std::fmt;
 
@@ -14,7 +15,7 @@ use regex_syntax::hir::{Hir, HirKind, Look};
 use crate::Error;
 
 /// Bytes of a regular expression.
-pub const PATTERN_BYTES_MAX: usize = 4096;
+pub(crate) const PATTERN_BYTES_MAX: usize = 4096;
 /// Bytes of its automata, each.
 const AUTOMATON_BYTES_MAX: usize = 4 << 20;
 /// How deep an expression may nest.
@@ -44,8 +45,8 @@ pub(super) enum Bounds {
     Unicode,
 }
 
-/// A literal between two `\b`, with a letter, a digit or `_` at each end: the bytes beside an occurrence
-/// decide whether it is a whole word.
+/// A literal between two `\b`, with a letter, a digit or `_` at each end: the bytes beside an
+/// occurrence decide whether it is a whole word.
 pub(super) type Word = (Vec<u8>, Bounds);
 
 /// Literals of which a match contains at least one.
@@ -175,7 +176,8 @@ fn prefixes(hir: &Hir) -> Option<Clause> {
     Some(clause)
 }
 
-/// Longer literals are rarer; of equally long ones, fewer are. A clause of none never holds, which is best.
+/// Longer literals are rarer; of equally long ones, fewer are. A clause of none never holds, which
+/// is best.
 fn score(clause: &Clause) -> (usize, std::cmp::Reverse<usize>) {
     let shortest = clause.iter().map(Vec::len).min().unwrap_or(usize::MAX);
     (shortest, std::cmp::Reverse(clause.len()))

@@ -1,8 +1,9 @@
 //! Which of a filter's literals to look up, and the records that they lead to.
 //!
-//! Of alternatives all are looked up; of several conditions that must all hold the one with the fewest
-//! occurrences, and of the others those that have few enough occurrences for it to pay: locating one
-//! takes about as long as extracting a few tens of bytes, reading a record as long as extracting all of it.
+//! Of alternatives all are looked up; of several conditions that must all hold the one with the
+//! fewest occurrences, and of the others those that have few enough occurrences for it to pay:
+//! locating one takes about as long as extracting a few tens of bytes, reading a record as long as
+//! extracting all of it.
 //!
 //! A record that was found by what decides (see `filter`) is certain, and is not read.
 
@@ -16,15 +17,16 @@ use super::pattern::{Bounds, is_of_words};
 use crate::record::{Records, stanza};
 use crate::{Error, Text};
 
-/// Occurrences that are worth locating to spare the reading of one record.
+/// Number of occurrences that take as long to locate as one record takes to read.
 const OCCURRENCES_PER_RECORD: usize = 8;
-/// Occurrences that are looked at together for what is beside them.
+/// Number of occurrences whose neighbouring bytes are extracted together.
 const LOOKED_AT_ONCE: usize = 1024;
 /// Occurrences that take as long to locate as one of a value takes with what is read before it.
 const OCCURRENCES_PER_VALUE: usize = 4;
-/// Bytes before an occurrence that are read for the start of its field: most lines of package records are shorter.
+/// Bytes before an occurrence that are read for the start of its field: most lines of package
+/// records are shorter.
 const FIELD_BYTES: usize = 128;
-/// Rows that are located at once.
+/// Maximum number of rows to locate at once: it bounds the memory of a look-up.
 const ROWS_MAX: usize = 1 << 16;
 
 /// A record that may match. Ordered by record, the certain before the others.
@@ -54,10 +56,10 @@ fn tidy(candidates: &mut Vec<Candidate>) {
     candidates.dedup_by_key(|candidate| candidate.record);
 }
 
-/// A filter whose literals are counted.
+/// A filter whose literals have been counted.
 #[derive(Clone, Debug)]
 pub enum Plan {
-    /// Nothing to look up: any record.
+    /// Nothing to look up: every record is a candidate.
     All,
     Leaf(Leaf),
     /// By rising cost.
@@ -65,7 +67,7 @@ pub enum Plan {
     Or(Vec<Plan>),
 }
 
-/// What leads to records at once.
+/// A source of candidates.
 #[derive(Clone, Debug)]
 pub enum Leaf {
     Record(usize),
@@ -175,7 +177,8 @@ impl Plan {
         }
     }
 
-    /// Rows of a literal, those of its doubts apart: literals that start with it, whose rows are among its own.
+    /// Rows of a literal, those of its doubts apart: literals that start with it, whose rows are
+    /// among its own.
     fn of_rows(
         all: &Range<usize>,
         (skip, len, beside): (usize, usize, &Option<Beside>),
@@ -212,8 +215,8 @@ impl Plan {
         }
     }
 
-    /// The same with the reading of records that are not certain, each as much as so many occurrences, and of what is before
-    /// an occurrence.
+    /// The same with the reading of records that are not certain, each as much as so many
+    /// occurrences, and of what is before an occurrence.
     fn work(&self) -> usize {
         if let Self::Leaf(Leaf::Rows { rows, beside: Some(Beside::Attribute(_)), .. }) = self {
             return rows.len().saturating_mul(OCCURRENCES_PER_VALUE);
@@ -228,9 +231,10 @@ impl Plan {
         self.cost().saturating_add(reads.saturating_mul(OCCURRENCES_PER_RECORD))
     }
 
-    /// For a page far smaller than the occurrences of a word of an attribute: the same without a look at what is
-    /// before each of them, and how many of its records may be read at most (which takes an eighth of that look).
-    /// Where most of the word's records match, a page takes few reads; where that is not so, the reads are lost.
+    /// For a page far smaller than the occurrences of a word of an attribute: the same without a
+    /// look at what is before each of them, and how many of its records may be read at most (which
+    /// takes an eighth of that look). Where most of the word's records match, a page takes few
+    /// reads; where that is not so, the reads are lost.
     pub fn by_reading(&self, limit: usize) -> Option<(Self, usize)> {
         let Self::Leaf(Leaf::Rows { rows, skip, len, beside: Some(Beside::Attribute(_)), .. }) =
             self
@@ -243,8 +247,8 @@ impl Plan {
         (limit.saturating_mul(2) <= reads_max).then_some((Self::Leaf(leaf), reads_max))
     }
 
-    /// The leaves that together lead to every candidate, of conditions that must all hold those of the
-    /// rarest; `None` where every record is one.
+    /// The leaves that together lead to every candidate, of conditions that must all hold those of
+    /// the rarest; `None` where every record is one.
     pub fn leaves(&self) -> Option<Vec<Leaf>> {
         match self {
             Self::All => None,
@@ -290,12 +294,17 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
         Self { text, records, located: 0, located_max, offsets: Vec::new() }
     }
 
-    /// The candidates in order, each once; `None` where every record is one.
+    /// The candidates in order, each once; `None` if every record is one: nothing can be looked up,
+    /// or more occurrences than the limit would have to be located.
     ///
     /// # Errors
     ///
-    /// [`Error::TooMuchWork`] if more would have to be located than may be.
+    /// [`Error::OutOfRange`] if the records are those of another text.
     pub fn candidates(&mut self, plan: &Plan) -> Result<Option<Vec<Candidate>>, Error> {
+        // For `And` and `Or`, this is a lower bound: their parts are checked again.
+        if !self.may_locate(plan.cost()) {
+            return Ok(None);
+        }
         match plan {
             Plan::All => Ok(None),
             Plan::Leaf(leaf) => {
@@ -312,33 +321,41 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
                 tidy(&mut found);
                 Ok(Some(found))
             }
-            Plan::And(plans) => {
-                let mut kept: Option<Vec<Candidate>> = None;
-                let mut left_out = false;
-                for plan in plans {
-                    let worth = kept
-                        .as_ref()
-                        .map_or(usize::MAX, |ids| ids.len().saturating_mul(OCCURRENCES_PER_RECORD));
-                    if kept.is_some() && plan.cost() > worth {
-                        left_out = true;
-                        break;
-                    }
-                    kept = match (kept, self.candidates(plan)?) {
-                        (Some(few), Some(many)) => Some(intersection(&few, &many)),
-                        (few, many) => few.or(many),
-                    };
-                }
-                if left_out {
-                    kept.iter_mut().flatten().for_each(|candidate| candidate.has_doubt = true);
-                }
-                Ok(kept)
-            }
+            Plan::And(plans) => self.candidates_of_all(plans),
         }
     }
 
-    /// Appends the records that a leaf leads to; then all are in order, each once.
+    /// The candidates of conditions that must all hold. Only the first condition, the rarest, has
+    /// to be looked up: another one that costs too much is left to the reading of the records.
+    fn candidates_of_all(&mut self, plans: &[Plan]) -> Result<Option<Vec<Candidate>>, Error> {
+        let Some((rarest, others)) = plans.split_first() else { return Ok(None) };
+        let Some(mut kept) = self.candidates(rarest)? else { return Ok(None) };
+        for plan in others {
+            let is_worth_it = plan.cost() <= kept.len().saturating_mul(OCCURRENCES_PER_RECORD);
+            let many = if is_worth_it { self.candidates(plan)? } else { None };
+            let Some(many) = many else {
+                // This condition is not decided, so no candidate is certain.
+                kept.iter_mut().for_each(|candidate| candidate.has_doubt = true);
+                break;
+            };
+            kept = intersection(&kept, &many);
+        }
+        Ok(Some(kept))
+    }
+
+    /// Whether this many more occurrences are within the limit.
+    pub fn may_locate(&self, occurrences: usize) -> bool {
+        self.located.saturating_add(occurrences) <= self.located_max
+    }
+
+    /// Appends the records that a leaf leads to; afterwards `found` is in order, each record once.
+    /// The caller has asked [`may_locate`](Self::may_locate).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfRange`] if the records are those of another text.
     pub fn records_of(&mut self, leaf: &Leaf, found: &mut Vec<Candidate>) -> Result<(), Error> {
-        self.allow(leaf.cost())?;
+        self.located = self.located.saturating_add(leaf.cost());
         match leaf {
             Leaf::Record(record) => found.push(Candidate::new(*record, false)),
             Leaf::Numbers(Numbers { attribute, entries, certain }) => {
@@ -360,22 +377,8 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
         Ok(())
     }
 
-    /// Counts occurrences that are about to be located, unless they are too many.
-    fn allow(&mut self, occurrences: usize) -> Result<(), Error> {
-        self.located = self.located.saturating_add(occurrences);
-        if self.located > self.located_max {
-            return Err(Error::TooMuchWork {
-                what: "occurrences to locate",
-                count: self.located,
-                max: self.located_max,
-                remedy: "ask for something rarer, for fewer records unsorted, or raise the limit",
-            });
-        }
-        Ok(())
-    }
-
-    /// Appends the records of some rows of a literal: those occurrences that lie within one record, and of which
-    /// what is `beside` them says so.
+    /// Appends the records of some rows of a literal: those occurrences that lie within one record,
+    /// and of which what is `beside` them says so.
     fn locate(
         &mut self,
         rows: Range<usize>,
@@ -461,14 +464,16 @@ struct Occurrence {
     is_from_start: bool,
 }
 
-/// Whether what is between the byte before and the one behind is a whole word; `None` if they do not tell.
+/// Whether what is between the byte before and the one behind is a whole word; `None` if they do
+/// not tell.
 fn is_word_between(beside: &[u8], bounds: Bounds) -> Option<bool> {
     let is_bounded = !beside.iter().any(|byte| is_of_words(*byte));
     let is_certain = !is_bounded || bounds == Bounds::Ascii || beside.is_ascii();
     is_certain.then_some(is_bounded)
 }
 
-/// Whether what comes behind these bytes of a stanza is in a value of the attribute; `None` if they do not tell.
+/// Whether what comes behind these bytes of a stanza is in a value of the attribute; `None` if they
+/// do not tell.
 fn is_value_after(before: &[u8], is_from_start: bool, attribute: &str) -> Option<bool> {
     let field = stanza::open_field(before, is_from_start)?;
     let name = memchr(b':', field).map(|colon| &field[..colon]);

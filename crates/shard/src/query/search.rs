@@ -1,11 +1,17 @@
-//! Finding the records of a query, a page at a time, with bounded work.
+//! Finds the records of a query, a page at a time, with bounded work.
 //!
-//! Sorted (the default), a page costs locating every occurrence of the query's rarest literal, and reading
-//! candidates in order, those that are not certain, until the page is full. Unsorted, occurrences are located only until enough records match:
-//! a page of ten of a frequent word costs ten records, but it cannot be continued.
+//! A sorted page (the default) locates every occurrence of the query's rarest literal, then reads
+//! the candidates in ascending order, except those that are certain to match, until the page is
+//! full. An unsorted page locates occurrences only until enough records match: ten records of a
+//! frequent word cost ten records, but such a page has no next page.
 //!
-//! A word of an attribute of stanzas is decided by the bytes before each occurrence, where a small sorted page is not
-//! full of what few candidates come to.
+//! A query that has nothing to look up, or for which more occurrences than [`Limits::located_max`]
+//! would have to be located, is answered by a scan: records are read in order, in batches, until
+//! the page is full.
+//!
+//! For a word of an attribute of stanzas, a small sorted page is first tried by reading the first
+//! few candidates. If they do not fill the page, the bytes before each occurrence decide which
+//! attribute the occurrence belongs to.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -16,21 +22,26 @@ use super::{Condition, Query, Test};
 use crate::record::Records;
 use crate::{Error, Text};
 
-/// Candidates that are extracted together, and the bytes that they may have together: lanes for the index,
-/// without a buffer that grows with the records.
+/// Maximum number of records that an unsorted search extracts together.
 const BATCH_RECORDS: usize = 32;
+/// The same for a sorted search: a scan of all records keeps the index's lanes busy.
+const BATCH_RECORDS_MAX: usize = 1 << 13;
+/// Maximum total size of the records of a batch, unless the batch is a single record.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// How much work one search may be. The defaults are for interactive use: seconds at worst, and some tens of them where a
-/// word of an attribute occurs millions of times, each of which is looked at.
+/// Limits on the work of one search. The defaults are for interactive use: a search takes seconds
+/// at worst, or tens of seconds for a word of an attribute that occurs millions of times, because
+/// each occurrence is examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Occurrences that are located; more are an error.
+    /// Maximum number of occurrences to locate. A query that needs more is answered by a scan of
+    /// the records, within `scanned_max`.
     pub located_max: usize,
-    /// Records that are read: after so many, a page ends early and can be continued; a count is an error.
+    /// Maximum number of records to read. At the limit, a page ends early and can be continued; a
+    /// count is an error.
     pub verified_max: usize,
-    /// Records of a text through which a query may go one by one if it has nothing to look up; of a text with
-    /// more, such a query is an error.
+    /// Maximum number of records of a text that may be scanned. In a text with more records, a
+    /// query that needs a scan is an error.
     pub scanned_max: usize,
 }
 
@@ -40,19 +51,20 @@ impl Default for Limits {
     }
 }
 
-/// Which part of the answer is wanted.
+/// The part of the answer to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Records at most.
+    /// Maximum number of records.
     pub limit: usize,
     /// Only records after this one: [`Answer::next`] of the page before.
     pub after: Option<usize>,
-    /// By record. If not, the first that are found, with no next page.
+    /// Whether records are returned in ascending order. Otherwise the first ones found are
+    /// returned, and there is no next page.
     pub sorted: bool,
 }
 
 impl Default for Page {
-    /// The first hundred, sorted.
+    /// The first 100 records in ascending order.
     fn default() -> Self {
         Self { limit: 100, after: None, sorted: true }
     }
@@ -63,17 +75,18 @@ impl Default for Page {
 pub struct Answer {
     /// The records; ascending if they were asked for sorted.
     pub records: Vec<usize>,
-    /// [`Page::after`] of the next page; `None` if there is no more. A page may be short, or empty, and have a next.
+    /// [`Page::after`] of the next page; `None` if there is no more. A page may be short, or empty,
+    /// and have a next.
     pub next: Option<usize>,
     /// Whether there may be more than this page has.
     pub has_more: bool,
-    /// Occurrences that were located.
+    /// Number of located occurrences.
     pub located: usize,
-    /// Records that were read.
+    /// Number of records that were read.
     pub verified: usize,
 }
 
-/// Finds records in a text. Makes nothing of its own: cheap to make for each request.
+/// Finds records in a text. Borrows everything, so that one can be created for each request.
 #[derive(Debug)]
 pub struct Searcher<'a, T: ?Sized> {
     text: &'a T,
@@ -87,7 +100,11 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
     /// [`Error::Damaged`] if the records are those of another text.
     pub fn new(text: &'a T, records: &'a Records) -> Result<Self, Error> {
         if text.len() != records.text_len() {
-            let what = format!("of {} bytes, the text has {}", records.text_len(), text.len());
+            let what = format!(
+                "the records cover {} bytes, but the text has {}",
+                records.text_len(),
+                text.len()
+            );
             return Err(Error::Damaged { section: "records", what });
         }
         Ok(Self { text, records, limits: Limits::default() })
@@ -100,11 +117,11 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         self
     }
 
-    /// A record, byte for byte as it was put in.
+    /// The bytes of a record, exactly as in the input.
     ///
     /// # Errors
     ///
-    /// [`Error::NoRecord`] past the last.
+    /// [`Error::NoRecord`] if the number is not below the number of records.
     pub fn get(&self, record: usize) -> Result<Vec<u8>, Error> {
         let mut all = self.get_all(&[record])?;
         Ok(all.pop().unwrap_or_default())
@@ -114,7 +131,7 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get), of the first that there is not.
+    /// As [`get`](Self::get), for the first number that is not below the number of records.
     pub fn get_all(&self, records: &[usize]) -> Result<Vec<Vec<u8>>, Error> {
         let mut originals = Vec::with_capacity(records.len());
         self.read(records, |_, bytes| {
@@ -131,7 +148,10 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
     pub fn get_by_key(&self, key: &[u8]) -> Result<Option<usize>, Error> {
         let attribute = self.records.schema().key.clone();
         let attribute = Some(attribute.ok_or_else(|| {
-            Error::Schema("it names no key: search for an attribute instead".to_owned())
+            Error::Schema(
+                "the records have no key attribute; search for another attribute instead"
+                    .to_owned(),
+            )
         })?);
         let query = Query::Test(Test { attribute, condition: Condition::Equals(key.to_vec()) });
         let mut page = Page { limit: 1, ..Page::default() };
@@ -148,24 +168,12 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoAttribute`] for a name that no record can have; [`Error::TooMuchWork`] past the limits.
+    /// [`Error::NoAttribute`] for a name that no record can have; [`Error::TooMuchWork`] past the
+    /// limits.
     pub fn search(&self, query: &Query, page: &Page) -> Result<Answer, Error> {
         let filter = self.prepare(query)?;
         let plan = Plan::of_all(self.text, &[filter]).pop().unwrap_or(Plan::All);
         self.answer(query, &plan, page)
-    }
-
-    /// [`search`](Self::search) of many queries, whose literals are counted together.
-    pub fn search_all(&self, queries: &[Query], page: &Page) -> Vec<Result<Answer, Error>> {
-        let prepared: Vec<_> = queries.iter().map(|query| self.prepare(query)).collect();
-        let filters: Vec<_> = prepared.iter().flatten().cloned().collect();
-        let mut plans = Plan::of_all(self.text, &filters).into_iter();
-        let answers = queries.iter().zip(prepared).map(|(query, prepared)| {
-            prepared?;
-            let plan = plans.next().unwrap_or(Plan::All);
-            self.answer(query, &plan, page)
-        });
-        answers.collect()
     }
 
     /// How many records match.
@@ -195,7 +203,7 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         Ok(filter(query, self.records))
     }
 
-    /// A name that no record can have is most often a slip.
+    /// Rejects attribute names that no record can have: most often they are typing errors.
     fn check(&self, query: &Query) -> Result<(), Error> {
         let schema = self.records.schema();
         match query {
@@ -225,25 +233,22 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
             }
         }
         let mut lookup = Lookup::new(self.text, self.records, self.limits.located_max);
-        let mut answer = match plan.leaves() {
-            Some(leaves) if !page.sorted => self.unsorted(query, &leaves, &mut lookup, page)?,
-            _ => match lookup.candidates(plan)? {
+        let leaves = if page.sorted { None } else { plan.leaves() };
+        let found = match leaves {
+            Some(leaves) => self.unsorted(query, &leaves, &mut lookup, page)?,
+            None => match lookup.candidates(plan)? {
                 Some(found) => {
                     let is_done =
                         |c: &Candidate| page.after.is_some_and(|after| c.record() <= after);
                     let from = found.partition_point(is_done);
-                    self.sorted(query, found[from..].iter().copied(), page)?
+                    Some(self.sorted(query, found[from..].iter().copied(), page)?)
                 }
-                None => {
-                    let is_certain = *query == Query::All;
-                    if !is_certain {
-                        self.check_scan()?;
-                    }
-                    let from = page.after.map_or(0, |after| after.saturating_add(1));
-                    let all = (from..self.records.len()).map(|r| Candidate::new(r, is_certain));
-                    self.sorted(query, all, page)?
-                }
+                None => None,
             },
+        };
+        let mut answer = match found {
+            Some(answer) => answer,
+            None => self.scan(query, page)?,
         };
         if !page.sorted {
             answer.next = None;
@@ -252,13 +257,26 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         Ok(answer)
     }
 
+    /// Reads the records one after the other: those of a query that has nothing to look up, or for
+    /// which more occurrences than the limit would have to be located. Takes the memory of one
+    /// batch.
+    fn scan(&self, query: &Query, page: &Page) -> Result<Answer, Error> {
+        let is_certain = *query == Query::All;
+        if !is_certain {
+            self.check_scan()?;
+        }
+        let from = page.after.map_or(0, |after| after.saturating_add(1));
+        let all = (from..self.records.len()).map(|record| Candidate::new(record, is_certain));
+        self.sorted(query, all, page)
+    }
+
     fn check_scan(&self) -> Result<(), Error> {
         if self.records.len() > self.limits.scanned_max {
             return Err(Error::TooMuchWork {
-                what: "records to read one by one, because the query has nothing to look up",
+                what: "records to scan, because the query contains no rare literal",
                 count: self.records.len(),
                 max: self.limits.scanned_max,
-                remedy: "add a word that matching records contain, or raise the limit",
+                remedy: "add a rarer word that matching records contain, or raise the limit",
             });
         }
         Ok(())
@@ -275,14 +293,19 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         let mut answer = Answer::default();
         let mut batch = Vec::new();
         let mut last = None;
+        let mut most = page.limit.clamp(4, BATCH_RECORDS_MAX);
         while candidates.len() > 0 && answer.records.len() < page.limit {
-            let room = page.limit - answer.records.len();
-            // Not many more than the page still takes: most candidates match.
-            if !self.next_batch(&mut candidates, room.max(4), &answer, &mut batch) {
+            if !self.next_batch(&mut candidates, most, &answer, &mut batch) {
                 break;
             }
             last = batch.last().map(|candidate| candidate.record()).or(last);
+            let before = answer.records.len();
             self.judge(query, &batch, &mut answer)?;
+            // Not many more than the page still takes if most candidates match, and ever more at a
+            // time if few do.
+            let few_match = (answer.records.len() - before) * 2 < batch.len();
+            let room = page.limit.saturating_sub(answer.records.len()).max(4);
+            most = if few_match { room.max(2 * most) } else { room }.min(BATCH_RECORDS_MAX);
             if answer.records.len() > page.limit {
                 answer.records.truncate(page.limit);
                 last = answer.records.last().copied();
@@ -294,14 +317,15 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         Ok(answer)
     }
 
-    /// Locates occurrences, in growing steps, until the page is full.
+    /// Locates occurrences, in growing steps, until the page is full; `None` if that takes more of
+    /// them than the limit.
     fn unsorted(
         &self,
         query: &Query,
         leaves: &[Leaf],
         lookup: &mut Lookup<'_, T>,
         page: &Page,
-    ) -> Result<Answer, Error> {
+    ) -> Result<Option<Answer>, Error> {
         let mut answer = Answer::default();
         let mut seen = HashSet::new();
         let mut steps = Steps::new(leaves, page.limit);
@@ -309,9 +333,13 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         let mut batch = Vec::new();
         while answer.records.len() < page.limit {
             let Some(step) = steps.next() else { break };
+            if !lookup.may_locate(step.cost()) {
+                return Ok(None);
+            }
             found.clear();
             lookup.records_of(&step, &mut found)?;
-            // One that was read and did not match never will; one that is met again was certain, or was read.
+            // One that was read and did not match never will; one that is met again was certain, or
+            // was read.
             let is_new = |candidate: &Candidate| {
                 let record = candidate.record();
                 page.after.is_none_or(|after| record > after) && seen.insert(record)
@@ -319,9 +347,9 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
             let new: Vec<Candidate> = found.iter().copied().filter(is_new).collect();
             let mut new = new.into_iter().peekable();
             while new.len() > 0 && answer.records.len() < page.limit {
-                if !self.next_batch(&mut new, usize::MAX, &answer, &mut batch) {
+                if !self.next_batch(&mut new, BATCH_RECORDS, &answer, &mut batch) {
                     answer.has_more = true;
-                    return Ok(answer);
+                    return Ok(Some(answer));
                 }
                 self.judge(query, &batch, &mut answer)?;
             }
@@ -329,11 +357,12 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         }
         answer.has_more |= answer.records.len() > page.limit || steps.next().is_some();
         answer.records.truncate(page.limit);
-        Ok(answer)
+        Ok(Some(answer))
     }
 
-    /// Fills `batch` with the next candidates, at most `most`, of which no more have to be read than may be
-    /// extracted together; `false` if the next would have to be read and none may any more.
+    /// Fills `batch` with the next candidates, at most `most`, of which no more have to be read
+    /// than may be extracted together; `false` if the next would have to be read and none may any
+    /// more.
     fn next_batch(
         &self,
         candidates: &mut std::iter::Peekable<impl Iterator<Item = Candidate>>,
@@ -343,7 +372,7 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
     ) -> bool {
         batch.clear();
         let (mut records, mut bytes) = (0, 0);
-        let records_max = BATCH_RECORDS.min(self.limits.verified_max - answer.verified);
+        let records_max = most.min(self.limits.verified_max - answer.verified);
         while let Some(&candidate) = candidates.peek() {
             if batch.len() >= most {
                 break;
@@ -386,7 +415,7 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         };
         let ranges: Vec<Range<usize>> = records.iter().map(range).collect::<Result<_, _>>()?;
         let mut bytes = Vec::new();
-        self.text.extract_all(&ranges, &mut bytes)?;
+        self.text.extract_all(&joined(&ranges), &mut bytes)?;
         let mut rest = &bytes[..];
         for (&record, range) in records.iter().zip(&ranges) {
             let Some((one, after)) = rest.split_at_checked(range.len()) else { break };
@@ -395,6 +424,19 @@ impl<'a, T: Text + ?Sized> Searcher<'a, T> {
         }
         Ok(())
     }
+}
+
+/// The same bytes in the same order, in as few ranges as possible: an index walks through the
+/// border of two ranges twice.
+fn joined(ranges: &[Range<usize>]) -> Vec<Range<usize>> {
+    let mut joined: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => joined.push(range.clone()),
+        }
+    }
+    joined
 }
 
 /// The occurrences of leaves, a few at a time: twice as many each time.

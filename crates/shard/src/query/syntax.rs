@@ -11,8 +11,9 @@
 //! text      = word | quoted
 //! ```
 //!
-//! A word ends at a blank, a quote or a parenthesis; a name, and a text without one, also at a colon. The
-//! length, the nesting and the number of terms are bounded, so that any bytes are read in bounded time.
+//! A word ends at a blank, a quote or a parenthesis; a name, and a text without one, also at a
+//! colon. The length, the nesting and the number of terms are bounded, so that any bytes are read
+//! in bounded time.
 
 use std::fmt;
 use std::ops::Bound;
@@ -23,11 +24,11 @@ use crate::Error;
 use crate::record::Number;
 
 /// Bytes of a query's text.
-pub const QUERY_BYTES_MAX: usize = 64 << 10;
+pub(crate) const QUERY_BYTES_MAX: usize = 64 << 10;
 /// Terms of a query.
-pub const TERMS_MAX: usize = 256;
+pub(crate) const TERMS_MAX: usize = 256;
 /// How deep a query may nest.
-pub const DEPTH_MAX: usize = 32;
+pub(crate) const DEPTH_MAX: usize = 32;
 /// Regular expressions of a query: each may take some megabytes.
 const PATTERNS_MAX: usize = 16;
 
@@ -50,7 +51,7 @@ impl FromStr for Query {
         let query = parser.or(0)?;
         match parser.rest().chars().next() {
             None => Ok(query),
-            Some(unread) => Err(parser.wrong(format!("{unread:?} closes nothing"))),
+            Some(unread) => Err(parser.wrong(format!("unmatched {unread:?}"))),
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Splitting a stream: bytes in, in chunks of any size; record starts, and a report of bad records, out.
+//! Splitting a stream: bytes in, in chunks of any size; record starts, and a report of bad records,
+//! out.
 //!
-//! Cost: each byte is looked at once to find the ends of records and once to read them. In memory: 8 bytes
-//! for each record, and the bytes of the record that has not ended yet (at most
-//! twice [`RECORD_BYTES_MAX`], and a piece of a chunk).
+//! Cost: each byte is looked at once to find the ends of records and once to read them. In memory:
+//! 8 bytes for each record, and the bytes of the record that has not ended yet (at most twice
+//! [`RECORD_BYTES_MAX`], and a piece of a chunk).
 
 use memchr::memchr_iter;
 
@@ -18,14 +19,14 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Bytes of the largest text: positions and rows of a shard fit 32 bits.
 const TEXT_BYTES_MAX: usize = u32::MAX as usize - 1;
 
-/// One bad record.
+/// A record that is invalid in its format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRecord {
     /// The record; `None` for the header of a CSV file.
     pub record: Option<usize>,
-    /// The line of the input where it starts, counted from 1.
+    /// Number of the input's line at which the record starts, counted from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// The reason.
     pub problem: Problem,
 }
 
@@ -35,14 +36,14 @@ impl std::fmt::Display for BadRecord {
     }
 }
 
-/// What splitting an input found.
+/// Counts from splitting an input into records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Records, the bad ones included.
+    /// Number of records, invalid ones included.
     pub records: usize,
-    /// Records that could not be read as their format says. They are kept, without attributes.
+    /// Number of records that are invalid in their format. They are kept, without attributes.
     pub bad: usize,
-    /// The first hundred of them.
+    /// The first 100 invalid records.
     pub first_bad: Vec<BadRecord>,
 }
 
@@ -57,8 +58,8 @@ pub struct Builder {
     report: Report,
     /// The bytes from the start of the unfinished record on.
     pending: Vec<u8>,
-    /// Not looked at again before `pending` has so many bytes: else a long record that comes in small chunks
-    /// would cost the square of its length.
+    /// Not looked at again before `pending` has so many bytes: else a long record that comes in
+    /// small chunks would cost the square of its length.
     retry_at: usize,
     /// Offset in the text, and line of the input, of the first pending byte.
     offset: usize,
@@ -69,8 +70,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A builder of records as `schema` says. Names of columns that it does not have are taken from the header,
-    /// or numbered where there is none.
+    /// A builder of records as `schema` says. Names of columns that it does not have are taken from
+    /// the header, or numbered where there is none.
     pub fn new(schema: Schema) -> Self {
         let header_due = matches!(schema.format, Format::Csv { header: true, .. });
         Self {
@@ -90,16 +91,17 @@ impl Builder {
     }
 
     /// Cuts records at `max` bytes instead of [`RECORD_BYTES_MAX`].
-    #[must_use]
-    pub fn record_bytes_max(mut self, max: usize) -> Self {
+    #[cfg(test)]
+    pub(crate) fn record_bytes_max(mut self, max: usize) -> Self {
         self.record_bytes_max = max.clamp(1, TEXT_BYTES_MAX);
         self
     }
 
-    /// Makes a table of this attribute's numbers, so that ranges of it are looked up ([`Order`]). Takes
-    /// 16 bytes for each number while records are split. Not for whole files, whose content is not read.
+    /// Makes a table of this attribute's numbers, so that ranges of it are looked up ([`Order`]).
+    /// Takes 16 bytes for each number while records are split. Not for whole files, whose content
+    /// is not read.
     #[must_use]
-    pub fn order_by(mut self, attribute: &str) -> Self {
+    pub(crate) fn order_by(mut self, attribute: &str) -> Self {
         if self.orders.iter().all(|(name, _)| name != attribute) {
             self.orders.push((attribute.to_owned(), Vec::new()));
         }
@@ -110,8 +112,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] past the size of a shard; [`Error::Schema`] for whole files, which come by
-    /// [`push_file`](Self::push_file).
+    /// [`Error::TooLarge`] past the size of a shard; [`Error::Schema`] for whole files, which come
+    /// by [`push_file`](Self::push_file).
     pub fn push(&mut self, chunk: &[u8]) -> Result<(), Error> {
         if self.schema.format == Format::Files {
             return Err(Error::Schema("whole files are added one by one, with their paths".into()));
@@ -137,14 +139,14 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Error::Schema`] for another format, or a path with a line break; [`Error::TooLarge`] past the size of
-    /// a record or a shard.
-    pub fn push_file(&mut self, path: &str, content_len: usize) -> Result<Vec<u8>, Error> {
+    /// [`Error::Schema`] for another format, or a path with a line break; [`Error::TooLarge`] past
+    /// the size of a record or a shard.
+    pub(crate) fn push_file(&mut self, path: &str, content_len: usize) -> Result<Vec<u8>, Error> {
         if self.schema.format != Format::Files {
             return Err(Error::Schema("only records that are whole files have a path".into()));
         }
         if path.contains('\n') {
-            return Err(Error::Schema(format!("the path {path:?} has a line break")));
+            return Err(Error::Schema(format!("path {path:?} contains a line break")));
         }
         let before = format!("{path}\n").into_bytes();
         let len = before.len().saturating_add(content_len);
@@ -187,8 +189,8 @@ impl Builder {
         let pending = std::mem::take(&mut self.pending);
         let mut rest = &pending[..];
         while !rest.is_empty() {
-            // One byte more than a record may have decides whether it is cut: with all that are at hand, the
-            // chunks would.
+            // One byte more than a record may have decides whether it is cut: with all that are at
+            // hand, the chunks would.
             let fits = rest.len() <= self.record_bytes_max;
             let window = rest.get(..=self.record_bytes_max).unwrap_or(rest);
             let (len, is_cut) = match record_len(self.schema.format, window, last && fits) {

@@ -1,6 +1,7 @@
-//! Comma-separated values, after RFC 4180, with `csv-core`. A row ends with `\n` or `\r\n` (a lone `\r` is
-//! data). Stricter than `csv-core`, which reads anything: quotes must enclose a field whole, because a
-//! stray one most often means that a row was damaged, and because the index could not find `ab` in `"a"b`.
+//! Comma-separated values, after RFC 4180, with `csv-core`. A row ends with `\n` or `\r\n` (a lone
+//! `\r` is data). Stricter than `csv-core`, which reads anything: quotes must enclose a field
+//! whole, because a stray one most often means that a row was damaged, and because the index could
+//! not find `ab` in `"a"b`.
 
 use std::borrow::Cow;
 
@@ -125,8 +126,8 @@ fn quoted_values(delimiter: u8, row: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, Proble
     }
 }
 
-/// The value, if the field is as a writer would write it: without a quote at its start as it stands, else
-/// enclosed in quotes, every one within doubled.
+/// The value, if the field is as a writer would write it: without a quote at its start as it
+/// stands, else enclosed in quotes, every one within doubled.
 fn checked<'a>(raw: &'a [u8], value: &[u8]) -> Option<Cow<'a, [u8]>> {
     if raw.first() != Some(&b'"') {
         return (raw == value).then_some(Cow::Borrowed(raw));

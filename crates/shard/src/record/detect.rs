@@ -1,8 +1,9 @@
 //! Which format an input has, from its first bytes.
 //!
-//! A format is found when every whole record of the sample (its first [`RECORDS_MAX`]) can be read in it; they
-//! are tried from the most to the least telling: JSON, stanzas, CSV; what is none of these is lines. A few
-//! bad records at the start of an input are enough to be wrong: then the format has to be given.
+//! A format is found when every whole record of the sample (its first [`RECORDS_MAX`]) can be read
+//! in it; they are tried from the most to the least telling: JSON, stanzas, CSV; what is none of
+//! these is lines. A few bad records at the start of an input are enough to be wrong: then the
+//! format has to be given.
 
 use std::collections::HashSet;
 
@@ -17,8 +18,9 @@ const NAMES_MAX: usize = 256;
 const DELIMITERS: [(u8, usize); 4] = [(b'\t', 2), (b',', 2), (b';', 2), (b'|', 3)];
 
 impl Schema {
-    /// The schema of an input that starts with `sample`, of which some hundred kilobytes are enough. The key is the
-    /// first attribute if every record of the sample has it once, and no two the same.
+    /// The schema of an input that starts with `sample`, of which some hundred kilobytes are
+    /// enough. The key is the first attribute if every record of the sample has it once, and no two
+    /// the same.
     pub fn detect(sample: &[u8]) -> Self {
         let mut schema = [Self::new(Format::JsonLines), Self::new(Format::Stanzas)]
             .into_iter()

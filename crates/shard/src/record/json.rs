@@ -1,5 +1,5 @@
-//! JSON lines. `serde_json` does the reading; numbers and words stay as they are written, so that a search for
-//! `1.50` finds `1.50`, and an identifier of twenty digits loses none.
+//! JSON lines. `serde_json` does the reading; numbers and words stay as they are written, so that a
+//! search for `1.50` finds `1.50`, and an identifier of twenty digits loses none.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,9 +1,9 @@
 //! Records: how an input is split, and what their attributes are.
 //!
-//! Splitting is exact: the records of an input, one after the other, are its bytes. A record includes what
-//! separates it from the next (its newline, the blank line after a stanza), so that a record's bytes need
-//! no more than its start and the next one's ([`Records`]: one Elias–Fano sequence). Only the header of a CSV
-//! file belongs to no record.
+//! Splitting is exact: the records of an input, one after the other, are its bytes. A record
+//! includes what separates it from the next (its newline, the blank line after a stanza), so that a
+//! record's bytes need no more than its start and the next one's ([`Records`]: one Elias–Fano
+//! sequence). Only the header of a CSV file belongs to no record.
 //!
 //! | format | a record | its attributes |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 //! | [`Lines`](Format::Lines) | a line | `line` |
 //! | [`Files`](Format::Files) | a file: its path on a line of its own, then its bytes | `path`, `content` |
 //!
-//! What cannot be read as its format says is a *bad* record: kept byte for byte, found by searches of the
-//! text, reported by line ([`Report`]), and without attributes.
+//! What cannot be read as its format says is a *bad* record: kept byte for byte, found by searches
+//! of the text, reported by line ([`Report`]), and without attributes.
 //!
 //! ```
 //! use shard::record::{Builder, Schema};
@@ -49,17 +49,17 @@ use serde::{Deserialize, Serialize};
 
 pub use build::{BadRecord, Builder, Report};
 pub use number::Number;
-pub use order::Order;
+pub(crate) use order::Order;
 pub use records::Records;
 
 use crate::Error;
 
 /// Values that one record may have; one with more is bad.
-pub const FIELDS_MAX: usize = 16_384;
+pub(crate) const FIELDS_MAX: usize = 16_384;
 /// Bytes of an attribute's name, paths of nested JSON included; a record with a longer one is bad.
-pub const NAME_BYTES_MAX: usize = 512;
+pub(crate) const NAME_BYTES_MAX: usize = 512;
 /// How deep JSON may nest; a deeper record is bad.
-pub const DEPTH_MAX: usize = 64;
+pub(crate) const DEPTH_MAX: usize = 64;
 /// Bytes of a record; a longer one is cut, and its parts reported as bad.
 pub const RECORD_BYTES_MAX: usize = 16 << 20;
 
@@ -77,7 +77,8 @@ pub enum Format {
         /// Whether the first row names the columns, and is no record.
         header: bool,
     },
-    /// `Name: value` lines, a blank line between records, lines that start with a blank go on with the value.
+    /// `Name: value` lines, a blank line between records, lines that start with a blank go on with
+    /// the value.
     Stanzas,
     /// Lines of text.
     Lines,
@@ -88,8 +89,8 @@ pub enum Format {
 impl std::str::FromStr for Format {
     type Err = Error;
 
-    /// The names of the command line: `json`, `csv` (comma, header), `tsv` (tab, header), `stanzas`,
-    /// `lines`, `files`.
+    /// The names of the command line: `json`, `csv` (comma, header), `tsv` (tab, header),
+    /// `stanzas`, `lines`, `files`.
     fn from_str(name: &str) -> Result<Self, Error> {
         Ok(match name {
             "json" | "jsonl" => Self::JsonLines,
@@ -112,8 +113,8 @@ impl std::str::FromStr for Format {
 pub struct Schema {
     /// How records are split and read.
     pub format: Format,
-    /// Names of attributes: for CSV the columns in order; for JSON and stanzas those that a sample had, others may
-    /// occur; `line`, or `path` and `content`, for the rest.
+    /// Names of attributes: for CSV the columns in order; for JSON and stanzas those that a sample
+    /// had, others may occur; `line`, or `path` and `content`, for the rest.
     pub names: Vec<String>,
     /// The attribute that [`get_by_key`](crate::query::Searcher::get_by_key) looks in.
     pub key: Option<String>,
@@ -124,8 +125,8 @@ pub struct Schema {
 pub struct Field<'a> {
     /// Name of the attribute.
     pub name: Cow<'a, str>,
-    /// Its value: of a JSON string and a quoted CSV field what it stands for, of everything else the bytes as
-    /// they stand in the record, without blanks around them.
+    /// Its value: of a JSON string and a quoted CSV field what it stands for, of everything else
+    /// the bytes as they stand in the record, without blanks around them.
     pub value: Cow<'a, [u8]>,
 }
 
@@ -151,7 +152,7 @@ pub enum Problem {
         got: usize,
     },
     /// A quoted CSV field that does not end with its quote.
-    #[error("field {0}: quotes that do not match")]
+    #[error("field {0}: unbalanced quotes")]
     Quotes(usize),
     /// A line of a stanza that is neither `Name: value` nor starts with a blank.
     #[error("line {0} of the stanza is not `Name: value`")]
@@ -216,19 +217,28 @@ impl Schema {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let bad = |what: String| Err(Error::Schema(what));
         if let Format::Csv { delimiter: delimiter @ (b'"' | b'\n' | b'\r'), .. } = self.format {
-            return bad(format!("{:?} cannot separate fields", char::from(delimiter)));
+            return bad(format!("invalid field delimiter {:?}", char::from(delimiter)));
         }
         if self.names.len() > FIELDS_MAX {
-            return bad(format!("{} names, more than {FIELDS_MAX}", self.names.len()));
+            return bad(format!(
+                "{} attribute names exceed the limit of {FIELDS_MAX}",
+                self.names.len()
+            ));
         }
         if let Some(long) = self.names.iter().chain(&self.key).find(|n| n.len() > NAME_BYTES_MAX) {
-            return bad(format!("a name of {} bytes, more than {NAME_BYTES_MAX}", long.len()));
+            return bad(format!(
+                "an attribute name of {} bytes exceeds the limit of {NAME_BYTES_MAX}",
+                long.len()
+            ));
         }
         match &self.key {
             Some(key)
                 if self.is_closed() && !self.names.is_empty() && !self.names.contains(key) =>
             {
-                bad(format!("the key {key:?} is none of {}", self.names.join(", ")))
+                bad(format!(
+                    "unknown key attribute {key:?}; the attributes are: {}",
+                    self.names.join(", ")
+                ))
             }
             _ => Ok(()),
         }

@@ -1,4 +1,5 @@
-//! Numbers as values of attributes have them: integers exactly, everything else as the nearest `f64`.
+//! Numbers as values of attributes have them: integers exactly, everything else as the nearest
+//! `f64`.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,7 +9,8 @@ const CHARS_MAX: usize = 512;
 /// Integers beyond this are compared as floating-point numbers.
 const INTEGER_MAX: f64 = 1e38;
 
-/// A finite number. Integers of up to 38 digits compare exactly, so that identifiers and nanoseconds do.
+/// A finite number. Integers of up to 38 digits compare exactly, so that identifiers and
+/// nanoseconds do.
 ///
 /// ```
 /// use shard::record::Number;
@@ -27,7 +29,8 @@ enum Value {
 }
 
 impl Number {
-    /// A decimal number, with blanks around it or not; `None` for anything else, infinities included.
+    /// A decimal number, with blanks around it or not; `None` for anything else, infinities
+    /// included.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text.trim_ascii()).ok()?;
         let is_decimal = |byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
@@ -45,7 +48,7 @@ impl Number {
     }
 
     /// The nearest `f64`.
-    pub fn to_f64(self) -> f64 {
+    pub(crate) fn to_f64(self) -> f64 {
         match self.0 {
             Value::Integer(integer) => integer as f64,
             Value::Float(float) => float,

@@ -1,13 +1,16 @@
-//! The records in the order of one attribute's numbers, so that a range is looked up and not scanned for.
+//! The records in the order of one attribute's numbers, so that a range is looked up and not
+//! scanned for.
 //!
-//! An index of the text finds bytes, not magnitudes: `Size:1000..2000` has nothing to look up. For attributes
-//! that are chosen when records are split ([`Builder::order_by`](super::Builder::order_by)), this is a
-//! table of the numbers in order (an Elias–Fano sequence of their keys) and the record of each (packed). A range is two
-//! binary searches, `O(log n)`.
+//! An index of the text finds bytes, not magnitudes: `Size:1000..2000` has nothing to look up. For
+//! attributes that are chosen when records are split
+//! ([`Builder::order_by`](super::Builder::order_by)), this is a table of the numbers in order (an
+//! Elias–Fano sequence of their keys) and the record of each (packed). A range is two binary
+//! searches, `O(log n)`.
 //!
-//! Cost: about 66 bits for each of `n` numbers (`66 − log₂ n` for its key, `log₂ n` for its record): 1.1 % of a
-//! text of records of 788 bytes. Keys are those of the nearest `f64`: integers beyond 2⁵³ may share one, so a
-//! record found by a key that such a bound has too is still to be read.
+//! Cost: about 66 bits for each of `n` numbers (`66 − log₂ n` for its key, `log₂ n` for its
+//! record): 1.1 % of a text of records of 788 bytes. Keys are those of the nearest `f64`: integers
+//! beyond 2⁵³ may share one, so a record found by a key that such a bound has too is still to be
+//! read.
 
 use std::ops::{Bound, Range};
 
@@ -17,7 +20,7 @@ use crate::bits::elias_fano::{self, EliasFano};
 
 /// The numbers of one attribute in order, and their records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
+pub(crate) struct Order {
     keys: EliasFano,
     width: u32,
     records: Vec<u64>,
@@ -38,22 +41,12 @@ impl Order {
     }
 
     /// Numbers in the table.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether no record has a number.
-    pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
-    }
-
-    /// Bytes that it takes in memory.
-    pub fn heap_bytes(&self) -> usize {
-        self.keys.heap_bytes() + 8 * self.records.len()
-    }
-
     /// The entries among which all numbers between the bounds are.
-    pub fn entries(&self, from: Bound<Number>, to: Bound<Number>) -> Range<usize> {
+    pub(crate) fn entries(&self, from: Bound<Number>, to: Bound<Number>) -> Range<usize> {
         let start = match from {
             Bound::Unbounded => 0,
             // Equal keys of unequal numbers: both ends are taken as included.
@@ -68,8 +61,8 @@ impl Order {
         start..end.max(start)
     }
 
-    /// The entries of numbers that certainly are between the bounds: all but those of a key that unequal
-    /// numbers share with a bound.
+    /// The entries of numbers that certainly are between the bounds: all but those of a key that
+    /// unequal numbers share with a bound.
     pub(crate) fn certain(&self, from: Bound<Number>, to: Bound<Number>) -> Range<usize> {
         // Below 2⁵³ a key is of one number.
         let alone = |number: Number| number.to_f64().abs() < (1_u64 << 53) as f64;
@@ -89,7 +82,7 @@ impl Order {
     }
 
     /// The record of an entry.
-    pub fn record(&self, entry: usize) -> Option<usize> {
+    pub(crate) fn record(&self, entry: usize) -> Option<usize> {
         let inside = entry < self.len();
         inside.then(|| elias_fano::get(&self.records, entry, self.width) as usize)
     }

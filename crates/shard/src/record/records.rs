@@ -1,7 +1,8 @@
-//! Where the records of a text are.
+//! The boundaries of the records of a text.
 //!
-//! One Elias–Fano sequence of their starts: about `2 + log₂(mean length)` bits a record (12 bits for records of
-//! 788 bytes: 0.2 % of the text). A record of an offset is a predecessor: `O(log n)`.
+//! One Elias–Fano sequence of their starts: about `2 + log₂(mean length)` bits a record (12 bits
+//! for records of 788 bytes: 0.2 % of the text). A record of an offset is a predecessor:
+//! `O(log n)`.
 
 use std::ops::Range;
 
@@ -25,15 +26,16 @@ pub struct Records {
     orders: Vec<Order>,
 }
 
-/// What is stored beside the starts.
+/// Metadata, stored before the starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct About {
     schema: Schema,
     text_bytes: u64,
-    /// Whether every record ends with a newline and starts at a line's start; of files it is not known.
+    /// Whether every record ends with a newline and starts at a line's start; of files it is not
+    /// known.
     whole_lines: bool,
-    /// Whether every record could be read as its format says; of files, and of texts from before this was
-    /// noted, it is not known.
+    /// Whether every record could be read as its format says; of files, and of texts from before
+    /// this was noted, it is not known.
     #[serde(default)]
     all_good: bool,
     /// Attributes whose numbers are in order, in the parts after the starts.
@@ -58,28 +60,28 @@ impl Records {
         self.orders.push(order);
     }
 
-    /// The records in the order of an attribute's numbers, if such a table was made.
-    pub fn order(&self, attribute: &str) -> Option<&Order> {
+    /// The table of an attribute's numbers, if one was built.
+    pub(crate) fn order(&self, attribute: &str) -> Option<&Order> {
         let at = self.about.orders.iter().position(|name| name == attribute)?;
         self.orders.get(at)
     }
 
-    /// How records are split and read.
+    /// The schema: the format of the records and their attributes.
     pub fn schema(&self) -> &Schema {
         &self.about.schema
     }
 
-    /// Records of the text.
+    /// Number of records in the text.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Whether it has none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
-    /// Bytes of the text that these are the records of.
+    /// Length of the text, in bytes.
     pub fn text_len(&self) -> usize {
         self.about.text_bytes as usize
     }
@@ -94,13 +96,6 @@ impl Records {
         self.about.all_good
     }
 
-    /// Bytes that this takes in memory.
-    pub fn heap_bytes(&self) -> usize {
-        let names: usize = self.schema().names.iter().map(String::len).sum();
-        let orders: usize = self.orders.iter().map(Order::heap_bytes).sum();
-        self.starts.heap_bytes() + names + orders
-    }
-
     /// The bytes of a record, what separates it from the next included; `None` past the last.
     pub fn range(&self, record: usize) -> Option<Range<usize>> {
         let start = self.starts.get(record)?;
@@ -108,7 +103,8 @@ impl Records {
         Some(start as usize..end as usize)
     }
 
-    /// The record that holds the byte at `offset`; `None` for a byte of the header, or past the text.
+    /// The record that holds the byte at `offset`; `None` for a byte of the header, or past the
+    /// text.
     pub fn record_of(&self, offset: usize) -> Option<usize> {
         if offset >= self.text_len() {
             return None;
@@ -116,15 +112,16 @@ impl Records {
         self.starts.predecessor(offset as u64)
     }
 
-    /// What is before the first record: the header of a CSV file.
+    /// The bytes before the first record: the header of a CSV file.
     pub fn header(&self) -> Range<usize> {
         0..self.starts.get(0).unwrap_or(self.about.text_bytes) as usize
     }
 
-    /// The records as the bytes of a section: version (4, little-endian), then parts, each a length (8) and its
-    /// bytes: the JSON of schema, `text_bytes`, `whole_lines`, `all_good` and `orders`; the starts ([`EliasFano::encode`]);
-    /// and for each of `orders` the count of its numbers (8), their records packed into words of 64 bits, of
-    /// `⌈log₂ records⌉` bits each, lowest first, and their keys (again [`EliasFano::encode`]).
+    /// The records as the bytes of a section: version (4, little-endian), then parts, each a length
+    /// (8) and its bytes: the JSON of schema, `text_bytes`, `whole_lines`, `all_good` and `orders`;
+    /// the starts ([`EliasFano::encode`]); and for each of `orders` the count of its numbers (8),
+    /// their records packed into words of 64 bits, of `⌈log₂ records⌉` bits each, lowest first, and
+    /// their keys (again [`EliasFano::encode`]).
     pub fn encode(&self) -> Vec<u8> {
         // Strings, numbers and enums: nothing that JSON cannot hold.
         let about = serde_json::to_vec(&self.about).unwrap_or_default();
@@ -141,15 +138,17 @@ impl Records {
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] or [`Error::Schema`] where the bytes are anything else, [`Error::Unreadable`] for another
-    /// version.
+    /// [`Error::Damaged`] or [`Error::Schema`] where the bytes are anything else,
+    /// [`Error::Unreadable`] for another version.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let (version, mut rest) = bytes
             .split_first_chunk()
-            .ok_or_else(|| damaged(format!("{} bytes are too few", bytes.len())))?;
+            .ok_or_else(|| damaged(format!("{} bytes are too short for a header", bytes.len())))?;
         let version = u32::from_le_bytes(*version);
         if version != VERSION {
-            return Err(Error::Unreadable(format!("records of version {version}, not {VERSION}")));
+            return Err(Error::Unreadable(format!(
+                "records have version {version}; this build reads version {VERSION}"
+            )));
         }
         let about: About =
             serde_json::from_slice(part(&mut rest)?).map_err(|error| damaged(error.to_string()))?;
@@ -159,25 +158,28 @@ impl Records {
         let mut before = None;
         for start in starts.iter() {
             if before >= Some(start) || start >= about.text_bytes {
-                return Err(damaged(format!("a record of no bytes at {start}")));
+                return Err(damaged(format!("empty record at offset {start}")));
             }
             before = Some(start);
         }
         if usize::try_from(about.text_bytes).is_err() {
-            return Err(damaged(format!("a text of {} bytes", about.text_bytes)));
+            return Err(damaged(format!(
+                "text length {} exceeds the address space",
+                about.text_bytes
+            )));
         }
         let order = |_| Order::decode(part(&mut rest)?, starts.len());
         let orders = about.orders.iter().map(order).collect::<Result<_, _>>()?;
         if !rest.is_empty() {
-            return Err(damaged(format!("{} bytes after its parts", rest.len())));
+            return Err(damaged(format!("{} unexpected bytes after the last part", rest.len())));
         }
         Ok(Self { about, starts, orders })
     }
 }
 
-/// Takes a length and so many bytes.
+/// Splits a part from the front of `rest`: a length and that number of bytes.
 fn part<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Error> {
-    let short = || damaged("ends within its parts".to_owned());
+    let short = || damaged("truncated: the section ends within a part".to_owned());
     let (len, after) = rest.split_first_chunk().ok_or_else(short)?;
     let len = usize::try_from(u64::from_le_bytes(*len)).unwrap_or(usize::MAX);
     let (part, after) = after.split_at_checked(len).ok_or_else(short)?;

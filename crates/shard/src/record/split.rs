@@ -1,12 +1,13 @@
-//! Where a record ends. Each format's rule is a function of the bytes from the record's start on, so that a
-//! stream is split wherever its chunks happen to end.
+//! Where a record ends. Each format's rule is a function of the bytes from the record's start on,
+//! so that a stream is split wherever its chunks happen to end.
 
 use memchr::{memchr, memrchr};
 
 use super::Format;
 
-/// Length of the record that `bytes` start with, its separator included; `None` where more bytes are needed to
-/// tell. `last`: no more will come. Of no bytes there is no record: callers have at least one.
+/// Length of the record that `bytes` start with, its separator included; `None` where more bytes
+/// are needed to tell. `last`: no more will come. Of no bytes there is no record: callers have at
+/// least one.
 pub fn record_len(format: Format, bytes: &[u8], last: bool) -> Option<usize> {
     match format {
         Format::Lines => match memchr(b'\n', bytes) {
@@ -28,8 +29,8 @@ pub fn record_len(format: Format, bytes: &[u8], last: bool) -> Option<usize> {
     }
 }
 
-/// Where a record that is too long is cut: where the quote of a CSV field never closed, after its first line,
-/// so that the rows after it are read; otherwise after as many lines as fit.
+/// Where a record that is too long is cut: where the quote of a CSV field never closed, after its
+/// first line, so that the rows after it are read; otherwise after as many lines as fit.
 pub fn forced_len(format: Format, bytes: &[u8], max: usize) -> usize {
     let head = &bytes[..bytes.len().min(max)];
     let newline = match format {
@@ -54,7 +55,8 @@ fn end_of_line(
     }
 }
 
-/// Start of the first line at or after `at` that is not blank; the end where all are, once that is known.
+/// Start of the first line at or after `at` that is not blank; the end where all are, once that is
+/// known.
 fn after_blank_lines(
     bytes: &[u8],
     mut at: usize,

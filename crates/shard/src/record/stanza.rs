@@ -1,13 +1,13 @@
-//! `Name: value` stanzas: the control format of Debian (deb-control(5), deb822(5)), and the headers of mail
-//! and HTTP. Names are case-sensitive here, unlike there: as they are written.
+//! `Name: value` stanzas: the control format of Debian (deb-control(5), deb822(5)), and the headers
+//! of mail and HTTP. Names are case-sensitive here, unlike there: as they are written.
 
 use memchr::{memchr, memrchr};
 
 use super::split::is_blank;
 use super::{FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
 
-/// The fields of a stanza. A value is a range of the record: from the first byte after the colon that is no
-/// blank to the last such byte of its last folded line; the folds stay in it.
+/// The fields of a stanza. A value is a range of the record: from the first byte after the colon
+/// that is no blank to the last such byte of its last folded line; the folds stay in it.
 pub fn fields(record: &[u8]) -> Result<Vec<Field<'_>>, Problem> {
     let mut fields: Vec<Field<'_>> = Vec::new();
     // The name and value that later lines may go on with, as offsets in the record.
@@ -44,8 +44,9 @@ pub fn fields(record: &[u8]) -> Result<Vec<Field<'_>>, Problem> {
     if fields.is_empty() { Err(Problem::Line(1)) } else { Ok(fields) }
 }
 
-/// The field that goes on at the end of `before`, from its name on, in a stanza that can be read; what follows is no blank.
-/// `None` if it may begin earlier: `before` is the stanza's beginning only if that `is_start`.
+/// The field that goes on at the end of `before`, from its name on, in a stanza that can be read;
+/// what follows is no blank. `None` if it may begin earlier: `before` is the stanza's beginning
+/// only if that `is_start`.
 pub(crate) fn open_field(before: &[u8], is_start: bool) -> Option<&[u8]> {
     let mut lines = before;
     loop {

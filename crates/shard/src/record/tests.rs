@@ -100,7 +100,7 @@ fn bad_records_are_kept_and_reported_by_line() {
     let shown: Vec<String> = report.first_bad.iter().map(BadRecord::to_string).collect();
     assert_eq!(
         shown,
-        ["line 3: 1 fields in a row of 2 columns", "line 4: field 1: quotes that do not match"]
+        ["line 3: 1 fields in a row of 2 columns", "line 4: field 1: unbalanced quotes"]
     );
 
     let stanzas = Schema::new(Format::Stanzas);
@@ -127,8 +127,8 @@ fn a_stray_quote_costs_one_row() {
     }
 }
 
-/// Found by the property below: blanks that came after the longest record made it a cut one, if the chunk ended
-/// within them.
+/// Found by the property below: blanks that came after the longest record made it a cut one, if the
+/// chunk ended within them.
 #[test]
 fn chunks_do_not_decide_what_is_cut() {
     let build = |chunk| build(Schema::new(Format::JsonLines), b"{}\n \t{}\n", chunk, 3);

@@ -1,19 +1,22 @@
 //! The text once more, as numbers of tokens in blocks: a layer for `extract`.
 //!
-//! *Tokens* are up to 100,000 strings of up to 64 bytes that come often in samples of the text (`train`). The text
-//! is written as their codes, of up to 19 bits (`tokens`), in the way that takes the fewest bits. Blocks
-//! are there to find a position by: each begins with a token and a byte of its own, and a table holds where.
-//! One that does not become smaller is stored as it is; its length says so. With less memory a layer holds the
-//! beginning of the text: what is read of that is fast, and the rest as without a layer.
+//! *Tokens* are up to 100,000 strings of up to 64 bytes that come often in samples of the text
+//! (`train`). The text is written as their codes, of up to 19 bits (`tokens`), in the way that
+//! takes the fewest bits. Blocks are there to find a position by: each begins with a token and a
+//! byte of its own, and a table holds where. One that does not become smaller is stored as it is;
+//! its length says so. With less memory a layer holds the beginning of the text: what is read of
+//! that is fast, and the rest as without a layer.
 //!
-//! **Cost.** A read passes the tokens before its first byte in the block, half a block on average, and copies those of
-//! its own bytes. Beside the block it needs the tokens, a megabyte or two, which a processor's second-level cache may hold;
-//! it takes no lock. By `examples/text_layer.rs`, per CPU second and thread on two cores: of 50 MB of Debian package
-//! records the layer is 0.277, reads of 64 B 1.2 to 1.5 million, of 1 KiB 420,000 to 490,000; of 82 MB of mixed records
-//! 0.315, 1.1 million and 415,000. Making one takes 23 CPU s and less for 100 MB, the choice of tokens half of that. Blocks of
-//! 1 KiB compressed by Zstandard at level 15 with a dictionary, which this was before, were 0.279 and 0.332, read at
-//! 320,000 to 460,000 and 190,000 to 207,000. Blocks of 2 KiB save one part in a hundred and are read at three
-//! quarters of the rate. When it is wrong: where nothing is extracted, and for text that does not compress.
+//! **Cost.** A read passes the tokens before its first byte in the block, half a block on average,
+//! and copies those of its own bytes. Beside the block it needs the tokens, a megabyte or two,
+//! which a processor's second-level cache may hold; it takes no lock. By `examples/text_layer.rs`,
+//! per CPU second and thread on two cores: of 50 MB of Debian package records the layer is 0.277,
+//! reads of 64 B 1.2 to 1.5 million, of 1 KiB 420,000 to 490,000; of 82 MB of mixed records 0.315,
+//! 1.1 million and 415,000. Making one takes 23 CPU s and less for 100 MB, the choice of tokens
+//! half of that. Blocks of 1 KiB compressed by Zstandard at level 15 with a dictionary, which this
+//! was before, were 0.279 and 0.332, read at 320,000 to 460,000 and 190,000 to 207,000. Blocks of 2
+//! KiB save one part in a hundred and are read at three quarters of the rate. When it is wrong:
+//! where nothing is extracted, and for text that does not compress.
 
 mod strings;
 mod tokens;
@@ -41,16 +44,16 @@ const SAMPLE_BYTES: usize = 32 << 10;
 /// Steps before the first block: those of the choice, and one that numbers what was chosen.
 const TRAINING_STEPS: usize = ROUNDS + 1;
 
-/// Bytes of the text for each token at least. Tokens take 13 bytes on average, so a thirtieth of the text at most; where all
-/// are as long as they may be, and so save most, a sixth.
+/// Bytes of the text for each token at least. Tokens take 13 bytes on average, so a thirtieth of
+/// the text at most; where all are as long as they may be, and so save most, a sixth.
 const BYTES_PER_TOKEN: usize = 400;
 
-/// Bytes of a layer that may hold the beginning alone for each token at least: tokens are a fifteenth of it. With a quarter of
-/// the tokens, layers of 50 MB of package records take 2 % more.
+/// Bytes of a layer that may hold the beginning alone for each token at least: tokens are a
+/// fifteenth of it. With a quarter of the tokens, layers of 50 MB of package records take 2 % more.
 const LAYER_BYTES_PER_TOKEN: usize = 200;
 
-/// Tokens at most beside those of one byte: together so many that no code has more than 19 bits, and three of them
-/// are whole in any 57 (see `tokens`).
+/// Tokens at most beside those of one byte: together so many that no code has more than 19 bits,
+/// and three of them are whole in any 57 (see `tokens`).
 const TOKENS_MAX: usize = (128 << 10) - 256;
 
 /// How a text layer is made.
@@ -58,8 +61,8 @@ const TOKENS_MAX: usize = (128 << 10) - 256;
 pub struct TextOptions {
     /// Bytes of a block: a power of two from 64 to 131,072.
     pub block_bytes: usize,
-    /// Tokens at most, beside those of one byte: up to 130,816. A 400th of the text's bytes and a 200th of `bytes_max` at
-    /// most in any case.
+    /// Tokens at most, beside those of one byte: up to 130,816. A 400th of the text's bytes and a
+    /// 200th of `bytes_max` at most in any case.
     pub tokens_max: usize,
     /// Bytes of the text that the tokens are chosen by, at most; 32 KiB at least.
     pub sample_bytes: usize,
@@ -68,7 +71,8 @@ pub struct TextOptions {
 }
 
 impl Default for TextOptions {
-    /// Blocks of 1 KiB, 100,000 tokens, 32 MiB of samples (with half of those, layers take 2 % more), and the whole text.
+    /// Blocks of 1 KiB, 100,000 tokens, 32 MiB of samples (with half of those, layers take 2 %
+    /// more), and the whole text.
     fn default() -> Self {
         let (block_bytes, tokens_max, sample_bytes) = (1 << 10, 100_000, 32 << 20);
         Self { block_bytes, tokens_max, sample_bytes, bytes_max: usize::MAX }
@@ -107,7 +111,8 @@ impl TextLayer {
         (block.checked_sub(1).map_or(0, end), end(block))
     }
 
-    /// Appends `len` bytes from `position` on; `None`, with some of them appended, if that is not possible.
+    /// Appends `len` bytes from `position` on; `None`, with some of them appended, if that is not
+    /// possible.
     pub(super) fn read(
         &self,
         position: usize,
@@ -169,8 +174,9 @@ impl fmt::Debug for TextLayer {
     }
 }
 
-/// A text layer that is being made, published by [`Layers::publish_text`](super::Layers::publish_text)
-/// when it is finished: whole, or as large as it may be.
+/// A text layer that is being made, published by
+/// [`Layers::publish_text`](super::Layers::publish_text) when it is finished: whole, or as large as
+/// it may be.
 ///
 /// ```
 /// use shard::layers::{Layers, TextBuild, TextOptions};
@@ -250,13 +256,14 @@ impl TextBuild {
         self.text_len.div_ceil(self.block_bytes)
     }
 
-    /// Takes a step of the choice of tokens, ten of a CPU second or two each, or else encodes the next `blocks` blocks of
-    /// `text`, which has to be the same in every step; and says how many steps and blocks are done.
+    /// Takes a step of the choice of tokens, ten of a CPU second or two each, or else encodes the
+    /// next `blocks` blocks of `text`, which has to be the same in every step; and says how many
+    /// steps and blocks are done.
     ///
     /// # Errors
     ///
-    /// What [`Text::extract`] says, or [`Error::Layers`] if there is no memory to choose tokens with. A step that failed may
-    /// be tried again.
+    /// What [`Text::extract`] says, or [`Error::Layers`] if there is no memory to choose tokens
+    /// with. A step that failed may be tried again.
     pub fn step(&mut self, text: &impl Text, blocks: usize) -> Result<Progress, Error> {
         let all = self.blocks();
         let room = self.bytes_max.saturating_sub(self.tokens_bytes() + CODES_SLACK);
@@ -307,8 +314,8 @@ impl TextBuild {
         self.encoder.as_ref().map_or(0, Encoder::tokens_bytes)
     }
 
-    /// Bytes that the finished layer will take, from what the blocks that are done have taken, [`TextOptions::bytes_max`]
-    /// at most; `None` before the first.
+    /// Bytes that the finished layer will take, from what the blocks that are done have taken,
+    /// [`TextOptions::bytes_max`] at most; `None` before the first.
     pub fn bytes_expected(&self) -> Option<usize> {
         let done = self.done;
         let all = if self.full { done } else { self.blocks() };
@@ -317,8 +324,9 @@ impl TextBuild {
         (done > 0).then_some((blocks as usize + rest).min(self.bytes_max))
     }
 
-    /// Bytes that are held at present, besides what tokens are chosen and codes are found with: up to 130 MB for
-    /// 32 MiB of samples, 10 MB from then on; the finished blocks are copied once, which takes their bytes again.
+    /// Bytes that are held at present, besides what tokens are chosen and codes are found with: up
+    /// to 130 MB for 32 MiB of samples, 10 MB from then on; the finished blocks are copied once,
+    /// which takes their bytes again.
     pub fn bytes(&self) -> usize {
         self.data_len
             + self.ends.len()
@@ -367,8 +375,8 @@ impl fmt::Debug for TextBuild {
     }
 }
 
-/// Pieces of the text, drawn evenly, one after the other: [`SAMPLE_BYTES`] each, or the whole text if it is
-/// shorter than they would be.
+/// Pieces of the text, drawn evenly, one after the other: [`SAMPLE_BYTES`] each, or the whole text
+/// if it is shorter than they would be.
 fn samples(text: &impl Text, bytes_max: usize) -> Result<MmapMut, Error> {
     let pieces = (bytes_max / SAMPLE_BYTES).max(1);
     let whole = text.len() <= pieces * SAMPLE_BYTES;

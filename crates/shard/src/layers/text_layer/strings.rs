@@ -1,5 +1,5 @@
-//! Many short strings, one after the other: a few large allocations, which an allocator gives back, and not a
-//! hundred thousand small ones, which it keeps.
+//! Many short strings, one after the other: a few large allocations, which an allocator gives back,
+//! and not a hundred thousand small ones, which it keeps.
 
 /// Strings, numbered from 0.
 #[derive(Clone, Debug, Default)]

@@ -1,10 +1,11 @@
 //! Tokens and the codes that stand for them.
 //!
-//! Tokens are numbered by how often they come, the most frequent first, and fall into four *classes*. A code is
-//! two bits, which class, and then the number within it, in as many bits as the class has: 10 to 18 in all for
-//! 65,536 tokens of package records, 2 % more in all than their entropy. So a code is decoded by a shift, a mask
-//! and two additions, and its token copied in pieces of 16 bytes, whatever its length; nothing depends on
-//! the token before but where the code starts and where its bytes go.
+//! Tokens are numbered by how often they come, the most frequent first, and fall into four
+//! *classes*. A code is two bits, which class, and then the number within it, in as many bits as
+//! the class has: 10 to 18 in all for 65,536 tokens of package records, 2 % more in all than their
+//! entropy. So a code is decoded by a shift, a mask and two additions, and its token copied in
+//! pieces of 16 bytes, whatever its length; nothing depends on the token before but where the code
+//! starts and where its bytes go.
 
 use memmap2::MmapMut;
 
@@ -89,7 +90,8 @@ impl Classes {
 #[derive(Debug)]
 pub(super) struct Tokens {
     classes: Classes,
-    /// Of each token, four bytes: where its bytes start, and in the low eight bits how many there are.
+    /// Of each token, four bytes: where its bytes start, and in the low eight bits how many there
+    /// are.
     places: MmapMut,
     /// The bytes of all, and [`TOKEN_SLACK`] more.
     bytes: MmapMut,
@@ -112,9 +114,10 @@ impl Tokens {
         self.places.len() + self.bytes.len()
     }
 
-    /// Decodes, of the codes that start with the first bit of `codes`, the bytes from number `skip` on, until
-    /// `out` is full but for its last [`TOKEN_SLACK`] bytes, which hold nothing of use then. The codes' end
-    /// must be [`CODES_SLACK`] bytes before that of `codes`. `None` if `codes` are of other tokens.
+    /// Decodes, of the codes that start with the first bit of `codes`, the bytes from number `skip`
+    /// on, until `out` is full but for its last [`TOKEN_SLACK`] bytes, which hold nothing of use
+    /// then. The codes' end must be [`CODES_SLACK`] bytes before that of `codes`. `None` if `codes`
+    /// are of other tokens.
     #[inline]
     pub(super) fn decode(&self, codes: &[u8], skip: usize, out: &mut [u8]) -> Option<()> {
         let len = out.len().checked_sub(TOKEN_SLACK)?;
@@ -145,7 +148,8 @@ impl Tokens {
         Some(())
     }
 
-    /// The place of the token that the lowest bits of `word` are the code of, and how many bits they are.
+    /// The place of the token that the lowest bits of `word` are the code of, and how many bits
+    /// they are.
     #[inline(always)]
     fn place(&self, word: u64) -> (u32, u32) {
         let class = word as usize % CLASSES;
@@ -155,7 +159,8 @@ impl Tokens {
         (u32_at(&self.places, size_of::<u32>() * token), CLASS_BITS + width)
     }
 
-    /// Copies a token to `out[at..]`, which has room for the longest, and says where the next one goes.
+    /// Copies a token to `out[at..]`, which has room for the longest, and says where the next one
+    /// goes.
     #[inline(always)]
     fn copy(&self, start: usize, len: usize, out: &mut [u8], at: usize) -> Option<usize> {
         let mut copied = 0;
@@ -178,8 +183,8 @@ pub(super) struct Encoder {
     classes: Classes,
     /// Bits of each token's code.
     bits: Vec<u8>,
-    /// For each byte of a block and its end: the bits that the block takes up to there at least, and the last token
-    /// of those.
+    /// For each byte of a block and its end: the bits that the block takes up to there at least,
+    /// and the last token of those.
     best: Vec<(u32, u32)>,
     /// The tokens of a block, the last one first.
     chosen: Vec<u32>,
@@ -220,8 +225,9 @@ impl Encoder {
         self.bits = all.map(|token| self.classes.code(token).1 as u8).collect();
     }
 
-    /// Chooses the tokens of a block that take the fewest bits, or nearly: none begins where others that end later
-    /// take no more bits than those up to there. (Tried on package records: twice as fast, and 0.4 % more bits.)
+    /// Chooses the tokens of a block that take the fewest bits, or nearly: none begins where others
+    /// that end later take no more bits than those up to there. (Tried on package records: twice as
+    /// fast, and 0.4 % more bits.)
     fn choose(&mut self, block: &[u8]) {
         self.best.clear();
         self.best.resize(block.len() + 1, (u32::MAX, 0));

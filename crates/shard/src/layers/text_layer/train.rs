@@ -1,12 +1,13 @@
 //! Choosing the tokens: strings of the text that are worth a number each.
 //!
-//! As byte pair encoding does, in rounds: samples are cut into the longest tokens there are so far, and the pairs
-//! of neighbours that come most often become tokens too, in the place of those that were used least. Tokens
-//! so double their length in a round, and what a longer one made needless leaves again. The early rounds,
-//! which find what is very frequent, look at an eighth of the samples, the last two at all of them.
-//! Source: Gage, *A new algorithm for data compression* (1994); dictionaries of 2¹⁶ such tokens for short
-//! strings that are read one by one: Gargiulo and Venturini, *OnPair* (arXiv:2508.02280), which adds each
-//! pair in passing and never takes a token back.
+//! As byte pair encoding does, in rounds: samples are cut into the longest tokens there are so far,
+//! and the pairs of neighbours that come most often become tokens too, in the place of those that
+//! were used least. Tokens so double their length in a round, and what a longer one made needless
+//! leaves again. The early rounds, which find what is very frequent, look at an eighth of the
+//! samples, the last two at all of them. Source: Gage, *A new algorithm for data compression*
+//! (1994); dictionaries of 2¹⁶ such tokens for short strings that are read one by one: Gargiulo and
+//! Venturini, *OnPair* (arXiv:2508.02280), which adds each pair in passing and never takes a token
+//! back.
 
 use std::cmp::Reverse;
 
@@ -23,7 +24,8 @@ pub(super) const ROUNDS: usize = 9;
 /// A pair that comes less often is no token.
 const COUNT_MIN: u32 = 4;
 
-/// Neighbours that there is room for in any case: of samples of fewer bytes all are looked at in the first round.
+/// Neighbours that there is room for in any case: of samples of fewer bytes all are looked at in
+/// the first round.
 const NEIGHBOURS_SMALL: usize = 1 << 22;
 
 /// A token and its length.
@@ -41,13 +43,15 @@ pub(super) struct Training {
 }
 
 impl Training {
-    /// The beginning of a choice of at most `tokens_max` tokens, and those of one byte, which are always there.
+    /// The beginning of a choice of at most `tokens_max` tokens, and those of one byte, which are
+    /// always there.
     pub(super) fn new(tokens_max: usize) -> Self {
         Self { tokens: Strings::singles(), tokens_max, round: 0, neighbours: Vec::new() }
     }
 
-    /// Does another round, over the same samples each time. Costs, of 32 MiB of them, a CPU second or two, and
-    /// twice their bytes of memory: what they are cut into is counted as far as there is room for it.
+    /// Does another round, over the same samples each time. Costs, of 32 MiB of them, a CPU second
+    /// or two, and twice their bytes of memory: what they are cut into is counted as far as there
+    /// is room for it.
     ///
     /// # Errors
     ///
@@ -85,8 +89,9 @@ impl Training {
     }
 }
 
-/// How often each token comes where the samples are cut into the longest; and which are side by side, as pairs of
-/// 32 bits, as many as `neighbours` has room for: all, unless there are many samples and tokens of less than four bytes on average.
+/// How often each token comes where the samples are cut into the longest; and which are side by
+/// side, as pairs of 32 bits, as many as `neighbours` has room for: all, unless there are many
+/// samples and tokens of less than four bytes on average.
 fn count<'a>(
     samples: impl Iterator<Item = &'a &'a [u8]>,
     tokens: &Strings,
@@ -113,7 +118,8 @@ fn count<'a>(
     counts
 }
 
-/// The most frequent pairs and their counts: up to twice as many as are chosen, as some make the same string.
+/// The most frequent pairs and their counts: up to twice as many as are chosen, as some make the
+/// same string.
 fn pairs(neighbours: &mut [u64], chosen_max: usize) -> Vec<(u32, u32, u32)> {
     neighbours.sort_unstable();
     let same = neighbours.chunk_by(|a, b| a == b);

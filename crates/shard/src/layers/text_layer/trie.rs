@@ -1,17 +1,18 @@
 //! Which tokens a text goes on with: a trie of all of them.
 //!
-//! Nodes are numbered level by level, the root being 0, so that the children of a node lie side by side, and a
-//! node is eight bytes: which byte leads to it, where its children are, which token it is. Two tables spare the
-//! first two steps. A walk costs a dependent access to memory and a guess of the processor's at each byte;
-//! 65,536 tokens of package records make 290,000 nodes, as much as a second-level cache holds.
+//! Nodes are numbered level by level, the root being 0, so that the children of a node lie side by
+//! side, and a node is eight bytes: which byte leads to it, where its children are, which token it
+//! is. Two tables spare the first two steps. A walk costs a dependent access to memory and a guess
+//! of the processor's at each byte; 65,536 tokens of package records make 290,000 nodes, as much as
+//! a second-level cache holds.
 
 use super::strings::Strings;
 
 /// No node.
 const NONE: u32 = u32::MAX;
 
-/// A node: from the lowest bit on its first child (24 bits), how many there are (9), the byte that leads to it
-/// (8), and its token plus one (20), or 0 if it is none.
+/// A node: from the lowest bit on its first child (24 bits), how many there are (9), the byte that
+/// leads to it (8), and its token plus one (20), or 0 if it is none.
 #[derive(Clone, Copy, Debug)]
 struct Node(u64);
 
@@ -54,7 +55,8 @@ pub(super) struct Trie {
 }
 
 impl Trie {
-    /// The trie of tokens that differ and are not empty, among them each single byte: at most 2¹⁸ of up to 64 bytes.
+    /// The trie of tokens that differ and are not empty, among them each single byte: at most 2¹⁸
+    /// of up to 64 bytes.
     pub(super) fn new(tokens: &Strings) -> Self {
         let mut sorted: Vec<u32> = (0..tokens.len() as u32).collect();
         sorted.sort_unstable_by_key(|&token| tokens.get(token));
@@ -106,7 +108,8 @@ impl Trie {
         }
     }
 
-    /// Calls `matched(token, length)` for each token that `text` begins with, in the order of lengths.
+    /// Calls `matched(token, length)` for each token that `text` begins with, in the order of
+    /// lengths.
     #[inline(always)]
     pub(super) fn matches(&self, text: &[u8], mut matched: impl FnMut(u32, usize)) {
         let Some(&first) = text.first() else { return };
