@@ -1,4 +1,5 @@
-//! What a node and a gateway have in common: a listener, threads and connections.
+//! What every server of the process has in common, whatever protocol it speaks: a listener, threads and
+//! connections. What is said on a connection is a [`Protocol`].
 //!
 //! One current-thread runtime for each core serves connections; a hit never leaves its thread. One
 //! listener hands connections to the thread that has fewest: with a listener for each thread
@@ -13,8 +14,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use hyper::body::Incoming;
-use hyper::{Request, Response};
 use model::window::{Nanos, Settings};
 use socket2::{Domain, Socket, Type};
 use tokio::io::AsyncWriteExt;
@@ -23,8 +22,6 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc as queue, watch};
 use tracing::warn;
 
-use super::body::ReplyBody;
-use super::http;
 use super::lane::Lane;
 use super::metrics::Metrics;
 use crate::config::Config;
@@ -77,16 +74,20 @@ impl Front {
     }
 }
 
-/// Who answers requests.
-pub trait Service: Deref<Target = Front> + Send + Sync + 'static {
-    /// Answers a request.
-    fn answer(
-        self: &Arc<Self>,
-        lane: &Arc<Lane>,
-        request: Request<Incoming>,
-    ) -> impl Future<Output = Response<ReplyBody>> + Send;
+/// What a server says on its connections.
+pub trait Protocol: Deref<Target = Front> + Send + Sync + 'static {
+    /// The bytes that a client receives whose connection is one too many.
+    const TOO_MANY: &'static [u8];
 
-    /// What the end of the process waits for, beside connections.
+    /// Serves one connection until it closes, or until `stop` turns true and no request is in flight.
+    fn connection(
+        self: Arc<Self>,
+        lane: Arc<Lane>,
+        stream: TcpStream,
+        stop: watch::Receiver<bool>,
+    ) -> impl Future<Output = ()> + Send;
+
+    /// The work that the end of the process waits for, beside connections.
     fn under_way(&self) -> usize;
 }
 
@@ -148,7 +149,7 @@ impl Running {
 }
 
 /// Starts the threads of a service.
-pub fn run<S: Service>(shared: &Arc<S>, listener: TcpListener) -> anyhow::Result<Running> {
+pub fn run<P: Protocol>(shared: &Arc<P>, listener: TcpListener) -> anyhow::Result<Running> {
     let address = listener.local_addr()?;
     let (stopping, stop) = watch::channel(false);
     let (send_handle, handles) = mpsc::channel();
@@ -186,8 +187,8 @@ pub fn run<S: Service>(shared: &Arc<S>, listener: TcpListener) -> anyhow::Result
 }
 
 /// One serving thread.
-struct Thread<S: Service> {
-    shared: Arc<S>,
+struct Thread<P: Protocol> {
+    shared: Arc<P>,
     lane: Arc<Lane>,
     accepting: Option<(TcpListener, Vec<Worker>)>,
     streams: queue::UnboundedReceiver<std::net::TcpStream>,
@@ -196,16 +197,16 @@ struct Thread<S: Service> {
 }
 
 /// Counts a connection while it is open.
-struct Open<S: Service>(Arc<S>, Arc<AtomicUsize>);
+struct Open<P: Protocol>(Arc<P>, Arc<AtomicUsize>);
 
-impl<S: Service> Drop for Open<S> {
+impl<P: Protocol> Drop for Open<P> {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
         self.1.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl<S: Service> Thread<S> {
+impl<P: Protocol> Thread<P> {
     fn run(self, started: mpsc::Sender<Handle>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
@@ -237,7 +238,7 @@ impl<S: Service> Thread<S> {
             let (shared, lane, stop) = (self.shared.clone(), self.lane.clone(), self.stop.clone());
             tokio::spawn(async move {
                 let _open = open;
-                http::connection(shared, lane, stream, stop).await;
+                shared.connection(lane, stream, stop).await;
             });
         }
         self.drain().await;
@@ -254,8 +255,8 @@ impl<S: Service> Thread<S> {
     }
 }
 
-async fn accept<S: Service>(
-    shared: Arc<S>,
+async fn accept<P: Protocol>(
+    shared: Arc<P>,
     listener: TcpListener,
     workers: Vec<Worker>,
     mut stop: watch::Receiver<bool>,
@@ -280,7 +281,7 @@ async fn accept<S: Service>(
             }
         };
         if shared.connections.load(Ordering::Relaxed) >= max {
-            tokio::spawn(refuse(stream));
+            tokio::spawn(refuse(stream, P::TOO_MANY));
             continue;
         }
         let least = workers.iter().min_by_key(|w| w.connections.load(Ordering::Relaxed));
@@ -292,13 +293,10 @@ async fn accept<S: Service>(
     }
 }
 
-/// Answers a connection too many.
-async fn refuse(mut stream: TcpStream) {
-    const REPLY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
-        content-type: application/json\r\ncontent-length: 32\r\nconnection: close\r\n\r\n\
-        {\"error\":\"too many connections\"}";
+/// Tells a client that its connection is one too many, and closes it.
+async fn refuse(mut stream: TcpStream, reply: &[u8]) {
     let write = async {
-        stream.write_all(REPLY).await?;
+        stream.write_all(reply).await?;
         stream.shutdown().await
     };
     let _ = tokio::time::timeout(Duration::from_secs(1), write).await;

@@ -1,6 +1,7 @@
 //! Connections and routes.
 
 use std::convert::Infallible;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use tokio::sync::watch;
 
 use super::body::ReplyBody;
 use super::cluster;
-use super::front::{Front, Service};
+use super::front::{Front, Protocol};
 use super::lane::{Lane, Seen};
 use super::socket::Socket;
 use super::{Shared, admin, datasets, headers, list, objects};
@@ -132,8 +133,40 @@ pub fn typed(
     response
 }
 
+/// A server that speaks HTTP: a node, or a gateway.
+pub trait Service: Deref<Target = Front> + Send + Sync + 'static {
+    /// Answers a request.
+    fn answer(
+        self: &Arc<Self>,
+        lane: &Arc<Lane>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<ReplyBody>> + Send;
+
+    /// The work that the end of the process waits for, beside connections.
+    fn under_way(&self) -> usize;
+}
+
+impl<S: Service> Protocol for S {
+    const TOO_MANY: &'static [u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
+        content-type: application/json\r\ncontent-length: 32\r\nconnection: close\r\n\r\n\
+        {\"error\":\"too many connections\"}";
+
+    async fn connection(
+        self: Arc<S>,
+        lane: Arc<Lane>,
+        stream: TcpStream,
+        stop: watch::Receiver<bool>,
+    ) {
+        connection(self, lane, stream, stop).await;
+    }
+
+    fn under_way(&self) -> usize {
+        Service::under_way(self)
+    }
+}
+
 /// Serves a connection until it ends, or the process drains.
-pub async fn connection<S: Service>(
+async fn connection<S: Service>(
     shared: Arc<S>,
     lane: Arc<Lane>,
     stream: TcpStream,

@@ -49,7 +49,7 @@ use cluster::{Beat, Membership, Mismatches, Peers, Static};
 use datasets::Datasets;
 use drive::Drive;
 use events::EventLog;
-use front::{Front, Running, Service};
+use front::{Front, Running};
 use gateway::Access;
 use lane::Lane;
 use observe::{Observed, Observer};
@@ -79,7 +79,7 @@ impl Deref for Shared {
     }
 }
 
-impl Service for Shared {
+impl http::Service for Shared {
     async fn answer(
         self: &Arc<Self>,
         lane: &Arc<Lane>,

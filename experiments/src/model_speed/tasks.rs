@@ -199,7 +199,7 @@ mod tests {
         }
         let upper = bootstrap(200).unwrap();
         assert!((0.5..=1.0).contains(&upper), "{upper}");
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/model-speed");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("model-speed");
         assert_eq!(plan_all(&fitted(&folder).unwrap(), 1).unwrap(), 10_000.0);
     }
 

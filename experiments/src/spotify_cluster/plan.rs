@@ -129,8 +129,7 @@ mod tests {
     #[test]
     fn the_busiest_node_is_as_busy_as_asked() {
         let text = std::fs::read_to_string(
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("../../experiments/spotify-cluster/config.toml"),
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("spotify-cluster/config.toml"),
         );
         let config: Config = toml::from_str(&text.unwrap()).unwrap();
         let dir = tempfile::tempdir().unwrap();

@@ -50,29 +50,29 @@ struct Mismatch<'a> {
 
 /// What runs here.
 pub fn status(access: &Arc<Access>) -> Response<ReplyBody> {
-    let (gateway, misfits) = access.drive.status(clock::now());
-    let shares = access.ring.shares();
-    let members = access.ring.members().iter().zip(&access.pools).zip(shares);
+    let (gateway, misfits) = access.router.drive.status(clock::now());
+    let shares = access.router.backend.ring.shares();
+    let members =
+        access.router.backend.ring.members().iter().zip(&access.router.backend.pools).zip(shares);
     let members = members.map(|((member, pool), share)| Member {
         name: &member.name,
         address: pool.address(),
         weight: member.weight,
         share,
     });
-    let mismatches = misfits
-        .into_iter()
-        .enumerate()
-        .filter_map(|(node, why)| Some(Mismatch { name: access.name(node), why: why? }));
+    let mismatches = misfits.into_iter().enumerate().filter_map(|(node, why)| {
+        Some(Mismatch { name: access.router.name(Some(node)), why: why? })
+    });
     let status = Status {
         version: env!("CARGO_PKG_VERSION"),
         role: access.config.serve.role.as_str(),
         protocol: PROTOCOL_VERSION,
-        ring: &access.fingerprint,
+        ring: &access.router.backend.fingerprint,
         replicas: access.config.cluster.replicas,
         members: members.collect(),
         mismatches: mismatches.collect(),
         gateway,
-        mailboxes: access.drive.mailboxes(),
+        mailboxes: access.router.drive.mailboxes(),
         connections: access.connections.load(Ordering::Relaxed),
         config: &access.asked,
     };
@@ -81,7 +81,7 @@ pub fn status(access: &Arc<Access>) -> Response<ReplyBody> {
 
 /// Prometheus text.
 pub fn metrics(access: &Arc<Access>) -> Response<ReplyBody> {
-    let (status, _) = access.drive.status(clock::now());
+    let (status, _) = access.router.drive.status(clock::now());
     let mut text = access.metrics.queues();
     let connections = access.connections.load(Ordering::Relaxed);
     add(&mut text, &status, connections);

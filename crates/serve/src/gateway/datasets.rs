@@ -26,9 +26,8 @@ use super::super::headers;
 use super::super::http::{Problem, json as json_reply};
 use super::super::objects::Answered;
 use super::Access;
-use super::attempt::{Answer as NodeAnswer, Body};
-use super::read::read;
-use super::wanted::{self, Wanted};
+use super::nodes::reply::{Body, NodeReply};
+use super::request::{NodeRequest, patience};
 use crate::peer::Outgoing;
 use dataset::part::Run;
 use dataset::remote::{key_of_file, key_of_manifest};
@@ -39,7 +38,7 @@ const ANSWER_BYTES_MAX: usize = 128 << 20;
 const TRIES: usize = 4;
 
 /// The parts of a dataset, where they are.
-struct Nodes<'a> {
+struct Parts<'a> {
     access: &'a Arc<Access>,
     name: &'a str,
     view: Arc<View>,
@@ -51,7 +50,7 @@ struct Nodes<'a> {
     stale: AtomicBool,
 }
 
-impl Nodes<'_> {
+impl Parts<'_> {
     async fn ask_nodes(&self, part: &str, ask: &Ask) -> Result<Answer, Problem> {
         let id = &self.view.current.manifest.id;
         let header = |text: String| HeaderValue::from_str(&text);
@@ -61,19 +60,19 @@ impl Nodes<'_> {
             let what = "the origin's version of the dataset cannot be told to nodes";
             return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, what));
         };
-        let wanted = Wanted {
+        let request = NodeRequest {
             method: Method::GET,
             key: key_of_file(self.name, id, &format!("{part}.shard")),
             path: format!("/datasets/{}/parts/{part}/{}", self.name, self.rest),
             headers: vec![(headers::VIEW.clone(), view), (headers::CHUNK.clone(), chunk)],
         };
-        let answered = read(self.access, &wanted, self.deadline, &[]).await;
+        let answered = self.access.router.read(&request.key, &request, self.deadline, &[]).await;
         // Held until all of the answer is there: the engine counts it as under way.
-        let (answer, _asking) = answered.map_err(|refused| {
-            let problem = self.access.problem(refused, &wanted, self.patience);
+        let (answer, _pending, _) = answered.map_err(|refused| {
+            let problem = self.access.problem(refused, &request.key, self.patience);
             problem.about(&format!("part {part}"))
         })?;
-        let who = self.access.who(answer.node).to_owned();
+        let who = self.access.router.name(answer.node).to_owned();
         let status = answer.status;
         let number = |name: &HeaderName| {
             let value = answer.headers.get(name).and_then(|value| value.to_str().ok());
@@ -123,7 +122,7 @@ impl Nodes<'_> {
     }
 }
 
-impl AskParts for Nodes<'_> {
+impl AskParts for Parts<'_> {
     type Error = Problem;
 
     fn refuses(problem: &Problem) -> bool {
@@ -139,7 +138,7 @@ impl AskParts for Nodes<'_> {
     }
 }
 
-async fn gather(answer: NodeAnswer) -> Result<Vec<u8>, String> {
+async fn gather(answer: NodeReply) -> Result<Vec<u8>, String> {
     let mut all = Vec::new();
     match answer.body {
         Body::Whole(bytes) => all.extend_from_slice(&bytes),
@@ -180,8 +179,8 @@ impl Access {
         rest: &str,
         request: &Request<Incoming>,
     ) -> Answered {
-        let max = self.deadline.as_nanos() as Nanos;
-        let (patience, _) = wanted::patience(request.headers(), max)?;
+        let max = self.router.backend.deadline.as_nanos() as Nanos;
+        let (patience, _) = patience(request.headers(), max)?;
         let query = request.uri().query().unwrap_or("");
         // The request, as it is recorded, where it met a version that is no more.
         let mut outdated = None;
@@ -193,7 +192,7 @@ impl Access {
             let received = || self.datasets.received(ask.operation(), served.name());
             let mut seen = outdated.take().unwrap_or_else(received);
             let names = ask.parts(manifest);
-            let nodes = Nodes {
+            let nodes = Parts {
                 access: self,
                 name: served.name(),
                 view: view.clone(),
@@ -221,7 +220,8 @@ impl Access {
 
     /// Asks the node that seals this dataset's log to do it.
     async fn seal(&self, served: &Arc<Served>) -> Answered {
-        let primary = self.ring.replicas(&key_of_manifest(served.name())).iter().next();
+        let primary =
+            self.router.backend.ring.replicas(&key_of_manifest(served.name())).iter().next();
         let path = format!("/datasets/{}/seal", served.name());
         let node = primary.unwrap_or_default();
         let (status, value) = self.tell_node(node, &Method::POST, &path).await?;
@@ -237,7 +237,7 @@ impl Access {
         let path = format!("/datasets/{name}/layers{query}");
         let (mut parts, mut changes) = (Vec::new(), Vec::new());
         let (mut budget_bytes, mut fixed_bytes) = (0, Value::Null);
-        for node in 0..self.pools.len() {
+        for node in 0..self.router.backend.pools.len() {
             let (status, mut value) = self.tell_node(node, request.method(), &path).await?;
             if status != StatusCode::OK {
                 return Ok(json_reply(status, &value, None));
@@ -245,13 +245,13 @@ impl Access {
             for mut part in value["parts"].as_array().cloned().unwrap_or_default() {
                 // A node names all parts, and has layers for those that it serves.
                 if !part["layers"].is_null() {
-                    part["node"] = json!(self.name(node));
+                    part["node"] = json!(self.router.name(Some(node)));
                     parts.push(part);
                 }
             }
             for change in value["changes"].as_array().into_iter().flatten() {
                 let change = change.as_str().unwrap_or_default();
-                changes.push(format!("{}: {change}", self.name(node)));
+                changes.push(format!("{}: {change}", self.router.name(Some(node))));
             }
             budget_bytes += value["budget_bytes"].as_u64().unwrap_or(0);
             fixed_bytes = value["fixed_bytes"].take();
@@ -273,17 +273,21 @@ impl Access {
         path: &str,
     ) -> Result<(StatusCode, Value), Problem> {
         let failed = |why: String| {
-            let what = format!("{}: {why}; see /admin/status", self.who(Some(node)));
+            let what = format!("{}: {why}; see /admin/status", self.router.name(Some(node)));
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
         };
-        let pool =
-            self.pools.get(node).ok_or_else(|| failed("there is no such node".to_owned()))?;
+        let pool = self
+            .router
+            .backend
+            .pools
+            .get(node)
+            .ok_or_else(|| failed("there is no such node".to_owned()))?;
         let asked = async {
             let reply = pool.send(method, path, &[], Outgoing::Empty).await?;
             let status = reply.status;
             Ok((status, reply.body.gather(ANSWER_BYTES_MAX).await?))
         };
-        let told = tokio::time::timeout(self.origin_timeout, asked).await;
+        let told = tokio::time::timeout(self.router.backend.origin_timeout, asked).await;
         let told = told.map_err(|_| failed("no answer in time".to_owned()))?;
         let (status, bytes) =
             told.map_err(|fault: crate::peer::Fault| failed(fault.to_string()))?;

@@ -1,70 +1,65 @@
 //! The access point: clients' requests are relayed to nodes, as `engine::gateway` decides.
 //!
-//! A request's tries are futures within its own task; one that is dropped closes its connection. A
-//! small answer is gathered before the client's head is sent, a large one is streamed and, if it breaks
-//! off, continued from another node.
+//! [`router`] drives the engine for any [`backend`]; [`nodes`] is the back end of objects and datasets.
+//! This file is their front side: HTTP requests in, HTTP replies and refusals out. A small reply is read
+//! whole before the client is sent its head; a large one is streamed and, if it breaks off, continued
+//! from another node.
 
 mod admin;
-mod attempt;
+mod backend;
 mod datasets;
 mod drive;
-mod ping;
-mod read;
+mod nodes;
+mod pending;
 mod relay;
-mod wanted;
-mod write;
+mod request;
+mod router;
+mod upload;
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
+use engine::Key;
 use engine::gateway::Refusal;
 use engine::node::Stages;
-use engine::route::{NodeId, Ring};
+use engine::route::Ring;
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, DATE, HeaderMap, HeaderName,
-    HeaderValue, RETRY_AFTER, TRANSFER_ENCODING,
+    CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, DATE, HeaderMap, HeaderName, HeaderValue,
+    RETRY_AFTER, TRANSFER_ENCODING,
 };
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use model::window::{self, Nanos, Operation, Window};
+use origin::Origin;
+use record::clock;
 
 use super::body::ReplyBody;
 use super::datasets::Datasets;
-use super::front::{Front, Service};
-use super::http::{Problem, authorize, only_get};
+use super::front::Front;
+use super::http::{Problem, Service, authorize, only_get};
 use super::lane::{Lane, Seen};
 use super::objects::{Answered, key_of, no_length, operation_of};
 use super::observe::Observed;
 use super::{headers, list};
 use crate::config::Config;
-use crate::peer::{Limits, Pool};
-use attempt::{Answer, Body};
-use drive::Drive;
-use origin::Origin;
-use read::{Asking, Refused};
-use record::clock;
+use backend::Reply as _;
+use nodes::Nodes;
+use nodes::reply::{Body, NodeReply};
+use pending::Pending;
 use relay::Relay;
-use wanted::{STAGES, Wanted};
-use write::{NotWritten, Source};
+use request::{NodeRequest, STAGES};
+use router::{NotWritten, Refused, Router};
+use upload::Source;
 
-/// What all threads of a gateway share.
+/// How long an upload may take that is streamed: its pieces and the node have limits of their own.
+const UPLOAD_MAX: Nanos = 24 * 3600 * 1_000_000_000;
+
+/// What all threads of a gateway for HTTP share.
 pub struct Access {
     front: Front,
-    drive: Drive,
-    /// By node, in the ring's order, like all that follows.
-    pools: Vec<Pool>,
-    names: Vec<HeaderValue>,
-    ring: Arc<Ring>,
-    fingerprint: String,
-    origin: Arc<dyn Origin>,
+    router: Arc<Router<Nodes>>,
     datasets: Arc<Datasets>,
-    origin_timeout: Duration,
-    deadline: Duration,
-    ping_timeout: Duration,
-    /// How far each node's clock is ahead of this process's, nanoseconds; `i64::MIN` if not known.
-    clocks: Vec<AtomicI64>,
 }
 
 impl Deref for Access {
@@ -83,61 +78,20 @@ impl Access {
         origin: Arc<dyn Origin>,
         now: Nanos,
     ) -> anyhow::Result<Access> {
-        let fingerprint = format!("{:016x}", ring.fingerprint());
-        let mut common = vec![
-            (headers::PROTOCOL.clone(), HeaderValue::from_static(headers::PROTOCOL_VERSION)),
-            (headers::RING.clone(), HeaderValue::from_str(&fingerprint)?),
-            (headers::FROM.clone(), HeaderValue::from_static("gateway")),
-        ];
-        if let Some(token) = &config.serve.token {
-            let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
-            value.set_sensitive(true);
-            common.push((AUTHORIZATION, value));
-        }
-        let idle = Duration::from_secs_f64(config.serve.idle_s / 2.0).min(Limits::default().idle);
-        let deadline = Duration::from_secs_f64(config.gateway.deadline_s);
-        let limits = Limits { idle, connect: deadline, ..Limits::default() };
-        let members = ring.members().iter();
-        let names = members.map(|m| HeaderValue::from_str(&m.name)).collect::<Result<_, _>>()?;
-        let settings = config.gateway.settings(ring.clone(), windows.clone(), now);
-        let clocks = ring.members().iter().map(|_| AtomicI64::new(i64::MIN)).collect();
+        let nodes = Nodes::new(config, ring.clone(), origin.clone())?;
+        let settings = config.gateway.settings(ring, windows.clone(), now);
+        let ping_timeout = Duration::from_secs_f64(config.gateway.ping_timeout_s);
         Ok(Access {
             front: Front::new(config, "gateway", windows.clone(), now),
-            drive: Drive::new(settings, now),
-            datasets: Datasets::without_shards(config, origin.clone(), windows.clone(), now)?,
-            pools: config.addresses().iter().map(|at| Pool::new(*at, &common, limits)).collect(),
-            names,
-            ring,
-            fingerprint,
-            origin,
-            origin_timeout: Duration::from_secs_f64(config.origin.timeout_s),
-            deadline,
-            ping_timeout: Duration::from_secs_f64(config.gateway.ping_timeout_s),
-            clocks,
+            router: Arc::new(Router::new(settings, nodes, ping_timeout, now)),
+            datasets: Datasets::without_shards(config, origin, windows, now)?,
         })
     }
 
-    /// Pings the nodes and tells the engine the time, for ever.
+    /// Pings the nodes, tells the engine the time, and follows changes of datasets, for ever.
     pub async fn run(self: Arc<Self>) {
         tokio::spawn(self.datasets.clone().keep_current());
-        loop {
-            let decided = self.drive.tick().await;
-            self.ping_all(decided.pings);
-        }
-    }
-
-    fn name(&self, node: NodeId) -> &str {
-        self.ring.name(node)
-    }
-
-    /// Who answered.
-    fn who(&self, node: Option<NodeId>) -> &str {
-        node.map_or("the origin", |node| self.name(node))
-    }
-
-    /// The words of an answer that is none, with their speaker.
-    fn named_words(&self, answer: &Answer) -> Option<String> {
-        answer.words().map(|words| format!("{}: {words}", self.who(answer.node)))
+        self.router.clone().run().await;
     }
 
     async fn route(
@@ -162,7 +116,8 @@ impl Access {
         match path {
             "/objects" => {
                 let query = request.uri().query().unwrap_or("").to_owned();
-                list::list(&self.origin, self.origin_timeout, lane, &query).await
+                let nodes = &self.router.backend;
+                list::list(&nodes.origin, nodes.origin_timeout, lane, &query).await
             }
             "/metrics" => Ok(admin::metrics(self)),
             "/admin/status" => Ok(admin::status(self)),
@@ -173,23 +128,23 @@ impl Access {
     async fn object(
         self: &Arc<Self>,
         lane: &Arc<Lane>,
-        key: engine::Key,
+        key: Key,
         request: Request<Incoming>,
     ) -> Answered {
         let operation = operation_of(&request)?;
         let seen = lane.received(operation, &key);
-        let max = self.deadline.as_nanos() as Nanos;
-        let (patience, said) = match wanted::patience(request.headers(), max) {
+        let max = self.router.backend.deadline.as_nanos() as Nanos;
+        let (patience, limited) = match request::patience(request.headers(), max) {
             Ok(patience) => patience,
             Err(problem) => return Err(problem.of(seen)),
         };
         let (parts, body) = request.into_parts();
-        let wanted = Wanted::new(parts.method, key, parts.uri.path(), &parts.headers);
+        let wanted = NodeRequest::new(parts.method, key, parts.uri.path(), &parts.headers);
         if matches!(operation, Operation::Get | Operation::Head) {
             let deadline = seen.received.saturating_add(patience);
-            return match read::read(self, &wanted, deadline, &[]).await {
-                Ok((answer, asking)) => Ok(self.reply(seen, &wanted, answer, asking)),
-                Err(refused) => Err(self.problem(refused, &wanted, patience).of(seen)),
+            return match self.router.read(&wanted.key, &wanted, deadline, &[]).await {
+                Ok((reply, pending, _)) => Ok(self.reply(seen, &wanted, reply, pending)),
+                Err(refused) => Err(self.problem(refused, &wanted.key, patience).of(seen)),
             };
         }
         if operation == Operation::Put
@@ -206,22 +161,40 @@ impl Access {
             Ok(source) => source,
             Err(problem) => return Err(problem.of(seen)),
         };
-        match write::write(self, &wanted, source, patience, said).await {
-            Ok(answer) => Ok(self.reply(seen, &wanted, answer, None)),
-            Err(NotWritten::Refused(refused)) => {
-                Err(self.problem(refused, &wanted, patience).of(seen))
-            }
-            Err(NotWritten::Problem(problem)) => Err(problem.of(seen)),
+        match self.write(&wanted, source, patience, limited).await {
+            Ok(reply) => Ok(self.reply(seen, &wanted, reply, None)),
+            Err(problem) => Err(problem.of(seen)),
         }
     }
 
-    /// The reply with an answer.
+    /// Writes. A body that is streamed has a time limit only if the client gave one (`limited`).
+    async fn write(
+        &self,
+        wanted: &NodeRequest,
+        mut source: Source,
+        patience: Nanos,
+        limited: bool,
+    ) -> Result<NodeReply, Problem> {
+        let streamed = matches!(source, Source::Stream(_)) && !limited;
+        let deadline = clock::now().saturating_add(if streamed { UPLOAD_MAX } else { patience });
+        let written = self.router.write(&wanted.key, wanted, &mut source, deadline, streamed).await;
+        let problem = match written {
+            Ok((reply, _)) => return Ok(reply),
+            Err(NotWritten::Refused(refused)) => self.problem(refused, &wanted.key, patience),
+            Err(NotWritten::Body(problem)) => problem,
+            Err(NotWritten::Moved) => moved(),
+        };
+        source.discard().await;
+        Err(problem)
+    }
+
+    /// The reply to the client, made of a node's.
     fn reply(
         self: &Arc<Self>,
         mut seen: Seen,
-        wanted: &Wanted,
-        mut answer: Answer,
-        asking: Option<Asking>,
+        wanted: &NodeRequest,
+        mut answer: NodeReply,
+        pending: Option<Pending<Nodes>>,
     ) -> Response<ReplyBody> {
         let served = clock::now();
         let head = answer.head();
@@ -230,7 +203,7 @@ impl Access {
         {
             given.remove(name);
         }
-        let node = match answer.node.and_then(|node| self.names.get(node)) {
+        let node = match answer.node.and_then(|node| self.router.backend.names.get(node)) {
             Some(name) => name.clone(),
             None => HeaderValue::from_static("origin"),
         };
@@ -260,7 +233,8 @@ impl Access {
                 answer.body = body;
                 answer.headers = given;
                 let left = answer.length();
-                let relay = Relay::new(self, wanted, &mut answer, asking);
+                let stall = Duration::from_secs_f64(self.config.gateway.attempt_timeout_max_s);
+                let relay = Relay::new(&self.router, wanted, &mut answer, stall, pending);
                 given = std::mem::take(&mut answer.headers);
                 let patience = relay.patience();
                 ReplyBody::stream(Box::new(relay), left, patience, seen)
@@ -272,13 +246,13 @@ impl Access {
     }
 
     /// The reply to a refusal: what it is, and what to do.
-    fn problem(&self, refused: Refused, wanted: &Wanted, patience: Nanos) -> Problem {
-        let Refused { why, words, tried } = refused;
+    fn problem(&self, refused: Refused, key: &Key, patience: Nanos) -> Problem {
+        let Refused { why, reason, tried } = refused;
         let status = match why {
             Refusal::TooLate | Refusal::Unknown => StatusCode::GATEWAY_TIMEOUT,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
-        let primary = || self.ring.replicas(&wanted.key).iter().next();
+        let primary = || self.router.backend.ring.replicas(key).iter().next();
         let mut what = match why {
             Refusal::Busy if !tried => format!(
                 "the gateway has {} requests under way, as many as gateway.requests_max allows, or as \
@@ -292,7 +266,7 @@ impl Access {
             Refusal::NoPrimary => format!(
                 "{}, which orders the key's writes, cannot be reached; nothing was written: try again, \
                  and see /admin/status",
-                self.who(primary())
+                self.router.name(primary())
             ),
             Refusal::Unavailable => {
                 "neither a node nor the origin could answer; try again, and see /admin/status"
@@ -304,13 +278,21 @@ impl Access {
                     .to_owned()
             }
         };
-        if let Some(words) = words {
+        if let Some(reason) = reason {
             what.push_str(" (");
-            what.push_str(&words);
+            what.push_str(&reason);
             what.push(')');
         }
         Problem::new(status, &what).with(RETRY_AFTER, HeaderValue::from_static("1"))
     }
+}
+
+/// The reply to a write whose order moved while its body was sent.
+fn moved() -> Problem {
+    let what = "the order of the key's writes moved to another node while this one was sent; nothing \
+        was written: send it again";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, what)
+        .with(RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
 /// The reply header with who answered.
@@ -365,7 +347,7 @@ impl Observed for Access {
     }
 
     fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
-        let mut windows = self.drive.windows(now, flush);
+        let mut windows = self.router.drive.windows(now, flush);
         windows.extend(self.datasets.windows(now, flush));
         for window in &mut windows {
             // Lanes record the queue `gateway`: with bytes, and up to the end of each reply.

@@ -1,4 +1,4 @@
-//! The body of a large answer: streamed, and continued from another node if it breaks off.
+//! The body of a large reply: streamed, and continued from another node if it breaks off.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,11 @@ use http::header::{CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_MATCH, RANGE}
 use http::{Method, StatusCode};
 use tracing::{info, warn};
 
-use super::Access;
-use super::attempt::{Answer, Body};
-use super::read::{Asking, read};
-use super::wanted::Wanted;
+use super::nodes::Nodes;
+use super::nodes::reply::{Body, NodeReply};
+use super::pending::Pending;
+use super::request::NodeRequest;
+use super::router::Router;
 use origin::{BoxFuture, Chunks, Error};
 use record::clock;
 
@@ -21,11 +22,11 @@ const CONTINUED_MAX: usize = 4;
 
 /// A body on its way to the client.
 pub struct Relay {
-    access: Arc<Access>,
+    router: Arc<Router<Nodes>>,
     body: Body,
     node: Option<NodeId>,
     /// The request as the engine knows it, until the end.
-    asking: Option<Asking>,
+    pending: Option<Pending<Nodes>>,
     /// What is asked to continue: which object, and the offset after the last byte.
     rest: Option<Rest>,
     left: u64,
@@ -42,31 +43,32 @@ struct Rest {
 }
 
 impl Relay {
-    /// The body of an answer to `wanted`, which is taken from it.
+    /// The body of a reply to `request`, which is taken from it. A piece that takes longer than `stall` is
+    /// read from another node.
     pub fn new(
-        access: &Arc<Access>,
-        wanted: &Wanted,
-        answer: &mut Answer,
-        asking: Option<Asking>,
+        router: &Arc<Router<Nodes>>,
+        request: &NodeRequest,
+        answer: &mut NodeReply,
+        stall: Duration,
+        pending: Option<Pending<Nodes>>,
     ) -> Relay {
         let left = answer.length();
         let start = start_of(answer.status, &answer.headers);
         let etag = answer.headers.get(ETAG).filter(|etag| !etag.as_bytes().starts_with(b"W/"));
         let rest = start.zip(etag).map(|(start, etag)| Rest {
-            key: wanted.key.clone(),
-            path: wanted.path.clone(),
+            key: request.key.clone(),
+            path: request.path.clone(),
             etag: etag.clone(),
             end: start.saturating_add(left),
         });
-        let stall = Duration::from_secs_f64(access.config.gateway.attempt_timeout_max_s);
         let body = std::mem::replace(&mut answer.body, Body::Whole(Bytes::new()));
         let node = answer.node;
-        Relay { access: access.clone(), body, node, asking, rest, left, broke: Vec::new(), stall }
+        Relay { router: router.clone(), body, node, pending, rest, left, broke: Vec::new(), stall }
     }
 
     /// The longest that one piece can take: it stalls, and is then asked of others.
     pub fn patience(&self) -> Duration {
-        self.stall + self.access.deadline * 2
+        self.stall + self.router.backend.deadline * 2
     }
 
     async fn piece(&mut self) -> Result<Option<Bytes>, String> {
@@ -90,7 +92,7 @@ impl Relay {
                 Ok(Some(piece)) if piece.len() as u64 <= self.left => {
                     self.left -= piece.len() as u64;
                     if self.left == 0 {
-                        self.asking = None;
+                        self.pending = None;
                     }
                     return Some(Ok(piece));
                 }
@@ -99,7 +101,7 @@ impl Relay {
             };
             if let Err(what) = self.go_on(&why).await {
                 self.left = 0;
-                self.asking = None;
+                self.pending = None;
                 return Some(Err(Error::Failed(what)));
             }
         }
@@ -108,8 +110,8 @@ impl Relay {
 
     /// Asks another node for what is missing.
     async fn go_on(&mut self, why: &str) -> Result<(), String> {
-        let who = self.access.who(self.node);
-        self.asking = None;
+        let who = self.router.name(self.node);
+        self.pending = None;
         self.body = Body::Whole(Bytes::new());
         let Some(rest) = &self.rest else { return Err(format!("{who} broke off: {why}")) };
         if self.broke.len() >= CONTINUED_MAX {
@@ -119,18 +121,18 @@ impl Relay {
         let from = rest.end - self.left;
         let range = HeaderValue::from_str(&format!("bytes={from}-{}", rest.end - 1));
         let range = range.map_err(|error| error.to_string())?;
-        let wanted = Wanted {
+        let request = NodeRequest {
             method: Method::GET,
             key: rest.key.clone(),
             path: rest.path.clone(),
             headers: vec![(RANGE, range), (IF_MATCH, rest.etag.clone())],
         };
-        let deadline = clock::now().saturating_add(self.access.deadline.as_nanos() as u64);
-        let continued = read(&self.access, &wanted, deadline, &self.broke).await;
-        let (answer, asking) = continued.map_err(|refused| {
+        let deadline = clock::now().saturating_add(self.router.backend.deadline.as_nanos() as u64);
+        let continued = self.router.read(&rest.key, &request, deadline, &self.broke).await;
+        let (answer, pending, _) = continued.map_err(|refused| {
             format!("{who} broke off ({why}), and no other could continue: {:?}", refused.why)
         })?;
-        let other = self.access.who(answer.node);
+        let other = self.router.name(answer.node);
         let fits = answer.status == StatusCode::PARTIAL_CONTENT
             && answer.headers.get(ETAG) == Some(&rest.etag)
             && start_of(answer.status, &answer.headers) == Some(from)
@@ -141,7 +143,7 @@ impl Relay {
             return Err(format!("{who} broke off ({why}), and {other} {what} ({status})"));
         }
         info!("{who} broke off in a reply ({why}); {other} continues it");
-        (self.body, self.node, self.asking) = (answer.body, answer.node, asking);
+        (self.body, self.node, self.pending) = (answer.body, answer.node, pending);
         Ok(())
     }
 }

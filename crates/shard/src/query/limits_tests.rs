@@ -1,3 +1,5 @@
+//! Queries under small limits: they fall back to a scan, or say which limit they met.
+
 use super::tests::{build, query};
 use super::*;
 use crate::record::{Format, Schema};

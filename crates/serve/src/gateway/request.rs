@@ -1,4 +1,4 @@
-//! What a client wants, as it is asked of nodes.
+//! A client's request, as nodes are sent it.
 
 use engine::Key;
 use http::header::{
@@ -13,20 +13,20 @@ use super::super::http::Problem;
 use super::super::list::escaped;
 use super::super::object::META_PREFIX;
 
-/// The header that asks for the times of a request's stages, and has them in the reply.
+/// The header that requests the times of the stages of a request; the reply has them in the same header.
 pub const STAGES: &str = "concertina-stages";
 
-/// A request as nodes are asked.
-pub struct Wanted {
+/// A request for one key.
+pub struct NodeRequest {
     pub method: Method,
     pub key: Key,
     /// Percent-encoded.
     pub path: String,
-    /// What the client said that concerns nodes.
+    /// The client's headers that nodes need.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-fn concerns_nodes(name: &HeaderName) -> bool {
+fn is_for_nodes(name: &HeaderName) -> bool {
     static NAMES: [HeaderName; 9] = [
         RANGE,
         IF_MATCH,
@@ -41,18 +41,18 @@ fn concerns_nodes(name: &HeaderName) -> bool {
     NAMES.contains(name) || name.as_str().starts_with(META_PREFIX) || name.as_str() == STAGES
 }
 
-impl Wanted {
-    /// Of a client's request.
-    pub fn new(method: Method, key: Key, path: &str, headers: &HeaderMap) -> Wanted {
+impl NodeRequest {
+    /// The request of a client.
+    pub fn new(method: Method, key: Key, path: &str, headers: &HeaderMap) -> NodeRequest {
         let plain = path.bytes().all(|byte| byte.is_ascii_graphic());
         let path = if plain { path.to_owned() } else { format!("/objects/{}", escaped(&key)) };
-        let mut wanted = Vec::with_capacity(4);
+        let mut kept = Vec::with_capacity(4);
         for (name, value) in headers {
-            if concerns_nodes(name) {
-                wanted.push((name.clone(), value.clone()));
+            if is_for_nodes(name) {
+                kept.push((name.clone(), value.clone()));
             }
         }
-        Wanted { method, key, path, headers: wanted }
+        NodeRequest { method, key, path, headers: kept }
     }
 
     /// The headers of one attempt.
@@ -75,7 +75,7 @@ impl Wanted {
     }
 }
 
-/// How long the client waits: what it says, at most `max`.
+/// How long the client waits: what its header says, at most `max`, and whether it says so.
 pub fn patience(given: &HeaderMap, max: Nanos) -> Result<(Nanos, bool), Problem> {
     let Some(value) = given.get(&headers::DEADLINE_MS) else { return Ok((max, false)) };
     let ms = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());

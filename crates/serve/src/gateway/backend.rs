@@ -1,0 +1,94 @@
+//! The seam between a gateway's driver and the servers behind it.
+//!
+//! A [`Router`](super::router::Router) decides nothing and speaks no protocol: `engine::gateway` decides
+//! which server a request goes to, a [`Backend`] sends it there. Nodes behind HTTP are one back end
+//! ([`Nodes`](super::nodes::Nodes)).
+
+use engine::gateway::{Failed, Head};
+use engine::route::NodeId;
+use model::window::Nanos;
+
+/// A server's reply, as far as the driver needs it.
+pub trait Reply: Send {
+    /// The facts that decisions are made from.
+    fn head(&self) -> Head;
+    /// Whether the whole body is here, so that nothing is left to relay.
+    fn is_whole(&self) -> bool;
+    /// The reason that an error reply gives.
+    fn reason(&self) -> Option<String>;
+}
+
+/// The body of a write.
+pub trait Body: Send {
+    /// Whether some of it was sent and cannot be sent again.
+    fn is_consumed(&self) -> bool;
+}
+
+/// An attempt that ended without a reply.
+#[derive(Debug)]
+pub struct Failure {
+    /// What the engine needs to know of it.
+    pub kind: Failed,
+    /// The reason, with the server's name.
+    pub reason: String,
+}
+
+/// Why a write has no reply.
+pub enum NotSent<E> {
+    /// The server failed.
+    Failed(Failure),
+    /// The client's body failed.
+    Body(E),
+}
+
+/// The answer to a ping.
+pub struct Pong {
+    /// Requests that wait in the server's queues.
+    pub node_length: u32,
+    /// Why this gateway must not use the server; `None` if it may.
+    pub misfit: Option<String>,
+}
+
+/// The servers behind a gateway, by [`NodeId`].
+pub trait Backend: Send + Sync + 'static {
+    /// A client's request, as servers are sent it.
+    type Request: Sync;
+    /// A server's reply.
+    type Reply: Reply;
+    /// The body of a write.
+    type Body: Body;
+    /// Why a client's body failed.
+    type BodyError: Send;
+
+    /// The name of a server, for messages.
+    fn name(&self, node: NodeId) -> &str;
+
+    /// Sends a read to a server. The server is told to leave `avoid` alone, and that nobody waits after
+    /// `deadline`.
+    fn read(
+        &self,
+        node: NodeId,
+        request: &Self::Request,
+        avoid: Option<NodeId>,
+        deadline: Nanos,
+    ) -> impl Future<Output = Result<Self::Reply, Failure>> + Send;
+
+    /// Reads from the origin, as a server would.
+    fn read_origin(
+        &self,
+        request: &Self::Request,
+    ) -> impl Future<Output = Result<Self::Reply, Failure>> + Send;
+
+    /// Sends a write to a server. `left` is the time that the client still waits; `None` where only the
+    /// pace of its upload is bounded.
+    fn write(
+        &self,
+        node: NodeId,
+        request: &Self::Request,
+        body: &mut Self::Body,
+        left: Option<Nanos>,
+    ) -> impl Future<Output = Result<Self::Reply, NotSent<Self::BodyError>>> + Send;
+
+    /// Asks a server whether it is well; `None` if it is not.
+    fn ping(&self, node: NodeId) -> impl Future<Output = Option<Pong>> + Send;
+}

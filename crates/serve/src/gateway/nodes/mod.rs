@@ -1,0 +1,191 @@
+//! The back end of a gateway for objects and datasets: Concertina nodes, over HTTP.
+
+mod origin;
+mod ping;
+pub mod reply;
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use ::origin::{Error, Origin};
+use engine::gateway::Failed;
+use engine::route::{NodeId, Ring};
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Method};
+use model::window::Nanos;
+use record::clock;
+
+use super::backend::{Backend, Failure, NotSent, Pong};
+use super::request::NodeRequest;
+use super::upload::Source;
+use crate::body::GivenAt;
+use crate::config::Config;
+use crate::headers;
+use crate::http::Problem;
+use crate::objects::origin_problem;
+use crate::peer::{Fault, Limits, Outgoing, Pool};
+use reply::NodeReply;
+
+/// The nodes of a cluster, with the origin behind them.
+pub struct Nodes {
+    /// Connections, by node in the ring's order, like all that follows.
+    pub pools: Vec<Pool>,
+    /// Names as header values.
+    pub names: Vec<HeaderValue>,
+    /// The ring.
+    pub ring: Arc<Ring>,
+    /// The ring's fingerprint in hexadecimal.
+    pub fingerprint: String,
+    /// Where objects are durable.
+    pub origin: Arc<dyn Origin>,
+    /// How long one request to the origin may take.
+    pub origin_timeout: Duration,
+    /// How long a request may take.
+    pub deadline: Duration,
+    /// How far each node's clock is ahead of this process's, nanoseconds; `i64::MIN` if not known.
+    clocks: Vec<AtomicI64>,
+}
+
+impl Nodes {
+    /// The members of a configuration.
+    pub fn new(config: &Config, ring: Arc<Ring>, origin: Arc<dyn Origin>) -> anyhow::Result<Nodes> {
+        let fingerprint = format!("{:016x}", ring.fingerprint());
+        let mut common = vec![
+            (headers::PROTOCOL.clone(), HeaderValue::from_static(headers::PROTOCOL_VERSION)),
+            (headers::RING.clone(), HeaderValue::from_str(&fingerprint)?),
+            (headers::FROM.clone(), HeaderValue::from_static("gateway")),
+        ];
+        if let Some(token) = &config.serve.token {
+            let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
+            value.set_sensitive(true);
+            common.push((AUTHORIZATION, value));
+        }
+        let idle = Duration::from_secs_f64(config.serve.idle_s / 2.0).min(Limits::default().idle);
+        let deadline = Duration::from_secs_f64(config.gateway.deadline_s);
+        let limits = Limits { idle, connect: deadline, ..Limits::default() };
+        let members = ring.members().iter();
+        let names = members.map(|m| HeaderValue::from_str(&m.name)).collect::<Result<_, _>>()?;
+        let clocks = ring.members().iter().map(|_| AtomicI64::new(i64::MIN)).collect();
+        let pools = config.addresses().iter().map(|at| Pool::new(*at, &common, limits)).collect();
+        let origin_timeout = Duration::from_secs_f64(config.origin.timeout_s);
+        Ok(Nodes { pools, names, ring, fingerprint, origin, origin_timeout, deadline, clocks })
+    }
+
+    fn failure(&self, node: NodeId, fault: &Fault) -> Failure {
+        let kind = match fault {
+            Fault::Connect(_) => Failed::Connect,
+            _ => Failed::Broken,
+        };
+        Failure { kind, reason: format!("{}: {fault}", self.name(node)) }
+    }
+
+    fn no_such_node(&self) -> Failure {
+        Failure { kind: Failed::Connect, reason: "there is no such node".to_owned() }
+    }
+
+    /// The time on a node's clock after which nobody waits for a reply that is due within `left`: a
+    /// little early rather than late, as the rates of clocks differ. `None` before the node's first pong.
+    fn not_after(&self, node: NodeId, left: Nanos) -> Option<Nanos> {
+        let ahead = self.clocks.get(node)?.load(Ordering::Relaxed);
+        let at = clock::now().saturating_add(left - left / 64);
+        (ahead != i64::MIN).then(|| at.saturating_add_signed(ahead))
+    }
+}
+
+impl Backend for Nodes {
+    type Request = NodeRequest;
+    type Reply = NodeReply;
+    type Body = Source;
+    type BodyError = Problem;
+
+    fn name(&self, node: NodeId) -> &str {
+        self.ring.name(node)
+    }
+
+    async fn read(
+        &self,
+        node: NodeId,
+        request: &NodeRequest,
+        avoid: Option<NodeId>,
+        deadline: Nanos,
+    ) -> Result<NodeReply, Failure> {
+        let failed = |fault: Fault| self.failure(node, &fault);
+        let pool = self.pools.get(node).ok_or_else(|| self.no_such_node())?;
+        let left = deadline.saturating_sub(clock::now());
+        let headers = request.headers(avoid.and_then(|node| self.names.get(node)), Some(left));
+        let sent = pool.send(&request.method, &request.path, &headers, Outgoing::Empty).await;
+        NodeReply::of(node, sent.map_err(failed)?).await.map_err(failed)
+    }
+
+    async fn read_origin(&self, request: &NodeRequest) -> Result<NodeReply, Failure> {
+        origin::read(&self.origin, self.origin_timeout, request).await
+    }
+
+    async fn write(
+        &self,
+        node: NodeId,
+        request: &NodeRequest,
+        source: &mut Source,
+        left: Option<Nanos>,
+    ) -> Result<NodeReply, NotSent<Problem>> {
+        let pool = self.pools.get(node).ok_or_else(|| NotSent::Failed(self.no_such_node()))?;
+        let mut headers = request.headers(None, left);
+        // What the network or a node that stands still holds back must not happen after later writes.
+        let not_after = left.and_then(|left| self.not_after(node, left));
+        headers.extend(not_after.map(|at| (headers::NOT_AFTER_NS.clone(), HeaderValue::from(at))));
+        let given_at = match source {
+            Source::Stream(streamed) => Some(streamed.given_at.clone()),
+            Source::Whole(_) => None,
+        };
+        let sent = {
+            let body = match source {
+                Source::Whole(_) if request.method == Method::DELETE => Outgoing::Empty,
+                Source::Whole(bytes) => Outgoing::Bytes(bytes.clone()),
+                Source::Stream(streamed) => Outgoing::Stream(streamed),
+            };
+            let sending = pin!(async {
+                let reply = pool.send(&request.method, &request.path, &headers, body).await?;
+                NodeReply::of(node, reply).await
+            });
+            unless_stalled(sending, given_at, self.deadline).await
+        };
+        match sent {
+            Ok(reply) => Ok(reply),
+            Err(Fault::Request(what)) => {
+                let failed = match source {
+                    Source::Stream(streamed) => streamed.failed.take(),
+                    Source::Whole(_) => None,
+                };
+                let error = failed.unwrap_or(Error::Upload(what));
+                Err(NotSent::Body(origin_problem(&error)))
+            }
+            Err(fault) => Err(NotSent::Failed(self.failure(node, &fault))),
+        }
+    }
+
+    async fn ping(&self, node: NodeId) -> Option<Pong> {
+        ping::ping(self, node).await
+    }
+}
+
+/// Waits for the reply to an upload. However slow the client is, the node must take each piece, and
+/// reply to the last, within `timeout`.
+async fn unless_stalled(
+    mut sending: Pin<&mut impl Future<Output = Result<NodeReply, Fault>>>,
+    given_at: Option<GivenAt>,
+    timeout: Duration,
+) -> Result<NodeReply, Fault> {
+    let Some(given_at) = given_at else { return sending.await };
+    loop {
+        if let Ok(result) = tokio::time::timeout(timeout, &mut sending).await {
+            return result;
+        }
+        let given = given_at.load(Ordering::Relaxed);
+        let stalled = clock::now().saturating_sub(given);
+        if given > 0 && u128::from(stalled) >= timeout.as_nanos() {
+            return Err(Fault::Broken(std::io::ErrorKind::TimedOut.into()));
+        }
+    }
+}

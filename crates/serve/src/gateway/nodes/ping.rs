@@ -1,0 +1,71 @@
+//! Whether a node is well, and of this gateway's cluster.
+
+use std::sync::atomic::Ordering;
+
+use engine::route::NodeId;
+use http::{HeaderMap, HeaderName, Method, StatusCode};
+use model::window::Nanos;
+use record::clock;
+
+use super::super::backend::{Pong, Reply as _};
+use super::Nodes;
+use super::reply::NodeReply;
+use crate::headers;
+use crate::peer::Outgoing;
+
+/// Pings a node; `None` if it does not answer, or with an error of its own.
+pub async fn ping(nodes: &Nodes, node: NodeId) -> Option<Pong> {
+    let pool = nodes.pools.get(node)?;
+    let reply = pool.send(&Method::GET, "/cluster/ping", &[], Outgoing::Empty).await.ok()?;
+    let reply = NodeReply::of(node, reply).await.ok()?;
+    if reply.status.is_server_error() {
+        return None;
+    }
+    nodes.note_clock(node, &reply.headers, clock::now());
+    Some(Pong { node_length: reply.head().node_length, misfit: nodes.misfit(&reply) })
+}
+
+impl Nodes {
+    /// Remembers a node's clock, which was read at `now` at the latest.
+    fn note_clock(&self, node: NodeId, given: &HeaderMap, now: Nanos) {
+        let theirs = given.get(&headers::CLOCK_NS).and_then(|value| value.to_str().ok());
+        let theirs = theirs.and_then(|text| text.parse::<i64>().ok());
+        if let (Some(theirs), Some(ahead)) = (theirs, self.clocks.get(node)) {
+            ahead.store(theirs.saturating_sub_unsigned(now), Ordering::Relaxed);
+        }
+    }
+
+    /// Why this gateway must not use a node that replied to a ping.
+    fn misfit(&self, reply: &NodeReply) -> Option<String> {
+        let reason = || reply.reason().unwrap_or_default();
+        match reply.status {
+            StatusCode::OK => {
+                differs(&reply.headers, &headers::PROTOCOL, headers::PROTOCOL_VERSION)
+                    .or_else(|| differs(&reply.headers, &headers::RING, &self.fingerprint))
+            }
+            StatusCode::UNAUTHORIZED => {
+                Some("it wants another token: serve.token must be the same for all".to_owned())
+            }
+            StatusCode::NOT_FOUND => Some(
+                "it knows no /cluster/ping: it is of another version, or was started without members"
+                    .to_owned(),
+            ),
+            StatusCode::CONFLICT => Some(format!("it says: {}", reason())),
+            status => Some(format!("it answers a ping with {status}: {}", reason())),
+        }
+    }
+}
+
+fn differs(given: &HeaderMap, name: &HeaderName, ours: &str) -> Option<String> {
+    let theirs = given.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    match theirs {
+        Some(theirs) if theirs == ours => None,
+        theirs => {
+            let theirs = theirs.as_deref().unwrap_or("nothing").to_owned();
+            Some(format!(
+                "its {name} is {theirs}, this gateway's {ours}: give all processes the same members, \
+                 replicas and version"
+            ))
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The reply of a node or of the origin.
+
+use bytes::Bytes;
+use engine::gateway::{Head, Status};
+use engine::route::NodeId;
+use http::StatusCode;
+use http::header::HeaderMap;
+use model::window::Outcome;
+use origin::Chunks;
+
+use super::super::backend::Reply;
+use crate::headers;
+use crate::peer::{self, Fault, Incoming};
+
+/// Bodies of at most this many bytes are read whole before the client is sent the head: a node that dies
+/// meanwhile costs another attempt, not a broken reply.
+pub const GATHERED_BYTES_MAX: u64 = 256 * 1024;
+/// The longest error text that is shown.
+const REASON_BYTES_MAX: usize = 4 * 1024;
+
+/// The body of a reply.
+pub enum Body {
+    /// All of it.
+    Whole(Bytes),
+    /// From a node, as it comes.
+    Node(Incoming),
+    /// From the origin, as it comes, with its length.
+    Origin(Box<dyn Chunks>, u64),
+}
+
+/// A reply to an attempt.
+pub struct NodeReply {
+    /// The node that replied; `None`: the origin.
+    pub node: Option<NodeId>,
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Body,
+}
+
+impl NodeReply {
+    /// The reply of a node; a small body is read whole.
+    pub async fn of(node: NodeId, reply: peer::Reply) -> Result<NodeReply, Fault> {
+        let peer::Reply { status, headers, body } = reply;
+        let body = if body.bytes_left() <= GATHERED_BYTES_MAX {
+            Body::Whole(body.gather_in_place(GATHERED_BYTES_MAX as usize).await?)
+        } else {
+            Body::Node(body)
+        };
+        Ok(NodeReply { node: Some(node), status, headers, body })
+    }
+
+    /// Bytes of the body.
+    pub fn length(&self) -> u64 {
+        match &self.body {
+            Body::Whole(bytes) => bytes.len() as u64,
+            Body::Node(incoming) => incoming.bytes_left(),
+            Body::Origin(_, length) => *length,
+        }
+    }
+}
+
+impl Reply for NodeReply {
+    fn head(&self) -> Head {
+        let text = |name| self.headers.get(name).and_then(|value| value.to_str().ok());
+        let number = |name| text(name).and_then(|text| text.parse::<u32>().ok());
+        let node_length = number(&headers::NODE_LENGTH).or_else(|| number(&headers::QUEUE_LENGTH));
+        let outcome = text(&headers::OUTCOME).and_then(Outcome::parse);
+        let judged = self.headers.contains_key(&headers::OUTCOME);
+        let status = match self.status {
+            StatusCode::MISDIRECTED_REQUEST | StatusCode::CONFLICT => Status::Misdirected,
+            StatusCode::SERVICE_UNAVAILABLE if !judged => Status::Busy,
+            StatusCode::SERVICE_UNAVAILABLE if self.headers.contains_key(&headers::BUSY) => {
+                Status::Busy
+            }
+            StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT
+            | StatusCode::BAD_GATEWAY => Status::Unavailable,
+            _ => Status::Final,
+        };
+        Head {
+            status,
+            outcome: outcome.unwrap_or(Outcome::Unknown),
+            node_length: node_length.unwrap_or(0),
+            warm: number(&headers::WARM).and_then(|warm| u8::try_from(warm).ok()).unwrap_or(0),
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        matches!(self.body, Body::Whole(_))
+    }
+
+    fn reason(&self) -> Option<String> {
+        let Body::Whole(bytes) = &self.body else { return None };
+        let text = bytes.get(..REASON_BYTES_MAX).unwrap_or(bytes);
+        let value: serde_json::Value = serde_json::from_slice(text).ok()?;
+        Some(value.get("error")?.as_str()?.to_owned())
+    }
+}
