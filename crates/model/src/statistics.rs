@@ -1,4 +1,4 @@
-//! Means of dependent observations with honest intervals.
+//! Means of dependent observations with intervals, quantiles, and Student's and Fisher's distributions.
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 use statrs::function::beta::beta_reg;
@@ -84,25 +84,6 @@ pub fn batch_means(batches: &[f64]) -> Option<Estimate> {
     let variance = batches.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
     let half_width = student_95(n - 1) * (variance / n as f64).sqrt();
     half_width.is_finite().then_some(Estimate { mean, half_width, batches: n })
-}
-
-/// Cuts a series of successive observations (windows) into `count` batches of equal size, dropping the
-/// oldest ones that do not fill a batch, and gives [`batch_means`] of them. `None` also for no batches, or
-/// more than observations.
-///
-/// ```
-/// // Of seven the first is dropped: batches (1, 3), (2, 4), (3, 5).
-/// let series = [9.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0];
-/// let e = model::statistics::batch_means_of_series(&series, 3).unwrap();
-/// assert_eq!((e.mean, e.batches), (3.0, 3));
-/// assert!((e.half_width - 4.303 / 3.0f64.sqrt()).abs() < 1e-3);
-/// ```
-pub fn batch_means_of_series(series: &[f64], count: usize) -> Option<Estimate> {
-    let size = series.len().checked_div(count).filter(|&size| size > 0)?;
-    let used = &series[series.len() - size * count..];
-    let means: Vec<f64> =
-        used.chunks_exact(size).map(|c| c.iter().sum::<f64>() / size as f64).collect();
-    batch_means(&means)
 }
 
 /// A ratio of sums Σa/Σb over successive windows, with the 95 % half width of a ratio estimator: the windows

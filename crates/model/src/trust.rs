@@ -1,6 +1,6 @@
-//! Trust: the largest load at which a model's own interval and its known bias leave a prediction useful.
+//! Trust: the largest load up to which a model's predictions are useful, given their interval and known bias.
 //!
-//! Formula, assumptions and cost are on the page of [`Trust`].
+//! [`Trust`] has the formula, assumptions and cost.
 
 use serde::{Deserialize, Serialize};
 
@@ -214,10 +214,10 @@ impl<'a> Band<'a> {
     /// Half the width of the band where it is widest, in points. All of them past saturation.
     fn half_width_points(&self, rate: f64) -> f64 {
         let Ok(operating) = self.node.0.operating(rate) else { return 100.0 };
-        let standing: Vec<_> =
-            self.replicates.iter().map(|(node, _)| node.standing(rate)).collect();
+        let of_replicates: Vec<_> =
+            self.replicates.iter().map(|(node, _)| node.operating_unchecked(rate)).collect();
         let width = |(i, at): (usize, &NodeAt)| {
-            let others = self.replicates.iter().zip(&standing).map(|(r, o)| r.1[i].cdf(o));
+            let others = self.replicates.iter().zip(&of_replicates).map(|(r, o)| r.1[i].cdf(o));
             let others: Vec<f64> = others.collect();
             let p = Parameter::from_replicates(at.cdf(&operating), &others, "1");
             50.0 * (p.high - p.low)

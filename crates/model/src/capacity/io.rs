@@ -1,4 +1,4 @@
-//! AT&T's capacity of a storage system, fitted to measured points. The page of [`IoCapacity`] has the formula.
+//! AT&T's capacity of a storage system, fitted to measured points. [`IoCapacity`] has the formula.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! Throughput at any read share, and of mixes of sizes.
+//! Throughput at any read share and of mixes of sizes.
 
 use serde::Serialize;
 

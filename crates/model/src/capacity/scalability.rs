@@ -1,4 +1,4 @@
-//! Gunther's Universal Scalability Law. The page of [`Scalability`] has the formula.
+//! Gunther's Universal Scalability Law. [`Scalability`] has the formula.
 
 use serde::Serialize;
 

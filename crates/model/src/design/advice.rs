@@ -1,4 +1,4 @@
-//! Whether effects add or multiply, and why. The page of [`Advice`] says how.
+//! Decides whether effects add or multiply ([`Advice`] has the method).
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
 //! Analysis of variance of full factorial designs: any number of factors and levels, r runs of each
-//! combination. The page of [`Anova`] has the formulas.
+//! combination. [`Anova`] has the formulas.
 
 use serde::Serialize;
 
@@ -184,7 +184,7 @@ impl Anova {
     }
 
     /// The part of the variation that interactions explain.
-    pub fn interaction_fraction(&self) -> f64 {
+    pub(crate) fn interaction_fraction(&self) -> f64 {
         let several = self.terms.iter().filter(|t| t.factors.count_ones() > 1);
         several.map(|t| t.fraction).sum()
     }

@@ -1,4 +1,4 @@
-//! Intervals of a 2^k·r design by the bootstrap. The page of [`Bootstrap`] says how.
+//! Bootstrap intervals of a 2^k·r design ([`Bootstrap`] has the method).
 
 use rand::{Rng, RngExt};
 use serde::Serialize;

@@ -1,5 +1,5 @@
-//! 2^k·r factorial designs: two levels of each factor, all combinations, r times each. The page of
-//! [`Factorial`] has the formulas.
+//! 2^k·r factorial designs: two levels of each factor, all combinations, r runs each. [`Factorial`] has the
+//! formulas.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! Fractional factorial designs 2^(k−p): a part of the combinations, and which effects it cannot tell
-//! apart. The page of [`Fraction`] says how.
+//! Fractional factorial designs 2^(k−p): a part of the combinations, and the effects that it confounds
+//! ([`Fraction`] has the method).
 
 use serde::Serialize;
 
@@ -102,7 +102,7 @@ impl Fraction {
     /// The fraction that runs are: of each the factors that are high, one bit for each. An error if they are
     /// no regular fraction (2^(k−p) different runs over which 2^p products are constant). Cost: 2^k products,
     /// most of them left after two runs.
-    pub fn from_runs(factor_count: usize, runs: &[u32]) -> Result<Self, Error> {
+    pub(crate) fn from_runs(factor_count: usize, runs: &[u32]) -> Result<Self, Error> {
         check_count(factor_count)?;
         let irregular = |why: String| Error::Design { what: "the runs".to_owned(), why };
         let mut different = runs.to_vec();

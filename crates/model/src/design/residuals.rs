@@ -1,4 +1,4 @@
-//! Whether what an analysis leaves looks like noise. The page of [`Residuals`] says how.
+//! Tests whether the residuals of an analysis look like noise ([`Residuals`] has the method).
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal};

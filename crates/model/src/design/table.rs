@@ -133,7 +133,7 @@ impl Table {
     }
 
     /// Whether every factor has two levels.
-    pub fn two_levels(&self) -> bool {
+    pub(crate) fn two_levels(&self) -> bool {
         self.factors.iter().all(|f| f.levels.len() == 2)
     }
 

@@ -1,10 +1,11 @@
-//! How variable arrivals are, and on what scale of time.
+//! Estimates the variability of arrivals and its time scale.
 
 use crate::model_file::{Arrivals, DispersionAt, Parameter};
 use crate::queue::Bursts;
 
-use super::gather::{Counts, Gathered, SCALES, Sums};
+use super::gather::Gathered;
 use super::resample::Replicate;
+use super::sums::{Counts, SCALES, Sums};
 
 /// Intervals that an index of dispersion needs.
 const INTERVALS_MIN: f64 = 16.0;

@@ -1,4 +1,4 @@
-//! Which devices differ by more than chance: in their share of the reads, and in their service.
+//! Finds devices whose share of the reads or service time differs by more than chance.
 
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 

@@ -1,11 +1,12 @@
-//! Parameters from sums.
+//! Computes the parameters of a model from sums over windows.
 
 use crate::error::Error;
 use crate::model_file::{ClassParameters, Replicates};
 use crate::storage::SCV_MAX;
+use crate::window::QueueName;
 
-use super::gather::Sums;
 use super::resample::Replicate;
+use super::sums::Sums;
 
 /// What a fit estimates from sums.
 #[derive(Clone, Debug, PartialEq)]
@@ -207,11 +208,11 @@ fn bytes(steps: &[Sums]) -> (f64, f64) {
 pub(super) fn estimate(
     steps: &[Sums],
     devices: usize,
-    client_queue: &str,
+    client_queue: QueueName<'_>,
 ) -> Result<Estimates, Error> {
     let requests: f64 = steps.iter().map(|s| s.requests).sum();
     if requests <= 0.0 {
-        return Err(Error::NoClientWindows { step: client_queue.to_owned() });
+        return Err(Error::NoClientWindows { step: client_queue.to_string() });
     }
     let share = |f: &dyn Fn(&Sums) -> f64| -> Vec<(f64, f64, f64)> {
         let seen = steps.iter().filter(|s| s.requests > 0.0);

@@ -1,4 +1,5 @@
-//! δ: what gateway and network add, from what clients and nodes saw of the same requests.
+//! Estimates δ, the time that gateway and network add, from the responses of the same requests at the clients
+//! and at the nodes.
 
 use crate::error::Error;
 use crate::model_file::Parameter;

@@ -1,4 +1,4 @@
-//! Steps past saturation: which devices never had nothing to do, and what they completed.
+//! Finds the devices of a step that were never idle, and their throughput.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Hedged requests: a second one when the first is late.
+//! Hedged requests: a second request is sent if the first is late.
 
 use crate::distribution::{AnyLaw, Atom, Empirical, moments};
 use crate::error::{Error, check, not_negative, positive};

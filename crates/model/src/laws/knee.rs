@@ -1,4 +1,4 @@
-//! Where a measured curve bends.
+//! Finds the bend of a measured curve.
 
 use crate::error::{Error, not_negative, positive};
 

@@ -1,10 +1,10 @@
-//! Operational laws: what holds of any system that was measured, whatever it is.
+//! Operational laws, which hold for every measured system.
 //!
 //! They follow from counting alone (Denning, Buzen: "The Operational Analysis of Queueing Network Models",
 //! ACM Computing Surveys 10(3), 1978; Lazowska, Zahorjan, Graham, Sevcik: "Quantitative System Performance",
-//! 1984, chapter 3), with no assumption on distributions or independence. So they predict little and check
-//! much: a deviation is a fault of the measurement, or the interval was not steady (what arrived in it did
-//! not complete in it).
+//! 1984, chapter 3) and assume nothing about distributions or independence. They therefore predict little but
+//! verify measurements: a deviation shows an error of measurement or an interval that was not steady (requests
+//! that arrived in it did not complete in it).
 //!
 //! | law | formula | function |
 //! |---|---|---|
@@ -18,18 +18,18 @@
 //! busy share of m servers, S the mean service time (s), N clients that think for Z seconds, V_k visits of
 //! queue k for each request of the system.
 //!
-//! Each takes the [`Quantities`] of successive windows and gives a [`Check`]: both sides, the deviation
-//! in percent, the half width of its 95 % interval, and a [`Verdict`]. The sides are sums over all windows;
-//! the interval is that of a ratio of sums over at most 20 batches of windows ([`ratio_of_sums`]), so that
-//! requests that waited for one another do not count as independent. Below five windows it is an allowance:
-//! for 2(1 + √L) of the longest responses, cut by the ends of the interval, and for Poisson counts. Cost:
-//! one pass.
+//! Each function takes the [`Quantities`] of successive windows and returns a [`Check`]: both sides of the law,
+//! the deviation in percent, the half width of its 95 % interval, and a [`Verdict`]. The sides are sums over
+//! all windows. The interval is that of a ratio of sums over at most 20 batches of windows ([`ratio_of_sums`]),
+//! so that requests that waited for one another do not count as independent. With fewer than five windows it
+//! is an allowance for Poisson counts and for 2(1 + √L) of the longest responses, cut by the ends of the
+//! interval. Cost: one pass.
 //!
-//! When they mislead: over intervals that are short against the response times, what was under way at the
-//! ends shows as a deviation of about W over the interval's length.
+//! If the interval is short compared with response times, the requests in progress at its ends cause a
+//! deviation of about W divided by its length.
 //!
-//! [`mser`] and [`steady`] find which part of a run is steady; [`knee`] and [`saturation_clients`] say where a
-//! measured curve bends.
+//! [`mser`] and [`steady`] find the steady part of a run; [`knee`] and [`saturation_clients`] find the bend of a
+//! measured curve.
 //!
 //! ```
 //! use model::laws::{Quantities, TOLERANCE, Verdict, interactive, little};

@@ -301,7 +301,8 @@ impl ClusterModel {
             not_negative("the time of an objective", t)?;
         }
         let operating = self.cluster.operating(rate)?;
-        let standing: Vec<_> = self.replicates.iter().map(|c| c.standing(rate)).collect();
+        let of_replicates: Vec<_> =
+            self.replicates.iter().map(|c| c.operating_unchecked(rate)).collect();
         let stable = self.spotify.cdf(rate, &[]).is_ok();
         let point = |&t_s: &f64| {
             let published =
@@ -309,8 +310,8 @@ impl ClusterModel {
             let concertina = interval(&self.cluster, &self.replicates, t_s, rate);
             Point { t_s, concertina, spotify: published }
         };
-        let hits: Vec<f64> = standing.iter().map(|s| s.hit_ratio).collect();
-        let responses = standing.iter().map(|s| s.response_mean).filter(|r| r.is_finite());
+        let hits: Vec<f64> = of_replicates.iter().map(|s| s.hit_ratio).collect();
+        let responses = of_replicates.iter().map(|s| s.response_mean).filter(|r| r.is_finite());
         let limits = self.limits();
         let nodes: Vec<NodePrediction> = self
             .cluster

@@ -70,12 +70,12 @@ pub struct Limits {
 }
 
 /// A node where it stands at a load, and its replicates where they stand.
-struct Standing {
+struct AtLoad {
     node: (Node, Operating),
     replicates: Vec<(Node, Operating)>,
 }
 
-impl Standing {
+impl AtLoad {
     /// P(T ≤ t).
     fn within(&self, t_s: f64) -> Parameter {
         let (node, operating) = &self.node;
@@ -120,7 +120,7 @@ impl Model {
         }
         let n = f64::from(servers);
         let each = rate / n;
-        let standing = self.standing(each).map_err(|error| match error {
+        let at_load = self.at_load(each).map_err(|error| match error {
             Error::Unstable { saturation, .. } => {
                 Error::Unstable { rate, saturation: saturation * n }
             }
@@ -135,19 +135,19 @@ impl Model {
                 let cdf = |s: &Spotify| s.cdf(each, t_s).unwrap_or(s.hit_ratio().at(each));
                 Parameter::from_replicates(value, &others.map(cdf).collect::<Vec<_>>(), "1")
             });
-            Point { t_s, concertina: standing.within(t_s), spotify: published }
+            Point { t_s, concertina: at_load.within(t_s), spotify: published }
         };
-        let limit = standing.node.0.confidence_limit();
+        let limit = at_load.node.0.confidence_limit();
         let confidence_limit = balls_into_bins_limit(limit, servers, BETA);
         let trust_limit = self.trust()?.limit * n;
         Ok(Prediction {
             rate,
             servers,
-            hit_ratio: standing.of(&|o| o.hit_ratio, "1"),
-            utilisation_mean: standing.of(&|o| o.utilisation_mean, "1"),
-            utilisation_max: standing.of(&|o| o.utilisation_max, "1"),
-            device_queue_length_mean: standing.of(&|o| o.queue_length_mean, "1"),
-            response_mean: standing.of(&|o| o.response_mean, "s"),
+            hit_ratio: at_load.of(&|o| o.hit_ratio, "1"),
+            utilisation_mean: at_load.of(&|o| o.utilisation_mean, "1"),
+            utilisation_max: at_load.of(&|o| o.utilisation_max, "1"),
+            device_queue_length_mean: at_load.of(&|o| o.queue_length_mean, "1"),
+            response_mean: at_load.of(&|o| o.response_mean, "s"),
             confidence_limit,
             beyond_limit: rate > confidence_limit,
             beyond_fitted: each > self.requests.rate_high * 1.01,
@@ -160,28 +160,28 @@ impl Model {
 
     /// Where one server stands at `rate` requests/s. A replicate that is past saturation stands with queues
     /// without bound, so that its devices answer nothing in time.
-    fn standing(&self, rate: f64) -> Result<Standing, Error> {
+    fn at_load(&self, rate: f64) -> Result<AtLoad, Error> {
         let node = self.node()?;
         let operating = node.operating(rate)?;
         let stand = |node: Node| {
-            let operating = node.standing(rate);
+            let operating = node.operating_unchecked(rate);
             (node, operating)
         };
         let replicates = self.nodes_of_replicates()?.into_iter().map(stand).collect();
-        Ok(Standing { node: (node, operating), replicates })
+        Ok(AtLoad { node: (node, operating), replicates })
     }
 
     /// Share of one server's requests that memory answers at `rate` requests/s, with its 95 % interval.
     /// [`Error::Unstable`] past saturation. Cost: microseconds a replicate.
     pub fn hit_ratio(&self, rate: f64) -> Result<Parameter, Error> {
-        Ok(self.standing(rate)?.of(&|o| o.hit_ratio, "1"))
+        Ok(self.at_load(rate)?.of(&|o| o.hit_ratio, "1"))
     }
 
     /// P(T ≤ t) of one server at `rate` requests/s with its 95 % interval, alone: for curves.
     /// [`Error::Unstable`] past saturation. Cost: some 0.1 ms a replicate and class.
     pub fn within(&self, rate: f64, t_s: f64) -> Result<Parameter, Error> {
         not_negative("the time of an objective", t_s)?;
-        Ok(self.standing(rate)?.within(t_s))
+        Ok(self.at_load(rate)?.within(t_s))
     }
 
     /// P(T ≤ t) of one server at `rate` requests/s for each `t` in seconds, without intervals.
@@ -209,15 +209,15 @@ impl Model {
     /// replicate.
     pub fn quantile_with_interval(&self, rate: f64, p: f64) -> Result<Parameter, Error> {
         let value = self.quantile(rate, p)?;
-        let standing = self.standing(rate)?;
-        let within = standing.within(value);
+        let at_load = self.at_load(rate)?;
+        let within = at_load.within(value);
         let left = 1.0 - p;
         let at = |within: f64| {
             let other = 1.0 - left * left / (1.0 - within).max(f64::MIN_POSITIVE);
             self.quantile(rate, other.clamp(0.0, 1.0 - 1e-12))
         };
         let low = at(within.high)?.min(value);
-        let high = match standing.is_perhaps_unstable() {
+        let high = match at_load.is_perhaps_unstable() {
             true => f64::INFINITY,
             false => at(within.low)?.max(value),
         };

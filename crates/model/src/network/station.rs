@@ -194,7 +194,7 @@ impl Station {
     }
 
     /// The rate that it tends to with very many present; infinite for a delay.
-    pub fn rate_limit(&self) -> f64 {
+    pub(crate) fn rate_limit(&self) -> f64 {
         match &self.kind {
             Kind::Servers(m) => f64::from(*m),
             Kind::Delay => f64::INFINITY,

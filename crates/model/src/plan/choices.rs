@@ -1,4 +1,4 @@
-//! What can be bought: numbers of servers, memory, devices and replicas, with their prices.
+//! The choices of a plan: numbers of servers, memory, devices and replicas, with their prices.
 
 use serde::{Deserialize, Serialize};
 
@@ -102,7 +102,7 @@ pub struct DeviceChoice {
     pub counts: Vec<u32>,
     /// Price of one.
     pub price: f64,
-    /// What one holds, in the unit of [`Catalogue::size`]; `None` if that is no limit.
+    /// Capacity of one device, in the unit of [`Catalogue::size`]; `None` if it is not limited.
     pub holds: Option<f64>,
     /// For a class that holds a chosen part, like hot devices: how its share of the device reads
     /// follows their number. `None` for a class that serves what is left.

@@ -1,4 +1,4 @@
-//! A configuration looked at closely: its forecast with intervals, what breaks first, what to buy next.
+//! Examines one configuration: its forecast with intervals, the part that saturates first, the next purchase.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
-//! What a configuration makes of the fitted server.
+//! Applies a configuration to the fitted server.
 //!
-//! One place says how memory, catalogue and devices change it ([`Site::changes`]), for two users: the
-//! search, which needs one share of millions of configurations ([`Bench`]), and whoever looks at one of
-//! them closely, with intervals and limits ([`Site::model`]).
+//! [`Site::changes`] determines how memory, catalogue and devices change the server. It has two users: the
+//! search, which needs one share for each of millions of configurations ([`Bench`]), and the examination of a
+//! single configuration with intervals and limits ([`Site::model`]).
 
 use crate::error::Error;
 use crate::model_file::{Devices, Model};
@@ -170,7 +170,7 @@ impl<'a> Site<'a> {
     }
 
     /// Whether a server after changes is the one that was fitted.
-    pub fn is_fitted(&self, changes: &Changes) -> bool {
+    pub(crate) fn is_fitted(&self, changes: &Changes) -> bool {
         (changes.hits - 1.0).abs() < 1e-9
             && (changes.joining - 1.0).abs() < 1e-9
             && changes.groups == self.node.groups

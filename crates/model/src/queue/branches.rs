@@ -1,15 +1,16 @@
-//! Exponential branches in the place of a law more variable than exponential, for an exact queue of several servers.
+//! Replaces a law that varies more than an exponential one by a mixture of exponential branches, for which the
+//! queue of several servers is solved exactly.
 //!
-//! What several servers make of a law of service shows in the *residual* times of the services under way, P(> t) =
-//! ∫ₜ(1 − F)/b. So the branches get the law's mean and SCV, and of all such those whose residual law is nearest to the
-//! law's: least mean squared difference, each time weighted by the law's own probability of residual times
-//! there (Cramér's and von Mises's distance). That a few exponential branches can stand in for a long tail
-//! over the times that matter is A. Feldmann's and W. Whitt's, "Fitting mixtures of exponentials to long-tail
-//! distributions to analyze network performance models", Performance Evaluation 31 (1998), who fit from the tail
-//! downwards. Higher moments would say what happens in a tail that is too rare to matter.
+//! The effect of a service law on several servers depends on the *residual* times of the services in progress,
+//! P(> t) = ∫ₜ(1 − F)/b. Among the mixtures with the law's mean and SCV, the one whose residual law is nearest
+//! to the law's is chosen: least mean squared difference, weighted by the law's own density of residual times
+//! (Cramér–von Mises distance). A. Feldmann and W. Whitt, "Fitting mixtures of exponentials to long-tail
+//! distributions to analyze network performance models", Performance Evaluation 31 (1998), show that a few
+//! branches approximate a long tail over the relevant times; they fit from the tail downwards. Matching higher
+//! moments instead would fit the part of the tail that is too rare to matter.
 //!
-//! Cost: one or two milliseconds. Wrong where no mixture of exponential laws is near, for example where all long
-//! services take the same time.
+//! Cost: one or two milliseconds. The result is poor if no mixture of exponential laws is near, for example if
+//! all long services take the same time.
 
 use crate::distribution::{Empirical, Piece};
 

@@ -1,4 +1,4 @@
-//! What M/G/m's approximation knows of a request that waits: see [`super::Mgm`].
+//! The law of the wait of a request that waits, in the approximation of M/G/m ([`super::Mgm`]).
 
 use crate::distribution::{Complex64, Empirical, Hyperexponential, Piece, ServiceTime, inversion};
 use crate::error::Error;

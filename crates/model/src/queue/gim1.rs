@@ -59,17 +59,8 @@ impl Gim1 {
     }
 
     /// σ: the probability that a request waits.
-    pub fn waiting_probability(&self) -> f64 {
+    pub(crate) fn waiting_probability(&self) -> f64 {
         1.0 - self.free
-    }
-
-    /// Probability of `n` requests in the system at any time (an arrival sees others: (1 − σ)σⁿ).
-    pub fn number_probability(&self, n: u32) -> f64 {
-        let rho = self.utilisation();
-        match n {
-            0 => 1.0 - rho,
-            n => rho * self.free * (1.0 - self.free).powf(f64::from(n - 1)),
-        }
     }
 
     /// µ(1 − σ).

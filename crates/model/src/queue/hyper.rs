@@ -6,8 +6,8 @@
 //! service times", Operations Research Letters 2 (1983); D. Bertsimas, "An exact FCFS waiting-time analysis for a
 //! general class of G/G/s queueing systems" (1987), whose root equation this is for Poisson arrivals: with u =
 //! 1/w and θⱼ(u) the root of E\[e^(−θS)\] = u beside the j-th pole, λ(u − 1) + Σ iⱼθⱼ(u) = 0 for servers i₁ + … + iₖ = m.
-//! Each has one root above 1, found between bounds; its vector is a product of k known ones. What
-//! is solved by elimination is the boundary: the levels with a free server, from the empty one upwards.
+//! Each equation has one root above 1, found between bounds; its vector is a product of k known ones. The
+//! boundary, the levels with a free server, is solved by elimination from the empty level upwards.
 //!
 //! Cost with d = C(m + k − 1, k − 1): d³ operations for the roots' weights, and twice the sum of the cubes of the
 //! lower levels' states: some milliseconds for two branches and 64 servers, or three and 16. A value of the law takes
@@ -17,8 +17,8 @@ use crate::distribution::Complex64;
 use crate::error::{Error, check};
 
 use super::erlang::servers_count;
+use super::levels::{Level, singular};
 use super::matrix::Matrix;
-use super::mphm::{Level, singular};
 use super::stable;
 
 /// States of all busy servers that are solved for.

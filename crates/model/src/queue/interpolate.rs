@@ -1,9 +1,9 @@
 //! A CDF at many times from few evaluations.
 //!
 //! Source: interpolation at Chebyshev's points (L. N. Trefethen, "Approximation Theory and Approximation Practice",
-//! 2013), in √t. The service law of a request that does not wait may have kinks, or jump, and is cheap; what is
-//! dear is the law of those that wait, which is a convolution and smoother. So each is treated apart. Wrong by
-//! more than is said where a law changes within less than the distance of two nodes and the last
+//! 2013), in √t. The law of requests that do not wait may have kinks or jumps but is cheap, so it is evaluated
+//! directly. The law of requests that wait is expensive but is a convolution and therefore smoother, so it is
+//! interpolated. The error estimate fails if a law changes within the distance of two nodes and the last
 //! coefficients do not show it.
 
 /// Chebyshev nodes of a first try, and of the last one before an interval is halved.

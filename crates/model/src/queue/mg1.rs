@@ -57,13 +57,13 @@ impl<D: ServiceTime> Mg1<D> {
 
     /// Variance of the waiting time in seconds²: λ·E\[S³\] / (3(1 − ρ)) + E\[W\]². Cost: some thousand CDFs of
     /// the law, for its third moment.
-    pub fn waiting_variance(&self) -> f64 {
+    pub(crate) fn waiting_variance(&self) -> f64 {
         let third = third_moment(&self.service);
         self.arrival_rate * third / (3.0 * (1.0 - self.utilisation())) + self.waiting_mean().powi(2)
     }
 
     /// Variance of the response time in seconds².
-    pub fn response_variance(&self) -> f64 {
+    pub(crate) fn response_variance(&self) -> f64 {
         self.waiting_variance() + self.service.scv() * self.service.mean().powi(2)
     }
 

@@ -20,7 +20,7 @@ const T_MAX: f64 = 1e18;
 /// law for distributions. The rate at which its tail falls is the exact one. It is then corrected:
 ///
 /// - Below an SCV of 1: the probability to wait, which that source takes from M/M/m, and the mean are, from an SCV
-///   of 0.5, those of the exact M/PH/m queue ([`super::Mphm`]) with two phases of the same mean and SCV;
+///   of 0.5, those of the exact M/PH/m queue with two phases of the same mean and SCV;
 ///   below, interpolated in the SCV between these and M/D/m, exact by the roots of Crommelin's equation.
 /// - Above: what the law of an exact M/Hₖ/m queue differs from the same form is added, for exponential branches with
 ///   the same mean and SCV and the nearest residual law: two if that is the law, else three up to 16 servers, and
@@ -81,7 +81,8 @@ impl<D: ServiceTime> Mgm<D> {
     }
 
     /// The probability that a request waits.
-    pub fn waiting_probability(&self) -> f64 {
+    #[cfg(test)]
+    pub(crate) fn waiting_probability(&self) -> f64 {
         self.delay.waits()
     }
 

@@ -1,4 +1,4 @@
-//! The third moment of a law, which variances of waiting times need and a law does not state.
+//! The third moment of a law, computed from its transform: variances of waiting times need it.
 
 use crate::distribution::ServiceTime;
 

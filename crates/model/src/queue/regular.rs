@@ -1,15 +1,15 @@
 //! Service more regular than exponential at several servers: how M/G/m differs from its form ([`super::delay`]).
 //!
-//! Source: the exact M/PH/m queue ([`super::mphm`]) from an SCV of 0.5, C. Crommelin's roots (1932) for constant service,
-//! and a line between them. Cost: milliseconds for 32 servers. Wrong by up to half a point where
-//! the third moment is far from that of Erlang's laws.
+//! Source: the exact M/PH/m queue ([`super::phases`]) from an SCV of 0.5, C. Crommelin's roots (1932) for
+//! constant service, and a line between them. Cost: milliseconds for 32 servers. The error reaches half a
+//! point if the third moment is far from that of Erlang's laws.
 
 use crate::distribution::{Complex64, ServiceTime};
 use crate::error::Error;
 
 use super::delay::{NEARLY, first_end};
 use super::erlang_c;
-use super::mphm::Solved;
+use super::phases::Solved;
 
 /// For an SCV up to 1: the probability that a request waits, and the factor of the mean wait of those that do,
 /// over that of a first end and a geometric number of residual times.

@@ -1,6 +1,6 @@
-//! Where a node stands when requests come in bursts: at one of two Poisson rates, in turn.
+//! A node under bursts: requests arrive at one of two Poisson rates, in turn.
 //!
-//! [`Bursts`] has the process, what a queue feels of it, and when that is wrong.
+//! [`Bursts`] documents the process, its effect on a queue, and the limits of the approximation.
 
 use crate::distribution::ServiceTime;
 use crate::error::Error;

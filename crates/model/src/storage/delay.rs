@@ -1,4 +1,4 @@
-//! What lies between clients and devices, as a law: gateway, network, the server's own threads.
+//! The law of the delay between clients and devices: gateway, network, the server's own threads.
 
 use crate::distribution::{Empirical, Gamma, ServiceTime};
 use crate::error::{Error, check, not_negative};

@@ -1,5 +1,6 @@
-//! What every reply passes beside memory and devices: a link of so many bytes per second, and workers of which
-//! each request holds one while it is answered. The pages of [`Link`] and [`FrontOperating`] say how.
+//! The limits that every reply passes besides memory and devices: a link with a limited number of bytes per
+//! second ([`Link`]), and a limited number of workers, one of which each request holds until it is answered
+//! ([`FrontOperating`]).
 
 use serde::{Deserialize, Serialize};
 

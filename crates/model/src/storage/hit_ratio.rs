@@ -113,7 +113,7 @@ impl HitRatio {
 
     /// The same for the line itself, clamped nowhere: the smallest positive root of
     /// αλ² + (1 − q₀)λ = misses. `None` if there is none.
-    pub fn rate_for_misses_unclamped(&self, misses: f64) -> Option<f64> {
+    pub(crate) fn rate_for_misses_unclamped(&self, misses: f64) -> Option<f64> {
         let b = 1.0 - self.q0;
         let discriminant = b * b + 4.0 * self.alpha * misses;
         let root = if discriminant < 0.0 {

@@ -1,4 +1,4 @@
-//! How unevenly objects load the nodes they are placed on: balls into bins, without a unit of time.
+//! How unevenly objects load the nodes on which they are placed: balls into bins, without a unit of time.
 
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};

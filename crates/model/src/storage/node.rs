@@ -1,4 +1,4 @@
-//! Our model of a node: memory and devices with their measured laws. The page of [`Node`] has the formula.
+//! Concertina's model of a node: memory and devices with their measured laws. [`Node`] has the formula.
 
 use crate::distribution::{Empirical, Gamma, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
@@ -339,7 +339,7 @@ impl Node {
     }
 
     /// The same at any load: past saturation with queues without bound.
-    pub(crate) fn standing(&self, rate: f64) -> Operating {
+    pub(crate) fn operating_unchecked(&self, rate: f64) -> Operating {
         self.operating(rate).unwrap_or_else(|_| self.overloaded(rate))
     }
 

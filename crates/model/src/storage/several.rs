@@ -1,15 +1,15 @@
-//! Devices that serve several reads at once, at one time t and any load: M/G/m.
+//! Devices that serve several reads at once (M/G/m), at one time t and any load.
 //!
-//! [`Mgm`] is within half a point of the exact law, but is made for one arrival rate, in some milliseconds;
-//! a node is asked for thousands of loads. [`Evaluated`] answers any load in a microsecond, by the form that
-//! is exact for one server and for exponential service alone, and is up to some points off else. So the
-//! difference of the two is interpolated in the load.
+//! [`Mgm`] is within half a point of the exact law, but takes some milliseconds for each arrival rate, and a
+//! node is evaluated at thousands of loads. [`Evaluated`] takes a microsecond for any load, but its formula is
+//! exact only for one server or exponential service, and some points off otherwise. Therefore the difference
+//! of the two is interpolated in the load.
 //!
-//! A request waits with probability C (Erlang's). What the forms differ by is divided by C: that is a smooth
-//! function of the utilisation from 0 to 1, and 0 at 1, where neither answers in time. It is taken at
-//! [`POINTS`] Chebyshev points of the utilisations at which C is worth a thought, and interpolated by the
-//! barycentric formula (J.-P. Berrut, L. N. Trefethen, "Barycentric Lagrange interpolation", SIAM Review 46,
-//! 2004). With one server there is no difference, and nothing is computed.
+//! A request waits with Erlang's probability C. The difference divided by C is a smooth function of the
+//! utilisation from 0 to 1, and 0 at 1, where both CDFs are 0. It is computed at [`POINTS`] Chebyshev points of
+//! the utilisations at which C is not negligible, and interpolated by the barycentric formula (J.-P. Berrut,
+//! L. N. Trefethen, "Barycentric Lagrange interpolation", SIAM Review 46, 2004). With one server there is no
+//! difference, and nothing is computed.
 //!
 //! Cost: [`POINTS`] − 1 queues for a law, some tens of milliseconds up to 16 servers and 0.2 s past them; once, because
 //! a class keeps them ([`SolvedQueues`]). Then a millisecond for each t, and less than a microsecond for a load.

@@ -1,5 +1,5 @@
-//! The Spotify storage model, exactly as published: the baseline of every report. The page of
-//! [`Spotify`] has source, formula and misprint.
+//! The Spotify storage model, exactly as published: the baseline of every report. [`Spotify`] has the source,
+//! the formula and its misprint.
 
 use serde::{Deserialize, Serialize};
 
@@ -56,12 +56,12 @@ impl Spotify {
     }
 
     /// The same server with another q(λ).
-    pub fn with_hit_ratio(&self, hit_ratio: HitRatio) -> Result<Self, Error> {
+    pub(crate) fn with_hit_ratio(&self, hit_ratio: HitRatio) -> Result<Self, Error> {
         Spotify::new(hit_ratio, self.mu_d, self.n_d)
     }
 
     /// µ_d, 1/s.
-    pub fn service_rate(&self) -> f64 {
+    pub(crate) fn service_rate(&self) -> f64 {
         self.mu_d
     }
 

@@ -1,5 +1,5 @@
-//! A node of several tiers: memory, hot devices, bulk devices, a peer, the origin; each with its queue. The
-//! page of [`Tiers`] has the formula.
+//! A node of several tiers, each with a queue: memory, hot devices, bulk devices, a peer, the origin. [`Tiers`]
+//! has the formula.
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};

@@ -1,4 +1,4 @@
-//! The miss-ratio curve that reuse distances make.
+//! The miss-ratio curve, computed from reuse distances.
 
 use crate::error::{Error, check, not_negative, positive};
 use crate::statistics::student_95;
@@ -122,16 +122,6 @@ impl Curve {
             keys,
             student: student_95(PARTS - 1),
         }
-    }
-
-    /// The part of the keys that was sampled (at the end, where the size was fixed).
-    pub fn sampling_rate(&self) -> f64 {
-        self.rate
-    }
-
-    /// How many keys were held at the end.
-    pub fn sampled_keys(&self) -> usize {
-        self.keys
     }
 
     /// The curve at `memory_bytes`. Past [`Curve::memory_max`] it stays as it is: what is asked for the first

@@ -8,7 +8,6 @@ pub use curve::{Curve, CurvePoint, Share};
 use std::collections::BTreeMap;
 
 use crate::error::{Error, check, not_negative, positive};
-use crate::window::key_hash;
 
 use curve::Tally;
 use recency::Recency;
@@ -133,12 +132,6 @@ impl Shards {
     /// How many keys are held.
     pub fn keys(&self) -> usize {
         self.keys.len()
-    }
-
-    /// A request for a key given as bytes. Its object's size is at most 2⁵³ bytes (more is taken for that);
-    /// a size other than before is taken for the object's from now on.
-    pub fn push_key(&mut self, key: &[u8], bytes: u64) {
-        self.push(key_hash(key), bytes);
     }
 
     /// A request for a key given as a number: an id, or a hash of 64 bits.

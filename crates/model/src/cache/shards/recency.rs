@@ -1,4 +1,4 @@
-//! The order in which keys were last asked for, with the bytes in front of each: a Fenwick tree.
+//! The order of the last requests for each key, with the bytes in front of each key: a Fenwick tree.
 
 use super::PARTS;
 

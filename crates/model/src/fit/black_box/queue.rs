@@ -1,4 +1,4 @@
-//! Queues with a number of servers, fitted to responses: see [`super`].
+//! Fits an M/G/m queue with a given number of servers to responses ([`super`] has the method).
 
 use crate::distribution::{Empirical, Piece, ServiceTime};
 use crate::error::Error;

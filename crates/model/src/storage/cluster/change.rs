@@ -1,8 +1,8 @@
-//! What if: a cluster after a change. The page of [`Change`] says what follows what.
+//! What-if questions: a cluster after a change ([`Change`]).
 
 use crate::error::{Error, positive};
 
-use super::{Cluster, HitLaw, Member, Server};
+use super::{Cluster, HitLaw, Server};
 
 /// A change of a cluster. [`Cluster::changed`] makes it; each has a method of its own as well.
 ///
@@ -93,19 +93,6 @@ impl<S: Server> Cluster<S> {
     ) -> Result<Self, Error> {
         let mut cluster = self.clone();
         cluster.members.remove(self.position(name)?);
-        cluster.with_shares(shares_after, law)
-    }
-
-    /// The cluster with another server, joined with the given shares of all, the new one's last. Its own
-    /// `share` says for which share its hit ratio is known.
-    pub fn with_member(
-        &self,
-        member: Member<S>,
-        shares_after: &[f64],
-        law: impl HitLaw + Copy,
-    ) -> Result<Self, Error> {
-        let mut cluster = self.clone();
-        cluster.members.push(member);
         cluster.with_shares(shares_after, law)
     }
 

@@ -1,4 +1,4 @@
-//! How the share that memory answers follows memory and catalogue.
+//! How the hit ratio depends on the size of memory and on the catalogue.
 
 use crate::error::{Error, check};
 
