@@ -2,9 +2,11 @@
 
 use thiserror::Error;
 
-/// The reason why a law, a queue, a fit or a prediction could not be computed. Each message says what to do.
+/// The reason why a law, a queue, a fit or a prediction could not be computed. Each message says
+/// what to do.
 ///
-/// Arguments for which a formula does not hold are rejected when the value is constructed or evaluated.
+/// Arguments for which a formula does not hold are rejected when the value is constructed or
+/// evaluated.
 ///
 /// ```
 /// use model::{Error, queue::Mm1};
@@ -25,8 +27,8 @@ pub enum Error {
         /// The condition that it must meet.
         must: &'static str,
     },
-    /// The load is at or past the saturation of the devices, the link or the workers, so queues grow without
-    /// bound.
+    /// The load is at or past the saturation of the devices, the link or the workers, so queues
+    /// grow without bound.
     #[error(
         "{rate:.1} requests/s is not stable: the service saturates at {saturation:.1} requests/s; \
          lower the rate, or add servers, or add what saturates first (devices, memory, link, workers)"
@@ -34,7 +36,8 @@ pub enum Error {
     Unstable {
         /// The load in requests/s.
         rate: f64,
-        /// The smallest load at which a device, the link or the workers are always busy, requests/s.
+        /// The smallest load at which a device, the link or the workers are always busy,
+        /// requests/s.
         saturation: f64,
     },
     /// No load, however small, meets the objective.
@@ -51,7 +54,8 @@ pub enum Error {
         /// The share that an idle system answers within that time.
         best: f64,
     },
-    /// No step is steady: in this one, replies fell behind arrivals although no device was saturated.
+    /// No step is steady: in this one, replies fell behind arrivals although no device was
+    /// saturated.
     #[error(
         "step {step}: replies fell behind arrivals although no device was saturated, so something before \
          the devices limits the load; measure a lighter load as well"
@@ -313,8 +317,8 @@ pub(crate) fn not_negative(what: &'static str, value: f64) -> Result<f64, Error>
     check(what, value, 0.0..=f64::MAX, "a finite number, at least 0")
 }
 
-/// Checks that a number is a valid time in seconds: from 1 ps to 30,000 years, so that no formula overflows
-/// an f64.
+/// Checks that a number is a valid time in seconds: from 1 ps to 30,000 years, so that no formula
+/// overflows an f64.
 pub(crate) fn time(what: &'static str, value: f64) -> Result<f64, Error> {
     check(what, value, 1e-12..=1e12, "a time in seconds from 1e-12 to 1e12")
 }

@@ -1,42 +1,45 @@
 //! Performance models of storage services: observations, fits and predictions.
 //!
-//! Every function depends on its arguments alone. The crate uses no clock, socket, file or thread, so a
-//! prediction cannot read the state of the running system. Rates are in requests/s and times in seconds;
-//! recorded times are whole nanoseconds; milliseconds appear in input and output only.
+//! Every function depends on its arguments alone. The crate uses no clock, socket, file or thread,
+//! so a prediction cannot read the state of the running system. Rates are in requests/s and times
+//! in seconds; recorded times are whole nanoseconds; milliseconds appear in input and output only.
 //!
 //! The modules, in the order of reading:
 //!
 //! 1. [`window`]: the two records that every queue writes and every fit reads.
-//! 2. [`distribution`]: laws of times, by formula or measured, and the inversion of Laplace transforms.
-//! 3. [`queue`]: a single queue. With Poisson arrivals at rate λ and mean service time b, one server is busy
-//!    a share ρ = λb of the time and a request waits with probability ρ. Waits grow with ρ and with the
-//!    variation of service times. All queues implement [`queue::Queue`].
+//! 2. [`distribution`]: laws of times, by formula or measured, and the inversion of Laplace
+//!    transforms.
+//! 3. [`queue`]: a single queue. With Poisson arrivals at rate λ and mean service time b, one
+//!    server is busy a share ρ = λb of the time and a request waits with probability ρ. Waits grow
+//!    with ρ and with the variation of service times. All queues implement [`queue::Queue`].
 //! 4. [`storage`]: a node with memory and several devices: the published Spotify model
-//!    ([`storage::Spotify`]) and Concertina's ([`storage::Node`]). Each has a confidence limit: the load at
-//!    which the mean number of requests at a device reaches 1.
-//! 5. [`cache`]: the hit ratio of memory. Che's approximation computes it from popularities for any size of
-//!    memory, sampled reuse distances compute it from a stream of keys, and a hierarchy splits requests over
-//!    several levels. [`storage::Tiers`] puts a queue at each level. [`storage::Imbalance`] computes how
-//!    unevenly the objects load the nodes of a cluster.
+//!    ([`storage::Spotify`]) and Concertina's ([`storage::Node`]). Each has a confidence limit: the
+//!    load at which the mean number of requests at a device reaches 1.
+//! 5. [`cache`]: the hit ratio of memory. Che's approximation computes it from popularities for any
+//!    size of memory, sampled reuse distances compute it from a stream of keys, and a hierarchy
+//!    splits requests over several levels. [`storage::Tiers`] puts a queue at each level.
+//!    [`storage::Imbalance`] computes how unevenly the objects load the nodes of a cluster.
 //! 6. [`fit`]: from windows to a [`Model`], every parameter with its 95 % interval.
-//! 7. [`Model::predict`]: the shares of requests answered within given times at a load, with intervals. The
-//!    result says whether the load is past the confidence limit, and whether it is past the load up to which
-//!    the model is trusted ([`Trust`], from its interval and its errors on held-out loads).
-//! 8. [`ClusterModel`]: fitted nodes behind gateways, and predictions for a cluster with a node lost or
-//!    slowed down, with more memory or with other weights ([`storage::Change`]).
-//! 9. [`network`]: networks of queues with clients that wait for each reply, thread pools, middleware and
-//!    links: throughput and response time for any number of clients, bounds, and the bottleneck.
-//! 10. [`fork_join`]: requests that consist of several: the slowest of n, k of n, parts that queue together,
-//!     and hedged requests with the load that they add.
-//! 11. [`capacity`]: the capacity of a system. AT&T's constant of a storage system, by size and share of
-//!     reads, and the Universal Scalability Law, by concurrency. Both use [`regression`].
-//! 12. [`design`]: experiments with several factors: which factors matter, how much, with what confidence,
-//!     and whether effects add or multiply.
-//! 13. [`laws`]: operational laws that hold for every measured system (Little, utilisation, interactive
-//!     response time, forced flow, demand bound), so that a deviation shows an error of measurement; and the
-//!     detection of the steady part of a run.
-//! 14. [`plan`]: the cheapest configuration that meets an objective at a load, the part that saturates first,
-//!     and the next purchase.
+//! 7. [`Model::predict`]: the shares of requests answered within given times at a load, with
+//!    intervals. The result says whether the load is past the confidence limit, and whether it is
+//!    past the load up to which the model is trusted ([`Trust`], from its interval and its errors
+//!    on held-out loads).
+//! 8. [`ClusterModel`]: fitted nodes behind gateways, and predictions for a cluster with a node
+//!    lost or slowed down, with more memory or with other weights ([`storage::Change`]).
+//! 9. [`network`]: networks of queues with clients that wait for each reply, thread pools,
+//!    middleware and links: throughput and response time for any number of clients, bounds, and the
+//!    bottleneck.
+//! 10. [`fork_join`]: requests that consist of several: the slowest of n, k of n, parts that queue
+//!     together, and hedged requests with the load that they add.
+//! 11. [`capacity`]: the capacity of a system. AT&T's constant of a storage system, by size and
+//!     share of reads, and the Universal Scalability Law, by concurrency. Both use [`regression`].
+//! 12. [`design`]: experiments with several factors: which factors matter, how much, with what
+//!     confidence, and whether effects add or multiply.
+//! 13. [`laws`]: operational laws that hold for every measured system (Little, utilisation,
+//!     interactive response time, forced flow, demand bound), so that a deviation shows an error of
+//!     measurement; and the detection of the steady part of a run.
+//! 14. [`plan`]: the cheapest configuration that meets an objective at a load, the part that
+//!     saturates first, and the next purchase.
 //!
 //! `docs/models.md` lists the symbols of the papers and the misprints in their formulas.
 //!

@@ -1,4 +1,5 @@
-//! Trust: the largest load up to which a model's predictions are useful, given their interval and known bias.
+//! Trust: the largest load up to which a model's predictions are useful, given their interval and
+//! known bias.
 //!
 //! [`Trust`] has the formula, assumptions and cost.
 
@@ -66,7 +67,8 @@ impl HeldOut {
 pub enum TrustEnd {
     /// Band and bias reach [`POINTS_MAX`] there.
     Error,
-    /// The model misses loads that it was fitted to, by so much that [`POINTS_MAX`] is reached there.
+    /// The model misses loads that it was fitted to, by so much that [`POINTS_MAX`] is reached
+    /// there.
     Misfit,
     /// No larger load was fitted or held out.
     Unmeasured,
@@ -81,27 +83,30 @@ pub enum TrustEnd {
 ///
 /// half(λ) + max(bias(λ), misfit(λ)) < [`POINTS_MAX`]
 ///
-/// - half(λ) is half the width of the 95 % band of the predicted CDF at the load λ, at the time where it
-///   is widest: of eight, from half to 64 times the mean service time. The band is the spread of the
-///   predictions of the model's replicates, so it says how well the parameters are known.
-/// - bias(λ) is the largest error found on loads that were held out of the fit ([`HeldOut`]), up to λ:
-///   linear between held-out loads, never falling. An error counts as it was found, however uncertain the
-///   measurement.
+/// - half(λ) is half the width of the 95 % band of the predicted CDF at the load λ, at the time
+///   where it is widest: of eight, from half to 64 times the mean service time. The band is the
+///   spread of the predictions of the model's replicates, so it says how well the parameters are
+///   known.
+/// - bias(λ) is the largest error found on loads that were held out of the fit ([`HeldOut`]), up to
+///   λ: linear between held-out loads, never falling. An error counts as it was found, however
+///   uncertain the measurement.
 ///
-/// - misfit(λ) is the same of the loads that were fitted ([`crate::FittedStep::misfit_points`]). A fit is
-///   kind to the points that it was made of, so a small misfit proves nothing and takes nothing off the
-///   bias; a large one says that the model's form is wrong, be its interval ever so narrow.
+/// - misfit(λ) is the same of the loads that were fitted ([`crate::FittedStep::misfit_points`]). A
+///   fit is kind to the points that it was made of, so a small misfit proves nothing and takes
+///   nothing off the bias; a large one says that the model's form is wrong, be its interval ever so
+///   narrow.
 ///
 /// Nothing is trusted past the largest load that was fitted, or held out and measured within
-/// [`POINTS_MAX`], be the band ever so narrow: it knows nothing of what was never seen, and a measurement too short
-/// to show an error is no proof that there is none. Without held-out loads the bias is not known, and that is said.
-/// Without replicates the band is not known, and no load is trusted.
+/// [`POINTS_MAX`], be the band ever so narrow: it knows nothing of what was never seen, and a
+/// measurement too short to show an error is no proof that there is none. Without held-out loads
+/// the bias is not known, and that is said. Without replicates the band is not known, and no load
+/// is trusted.
 ///
 /// When it is wrong: where the system that is predicted is not the one that was measured (another
 /// memory, more devices), the bias of the measured one is taken for it.
 ///
-/// Cost: for each replicate and class of devices eight transforms (some 0.5 ms), then some 40 loads; 25 times
-/// that with a link or workers.
+/// Cost: for each replicate and class of devices eight transforms (some 0.5 ms), then some 40
+/// loads; 25 times that with a link or workers.
 ///
 /// ```
 /// # fn of(model: &model::Model) -> Result<(), model::Error> {
@@ -250,7 +255,8 @@ pub(crate) fn trust(node: &Node, replicates: &[Node], looked: &Looked) -> Trust 
     known(limit, end, band.half_width_points(limit))
 }
 
-/// The largest load up to `end` at which an error in points stays under [`POINTS_MAX`], and whether it is `end`.
+/// The largest load up to `end` at which an error in points stays under [`POINTS_MAX`], and whether
+/// it is `end`.
 fn largest_within(end: f64, points: impl Fn(f64) -> f64) -> (f64, bool) {
     let at = |i: u32| end * f64::from(i) / f64::from(SCAN);
     match (0..=SCAN).find(|&i| points(at(i)) >= POINTS_MAX) {
@@ -267,9 +273,9 @@ fn largest_within(end: f64, points: impl Fn(f64) -> f64) -> (f64, bool) {
     }
 }
 
-/// The largest load in requests/s of a cluster, `end` at most, at which the half-width of its band and the error that
-/// clients saw on held-out loads stay under [`POINTS_MAX`]. `times`: P(T ≤ t) of the cluster and of its replicates,
-/// at several times.
+/// The largest load in requests/s of a cluster, `end` at most, at which the half-width of its band
+/// and the error that clients saw on held-out loads stay under [`POINTS_MAX`]. `times`: P(T ≤ t) of
+/// the cluster and of its replicates, at several times.
 pub(crate) fn trust_of_clients(
     end: f64,
     times: &[(Within, Vec<Within>)],

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::error::{Error, check, positive};
 
-/// Largest relative difference of popularities (and sizes) within a group. Replacing objects by their
-/// group's mean changes a sum by this squared over 12: 1e-7.
+/// Largest relative difference of popularities (and sizes) within a group. Replacing objects by
+/// their group's mean changes a sum by this squared over 12: 1e-7.
 const ALIKE: f64 = 1e-3;
 
 /// Ranks below this are summed one by one, beyond it by Euler's and Maclaurin's formula.
@@ -30,12 +30,14 @@ pub struct Group {
     pub bytes: f64,
 }
 
-/// Objects with their popularity and size, most popular first, in groups of similar objects. 10⁷ objects of a
-/// Zipf law make about 10,000 groups, so a sum over the objects costs about 10,000 operations.
+/// Objects with their popularity and size, most popular first, in groups of similar objects. 10⁷
+/// objects of a Zipf law make about 10,000 groups, so a sum over the objects costs about 10,000
+/// operations.
 ///
 /// A request is for the object of rank k with probability k^(−s)/Σⱼ j^(−s) (Zipf). Source: L.
 /// Breslau, P. Cao, L. Fan, G. Phillips, S. Shenker, "Web caching and Zipf-like distributions",
-/// INFOCOM 1999. Sums have a relative error of 1e-7. Popularities that change over time are not described.
+/// INFOCOM 1999. Sums have a relative error of 1e-7. Popularities that change over time are not
+/// described.
 ///
 /// ```
 /// use model::cache::Catalogue;
@@ -52,22 +54,22 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// `objects` objects of 1 byte each, with popularities proportional to k^(−s), s = `exponent` from 0
-    /// (equal popularities) to 20. The literature gives s between 0.6 and 1.2 for web objects and media.
-    /// Cost: about 1,000·s·ln(objects) groups.
+    /// `objects` objects of 1 byte each, with popularities proportional to k^(−s), s = `exponent`
+    /// from 0 (equal popularities) to 20. The literature gives s between 0.6 and 1.2 for web
+    /// objects and media. Cost: about 1,000·s·ln(objects) groups.
     pub fn zipf(objects: u64, exponent: f64) -> Result<Self, Error> {
         Self::zipf_mandelbrot(objects, exponent, 0.0)
     }
 
-    /// [`Catalogue::zipf`] with (k + q)^(−s), q = `shift` ≥ 0 (Mandelbrot's generalisation of Zipf's law):
-    /// flatter among the first q objects, as many measured popularities are.
+    /// [`Catalogue::zipf`] with (k + q)^(−s), q = `shift` ≥ 0 (Mandelbrot's generalisation of
+    /// Zipf's law): flatter among the first q objects, as many measured popularities are.
     pub(crate) fn zipf_mandelbrot(objects: u64, exponent: f64, shift: f64) -> Result<Self, Error> {
         check("the number of objects", objects as f64, 1.0..=1e15, "1 to 1e15")?;
         check("the exponent of popularity", exponent, 0.0..=20.0, "0 to 20")?;
         check("the shift of popularity", shift, 0.0..=1e15, "0 to 1e15")?;
         let law = Ranks { exponent, shift };
-        // Ranks further apart than this factor differ by more than `ALIKE`. Beyond s = 4 the ranks that
-        // are put together have next to nothing of the requests.
+        // Ranks further apart than this factor differ by more than `ALIKE`. Beyond s = 4 the ranks
+        // that are put together have next to nothing of the requests.
         let ratio = (ALIKE / exponent.min(4.0)).exp_m1();
         let mut groups = Vec::new();
         let mut first = 1u64;
@@ -82,21 +84,22 @@ impl Catalogue {
         Self::of_groups(groups)
     }
 
-    /// Objects of 1 byte each with popularities proportional to `weights`, in any order. Objects of weight 0
-    /// are left out. Returns an error if a weight is negative or not finite, or if no weight is above 0.
+    /// Objects of 1 byte each with popularities proportional to `weights`, in any order. Objects of
+    /// weight 0 are left out. Returns an error if a weight is negative or not finite, or if no
+    /// weight is above 0.
     pub(crate) fn from_weights(weights: impl IntoIterator<Item = f64>) -> Result<Self, Error> {
         Self::from_objects(weights.into_iter().map(|weight| (weight, 1.0)))
     }
 
-    /// Objects of 1 byte each with popularities proportional to request counts. The counts of a short record
-    /// overstate the popularity of objects requested once and miss all others: to get the curve of the record
-    /// itself use [`super::Shards`].
+    /// Objects of 1 byte each with popularities proportional to request counts. The counts of a
+    /// short record overstate the popularity of objects requested once and miss all others: to get
+    /// the curve of the record itself use [`super::Shards`].
     pub fn from_counts(counts: impl IntoIterator<Item = u64>) -> Result<Self, Error> {
         Self::from_weights(counts.into_iter().map(|count| count as f64))
     }
 
-    /// Objects as (weight, bytes). Cost: one look-up for each object; memory for each distinct pair (to
-    /// 0.1 %) alone.
+    /// Objects as (weight, bytes). Cost: one look-up for each object; memory for each distinct pair
+    /// (to 0.1 %) alone.
     pub fn from_objects(objects: impl IntoIterator<Item = (f64, f64)>) -> Result<Self, Error> {
         let mut cells: BTreeMap<(i64, i64), [f64; 3]> = BTreeMap::new();
         for (weight, bytes) in objects {
@@ -138,9 +141,9 @@ impl Catalogue {
         Ok(self)
     }
 
-    /// The same popularities with sizes (bytes, share of the objects), each object's drawn without regard
-    /// to its popularity. Shares are scaled to add to 1. Cost: as many groups as groups times sizes; 1,000
-    /// sizes at most.
+    /// The same popularities with sizes (bytes, share of the objects), each object's drawn without
+    /// regard to its popularity. Shares are scaled to add to 1. Cost: as many groups as groups
+    /// times sizes; 1,000 sizes at most.
     pub fn with_sizes(self, sizes: &[(f64, f64)]) -> Result<Self, Error> {
         check("the number of sizes", sizes.len() as f64, 1.0..=1e3, "1 to 1,000")?;
         let mut total = 0.0;
@@ -198,8 +201,8 @@ impl Catalogue {
         share.min(1.0)
     }
 
-    /// The share of the requests that is for the object of this rank, 1 the most popular; 0 beyond the
-    /// last. Within 0.1 % of the object's own.
+    /// The share of the requests that is for the object of this rank, 1 the most popular; 0 beyond
+    /// the last. Within 0.1 % of the object's own.
     pub fn popularity_of_rank(&self, rank: u64) -> f64 {
         let mut before = 0.0;
         for group in &self.groups {

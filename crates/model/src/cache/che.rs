@@ -1,4 +1,5 @@
-//! Che's approximation: the hit ratio of a memory of a given size, from the popularities of objects.
+//! Che's approximation: the hit ratio of a memory of a given size, from the popularities of
+//! objects.
 
 use crate::error::{Error, check, not_negative, positive};
 use crate::storage::Popularity;
@@ -7,10 +8,11 @@ use super::{Catalogue, Group};
 
 /// The eviction policy of a memory.
 ///
-/// For independent requests, first-in-first-out and random eviction have the same hit ratio: E. Gelenbe, "A
-/// unified approach to the evaluation of a class of replacement algorithms", IEEE Transactions on Computers
-/// 22 (1973). Least-recently-used eviction has a higher one: J. van den Berg, A. Gandolfi, "LRU is better
-/// than FIFO under the independent reference model", Journal of Applied Probability 29 (1992).
+/// For independent requests, first-in-first-out and random eviction have the same hit ratio: E.
+/// Gelenbe, "A unified approach to the evaluation of a class of replacement algorithms", IEEE
+/// Transactions on Computers 22 (1973). Least-recently-used eviction has a higher one: J. van den
+/// Berg, A. Gandolfi, "LRU is better than FIFO under the independent reference model", Journal of
+/// Applied Probability 29 (1992).
 ///
 /// ```
 /// use model::cache::{Cache, Catalogue, Eviction};
@@ -50,21 +52,22 @@ impl Eviction {
 
 /// A memory that holds objects of a catalogue, with independent requests (IRM).
 ///
-/// A memory of M bytes holds an object whose share of the requests is p with probability
-/// h = 1 − exp(−pT) (least recently used) or pT/(1 + pT) (first in first out, random); the
-/// *characteristic time* T, in requests, is the same for all objects and follows from Σ b·h = M, with b the
+/// A memory of M bytes holds an object whose share of the requests is p with probability h = 1 −
+/// exp(−pT) (least recently used) or pT/(1 + pT) (first in first out, random); the *characteristic
+/// time* T, in requests, is the same for all objects and follows from Σ b·h = M, with b the
 /// object's bytes: the stored objects fill the memory. The hit ratio is Σ p·h.
 ///
-/// Sources: H. Che, Y. Tung, Z. Wang, "Hierarchical Web caching systems", IEEE JSAC 20
-/// (2002); earlier, R. Fagin, "Asymptotic miss ratios over independent references" (1977); for FIFO and
-/// RANDOM, V. Martina, M. Garetto, E. Leonardi, "A unified approach to the performance analysis of caching
-/// systems", INFOCOM 2014.
+/// Sources: H. Che, Y. Tung, Z. Wang, "Hierarchical Web caching systems", IEEE JSAC 20 (2002);
+/// earlier, R. Fagin, "Asymptotic miss ratios over independent references" (1977); for FIFO and
+/// RANDOM, V. Martina, M. Garetto, E. Leonardi, "A unified approach to the performance analysis of
+/// caching systems", INFOCOM 2014.
 ///
-/// It assumes independent requests, and enough objects in memory that T hardly varies: simulated memories of
-/// 50 to 500 objects are within 0.006 of it. Streams whose popularities change within the time T have more
-/// hits than predicted. Leave out objects that are larger than the memory.
+/// It assumes independent requests, and enough objects in memory that T hardly varies: simulated
+/// memories of 50 to 500 objects are within 0.006 of it. Streams whose popularities change within
+/// the time T have more hits than predicted. Leave out objects that are larger than the memory.
 ///
-/// Cost: some 15 sums over the groups of the catalogue; a few milliseconds for 10⁷ objects of a Zipf law.
+/// Cost: some 15 sums over the groups of the catalogue; a few milliseconds for 10⁷ objects of a
+/// Zipf law.
 ///
 /// ```
 /// use model::cache::{Cache, Catalogue, Eviction};
@@ -96,8 +99,8 @@ pub struct Cache {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hits {
     eviction: Eviction,
-    /// T: the number of requests for which an object stays in memory without a request of its own (FIFO:
-    /// stays in memory at all). Infinite if everything fits.
+    /// T: the number of requests for which an object stays in memory without a request of its own
+    /// (FIFO: stays in memory at all). Infinite if everything fits.
     pub characteristic_requests: f64,
     /// Share of the requests that memory answers.
     pub hit_ratio: f64,
@@ -176,8 +179,9 @@ impl Cache {
         Ok(groups.iter().map(kept).sum())
     }
 
-    /// The exponent e with q(factor·m)/q(m) = factor^e for a memory of m = `bytes` bytes, as the changes of
-    /// [`crate::storage::Cluster`] take it. It is exact for `factor` and approximate for other factors.
+    /// The exponent e with q(factor·m)/q(m) = factor^e for a memory of m = `bytes` bytes, as the
+    /// changes of [`crate::storage::Cluster`] take it. It is exact for `factor` and approximate for
+    /// other factors.
     pub fn popularity(&self, bytes: f64, factor: f64) -> Result<Popularity, Error> {
         positive("the bytes of memory", bytes)?;
         check("the factor of the memory", factor, 1e-6..=1e6, "0.000001 to 1,000,000")?;
@@ -188,8 +192,8 @@ impl Cache {
     }
 }
 
-/// T in requests for a memory of `bytes` bytes, from popularities that need not add to 1. Infinite if
-/// all requested objects fit.
+/// T in requests for a memory of `bytes` bytes, from popularities that need not add to 1. Infinite
+/// if all requested objects fit.
 pub(super) fn characteristic(groups: &[Group], eviction: Eviction, bytes: f64) -> f64 {
     let asked = groups.iter().filter(|g| g.popularity > 0.0);
     if bytes <= 0.0 {
@@ -201,8 +205,8 @@ pub(super) fn characteristic(groups: &[Group], eviction: Eviction, bytes: f64) -
     }
 }
 
-/// The T with Σ weight·kept(pT) = target: Newton's method in ln T, kept within a bracket. Infinite if the
-/// target is the limit but for rounding.
+/// The T with Σ weight·kept(pT) = target: Newton's method in ln T, kept within a bracket. Infinite
+/// if the target is the limit but for rounding.
 fn solve(groups: &[Group], eviction: Eviction, weight: impl Fn(&Group) -> f64, target: f64) -> f64 {
     let at = |t: f64| {
         groups.iter().fold((0.0, 0.0), |(sum, slope), g| {

@@ -99,7 +99,8 @@ fn groups_are_as_good_as_single_objects() {
                 close(hits.objects / memory, 1.0, 1e-9);
                 close(hits.of_object(popularities[0]), eviction.kept(popularities[0] * time), 1e-6);
                 let back = cache.memory_for(hits.hit_ratio).unwrap();
-                // With s = 8 all but some objects have next to nothing: many memories, one hit ratio.
+                // With s = 8 all but some objects have next to nothing: many memories, one hit
+                // ratio.
                 if hits.hit_ratio < 1.0 - 1e-9 {
                     close(back / memory, 1.0, 1e-6);
                 }
@@ -134,7 +135,8 @@ fn weights_counts_and_sizes_make_the_same_catalogue() {
     let counts = Catalogue::from_counts([3, 0, 3, 1, 1]).unwrap();
     assert_eq!((counts.objects(), counts.groups().len()), (4.0, 2));
     close(counts.groups()[0].popularity, 0.375, 1e-15);
-    // Sizes drawn without regard to popularity: with all memory counted in mean sizes nearly the same.
+    // Sizes drawn without regard to popularity: with all memory counted in mean sizes nearly the
+    // same.
     let sizes = zipf.clone().with_sizes(&[(1.0, 1.0), (3.0, 1.0)]).unwrap();
     close(sizes.bytes(), 10_000.0, 1e-6);
     close(sizes.request_bytes(), 2.0, 1e-9);

@@ -9,14 +9,14 @@ use super::{Atom, Complex64, Empirical, Piece, ServiceTime};
 
 /// The exponential law, which M/M/1 and the Spotify model assume.
 ///
-/// P(T ≤ t) = 1 − e^(−t/b), transform 1/(1 + s·b), SCV 1, with b the mean in seconds. It is the only law
-/// without memory: the rest of a service has the law of the whole, however long it has lasted. Source:
-/// R. Jain, "The Art of Computer Systems Performance Analysis" (1991), chapter 29. Exact. Cost:
-/// nanoseconds.
+/// P(T ≤ t) = 1 − e^(−t/b), transform 1/(1 + s·b), SCV 1, with b the mean in seconds. It is the
+/// only law without memory: the rest of a service has the law of the whole, however long it has
+/// lasted. Source: R. Jain, "The Art of Computer Systems Performance Analysis" (1991), chapter 29.
+/// Exact. Cost: nanoseconds.
 ///
 /// Most devices are not exponential. For an SCV of 0.25, as of some disks, the mean wait would be
-/// (1 + 1)/(1 + 0.25) = 1.6 times too long (use [`Gamma`] or [`Empirical`]). For hits and misses together it
-/// would be too short (use [`Hyperexponential`]).
+/// (1 + 1)/(1 + 0.25) = 1.6 times too long (use [`Gamma`] or [`Empirical`]). For hits and misses
+/// together it would be too short (use [`Hyperexponential`]).
 ///
 /// ```
 /// use model::distribution::{Exponential, ServiceTime};
@@ -33,7 +33,8 @@ pub struct Exponential {
 }
 
 impl Exponential {
-    /// Creates the law from its mean in seconds. Returns an error unless the mean is finite and above 0.
+    /// Creates the law from its mean in seconds. Returns an error unless the mean is finite and
+    /// above 0.
     pub fn new(mean: f64) -> Result<Self, Error> {
         Ok(Exponential { mean: time("the mean of an exponential law", mean)? })
     }
@@ -56,14 +57,14 @@ impl ServiceTime for Exponential {
 
 /// The gamma law: any mean and any SCV. Erlang's where the shape k = 1/SCV is whole.
 ///
-/// The density goes with t^(k−1)·e^(−k·t/b), b the mean in seconds; P(T ≤ t) = P(k, k·t/b) with P the
-/// regularised lower incomplete gamma function; transform (1 + s·b/k)^(−k). Source: R. Jain, "The Art of
-/// Computer Systems Performance Analysis" (1991), chapter 29. Exact to some 1e-14. Cost: a CDF below a
-/// microsecond; a transform some ten nanoseconds.
+/// The density goes with t^(k−1)·e^(−k·t/b), b the mean in seconds; P(T ≤ t) = P(k, k·t/b) with P
+/// the regularised lower incomplete gamma function; transform (1 + s·b/k)^(−k). Source: R. Jain,
+/// "The Art of Computer Systems Performance Analysis" (1991), chapter 29. Exact to some 1e-14.
+/// Cost: a CDF below a microsecond; a transform some ten nanoseconds.
 ///
-/// The density has one peak (SCV below 1) or falls from the start; the tail is exponential. Do not use it
-/// for two peaks, such as hits and misses together, for a heavier tail ([`Lognormal`]), or for times whose
-/// minimum is far above 0. Two moments determine a mean wait but not its quantiles.
+/// The density has one peak (SCV below 1) or falls from the start; the tail is exponential. Do not
+/// use it for two peaks, such as hits and misses together, for a heavier tail ([`Lognormal`]), or
+/// for times whose minimum is far above 0. Two moments determine a mean wait but not its quantiles.
 ///
 /// ```
 /// use model::distribution::{Gamma, ServiceTime};
@@ -79,7 +80,8 @@ pub struct Gamma {
 }
 
 impl Gamma {
-    /// Creates the law from its mean in seconds and its squared coefficient of variation, both above 0.
+    /// Creates the law from its mean in seconds and its squared coefficient of variation, both
+    /// above 0.
     pub fn new(mean: f64, scv: f64) -> Result<Self, Error> {
         Ok(Gamma {
             mean: time("the mean of a gamma law", mean)?,
@@ -116,9 +118,10 @@ impl ServiceTime for Gamma {
 
 /// A constant service time d: P(T ≤ t) is 0 below d and 1 from d on, transform e^(−s·d), SCV 0.
 ///
-/// [`crate::queue::Md1`] is its M/G/1 queue, in closed form; mean waits are half of those of exponential
-/// service. The law is an atom, so its transform must not be inverted ([`super::inversion`]). Exact. Cost:
-/// nanoseconds. Do not use it if times vary because of sizes, seeks or other tenants.
+/// [`crate::queue::Md1`] is its M/G/1 queue, in closed form; mean waits are half of those of
+/// exponential service. The law is an atom, so its transform must not be inverted
+/// ([`super::inversion`]). Exact. Cost: nanoseconds. Do not use it if times vary because of sizes,
+/// seeks or other tenants.
 ///
 /// ```
 /// use model::distribution::{Deterministic, ServiceTime};
@@ -159,14 +162,15 @@ impl ServiceTime for Deterministic {
 
 /// A mixture of exponential laws: P(T ≤ t) = Σ pᵢ(1 − e^(−t/bᵢ)), SCV at least 1.
 ///
-/// Transform Σ pᵢ/(1 + s·bᵢ), mean Σ pᵢbᵢ, SCV 2Σ pᵢbᵢ²/(Σ pᵢbᵢ)² − 1. Source: L. Kleinrock, "Queueing
-/// Systems" I (1975), section 4.7 (stages in parallel); the balanced means of
+/// Transform Σ pᵢ/(1 + s·bᵢ), mean Σ pᵢbᵢ, SCV 2Σ pᵢbᵢ²/(Σ pᵢbᵢ)² − 1. Source: L. Kleinrock,
+/// "Queueing Systems" I (1975), section 4.7 (stages in parallel); the balanced means of
 /// [`Hyperexponential::balanced`]: W. Whitt, "Approximating a point process by a renewal process",
 /// Operations Research 30 (1982). Exact. Cost: nanoseconds for each branch.
 ///
-/// It describes several kinds of requests, each with exponential times, drawn independently. Its density
-/// falls from the start: do not use it if almost all times exceed some minimum, or if requests of one kind
-/// come in runs. Two moments do not determine the tail: if there are samples, use [`Empirical`].
+/// It describes several kinds of requests, each with exponential times, drawn independently. Its
+/// density falls from the start: do not use it if almost all times exceed some minimum, or if
+/// requests of one kind come in runs. Two moments do not determine the tail: if there are samples,
+/// use [`Empirical`].
 ///
 /// ```
 /// use model::distribution::{Hyperexponential, ServiceTime};
@@ -183,8 +187,8 @@ pub struct Hyperexponential {
 }
 
 impl Hyperexponential {
-    /// Creates the law from its branches (probability, mean in seconds). The probabilities must add to 1
-    /// within 1e-9.
+    /// Creates the law from its branches (probability, mean in seconds). The probabilities must add
+    /// to 1 within 1e-9.
     pub fn new(branches: &[(f64, f64)]) -> Result<Self, Error> {
         for &(p, mean) in branches {
             check("the probability of a branch", p, 0.0..=1.0, "0 to 1")?;
@@ -200,7 +204,8 @@ impl Hyperexponential {
         &self.branches
     }
 
-    /// Two branches with balanced means (each contributes half of the mean), from a mean and an SCV above 1.
+    /// Two branches with balanced means (each contributes half of the mean), from a mean and an SCV
+    /// above 1.
     pub fn balanced(mean: f64, scv: f64) -> Result<Self, Error> {
         check("the SCV of a hyperexponential law", scv, 1.0..=1e6, "1 to 1,000,000")?;
         let p = 0.5 * (1.0 + ((scv - 1.0) / (scv + 1.0)).sqrt());
@@ -228,14 +233,15 @@ impl ServiceTime for Hyperexponential {
 /// A disk-like law: a uniform part (seek and rotation), a constant (transfer) and an exponential.
 ///
 /// With u the width of the uniform part, c the constant, e the exponential's mean, all in seconds:
-/// P(T ≤ t) = (G(t − c) − G(t − c − u))/u, G(x) = x − e(1 − e^(−x/e)) for x above 0 and else 0; transform
-/// (1 − e^(−su))/(su) · e^(−sc)/(1 + se); mean u/2 + c + e, variance u²/12 + e². Exact; a convolution.
-/// That rotation is uniform is in C. Ruemmler, J. Wilkes, "An introduction to disk drive modeling",
-/// IEEE Computer 27 (1994); the rest of the shape is ours. Cost: nanoseconds.
+/// P(T ≤ t) = (G(t − c) − G(t − c − u))/u, G(x) = x − e(1 − e^(−x/e)) for x above 0 and else 0;
+/// transform (1 − e^(−su))/(su) · e^(−sc)/(1 + se); mean u/2 + c + e, variance u²/12 + e². Exact; a
+/// convolution. That rotation is uniform is in C. Ruemmler, J. Wilkes, "An introduction to disk
+/// drive modeling", IEEE Computer 27 (1994); the rest of the shape is ours. Cost: nanoseconds.
 ///
-/// It assumes that the parts are independent and that each request is for a random position. For sequential
-/// reads, disks that reorder their queue, and solid-state devices, measure the law instead ([`Empirical`]).
-/// The density has a kink at c and at c + u, where inversions are accurate to 1e-5.
+/// It assumes that the parts are independent and that each request is for a random position. For
+/// sequential reads, disks that reorder their queue, and solid-state devices, measure the law
+/// instead ([`Empirical`]). The density has a kink at c and at c + u, where inversions are accurate
+/// to 1e-5.
 ///
 /// ```
 /// use model::distribution::{ServiceTime, UniformPlusExponential};
@@ -290,16 +296,16 @@ impl ServiceTime for UniformPlusExponential {
 
 /// The lognormal law: a heavy tail with all moments. ln T is normal.
 ///
-/// P(T ≤ t) = Φ((ln t − μ)/σ) with σ² = ln(1 + SCV) and μ = ln b − σ²/2, b the mean in seconds; the median
-/// is b/√(1 + SCV). Source: R. Jain, "The Art of Computer Systems Performance Analysis" (1991), its
-/// chapter 29. The CDF is exact. The transform has no formula: for it the law is cut into 400 pieces of equal
-/// width in the logarithm, each with its own exact mean (see [`Empirical`]), so inverted CDFs are off by
-/// up to 2e-4 at an SCV of 4. Cost: 400 pieces once; a CDF some ten nanoseconds, transforms as
-/// [`Empirical`]'s.
+/// P(T ≤ t) = Φ((ln t − μ)/σ) with σ² = ln(1 + SCV) and μ = ln b − σ²/2, b the mean in seconds; the
+/// median is b/√(1 + SCV). Source: R. Jain, "The Art of Computer Systems Performance Analysis"
+/// (1991), its chapter 29. The CDF is exact. The transform has no formula: for it the law is cut
+/// into 400 pieces of equal width in the logarithm, each with its own exact mean (see
+/// [`Empirical`]), so inverted CDFs are off by up to 2e-4 at an SCV of 4. Cost: 400 pieces once; a
+/// CDF some ten nanoseconds, transforms as [`Empirical`]'s.
 ///
-/// It describes times that are products of many independent factors. It overstates the tail of times that
-/// are cut by a timeout, and understates tails that fall as a power (file sizes), since all its moments are
-/// finite.
+/// It describes times that are products of many independent factors. It overstates the tail of
+/// times that are cut by a timeout, and understates tails that fall as a power (file sizes), since
+/// all its moments are finite.
 ///
 /// ```
 /// use model::distribution::{Lognormal, ServiceTime};

@@ -5,7 +5,8 @@ use crate::window::Histogram;
 
 use super::{Atom, Complex64, ServiceTime};
 
-/// One piece of an [`Empirical`] law: a share `share` of the times is uniform on centre ± half_width.
+/// One piece of an [`Empirical`] law: a share `share` of the times is uniform on centre ±
+/// half_width.
 ///
 /// ```
 /// use model::distribution::{Empirical, Piece, ServiceTime};
@@ -35,18 +36,18 @@ const NARROW: f64 = 2e-4;
 
 /// A mixture of uniform pieces: the law of a measured [`Histogram`].
 ///
-/// P(T ≤ t) = Σ shareᵢ·(the part of piece i at or below t); transform Σ shareᵢ·e^(−s·cᵢ)·sinh(s·hᵢ)/(s·hᵢ)
-/// with centre c and half width h in seconds; variance Σ shareᵢ·((cᵢ − b)² + hᵢ²/3), b the mean.
-/// Elementary; the choice of pieces is ours.
+/// P(T ≤ t) = Σ shareᵢ·(the part of piece i at or below t); transform Σ
+/// shareᵢ·e^(−s·cᵢ)·sinh(s·hᵢ)/(s·hᵢ) with centre c and half width h in seconds; variance Σ
+/// shareᵢ·((cᵢ − b)² + hᵢ²/3), b the mean. Elementary; the choice of pieces is ours.
 ///
-/// Buckets that contribute little to the first two moments are merged; a merged piece keeps the mean and
-/// variance of its buckets. The law is then shifted and stretched to the exact mean and variance of the
-/// histogram, which differ from those of bucket centres: at 90 % utilisation an error of 1 % in the mean
-/// shifts the response-time distribution by 3.5 points.
+/// Buckets that contribute little to the first two moments are merged; a merged piece keeps the
+/// mean and variance of its buckets. The law is then shifted and stretched to the exact mean and
+/// variance of the histogram, which differ from those of bucket centres: at 90 % utilisation an
+/// error of 1 % in the mean shifts the response-time distribution by 3.5 points.
 ///
-/// Cost: `cdf` is one pass over the pieces (about 160); `transform_line` takes about 2 ns for each piece and
-/// point. Limits: the law ends at the largest observed time, so the quantile of 1 − p needs far more than 1/p
-/// times. The order of the times is lost.
+/// Cost: `cdf` is one pass over the pieces (about 160); `transform_line` takes about 2 ns for each
+/// piece and point. Limits: the law ends at the largest observed time, so the quantile of 1 − p
+/// needs far more than 1/p times. The order of the times is lost.
 ///
 /// ```
 /// use model::distribution::{Empirical, ServiceTime};
@@ -67,8 +68,8 @@ pub struct Empirical {
 }
 
 impl Empirical {
-    /// Creates the law of a histogram's times. Returns an error if the histogram is empty or all its times
-    /// are 0.
+    /// Creates the law of a histogram's times. Returns an error if the histogram is empty or all
+    /// its times are 0.
     pub fn from_histogram(times: &Histogram) -> Result<Self, Error> {
         let mean = time("the mean of a histogram", times.mean_s())?;
         let n = times.count() as f64;
@@ -106,8 +107,8 @@ impl Empirical {
         law.with_moments(mean, if times.count() < 2 { law.scv() } else { scv })
     }
 
-    /// Creates a law from pieces, whose shares are scaled to add to 1. Returns an error if a number is
-    /// negative or not finite, if `pieces` is empty, or if there are more than 100,000 pieces.
+    /// Creates a law from pieces, whose shares are scaled to add to 1. Returns an error if a number
+    /// is negative or not finite, if `pieces` is empty, or if there are more than 100,000 pieces.
     pub fn from_pieces(mut pieces: Vec<Piece>) -> Result<Self, Error> {
         check("the number of pieces", pieces.len() as f64, 1.0..=1e5, "1 to 100,000")?;
         let mut total = 0.0;
@@ -133,9 +134,9 @@ impl Empirical {
         self.variance = self.pieces.iter().map(square).sum();
     }
 
-    /// The same shape with another mean (seconds) and squared coefficient of variation. The law is scaled
-    /// to the mean and then stretched about it. The stretch is limited so that no time falls below 0: an SCV
-    /// much larger than the shape's own is therefore not reached.
+    /// The same shape with another mean (seconds) and squared coefficient of variation. The law is
+    /// scaled to the mean and then stretched about it. The stretch is limited so that no time falls
+    /// below 0: an SCV much larger than the shape's own is therefore not reached.
     pub fn with_moments(&self, mean: f64, scv: f64) -> Result<Self, Error> {
         time("the mean of a law", mean)?;
         check("the SCV of a law", scv, 0.0..=SCV_MAX, "0 to 1e12")?;
@@ -158,9 +159,10 @@ impl Empirical {
     /// Creates a law of 400 pieces, of equal width in the logarithm of time, from a CDF. It gives a
     /// transform to laws without one, such as a measured curve or the slowest of several times.
     ///
-    /// `atoms` are the atoms of the CDF and stay atoms. Mean and variance are integrals of the CDF. `scale`
-    /// is a time of the law's order of magnitude. The CDF must reach 1 − 2e-10 and must not fall. Returns an
-    /// error if the mean is not a valid time. Cost: about 1,000 evaluations of the CDF.
+    /// `atoms` are the atoms of the CDF and stay atoms. Mean and variance are integrals of the CDF.
+    /// `scale` is a time of the law's order of magnitude. The CDF must reach 1 − 2e-10 and must not
+    /// fall. Returns an error if the mean is not a valid time. Cost: about 1,000 evaluations of the
+    /// CDF.
     ///
     /// ```
     /// use model::distribution::{Empirical, ServiceTime};
@@ -227,8 +229,8 @@ impl ServiceTime for Empirical {
         if t < 0.0 { 0.0 } else { self.pieces.iter().map(below).sum::<f64>().clamp(0.0, 1.0) }
     }
 
-    /// All points of a line have the same real part and equal steps, so exponentials are powers of one
-    /// rotation: a multiplication a point. The transform of a piece is density·(exp(−s·low) −
+    /// All points of a line have the same real part and equal steps, so exponentials are powers of
+    /// one rotation: a multiplication a point. The transform of a piece is density·(exp(−s·low) −
     /// exp(−s·high))/s, so those of all pieces are summed before they are divided by s.
     fn transform_line(&self, re: f64, step: f64, out: &mut [Complex64]) {
         out.fill(Complex64::ZERO);
@@ -268,7 +270,8 @@ impl Exponentials {
         Exponentials { re, step, sums: vec![[[0.0; LANES]; 2]; points.div_ceil(LANES)] }
     }
 
-    /// Adds one, at all points: the first eight by their powers, the others each from the one eight before.
+    /// Adds one, at all points: the first eight by their powers, the others each from the one eight
+    /// before.
     fn add(&mut self, at: f64, weight: f64) {
         let (im, re) = (-self.step * at).sin_cos();
         let one = Complex64::new(re, im);

@@ -1,18 +1,18 @@
 //! Numerical inversion of the Laplace transform of a CDF by Euler's algorithm.
 //!
 //! Source: J. Abate and W. Whitt, "Numerical inversion of Laplace transforms of probability
-//! distributions", ORSA Journal on Computing 7 (1995): the Fourier-series method, whose alternating series
-//! is summed by Euler's binomial averages. For a CDF the discretisation error is at most exp(−A) ≈ 4e-11 and
-//! the rounding error about exp(A/2)·1e-16 ≈ 2e-11. The truncation error is below 1e-9 where the CDF is
-//! smooth on (0, 2t).
+//! distributions", ORSA Journal on Computing 7 (1995): the Fourier-series method, whose alternating
+//! series is summed by Euler's binomial averages. For a CDF the discretisation error is at most
+//! exp(−A) ≈ 4e-11 and the rounding error about exp(A/2)·1e-16 ≈ 2e-11. The truncation error is
+//! below 1e-9 where the CDF is smooth on (0, 2t).
 //!
-//! Do *not* invert at or near an atom of the law or a jump of its density. The Fourier series rings there
-//! (Gibbs), with errors of 1e-5 at a jump of the density and 5 % at an atom. Therefore:
+//! Do *not* invert at or near an atom of the law or a jump of its density. The Fourier series rings
+//! there (Gibbs), with errors of 1e-5 at a jump of the density and 5 % at an atom. Therefore:
 //!
 //! 1. If a law has its own CDF, use that.
 //! 2. If it has no atoms, use [`cdf`] or [`sum`].
-//! 3. If its atoms are known, subtract them from the transform, invert the rest, and add them exactly. The
-//!    queues of this crate do so for requests that do not wait.
+//! 3. If its atoms are known, subtract them from the transform, invert the rest, and add them
+//!    exactly. The queues of this crate do so for requests that do not wait.
 //!
 //! Cost: [`TERMS`] evaluations of the transform for each `t`.
 
@@ -29,8 +29,8 @@ const AVERAGED: usize = 20;
 /// Number of evaluations of the transform in one inversion: 60 terms, and 21 for the 20 averages.
 pub const TERMS: usize = DIRECT + AVERAGED + 1;
 
-/// `(re, step)` of the points `re + i·k·step`, k < [`TERMS`], at which [`sum`] needs the transform for the
-/// time `t` in seconds: re = A/(2t) with A = 24, step = π/t (Abate and Whitt 1995).
+/// `(re, step)` of the points `re + i·k·step`, k < [`TERMS`], at which [`sum`] needs the transform
+/// for the time `t` in seconds: re = A/(2t) with A = 24, step = π/t (Abate and Whitt 1995).
 ///
 /// ```
 /// use model::distribution::{Complex64, inversion};
@@ -48,7 +48,8 @@ fn weights() -> &'static [f64; TERMS] {
     static WEIGHTS: OnceLock<[f64; TERMS]> = OnceLock::new();
     WEIGHTS.get_or_init(|| {
         let mut weights = [1.0; TERMS];
-        // Share of the averaged partial sums that contain term DIRECT + j: 1 − P(Binomial(m, ½) < j).
+        // Share of the averaged partial sums that contain term DIRECT + j: 1 − P(Binomial(m, ½) <
+        // j).
         let mut binomial = 0.5f64.powi(AVERAGED as i32);
         let mut missing = 0.0;
         for j in 0..=AVERAGED {
@@ -65,11 +66,12 @@ fn weights() -> &'static [f64; TERMS] {
     })
 }
 
-/// The CDF at `t` from `value(k)` = the Laplace–Stieltjes transform at the k-th point of [`line()`].
+/// The CDF at `t` from `value(k)` = the Laplace–Stieltjes transform at the k-th point of
+/// [`line()`].
 ///
-/// It is (e^(A/2)/t)·Σ ±Re(f(sₖ)/sₖ), the first term halved, the last 21 tapered by the binomial CDF.
-/// The result is not clamped, because only the caller knows its bounds. It is never NaN for finite values.
-/// The module's page states the accuracy; [`line()`] has an example.
+/// It is (e^(A/2)/t)·Σ ±Re(f(sₖ)/sₖ), the first term halved, the last 21 tapered by the binomial
+/// CDF. The result is not clamped, because only the caller knows its bounds. It is never NaN for
+/// finite values. The module's page states the accuracy; [`line()`] has an example.
 pub fn sum(mut value: impl FnMut(usize) -> Complex64, t: f64) -> f64 {
     let (re, step) = line(t);
     let mut total = 0.0;
@@ -84,7 +86,8 @@ pub fn sum(mut value: impl FnMut(usize) -> Complex64, t: f64) -> f64 {
 
 /// P(T ≤ t) from the Laplace–Stieltjes transform of T; 0 for `t` ≤ 0. Within [0, 1].
 ///
-/// The law must have no atoms and be smooth near `t` (see the module's page). Cost: [`TERMS`] evaluations.
+/// The law must have no atoms and be smooth near `t` (see the module's page). Cost: [`TERMS`]
+/// evaluations.
 ///
 /// ```
 /// use model::distribution::inversion::cdf;

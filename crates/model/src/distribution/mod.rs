@@ -9,8 +9,8 @@
 //!
 //! The law of the slowest of several independent times is [`crate::fork_join::OrderStatistic`].
 //!
-//! The transform of a sum of independent times is the product of their transforms. Waiting times and sums
-//! are therefore computed as transforms; [`inversion`] turns a transform back into a CDF.
+//! The transform of a sum of independent times is the product of their transforms. Waiting times
+//! and sums are therefore computed as transforms; [`inversion`] turns a transform back into a CDF.
 
 mod analytic;
 mod empirical;
@@ -30,8 +30,8 @@ pub(crate) use numeric::{kronrod, moments};
 
 /// A single time with a positive probability, where the CDF jumps by `share`.
 ///
-/// Its transform is share·e^(−s·at). [`inversion`] is inaccurate near a jump, so laws list their atoms and
-/// the queues treat them apart.
+/// Its transform is share·e^(−s·at). [`inversion`] is inaccurate near a jump, so laws list their
+/// atoms and the queues treat them apart.
 ///
 /// ```
 /// use model::distribution::{Atom, Deterministic, ServiceTime};
@@ -58,9 +58,10 @@ pub type AnyLaw = Arc<dyn ServiceTime + Send + Sync>;
 
 /// The law of a time T ≥ 0 in seconds.
 ///
-/// Notation: mean b = E\[T\], SCV = Var\[T\]/b², B(s) = E\[e^(−sT)\], F(t) = P(T ≤ t), as in L. Kleinrock,
-/// "Queueing Systems" I (1975). The methods of an implementation must agree with each other: the queues
-/// take means from `mean` and `scv` and distributions from `transform`, and do not compare them.
+/// Notation: mean b = E\[T\], SCV = Var\[T\]/b², B(s) = E\[e^(−sT)\], F(t) = P(T ≤ t), as in L.
+/// Kleinrock, "Queueing Systems" I (1975). The methods of an implementation must agree with each
+/// other: the queues take means from `mean` and `scv` and distributions from `transform`, and do
+/// not compare them.
 ///
 /// ```
 /// use model::distribution::{Exponential, ServiceTime, Complex64};
@@ -87,14 +88,14 @@ pub trait ServiceTime {
         Vec::new()
     }
 
-    /// The smallest t in seconds with P(T ≤ t) ≥ `p`, for `p` from 0 to below 1, to 1e-12 of itself.
-    /// Cost: about 60 evaluations of the CDF.
+    /// The smallest t in seconds with P(T ≤ t) ≥ `p`, for `p` from 0 to below 1, to 1e-12 of
+    /// itself. Cost: about 60 evaluations of the CDF.
     fn quantile(&self, p: f64) -> Result<f64, Error> {
         crate::queue::quantile(p, self.mean(), |t| self.cdf(t))
     }
 
-    /// Writes the transform at `re + i·k·step` to `out[k]`: the points that an inversion needs. Laws with
-    /// many pieces compute the whole line much faster than its points one by one.
+    /// Writes the transform at `re + i·k·step` to `out[k]`: the points that an inversion needs.
+    /// Laws with many pieces compute the whole line much faster than its points one by one.
     fn transform_line(&self, re: f64, step: f64, out: &mut [Complex64]) {
         for (k, value) in out.iter_mut().enumerate() {
             *value = self.transform(Complex64::new(re, step * k as f64));

@@ -146,8 +146,8 @@ fn large_histograms_become_few_pieces() {
 /// The atoms of [`jumpy_cdf`].
 const JUMPS: [Atom; 2] = [Atom { at: 0.0, share: 0.1 }, Atom { at: 0.004, share: 0.4 }];
 
-/// The CDF of a mixture: 10 % at 0, 40 % at 4 ms, 30 % gamma (10 ms, SCV 0.5), 20 % exponential (2 ms)
-/// after a constant 1 ms. Its mean is 5.2 ms and its second moment 54 ms².
+/// The CDF of a mixture: 10 % at 0, 40 % at 4 ms, 30 % gamma (10 ms, SCV 0.5), 20 % exponential (2
+/// ms) after a constant 1 ms. Its mean is 5.2 ms and its second moment 54 ms².
 fn jumpy_cdf(t: f64) -> f64 {
     let disk = Gamma::new(0.010, 0.5).unwrap();
     let net = Exponential::new(0.002).unwrap();

@@ -1,31 +1,34 @@
 //! Change detection: does the fitted model still describe the stream?
 //!
-//! A [`Watch`] takes the windows of a running system, interval by interval. It reports each parameter that no
-//! longer has its fitted value, the time since which it differs, and its present value. It watches the mean
-//! service time of each class of devices, the hit ratio at the present load, and the variability of arrivals
-//! (their index of dispersion).
+//! A [`Watch`] takes the windows of a running system, interval by interval. It reports each
+//! parameter that no longer has its fitted value, the time since which it differs, and its present
+//! value. It watches the mean service time of each class of devices, the hit ratio at the present
+//! load, and the variability of arrivals (their index of dispersion).
 //!
-//! For each parameter θ and direction a CUSUM of log likelihood ratios (E. Page, Biometrika 41 (1954)):
+//! For each parameter θ and direction a CUSUM of log likelihood ratios (E. Page, Biometrika 41
+//! (1954)):
 //!
 //! S ← max(0, S + ln f₁(x) / f₀(x)), alarm at S ≥ h
 //!
-//! x is the observation of the interval. f₀ is its density with θ at the edge of its fitted interval, so that the
-//! uncertainty of the fit is not reported as a change. f₁ is its density with θ beyond that edge by one, two or
-//! four times the smallest relevant change, each with a separate CUSUM: the one with the right size is the fastest
-//! and estimates the start best. The likeliest start of the change is the time at which its S was last 0, and the
-//! mean of all observations since then estimates the present θ.
+//! x is the observation of the interval. f₀ is its density with θ at the edge of its fitted
+//! interval, so that the uncertainty of the fit is not reported as a change. f₁ is its density with
+//! θ beyond that edge by one, two or four times the smallest relevant change, each with a separate
+//! CUSUM: the one with the right size is the fastest and estimates the start best. The likeliest
+//! start of the change is the time at which its S was last 0, and the mean of all observations
+//! since then estimates the present θ.
 //!
-//! **False alarms.** e^S is at most the Shiryaev–Roberts statistic, whose mean after n observations is n if
-//! nothing changed, whatever the distributions. So with h = ln(charts · A) the chance of any false alarm within n
-//! intervals is at most n/A (Doob's inequality), and the mean time to one is at least A: that statistic less n is a
-//! martingale, so that at the alarm, where it is at least A, n is A or more on average. The bounds assume
-//! independent intervals and means of enough requests to be normal; intervals with few requests are joined.
-//! Dependence found by the bootstrap of the fit widens the variances. An interval adds at most a quarter of h, so
-//! that a single stall raises no alarm.
+//! **False alarms.** e^S is at most the Shiryaev–Roberts statistic, whose mean after n observations
+//! is n if nothing changed, whatever the distributions. So with h = ln(charts · A) the chance of
+//! any false alarm within n intervals is at most n/A (Doob's inequality), and the mean time to one
+//! is at least A: that statistic less n is a martingale, so that at the alarm, where it is at least
+//! A, n is A or more on average. The bounds assume independent intervals and means of enough
+//! requests to be normal; intervals with few requests are joined. Dependence found by the bootstrap
+//! of the fit widens the variances. An interval adds at most a quarter of h, so that a single stall
+//! raises no alarm.
 //!
-//! Cost: a microsecond for each window; memory does not grow. Limitations: changes as slow as the service's own
-//! cycles are not told from them (the hit ratio differs between day and night: fit both), and a change in the
-//! shape of service times that keeps their mean is not detected.
+//! Cost: a microsecond for each window; memory does not grow. Limitations: changes as slow as the
+//! service's own cycles are not told from them (the hit ratio differs between day and night: fit
+//! both), and a change in the shape of service times that keeps their mean is not detected.
 
 use serde::{Deserialize, Serialize};
 
@@ -57,8 +60,9 @@ pub struct WatchOptions {
 }
 
 impl Default for WatchOptions {
-    /// One false alarm in a day of seconds, at most; 3 % of the service time (ten points of the response-time
-    /// distribution at 90 % utilisation), 2 % of all requests, half of the dispersion.
+    /// One false alarm in a day of seconds, at most; 3 % of the service time (ten points of the
+    /// response-time distribution at 90 % utilisation), 2 % of all requests, half of the
+    /// dispersion.
     fn default() -> Self {
         WatchOptions {
             intervals: 86_400.0,
@@ -291,7 +295,8 @@ pub struct Watch {
     intervals: u64,
 }
 
-/// By what factor an interval is wider than independent observations would make it, as a variance; at least 1.
+/// By what factor an interval is wider than independent observations would make it, as a variance;
+/// at least 1.
 fn overdispersion(parameter: &Parameter, variance: f64, observations: f64) -> f64 {
     let half = 0.5 * (parameter.high - parameter.low) / 1.96;
     let ratio = half * half / (variance / observations);
@@ -384,8 +389,9 @@ impl Watch {
         self.services.iter().chain([&self.hits]).chain(&self.arrivals)
     }
 
-    /// Looks at one interval: the window of the clients' side (`load`, `gateway` or `node`) and those of the
-    /// devices. Gives the changes that became certain by it, each parameter and direction once.
+    /// Looks at one interval: the window of the clients' side (`load`, `gateway` or `node`) and
+    /// those of the devices. Gives the changes that became certain by it, each parameter and
+    /// direction once.
     pub fn push(&mut self, client: Option<&Window>, devices: &[&Window]) -> Vec<Change> {
         self.intervals = self.intervals.saturating_add(1);
         let seen = Pending::of(client, devices, &self.classes);
@@ -420,8 +426,8 @@ impl Watch {
         self.changes().into_iter().map(|change| change.parameter).collect()
     }
 
-    /// Looks at all intervals of a step in order. The clients' side is the one that a fit would take; windows
-    /// that begin within half a window of each other are one interval.
+    /// Looks at all intervals of a step in order. The clients' side is the one that a fit would
+    /// take; windows that begin within half a window of each other are one interval.
     pub fn push_step(&mut self, step: &Step) -> Vec<Change> {
         let client = gather::client_side(step).map_or(&[][..], |side| side.1);
         let mut all: Vec<(bool, &Window)> = client.iter().map(|w| (true, w)).collect();

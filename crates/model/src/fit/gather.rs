@@ -74,15 +74,16 @@ pub(super) struct Gathered {
     pub other: Histogram,
     /// The queue that was used for the client side.
     pub client_queue: QueueName<'static>,
-    /// The edges between which the clients' responses are counted in each block, seconds, ascending.
+    /// The edges between which the clients' responses are counted in each block, seconds,
+    /// ascending.
     pub edges_s: Vec<f64>,
 }
 
 /// Quantiles of the responses that become edges, plus one.
 const EDGES: usize = 24;
 
-/// The windows of the client side: those nearest to the clients that record at least half of the outcomes;
-/// if there are none, those nearest to the clients that have answered reads.
+/// The windows of the client side: those nearest to the clients that record at least half of the
+/// outcomes; if there are none, those nearest to the clients that have answered reads.
 pub(super) fn client_side(step: &Step) -> Result<(QueueName<'static>, &[Window]), Error> {
     let sides = [
         (QueueName::Load, &step.load),
@@ -184,8 +185,8 @@ pub(super) fn gather(steps: &[Step], options: &Options) -> Result<Gathered, Erro
     Ok(gathered)
 }
 
-/// If the busiest device of a step has at least this utilisation, it may be the reason why replies fell
-/// behind.
+/// If the busiest device of a step has at least this utilisation, it may be the reason why replies
+/// fell behind.
 const BUSY_MAX: f64 = 0.9;
 
 /// Utilisation of the busiest device of a step.
@@ -201,10 +202,12 @@ fn busiest(step: &Step) -> f64 {
 /// Smallest share of a step's arrivals without a reply that counts as falling behind.
 const PILE_MIN: f64 = 0.03;
 
-/// Whether the replies of a step fell behind its arrivals, so that something before the devices limits it.
+/// Whether the replies of a step fell behind its arrivals, so that something before the devices
+/// limits it.
 ///
-/// The number of missing replies must exceed what the end of a step can cut off by chance. They must also
-/// have accumulated: in the last quarter of the step the mean number outstanding is at least half of it.
+/// The number of missing replies must exceed what the end of a step can cut off by chance. They
+/// must also have accumulated: in the last quarter of the step the mean number outstanding is at
+/// least half of it.
 fn stalls(client: &[Window]) -> bool {
     let count = |f: &dyn Fn(&Window) -> u64| client.iter().map(|w| f(w) as f64).sum::<f64>();
     let (arrivals, answered) = (count(&|w| w.arrivals), count(&|w| w.completions));
@@ -263,8 +266,8 @@ pub(super) fn blocks_of<'a>(
     (start, (wanted.min(span / 8.0) * 1e6).max(1.0))
 }
 
-/// The classes of the devices and the service times of each device. The class of a device is the most frequent
-/// outcome of its services.
+/// The classes of the devices and the service times of each device. The class of a device is the
+/// most frequent outcome of its services.
 fn classify(steps: &[Step]) -> Result<(Vec<ClassData>, Vec<DeviceData>), Error> {
     let mut classes: Vec<ClassData> = Vec::new();
     let mut devices = Vec::new();

@@ -14,9 +14,9 @@
 //!
 //! [`black_box()`] fits services of which only the responses are known.
 //!
-//! At 90 % utilisation an error of 1 % in the service rate shifts the response-time distribution by 3.5
-//! points. Means are therefore exact sums, not means of histograms, and parameters that chance alone could
-//! explain (unequal devices, a slope of q) are shrunk towards 0.
+//! At 90 % utilisation an error of 1 % in the service rate shifts the response-time distribution
+//! by 3.5 points. Means are therefore exact sums, not means of histograms, and parameters that
+//! chance alone could explain (unequal devices, a slope of q) are shrunk towards 0.
 
 mod arrivals;
 mod black_box;
@@ -50,8 +50,8 @@ use sums::Sums;
 
 /// The windows of one steady interval at one arrival rate.
 ///
-/// The windows of a queue must not overlap: if several recorders recorded the same seconds of one queue,
-/// merge their windows first ([`Window::merge`] with `parallel`).
+/// The windows of a queue must not overlap: if several recorders recorded the same seconds of one
+/// queue, merge their windows first ([`Window::merge`] with `parallel`).
 #[derive(Clone, Debug, Default)]
 pub struct Step {
     /// Its name, for messages.
@@ -87,17 +87,19 @@ impl Default for Options {
 
 /// Fits a model to steady intervals.
 ///
-/// Each step must be steady: drop its warm-up first. Two or three loads at modest utilisation suffice. With
-/// one load the dependence of q on load is unknown, and the model has a warning. Steps at the same load are
-/// repetitions of each other. A step at or past saturation (a device was never idle) contributes only the
-/// throughput of its saturated devices, as evidence of their service time. A step in which replies fell behind
-/// although no device was saturated contributes only the bytes per second that the link carries. Cost: one
-/// pass over the windows, then some tens of milliseconds.
+/// Each step must be steady: drop its warm-up first. Two or three loads at modest utilisation
+/// suffice. With one load the dependence of q on load is unknown, and the model has a warning.
+/// Steps at the same load are repetitions of each other. A step at or past saturation (a device was
+/// never idle) contributes only the throughput of its saturated devices, as evidence of their
+/// service time. A step in which replies fell behind although no device was saturated contributes
+/// only the bytes per second that the link carries. Cost: one pass over the windows, then some tens
+/// of milliseconds.
 ///
 /// # Errors
 /// [`Error::NoSteps`], [`Error::NoClientWindows`], [`Error::NoDeviceWindows`],
-/// [`Error::NoCompletions`], [`Error::DeviceCount`], [`Error::Unlimited`], [`Error::Overloaded`] (all steps
-/// are saturated, or a busy device has no queue), [`Error::Stalled`]. Each names the step or the queue.
+/// [`Error::NoCompletions`], [`Error::DeviceCount`], [`Error::Unlimited`], [`Error::Overloaded`]
+/// (all steps are saturated, or a busy device has no queue), [`Error::Stalled`]. Each names the
+/// step or the queue.
 ///
 /// ```
 /// use model::fit::{Options, Step, fit};

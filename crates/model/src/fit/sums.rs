@@ -9,9 +9,9 @@ pub(super) struct ClassSums {
     pub n: f64,
     pub sum: f64,
     pub squares: f64,
-    /// From the kernel's counters: writes; seconds that the devices were busy beyond their reads; an upper
-    /// bound on the seconds that were due to writes (the busy time times their share of all I/Os); and the
-    /// seconds that the counters cover.
+    /// From the kernel's counters: writes; seconds that the devices were busy beyond their reads;
+    /// an upper bound on the seconds that were due to writes (the busy time times their share of
+    /// all I/Os); and the seconds that the counters cover.
     pub other_n: f64,
     pub other_s: f64,
     pub other_most_s: f64,
@@ -92,7 +92,8 @@ pub(super) struct Sums {
     /// Client side: seconds, arrivals.
     pub time: f64,
     pub arrivals: f64,
-    /// Answered reads: all of them; from memory; by neither memory nor devices; with a response below 1 ms.
+    /// Answered reads: all of them; from memory; by neither memory nor devices; with a response
+    /// below 1 ms.
     pub requests: f64,
     pub memory: f64,
     pub other: f64,
@@ -134,9 +135,11 @@ impl Sums {
         self.add_weighted(other, 1.0);
     }
 
-    /// Adds the sums of `other`, each multiplied by `weight`: as if it had been `weight` times as long.
+    /// Adds the sums of `other`, each multiplied by `weight`: as if it had been `weight` times as
+    /// long.
     pub fn add_weighted(&mut self, other: &Sums, weight: f64) {
-        // Without `..`, so that a sum that is added to the struct and forgotten here does not compile.
+        // Without `..`, so that a sum that is added to the struct and forgotten here does not
+        // compile.
         let Sums {
             time,
             arrivals,
@@ -251,9 +254,10 @@ impl Sums {
             self.classes[class].add_services(&times.service);
         }
         if let (Some(kernel), Some(sums)) = (&window.kernel, self.classes.get_mut(class)) {
-            // Parallel reads keep a device busy for at most the sum of their services, so `busy_s` bounds
-            // the busy time of reads from above. The difference is signed: the counters are read at another
-            // instant than the window's end, and an excess in one window is a deficit in the next.
+            // Parallel reads keep a device busy for at most the sum of their services, so `busy_s`
+            // bounds the busy time of reads from above. The difference is signed: the counters are
+            // read at another instant than the window's end, and an excess in one window is a
+            // deficit in the next.
             let busy_s = kernel.utilisation.clamp(0.0, 1.0) * window.length_s;
             let (reads, writes) = (kernel.reads as f64, kernel.writes as f64);
             sums.other_n += writes;

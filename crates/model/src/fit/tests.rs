@@ -38,7 +38,8 @@ pub(super) fn windows(queue: &str, servers: u32, visits: &[Visit], seconds: f64)
         events.push((nanos(v.1), 2, i));
         events.push((nanos(v.2), 3, i));
     }
-    // At the same instant a service ends before the next begins; a request arrives before it starts.
+    // At the same instant a service ends before the next begins; a request arrives before it
+    // starts.
     events.sort_by_key(|e| (e.0, if e.1 == 3 { 0 } else { e.1 }, e.2));
     let mut recorder = Recorder::new(queue, servers, Settings::default(), 0);
     let mut all = Vec::new();

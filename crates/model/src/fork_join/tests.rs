@@ -60,8 +60,8 @@ fn fork_join_agrees_with_gold() {
     }
 }
 
-/// Means of simulated fork-join queues by Lindley's recursion (1.5 million requests, seeds apart from
-/// any of ours), with their 95 % half widths: law, SCV, utilisation, servers, parts.
+/// Means of simulated fork-join queues by Lindley's recursion (1.5 million requests, seeds apart
+/// from any of ours), with their 95 % half widths: law, SCV, utilisation, servers, parts.
 const SIMULATED: [(f64, f64, u32, u32, f64, f64); 12] = [
     (1.0, 0.3, 8, 8, 3.6235, 0.0056),
     (1.0, 0.6, 4, 4, 4.7069, 0.0219),

@@ -24,10 +24,10 @@ pub struct ClusterNode {
 
 /// A cluster made of fitted nodes.
 ///
-/// Its replicates are made of the nodes' own, the first with the first: nodes that were fitted to the
-/// same steps were resampled at the same seconds, so what they had in common (a busy machine) stays
-/// together. δ is a constant, as [`crate::fit::front_delay`] gives it: each replicate has its own, drawn evenly from
-/// its interval.
+/// Its replicates are made of the nodes' own, the first with the first: nodes that were fitted to
+/// the same steps were resampled at the same seconds, so what they had in common (a busy machine)
+/// stays together. δ is a constant, as [`crate::fit::front_delay`] gives it: each replicate has its
+/// own, drawn evenly from its interval.
 ///
 /// ```
 /// # fn cluster(node: model::Model) -> Result<(), model::Error> {
@@ -54,7 +54,8 @@ pub struct ClusterModel {
     delay: Parameter,
     /// Errors that clients saw on loads that were held out, at loads on the cluster.
     held_out: Vec<HeldOut>,
-    /// The load up to which these and the cluster's own band leave it trusted; infinite without them.
+    /// The load up to which these and the cluster's own band leave it trusted; infinite without
+    /// them.
     trusted_by_clients: f64,
     /// The loads at which each node was looked at, by its name.
     looked: BTreeMap<String, Looked>,
@@ -125,8 +126,8 @@ pub struct ClusterLimits {
     pub unplaced: f64,
     /// The published one: balls into bins with the published limit of each server.
     pub published: f64,
-    /// The first node reaches the load up to which its model is trusted ([`crate::Trust`]), or the errors that clients
-    /// saw on held-out loads are too large.
+    /// The first node reaches the load up to which its model is trusted ([`crate::Trust`]), or the
+    /// errors that clients saw on held-out loads are too large.
     pub trusted: f64,
     /// The busiest device of some node is always busy.
     pub saturation: f64,
@@ -137,7 +138,8 @@ impl ClusterModel {
     pub fn new(nodes: &[ClusterNode], delay: Parameter) -> Result<ClusterModel, Error> {
         not_negative("the delay of gateway and network", delay.value)?;
         let most = nodes.iter().map(|n| n.model.replicates.rows.len()).max().unwrap_or(0);
-        // Replicate `index` of every node, or what was fitted where it is `None` or a node has none.
+        // Replicate `index` of every node, or what was fitted where it is `None` or a node has
+        // none.
         let of = |index: Option<usize>| {
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
             for ClusterNode { name, model, share } in nodes {
@@ -179,8 +181,9 @@ impl ClusterModel {
         Ok(model.judged())
     }
 
-    /// The same, with what it was wrong by at the clients on loads that were held out: the loads are of the
-    /// whole cluster. Without them trust rests on the nodes' own alone, and says nothing of what lies before them.
+    /// The same, with what it was wrong by at the clients on loads that were held out: the loads
+    /// are of the whole cluster. Without them trust rests on the nodes' own alone, and says nothing
+    /// of what lies before them.
     ///
     /// # Errors
     /// [`Error::Invalid`] for numbers that make no sense.
@@ -243,9 +246,9 @@ impl ClusterModel {
         &self.delay
     }
 
-    /// The cluster after a change, with every replicate changed likewise. Hit ratios follow memory and parts of
-    /// the catalogue by `law`: a [`crate::storage::Popularity`], or a reference to a curve
-    /// ([`crate::cache::HitCurve`], [`crate::cache::Curve`]).
+    /// The cluster after a change, with every replicate changed likewise. Hit ratios follow memory
+    /// and parts of the catalogue by `law`: a [`crate::storage::Popularity`], or a reference to a
+    /// curve ([`crate::cache::HitCurve`], [`crate::cache::Curve`]).
     pub fn changed(&self, change: &Change, law: impl HitLaw + Copy) -> Result<Self, Error> {
         fn all<S: Server>(
             clusters: &[Cluster<S>],
@@ -255,8 +258,8 @@ impl ClusterModel {
             clusters.iter().map(|c| c.changed(change, law)).collect()
         }
         let cluster = self.cluster.changed(change, law)?;
-        // What was wrong at a load is taken to be so where the changed cluster is as busy; but not to have moved to
-        // larger loads, since what lies before the nodes did not grow with them.
+        // What was wrong at a load is taken to be so where the changed cluster is as busy; but not
+        // to have moved to larger loads, since what lies before the nodes did not grow with them.
         let busier = self.cluster.saturation() / cluster.saturation();
         let busier = if busier.is_finite() && busier > 0.0 { busier } else { 1.0 };
         let moved = |held: &HeldOut| HeldOut { rate: held.rate / busier.max(1.0), ..held.clone() };
@@ -294,8 +297,9 @@ impl ClusterModel {
         loaded.map(|(m, trusted)| trusted / m.share).fold(f64::INFINITY, f64::min)
     }
 
-    /// What the cluster does at `rate` requests/s, with the shares within each of `within_s` seconds.
-    /// [`Error::Unstable`] past saturation. Cost: for each time some 0.1 ms a node and replicate.
+    /// What the cluster does at `rate` requests/s, with the shares within each of `within_s`
+    /// seconds. [`Error::Unstable`] past saturation. Cost: for each time some 0.1 ms a node and
+    /// replicate.
     pub fn predict(&self, rate: f64, within_s: &[f64]) -> Result<ClusterPrediction, Error> {
         for &t in within_s {
             not_negative("the time of an objective", t)?;
@@ -361,9 +365,9 @@ impl ClusterModel {
         }
     }
 
-    /// The largest load in requests/s at which a share `share` is answered within `within_s` seconds,
-    /// with its 95 % interval; a replicate that can't hold the objective at any load counts as 0.
-    /// [`Error::Unattainable`] if even an idle cluster does not hold it.
+    /// The largest load in requests/s at which a share `share` is answered within `within_s`
+    /// seconds, with its 95 % interval; a replicate that can't hold the objective at any load
+    /// counts as 0. [`Error::Unattainable`] if even an idle cluster does not hold it.
     pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<Parameter, Error> {
         let value = self.cluster.largest_rate(within_s, share)?;
         let mut others = Vec::new();
@@ -378,7 +382,8 @@ impl ClusterModel {
     }
 }
 
-/// δ of a replicate: spread evenly over what the 95 % interval is the most of. Of none it is what was fitted.
+/// δ of a replicate: spread evenly over what the 95 % interval is the most of. Of none it is what
+/// was fitted.
 fn drawn(delay: &Parameter, replicate: Option<usize>) -> f64 {
     let Some(index) = replicate else { return delay.value };
     let at = even(index, 0) / 0.95;

@@ -17,8 +17,8 @@ pub struct Front {
     /// Squared coefficient of variation of the bytes of a reply.
     #[serde(default)]
     pub bytes_scv: f64,
-    /// Bytes per second past which no replies went in steps that stood still for nothing else; absent if none
-    /// did.
+    /// Bytes per second past which no replies went in steps that stood still for nothing else;
+    /// absent if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_bytes_per_s: Option<Parameter>,
     /// Requests that are answered at once, where that is limited.
@@ -27,7 +27,8 @@ pub struct Front {
 }
 
 impl Front {
-    /// The link, by what a replicate has drawn of it, and by the fitted values where it has nothing.
+    /// The link, by what a replicate has drawn of it, and by the fitted values where it has
+    /// nothing.
     pub(super) fn link(&self, drawn: &dyn Fn(&str) -> Option<f64>) -> Option<Link> {
         let bytes_per_s = self.link_bytes_per_s.as_ref()?.value;
         Some(Link {
@@ -51,13 +52,14 @@ impl Front {
 }
 
 impl Model {
-    /// The same service behind a link of so many bytes per second, with replies of so many bytes on average, and
-    /// so many requests answered at once; `None` leaves what is. Responses below the limits change only by
-    /// what requests wait for them: that a longer reply also takes longer to read is not in it.
+    /// The same service behind a link of so many bytes per second, with replies of so many bytes on
+    /// average, and so many requests answered at once; `None` leaves what is. Responses below the
+    /// limits change only by what requests wait for them: that a longer reply also takes longer to
+    /// read is not in it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for numbers that make no sense; [`Error::File`] for a link where neither the model nor
-    /// `bytes_mean` says how long replies are, and for bytes without a link.
+    /// [`Error::Invalid`] for numbers that make no sense; [`Error::File`] for a link where neither
+    /// the model nor `bytes_mean` says how long replies are, and for bytes without a link.
     ///
     /// ```
     /// # fn of(model: &model::Model) -> Result<(), model::Error> {

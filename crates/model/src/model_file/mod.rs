@@ -1,9 +1,9 @@
 //! [`Model`]: what a fit found, as a TOML file that a person can read and change.
 //!
-//! Every fitted number is a [`Parameter`]: value, 95 % interval, unit. The laws of service times are
-//! kept as a shape (mean 1) beside mean and squared coefficient of variation, so that these can be edited.
-//! `replicates` are the fits of resampled windows: a prediction's interval is the spread of the
-//! predictions that they make.
+//! Every fitted number is a [`Parameter`]: value, 95 % interval, unit. The laws of service times
+//! are kept as a shape (mean 1) beside mean and squared coefficient of variation, so that these can
+//! be edited. `replicates` are the fits of resampled windows: a prediction's interval is the spread
+//! of the predictions that they make.
 
 mod cluster;
 mod coarse;
@@ -103,7 +103,8 @@ pub struct Model {
     pub other: Option<Law>,
     /// Kinds of devices.
     pub classes: Vec<ClassParameters>,
-    /// What the mean service times rest on; [`crate::fit::fit`] writes it, predictions do not read it.
+    /// What the mean service times rest on; [`crate::fit::fit`] writes it, predictions do not read
+    /// it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
     /// The devices.
@@ -281,8 +282,9 @@ impl Model {
         Bursts::new(variation, change_rate).map(Some)
     }
 
-    /// The load up to which the model is trusted: its interval, its bias on held-out loads and its misfit
-    /// on fitted ones leave less than [`crate::POINTS_MAX`] points. Cost: some 0.5 ms for each replicate and class.
+    /// The load up to which the model is trusted: its interval, its bias on held-out loads and its
+    /// misfit on fitted ones leave less than [`crate::POINTS_MAX`] points. Cost: some 0.5 ms for
+    /// each replicate and class.
     pub fn trust(&self) -> Result<Trust, Error> {
         Ok(crate::trust::trust(&self.node()?, &self.nodes_of_replicates()?, &self.looked()))
     }

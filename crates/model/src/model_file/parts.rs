@@ -50,8 +50,8 @@ pub struct About {
     pub title: String,
     /// Names of the runs whose windows were read.
     pub runs: Vec<String>,
-    /// Says that figures come from a laboratory (simulated devices, one machine), and how; shown with
-    /// every prediction.
+    /// Says that figures come from a laboratory (simulated devices, one machine), and how; shown
+    /// with every prediction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub laboratory: Option<String>,
 }
@@ -125,9 +125,11 @@ pub struct DispersionAt {
 pub struct Arrivals {
     /// At several scales of time, ascending.
     pub dispersion: Vec<DispersionAt>,
-    /// SCV of the times between arrivals, if these are independent: the dispersion at the longest scale.
+    /// SCV of the times between arrivals, if these are independent: the dispersion at the longest
+    /// scale.
     pub scv: Parameter,
-    /// c² of the arrival rate ([`crate::queue::Bursts`]); absent where arrivals are Poisson as far as is known.
+    /// c² of the arrival rate ([`crate::queue::Bursts`]); absent where arrivals are Poisson as far
+    /// as is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variation: Option<Parameter>,
     /// ω, 1/s: the rate's deviation is forgotten in 1/ω. With `variation` only.
@@ -320,8 +322,9 @@ pub struct FittedStep {
 
 impl FittedStep {
     /// By how many points (hundredths) the model misses the step that it was fitted to: the largest
-    /// difference of a share within an objective, as for held-out loads. Without objectives it is the
-    /// [`FittedStep::ks_distance`], which also counts how memory's own times move from load to load.
+    /// difference of a share within an objective, as for held-out loads. Without objectives it is
+    /// the [`FittedStep::ks_distance`], which also counts how memory's own times move from load to
+    /// load.
     pub fn misfit_points(&self) -> f64 {
         let off = self.points.iter().map(|p| (p.predicted - p.measured).abs()).reduce(f64::max);
         100.0 * off.unwrap_or(self.ks_distance)

@@ -33,20 +33,20 @@ pub struct Prediction {
     pub utilisation_mean: Parameter,
     /// Utilisation of the busiest device.
     pub utilisation_max: Parameter,
-    /// Mean number waiting and in service at a device, on average. The upper end of its interval, and of the mean
-    /// response's, is infinite where a replicate in forty is past saturation.
+    /// Mean number waiting and in service at a device, on average. The upper end of its interval,
+    /// and of the mean response's, is infinite where a replicate in forty is past saturation.
     pub device_queue_length_mean: Parameter,
     /// Mean response, seconds.
     pub response_mean: Parameter,
-    /// The load up to which the model is trusted, requests/s: [`Limits::mg1`], or its balls-into-bins
-    /// bound for several servers. Infinite if memory answers everything.
+    /// The load up to which the model is trusted, requests/s: [`Limits::mg1`], or its
+    /// balls-into-bins bound for several servers. Infinite if memory answers everything.
     pub confidence_limit: f64,
     /// Whether `rate` is past `confidence_limit`. Say so wherever the prediction is shown.
     pub beyond_limit: bool,
     /// Whether the load on a server is larger than any that was fitted.
     pub beyond_fitted: bool,
-    /// The load up to which the model is trusted by its own interval and its errors on held-out loads,
-    /// requests/s on all servers ([`crate::Trust`]).
+    /// The load up to which the model is trusted by its own interval and its errors on held-out
+    /// loads, requests/s on all servers ([`crate::Trust`]).
     pub trust_limit: f64,
     /// Whether `rate` is past `trust_limit`. Say so wherever the prediction is shown.
     pub beyond_trust: bool,
@@ -56,12 +56,14 @@ pub struct Prediction {
     pub laboratory: Option<String>,
 }
 
-/// Loads in requests/s that bound what a model says of one server. Infinite if no load reaches them.
+/// Loads in requests/s that bound what a model says of one server. Infinite if no load reaches
+/// them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// The published confidence limit: mean number at a disk is 1 by M/M/1, paper's estimators.
     pub spotify_single: Parameter,
-    /// Ours: mean number at a device is 1 by M/G/1 with the measured law, and the bursts that arrivals came in.
+    /// Ours: mean number at a device is 1 by M/G/1 with the measured law, and the bursts that
+    /// arrivals came in.
     pub mg1: Parameter,
     /// The load at which the busiest device, the link or the workers are always busy.
     pub saturation: Parameter,
@@ -99,9 +101,9 @@ impl AtLoad {
 }
 
 impl Model {
-    /// What one server does at `rate` requests/s, with the shares within each of `within_s` seconds.
-    /// [`Error::Unstable`] past saturation. Cost: that of [`Model::trust`], and for each time some 0.1 ms a
-    /// replicate and class.
+    /// What one server does at `rate` requests/s, with the shares within each of `within_s`
+    /// seconds. [`Error::Unstable`] past saturation. Cost: that of [`Model::trust`], and for each
+    /// time some 0.1 ms a replicate and class.
     pub fn predict(&self, rate: f64, within_s: &[f64]) -> Result<Prediction, Error> {
         self.predict_cluster(rate, 1, within_s)
     }
@@ -158,8 +160,8 @@ impl Model {
         })
     }
 
-    /// Where one server stands at `rate` requests/s. A replicate that is past saturation stands with queues
-    /// without bound, so that its devices answer nothing in time.
+    /// Where one server stands at `rate` requests/s. A replicate that is past saturation stands
+    /// with queues without bound, so that its devices answer nothing in time.
     fn at_load(&self, rate: f64) -> Result<AtLoad, Error> {
         let node = self.node()?;
         let operating = node.operating(rate)?;
@@ -171,8 +173,8 @@ impl Model {
         Ok(AtLoad { node: (node, operating), replicates })
     }
 
-    /// Share of one server's requests that memory answers at `rate` requests/s, with its 95 % interval.
-    /// [`Error::Unstable`] past saturation. Cost: microseconds a replicate.
+    /// Share of one server's requests that memory answers at `rate` requests/s, with its 95 %
+    /// interval. [`Error::Unstable`] past saturation. Cost: microseconds a replicate.
     pub fn hit_ratio(&self, rate: f64) -> Result<Parameter, Error> {
         Ok(self.at_load(rate)?.of(&|o| o.hit_ratio, "1"))
     }
@@ -202,11 +204,11 @@ impl Model {
         self.node()?.quantile(rate, p)
     }
 
-    /// The same with its 95 % interval. A replicate's quantile is taken from its CDF at the model's own, by the tail
-    /// that both have in common: where the replicate leaves a share s′ of requests and the model s = 1 − p, it is
-    /// where the model leaves s²/s′. Exact where tails differ by a factor; the upper end is infinite where a
-    /// replicate in forty is past saturation. Cost: 180 CDFs, and one for each
-    /// replicate.
+    /// The same with its 95 % interval. A replicate's quantile is taken from its CDF at the model's
+    /// own, by the tail that both have in common: where the replicate leaves a share s′ of requests
+    /// and the model s = 1 − p, it is where the model leaves s²/s′. Exact where tails differ by a
+    /// factor; the upper end is infinite where a replicate in forty is past saturation. Cost: 180
+    /// CDFs, and one for each replicate.
     pub fn quantile_with_interval(&self, rate: f64, p: f64) -> Result<Parameter, Error> {
         let value = self.quantile(rate, p)?;
         let at_load = self.at_load(rate)?;
@@ -224,8 +226,8 @@ impl Model {
         Ok(Parameter { value, low, high, unit: "s".to_owned() })
     }
 
-    /// The loads that bound what the model says of one server, with their 95 % intervals. Cost: a tenth of a
-    /// millisecond a replicate; some ten with workers.
+    /// The loads that bound what the model says of one server, with their 95 % intervals. Cost: a
+    /// tenth of a millisecond a replicate; some ten with workers.
     pub fn limits(&self) -> Result<Limits, Error> {
         let (node, others) = (self.node()?, self.nodes_of_replicates()?);
         let interval =
@@ -264,8 +266,8 @@ impl Model {
         self.node()?.largest_rate(within_s, share)
     }
 
-    /// The same with its 95 % interval, from the replicates; one that can't hold the objective at any
-    /// load counts as 0.
+    /// The same with its 95 % interval, from the replicates; one that can't hold the objective at
+    /// any load counts as 0.
     pub fn largest_rate_with_interval(
         &self,
         within_s: f64,

@@ -13,8 +13,9 @@ fn named(k: usize) -> String {
     format!("s{k}")
 }
 
-/// The probabilities of all states of a closed network, by enumeration: the naive twin of everything.
-/// For each state: the number of each class at each station (the last one: thinking), and its weight.
+/// The probabilities of all states of a closed network, by enumeration: the naive twin of
+/// everything. For each state: the number of each class at each station (the last one: thinking),
+/// and its weight.
 fn states(network: &Network) -> Vec<(Vec<Vec<u32>>, f64)> {
     let stations = network.stations.len();
     let place = |classes: usize| vec![vec![0; stations + 1]; classes];
@@ -70,7 +71,8 @@ fn check_states(network: &Network, found: &Solution, tolerance: f64) {
                 station.classes[c].number
             );
         }
-        // Completions: the rate of work on the class at the station with most of it, over its demand.
+        // Completions: the rate of work on the class at the station with most of it, over its
+        // demand.
         let k = (0..found.stations.len())
             .max_by(|&a, &b| {
                 let d = &network.classes[c].demands_s;
@@ -270,7 +272,8 @@ proptest! {
 
 #[test]
 fn a_hundred_servers_are_those_of_the_repairman() {
-    // M/M/m//N: p(n) = C(N, n)·a^n up to m, then times N!/((N−n)! m! m^(n−m)): by products, from the top.
+    // M/M/m//N: p(n) = C(N, n)·a^n up to m, then times N!/((N−n)! m! m^(n−m)): by products, from
+    // the top.
     let (m, n, think, service) = (100u32, 2000u32, 1.0, 0.06);
     let mut weights = vec![1.0f64];
     for i in 1..=n {

@@ -1,9 +1,10 @@
-//! Searches the cheapest configurations that meet an objective: examines all configurations in the order of
-//! their cost until enough meet it.
+//! Searches the cheapest configurations that meet an objective: examines all configurations in the
+//! order of their cost until enough meet it.
 //!
-//! Configurations that are too small for the catalogue or whose devices saturate are rejected before any
-//! distribution is computed, and the search ends at the highest cost needed. The search does not assume that
-//! more servers, memory or devices are better, so the result equals that of examining every configuration.
+//! Configurations that are too small for the catalogue or whose devices saturate are rejected
+//! before any distribution is computed, and the search ends at the highest cost needed. The search
+//! does not assume that more servers, memory or devices are better, so the result equals that of
+//! examining every configuration.
 
 use crate::error::Error;
 use crate::storage::{BETA, balls_into_bins_limit};

@@ -1,8 +1,8 @@
 //! Applies a configuration to the fitted server.
 //!
-//! [`Site::changes`] determines how memory, catalogue and devices change the server. It has two users: the
-//! search, which needs one share for each of millions of configurations ([`Bench`]), and the examination of a
-//! single configuration with intervals and limits ([`Site::model`]).
+//! [`Site::changes`] determines how memory, catalogue and devices change the server. It has two
+//! users: the search, which needs one share for each of millions of configurations ([`Bench`]), and
+//! the examination of a single configuration with intervals and limits ([`Site::model`]).
 
 use crate::error::Error;
 use crate::model_file::{Devices, Model};
@@ -81,8 +81,8 @@ impl<'a> Site<'a> {
         Ok(Site { model, choices, classes, node, spotify, devices })
     }
 
-    /// What a configuration changes, its servers' parts of the catalogue being `part` times what they
-    /// are in it (more than 1 after a loss). False if its devices cannot serve all reads.
+    /// What a configuration changes, its servers' parts of the catalogue being `part` times what
+    /// they are in it (more than 1 after a loss). False if its devices cannot serve all reads.
     pub fn changes(&self, digits: &[usize], part: f64, changes: &mut Changes) -> bool {
         let Choices { memory, catalogue, servers, .. } = self.choices;
         let spread = catalogue.servers.map_or(1.0, |n| f64::from(servers[digits[0]]) / n) / part;
@@ -93,7 +93,8 @@ impl<'a> Site<'a> {
             Some(i) => self.choices.devices[i].counts[digits[2 + i]],
             None => class.count,
         };
-        // The share of the reads of each class that holds a chosen part, and the weights of the others.
+        // The share of the reads of each class that holds a chosen part, and the weights of the
+        // others.
         let chosen = |class: &Class| {
             let law = self.choices.devices[class.choice?].reads.as_ref()?;
             Some(class.share * law.factor(f64::from(counts(class)), f64::from(class.count)))

@@ -14,9 +14,9 @@ pub(super) fn servers_count(servers: u32) -> Result<u32, Error> {
 /// Erlang's B formula: the share of requests that find all `servers` busy and are refused, with
 /// `offered` = arrival rate × mean service. It holds for any law of service (M/G/m/m).
 ///
-/// Source: Erlang (1917); the recursion B(k) = a·B(k−1) / (k + a·B(k−1)), all of whose terms are positive, so
-/// that it is exact to rounding for any number of servers. Cost: `servers` divisions. 1 if `offered` is
-/// not a number; negative loads count as 0.
+/// Source: Erlang (1917); the recursion B(k) = a·B(k−1) / (k + a·B(k−1)), all of whose terms are
+/// positive, so that it is exact to rounding for any number of servers. Cost: `servers` divisions.
+/// 1 if `offered` is not a number; negative loads count as 0.
 ///
 /// ```
 /// use model::queue::erlang_b;
@@ -34,10 +34,12 @@ pub fn erlang_b(servers: u32, offered: f64) -> f64 {
     blocked
 }
 
-/// Erlang's C formula: the probability that a request waits in M/M/c at utilisation `rho` of each server.
+/// Erlang's C formula: the probability that a request waits in M/M/c at utilisation `rho` of each
+/// server.
 ///
-/// C = B / (1 − ρ(1 − B)) with Erlang's B of the same load. Source: Erlang (1917). For exponential service alone: an
-/// SCV of 0.1 or 4 moves it by some points ([`crate::queue::Mgm`]). 1 at `rho` ≥ 1. Cost: `servers` divisions.
+/// C = B / (1 − ρ(1 − B)) with Erlang's B of the same load. Source: Erlang (1917). For exponential
+/// service alone: an SCV of 0.1 or 4 moves it by some points ([`crate::queue::Mgm`]). 1 at `rho`
+/// ≥ 1. Cost: `servers` divisions.
 ///
 /// ```
 /// use model::queue::erlang_c;

@@ -1,4 +1,5 @@
-//! The states of several busy servers whose services have phases: how many servers are in each phase.
+//! The states of several busy servers whose services have phases: how many servers are in each
+//! phase.
 
 use std::collections::HashMap;
 

@@ -89,7 +89,8 @@ impl Matrix {
         (0..self.rows).map(|i| self.row(i).iter().zip(right).map(|(a, b)| a * b).sum()).collect()
     }
 
-    /// The solution x of self·x = `right`, by elimination with row pivots; `None` if the matrix is singular.
+    /// The solution x of self·x = `right`, by elimination with row pivots; `None` if the matrix is
+    /// singular.
     pub(super) fn solve(&self, mut right: Vec<f64>) -> Option<Vec<f64>> {
         let (n, mut a) = (self.rows, self.data.clone());
         for k in 0..n {

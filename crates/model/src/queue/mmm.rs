@@ -12,14 +12,15 @@ pub(super) fn service_rate(rate: f64) -> Result<f64, Error> {
 
 /// The M/M/m queue: one line for `servers` equal servers.
 ///
-/// A request waits with Erlang's probability C ([`super::erlang_c`]), and then an exponential time of rate
-/// mµ − λ: P(W > t) = C·exp(−(mµ − λ)t). Its service time is independent of its wait. Source: any text on
-/// queues, for example R. Jain, "The Art of Computer Systems Performance Analysis" (1991). Exact. Cost: `servers`
-/// divisions once (good for millions), nanoseconds for each answer.
+/// A request waits with Erlang's probability C ([`super::erlang_c`]), and then an exponential time
+/// of rate mµ − λ: P(W > t) = C·exp(−(mµ − λ)t). Its service time is independent of its wait.
+/// Source: any text on queues, for example R. Jain, "The Art of Computer Systems Performance
+/// Analysis" (1991). Exact. Cost: `servers` divisions once (good for millions), nanoseconds for
+/// each answer.
 ///
-/// Assumptions: Poisson arrivals, exponential service, equal servers, one line for all of them. If each
-/// server has its own line, use m queues of type [`super::Mm1`]; if service is not exponential,
-/// [`super::Mgm`].
+/// Assumptions: Poisson arrivals, exponential service, equal servers, one line for all of them. If
+/// each server has its own line, use m queues of type [`super::Mm1`]; if service is not
+/// exponential, [`super::Mgm`].
 ///
 /// ```
 /// use model::queue::{Mmm, Queue};
@@ -41,8 +42,8 @@ pub struct Mmm {
 }
 
 impl Mmm {
-    /// With arrivals per second, services per second of one server, and servers. [`Error::Unstable`]
-    /// unless the first is below the product of the others.
+    /// With arrivals per second, services per second of one server, and servers.
+    /// [`Error::Unstable`] unless the first is below the product of the others.
     pub fn new(arrival_rate: f64, service_rate: f64, servers: u32) -> Result<Self, Error> {
         let service_rate = self::service_rate(service_rate)?;
         let m = f64::from(servers_count(servers)?);
@@ -63,8 +64,8 @@ impl Mmm {
     pub fn number_probability(&self, n: u32) -> f64 {
         let offered = self.arrival_rate / self.service_rate;
         let rho = self.utilisation();
-        // All states up to m weigh as Poisson's; the sum of these is that of m over Erlang's B. Where
-        // all are rarely busy both vanish, and the sum is 1.
+        // All states up to m weigh as Poisson's; the sum of these is that of m over Erlang's B.
+        // Where all are rarely busy both vanish, and the sum is 1.
         let full = poisson(self.servers as usize, offered);
         let sum = if full > 1e-250 { full / self.blocked } else { 1.0 };
         let inside = n.min(self.servers);
@@ -126,13 +127,15 @@ impl Queue for Mmm {
     }
 }
 
-/// The p-quantile of a time that is 0 with probability 1 − `waits` and else exponential of rate `rate`.
+/// The p-quantile of a time that is 0 with probability 1 − `waits` and else exponential of rate
+/// `rate`.
 pub(super) fn waiting_quantile(p: f64, waits: f64, rate: f64) -> Result<f64, Error> {
     check("the share of a quantile", p, 0.0..=1.0 - f64::EPSILON, "at least 0 and below 1")?;
     Ok(if 1.0 - p >= waits { 0.0 } else { (waits / (1.0 - p)).ln() / rate })
 }
 
-/// The probability of exactly `n` events where `mean` are expected. Relative error some 1e-15·|mean − n|.
+/// The probability of exactly `n` events where `mean` are expected. Relative error some 1e-15·|mean
+/// − n|.
 pub(super) fn poisson(n: usize, mean: f64) -> f64 {
     if n < 15 {
         return (1..=n).fold((-mean).exp(), |term, k| term * mean / k as f64);

@@ -1,7 +1,7 @@
 //! Queues: the laws of waiting and response times from an arrival rate and a law of service times.
 //!
-//! All queues are first come, first served and implement [`Queue`]: utilisation, mean numbers, and the
-//! *laws* of waiting and response times, not only their means.
+//! All queues are first come, first served and implement [`Queue`]: utilisation, mean numbers, and
+//! the *laws* of waiting and response times, not only their means.
 //!
 //! | queue | arrivals | service | exact? |
 //! |---|---|---|---|
@@ -11,8 +11,8 @@
 //! | [`Mg1`] | Poisson | any law, one server | yes, apart from the inversion of a transform |
 //! | [`Mgm`] | Poisson | any law, m servers | an approximation |
 //!
-//! [`Bursts`] describes arrivals in bursts: the load alternates between two Poisson rates, and each of them
-//! is a load of any of these queues.
+//! [`Bursts`] describes arrivals in bursts: the load alternates between two Poisson rates, and each
+//! of them is a load of any of these queues.
 //!
 //! [`erlang_b`] and [`erlang_c`] hold for thousands of servers.
 
@@ -53,8 +53,8 @@ pub(crate) use mphm::Mphm;
 
 use crate::error::{Error, check, not_negative};
 
-/// The measures that every queue computes. Times are in seconds. Numbers are means over time (by Little's
-/// law, of the requests that are accepted).
+/// The measures that every queue computes. Times are in seconds. Numbers are means over time (by
+/// Little's law, of the requests that are accepted).
 ///
 /// ```
 /// use model::queue::{Md1, Mm1, Queue};
@@ -106,19 +106,22 @@ pub trait Queue {
     /// P(response time ≤ t seconds).
     fn response_cdf(&self, t: f64) -> f64;
 
-    /// P(response time ≤ t) for each of `times`, in their order; the result never falls with t. Expensive
-    /// CDFs are interpolated from 17 to some hundred evaluations: within 1e-5 of [`Queue::response_cdf`] for
-    /// smooth laws, and within about 1e-4 (0.01 points) for measured ones.
+    /// P(response time ≤ t) for each of `times`, in their order; the result never falls with t.
+    /// Expensive CDFs are interpolated from 17 to some hundred evaluations: within 1e-5 of
+    /// [`Queue::response_cdf`] for smooth laws, and within about 1e-4 (0.01 points) for measured
+    /// ones.
     fn response_cdfs(&self, times: &[f64]) -> Vec<f64> {
         times.iter().map(|&t| self.response_cdf(t)).collect()
     }
 
-    /// The waiting time in seconds that a share `p` (0 ≤ p < 1) does not exceed. Never falls with `p`.
+    /// The waiting time in seconds that a share `p` (0 ≤ p < 1) does not exceed. Never falls with
+    /// `p`.
     fn waiting_quantile(&self, p: f64) -> Result<f64, Error> {
         quantile(p, self.waiting_mean(), |t| self.waiting_cdf(t))
     }
 
-    /// The response time in seconds that a share `p` (0 ≤ p < 1) does not exceed. Never falls with `p`.
+    /// The response time in seconds that a share `p` (0 ≤ p < 1) does not exceed. Never falls with
+    /// `p`.
     fn response_quantile(&self, p: f64) -> Result<f64, Error> {
         quantile(p, self.response_mean(), |t| self.response_cdf(t))
     }
@@ -130,11 +133,12 @@ pub(crate) fn stable(rate: f64, saturation: f64) -> Result<f64, Error> {
     if rate < saturation { Ok(rate) } else { Err(Error::Unstable { rate, saturation }) }
 }
 
-/// The smallest t with cdf(t) ≥ p, by bracketing from `scale` and bisection to 1e-12 of t or 1e-18 s.
+/// The smallest t with cdf(t) ≥ p, by bracketing from `scale` and bisection to 1e-12 of t or 1e-18
+/// s.
 ///
-/// Returns an error if p is below 0, at least 1, or above every value of the CDF. The result never falls
-/// with p, even if rounding makes the CDF fall a little: the points of the search do not depend on p.
-/// Cost: about 60 evaluations.
+/// Returns an error if p is below 0, at least 1, or above every value of the CDF. The result never
+/// falls with p, even if rounding makes the CDF fall a little: the points of the search do not
+/// depend on p. Cost: about 60 evaluations.
 pub(crate) fn quantile(p: f64, scale: f64, cdf: impl Fn(f64) -> f64) -> Result<f64, Error> {
     check("the share of a quantile", p, 0.0..=1.0 - 1e-9, "at least 0 and below 1")?;
     if p <= cdf(0.0) {
@@ -162,8 +166,8 @@ pub(crate) fn quantile(p: f64, scale: f64, cdf: impl Fn(f64) -> f64) -> Result<f
     Ok(high)
 }
 
-/// The largest x in `0..high` with `holds(x)`, to 1e-12 of x. `holds` must be true below some point and
-/// false above it.
+/// The largest x in `0..high` with `holds(x)`, to 1e-12 of x. `holds` must be true below some point
+/// and false above it.
 pub(crate) fn bisect(high: f64, holds: impl Fn(f64) -> bool) -> f64 {
     let (mut low, mut high) = (0.0, high);
     for _ in 0..200 {

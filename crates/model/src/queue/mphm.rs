@@ -12,17 +12,18 @@ const STEPS_MAX: usize = 200_000;
 
 /// The M/PH/m queue, solved exactly: what approximations of M/G/m are checked against.
 ///
-/// A service time is a walk through k phases, each exponential, until it ends. A state is how many of the
-/// busy servers are in each phase: with all busy there are C(m + k − 1, k − 1) of them, and the number
-/// waiting falls geometrically with a matrix R (M. Neuts, "Matrix-Geometric Solutions in Stochastic
-/// Models", 1981), found by logarithmic reduction (G. Latouche, V. Ramaswami, Journal of Applied
-/// Probability 30 (1993)); below, level by level. Waiting times by uniformisation; moments
-/// from E\[L(L−1)…\] = λʲE\[Wʲ\] of the number waiting L. Cost: about 150 d³ operations for d states (at most
-/// 500), and d³ for each step of the waiting time's tail: milliseconds for 2 phases and 30 servers,
-/// seconds for 200 states.
+/// A service time is a walk through k phases, each exponential, until it ends. A state is how many
+/// of the busy servers are in each phase: with all busy there are C(m + k − 1, k − 1) of them, and
+/// the number waiting falls geometrically with a matrix R (M. Neuts, "Matrix-Geometric Solutions in
+/// Stochastic Models", 1981), found by logarithmic reduction (G. Latouche, V. Ramaswami, Journal of
+/// Applied Probability 30 (1993)); below, level by level. Waiting times by uniformisation; moments
+/// from E\[L(L−1)…\] = λʲE\[Wʲ\] of the number waiting L. Cost: about 150 d³ operations for d
+/// states (at most 500), and d³ for each step of the waiting time's tail: milliseconds for 2 phases
+/// and 30 servers, seconds for 200 states.
 ///
-/// It assumes Poisson arrivals, equal servers, first come first served, and a law that is phase-type: an SCV below
-/// 1/k needs more than k phases, a lognormal tail more than any. For any other law use [`super::Mgm`].
+/// It assumes Poisson arrivals, equal servers, first come first served, and a law that is
+/// phase-type: an SCV below 1/k needs more than k phases, a lognormal tail more than any. For any
+/// other law use [`super::Mgm`].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mphm {
     arrival_rate: f64,
@@ -37,10 +38,11 @@ pub(crate) struct Mphm {
 }
 
 impl Mphm {
-    /// With arrivals per second, servers, and the law of service: the probabilities of the first phase, and
-    /// the generator, whose row i has the rates from phase i to each other one and, on the diagonal,
-    /// minus the rate of leaving i; what a row lacks to 0 is the rate at which service ends there.
-    /// [`Error::Unstable`] at utilisation 1 or more; [`Error::Invalid`] for more than 500 states.
+    /// With arrivals per second, servers, and the law of service: the probabilities of the first
+    /// phase, and the generator, whose row i has the rates from phase i to each other one and, on
+    /// the diagonal, minus the rate of leaving i; what a row lacks to 0 is the rate at which
+    /// service ends there. [`Error::Unstable`] at utilisation 1 or more; [`Error::Invalid`] for
+    /// more than 500 states.
     pub(crate) fn new(
         arrival_rate: f64,
         servers: u32,
@@ -79,8 +81,9 @@ impl Solved<'_> {
         if self.rate > 0.0 { 2.0 * self.total(&pairs) / self.rate.powi(2) } else { 0.0 }
     }
 
-    /// The laws of waiting and response times. With Z₀ = (I − R)⁻¹ and Zᵢ₊₁ = ZᵢP₀ + RZᵢP₁ (no end, an end in
-    /// the next event of rate Λ), a request still waits after i events with probability πZᵢ1.
+    /// The laws of waiting and response times. With Z₀ = (I − R)⁻¹ and Zᵢ₊₁ = ZᵢP₀ + RZᵢP₁ (no end,
+    /// an end in the next event of rate Λ), a request still waits after i events with probability
+    /// πZᵢ1.
     fn times(&self) -> (Uniformised, Uniformised) {
         let (phases, n) = (&self.phases, self.r.rows());
         let waits = self.waiting().0;

@@ -1,11 +1,13 @@
-//! The probabilities of the states of M/PH/m: Poisson arrivals, phase-type service, several servers.
+//! The probabilities of the states of M/PH/m: Poisson arrivals, phase-type service, several
+//! servers.
 //!
-//! A service time is a walk through k phases, each exponential, until it ends. A state is the number of
-//! busy servers in each phase: with all servers busy there are C(m + k − 1, k − 1) states, and the number
-//! waiting falls geometrically with a matrix R (M. Neuts, "Matrix-Geometric Solutions in Stochastic
-//! Models", 1981). R is found by logarithmic reduction (G. Latouche, V. Ramaswami, Journal of Applied
-//! Probability 30, 1993), and the states with idle servers level by level. Cost: about 150 d³ operations
-//! for d states (at most 500): milliseconds for 2 phases and 30 servers.
+//! A service time is a walk through k phases, each exponential, until it ends. A state is the
+//! number of busy servers in each phase: with all servers busy there are C(m + k − 1, k − 1)
+//! states, and the number waiting falls geometrically with a matrix R (M. Neuts, "Matrix-Geometric
+//! Solutions in Stochastic Models", 1981). R is found by logarithmic reduction (G. Latouche, V.
+//! Ramaswami, Journal of Applied Probability 30, 1993), and the states with idle servers level by
+//! level. Cost: about 150 d³ operations for d states (at most 500): milliseconds for 2 phases and
+//! 30 servers.
 
 use crate::error::{Error, check, time};
 
@@ -170,11 +172,11 @@ pub(super) struct Solved<'a> {
 }
 
 impl<'a> Solved<'a> {
-    /// The arguments are arrivals per second, servers, and the law of service: the probabilities of the
-    /// first phase, and the generator, whose row i has the rates from phase i to each other one and, on
-    /// the diagonal, minus the rate of leaving i; what a row lacks to 0 is the rate at which service
-    /// ends there. [`Error::Unstable`] at utilisation 1 or more; [`Error::Invalid`] for more than 500
-    /// states.
+    /// The arguments are arrivals per second, servers, and the law of service: the probabilities of
+    /// the first phase, and the generator, whose row i has the rates from phase i to each other one
+    /// and, on the diagonal, minus the rate of leaving i; what a row lacks to 0 is the rate at
+    /// which service ends there. [`Error::Unstable`] at utilisation 1 or more; [`Error::Invalid`]
+    /// for more than 500 states.
     pub(super) fn new(
         arrival_rate: f64,
         servers: u32,
@@ -210,8 +212,9 @@ impl<'a> Solved<'a> {
         self.all_busy.iter().zip(of).map(|(a, b)| a * b).sum()
     }
 
-    /// Probabilities of the states with all servers busy and nobody waiting: from the top level downwards
-    /// each level is a multiple of the one below it, πₙ = πₙ₋₁Sₙ; then upwards from the empty system.
+    /// Probabilities of the states with all servers busy and nobody waiting: from the top level
+    /// downwards each level is a multiple of the one below it, πₙ = πₙ₋₁Sₙ; then upwards from the
+    /// empty system.
     fn boundary(&self, servers: u32) -> Result<Vec<f64>, Error> {
         let (phases, rate, r) = (&self.phases, self.rate, &self.r);
         let k = phases.start.len();

@@ -1,14 +1,14 @@
 //! Times that a Markov chain takes to be done, by uniformisation: sums of positive terms only.
 //!
 //! Source: A. Jensen (1953); W. K. Grassmann, "Transient solutions in Markovian queueing systems",
-//! Computers & Operations Research 4 (1977). A chain whose fastest state is left at rate Λ changes only at
-//! the events of a Poisson process of rate Λ. If it goes on after i events with probability h(i), then
-//! P(T > t) = Σᵢ e^(−Λt) (Λt)ⁱ/i! · h(i).
+//! Computers & Operations Research 4 (1977). A chain whose fastest state is left at rate Λ changes
+//! only at the events of a Poisson process of rate Λ. If it goes on after i events with probability
+//! h(i), then P(T > t) = Σᵢ e^(−Λt) (Λt)ⁱ/i! · h(i).
 
 use super::mmm::poisson;
 
-/// Σ over i < `n` of poisson(i, mean)·value(i), for values from 1 to 0 that do not rise with i. From the
-/// largest probability outwards, so that a small sum keeps its digits. `n` is at least 1.
+/// Σ over i < `n` of poisson(i, mean)·value(i), for values from 1 to 0 that do not rise with i.
+/// From the largest probability outwards, so that a small sum keeps its digits. `n` is at least 1.
 fn poisson_sum(mean: f64, n: usize, value: impl Fn(usize) -> f64) -> f64 {
     let start = (mean as usize).min(n.saturating_sub(1));
     let top = poisson(start, mean);

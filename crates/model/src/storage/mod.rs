@@ -1,11 +1,12 @@
 //! Models of storage services: the published Spotify model, and Concertina's.
 //!
-//! In both, memory answers a request with probability q(λ); otherwise the request waits in the queue of one
-//! device. [`Spotify`] assumes that memory takes no time and that devices are M/M/1 queues. [`Node`] uses the
-//! measured laws of both, and the delay between client and device. [`Tiers`] has queues for memory, hot and
-//! bulk devices, peers and the origin, and finds the one that saturates first. A [`Cluster`] consists of any of
-//! these models, and can be changed: servers lost, slower, with more memory or with other shares.
-//! [`Imbalance`] computes how unevenly objects load the nodes.
+//! In both, memory answers a request with probability q(λ); otherwise the request waits in the
+//! queue of one device. [`Spotify`] assumes that memory takes no time and that devices are M/M/1
+//! queues. [`Node`] uses the measured laws of both, and the delay between client and device.
+//! [`Tiers`] has queues for memory, hot and bulk devices, peers and the origin, and finds the one
+//! that saturates first. A [`Cluster`] consists of any of these models, and can be changed: servers
+//! lost, slower, with more memory or with other shares. [`Imbalance`] computes how unevenly objects
+//! load the nodes.
 
 mod bursts;
 mod cluster;

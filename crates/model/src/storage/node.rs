@@ -1,4 +1,5 @@
-//! Concertina's model of a node: memory and devices with their measured laws. [`Node`] has the formula.
+//! Concertina's model of a node: memory and devices with their measured laws. [`Node`] has the
+//! formula.
 
 use crate::distribution::{Empirical, Gamma, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
@@ -9,10 +10,11 @@ use super::delay::Delay;
 use super::front::{FrontOperating, Limit, Link};
 use super::several::{ClassAt, SolvedQueues, waiting_mean};
 
-/// Work of a device that no request waits for the end of: writes, fills, scrubs. It is served first come first
-/// served with the reads, and makes them wait: the M/G/1 queue of both (Pollaczek and Khinchine), with
-/// E\[e^(−sW)\] = (1 − ρ)/(1 − ρ_r·E_r(s) − ρ_b·E_b(s)), ρ = ρ_r + ρ_b and E the residuals' transforms.
-/// Wrong where a device puts writes off, or takes reads first, or where writes come with the load.
+/// Work of a device that no request waits for the end of: writes, fills, scrubs. It is served first
+/// come first served with the reads, and makes them wait: the M/G/1 queue of both (Pollaczek and
+/// Khinchine), with E\[e^(−sW)\] = (1 − ρ)/(1 − ρ_r·E_r(s) − ρ_b·E_b(s)), ρ = ρ_r + ρ_b and E the
+/// residuals' transforms. Wrong where a device puts writes off, or takes reads first, or where
+/// writes come with the load.
 ///
 /// ```
 /// use model::distribution::{Empirical, Gamma, Piece};
@@ -34,12 +36,14 @@ pub struct Background {
     pub law: Gamma,
 }
 
-/// Devices of one kind: a law of service, M/G/1 or M/G/m. The page of [`Background`] has an example.
+/// Devices of one kind: a law of service, M/G/1 or M/G/m. The page of [`Background`] has an
+/// example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
     /// The law of their service time.
     pub service: Empirical,
-    /// Reads that a device serves at once; past 1 its queue is an approximation ([`crate::queue::Mgm`]).
+    /// Reads that a device serves at once; past 1 its queue is an approximation
+    /// ([`crate::queue::Mgm`]).
     pub servers: u32,
     /// What they do beside the reads, if anything.
     pub background: Option<Background>,
@@ -75,7 +79,8 @@ impl Class {
         self.background.map_or(0.0, |b| b.rate * b.law.mean() * factor)
     }
 
-    /// Mean wait in seconds of the reads of a device `factor` times as slow, that come at `rate` per second.
+    /// Mean wait in seconds of the reads of a device `factor` times as slow, that come at `rate`
+    /// per second.
     pub(super) fn waiting_mean(&self, rate: f64, factor: f64) -> f64 {
         let (mean, scv) = (self.service.mean() * factor, self.service.scv());
         let Some(other) = self.background.filter(|b| b.rate > 0.0) else {
@@ -104,24 +109,27 @@ pub struct DeviceGroup {
     pub factor: f64,
 }
 
-/// A storage node. Fields are public: change one and ask what if; [`Node::check`] says if they make sense.
+/// A storage node. Fields are public: change one and ask what if; [`Node::check`] says if they make
+/// sense.
 ///
 /// P(T ≤ t) = q·F_memory(t) + o·F_other(t) + (1 − q − o)·Σᵢ shareᵢ·(Fᵢ ∗ δ)(t): memory answers with
-/// probability q, others than memory and devices with o, the rest waits at one of the devices, each an
-/// M/G/1 queue with the measured service law (M/G/m where it serves m reads at once), which may have other
-/// work as well ([`Background`]); δ, with a law of its own ([`Delay`]), is what gateway and network add. All
-/// replies may share a link, and all requests some workers ([`Link`]).
+/// probability q, others than memory and devices with o, the rest waits at one of the devices, each
+/// an M/G/1 queue with the measured service law (M/G/m where it serves m reads at once), which may
+/// have other work as well ([`Background`]); δ, with a law of its own ([`Delay`]), is what gateway
+/// and network add. All replies may share a link, and all requests some workers ([`Link`]).
 ///
-/// A request for a key that is being read is joined to that read. Had the read taken no time, memory would
-/// have answered it, so joins come out of hits, not out of reads: the devices get λ(1 − o − q₀ + αλ)
-/// reads/s whatever their queues, and q = q₀ − αλ − J(L), where J is the joined share and L the mean number
-/// in all device queues. J(L) = j·k·ln(1 + L/k): j for each read in short queues, flatter beyond the knee
-/// k, because the requests for a key that follow each other closely are joined first.
+/// A request for a key that is being read is joined to that read. Had the read taken no time,
+/// memory would have answered it, so joins come out of hits, not out of reads: the devices get λ(1
+/// − o − q₀ + αλ) reads/s whatever their queues, and q = q₀ − αλ − J(L), where J is the joined
+/// share and L the mean number in all device queues. J(L) = j·k·ln(1 + L/k): j for each read in
+/// short queues, flatter beyond the knee k, because the requests for a key that follow each other
+/// closely are joined first.
 ///
-/// Source: ours, after the published model ([`super::Spotify`]); the queues are [`crate::queue::Mg1`] and
-/// [`crate::queue::Mgm`]. Wrong in that a joined request is given the response of a whole read, though it
-/// waits only for the rest of one; devices are taken as independent, and their service for what no load
-/// changes; other work comes at a rate that no load changes. Cost: [`Node::at`], [`NodeAt::cdf`].
+/// Source: ours, after the published model ([`super::Spotify`]); the queues are
+/// [`crate::queue::Mg1`] and [`crate::queue::Mgm`]. Wrong in that a joined request is given the
+/// response of a whole read, though it waits only for the rest of one; devices are taken as
+/// independent, and their service for what no load changes; other work comes at a rate that no load
+/// changes. Cost: [`Node::at`], [`NodeAt::cdf`].
 ///
 /// ```
 /// use model::distribution::{Empirical, Piece};
@@ -164,10 +172,12 @@ pub struct Node {
     pub joining_knee: f64,
     /// The limit of bytes that all replies share, if it is known.
     pub link: Option<Link>,
-    /// How many requests are answered at once, if that is limited: each holds a worker for its whole response.
+    /// How many requests are answered at once, if that is limited: each holds a worker for its
+    /// whole response.
     pub workers: Option<u32>,
-    /// The bursts that requests come in; `None` if they come in a Poisson stream. Each device gets a random part
-    /// of them, so the relative variation of its arrivals' rate is that of the node's.
+    /// The bursts that requests come in; `None` if they come in a Poisson stream. Each device gets
+    /// a random part of them, so the relative variation of its arrivals' rate is that of the
+    /// node's.
     pub bursts: Option<Bursts>,
     /// Kinds of devices.
     pub classes: Vec<Class>,
@@ -175,8 +185,8 @@ pub struct Node {
     pub groups: Vec<DeviceGroup>,
 }
 
-/// Where a node stands at a load: shares and times as means over the requests, utilisations, rates and lengths as
-/// means over time. [`Node::operating`] gives it.
+/// Where a node stands at a load: shares and times as means over the requests, utilisations, rates
+/// and lengths as means over time. [`Node::operating`] gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operating {
     /// Load in requests/s.
@@ -199,7 +209,8 @@ pub struct Operating {
     pub response_mean: f64,
     /// Link and workers.
     pub front: FrontOperating,
-    /// With [`Node::bursts`] the loads that take turns, each with its share of the requests; empty without.
+    /// With [`Node::bursts`] the loads that take turns, each with its share of the requests; empty
+    /// without.
     pub levels: Vec<(f64, Operating)>,
 }
 
@@ -253,7 +264,8 @@ impl Node {
         self.groups.iter().filter_map(limit).fold(f64::INFINITY, f64::min)
     }
 
-    /// Sums over the devices at `reads` per second: numbers in the queues, and mean response seconds.
+    /// Sums over the devices at `reads` per second: numbers in the queues, and mean response
+    /// seconds.
     fn at_devices(&self, reads: f64) -> (f64, f64) {
         let (mut number, mut response) = (0.0, 0.0);
         for group in self.groups.iter().filter(|group| group.share > 0.0) {
@@ -296,8 +308,8 @@ impl Node {
         bisect(high, |rate| brought(rate) < reads)
     }
 
-    /// Load in requests/s at which the busiest device, the link or the workers are always busy. Infinite
-    /// without misses and such limits.
+    /// Load in requests/s at which the busiest device, the link or the workers are always busy.
+    /// Infinite without misses and such limits.
     pub fn saturation(&self) -> f64 {
         self.breaks_first().map_or(f64::INFINITY, |(rate, _)| rate)
     }
@@ -315,8 +327,8 @@ impl Node {
         devices.into_iter().chain(front).min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// The confidence limit: load in requests/s at which the mean number waiting and in service at a
-    /// device (the mean over devices) is 1. Infinite without misses.
+    /// The confidence limit: load in requests/s at which the mean number waiting and in service at
+    /// a device (the mean over devices) is 1. Infinite without misses.
     pub fn confidence_limit(&self) -> f64 {
         let saturation = self.saturation();
         if self.bursts.is_some() && saturation.is_finite() {
@@ -328,8 +340,8 @@ impl Node {
         self.rate_for_reads(reads).min(saturation)
     }
 
-    /// Where the node stands at `rate` requests/s. [`Error::Unstable`] at or past saturation; with bursts also
-    /// where the higher of their loads is. Cost: microseconds.
+    /// Where the node stands at `rate` requests/s. [`Error::Unstable`] at or past saturation; with
+    /// bursts also where the higher of their loads is. Cost: microseconds.
     pub fn operating(&self, rate: f64) -> Result<Operating, Error> {
         let steady = self.steady(rate)?;
         match self.bursts.filter(|_| rate > 0.0) {
@@ -359,7 +371,8 @@ impl Node {
         Ok(at)
     }
 
-    /// Utilisation of a device at so many reads per second, on average, and of the busiest; at most 1.
+    /// Utilisation of a device at so many reads per second, on average, and of the busiest; at
+    /// most 1.
     fn busy(&self, reads: f64) -> (f64, f64) {
         let (mut busy, mut busiest) = (0.0, 0.0f64);
         for group in &self.groups {
@@ -401,8 +414,8 @@ impl Node {
         }
     }
 
-    /// Where the node stands past saturation: queues without bound, responses of devices never in time; none at
-    /// all past the saturation of link or workers.
+    /// Where the node stands past saturation: queues without bound, responses of devices never in
+    /// time; none at all past the saturation of link or workers.
     fn overloaded(&self, rate: f64) -> Operating {
         let (hit_ratio, miss_ratio) = self.shares(rate);
         let (busy, busiest) = self.busy(rate * miss_ratio);
@@ -421,16 +434,17 @@ impl Node {
         }
     }
 
-    /// The node's transforms at one time, for CDFs at many loads. Cost: some 0.1 ms for each class and
-    /// distinct factor; a millisecond for a class of several servers, whose queues are solved at the first time
-    /// (10 ms to 0.3 s), and kept by the class and its clones. With a link or workers 25 times that.
+    /// The node's transforms at one time, for CDFs at many loads. Cost: some 0.1 ms for each class
+    /// and distinct factor; a millisecond for a class of several servers, whose queues are solved
+    /// at the first time (10 ms to 0.3 s), and kept by the class and its clones. With a link or
+    /// workers 25 times that.
     pub fn at(&self, t: f64) -> NodeAt {
         self.at_by(t, None)
     }
 
-    /// [`Node::at`] for a node nearly the same as another (a replicate of a model) that is known at that
-    /// time: what M/G/m is off its plain form is taken from there. Of one server at a device it is
-    /// [`Node::at`]. Cost: some 0.1 ms for each class and distinct factor.
+    /// [`Node::at`] for a node nearly the same as another (a replicate of a model) that is known at
+    /// that time: what M/G/m is off its plain form is taken from there. Of one server at a device
+    /// it is [`Node::at`]. Cost: some 0.1 ms for each class and distinct factor.
     pub(crate) fn at_beside(&self, other: &NodeAt) -> NodeAt {
         self.at_by(other.t, Some(other))
     }
@@ -488,16 +502,16 @@ impl Node {
         Ok(times.iter().map(|&t| self.at(t).cdf(&operating)).collect())
     }
 
-    /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at `rate`
-    /// requests/s. Cost: some 60 CDFs.
+    /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at
+    /// `rate` requests/s. Cost: some 60 CDFs.
     pub fn quantile(&self, rate: f64, p: f64) -> Result<f64, Error> {
         let operating = self.operating(rate)?;
         quantile(p, operating.response_mean.max(1e-6), |t| self.at(t).cdf(&operating))
     }
 
     /// The largest load in requests/s at which a share `share` of requests is answered within
-    /// `within_s` seconds. [`Error::Unattainable`] if even an idle node does not. Infinite if memory
-    /// answers all. Cost: one [`Node::at`] and a bisection.
+    /// `within_s` seconds. [`Error::Unattainable`] if even an idle node does not. Infinite if
+    /// memory answers all. Cost: one [`Node::at`] and a bisection.
     pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<f64, Error> {
         not_negative("the time of an objective", within_s)?;
         check("the share of an objective", share, 0.0..=1.0, "0 to 1")?;
@@ -521,7 +535,8 @@ impl Node {
     }
 }
 
-/// A [`Node`] at one time t, for CDFs at many loads: [`Node::at`] makes it, [`NodeAt::cdf`] asks it.
+/// A [`Node`] at one time t, for CDFs at many loads: [`Node::at`] makes it, [`NodeAt::cdf`] asks
+/// it.
 #[derive(Clone, Debug)]
 pub struct NodeAt {
     t: f64,
@@ -530,7 +545,8 @@ pub struct NodeAt {
     other_share: f64,
     laws: Vec<(usize, f64, ClassAt)>,
     groups: Vec<(usize, DeviceGroup)>,
-    /// What is behind link and workers, at t·(1 − k/[`FRONT_PIECES`]) for k from 1; empty without such limits.
+    /// What is behind link and workers, at t·(1 − k/[`FRONT_PIECES`]) for k from 1; empty without
+    /// such limits.
     earlier: Vec<NodeAt>,
 }
 
@@ -538,8 +554,8 @@ pub struct NodeAt {
 pub(crate) const FRONT_PIECES: usize = 24;
 
 impl NodeAt {
-    /// Makes it that of other devices, whose classes and factors must be among those that it was made
-    /// of: one that is not counts for nothing.
+    /// Makes it that of other devices, whose classes and factors must be among those that it was
+    /// made of: one that is not counts for nothing.
     pub(crate) fn set_groups(&mut self, groups: &[DeviceGroup]) {
         let laws = &self.laws;
         let of = |group: &DeviceGroup| {
@@ -551,8 +567,8 @@ impl NodeAt {
         self.earlier.iter_mut().for_each(|at| at.set_groups(groups));
     }
 
-    /// P(T ≤ t) where the node stands. Cost: a microsecond for each group of devices; 25 times that with a
-    /// limit of bytes or of workers, and twice with bursts.
+    /// P(T ≤ t) where the node stands. Cost: a microsecond for each group of devices; 25 times that
+    /// with a limit of bytes or of workers, and twice with bursts.
     pub fn cdf(&self, operating: &Operating) -> f64 {
         if operating.levels.is_empty() {
             return self.steady_cdf(operating);

@@ -10,16 +10,18 @@ use super::Nanos;
 const SUB: u64 = 128;
 const SUB_BITS: u32 = SUB.trailing_zeros();
 
-/// Times in nanoseconds, in buckets of relative width 1/128, with exact count, sum and sum of squares.
+/// Times in nanoseconds, in buckets of relative width 1/128, with exact count, sum and sum of
+/// squares.
 ///
-/// Buckets are log-linear, as in G. Tene's HdrHistogram. Below 128 ns each nanosecond has its own bucket;
-/// above, each octave is divided into 128 equal parts. The middle of a bucket is therefore within 0.4 % of
-/// its values. Count, sum and sum of squares are kept exactly, because the mean of service times must be more
-/// accurate than that: 1 % of a service rate is 3.5 points of a response-time distribution at 90 % load.
+/// Buckets are log-linear, as in G. Tene's HdrHistogram. Below 128 ns each nanosecond has its own
+/// bucket; above, each octave is divided into 128 equal parts. The middle of a bucket is therefore
+/// within 0.4 % of its values. Count, sum and sum of squares are kept exactly, because the mean of
+/// service times must be more accurate than that: 1 % of a service rate is 3.5 points of a
+/// response-time distribution at 90 % load.
 ///
-/// Recording costs one search in a small ordered map. Empty buckets take no space. A dense histogram would
-/// take tens of kilobytes for each operation, outcome and device in every second. For a single histogram
-/// with millions of records per second use a dense one.
+/// Recording costs one search in a small ordered map. Empty buckets take no space. A dense
+/// histogram would take tens of kilobytes for each operation, outcome and device in every second.
+/// For a single histogram with millions of records per second use a dense one.
 ///
 /// ```
 /// use model::window::Histogram;
@@ -117,7 +119,8 @@ impl Histogram {
         if self.count == 0 { 0.0 } else { self.sum_s() / self.count as f64 }
     }
 
-    /// Variance in square seconds (of the recorded values, not of their buckets); 0 below two values.
+    /// Variance in square seconds (of the recorded values, not of their buckets); 0 below two
+    /// values.
     pub fn variance_s2(&self) -> f64 {
         if self.count < 2 {
             return 0.0;
@@ -140,9 +143,9 @@ impl Histogram {
         })
     }
 
-    /// Splits the histogram into the buckets that begin at or below `t_s` seconds and the others. Counts are
-    /// exact, and the two parts' sums add to the exact sums; each part's own sums are estimated from the
-    /// middles of its buckets.
+    /// Splits the histogram into the buckets that begin at or below `t_s` seconds and the others.
+    /// Counts are exact, and the two parts' sums add to the exact sums; each part's own sums are
+    /// estimated from the middles of its buckets.
     pub fn split_at(&self, t_s: f64) -> (Histogram, Histogram) {
         let (mut low, mut high) = (Histogram::default(), Histogram::default());
         let (mut sum_low, mut sum, mut squares_low, mut squares) = (0.0, 0.0, 0.0, 0.0);
@@ -171,8 +174,8 @@ impl Histogram {
         (low, high)
     }
 
-    /// Share of the times at or below `t_s` seconds. A bucket that contains `t_s` counts in proportion.
-    /// `None` if nothing was recorded.
+    /// Share of the times at or below `t_s` seconds. A bucket that contains `t_s` counts in
+    /// proportion. `None` if nothing was recorded.
     pub fn share_within(&self, t_s: f64) -> Option<f64> {
         if self.count == 0 {
             return None;

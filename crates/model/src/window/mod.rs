@@ -1,8 +1,9 @@
 //! [`Window`] and [`Sample`]: the only two records of observations.
 //!
-//! Nodes, gateways, the load generator and importers write these two records and nothing else. Metrics, run
-//! folders, reports and fits are derived from them. A [`Recorder`] makes the windows of one queue from its
-//! events. It takes the time as an argument and never reads a clock. [`QueueName`] lists the queues.
+//! Nodes, gateways, the load generator and importers write these two records and nothing else.
+//! Metrics, run folders, reports and fits are derived from them. A [`Recorder`] makes the windows
+//! of one queue from its events. It takes the time as an argument and never reads a clock.
+//! [`QueueName`] lists the queues.
 
 mod histogram;
 mod queue_name;
@@ -46,7 +47,8 @@ pub enum Operation {
     Append,
 }
 
-/// The part of the service that answered a request. It tells hits from misses without a time threshold.
+/// The part of the service that answered a request. It tells hits from misses without a time
+/// threshold.
 ///
 /// ```
 /// use model::window::Outcome;
@@ -106,13 +108,13 @@ impl Outcome {
     }
 }
 
-/// Counts of arrivals in equal sub-intervals of a window, for their index of dispersion: variance over mean,
-/// (Σc² − n·c̄²)/((n − 1)·c̄).
+/// Counts of arrivals in equal sub-intervals of a window, for their index of dispersion: variance
+/// over mean, (Σc² − n·c̄²)/((n − 1)·c̄).
 ///
-/// Source: D. Cox, P. Lewis, "The Statistical Analysis of Series of Events" (1966). For Poisson arrivals the
-/// index is 1 ± √(2/(n − 1)); it is larger for bursts and smaller for regular arrivals. It depends on the
-/// length of the intervals ([`crate::queue::Bursts`]), and a drifting load looks like bursts. Cost: three
-/// sums.
+/// Source: D. Cox, P. Lewis, "The Statistical Analysis of Series of Events" (1966). For Poisson
+/// arrivals the index is 1 ± √(2/(n − 1)); it is larger for bursts and smaller for regular
+/// arrivals. It depends on the length of the intervals ([`crate::queue::Bursts`]), and a drifting
+/// load looks like bursts. Cost: three sums.
 ///
 /// ```
 /// use model::window::Dispersion;
@@ -164,11 +166,11 @@ pub struct Times {
     /// Waiting time: from arrival in the queue to the start of service. At the load generator: from
     /// the intended to the actual send time.
     pub waiting: Histogram,
-    /// Service time: from the start to the end of service. At the load generator: from the actual send time
-    /// to the end of the reply.
+    /// Service time: from the start to the end of service. At the load generator: from the actual
+    /// send time to the end of the reply.
     pub service: Histogram,
-    /// Response time: waiting and service. At the load generator: from the *intended* send time to the end
-    /// of the reply, so that a stall of the service is not hidden by requests sent late.
+    /// Response time: waiting and service. At the load generator: from the *intended* send time to
+    /// the end of the reply, so that a stall of the service is not hidden by requests sent late.
     pub response: Histogram,
     /// Exact counts of response times at or below each of the window's objectives, in their order.
     pub within: Vec<u64>,
@@ -199,8 +201,8 @@ impl Times {
     }
 }
 
-/// Service times by the number of requests in service when they ended. They show whether service depends on
-/// the load; all queues of this crate assume that it does not.
+/// Service times by the number of requests in service when they ended. They show whether service
+/// depends on the load; all queues of this crate assume that it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServiceByNumber {
     /// Requests in service when the service ended, that one included; at least 1.
@@ -213,8 +215,8 @@ pub struct ServiceByNumber {
 
 /// The kernel's counters of a device over a window (`/proc/diskstats`).
 ///
-/// The kernel's utilisation is the share of time with at least one request at the device. A device that
-/// serves several requests at once is not saturated at 1.
+/// The kernel's utilisation is the share of time with at least one request at the device. A device
+/// that serves several requests at once is not saturated at 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KernelDevice {
     /// Reads completed.
@@ -229,14 +231,14 @@ pub struct KernelDevice {
 
 /// One interval (a second unless configured) of one queue.
 ///
-/// Windows of the same queue can be merged: every field is a sum, an integral or a histogram, so the result
-/// equals one longer window.
+/// Windows of the same queue can be merged: every field is a sum, an integral or a histogram, so
+/// the result equals one longer window.
 ///
 /// Mean length is `length_integral_s / length_s`, throughput `completions / length_s`, utilisation
-/// `busy_s / (length_s · servers)`; [`crate::laws`] checks them against each other. A request in progress at
-/// the end of a window counts in the integrals of both windows but in the completions of one. Windows that
-/// are short compared with response times are inaccurate for this reason. Size: some kilobytes, mostly
-/// histograms.
+/// `busy_s / (length_s · servers)`; [`crate::laws`] checks them against each other. A request in
+/// progress at the end of a window counts in the integrals of both windows but in the completions
+/// of one. Windows that are short compared with response times are inaccurate for this reason.
+/// Size: some kilobytes, mostly histograms.
 ///
 /// ```
 /// use model::window::Window;
@@ -262,7 +264,8 @@ pub struct Window {
     pub errors: u64,
     /// Requests that were refused because the queue was full.
     pub refusals: u64,
-    /// Requests that were joined to an earlier one for the same key and caused no work of their own.
+    /// Requests that were joined to an earlier one for the same key and caused no work of their
+    /// own.
     pub joined: u64,
     /// Sum of the bytes of the replies.
     pub bytes: u64,
@@ -270,14 +273,14 @@ pub struct Window {
     pub bytes_squared: f64,
     /// Counts of arrivals in sub-intervals of 1/16 of the window.
     pub dispersion: Dispersion,
-    /// Sum of the queue lengths (waiting and in service) found by arrivals. Divided by `arrivals` it is the
-    /// mean length found.
+    /// Sum of the queue lengths (waiting and in service) found by arrivals. Divided by `arrivals`
+    /// it is the mean length found.
     pub length_met_sum: u64,
-    /// Integral of the queue length over time, in request-seconds. Divided by `length_s` it is the mean
-    /// length.
+    /// Integral of the queue length over time, in request-seconds. Divided by `length_s` it is the
+    /// mean length.
     pub length_integral_s: f64,
-    /// Integral of the number in service over time, in server-seconds. Divided by `length_s` × `servers` it
-    /// is the utilisation.
+    /// Integral of the number in service over time, in server-seconds. Divided by `length_s` ×
+    /// `servers` it is the utilisation.
     pub busy_s: f64,
     /// Service time by the number in service, ascending.
     pub service_by_number: Vec<ServiceByNumber>,
@@ -321,11 +324,11 @@ impl Window {
         self.start_unix_us.saturating_add((self.length_s * 1e6).round() as u64)
     }
 
-    /// Adds another window of the same queue: a later one or, if `parallel`, one of the same interval recorded
-    /// by another thread (the length is then the longer of the two, not the sum).
+    /// Adds another window of the same queue: a later one or, if `parallel`, one of the same
+    /// interval recorded by another thread (the length is then the longer of the two, not the sum).
     ///
-    /// The kernel's counters are dropped, since they cannot be merged. Both windows must have the same
-    /// objectives; this is not checked.
+    /// The kernel's counters are dropped, since they cannot be merged. Both windows must have the
+    /// same objectives; this is not checked.
     pub fn merge(&mut self, other: &Window, parallel: bool) {
         // Without `..`, so that a field that is added and not merged does not compile.
         let Window {

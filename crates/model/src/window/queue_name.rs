@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-/// The name of a queue in [`super::Window::queue`], in run folders and in the `queue` label of metrics.
+/// The name of a queue in [`super::Window::queue`], in run folders and in the `queue` label of
+/// metrics.
 ///
-/// [`fmt::Display`] writes a name and [`QueueName::parse`] reads it; each undoes the other. The text is part
-/// of the format of run folders and of metrics, so it never changes. A simulated cluster writes the windows
-/// of all its members into one folder and puts the member's name and a slash before each name; such a
-/// compound name is not a `QueueName`.
+/// [`fmt::Display`] writes a name and [`QueueName::parse`] reads it; each undoes the other. The
+/// text is part of the format of run folders and of metrics, so it never changes. A simulated
+/// cluster writes the windows of all its members into one folder and puts the member's name and a
+/// slash before each name; such a compound name is not a `QueueName`.
 ///
 /// | name | queue | recorded by |
 /// |---|---|---|

@@ -2,7 +2,8 @@
 
 use super::{KernelDevice, Nanos, Operation, Outcome, SECOND, ServiceByNumber, Window};
 
-/// Length and objectives of windows. The default is one second, with objectives of 20, 50 and 100 ms.
+/// Length and objectives of windows. The default is one second, with objectives of 20, 50 and 100
+/// ms.
 ///
 /// ```
 /// assert_eq!(model::window::Settings::default().window_ns, model::window::SECOND);
@@ -51,9 +52,9 @@ const INTERVALS: u64 = 16;
 
 /// Cuts the events of one queue into [`Window`]s.
 ///
-/// Events may be reported slightly out of order (a completion becomes known some microseconds after it
-/// happened); a late event counts in the open window. Cost of an event: some tens of nanoseconds, and for
-/// [`Recorder::finish`] four searches in small maps.
+/// Events may be reported slightly out of order (a completion becomes known some microseconds after
+/// it happened); a late event counts in the open window. Cost of an event: some tens of
+/// nanoseconds, and for [`Recorder::finish`] four searches in small maps.
 ///
 /// ```
 /// use model::window::{Finished, Operation, Outcome, Recorder, Settings};
@@ -85,7 +86,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Creates a recorder whose first window starts at `now`. `servers` is 0 if their number is not limited.
+    /// Creates a recorder whose first window starts at `now`. `servers` is 0 if their number is not
+    /// limited.
     pub fn new(queue: &str, servers: u32, settings: Settings, now: Nanos) -> Self {
         let window = Window::new(queue, settings.unix_us(now), servers, &settings.objectives_ms);
         Recorder {
@@ -108,9 +110,9 @@ impl Recorder {
 
     /// Records a request that arrived at `now` and waits.
     ///
-    /// `now` may lie before earlier events: a load generator that had no processor reports later which
-    /// requests it should have sent. The queue length is then corrected back to `now`, because Little's law
-    /// would not hold for the window otherwise.
+    /// `now` may lie before earlier events: a load generator that had no processor reports later
+    /// which requests it should have sent. The queue length is then corrected back to `now`,
+    /// because Little's law would not hold for the window otherwise.
     pub fn arrive(&mut self, now: Nanos) {
         self.count_arrival(now);
         let late = self.counted_to.saturating_sub(now) as f64 / SECOND as f64;
@@ -147,7 +149,8 @@ impl Recorder {
         self.count_finished(finished, number);
     }
 
-    /// Records a waiting request that left without service (its client disconnected, its deadline passed).
+    /// Records a waiting request that left without service (its client disconnected, its deadline
+    /// passed).
     pub fn abandon(&mut self, now: Nanos) {
         self.advance(now);
         self.waiting = self.waiting.saturating_sub(1);
@@ -158,8 +161,8 @@ impl Recorder {
         self.window.kernel = Some(kernel);
     }
 
-    /// Returns the windows that ended by `now`, oldest first. A time without events makes empty windows, up
-    /// to 60; a longer one becomes a single long window.
+    /// Returns the windows that ended by `now`, oldest first. A time without events makes empty
+    /// windows, up to 60; a longer one becomes a single long window.
     pub fn roll(&mut self, now: Nanos) -> Vec<Window> {
         self.end_before(now.saturating_add(1));
         std::mem::take(&mut self.ended)
@@ -245,9 +248,9 @@ impl Recorder {
         }
     }
 
-    /// Advances the integrals and the dispersion's sub-interval to `now`. An event past the end of the open
-    /// window ends it, so that windows are exact however late [`Recorder::roll`] is called; an event exactly
-    /// at the end still belongs to it.
+    /// Advances the integrals and the dispersion's sub-interval to `now`. An event past the end of
+    /// the open window ends it, so that windows are exact however late [`Recorder::roll`] is
+    /// called; an event exactly at the end still belongs to it.
     fn advance(&mut self, now: Nanos) {
         self.end_before(now);
         self.integrate(now);

@@ -6,10 +6,11 @@ use super::{Nanos, Operation, Outcome};
 
 /// One request whose key's hash falls in the sampled part of the space (1/64 unless configured).
 ///
-/// Sampling by key, not by request, keeps every request for a sampled key, as reuse distances and the
-/// dependence between requests require. Source: C. Waldspurger and others, "Efficient MRC construction with
-/// SHARDS", FAST 2015. If one key has a large share of the requests, sums over samples depend on whether that
-/// key is sampled: take sums from [`super::Window`]s instead ([`crate::cache::Shards::curve_of`]).
+/// Sampling by key, not by request, keeps every request for a sampled key, as reuse distances and
+/// the dependence between requests require. Source: C. Waldspurger and others, "Efficient MRC
+/// construction with SHARDS", FAST 2015. If one key has a large share of the requests, sums over
+/// samples depend on whether that key is sampled: take sums from [`super::Window`]s instead
+/// ([`crate::cache::Shards::curve_of`]).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// [`key_hash`] of the key.
@@ -34,11 +35,11 @@ pub struct Sample {
     pub length_met: u32,
 }
 
-/// The hash of a key that selects samples: 64-bit FNV-1a with the finaliser of MurmurHash3, because the high
-/// bits of plain FNV-1a are poor for short keys.
+/// The hash of a key that selects samples: 64-bit FNV-1a with the finaliser of MurmurHash3, because
+/// the high bits of plain FNV-1a are poor for short keys.
 ///
-/// The function never changes, so that runs can be compared. It does not resist keys that are constructed to
-/// collide. Cost: a nanosecond for each byte.
+/// The function never changes, so that runs can be compared. It does not resist keys that are
+/// constructed to collide. Cost: a nanosecond for each byte.
 ///
 /// ```
 /// assert_eq!(model::window::key_hash(b"a"), 0x82a2_a958_a9be_ce5b);
@@ -55,8 +56,8 @@ pub fn key_hash(key: &[u8]) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// Whether a key with this hash is sampled if one in `one_in` keys is (no key if `one_in` is 0). The condition
-/// is hash ≤ (2⁶⁴ − 1)/`one_in`, so a coarser sample is a subset of a finer one.
+/// Whether a key with this hash is sampled if one in `one_in` keys is (no key if `one_in` is 0).
+/// The condition is hash ≤ (2⁶⁴ − 1)/`one_in`, so a coarser sample is a subset of a finer one.
 ///
 /// ```
 /// use model::window::{is_sampled, key_hash};

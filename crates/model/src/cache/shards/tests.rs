@@ -12,8 +12,8 @@ use crate::window::key_hash;
 use super::*;
 use crate::cache::{Cache, Catalogue, Eviction};
 
-/// The naive twin: Mattson's stack, searched from its top. The distance of each request in bytes (its own
-/// object included), `None` at the first for a key.
+/// The naive twin: Mattson's stack, searched from its top. The distance of each request in bytes
+/// (its own object included), `None` at the first for a key.
 fn mattson(stream: &[(u64, u64)]) -> Vec<Option<u64>> {
     let mut stack: Vec<(u64, u64)> = Vec::new();
     let distance = |stack: &mut Vec<(u64, u64)>, key: u64, bytes: u64| {
@@ -61,8 +61,8 @@ fn zipf_stream(objects: u32, exponent: f64, n: usize, seed: u64) -> Vec<(u64, u6
         .collect()
 }
 
-/// Reuse distances by a Fenwick tree over all requests: quicker than the stack, and shares no code with what
-/// is tested.
+/// Reuse distances by a Fenwick tree over all requests: quicker than the stack, and shares no code
+/// with what is tested.
 fn distances(stream: &[(u64, u64)]) -> Vec<Option<u64>> {
     let n = stream.len();
     let mut tree = vec![0i64; n + 1];

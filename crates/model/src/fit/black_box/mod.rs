@@ -1,28 +1,30 @@
 //! Fits a service of which only arrivals and response times are known.
 //!
-//! The service is modelled as M/G/m: Poisson arrivals, one line, m equal servers, one law of service. For a given
-//! number of servers, the law is the one for which the model's responses at the lightest load match the measured
-//! ones. Each of its quantiles is multiplied by the ratio of the measured response quantile to the model's, and
-//! this is repeated until the responses come no nearer. At light load a response is nearly a service, so one or
-//! two rounds suffice; more rounds would fit noise, because they undo a convolution. The mean is then set to the
-//! value that maximises the likelihood of the responses at *all* loads: counts between 24 quantiles,
+//! The service is modelled as M/G/m: Poisson arrivals, one line, m equal servers, one law of
+//! service. For a given number of servers, the law is the one for which the model's responses at
+//! the lightest load match the measured ones. Each of its quantiles is multiplied by the ratio of
+//! the measured response quantile to the model's, and this is repeated until the responses come no
+//! nearer. At light load a response is nearly a service, so one or two rounds suffice; more rounds
+//! would fit noise, because they undo a convolution. The mean is then set to the value that
+//! maximises the likelihood of the responses at *all* loads: counts between 24 quantiles,
 //! multinomial, by Fisher's scoring.
 //!
-//! The number of servers follows from how responses lengthen with load. If it is not given, candidates are the
-//! numbers that can carry the largest load and "no limit" (responses that do not depend on load). Each load but
-//! the lightest is predicted with the mean that the other loads give, and the candidate with the largest
-//! likelihood wins. Its interval is that of the winners when blocks of windows are resampled and each candidate's
-//! likelihood is summed over the drawn blocks with fixed parameters (H. Kishino, T. Miyata and M. Hasegawa's
-//! resampling of estimated log likelihoods). The interval is wide if the lightest and the largest load are
-//! similar; a single load leaves the number undetermined.
+//! The number of servers follows from how responses lengthen with load. If it is not given,
+//! candidates are the numbers that can carry the largest load and "no limit" (responses that do not
+//! depend on load). Each load but the lightest is predicted with the mean that the other loads
+//! give, and the candidate with the largest likelihood wins. Its interval is that of the winners
+//! when blocks of windows are resampled and each candidate's likelihood is summed over the drawn
+//! blocks with fixed parameters (H. Kishino, T. Miyata and M. Hasegawa's resampling of estimated
+//! log likelihoods). The interval is wide if the lightest and the largest load are similar; a
+//! single load leaves the number undetermined.
 //!
 //! The intervals of mean and SCV come from fits of the resampled blocks, including the shape.
 //!
-//! Limitations: time that a request spends without holding a server (network, a fixed delay) counts as service,
-//! so the model saturates too early. Reads and writes share one law. Hits of a cache that the source does not
-//! report are part of the law. Each step's `ks_distance` measures the goodness of fit; held-out loads measure
-//! the quality of predictions. Cost: a second or two for each candidate number of servers, and some seconds for
-//! the replicates.
+//! Limitations: time that a request spends without holding a server (network, a fixed delay) counts
+//! as service, so the model saturates too early. Reads and writes share one law. Hits of a cache
+//! that the source does not report are part of the law. Each step's `ks_distance` measures the
+//! goodness of fit; held-out loads measure the quality of predictions. Cost: a second or two for
+//! each candidate number of servers, and some seconds for the replicates.
 
 mod queue;
 mod write;
@@ -54,7 +56,8 @@ pub const CLASS: &str = "server";
 /// How many servers a service has, by its responses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServersFound {
-    /// The likeliest number; `None` if responses do not lengthen with load, so that there is no sign of a limit.
+    /// The likeliest number; `None` if responses do not lengthen with load, so that there is no
+    /// sign of a limit.
     pub likeliest: Option<u32>,
     /// The 95 % interval's lower end.
     pub low: Option<u32>,
@@ -91,7 +94,8 @@ type Drawn = Vec<(usize, Sums)>;
 
 impl Sums {
     fn add(&mut self, other: &Sums, weight: f64) {
-        // Without `..`, so that a sum that is added to the struct and forgotten here does not compile.
+        // Without `..`, so that a sum that is added to the struct and forgotten here does not
+        // compile.
         let Sums { seconds, arrivals, answered, hits, counts, responses } = other;
         self.seconds += weight * seconds;
         self.arrivals += weight * arrivals;
@@ -158,14 +162,15 @@ impl All {
     }
 }
 
-/// Fits a black box to steady intervals: the windows of clients, of a gateway, or of a node, in that order.
+/// Fits a black box to steady intervals: the windows of clients, of a gateway, or of a node, in
+/// that order.
 ///
-/// `servers`: how many requests it serves at once, if that is known. Two loads or more, the largest well above half of
-/// what it can do, tell most.
+/// `servers`: how many requests it serves at once, if that is known. Two loads or more, the largest
+/// well above half of what it can do, tell most.
 ///
 /// # Errors
-/// [`Error::NoSteps`], [`Error::NoClientWindows`]; [`Error::Unstable`] if the number of servers that is given cannot
-/// carry a load that was measured, or none that is tried can.
+/// [`Error::NoSteps`], [`Error::NoClientWindows`]; [`Error::Unstable`] if the number of servers
+/// that is given cannot carry a load that was measured, or none that is tried can.
 ///
 /// ```
 /// use model::fit::{Options, Step, black_box};

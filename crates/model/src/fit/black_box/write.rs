@@ -103,7 +103,8 @@ pub(super) fn model(
     Ok(model)
 }
 
-/// A step as measured and as the model has it. Nothing measured the servers: their utilisation is the model's.
+/// A step as measured and as the model has it. Nothing measured the servers: their utilisation is
+/// the model's.
 fn fitted(model: &Model, step: &Data) -> Result<FittedStep, Error> {
     let node = model.node()?;
     let rate = step.total.arrivals / step.total.seconds;

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Moments by integrating what a CDF leaves, by Simpson's rule over intervals that grow, from an inner scale.
+/// Moments by integrating what a CDF leaves, by Simpson's rule over intervals that grow, from an
+/// inner scale.
 fn moments(cdf: &dyn Fn(f64) -> f64, scale: f64) -> (f64, f64) {
     let (mut first, mut second) = (0.0, 0.0);
     let (mut low, mut high) = (0.0, scale * 1e-3);

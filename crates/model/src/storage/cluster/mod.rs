@@ -1,4 +1,5 @@
-//! A cluster: servers behind gateways, each with its share of the requests. [`Cluster`] has the formula.
+//! A cluster: servers behind gateways, each with its share of the requests. [`Cluster`] has the
+//! formula.
 
 mod change;
 mod hit_law;
@@ -24,18 +25,20 @@ pub struct Member<S = Node> {
     pub share: f64,
 }
 
-/// Servers behind gateways, each with its share of the requests. The fields are public; [`Cluster::check`]
-/// validates them.
+/// Servers behind gateways, each with its share of the requests. The fields are public;
+/// [`Cluster::check`] validates them.
 ///
-/// P(T ≤ t) = Σᵢ shareᵢ · Fᵢ(t − δ; λ·shareᵢ): a request goes to server i with probability shareᵢ, chosen by
-/// the ring from its key alone, and gateway and network add δ to the server's response. A Poisson stream that
-/// is split by keys is a Poisson stream at each server, so each server is the fitted single server at its own
-/// load. Servers are of any type that implements [`Server`]: [`Node`] (Concertina's model),
-/// [`super::Spotify`] (the published one; with equal shares this is its equation 2) or [`super::Tiers`].
+/// P(T ≤ t) = Σᵢ shareᵢ · Fᵢ(t − δ; λ·shareᵢ): a request goes to server i with probability shareᵢ,
+/// chosen by the ring from its key alone, and gateway and network add δ to the server's response. A
+/// Poisson stream that is split by keys is a Poisson stream at each server, so each server is the
+/// fitted single server at its own load. Servers are of any type that implements [`Server`]:
+/// [`Node`] (Concertina's model), [`super::Spotify`] (the published one; with equal shares this is
+/// its equation 2) or [`super::Tiers`].
 ///
-/// Source: equation 2 of R. Yanggratoke and others, CNSM 2012, with shares. Limitations: δ is a constant. A
-/// request tried at a second server (retry, hedge, read from a replica) counts at that server only. Objects so
-/// popular that their own requests arrive in bursts are not described. Cost: [`Cluster::within`].
+/// Source: equation 2 of R. Yanggratoke and others, CNSM 2012, with shares. Limitations: δ is a
+/// constant. A request tried at a second server (retry, hedge, read from a replica) counts at that
+/// server only. Objects so popular that their own requests arrive in bursts are not described.
+/// Cost: [`Cluster::within`].
 ///
 /// ```
 /// use model::storage::{Cluster, HitRatio, Member, Popularity, Spotify};
@@ -60,8 +63,8 @@ pub struct Cluster<S = Node> {
     pub delay: f64,
 }
 
-/// The operating point of a cluster at a load, returned by [`Cluster::operating`]. Shares and times are means
-/// over requests, utilisations means over servers.
+/// The operating point of a cluster at a load, returned by [`Cluster::operating`]. Shares and times
+/// are means over requests, utilisations means over servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterOperating {
     /// Load in requests/s.
@@ -79,7 +82,8 @@ pub struct ClusterOperating {
 }
 
 impl<S: Server> Cluster<S> {
-    /// Checks all fields: the cluster is not empty, names differ, and shares add to 1 (within 1e-6).
+    /// Checks all fields: the cluster is not empty, names differ, and shares add to 1 (within
+    /// 1e-6).
     pub fn check(&self) -> Result<(), Error> {
         check("the number of servers", self.members.len() as f64, 1.0..=1e6, "1 to 1,000,000")?;
         not_negative("the delay of gateway and network", self.delay)?;
@@ -98,7 +102,8 @@ impl<S: Server> Cluster<S> {
     /// [`Error::Unstable`] if a server is at or past its saturation.
     fn stable(&self, rate: f64) -> Result<(), Error> {
         not_negative("the request rate", rate)?;
-        // The first server to fail as the load grows, by its own check: in bursts it fails before saturation.
+        // The first server to fail as the load grows, by its own check: in bursts it fails before
+        // saturation.
         let mut first: Option<f64> = None;
         for member in &self.members {
             match member.server.stable(rate * member.share) {
@@ -125,8 +130,8 @@ impl<S: Server> Cluster<S> {
         }
     }
 
-    /// [`Cluster::within`] for the replicates of a model: clusters with the same servers in the same order,
-    /// each with its own δ. A server that a replicate lacks answers nothing.
+    /// [`Cluster::within`] for the replicates of a model: clusters with the same servers in the
+    /// same order, each with its own δ. A server that a replicate lacks answers nothing.
     pub(crate) fn within_alike(&self, alike: &[Self], t_s: f64) -> Vec<Within>
     where
         S: 'static,
@@ -155,15 +160,16 @@ impl<S: Server> Cluster<S> {
         clusters.into_iter().map(whole).collect()
     }
 
-    /// P(T ≤ t) for each `t` in seconds at `rate` requests/s on the whole cluster. [`Error::Unstable`]
-    /// past the saturation of any server. Cost: for each t and [`Node`] some 0.1 ms.
+    /// P(T ≤ t) for each `t` in seconds at `rate` requests/s on the whole cluster.
+    /// [`Error::Unstable`] past the saturation of any server. Cost: for each t and [`Node`]
+    /// some 0.1 ms.
     pub fn cdf(&self, rate: f64, times: &[f64]) -> Result<Vec<f64>, Error> {
         self.stable(rate)?;
         Ok(times.iter().map(|&t| self.within(t)(rate)).collect())
     }
 
-    /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at `rate`
-    /// requests/s. Cost: some 60 CDFs.
+    /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at
+    /// `rate` requests/s. Cost: some 60 CDFs.
     pub fn quantile(&self, rate: f64, p: f64) -> Result<f64, Error> {
         self.stable(rate)?;
         quantile(p, self.delay.max(1e-3), |t| self.within(t)(rate))
@@ -211,16 +217,16 @@ impl<S: Server> Cluster<S> {
         self.first(S::saturation)
     }
 
-    /// The confidence limit where the shares are known, as they are with a ring: load in requests/s at
-    /// which the first server reaches its own limit.
+    /// The confidence limit where the shares are known, as they are with a ring: load in requests/s
+    /// at which the first server reaches its own limit.
     pub fn confidence_limit(&self) -> f64 {
         self.first(S::confidence_limit)
     }
 
     /// The published limit, where only the *expected* shares are known: up to this load, with high
     /// probability, no server is past its own limit if requests are balls that fall into servers at
-    /// random ([`balls_into_bins_limit`], β = 2). For unequal servers the smallest of the limits that
-    /// each would have among as many of its kind, which for equal ones is the paper's.
+    /// random ([`balls_into_bins_limit`], β = 2). For unequal servers the smallest of the limits
+    /// that each would have among as many of its kind, which for equal ones is the paper's.
     pub fn confidence_limit_unplaced(&self) -> f64 {
         let servers = u32::try_from(self.members.len()).unwrap_or(u32::MAX).max(1);
         self.first(|server| {

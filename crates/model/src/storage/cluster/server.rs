@@ -8,10 +8,11 @@ use super::HitLaw;
 /// P(T ≤ t) at one time t, as a function of a load in requests/s: [`Server::within`], boxed.
 pub type Within = Box<dyn Fn(f64) -> f64>;
 
-/// The model of a server in a [`super::Cluster`]: the law of its response at each load, its two limits, and
-/// its changes. [`Node`], [`Spotify`] and [`crate::storage::Tiers`] implement it.
+/// The model of a server in a [`super::Cluster`]: the law of its response at each load, its two
+/// limits, and its changes. [`Node`], [`Spotify`] and [`crate::storage::Tiers`] implement it.
 ///
-/// Servers are independent of each other: resources that they share (a network, the origin) are not modelled.
+/// Servers are independent of each other: resources that they share (a network, the origin) are not
+/// modelled.
 ///
 /// ```
 /// use model::storage::{HitRatio, Server, Spotify};
@@ -35,12 +36,12 @@ pub trait Server: Clone {
     /// Load in requests/s up to which it is trusted.
     fn confidence_limit(&self) -> f64;
 
-    /// P(T ≤ t) as a function of its load in requests/s; past saturation, the share that is answered in
-    /// time without a device.
+    /// P(T ≤ t) as a function of its load in requests/s; past saturation, the share that is
+    /// answered in time without a device.
     fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<Self>;
 
-    /// [`Server::within`] for servers nearly equal to this one, the replicates of a model. Expensive
-    /// computations are done once for all of them.
+    /// [`Server::within`] for servers nearly equal to this one, the replicates of a model.
+    /// Expensive computations are done once for all of them.
     fn within_alike(&self, alike: &[(&Self, f64)], _t_s: f64) -> Vec<Within>
     where
         Self: 'static,
@@ -92,8 +93,8 @@ impl Server for Node {
     fn with_catalogue(&self, factor: f64, law: impl HitLaw) -> Result<Node, Error> {
         positive("the factor of the catalogue", factor)?;
         let hit_ratio = self.hit_ratio.changed(&law, 1.0 / factor)?;
-        // Each key is asked for 1/factor as often, among this server's requests, and so is one that is
-        // being read.
+        // Each key is asked for 1/factor as often, among this server's requests, and so is one that
+        // is being read.
         let joining = self.joining / factor;
         Ok(Node { hit_ratio, joining, ..self.clone() })
     }
