@@ -16,7 +16,8 @@ use crate::trust::{HeldOut, Looked, times_of, trust, trust_of_clients};
 pub struct ClusterNode {
     /// Its name in the ring.
     pub name: String,
-    /// What was fitted to its own windows, its `gateway` queue (or `node`) in the clients' place.
+    /// The model fitted to its own windows, with its `gateway` queue (or `node`) as the client
+    /// side.
     pub model: Model,
     /// Its share of the requests, 0 to 1.
     pub share: f64,
@@ -24,10 +25,10 @@ pub struct ClusterNode {
 
 /// A cluster made of fitted nodes.
 ///
-/// Its replicates are made of the nodes' own, the first with the first: nodes that were fitted to
-/// the same steps were resampled at the same seconds, so what they had in common (a busy machine)
-/// stays together. δ is a constant, as [`crate::fit::front_delay`] gives it: each replicate has its
-/// own, drawn evenly from its interval.
+/// Replicate r of the cluster consists of replicate r of each node. Nodes fitted to the same steps
+/// were resampled at the same seconds, so common causes (a busy machine) stay together. δ is a
+/// constant, as [`crate::fit::front_delay`] estimates it; each replicate has its own value, spread
+/// evenly over its interval.
 ///
 /// ```
 /// # fn cluster(node: model::Model) -> Result<(), model::Error> {
@@ -57,14 +58,14 @@ pub struct ClusterModel {
     /// The load up to which these and the cluster's own band leave it trusted; infinite without
     /// them.
     trusted_by_clients: f64,
-    /// The loads at which each node was looked at, by its name.
+    /// The loads at which each node was examined, by its name.
     looked: BTreeMap<String, Looked>,
     /// The load up to which each node is trusted, in the order of the members.
     trusted: Vec<f64>,
     laboratory: Vec<String>,
 }
 
-/// What one node of a cluster is expected to do.
+/// The prediction for one node of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodePrediction {
     /// Its name.
@@ -89,7 +90,7 @@ pub struct NodePrediction {
     pub beyond_trust: bool,
 }
 
-/// What is to be expected of a cluster at a load.
+/// The prediction for a cluster at a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClusterPrediction {
     /// Load on the cluster, requests/s.
@@ -100,7 +101,7 @@ pub struct ClusterPrediction {
     pub utilisation_max: f64,
     /// Mean response, seconds.
     pub response_mean: Parameter,
-    /// The load that bounds what is said, see [`ClusterLimits`].
+    /// The limit of the prediction, see [`ClusterLimits`].
     pub limits: ClusterLimits,
     /// Whether a node is past its own confidence limit. Say so wherever the prediction is shown.
     pub beyond_limit: bool,
@@ -109,7 +110,7 @@ pub struct ClusterPrediction {
     /// Whether a node is past the load up to which its model is trusted. Say so wherever the
     /// prediction is shown.
     pub beyond_trust: bool,
-    /// Shares within the asked times, by both models.
+    /// Shares within the requested times, by both models.
     pub points: Vec<Point>,
     /// The nodes, in their order.
     pub nodes: Vec<NodePrediction>,
@@ -117,12 +118,13 @@ pub struct ClusterPrediction {
     pub laboratory: Vec<String>,
 }
 
-/// Loads in requests/s that bound what is said of a cluster. Infinite if no load reaches them.
+/// Limits of the predictions for a cluster, as loads in requests/s. Infinite if no load reaches
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClusterLimits {
-    /// Ours with these shares: the first node reaches its own limit.
+    /// The limit of Concertina's model with these shares: the first node reaches its own limit.
     pub placed: f64,
-    /// Ours if only expected shares were known: balls into bins.
+    /// The limit of Concertina's model if only the expected shares are known: balls into bins.
     pub unplaced: f64,
     /// The published one: balls into bins with the published limit of each server.
     pub published: f64,
@@ -151,7 +153,7 @@ impl ClusterModel {
                 theirs.push(Member { name: name.clone(), server: spotify, share: *share });
             }
             let ours = Cluster { members: ours, delay: drawn(&delay, index) };
-            // The published model knows of no delay: its µ_d and q were fitted to what it was.
+            // The published model has no delay: its µ_d and q were fitted to responses with it.
             Ok((ours, Cluster { members: theirs, delay: 0.0 }))
         };
         let (cluster, spotify) = of(None)?;
@@ -186,7 +188,7 @@ impl ClusterModel {
     /// of what lies before them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for numbers that make no sense.
+    /// [`Error::Invalid`] for invalid numbers.
     pub fn with_held_out(mut self, held_out: Vec<HeldOut>) -> Result<ClusterModel, Error> {
         for held in &held_out {
             held.check()?;
@@ -195,7 +197,7 @@ impl ClusterModel {
         Ok(self.judged())
     }
 
-    /// What it was wrong by at the clients.
+    /// Its errors at the clients on held-out loads.
     pub fn held_out(&self) -> &[HeldOut] {
         &self.held_out
     }
@@ -274,7 +276,7 @@ impl ClusterModel {
         Ok(changed.judged())
     }
 
-    /// The loads that bound what is said.
+    /// The limits of the predictions.
     pub fn limits(&self) -> ClusterLimits {
         ClusterLimits {
             placed: self.cluster.confidence_limit(),
@@ -297,9 +299,9 @@ impl ClusterModel {
         loaded.map(|(m, trusted)| trusted / m.share).fold(f64::INFINITY, f64::min)
     }
 
-    /// What the cluster does at `rate` requests/s, with the shares within each of `within_s`
-    /// seconds. [`Error::Unstable`] past saturation. Cost: for each time some 0.1 ms a node and
-    /// replicate.
+    /// The prediction for the cluster at `rate` requests/s, with the shares within each of
+    /// `within_s` seconds. [`Error::Unstable`] past saturation. Cost: for each time some 0.1 ms a
+    /// node and replicate.
     pub fn predict(&self, rate: f64, within_s: &[f64]) -> Result<ClusterPrediction, Error> {
         for &t in within_s {
             not_negative("the time of an objective", t)?;

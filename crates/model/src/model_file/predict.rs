@@ -14,13 +14,13 @@ use super::{Model, Parameter};
 pub struct Point {
     /// The time, seconds.
     pub t_s: f64,
-    /// P(T ≤ t) by our model.
+    /// P(T ≤ t) by Concertina's model.
     pub concertina: Parameter,
     /// P(T ≤ t) by the published model; `None` where that is not stable.
     pub spotify: Option<Parameter>,
 }
 
-/// What is to be expected of a load.
+/// The prediction for a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// Load on all servers, requests/s.
@@ -50,13 +50,13 @@ pub struct Prediction {
     pub trust_limit: f64,
     /// Whether `rate` is past `trust_limit`. Say so wherever the prediction is shown.
     pub beyond_trust: bool,
-    /// Shares within the asked times.
+    /// Shares within the requested times.
     pub points: Vec<Point>,
     /// [`super::About::laboratory`]: show it with the prediction.
     pub laboratory: Option<String>,
 }
 
-/// Loads in requests/s that bound what a model says of one server. Infinite if no load reaches
+/// Limits of the predictions for one server, as loads in requests/s. Infinite if no load reaches
 /// them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
@@ -71,7 +71,7 @@ pub struct Limits {
     pub breaks_first: Option<Limit>,
 }
 
-/// A node where it stands at a load, and its replicates where they stand.
+/// The operating points of a node and of its replicates at a load.
 struct AtLoad {
     node: (Node, Operating),
     replicates: Vec<(Node, Operating)>,
@@ -86,7 +86,7 @@ impl AtLoad {
         Parameter::from_replicates(at.cdf(operating), &others.collect::<Vec<_>>(), "1")
     }
 
-    /// A number of where it stands.
+    /// A quantity of the operating point, with its 95 % interval.
     fn of(&self, f: &dyn Fn(&Operating) -> f64, unit: &str) -> Parameter {
         let others = self.replicates.iter().map(|(_, operating)| f(operating));
         Parameter::from_replicates(f(&self.node.1), &others.collect::<Vec<_>>(), unit)
@@ -101,14 +101,14 @@ impl AtLoad {
 }
 
 impl Model {
-    /// What one server does at `rate` requests/s, with the shares within each of `within_s`
-    /// seconds. [`Error::Unstable`] past saturation. Cost: that of [`Model::trust`], and for each
-    /// time some 0.1 ms a replicate and class.
+    /// The prediction for one server at `rate` requests/s, with the shares within each of
+    /// `within_s` seconds. [`Error::Unstable`] past saturation. Cost: that of [`Model::trust`], and
+    /// for each time about 0.1 ms for each replicate and class.
     pub fn predict(&self, rate: f64, within_s: &[f64]) -> Result<Prediction, Error> {
         self.predict_cluster(rate, 1, within_s)
     }
 
-    /// What `servers` such servers do that share `rate` requests/s equally.
+    /// The prediction for `servers` such servers that share `rate` requests/s equally.
     pub fn predict_cluster(
         &self,
         rate: f64,
@@ -160,8 +160,8 @@ impl Model {
         })
     }
 
-    /// Where one server stands at `rate` requests/s. A replicate that is past saturation stands
-    /// with queues without bound, so that its devices answer nothing in time.
+    /// The operating points of one server at `rate` requests/s. A replicate past saturation has
+    /// infinite queues, so its devices answer nothing in time.
     fn at_load(&self, rate: f64) -> Result<AtLoad, Error> {
         let node = self.node()?;
         let operating = node.operating(rate)?;
@@ -248,12 +248,13 @@ impl Model {
         Ok(self.spotify()?.cluster_confidence_limit(servers))
     }
 
-    /// The same bound with our limit of a server, requests/s.
+    /// The same bound with the limit of Concertina's model for a server, requests/s.
     pub fn cluster_limit_mg1(&self, servers: u32) -> Result<f64, Error> {
         Ok(balls_into_bins_limit(self.node()?.confidence_limit(), servers, BETA))
     }
 
-    /// The smallest number of servers that holds `rate` requests/s within our confidence limit.
+    /// The smallest number of servers for which `rate` requests/s are within the confidence limit
+    /// of Concertina's model.
     pub fn servers_for(&self, rate: f64) -> Result<u32, Error> {
         not_negative("the request rate", rate)?;
         let limit = self.node()?.confidence_limit();
