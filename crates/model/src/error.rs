@@ -165,8 +165,8 @@ pub enum Error {
     },
     /// More customers than a measured throughput curve reaches.
     #[error(
-        "station {station:?}: its throughput was measured with up to {measured} customers, but there may \
-         be {customers}; measure more, or use fewer customers (a curve is not extrapolated)"
+        "station {station:?}: its throughput was measured with up to {measured} inside, but {customers} \
+         customers are possible; measure more, or use fewer customers (a curve is not extrapolated)"
     )]
     PastCurve {
         /// The station.

@@ -86,6 +86,8 @@ pub fn sum(mut value: impl FnMut(usize) -> Complex64, t: f64) -> f64 {
 
 /// P(T ≤ t) from the Laplace–Stieltjes transform of T; 0 for `t` ≤ 0. Within [0, 1].
 ///
+/// Beyond `t` of about 1e150 the arithmetic underflows and the result may be NaN.
+///
 /// The law must have no atoms and be smooth near `t` (see the module's page). Cost: [`TERMS`]
 /// evaluations.
 ///

@@ -492,7 +492,7 @@ fn mistakes_are_named() {
     says(Station::flow_equivalent("a", &[(u32::MAX, 5.0)]).unwrap_err(), "too long");
     let measured = Station::flow_equivalent("m", &[(2, 5.0), (4, 8.0)]).unwrap();
     assert_eq!([1, 2, 3, 4].map(|n| measured.rate(n)), [2.5, 5.0, 6.5, 8.0]);
-    says(one(vec![measured], 5, 1.0, &[1.0]).solve().unwrap_err(), "up to 4 inside, and 5");
+    says(one(vec![measured], 5, 1.0, &[1.0]).solve().unwrap_err(), "up to 4 inside, but 5");
     let open = Class::open("o", 2.0, &[0.5]).unwrap();
     says(Network::new(queue(), vec![open]).unwrap().solve().unwrap_err(), "without bound");
     says(one(queue(), 5, 1.0, &[1.0]).with_customers(3, 1).unwrap_err(), "no closed class");
