@@ -1,10 +1,12 @@
-//! The one error of the crate.
+//! The error type of the crate.
 
 use thiserror::Error;
 
-/// Why a law, a queue, a fit or a prediction could not be made. Messages say what to do.
+/// The reason why a law, a queue, a fit or a prediction could not be computed. Each message says
+/// what to do.
 ///
-/// What a formula does not hold for is refused as one of these, where it is built or asked.
+/// Arguments for which a formula does not hold are rejected when the value is constructed or
+/// evaluated.
 ///
 /// ```
 /// use model::{Error, queue::Mm1};
@@ -15,54 +17,57 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A number that must be finite and in a range was not.
+    /// A number is not finite or not within its range.
     #[error("{what} is {value}: it must be {must}")]
     Invalid {
-        /// What the number stands for.
+        /// The quantity.
         what: &'static str,
-        /// What it was.
+        /// Its value.
         value: f64,
-        /// What it must be.
+        /// The condition that it must meet.
         must: &'static str,
     },
-    /// The load is at or past what the devices, the link or the workers can serve, so queues grow without bound.
+    /// The load is at or past the saturation of the devices, the link or the workers, so queues
+    /// grow without bound.
     #[error(
         "{rate:.1} requests/s is not stable: the service saturates at {saturation:.1} requests/s; \
-         ask for less, or add servers, or what breaks first (devices, memory; a link, workers)"
+         lower the rate, or add servers, or add what saturates first (devices, memory, link, workers)"
     )]
     Unstable {
-        /// The load that was asked for, requests/s.
+        /// The load in requests/s.
         rate: f64,
-        /// The load at which what breaks first is always busy, requests/s.
+        /// The smallest load at which a device, the link or the workers are always busy,
+        /// requests/s.
         saturation: f64,
     },
-    /// No load, however small, keeps that share within that time.
+    /// No load, however small, meets the objective.
     #[error(
         "no load keeps {:.3} % within {:.3} ms: even an idle system keeps {:.3} %; \
          relax the objective or make the service faster",
         share * 100.0, within_s * 1e3, best * 100.0
     )]
     Unattainable {
-        /// The share that was asked for.
+        /// The share of the objective.
         share: f64,
-        /// Within this many seconds.
+        /// The time of the objective in seconds.
         within_s: f64,
-        /// The share that an idle system keeps.
+        /// The share that an idle system answers within that time.
         best: f64,
     },
-    /// No step is steady, and in this one replies fell behind arrivals though no device was saturated.
+    /// No step is steady: in this one, replies fell behind arrivals although no device was
+    /// saturated.
     #[error(
-        "step {step}: replies fell behind arrivals though no device was saturated, so the limit is before them; \
-         measure a lighter load as well"
+        "step {step}: replies fell behind arrivals although no device was saturated, so something before \
+         the devices limits the load; measure a lighter load as well"
     )]
     Stalled {
         /// The step's name.
         step: String,
     },
-    /// A fit without steps.
+    /// The fit has no steps.
     #[error("nothing to fit: no steps; give at least one steady interval of windows")]
     NoSteps,
-    /// A step without the windows of any queue that sees clients.
+    /// A step has no windows of a queue on the clients' side.
     #[error(
         "step {step}: no windows of `load`, `gateway` or `node` with answered reads; measure one of them"
     )]
@@ -70,7 +75,7 @@ pub enum Error {
         /// The step's name.
         step: String,
     },
-    /// A step without device windows.
+    /// A step has no device windows.
     #[error(
         "step {step}: no windows of any `device/N`; record the node's device queues in the run"
     )]
@@ -78,10 +83,10 @@ pub enum Error {
         /// The step's name.
         step: String,
     },
-    /// Device windows in which nothing was served.
+    /// No device completed a read.
     #[error("no device completed a read in any step; raise the load or lower the hit ratio")]
     NoCompletions,
-    /// Steps of different systems.
+    /// The steps have different numbers of devices.
     #[error(
         "step {step}: {got} device queues where the first step has {expected}; fit one configuration at a time"
     )]
@@ -93,17 +98,18 @@ pub enum Error {
         /// Devices of this step.
         got: usize,
     },
-    /// A device queue without a stated number of servers.
+    /// A device queue has an unlimited number of servers.
     #[error(
-        "queue {queue}: its number of servers is not limited, so it is no queue; set the device's parallel reads"
+        "queue {queue}: its number of servers is not limited, so requests never wait; set the device's \
+         parallel reads"
     )]
     Unlimited {
         /// The queue's name.
         queue: String,
     },
-    /// A fitted step was not stable, so it is not a steady interval.
+    /// A fitted step was saturated, so it is not a steady interval.
     #[error(
-        "step {step}: utilisation {utilisation:.3} of its devices is no steady state; fit loads below saturation"
+        "step {step}: device utilisation {utilisation:.3} is not a steady state; fit loads below saturation"
     )]
     Overloaded {
         /// The step's name.
@@ -111,31 +117,31 @@ pub enum Error {
         /// Busy share of the busiest device.
         utilisation: f64,
     },
-    /// Two servers of a cluster with one name.
-    #[error("the cluster has two servers {name:?}: give each a name of its own")]
+    /// Two servers of a cluster have the same name.
+    #[error("the cluster has two servers named {name:?}; give each server a different name")]
     NodeTwice {
         /// The name.
         name: String,
     },
-    /// A server that the cluster does not have.
+    /// The cluster has no server of this name.
     #[error("the cluster has no server {name:?}; it has {known}")]
     NoSuchNode {
         /// The name.
         name: String,
-        /// The names that there are.
+        /// The names of its servers.
         known: String,
     },
-    /// Shares for another number of servers.
+    /// The number of shares differs from the number of servers.
     #[error(
-        "{got} shares for {expected} servers: give each its share of the requests, in their order"
+        "{got} shares for {expected} servers; give one share of the requests for each server, in order"
     )]
     Shares {
-        /// Servers.
+        /// Number of servers.
         expected: usize,
-        /// Shares.
+        /// Number of shares.
         got: usize,
     },
-    /// A part of a network of queues that is not right.
+    /// A part of a network of queues is invalid.
     #[error("{place}: {what}")]
     Network {
         /// The station, class or matrix.
@@ -145,9 +151,9 @@ pub enum Error {
     },
     /// Open classes alone bring more work to a station than it can do.
     #[error(
-        "station {station:?}: open classes bring {load:.4} times what one server does and it does \
-         {limit:.4} times that at most, so its queue grows without bound; lower their rates or demands, or \
-         add servers"
+        "station {station:?}: open classes bring {load:.4} seconds of work per second, but the station \
+         does at most {limit:.4}, so its queue grows without bound; lower their rates or demands, or add \
+         servers"
     )]
     StationUnstable {
         /// The station.
@@ -159,8 +165,8 @@ pub enum Error {
     },
     /// More customers than a measured throughput curve reaches.
     #[error(
-        "station {station:?}: its throughput was measured with up to {measured} inside, and {customers} \
-         may be; measure further, or ask for fewer customers: a curve is not extrapolated"
+        "station {station:?}: its throughput was measured with up to {measured} inside, but {customers} \
+         customers are possible; measure more, or use fewer customers (a curve is not extrapolated)"
     )]
     PastCurve {
         /// The station.
@@ -173,22 +179,22 @@ pub enum Error {
     /// An exact solution that would take too long.
     #[error("{what} would take {steps:.1e} steps, more than {limit:.0e}; {advice}")]
     TooMuchWork {
-        /// What was to be done.
+        /// The computation.
         what: &'static str,
-        /// How many steps it takes.
+        /// The number of steps that it takes.
         steps: f64,
-        /// How many are taken at most.
+        /// The largest allowed number of steps.
         limit: f64,
-        /// What to do.
+        /// What to do instead.
         advice: &'static str,
     },
-    /// A fixed point was not reached.
+    /// An iteration did not converge.
     #[error(
-        "the approximation did not settle in {rounds} rounds; solve exactly with smaller populations, or \
+        "the approximation did not converge in {rounds} rounds; solve exactly with smaller populations, or \
          look for demands that differ by many orders of magnitude"
     )]
     NoConvergence {
-        /// Rounds that were made.
+        /// Number of rounds.
         rounds: usize,
     },
     /// Fewer observations than parameters, or not enough different ones.
@@ -203,26 +209,26 @@ pub enum Error {
         /// What to measure.
         todo: &'static str,
     },
-    /// Measurements that no system of the assumed kind can give.
+    /// Measurements that contradict the assumptions of the model.
     #[error("{what} contradict each other: {why}")]
     Contradictory {
-        /// Which measurements.
+        /// The measurements.
         what: String,
         /// What is wrong with them, and what to do.
         why: String,
     },
-    /// A size that was not measured, and nothing that says what lies between sizes.
+    /// A size was not measured, and there are too few sizes to interpolate.
     #[error(
-        "{size_bytes} bytes were not measured (measured: {known}); measure that size, or two sizes or more \
-         so that a cost affine in size can be fitted"
+        "{size_bytes} bytes were not measured (measured: {known}); measure that size, or at least two \
+         sizes so that a cost affine in size can be fitted"
     )]
     SizeNotMeasured {
-        /// The size that was asked for, bytes.
+        /// The requested size in bytes.
         size_bytes: f64,
         /// The sizes that were measured, bytes.
         known: String,
     },
-    /// A design of experiments that is malformed.
+    /// A design of experiments is malformed.
     #[error("{what}: {why}")]
     Design {
         /// The part of the design.
@@ -230,59 +236,59 @@ pub enum Error {
         /// What is wrong with it, and what to do.
         why: String,
     },
-    /// Combinations of levels without a run.
+    /// Combinations of levels have no run.
     #[error(
         "{missing} of the {cells} combinations of levels have no run, the first being {first}; run them, \
          or leave a factor out"
     )]
     MissingCells {
-        /// A combination without a run.
+        /// The first combination without a run.
         first: String,
-        /// Combinations without a run.
+        /// Number of combinations without a run.
         missing: usize,
-        /// All combinations.
+        /// Number of combinations.
         cells: usize,
     },
-    /// Cells with different numbers of replications.
+    /// Cells have different numbers of replications.
     #[error(
         "{cell} has {got} runs where {other} has {expected}; repeat every combination of levels equally often"
     )]
     Unbalanced {
         /// The cell.
         cell: String,
-        /// Its runs.
+        /// The number of its runs.
         got: usize,
-        /// The cell that it is compared with.
+        /// A cell with another number of runs.
         other: String,
-        /// The runs of that one.
+        /// The number of runs of `other`.
         expected: usize,
     },
-    /// Observations that do not vary.
+    /// All observations are equal.
     #[error(
         "all {count} observations are {value}: there is no variation to explain; check the response column"
     )]
     NoVariation {
-        /// Observations.
+        /// Number of observations.
         count: usize,
-        /// What each of them is.
+        /// Their value.
         value: f64,
     },
-    /// A hit ratio that is not reached.
+    /// A hit ratio cannot be reached.
     #[error(
-        "a hit ratio of {:.2} % is not reached: at most {:.2} % of these requests find their object; \
-         ask for less, or give memory more room or requests",
+        "a hit ratio of {:.2} % cannot be reached: at most {:.2} % of these requests find their object; \
+         lower the hit ratio, or use more memory or more requests",
         hit_ratio * 100.0, best * 100.0
     )]
     HitRatio {
-        /// What was asked for.
+        /// The requested hit ratio.
         hit_ratio: f64,
-        /// The highest there is.
+        /// The highest possible hit ratio.
         best: f64,
     },
-    /// Choices of a plan that make no sense.
+    /// The choices of a plan are invalid.
     #[error("choices: {0}")]
     Choices(String),
-    /// A model file that is not one.
+    /// A model file is malformed or inconsistent.
     #[error("model file: {0}")]
     File(String),
 }
@@ -311,8 +317,8 @@ pub(crate) fn not_negative(what: &'static str, value: f64) -> Result<f64, Error>
     check(what, value, 0.0..=f64::MAX, "a finite number, at least 0")
 }
 
-/// Checks that a number can be a service time in seconds: 1 ps to 30,000 years, so that no formula
-/// leaves the range of f64.
+/// Checks that a number is a valid time in seconds: from 1 ps to 30,000 years, so that no formula
+/// overflows an f64.
 pub(crate) fn time(what: &'static str, value: f64) -> Result<f64, Error> {
     check(what, value, 1e-12..=1e12, "a time in seconds from 1e-12 to 1e12")
 }

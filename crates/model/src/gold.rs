@@ -1,4 +1,4 @@
-//! For tests: the numbers in `../shared/gold` that models are checked against.
+//! For tests: the reference numbers in `../shared/gold`.
 
 /// A file, or `None` (with a word why) where it is not at hand; in CI (`CI=true`) it must be.
 #[allow(clippy::disallowed_methods)] // A test may read what it checks against.

@@ -1,22 +1,24 @@
-//! Linear least squares with Student's intervals: the arithmetic behind [`capacity`](crate::capacity).
+//! Linear least squares with Student's intervals: the arithmetic behind
+//! [`capacity`](crate::capacity).
 //!
-//! y = Xβ + ε with independent errors of one variance σ². By Householder reflections X = QR, with columns
-//! scaled to length 1 (Golub and Van Loan, "Matrix Computations", section 5.3), so that β̂ solves
-//! Rβ = Qᵀy; s² = Σe² / (n − p); the variance of xᵀβ̂ is s²·|R⁻ᵀx|², and its interval is
-//! xᵀβ̂ ± t·s·|R⁻ᵀx| (Jain, "The Art of Computer Systems Performance Analysis", chapters 14 and 15). Cost:
-//! n·p² operations. Wrong when errors depend on each other (successive seconds of one run) or when their
-//! variance differs: weigh the rows then. Not robust: one wild observation moves the whole fit.
+//! y = Xβ + ε with independent errors of one variance σ². By Householder reflections X = QR, with
+//! columns scaled to length 1 (Golub and Van Loan, "Matrix Computations", section 5.3), so that β̂
+//! solves Rβ = Qᵀy; s² = Σe² / (n − p); the variance of xᵀβ̂ is s²·|R⁻ᵀx|², and its interval is
+//! xᵀβ̂ ± t·s·|R⁻ᵀx| (Jain, "The Art of Computer Systems Performance Analysis", chapters 14
+//! and 15). Cost: n·p² operations. Wrong when errors depend on each other (successive seconds of
+//! one run) or when their variance differs: weigh the rows then. Not robust: one wild observation
+//! moves the whole fit.
 
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::statistics::student;
 
-/// A number with what is known of it: an interval at the confidence that was asked for, for errors that are
-/// independent, normal and of one variance (the module's page has the formula).
+/// A number with what is known of it: an interval at the confidence that was asked for, for errors
+/// that are independent, normal and of one variance (the module's page has the formula).
 ///
-/// A bound is `None` where the data give none: as many parameters as observations, or an interval of a
-/// ratio whose denominator may be 0.
+/// A bound is `None` where the data give none: as many parameters as observations, or an interval
+/// of a ratio whose denominator may be 0.
 ///
 /// ```
 /// use model::regression::Estimated;
@@ -89,7 +91,8 @@ pub(crate) struct Linear {
 const DEPENDENT: f64 = 1e-9;
 
 impl Linear {
-    /// The least squares of `rows`·β − `y`; `None` if columns depend on each other or rows are too few.
+    /// The least squares of `rows`·β − `y`; `None` if columns depend on each other or rows are too
+    /// few.
     pub fn fit(rows: &[Vec<f64>], y: &[f64]) -> Option<Linear> {
         let columns = rows.first()?.len();
         if rows.len() < columns || rows.len() != y.len() {
@@ -151,8 +154,8 @@ impl Linear {
     }
 }
 
-/// One Householder reflection: zeros below the diagonal of column j. `None` if that column depends on
-/// those before it.
+/// One Householder reflection: zeros below the diagonal of column j. `None` if that column depends
+/// on those before it.
 fn reflect(matrix: &mut [Vec<f64>], right: &mut [f64], j: usize) -> Option<()> {
     let norm = matrix[j..].iter().map(|row| row[j] * row[j]).sum::<f64>().sqrt();
     if norm < DEPENDENT {
@@ -199,8 +202,8 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The interval of a ratio of two estimates by Fieller's theorem (1954): exact for normal errors. No interval
-/// if the denominator's own holds 0. `above` and `below` are values with their factors.
+/// The interval of a ratio of two estimates by Fieller's theorem (1954): exact for normal errors.
+/// No interval if the denominator's own holds 0. `above` and `below` are values with their factors.
 pub(crate) fn ratio(above: (f64, &[f64]), below: (f64, &[f64]), noise: Option<Noise>) -> Estimated {
     let value = above.0 / below.0;
     let Some(noise) = noise else { return Estimated::alone(value) };

@@ -1,11 +1,13 @@
-//! Means of dependent observations with honest intervals.
+//! Means of dependent observations with intervals, quantiles, and Student's and Fisher's
+//! distributions.
 
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 use statrs::function::beta::beta_reg;
 
 use crate::error::{Error, check};
 
-/// A mean with the half width of its 95 % confidence interval: of [`batch_means`] and [`ratio_of_sums`].
+/// A mean with the half width of its 95 % confidence interval: of [`batch_means`] and
+/// [`ratio_of_sums`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The mean, in the unit of the observations.
@@ -25,8 +27,9 @@ pub fn student_95(degrees: usize) -> f64 {
     StudentsT::new(0.0, 1.0, degrees.max(1) as f64).map_or(1.96, |t| t.inverse_cdf(0.975))
 }
 
-/// The t quantile of a two-sided interval at a confidence of 0.5 to 0.9999, for any number of degrees of
-/// freedom above 0, fractions included. Cost: some iterations of the incomplete beta function.
+/// The t quantile of a two-sided interval at a confidence of 0.5 to 0.9999, for any number of
+/// degrees of freedom above 0, fractions included. Cost: some iterations of the incomplete beta
+/// function.
 ///
 /// ```
 /// // Jain, "The Art of Computer Systems Performance Analysis", table A.4: t[0.95; 8] = 1.860.
@@ -47,8 +50,9 @@ pub fn student(confidence: f64, degrees: f64) -> Result<f64, Error> {
     Ok(z + (z.powi(3) + z) / (4.0 * degrees) + second)
 }
 
-/// P(F > f) for the F distribution of `above` and `below` degrees of freedom: the chance of so large a
-/// ratio of two mean squares if nothing but noise made them. Small chances keep their digits.
+/// P(F > f) for the F distribution of `above` and `below` degrees of freedom: the chance of so
+/// large a ratio of two mean squares if nothing but noise made them. Small chances keep their
+/// digits.
 ///
 /// ```
 /// // Jain, table A.6: F[0.95; 2, 12] = 3.89.
@@ -62,13 +66,14 @@ pub fn f_exceeded(f: f64, above: f64, below: f64) -> Result<f64, Error> {
     Ok(beta_reg(0.5 * below, 0.5 * above, share).clamp(0.0, 1.0))
 }
 
-/// Mean and 95 % half width (Student's t) of batch means, each the mean of one batch (a run, or a part
-/// of a run long enough that neighbours hardly depend on each other). `None` below two batches or if
-/// an observation is not finite.
+/// Mean and 95 % half width (Student's t) of batch means, each the mean of one batch (a run, or a
+/// part of a run long enough that neighbours hardly depend on each other). `None` below two batches
+/// or if an observation is not finite.
 ///
-/// z̄ ± t(n − 1)·s/√n, s² = Σ(z − z̄)²/(n − 1). Source: R. Jain, "The Art of Computer Systems Performance
-/// Analysis" (1991), section 25.5. Too narrow where batches are short against what the series remembers
-/// (near saturation that is long: [`crate::queue::relaxation_s`]), and for a few batches far from normal.
+/// z̄ ± t(n − 1)·s/√n, s² = Σ(z − z̄)²/(n − 1). Source: R. Jain, "The Art of Computer Systems
+/// Performance Analysis" (1991), section 25.5. Too narrow where batches are short against what the
+/// series remembers (near saturation that is long: [`crate::queue::relaxation_s`]), and for a few
+/// batches far from normal.
 ///
 /// ```
 /// let e = model::statistics::batch_means(&[9.0, 10.0, 11.0]).unwrap();
@@ -86,31 +91,12 @@ pub fn batch_means(batches: &[f64]) -> Option<Estimate> {
     half_width.is_finite().then_some(Estimate { mean, half_width, batches: n })
 }
 
-/// Cuts a series of successive observations (windows) into `count` batches of equal size, dropping the
-/// oldest ones that do not fill a batch, and gives [`batch_means`] of them. `None` also for no batches, or
-/// more than observations.
-///
-/// ```
-/// // Of seven the first is dropped: batches (1, 3), (2, 4), (3, 5).
-/// let series = [9.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0];
-/// let e = model::statistics::batch_means_of_series(&series, 3).unwrap();
-/// assert_eq!((e.mean, e.batches), (3.0, 3));
-/// assert!((e.half_width - 4.303 / 3.0f64.sqrt()).abs() < 1e-3);
-/// ```
-pub fn batch_means_of_series(series: &[f64], count: usize) -> Option<Estimate> {
-    let size = series.len().checked_div(count).filter(|&size| size > 0)?;
-    let used = &series[series.len() - size * count..];
-    let means: Vec<f64> =
-        used.chunks_exact(size).map(|c| c.iter().sum::<f64>() / size as f64).collect();
-    batch_means(&means)
-}
-
-/// A ratio of sums Σa/Σb over successive windows, with the 95 % half width of a ratio estimator: the windows
-/// are cut into `count` batches of equal size (the oldest that fill none count for the ratio alone), and
-/// the residuals a − (Σa/Σb)·b of the batches vary as the ratio does (Law: "Simulation Modeling and
-/// Analysis", 5th ed., section 9.5; Cochran: "Sampling Techniques", chapter 6). Better than a mean of
-/// the batches' own ratios where their denominators differ. `None` below two batches, if Σb is not above 0,
-/// or if a number is not finite.
+/// A ratio of sums Σa/Σb over successive windows, with the 95 % half width of a ratio estimator:
+/// the windows are cut into `count` batches of equal size (the oldest that fill none count for the
+/// ratio alone), and the residuals a − (Σa/Σb)·b of the batches vary as the ratio does (Law:
+/// "Simulation Modeling and Analysis", 5th ed., section 9.5; Cochran: "Sampling Techniques",
+/// chapter 6). Better than a mean of the batches' own ratios where their denominators differ.
+/// `None` below two batches, if Σb is not above 0, or if a number is not finite.
 ///
 /// ```
 /// use model::statistics::ratio_of_sums;
@@ -135,12 +121,13 @@ pub fn ratio_of_sums(windows: &[(f64, f64)], count: usize) -> Option<Estimate> {
     fine.then_some(Estimate { mean: ratio, half_width, batches: count })
 }
 
-/// The p-quantile of values, interpolated between order statistics; `None` if there are none. What is not a
-/// number is left out; `p` is taken to be 0 to 1.
+/// The p-quantile of values, interpolated between order statistics; `None` if there are none. What
+/// is not a number is left out; `p` is taken to be 0 to 1.
 ///
-/// The value at rank 1 + p(n − 1): type 7 of R. Hyndman, Y. Fan, "Sample quantiles in statistical packages",
-/// The American Statistician 50 (1996). For few values it says little of a tail: the largest of n is at
-/// p = 1, though one more value exceeds it with probability 1/(n + 1). Cost: a sort.
+/// The value at rank 1 + p(n − 1): type 7 of R. Hyndman, Y. Fan, "Sample quantiles in statistical
+/// packages", The American Statistician 50 (1996). For few values it says little of a tail: the
+/// largest of n is at p = 1, though one more value exceeds it with probability 1/(n + 1). Cost: a
+/// sort.
 ///
 /// ```
 /// assert_eq!(model::statistics::quantile(&[3.0, 1.0, 2.0, 4.0], 0.5), Some(2.5));

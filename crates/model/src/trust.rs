@@ -1,6 +1,7 @@
-//! Trust: the largest load at which a model's own interval and its known bias leave a prediction useful.
+//! Trust: the largest load up to which a model's predictions are useful, given their interval and
+//! known bias.
 //!
-//! Formula, assumptions and cost are on the page of [`Trust`].
+//! [`Trust`] has the formula, assumptions and cost.
 
 use serde::{Deserialize, Serialize};
 
@@ -60,13 +61,13 @@ impl HeldOut {
     }
 }
 
-/// What ends the trust in a model.
+/// The reason why a model is not trusted past a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrustEnd {
     /// Band and bias reach [`POINTS_MAX`] there.
     Error,
-    /// The model misses loads that it was fitted to, by so much that [`POINTS_MAX`] is reached there.
+    /// The band and the model's errors on fitted loads reach [`POINTS_MAX`] there.
     Misfit,
     /// No larger load was fitted or held out.
     Unmeasured,
@@ -74,34 +75,35 @@ pub enum TrustEnd {
     NoReplicates,
 }
 
-/// The load up to which a model is trusted, and why not further. [`crate::Model::trust`] gives it.
+/// The load up to which a model is trusted, and the reason why not further
+/// ([`crate::Model::trust`]).
 ///
-/// Beside the paper's confidence limit, which asks only how long queues are, this asks how wrong a
-/// prediction may be, in points (hundredths of all requests):
+/// The paper's confidence limit considers only the length of queues. This limit considers the
+/// possible error of a prediction, in points (hundredths of all requests):
 ///
 /// half(λ) + max(bias(λ), misfit(λ)) < [`POINTS_MAX`]
 ///
-/// - half(λ) is half the width of the 95 % band of the predicted CDF at the load λ, at the time where it
-///   is widest: of eight, from half to 64 times the mean service time. The band is the spread of the
-///   predictions of the model's replicates, so it says how well the parameters are known.
-/// - bias(λ) is the largest error found on loads that were held out of the fit ([`HeldOut`]), up to λ:
-///   linear between held-out loads, never falling. An error counts as it was found, however uncertain the
-///   measurement.
+/// - half(λ) is half the width of the 95 % band of the predicted CDF at the load λ, at the time
+///   where it is widest, out of eight times from half to 64 times the mean service time. The band
+///   is the spread of the predictions of the model's replicates: the uncertainty of the parameters.
+/// - bias(λ) is the largest error on loads that were held out of the fit ([`HeldOut`]), up to λ:
+///   linear between held-out loads, never falling. The uncertainty of the measurement is not
+///   subtracted from an error.
+/// - misfit(λ) is the same for the fitted loads ([`crate::FittedStep::misfit_points`]). A fit
+///   minimises its own errors, so a small misfit proves nothing and does not reduce the bias. A
+///   large misfit shows that the form of the model is wrong, however narrow its interval.
 ///
-/// - misfit(λ) is the same of the loads that were fitted ([`crate::FittedStep::misfit_points`]). A fit is
-///   kind to the points that it was made of, so a small misfit proves nothing and takes nothing off the
-///   bias; a large one says that the model's form is wrong, be its interval ever so narrow.
+/// No load is trusted past the largest one that was fitted, or held out and measured within
+/// [`POINTS_MAX`], however narrow the band: the band does not cover effects that appear only at
+/// larger loads, and a measurement too short to show an error does not prove that there is none.
+/// Without held-out loads the bias is unknown and reported as such. Without replicates the band is
+/// unknown and no load is trusted.
 ///
-/// Nothing is trusted past the largest load that was fitted, or held out and measured within
-/// [`POINTS_MAX`], be the band ever so narrow: it knows nothing of what was never seen, and a measurement too short
-/// to show an error is no proof that there is none. Without held-out loads the bias is not known, and that is said.
-/// Without replicates the band is not known, and no load is trusted.
+/// Limitation: if the predicted system differs from the measured one (another memory, more
+/// devices), the bias of the measured system is used for it.
 ///
-/// When it is wrong: where the system that is predicted is not the one that was measured (another
-/// memory, more devices), the bias of the measured one is taken for it.
-///
-/// Cost: for each replicate and class of devices eight transforms (some 0.5 ms), then some 40 loads; 25 times
-/// that with a link or workers.
+/// Cost: for each replicate and class of devices eight transforms (some 0.5 ms), then some 40
+/// loads; 25 times that with a link or workers.
 ///
 /// ```
 /// # fn of(model: &model::Model) -> Result<(), model::Error> {
@@ -115,9 +117,9 @@ pub enum TrustEnd {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trust {
-    /// The largest trusted load, requests/s of one server; 0 if none is.
+    /// The largest trusted load, requests/s of one server; 0 if no load is trusted.
     pub limit: f64,
-    /// Why it ends there.
+    /// The reason why larger loads are not trusted.
     pub end: TrustEnd,
     /// Half the width of the band at that load where it is widest, points; 0 without replicates.
     pub half_width_points: f64,
@@ -214,10 +216,10 @@ impl<'a> Band<'a> {
     /// Half the width of the band where it is widest, in points. All of them past saturation.
     fn half_width_points(&self, rate: f64) -> f64 {
         let Ok(operating) = self.node.0.operating(rate) else { return 100.0 };
-        let standing: Vec<_> =
-            self.replicates.iter().map(|(node, _)| node.standing(rate)).collect();
+        let of_replicates: Vec<_> =
+            self.replicates.iter().map(|(node, _)| node.operating_unchecked(rate)).collect();
         let width = |(i, at): (usize, &NodeAt)| {
-            let others = self.replicates.iter().zip(&standing).map(|(r, o)| r.1[i].cdf(o));
+            let others = self.replicates.iter().zip(&of_replicates).map(|(r, o)| r.1[i].cdf(o));
             let others: Vec<f64> = others.collect();
             let p = Parameter::from_replicates(at.cdf(&operating), &others, "1");
             50.0 * (p.high - p.low)
@@ -250,7 +252,8 @@ pub(crate) fn trust(node: &Node, replicates: &[Node], looked: &Looked) -> Trust 
     known(limit, end, band.half_width_points(limit))
 }
 
-/// The largest load up to `end` at which an error in points stays under [`POINTS_MAX`], and whether it is `end`.
+/// The largest load up to `end` at which an error in points stays under [`POINTS_MAX`], and whether
+/// it is `end`.
 fn largest_within(end: f64, points: impl Fn(f64) -> f64) -> (f64, bool) {
     let at = |i: u32| end * f64::from(i) / f64::from(SCAN);
     match (0..=SCAN).find(|&i| points(at(i)) >= POINTS_MAX) {
@@ -267,9 +270,9 @@ fn largest_within(end: f64, points: impl Fn(f64) -> f64) -> (f64, bool) {
     }
 }
 
-/// The largest load in requests/s of a cluster, `end` at most, at which the half-width of its band and the error that
-/// clients saw on held-out loads stay under [`POINTS_MAX`]. `times`: P(T ≤ t) of the cluster and of its replicates,
-/// at several times.
+/// The largest load in requests/s of a cluster, `end` at most, at which the half-width of its band
+/// and the error that clients saw on held-out loads stay under [`POINTS_MAX`]. `times`: P(T ≤ t) of
+/// the cluster and of its replicates, at several times.
 pub(crate) fn trust_of_clients(
     end: f64,
     times: &[(Within, Vec<Within>)],

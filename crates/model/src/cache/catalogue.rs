@@ -1,17 +1,17 @@
-//! Which objects there are: how often each is asked for, and how large it is.
+//! The objects of a service: their popularity and their sizes.
 
 use std::collections::BTreeMap;
 
 use crate::error::{Error, check, positive};
 
-/// Objects are put into one group if popularities (and sizes) differ by less than this part. What a
-/// group's mean gets wrong in a sum over objects is this squared over 12: 1e-7.
+/// Largest relative difference of popularities (and sizes) within a group. Replacing objects by
+/// their group's mean changes a sum by this squared over 12: 1e-7.
 const ALIKE: f64 = 1e-3;
 
 /// Ranks below this are summed one by one, beyond it by Euler's and Maclaurin's formula.
 const SUMMED: f64 = 64.0;
 
-/// Objects alike in popularity and size: what sums over a [`Catalogue`] are made of.
+/// Objects of nearly equal popularity and size. Sums over a [`Catalogue`] are sums over its groups.
 ///
 /// ```
 /// use model::cache::Catalogue;
@@ -22,20 +22,22 @@ const SUMMED: f64 = 64.0;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Group {
-    /// How many. Not whole where objects were split by size or by level.
+    /// Number of objects. Not an integer if objects were split by size or by level.
     pub objects: f64,
-    /// The share of all requests that is for each of them.
+    /// Share of all requests that each of them receives.
     pub popularity: f64,
     /// Bytes of each.
     pub bytes: f64,
 }
 
-/// Objects with their popularity and size, most popular first, in groups of like ones: 10⁷ objects of a
-/// Zipf law are some 10,000 groups, and every sum over objects costs as much.
+/// Objects with their popularity and size, most popular first, in groups of similar objects. 10⁷
+/// objects of a Zipf law make about 10,000 groups, so a sum over the objects costs about 10,000
+/// operations.
 ///
-/// The object of rank k is asked for with probability k^(−s)/Σⱼ j^(−s) (Zipf), or by counts. Source: L.
+/// A request is for the object of rank k with probability k^(−s)/Σⱼ j^(−s) (Zipf). Source: L.
 /// Breslau, P. Cao, L. Fan, G. Phillips, S. Shenker, "Web caching and Zipf-like distributions",
-/// INFOCOM 1999. Sums over a group are off by 1e-7. Wrong where popularity moves: a catalogue has no time in it.
+/// INFOCOM 1999. Sums have a relative error of 1e-7. Popularities that change over time are not
+/// described.
 ///
 /// ```
 /// use model::cache::Catalogue;
@@ -52,22 +54,22 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// `objects` objects of 1 byte each, the k-th asked for in proportion to k^(−s), s = `exponent` from 0
-    /// (all alike) to 20. Sources give s between 0.6 and 1.2 for objects of the web and of media. Cost:
-    /// some 1,000·s·ln(objects) groups.
+    /// `objects` objects of 1 byte each, with popularities proportional to k^(−s), s = `exponent`
+    /// from 0 (equal popularities) to 20. The literature gives s between 0.6 and 1.2 for web
+    /// objects and media. Cost: about 1,000·s·ln(objects) groups.
     pub fn zipf(objects: u64, exponent: f64) -> Result<Self, Error> {
         Self::zipf_mandelbrot(objects, exponent, 0.0)
     }
 
-    /// The same with (k + q)^(−s), q = `shift` ≥ 0: flatter among the first q objects, as many measured
-    /// laws are. Source: Mandelbrot's generalisation of Zipf's law.
-    pub fn zipf_mandelbrot(objects: u64, exponent: f64, shift: f64) -> Result<Self, Error> {
+    /// [`Catalogue::zipf`] with (k + q)^(−s), q = `shift` ≥ 0 (Mandelbrot's generalisation of
+    /// Zipf's law): flatter among the first q objects, as many measured popularities are.
+    pub(crate) fn zipf_mandelbrot(objects: u64, exponent: f64, shift: f64) -> Result<Self, Error> {
         check("the number of objects", objects as f64, 1.0..=1e15, "1 to 1e15")?;
         check("the exponent of popularity", exponent, 0.0..=20.0, "0 to 20")?;
         check("the shift of popularity", shift, 0.0..=1e15, "0 to 1e15")?;
         let law = Ranks { exponent, shift };
-        // Ranks further apart than this factor differ by more than `ALIKE`. Beyond s = 4 the ranks that
-        // are put together have next to nothing of the requests.
+        // Ranks further apart than this factor differ by more than `ALIKE`. Beyond s = 4 the ranks
+        // that are put together have next to nothing of the requests.
         let ratio = (ALIKE / exponent.min(4.0)).exp_m1();
         let mut groups = Vec::new();
         let mut first = 1u64;
@@ -82,21 +84,22 @@ impl Catalogue {
         Self::of_groups(groups)
     }
 
-    /// Objects of 1 byte each with these weights, in any order and of any scale. Objects of weight 0 are
-    /// never asked for and are left out. An error if a weight is negative or not finite, or none is above 0.
-    pub fn from_weights(weights: impl IntoIterator<Item = f64>) -> Result<Self, Error> {
+    /// Objects of 1 byte each with popularities proportional to `weights`, in any order. Objects of
+    /// weight 0 are left out. Returns an error if a weight is negative or not finite, or if no
+    /// weight is above 0.
+    pub(crate) fn from_weights(weights: impl IntoIterator<Item = f64>) -> Result<Self, Error> {
         Self::from_objects(weights.into_iter().map(|weight| (weight, 1.0)))
     }
 
-    /// The same with counted requests. Counts of a short record overstate the popularity of what was asked
-    /// for once, and know nothing of what was not asked for: for a curve of that record use
-    /// [`super::Shards`].
+    /// Objects of 1 byte each with popularities proportional to request counts. The counts of a
+    /// short record overstate the popularity of objects requested once and miss all others: to get
+    /// the curve of the record itself use [`super::Shards`].
     pub fn from_counts(counts: impl IntoIterator<Item = u64>) -> Result<Self, Error> {
         Self::from_weights(counts.into_iter().map(|count| count as f64))
     }
 
-    /// Objects as (weight, bytes). Cost: one look-up for each object; memory for each distinct pair (to
-    /// 0.1 %) alone.
+    /// Objects as (weight, bytes). Cost: one look-up for each object; memory for each distinct pair
+    /// (to 0.1 %) alone.
     pub fn from_objects(objects: impl IntoIterator<Item = (f64, f64)>) -> Result<Self, Error> {
         let mut cells: BTreeMap<(i64, i64), [f64; 3]> = BTreeMap::new();
         for (weight, bytes) in objects {
@@ -138,9 +141,9 @@ impl Catalogue {
         Ok(self)
     }
 
-    /// The same popularities with sizes (bytes, share of the objects), each object's drawn without regard
-    /// to its popularity. Shares are scaled to add to 1. Cost: as many groups as groups times sizes; 1,000
-    /// sizes at most.
+    /// The same popularities with sizes (bytes, share of the objects), each object's drawn without
+    /// regard to its popularity. Shares are scaled to add to 1. Cost: as many groups as groups
+    /// times sizes; 1,000 sizes at most.
     pub fn with_sizes(self, sizes: &[(f64, f64)]) -> Result<Self, Error> {
         check("the number of sizes", sizes.len() as f64, 1.0..=1e3, "1 to 1,000")?;
         let mut total = 0.0;
@@ -164,7 +167,7 @@ impl Catalogue {
         &self.groups
     }
 
-    /// How many objects are ever asked for.
+    /// Number of objects.
     pub fn objects(&self) -> f64 {
         self.groups.iter().map(|g| g.objects).sum()
     }
@@ -174,8 +177,8 @@ impl Catalogue {
         self.groups.iter().map(|g| g.objects * g.bytes).sum()
     }
 
-    /// Mean bytes of a request, which are not those of an object.
-    pub fn request_bytes(&self) -> f64 {
+    /// Mean bytes of the object of a request, which differ from the mean bytes of an object.
+    pub(crate) fn request_bytes(&self) -> f64 {
         self.groups.iter().map(|g| g.objects * g.popularity * g.bytes).sum()
     }
 
@@ -198,8 +201,8 @@ impl Catalogue {
         share.min(1.0)
     }
 
-    /// The share of the requests that is for the object of this rank, 1 the most popular; 0 beyond the
-    /// last. Within 0.1 % of the object's own.
+    /// The share of the requests that is for the object of this rank, 1 the most popular; 0 beyond
+    /// the last. Within 0.1 % of the object's own.
     pub fn popularity_of_rank(&self, rank: u64) -> f64 {
         let mut before = 0.0;
         for group in &self.groups {

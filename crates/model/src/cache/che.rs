@@ -1,14 +1,18 @@
-//! Che's approximation: the hit ratio of a memory by its size, from popularities.
+//! Che's approximation: the hit ratio of a memory of a given size, from the popularities of
+//! objects.
 
 use crate::error::{Error, check, not_negative, positive};
 use crate::storage::Popularity;
 
-use super::{Catalogue, Group, Warming};
+use super::{Catalogue, Group};
 
-/// What leaves a full memory. Under independent requests first in first out and random have one hit
-/// ratio: E. Gelenbe, "A unified approach to the evaluation of a class of replacement algorithms", IEEE
-/// Transactions on Computers 22 (1973). Least recently used has more: J. van den Berg, A. Gandolfi, "LRU
-/// is better than FIFO under the independent reference model", Journal of Applied Probability 29 (1992).
+/// The eviction policy of a memory.
+///
+/// For independent requests, first-in-first-out and random eviction have the same hit ratio: E.
+/// Gelenbe, "A unified approach to the evaluation of a class of replacement algorithms", IEEE
+/// Transactions on Computers 22 (1973). Least-recently-used eviction has a higher one: J. van den
+/// Berg, A. Gandolfi, "LRU is better than FIFO under the independent reference model", Journal of
+/// Applied Probability 29 (1992).
 ///
 /// ```
 /// use model::cache::{Cache, Catalogue, Eviction};
@@ -20,9 +24,9 @@ use super::{Catalogue, Group, Warming};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
-    /// The least recently used object.
+    /// The least recently used object is evicted.
     Lru,
-    /// The object that came in first, or one at random: both have the same hit ratio.
+    /// The object that was stored first, or a random one, is evicted: both have the same hit ratio.
     Fifo,
 }
 
@@ -46,22 +50,24 @@ impl Eviction {
     }
 }
 
-/// A memory over a catalogue, its requests independent of each other (IRM).
+/// A memory that holds objects of a catalogue, with independent requests (IRM).
 ///
-/// In memory of M bytes an object asked for with probability p at each request is found with probability
-/// h = 1 − exp(−pT) (least recently used) or pT/(1 + pT) (first in first out, random); the
-/// *characteristic time* T, in requests, is the same for all objects and follows from Σ b·h = M, with b the
-/// object's bytes: what is in memory fills it. The hit ratio is Σ p·h.
+/// A memory of M bytes holds an object whose share of the requests is p with probability h = 1 −
+/// exp(−pT) (least recently used) or pT/(1 + pT) (first in first out, random); the *characteristic
+/// time* T, in requests, is the same for all objects and follows from Σ b·h = M, with b the
+/// object's bytes: the stored objects fill the memory. The hit ratio is Σ p·h.
 ///
-/// Sources: H. Che, Y. Tung, Z. Wang, "Hierarchical Web caching systems", IEEE JSAC 20
-/// (2002); before it R. Fagin, "Asymptotic miss ratios over independent references" (1977). V. Martina, M. Garetto, E. Leonardi, "A unified approach to the performance
-/// analysis of caching systems", INFOCOM 2014 (FIFO, RANDOM).
+/// Sources: H. Che, Y. Tung, Z. Wang, "Hierarchical Web caching systems", IEEE JSAC 20 (2002);
+/// earlier, R. Fagin, "Asymptotic miss ratios over independent references" (1977); for FIFO and
+/// RANDOM, V. Martina, M. Garetto, E. Leonardi, "A unified approach to the performance analysis of
+/// caching systems", INFOCOM 2014.
 ///
-/// Assumes independent requests, and memories of many objects: then T hardly varies. Simulated
-/// memories of 50 to 500 objects are within 0.006 of it. Wrong where popularities move within the time T (streams
-/// have more hits than this says), and for an object that is larger than memory: leave such ones out.
+/// It assumes independent requests, and enough objects in memory that T hardly varies: simulated
+/// memories of 50 to 500 objects are within 0.006 of it. Streams whose popularities change within
+/// the time T have more hits than predicted. Leave out objects that are larger than the memory.
 ///
-/// Cost: some 15 sums over the groups of the catalogue; a few milliseconds for 10⁷ objects of a Zipf law.
+/// Cost: some 15 sums over the groups of the catalogue; a few milliseconds for 10⁷ objects of a
+/// Zipf law.
 ///
 /// ```
 /// use model::cache::{Cache, Catalogue, Eviction};
@@ -80,8 +86,7 @@ pub struct Cache {
     eviction: Eviction,
 }
 
-/// What a memory of a size answers, when it has long been warm: [`Cache::at`] gives it, and the page of
-/// [`Cache`] has the formulas.
+/// The hits of a warm memory, returned by [`Cache::at`]. [`Cache`] documents the formulas.
 ///
 /// ```
 /// use model::cache::{Cache, Catalogue, Eviction};
@@ -94,8 +99,8 @@ pub struct Cache {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hits {
     eviction: Eviction,
-    /// T in requests: for how many an object stays that is not asked for (FIFO: stays at all). Infinite if
-    /// everything fits.
+    /// T: the number of requests for which an object stays in memory without a request of its own
+    /// (FIFO: stays in memory at all). Infinite if everything fits.
     pub characteristic_requests: f64,
     /// Share of the requests that memory answers.
     pub hit_ratio: f64,
@@ -117,7 +122,7 @@ impl Hits {
 }
 
 impl Cache {
-    /// A memory over these objects.
+    /// Creates a memory for the objects of a catalogue.
     pub fn new(catalogue: Catalogue, eviction: Eviction) -> Self {
         Cache { catalogue, eviction }
     }
@@ -127,18 +132,18 @@ impl Cache {
         &self.catalogue
     }
 
-    /// What leaves when it is full.
+    /// The eviction policy.
     pub fn eviction(&self) -> Eviction {
         self.eviction
     }
 
-    /// What a memory of `bytes` bytes answers.
+    /// The hits of a memory of `bytes` bytes.
     pub fn at(&self, bytes: f64) -> Result<Hits, Error> {
         not_negative("the bytes of memory", bytes)?;
         Ok(self.after(characteristic(self.catalogue.groups(), self.eviction, bytes)))
     }
 
-    /// What a memory with the characteristic time `requests` answers.
+    /// The hits of a memory with the characteristic time `requests`.
     pub(super) fn after(&self, requests: f64) -> Hits {
         let mut hits = Hits {
             eviction: self.eviction,
@@ -160,7 +165,7 @@ impl Cache {
         hits
     }
 
-    /// The bytes of memory that answer a share `hit_ratio` of the requests: all objects' for 1.
+    /// The bytes of memory for a hit ratio of `hit_ratio`; the bytes of all objects for 1.
     pub fn memory_for(&self, hit_ratio: f64) -> Result<f64, Error> {
         check("the hit ratio", hit_ratio, 0.0..=1.0, "0 to 1")?;
         let groups = self.catalogue.groups();
@@ -174,17 +179,9 @@ impl Cache {
         Ok(groups.iter().map(kept).sum())
     }
 
-    /// From a cold start to what [`Cache::at`] says.
-    pub fn warming(&self, bytes: f64) -> Result<Warming<'_>, Error> {
-        not_negative("the bytes of memory", bytes)?;
-        // Until memory is full nothing leaves it, whatever would.
-        let full = characteristic(self.catalogue.groups(), Eviction::Lru, bytes);
-        Ok(Warming::new(&self.catalogue, self.eviction, full))
-    }
-
-    /// How the hit ratio of a memory of `bytes` bytes follows when its size is multiplied by `factor`,
-    /// as [`crate::storage::Cluster`]'s changes take it: the e for which q(factor·m)/q(m) = factor^e. It
-    /// holds for that factor, and nearly for others.
+    /// The exponent e with q(factor·m)/q(m) = factor^e for a memory of m = `bytes` bytes, as the
+    /// changes of [`crate::storage::Cluster`] take it. It is exact for `factor` and approximate for
+    /// other factors.
     pub fn popularity(&self, bytes: f64, factor: f64) -> Result<Popularity, Error> {
         positive("the bytes of memory", bytes)?;
         check("the factor of the memory", factor, 1e-6..=1e6, "0.000001 to 1,000,000")?;
@@ -195,8 +192,8 @@ impl Cache {
     }
 }
 
-/// T in requests for a memory of `bytes` bytes, from popularities that need not add to 1. Infinite if
-/// all that is asked for fits.
+/// T in requests for a memory of `bytes` bytes, from popularities that need not add to 1. Infinite
+/// if all requested objects fit.
 pub(super) fn characteristic(groups: &[Group], eviction: Eviction, bytes: f64) -> f64 {
     let asked = groups.iter().filter(|g| g.popularity > 0.0);
     if bytes <= 0.0 {
@@ -208,8 +205,8 @@ pub(super) fn characteristic(groups: &[Group], eviction: Eviction, bytes: f64) -
     }
 }
 
-/// The T with Σ weight·kept(pT) = target: Newton's method in ln T, kept within a bracket. Infinite if the
-/// target is the limit but for rounding.
+/// The T with Σ weight·kept(pT) = target: Newton's method in ln T, kept within a bracket. Infinite
+/// if the target is the limit but for rounding.
 fn solve(groups: &[Group], eviction: Eviction, weight: impl Fn(&Group) -> f64, target: f64) -> f64 {
     let at = |t: f64| {
         groups.iter().fold((0.0, 0.0), |(sum, slope), g| {

@@ -1,4 +1,4 @@
-//! Levels of storage one behind the other: what share of the requests each answers.
+//! Levels of storage, one behind the other: the share of the requests that each level answers.
 
 use crate::error::{Error, not_negative};
 use crate::queue::bisect;
@@ -9,13 +9,13 @@ use super::{Catalogue, Eviction, Group};
 /// The smallest rate that counts.
 const RATE_MIN: f64 = 1e-290;
 
-/// Which objects a level holds. The page of [`hierarchy`] has an example of both.
+/// The objects that a level holds. [`hierarchy()`] has an example of both kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
-    /// Those that reached it and were not yet evicted.
+    /// The objects that were requested from it and not yet evicted.
     Evicting(Eviction),
-    /// The most popular of all, as many as fit, whatever the levels above hold: a hot class that follows
-    /// popularity (Last.fm's most played tracks on SSD).
+    /// The most popular of all, as many as fit, whatever the levels above hold: a hot class that
+    /// follows popularity (Last.fm's most played tracks on SSD).
     MostPopular,
 }
 
@@ -24,11 +24,11 @@ pub enum Keeps {
 pub struct Level {
     /// Its bytes; [`f64::INFINITY`] for a level that holds everything.
     pub bytes: f64,
-    /// What is in it.
+    /// The objects in it.
     pub keeps: Keeps,
 }
 
-/// What a level answers, from [`hierarchy`].
+/// The shares that a level answers, returned by [`hierarchy()`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Answered {
     /// Share of all requests.
@@ -37,18 +37,20 @@ pub struct Answered {
     pub byte_share: f64,
 }
 
-/// What each level answers, first the one that is asked first; after the last level one more: what none
-/// of them has, which the origin answers.
+/// The shares that each of `levels` answers, in the order in which they are tried, followed by the
+/// share of the origin, which answers the rest.
 ///
-/// A level is asked for what those above did not have. The most popular objects are known whatever
-/// memory keeps. To an evicting level below another, an object that was just asked for is not asked for
-/// again within the characteristic time of the one above, which has it: what comes is a renewal process,
-/// its gaps taken for that time and an exponential one, with the mean that the misses have. Che's
-/// approximation (see [`super::Cache`]) with such arrivals gives the level's hits: none if its own
-/// characteristic time is not longer. That the gap is at least that time is noted by Martina, Garetto and
-/// Leonardi (INFOCOM 2014, on networks of caches where every level keeps a copy); the shape of the rest is
-/// ours. Against simulation of two levels, from 1 : 1 to 1 : 15 in size: within a point. Cost: as [`super::Cache::at`] for the first
-/// level, some 100 sums over the groups for each evicting one below.
+/// A level receives the requests that the levels above it missed. A level that keeps the most
+/// popular objects holds them whatever memory keeps. For an evicting level below another one,
+/// requests for one object are at least the upper level's characteristic time apart, because that
+/// level holds the object for that long. They are modelled as a renewal process: each gap is that
+/// time plus an exponential time, with the mean gap of the misses. Che's approximation (see
+/// [`super::Cache`]) for such arrivals gives the level's hits; there are none if its own
+/// characteristic time is not longer. Martina, Garetto and Leonardi (INFOCOM 2014) note the minimum
+/// gap for networks of caches in which every level keeps a copy; the exponential rest is ours.
+/// Simulations of two levels with sizes from 1 : 1 to 1 : 15 agree within a point. Cost: as
+/// [`super::Cache::at`] for the first level, about 100 sums over the groups for each evicting level
+/// below.
 ///
 /// ```
 /// use model::cache::{Catalogue, Eviction, Keeps, Level, hierarchy};
@@ -62,7 +64,8 @@ pub struct Answered {
 /// # Ok::<(), model::Error>(())
 /// ```
 pub fn hierarchy(catalogue: &Catalogue, levels: &[Level]) -> Result<Vec<Answered>, Error> {
-    // Popularity here is the rate that reaches a level. The order stays that of the clients' requests.
+    // Popularity here is the rate that reaches a level. The order stays that of the clients'
+    // requests.
     let mut groups: Vec<Group> = catalogue.groups().to_vec();
     let mut answered = Vec::with_capacity(levels.len() + 1);
     // For how long an object is not asked for again once it was.
@@ -96,8 +99,8 @@ fn reaching(groups: &[Group]) -> [f64; 2] {
     })
 }
 
-/// Takes what the level answers from the rates, and says for how long after a request that it passed on it
-/// passes on no other for that object.
+/// Subtracts the level's hits from the rates. Returns the time, after a request that the level
+/// passed on, for which it passes on no other request for the same object.
 fn evict(groups: &mut [Group], eviction: Eviction, bytes: f64, quiet: f64) -> f64 {
     let first = characteristic(groups, eviction, bytes);
     let time = if quiet == 0.0 || first == 0.0 || first.is_infinite() {
@@ -120,8 +123,8 @@ fn evict(groups: &mut [Group], eviction: Eviction, bytes: f64, quiet: f64) -> f6
     quiet.max(time)
 }
 
-/// The share of the requests for an object that finds it: of requests at `rate`, each at least `quiet` after
-/// the one before.
+/// The share of the requests for an object that finds it: of requests at `rate`, each at least
+/// `quiet` after the one before.
 fn found(eviction: Eviction, rate: f64, time: f64, quiet: f64) -> f64 {
     if time.is_infinite() {
         return 1.0;

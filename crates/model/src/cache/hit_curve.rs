@@ -1,4 +1,4 @@
-//! Hit ratio against memory, as a table: Che's approximation for what is asked thousands of times.
+//! Che's approximation as a table of hit ratio against memory, for thousands of look-ups.
 
 use crate::storage::HitLaw;
 
@@ -7,14 +7,14 @@ use super::{Cache, Group, Hits};
 /// Points of the table.
 const POINTS: usize = 400;
 
-/// Hit ratio against memory, both ways, as a table. [`Cache::curve`] makes it; clusters follow it
-/// ([`HitLaw`]).
+/// Hit ratio against memory and its inverse, as a table made by [`Cache::curve`]. Clusters use it
+/// as a [`HitLaw`].
 ///
-/// The curve is given by its parameter: for a characteristic time T memory is Σ b·h(pT) bytes, the hit ratio
-/// Σ p·h(pT) (see [`Cache`], which has source and assumptions), so that a table of T needs no equation
-/// solved. Between its points both are linear in ln(memory); below the first hits are in proportion to
-/// memory, at the last they are 1. Against [`Cache::at`] it is off by less than 0.0005. Cost: some 50 ms to
-/// make for 10⁷ objects; a look-up below a microsecond.
+/// The curve is given by its parameter: for a characteristic time T memory is Σ b·h(pT) bytes, the
+/// hit ratio Σ p·h(pT) (see [`Cache`], which has source and assumptions), so that a table of T
+/// needs no equation solved. Between its points both are linear in ln(memory); below the first hits
+/// are in proportion to memory, at the last they are 1. Against [`Cache::at`] it is off by less
+/// than 0.0005. Cost: some 50 ms to make for 10⁷ objects; a look-up below a microsecond.
 ///
 /// ```
 /// use model::cache::{Cache, Catalogue, Eviction};
@@ -31,7 +31,8 @@ pub struct HitCurve {
 }
 
 impl Cache {
-    /// The curve as a table. Cost: 400 sums over the groups of the catalogue; some 50 ms for 10⁷ objects.
+    /// The curve as a table. Cost: 400 sums over the groups of the catalogue; some 50 ms for 10⁷
+    /// objects.
     pub fn curve(&self) -> HitCurve {
         let asked = || self.catalogue().groups().iter().filter(|g| g.popularity > 0.0);
         let (least, most) = asked().fold((f64::INFINITY, 0.0f64), |(least, most), g| {
@@ -59,7 +60,7 @@ impl Cache {
 }
 
 impl HitCurve {
-    /// The hit ratio of a memory of `bytes`: 0 for none (or what is no number), 1 where everything fits.
+    /// The hit ratio of a memory of `bytes` bytes: 0 if `bytes` is 0 or NaN, 1 if everything fits.
     pub fn at(&self, bytes: f64) -> f64 {
         if bytes.is_nan() || bytes <= 0.0 {
             return 0.0;
@@ -74,7 +75,8 @@ impl HitCurve {
         }
     }
 
-    /// The bytes of memory with a hit ratio: none for 0 and below, everything for 1 and above.
+    /// The bytes of memory for a hit ratio: 0 if it is at most 0, the bytes of all objects if it is
+    /// at least 1.
     pub fn memory_for(&self, hit_ratio: f64) -> f64 {
         if hit_ratio.is_nan() || hit_ratio <= 0.0 {
             return 0.0;
@@ -91,7 +93,7 @@ impl HitCurve {
     }
 }
 
-/// A hit ratio of 1 stands for a memory that just holds everything.
+/// A hit ratio of 1 means a memory that just holds everything.
 impl HitLaw for HitCurve {
     fn change(&self, now: f64, factor: f64) -> f64 {
         if now > 0.0 { self.at(self.memory_for(now) * factor) / now.min(1.0) } else { 1.0 }

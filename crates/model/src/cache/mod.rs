@@ -1,38 +1,37 @@
-//! Memory as a cache: what share of the requests it answers, by its size, since when it is warm.
+//! Memory as a cache: the hit ratio as a function of the memory's size.
 //!
-//! Two ways to the same curve, hit ratio against memory:
+//! There are two ways to the curve of hit ratio against memory:
 //!
-//! 1. **From a law of popularity.** A [`Catalogue`] says how often each object is asked for and how large
-//!    it is: Zipf, Zipf–Mandelbrot, or counts. [`Cache`] is Che's approximation over it, for
-//!    least-recently-used memory and for first-in-first-out or random eviction; its inverse, the memory
-//!    for a hit ratio; and the way there from a cold start ([`Warming`]). [`hierarchy`] stacks levels: memory,
-//!    hot devices with the most popular objects, bulk devices, and the origin for the rest.
-//! 2. **From a stream of keys.** [`Shards`] samples the stream by the hashes of its keys, in bounded memory,
-//!    and gives the [`Curve`] that a least-recently-used memory would have on it, with an interval.
+//! 1. **From a law of popularity.** A [`Catalogue`] holds the popularity and size of each object: a
+//!    Zipf law or request counts. [`Cache`] applies Che's approximation to it, for
+//!    least-recently-used, first-in-first-out and random eviction, and inverts it: the memory
+//!    needed for a hit ratio. [`hierarchy()`] stacks levels: memory, hot devices with the most
+//!    popular objects, bulk devices, and the origin for the rest.
+//! 2. **From a stream of keys.** [`Shards`] samples the stream by the hashes of its keys, in
+//!    bounded memory, and computes the [`Curve`] of a least-recently-used memory for that stream,
+//!    with an interval.
 //!
-//! The first extends to catalogues and memories that nobody has; but it takes each request as drawn
-//! independently of those before (the *independent reference model*, IRM), which real streams are not:
-//! their objects come and go. The second takes the stream as it is, and says nothing of another. Where
-//! both can be had, the distance between them is what time adds.
+//! The first way works for catalogues and memories of any size, but assumes that requests are
+//! independent (the *independent reference model*, IRM). Objects of real streams come and go. The
+//! second way makes no such assumption, but holds for the measured stream only. If both curves are
+//! known, their difference is the effect of popularity changing over time.
 //!
-//! Either curve says what becomes of a fitted node's hit ratio when its memory or its part of the catalogue
-//! changes: [`crate::storage::HitLaw`].
+//! [`crate::storage::HitLaw`] uses either curve to predict the hit ratio of a fitted node after a
+//! change of its memory or of its part of the catalogue.
 //!
-//! Time is counted in requests; divided by a request rate it is seconds.
+//! Time is counted in requests; divide by the request rate to get seconds.
 
 mod catalogue;
 mod che;
 mod hierarchy;
 mod hit_curve;
 mod shards;
-mod warming;
 
 pub use catalogue::{Catalogue, Group};
 pub use che::{Cache, Eviction, Hits};
 pub use hierarchy::{Answered, Keeps, Level, hierarchy};
 pub use hit_curve::HitCurve;
 pub use shards::{Curve, CurvePoint, Shards, Share};
-pub use warming::Warming;
 
 #[cfg(test)]
 mod tests;

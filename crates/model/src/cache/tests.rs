@@ -3,7 +3,6 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::Error;
 use crate::gold::json as gold;
 use crate::storage::Popularity;
 
@@ -100,7 +99,8 @@ fn groups_are_as_good_as_single_objects() {
                 close(hits.objects / memory, 1.0, 1e-9);
                 close(hits.of_object(popularities[0]), eviction.kept(popularities[0] * time), 1e-6);
                 let back = cache.memory_for(hits.hit_ratio).unwrap();
-                // With s = 8 all but some objects have next to nothing: many memories, one hit ratio.
+                // With s = 8 all but some objects have next to nothing: many memories, one hit
+                // ratio.
                 if hits.hit_ratio < 1.0 - 1e-9 {
                     close(back / memory, 1.0, 1e-6);
                 }
@@ -135,7 +135,8 @@ fn weights_counts_and_sizes_make_the_same_catalogue() {
     let counts = Catalogue::from_counts([3, 0, 3, 1, 1]).unwrap();
     assert_eq!((counts.objects(), counts.groups().len()), (4.0, 2));
     close(counts.groups()[0].popularity, 0.375, 1e-15);
-    // Sizes drawn without regard to popularity: with all memory counted in mean sizes nearly the same.
+    // Sizes drawn without regard to popularity: with all memory counted in mean sizes nearly the
+    // same.
     let sizes = zipf.clone().with_sizes(&[(1.0, 1.0), (3.0, 1.0)]).unwrap();
     close(sizes.bytes(), 10_000.0, 1e-6);
     close(sizes.request_bytes(), 2.0, 1e-9);
@@ -197,47 +198,6 @@ fn memories_in_use_have_the_hits_that_che_says() {
             close(found, expected, 0.006);
         }
     }
-}
-
-#[test]
-fn a_cold_memory_warms_as_one_in_use() {
-    let cache = Cache::new(Catalogue::zipf(2_000, 0.8).unwrap(), Eviction::Lru);
-    let warming = cache.warming(300.0).unwrap();
-    let popularities = single(2_000, 0.8, 0.0);
-    let settled = cache.at(300.0).unwrap();
-    assert_eq!(warming.full_after_requests(), settled.characteristic_requests);
-    for requests in [200usize, 2_000, 20_000] {
-        // The mean over many cold starts would have no chance in it; one of 200 requests has ±0.03.
-        let found = simulated(&popularities, Eviction::Lru, 300, 0, requests);
-        let expected = warming.mean_hit_ratio(requests as f64).unwrap();
-        close(found, expected, 2.5 * (0.25 / requests as f64).sqrt());
-    }
-    assert_eq!(warming.hit_ratio(0.0).unwrap(), 0.0);
-    assert_eq!(warming.mean_hit_ratio(0.0).unwrap(), 0.0);
-    close(warming.hit_ratio(1e9).unwrap(), settled.hit_ratio, 1e-12);
-    close(warming.mean_hit_ratio(1e9).unwrap(), settled.hit_ratio, 1e-5);
-    // The mean is the integral.
-    for end in [100.0, 1_000.0, 5_000.0] {
-        let steps = 2_000;
-        let at = |i: usize| warming.hit_ratio(end * (i as f64 + 0.5) / steps as f64).unwrap();
-        let integral: f64 = (0..steps).map(at).sum::<f64>() / steps as f64;
-        close(warming.mean_hit_ratio(end).unwrap(), integral, 1e-5);
-    }
-    for part in [0.01, 0.5, 0.999, 1.0] {
-        let requests = warming.requests_for(part * settled.hit_ratio).unwrap();
-        close(warming.hit_ratio(requests).unwrap(), part * settled.hit_ratio, 1e-9);
-    }
-    let more = warming.requests_for(settled.hit_ratio + 0.01);
-    assert!(matches!(more, Err(Error::HitRatio { .. })), "{more:?}");
-    // First in, first out: the same until it is full, and then unknown.
-    let fifo = Cache::new(Catalogue::zipf(2_000, 0.8).unwrap(), Eviction::Fifo);
-    let cold = fifo.warming(300.0).unwrap();
-    assert_eq!(cold.hit_ratio(100.0), warming.hit_ratio(100.0));
-    assert!(matches!(cold.hit_ratio(1e6), Err(Error::Invalid { .. })));
-    let all = cache.warming(1e9).unwrap();
-    assert_eq!(all.full_after_requests(), f64::INFINITY);
-    assert!(all.hit_ratio(1e7).unwrap() > 0.999_999);
-    assert!(all.requests_for(0.999).unwrap() > 1e3);
 }
 
 #[test]
@@ -353,8 +313,6 @@ fn impossible_catalogues_and_questions_are_errors() {
         assert!(catalogue.clone().with_sizes(&[(1.0, bad)]).is_err());
         let cache = Cache::new(catalogue, Eviction::Lru);
         assert!(cache.at(bad).is_err() && cache.memory_for(bad).is_err());
-        assert!(cache.warming(bad).is_err());
-        assert!(cache.warming(3.0).unwrap().hit_ratio(bad).is_err());
     }
     assert!(Catalogue::zipf(0, 1.0).is_err());
     assert!(Catalogue::zipf(10, 21.0).is_err());
@@ -418,7 +376,7 @@ proptest! {
     fn any_numbers_make_an_error_or_an_answer(
         objects in prop::collection::vec((any::<f64>(), any::<f64>()), 0..20),
         positive in prop::collection::vec((1e-300f64..1e300, 1e-9f64..1e18), 1..20),
-        memory in any::<f64>(), hit_ratio in any::<f64>(), requests in any::<f64>(),
+        memory in any::<f64>(), hit_ratio in any::<f64>(),
     ) {
         for objects in [objects, positive] {
             let Ok(catalogue) = Catalogue::from_objects(objects) else { continue };
@@ -429,13 +387,6 @@ proptest! {
                         prop_assert!((0.0..=1.0).contains(&hits.hit_ratio), "{hits:?}");
                         prop_assert!((0.0..=1.0).contains(&hits.byte_hit_ratio), "{hits:?}");
                         prop_assert!(!hits.characteristic_requests.is_nan());
-                        let warming = cache.warming(memory).unwrap();
-                        for requests in [requests, requests.abs() % 1e9] {
-                            if let Ok(q) = warming.mean_hit_ratio(requests) {
-                                prop_assert!((0.0..=1.0).contains(&q), "{q}");
-                            }
-                        }
-                        prop_assert!(!warming.requests_for(0.5).is_ok_and(f64::is_nan));
                     }
                 }
                 for hit_ratio in [hit_ratio, hit_ratio.abs() % 1.0] {

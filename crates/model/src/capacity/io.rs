@@ -1,4 +1,4 @@
-//! AT&T's capacity of a storage system, fitted to measured points. The page of [`IoCapacity`] has the formula.
+//! AT&T's capacity of a storage system, fitted to measured points. [`IoCapacity`] has the formula.
 
 use serde::Serialize;
 
@@ -6,8 +6,8 @@ use crate::error::{Error, check};
 use crate::regression::{Estimated, Linear, Noise, dot, ratio};
 use crate::statistics::f_exceeded;
 
-/// A saturated measurement: how many I/Os of one size, at one share of reads, were done in a second. The page
-/// of [`IoCapacity`] has an example.
+/// A saturated measurement: how many I/Os of one size, at one share of reads, were done in a
+/// second. The page of [`IoCapacity`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IoPoint {
     /// Bytes of each I/O.
@@ -39,8 +39,9 @@ pub struct IoSize {
     pub(super) fit: Linear,
 }
 
-/// Seconds of the system per I/O, affine in its size B: a + b·B, for reads and for writes. Least squares over
-/// all points, as the page of [`IoCapacity`] says; wrong where a size crosses a stripe or a page.
+/// Seconds of the system per I/O, affine in its size B: a + b·B, for reads and for writes. Least
+/// squares over all points, as the page of [`IoCapacity`] says; wrong where a size crosses a stripe
+/// or a page.
 ///
 /// ```
 /// use model::capacity::{IoCapacity, IoPoint};
@@ -68,10 +69,11 @@ pub struct AffineCost {
     pub write_fixed_s: Estimated,
     /// Seconds for each byte written.
     pub write_byte_s: Estimated,
-    /// The largest relative error at a measured point, with its sign: fitted over measured throughput, less 1.
+    /// The largest relative error at a measured point, with its sign: fitted over measured
+    /// throughput, less 1.
     pub residual_worst: f64,
-    /// The chance of so bad a fit if cost were affine (F test of lack of fit against the sizes' own fits);
-    /// `None` where the points leave nothing to judge by.
+    /// The chance of so bad a fit if cost were affine (F test of lack of fit against the sizes' own
+    /// fits); `None` where the points leave nothing to judge by.
     pub lack_of_fit: Option<f64>,
     #[serde(skip)]
     pub(super) fit: Linear,
@@ -81,21 +83,24 @@ pub struct AffineCost {
 
 /// A fitted storage system: AT&T's constant capacity.
 ///
-/// With T_read and T_write the reads and writes in a second that a saturated system completes, all of one size,
+/// With T_read and T_write the reads and writes in a second that a saturated system completes, all
+/// of one size,
 ///
 ///   C = T_read + T_write·f_rw,   f_rw = T_100%read / T_100%write,
 ///
-/// is constant. Said in time: a read takes s_r = 1/C of the system's second and a write s_w = f_rw/C, so that
-/// at a read share ρ an I/O takes y = ρ·s_r + (1 − ρ)·s_w seconds and the throughput is T = 1/y. That is
-/// linear in s_r and s_w, so two points give them and more give their intervals: least squares of *relative*
-/// errors (each row times its T), because the scatter of measured throughput goes with its height. Between
-/// sizes the time is affine, s = a + b·bytes, for reads and for writes: a fixed cost and a rate.
+/// is constant. Said in time: a read takes s_r = 1/C of the system's second and a write s_w =
+/// f_rw/C, so that at a read share ρ an I/O takes y = ρ·s_r + (1 − ρ)·s_w seconds and the
+/// throughput is T = 1/y. That is linear in s_r and s_w, so two points give them and more give
+/// their intervals: least squares of *relative* errors (each row times its T), because the scatter
+/// of measured throughput goes with its height. Between sizes the time is affine, s = a + b·bytes,
+/// for reads and for writes: a fixed cost and a rate.
 ///
-/// Source: AT&T's slides on storage capacity estimation; intervals of ratios by Fieller (1954). It assumes
-/// points that were saturated and steady. Wrong for caches that take writes until they are full (a short run
-/// measures the cache), reads that disturb writes or the reverse (look at the residuals at 50 %), sizes that
-/// cross a stripe or a page (look at the lack of fit). The relative weights pull the times down by their
-/// squared scatter: 0.25 % at 5 %. It knows no response times ([`crate::queue`]).
+/// Source: AT&T's slides on storage capacity estimation; intervals of ratios by Fieller (1954). It
+/// assumes points that were saturated and steady. Wrong for caches that take writes until they are
+/// full (a short run measures the cache), reads that disturb writes or the reverse (look at the
+/// residuals at 50 %), sizes that cross a stripe or a page (look at the lack of fit). The relative
+/// weights pull the times down by their squared scatter: 0.25 % at 5 %. It knows no response times
+/// ([`crate::queue`]).
 ///
 /// ```
 /// use model::capacity::{IoCapacity, IoPoint};
@@ -119,9 +124,9 @@ pub struct IoCapacity {
 }
 
 impl IoCapacity {
-    /// Fits points of any number of sizes, each at two shares of reads or more. Intervals are at this
-    /// confidence (0.5 to 0.9999) and rest on one relative scatter that all sizes share; two points for each
-    /// size leave none. Cost: linear in the points.
+    /// Fits points of any number of sizes, each at two shares of reads or more. Intervals are at
+    /// this confidence (0.5 to 0.9999) and rest on one relative scatter that all sizes share; two
+    /// points for each size leave none. Cost: linear in the points.
     pub fn fit(points: &[IoPoint], confidence: f64) -> Result<Self, Error> {
         for point in points {
             check("an I/O size in bytes", point.size_bytes, 1e-3..=1e18, "from 0.001 to 1e18")?;
@@ -178,13 +183,14 @@ impl IoCapacity {
         &self.sizes
     }
 
-    /// The cost between sizes, if two sizes or more were measured and it is not negative at any of them.
+    /// The cost between sizes, if two sizes or more were measured and it is not negative at any of
+    /// them.
     pub fn affine(&self) -> Option<&AffineCost> {
         self.affine.as_ref()
     }
 
-    /// Relative standard deviation of a measured throughput about the sizes' own fits; `None` if there
-    /// are two points for each size.
+    /// Relative standard deviation of a measured throughput about the sizes' own fits; `None` if
+    /// there are two points for each size.
     pub fn scatter(&self) -> Option<f64> {
         self.scatter
     }

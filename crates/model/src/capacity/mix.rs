@@ -1,4 +1,4 @@
-//! Throughput at any read share, and of mixes of sizes.
+//! Throughput at any read share and of mixes of sizes.
 
 use serde::Serialize;
 
@@ -6,16 +6,16 @@ use super::io::{IoCapacity, IoSize, affine_row};
 use crate::error::{Error, check, positive};
 use crate::regression::Estimated;
 
-/// What the shares of a mix are shares of. The two differ by a factor of five and more, so a prediction
-/// always says which it used. [`IoCapacity::mix`] has an example of both.
+/// What the shares of a mix are shares of. The two differ by a factor of five and more, so a
+/// prediction always says which it used. [`IoCapacity::mix`] has an example of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shares {
-    /// Of the I/Os: of 100 I/Os, so many have this size. By conservation of capacity the throughput is the
-    /// *harmonic* mean, 1/T = Σ Pᵢ/Tᵢ.
+    /// Of the I/Os: of 100 I/Os, so many have this size. By conservation of capacity the throughput
+    /// is the *harmonic* mean, 1/T = Σ Pᵢ/Tᵢ.
     Ios,
-    /// Of the capacity: so much of the system (workers, time) is given to this size. The throughput is the
-    /// *arithmetic* mean T = Σ Pᵢ·Tᵢ, as AT&T's slides print it.
+    /// Of the capacity: so much of the system (workers, time) is given to this size. The throughput
+    /// is the *arithmetic* mean T = Σ Pᵢ·Tᵢ, as AT&T's slides print it.
     Capacity,
 }
 
@@ -40,12 +40,12 @@ pub enum Basis {
     Affine,
 }
 
-/// A predicted throughput, I/Os per second: [`IoCapacity::throughput`] of one size, [`IoCapacity::mix`] of
-/// several. At that load the system is saturated, and answers late.
+/// A predicted throughput, I/Os per second: [`IoCapacity::throughput`] of one size,
+/// [`IoCapacity::mix`] of several. At that load the system is saturated, and answers late.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IoThroughput {
-    /// Reads and writes together, with the interval of the mean. A single new measurement scatters more
-    /// ([`IoCapacity::scatter`]), and what the formula leaves out comes on top.
+    /// Reads and writes together, with the interval of the mean. A single new measurement scatters
+    /// more ([`IoCapacity::scatter`]), and what the formula leaves out comes on top.
     pub total: Estimated,
     /// Reads per second (T_read).
     pub reads: f64,
@@ -62,8 +62,8 @@ pub struct IoThroughput {
 }
 
 impl IoCapacity {
-    /// The throughput of I/Os of one size at a read share, T = 1/(ρ·s_r + (1 − ρ)·s_w). A size that was not
-    /// measured is taken from the affine cost, and marked if outside the measured sizes.
+    /// The throughput of I/Os of one size at a read share, T = 1/(ρ·s_r + (1 − ρ)·s_w). A size that
+    /// was not measured is taken from the affine cost, and marked if outside the measured sizes.
     pub fn throughput(&self, size_bytes: f64, read_share: f64) -> Result<IoThroughput, Error> {
         let part = MixPart { size_bytes, read_share, share: 1.0 };
         Ok(IoThroughput { by: None, ..self.mix(&[part], Shares::Ios)? })
@@ -92,8 +92,9 @@ impl IoCapacity {
         let basis = if measured { Basis::Size } else { Basis::Affine };
         let costs: Vec<f64> =
             parts.iter().map(|part| self.cost(part, basis)).collect::<Result<_, _>>()?;
-        // What T moves by when a cost does: T² times the share of I/Os (harmonic), or Tᵢ² times that
-        // of capacity (arithmetic). Of the harmonic mean the interval is that of the seconds, inverted.
+        // What T moves by when a cost does: T² times the share of I/Os (harmonic), or Tᵢ² times
+        // that of capacity (arithmetic). Of the harmonic mean the interval is that of the seconds,
+        // inverted.
         let weights: Vec<f64> = match by {
             Shares::Ios => parts.iter().map(|part| part.share).collect(),
             Shares::Capacity => {

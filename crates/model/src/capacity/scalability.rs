@@ -1,4 +1,4 @@
-//! Gunther's Universal Scalability Law. The page of [`Scalability`] has the formula.
+//! Gunther's Universal Scalability Law. [`Scalability`] has the formula.
 
 use serde::Serialize;
 
@@ -48,20 +48,22 @@ pub struct Peak {
 ///
 ///   X(N) = γN / (1 + α(N − 1) + βN(N − 1)).
 ///
-/// N is what is at work at once (clients, threads, processors, nodes); γ the throughput of one, 1/s; α, the
-/// contention, the share of work that only one can do at a time; β, the coherency, what each pair costs to
-/// be kept consistent. With β > 0 the throughput peaks at N* = √((1 − α)/β); with β = 0 it levels off at γ/α
-/// (Amdahl's law); with both 0 it grows without bound. Source: Gunther, "Guerrilla Capacity Planning" (2007),
-/// chapters 4 to 6; "A General Theory of Computational Scalability Based on Rational Functions" (2008), eq. 5.
+/// N is what is at work at once (clients, threads, processors, nodes); γ the throughput of one,
+/// 1/s; α, the contention, the share of work that only one can do at a time; β, the coherency, what
+/// each pair costs to be kept consistent. With β > 0 the throughput peaks at N* = √((1 − α)/β);
+/// with β = 0 it levels off at γ/α (Amdahl's law); with both 0 it grows without bound. Source:
+/// Gunther, "Guerrilla Capacity Planning" (2007), chapters 4 to 6; "A General Theory of
+/// Computational Scalability Based on Rational Functions" (2008), eq. 5.
 ///
-/// The fit minimises Σ(X − X(N))² by Levenberg's and Marquardt's method from a weighted linear start (N/X is
-/// linear in 1/γ, α/γ, β/γ); intervals are Student's, of the fit made linear at its solution, as
-/// R's `nls` gives them. α and β are held at 0 where the free fit would be negative (a warning says so):
-/// speed-up above N-fold is a caching effect that the law has no term for. Cost: [`Scalability::fit`].
+/// The fit minimises Σ(X − X(N))² by Levenberg's and Marquardt's method from a weighted linear
+/// start (N/X is linear in 1/γ, α/γ, β/γ); intervals are Student's, of the fit made linear at its
+/// solution, as R's `nls` gives them. α and β are held at 0 where the free fit would be negative (a
+/// warning says so): speed-up above N-fold is a caching effect that the law has no term for. Cost:
+/// [`Scalability::fit`].
 ///
-/// Wrong with think times (count the busy ones), for loads past a limit of something else (errors, memory),
-/// runs of different machines, a throughput that is capped and not slowed: see the residuals. It knows no
-/// response times but R = N/X.
+/// Wrong with think times (count the busy ones), for loads past a limit of something else (errors,
+/// memory), runs of different machines, a throughput that is capped and not slowed: see the
+/// residuals. It knows no response times but R = N/X.
 ///
 /// ```
 /// use model::capacity::{Scalability, ScalablePoint};
@@ -141,8 +143,8 @@ impl Scalability {
         })
     }
 
-    /// Fits points of three concurrencies or more; intervals at this confidence (0.5 to 0.9999) need a
-    /// fourth point. Cost: some tens of passes over the points.
+    /// Fits points of three concurrencies or more; intervals at this confidence (0.5 to 0.9999)
+    /// need a fourth point. Cost: some tens of passes over the points.
     pub fn fit(points: &[ScalablePoint], confidence: f64) -> Result<Self, Error> {
         for point in points {
             check("a concurrency", point.concurrency, 1.0..=1e9, "from 1 to 1e9")?;
@@ -245,7 +247,8 @@ impl Scalability {
         self.measured.is_some_and(|(low, high)| n < low || n > high)
     }
 
-    /// N* = √((1 − α)/β), its interval by the delta method on ln N*; `None` if throughput never falls.
+    /// N* = √((1 − α)/β), its interval by the delta method on ln N*; `None` if throughput never
+    /// falls.
     pub fn peak(&self) -> Option<Peak> {
         let [_, contention, coherency] = self.parameters();
         let limit = |n: f64| law(self.parameters(), n).map_or(0.0, |(x, _)| x);
@@ -366,8 +369,8 @@ fn tangent(
     Some((fit, step))
 }
 
-/// N/X is linear in (1/γ, α/γ, β/γ); weighted by X²/N its errors are those of X. A crude guess where that has
-/// no sense.
+/// N/X is linear in (1/γ, α/γ, β/γ); weighted by X²/N its errors are those of X. A crude guess
+/// where that has no sense.
 fn start(points: &[ScalablePoint], free: [bool; 3]) -> [f64; 3] {
     let row = |p: &ScalablePoint| {
         let (n, weight) = (p.concurrency, p.throughput * p.throughput / p.concurrency);

@@ -212,7 +212,8 @@ fn scalability_agrees_with_r() {
         let mut worst = 0.0f64;
         for ((name, found), se) in names.iter().zip(found).zip(numbers(&fit["se"])) {
             worst = worst.max((found.value / number(&fit[*name]) - 1.0).abs());
-            // The gold of specsdm91 is 2e-6 off its own minimum, which 40 digits of arithmetic give below.
+            // The gold of specsdm91 is 2e-6 off its own minimum, which 40 digits of arithmetic give
+            // below.
             close(found.value, number(&fit[*name]), 5e-6);
             close((found.high.unwrap() - found.low.unwrap()) / (2.0 * t), se, 2e-4);
         }

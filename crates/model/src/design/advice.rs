@@ -1,4 +1,4 @@
-//! Whether effects add or multiply, and why. The page of [`Advice`] says how.
+//! Decides whether effects add or multiply ([`Advice`] has the method).
 
 use serde::Serialize;
 
@@ -18,14 +18,14 @@ pub struct FormFigures {
 
 /// Whether effects add or multiply: a choice of [`Form`] with its reasons.
 ///
-/// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), section 18.8 (multiplicative
-/// models): effects that are factors (a processor twice as fast, work twice as large)
-/// multiply; the signs of it in the data are a large ratio of the largest to the smallest observation, and
-/// residuals that grow with the response. Where neither speaks, the form that needs less interaction
-/// describes the system more simply. Cost: two analyses.
+/// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), section 18.8
+/// (multiplicative models): effects that are factors (a processor twice as fast, work twice as
+/// large) multiply; the signs of it in the data are a large ratio of the largest to the smallest
+/// observation, and residuals that grow with the response. Where neither speaks, the form that
+/// needs less interaction describes the system more simply. Cost: two analyses.
 ///
-/// Wrong where more is known of the system, which beats it: costs that are times on one path add, however
-/// large their ratio.
+/// Wrong where more is known of the system, which beats it: costs that are times on one path add,
+/// however large their ratio.
 ///
 /// ```
 /// use model::design::{Advice, Form};
@@ -51,7 +51,8 @@ pub struct Advice {
     pub multiplicative: Option<FormFigures>,
 }
 
-/// From here on a ratio of the largest to the smallest observation speaks for itself: an order of magnitude.
+/// From here on a ratio of the largest to the smallest observation speaks for itself: an order of
+/// magnitude.
 const RATIO_LARGE: f64 = 10.0;
 
 impl Advice {

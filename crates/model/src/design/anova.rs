@@ -1,5 +1,5 @@
 //! Analysis of variance of full factorial designs: any number of factors and levels, r runs of each
-//! combination. The page of [`Anova`] has the formulas.
+//! combination. [`Anova`] has the formulas.
 
 use serde::Serialize;
 
@@ -42,20 +42,21 @@ pub struct Term {
 
 /// The analysis of variance of a balanced full factorial design.
 ///
-/// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), chapters 20 (one factor), 21 (two,
-/// without replications), 22 (two, with) and 23 (any number). Each cell's mean is the sum of the grand mean
-/// and one effect for every set S of factors, that sums to 0 over the levels of each factor of S; with N
-/// observations in all
+/// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), chapters 20 (one
+/// factor), 21 (two, without replications), 22 (two, with) and 23 (any number). Each cell's mean is
+/// the sum of the grand mean and one effect for every set S of factors, that sums to 0 over the
+/// levels of each factor of S; with N observations in all
 ///
-///   SS_S = N/Π levels(S) · Σ effect²;   degrees Π(levels − 1);   F = MS_S/MSE;   MSE = SSE/(cells·(r − 1));
-///   an effect's interval: ± t·√(MSE·Π(levels − 1)/N).
+///   SS_S = N/Π levels(S) · Σ effect²; degrees Π(levels − 1); F = MS_S/MSE; MSE = SSE/(cells·(r
+///   − 1)); an effect's interval: ± t·√(MSE·Π(levels − 1)/N).
 ///
-/// With one run for each cell the interaction of all factors is taken for the error (chapter 21): the
-/// F tests then assume that there is none. The effects are found by splitting the table along one factor
-/// after the other into mean and deviation, Π(levels + 1) numbers in all.
+/// With one run for each cell the interaction of all factors is taken for the error (chapter 21):
+/// the F tests then assume that there is none. The effects are found by splitting the table along
+/// one factor after the other into mean and deviation, Π(levels + 1) numbers in all.
 ///
-/// It assumes independent runs and normal noise of one spread ([`super::Residuals`] looks). Levels are names:
-/// that some are larger than others is not used. Many terms at 5 % find something in noise: of 20, one.
+/// It assumes independent runs and normal noise of one spread ([`super::Residuals`] looks). Levels
+/// are names: that some are larger than others is not used. Many terms at 5 % find something in
+/// noise: of 20, one.
 ///
 /// ```
 /// use model::design::{Anova, Form};
@@ -104,8 +105,8 @@ pub struct Anova {
 }
 
 impl Anova {
-    /// Analyses a cell for every combination of levels, the first factor's level changing fastest, each with
-    /// as many observations. Cost: Π(levels + 1).
+    /// Analyses a cell for every combination of levels, the first factor's level changing fastest,
+    /// each with as many observations. Cost: Π(levels + 1).
     pub fn new(
         levels: &[usize],
         cells: &[Vec<f64>],
@@ -184,7 +185,7 @@ impl Anova {
     }
 
     /// The part of the variation that interactions explain.
-    pub fn interaction_fraction(&self) -> f64 {
+    pub(crate) fn interaction_fraction(&self) -> f64 {
         let several = self.terms.iter().filter(|t| t.factors.count_ones() > 1);
         several.map(|t| t.fraction).sum()
     }
@@ -213,7 +214,8 @@ fn check_shape(levels: &[usize], cells: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Splits a table along the factors from `next` on. `inner` numbers of factors kept so far change fastest.
+/// Splits a table along the factors from `next` on. `inner` numbers of factors kept so far change
+/// fastest.
 fn decompose(
     values: &[f64],
     levels: &[usize],

@@ -1,4 +1,4 @@
-//! Intervals of a 2^k·r design by the bootstrap. The page of [`Bootstrap`] says how.
+//! Bootstrap intervals of a 2^k·r design ([`Bootstrap`] has the method).
 
 use rand::{Rng, RngExt};
 use serde::Serialize;
@@ -20,13 +20,13 @@ pub struct BootstrapInterval {
 
 /// Bootstrap intervals of a factorial design.
 ///
-/// Each sample is the fitted cells plus residuals drawn from all of them with replacement, widened by
-/// √(r/(r − 1)) because residuals about a mean of r are that much too small (Davison and Hinkley,
-/// "Bootstrap Methods and their Application", section 6.2.3); the effects and the allocation of variation are
-/// computed anew, and intervals are between the quantiles of the samples. It needs no normal law, and
-/// gives what has no formula: the interval of an explained fraction. Cost: 2^k·(r + k) operations for each
-/// sample; 10⁵ samples of 2³·3 in some 50 ms. Wrong where the noise differs between cells, and for few runs in
-/// all (8 residuals have few faces).
+/// Each sample is the fitted cells plus residuals drawn from all of them with replacement, widened
+/// by √(r/(r − 1)) because residuals about a mean of r are that much too small (Davison and
+/// Hinkley, "Bootstrap Methods and their Application", section 6.2.3); the effects and the
+/// allocation of variation are computed anew, and intervals are between the quantiles of the
+/// samples. It needs no normal law, and gives what has no formula: the interval of an explained
+/// fraction. Cost: 2^k·(r + k) operations for each sample; 10⁵ samples of 2³·3 in some 50 ms. Wrong
+/// where the noise differs between cells, and for few runs in all (8 residuals have few faces).
 ///
 /// ```
 /// use model::design::{Bootstrap, Factorial, Form};
@@ -70,8 +70,8 @@ impl Bootstrap {
         let widen = (r as f64 / (r as f64 - 1.0)).sqrt();
         let residuals: Vec<f64> = design.residuals.iter().flatten().map(|e| e * widen).collect();
         let observations = (cells * r) as f64;
-        // One row for each number that is wanted: the unexplained part, the effects, then from `cells` on (of
-        // which the first is not used) their fractions.
+        // One row for each number that is wanted: the unexplained part, the effects, then from
+        // `cells` on (of which the first is not used) their fractions.
         let mut drawn = vec![0.0; 2 * cells * samples];
         let mut q = vec![0.0; cells];
         for sample in 0..samples {

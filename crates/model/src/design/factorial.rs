@@ -1,5 +1,5 @@
-//! 2^k·r factorial designs: two levels of each factor, all combinations, r times each. The page of
-//! [`Factorial`] has the formulas.
+//! 2^k·r factorial designs: two levels of each factor, all combinations, r runs each. [`Factorial`]
+//! has the formulas.
 
 use serde::Serialize;
 
@@ -44,20 +44,20 @@ pub struct Effect {
 
 /// The analysis of a 2^k·r design, or of a fraction of one.
 ///
-/// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), chapters 17 and 18. With x = −1
-/// at the low and +1 at the high level,
+/// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), chapters 17 and 18.
+/// With x = −1 at the low and +1 at the high level,
 ///
 ///   y = q₀ + Σ q_S·Π x + e;   q_S = Σ(±ȳ)/2^k;   SS_S = 2^k·r·q_S²;   SST = Σ SS_S + SSE;
 ///   s_e² = SSE/(2^k(r − 1));   s_q = s_e/√(2^k·r);   interval q ± t(2^k(r − 1))·s_q.
 ///
-/// The allocation of variation is SS_S/SST, with SSE/SST unexplained. (The ASL report's eq. 3 has 4·q² where
-/// 2^k·r·q² = 24·q² is right, so its unexplained parts are six times too large.) Without replications there
-/// is no SSE: Lenth's method (Technometrics 31, 1989) takes the spread of the small effects for noise, which
-/// is right when most effects are none.
+/// The allocation of variation is SS_S/SST, with SSE/SST unexplained. (The ASL report's eq. 3 has
+/// 4·q² where 2^k·r·q² = 24·q² is right, so its unexplained parts are six times too large.) Without
+/// replications there is no SSE: Lenth's method (Technometrics 31, 1989) takes the spread of the
+/// small effects for noise, which is right when most effects are none.
 ///
-/// It assumes independent runs and noise of one spread ([`super::Residuals`] looks), in the units of the
-/// form. Wrong between the two levels where the response bends: two levels show a line only. Cost:
-/// [`Factorial::new`].
+/// It assumes independent runs and noise of one spread ([`super::Residuals`] looks), in the units
+/// of the form. Wrong between the two levels where the response bends: two levels show a line only.
+/// Cost: [`Factorial::new`].
 ///
 /// ```
 /// use model::design::{Factorial, Form};
@@ -106,8 +106,8 @@ pub struct Factorial {
 }
 
 impl Factorial {
-    /// Analyses 2^k cells in standard order (the first factor changes fastest, low before high), each with
-    /// as many observations. Cost: k·2^k + 2^k·r operations.
+    /// Analyses 2^k cells in standard order (the first factor changes fastest, low before high),
+    /// each with as many observations. Cost: k·2^k + 2^k·r operations.
     pub fn new(cells: &[Vec<f64>], form: Form, confidence: f64) -> Result<Self, Error> {
         check("the confidence", confidence, 0.5..=0.9999, "from 0.5 to 0.9999")?;
         let factor_count = cells.len().max(1).ilog2() as usize;
@@ -199,7 +199,8 @@ fn one_replication(basis: IntervalBasis) -> &'static str {
     }
 }
 
-/// Contrasts over 2^k from the means of cells, in place: the transform of Yates, or Walsh and Hadamard.
+/// Contrasts over 2^k from the means of cells, in place: the transform of Yates, or Walsh and
+/// Hadamard.
 pub(super) fn contrasts(values: &mut [f64]) {
     let mut step = 1;
     while step < values.len() {
@@ -214,8 +215,9 @@ pub(super) fn contrasts(values: &mut [f64]) {
     }
 }
 
-/// Half the width of the intervals of effects without replications: t[m/3] times the pseudo standard error
-/// 1.5·median of those |q| below 2.5·1.5·median |q|. `None` for fewer than three effects.
+/// Half the width of the intervals of effects without replications: t[m/3] times the pseudo
+/// standard error 1.5·median of those |q| below 2.5·1.5·median |q|. `None` for fewer than three
+/// effects.
 fn lenth(effects: &[f64], confidence: f64) -> Result<Option<f64>, Error> {
     if effects.len() < 3 {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! Fractional factorial designs 2^(k−p): a part of the combinations, and which effects it cannot tell
-//! apart. The page of [`Fraction`] says how.
+//! Fractional factorial designs 2^(k−p): a part of the combinations, and the effects that it
+//! confounds ([`Fraction`] has the method).
 
 use serde::Serialize;
 
@@ -32,18 +32,19 @@ impl std::fmt::Display for Word {
     }
 }
 
-/// A regular fraction of a two-level design, 2^(k−p): which runs to make, and which effects they cannot tell
-/// apart.
+/// A regular fraction of a two-level design, 2^(k−p): which runs to make, and which effects they
+/// cannot tell apart.
 ///
-/// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), chapter 19. p factors are set to
-/// products of others (generators, as D = ABC). Then products of factors are constant over all runs: the
-/// defining relation I = ABCD = …, 2^p − 1 words that are the products of the generators' words. An effect
-/// and its product with each word are one number (aliases). The resolution is the length of the shortest
-/// word: III mixes factors with interactions of two, IV these among themselves, V leaves both clear of each
-/// other. Cost: 2^(k−p) runs in place of 2^k; the algebra is nothing beside them.
+/// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), chapter 19. p factors
+/// are set to products of others (generators, as D = ABC). Then products of factors are constant
+/// over all runs: the defining relation I = ABCD = …, 2^p − 1 words that are the products of the
+/// generators' words. An effect and its product with each word are one number (aliases). The
+/// resolution is the length of the shortest word: III mixes factors with interactions of two, IV
+/// these among themselves, V leaves both clear of each other. Cost: 2^(k−p) runs in place of 2^k;
+/// the algebra is nothing beside them.
 ///
-/// Wrong in what is made of it: an effect that is found belongs to *some* alias; that it is the shortest is a
-/// belief (high interactions are small), not a finding.
+/// Wrong in what is made of it: an effect that is found belongs to *some* alias; that it is the
+/// shortest is a belief (high interactions are small), not a finding.
 ///
 /// ```
 /// use model::design::Fraction;
@@ -65,8 +66,8 @@ pub struct Fraction {
 }
 
 impl Fraction {
-    /// A fraction of k factors from generators like `D=ABC` or `E=-AB`. Letters are A, B, C … without I; what
-    /// is generated stands for a factor of its own and on no right side.
+    /// A fraction of k factors from generators like `D=ABC` or `E=-AB`. Letters are A, B, C …
+    /// without I; what is generated stands for a factor of its own and on no right side.
     pub fn from_generators(factor_count: usize, generators: &[&str]) -> Result<Self, Error> {
         check_count(factor_count)?;
         let wrong = |text: &str, why: &str| Error::Design {
@@ -99,10 +100,10 @@ impl Fraction {
         Ok(Fraction::with(factor_count, found))
     }
 
-    /// The fraction that runs are: of each the factors that are high, one bit for each. An error if they are
-    /// no regular fraction (2^(k−p) different runs over which 2^p products are constant). Cost: 2^k products,
-    /// most of them left after two runs.
-    pub fn from_runs(factor_count: usize, runs: &[u32]) -> Result<Self, Error> {
+    /// The fraction that runs are: of each the factors that are high, one bit for each. An error if
+    /// they are no regular fraction (2^(k−p) different runs over which 2^p products are constant).
+    /// Cost: 2^k products, most of them left after two runs.
+    pub(crate) fn from_runs(factor_count: usize, runs: &[u32]) -> Result<Self, Error> {
         check_count(factor_count)?;
         let irregular = |why: String| Error::Design { what: "the runs".to_owned(), why };
         let mut different = runs.to_vec();
@@ -200,7 +201,8 @@ impl Fraction {
         self.words.first().map(|word| word.factors.count_ones())
     }
 
-    /// The effects that are one number with that of a set of factors (one bit for each), shortest first.
+    /// The effects that are one number with that of a set of factors (one bit for each), shortest
+    /// first.
     pub fn aliases(&self, factors: u32) -> Vec<Word> {
         let own = Word { factors, negative: false };
         let mut found: Vec<Word> = self.words.iter().map(|word| own.times(*word)).collect();
@@ -208,8 +210,8 @@ impl Fraction {
         found
     }
 
-    /// The runs to make, in standard order of the factors that are not generated: of each, the factors that
-    /// are high, one bit for each.
+    /// The runs to make, in standard order of the factors that are not generated: of each, the
+    /// factors that are high, one bit for each.
     pub fn runs(&self) -> Vec<u32> {
         let run = |index: usize| {
             let base = self.spread(index as u32);
@@ -239,8 +241,8 @@ impl Fraction {
         self.runs().into_iter().map(find).collect()
     }
 
-    /// Analyses observations of the [`runs`](Fraction::runs), in their order, with as many in each. An
-    /// effect has the name of its shortest alias; the others are in `aliases`.
+    /// Analyses observations of the [`runs`](Fraction::runs), in their order, with as many in each.
+    /// An effect has the name of its shortest alias; the others are in `aliases`.
     pub fn analyse(
         &self,
         cells: &[Vec<f64>],

@@ -1,19 +1,21 @@
-//! Designs of experiments: which factors matter, how much, and how sure one can be.
+//! Designs of experiments: which factors matter, how much, and with what confidence.
 //!
-//! Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), part IV; chapters are named at
-//! each type. The way through:
+//! Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), part IV; each type
+//! names its chapter. The steps of an analysis:
 //!
-//! 1. [`Table`] sorts runs (levels of each factor, one response) into cells, and names what is missing.
-//! 2. [`Advice`] says whether effects add or multiply ([`Form`]), and why.
-//! 3. [`Factorial`] analyses two levels of each factor, 2^k·r runs; [`Fraction`] the same with 2^(k−p)·r runs,
-//!    and which effects are then one number; [`Anova`] any number of levels.
-//! 4. [`Residuals`] says whether what is left looks like noise. If not, intervals and F tests are not to be
-//!    believed.
-//! 5. [`Bootstrap`] gives intervals without the normal law, of the allocation of variation too.
+//! 1. [`Table`] sorts runs (levels of each factor, one response) into cells, and reports missing
+//!    cells.
+//! 2. [`Advice`] decides whether effects add or multiply ([`Form`]), with reasons.
+//! 3. [`Factorial`] analyses two levels of each factor with 2^k·r runs. [`Fraction`] describes
+//!    2^(k−p)·r runs and the effects that they confound. [`Anova`] analyses any number of levels.
+//! 4. [`Residuals`] tests whether the residuals look like noise. If not, intervals and F tests are
+//!    invalid.
+//! 5. [`Bootstrap`] computes intervals without assuming normal errors, also for the allocation of
+//!    variation.
 //!
-//! All of them assume that runs are independent (order them at random: a trend in time looks like a factor
-//! otherwise), that every cell was run equally often, and that the noise is the same everywhere (in
-//! logarithms: the same in percent).
+//! All analyses assume that runs are independent (run them in random order, because a trend in time
+//! looks like a factor), that every cell has equally many runs, and that the variance of the noise
+//! is constant (in logarithms: constant in percent).
 
 mod advice;
 mod anova;
@@ -36,10 +38,10 @@ use serde::Serialize;
 use crate::error::{Error, check, positive};
 
 /// Most factors of a design: 2^16 cells and effects.
-pub const FACTORS_MAX: usize = 16;
+pub(crate) const FACTORS_MAX: usize = 16;
 
 /// Most observations and effects that an analysis holds.
-pub const CELLS_MAX: usize = 1 << 20;
+pub(crate) const CELLS_MAX: usize = 1 << 20;
 
 /// How the effects of factors come together. [`Advice`] chooses one.
 ///
@@ -58,8 +60,8 @@ pub const CELLS_MAX: usize = 1 << 20;
 pub enum Form {
     /// y = q₀ + q_A·x_A + …: each factor adds.
     Additive,
-    /// ln y = q₀ + q_A·x_A + …: each factor multiplies. The natural logarithm of each observation is
-    /// analysed, not of their means.
+    /// ln y = q₀ + q_A·x_A + …: each factor multiplies. The natural logarithm of each observation
+    /// is analysed, not of their means.
     Multiplicative,
 }
 
@@ -79,7 +81,8 @@ impl Form {
 /// The letters of factors; I is the identity.
 const LETTERS: &[u8] = b"ABCDEFGHJKLMNOPQ";
 
-/// The letter of a factor, by its place, from 0: A, B, C … without I, which is the identity; `?` past Q.
+/// The letter of a factor, by its place, from 0: A, B, C … without I, which is the identity; `?`
+/// past Q.
 ///
 /// ```
 /// assert_eq!((model::design::letter(2), model::design::letter(8)), ('C', 'J'));

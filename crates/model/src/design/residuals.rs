@@ -1,4 +1,4 @@
-//! Whether what an analysis leaves looks like noise. The page of [`Residuals`] says how.
+//! Tests whether the residuals of an analysis look like noise ([`Residuals`] has the method).
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -18,19 +18,21 @@ pub struct Judged {
 
 /// Whether what an analysis leaves looks like noise: three numbers about residuals.
 ///
-/// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), sections 14.7 and 18.7: errors are
-/// independent, normal, and of one spread. In place of plots three numbers, each with what noise alone would
-/// give:
+/// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), sections 14.7 and 18.7:
+/// errors are independent, normal, and of one spread. In place of plots three numbers, each with
+/// what noise alone would give:
 ///
-/// - **normal**: the correlation of the ordered residuals with normal scores Φ⁻¹((i − 3/8)/(n + 1/4)), against
-///   the 5 % point of Ryan and Joiner (1976), 1.0063 − 0.1288/√n − 0.6118/n + 1.3505/n²;
-/// - **spread**: the rank correlation (Spearman) of |residual| with the fitted value. If it rises, try the
-///   multiplicative form;
-/// - **trend**: the rank correlation of the residual with the order of the runs. If there is one, something
-///   drifted.
+/// - **normal**: the correlation of the ordered residuals with normal scores Φ⁻¹((i − 3/8)/(n +
+///   1/4)), against the 5 % point of Ryan and Joiner (1976), 1.0063 − 0.1288/√n − 0.6118/n
+///   + 1.3505/n²;
+/// - **spread**: the rank correlation (Spearman) of |residual| with the fitted value. If it rises,
+///   try the multiplicative form;
+/// - **trend**: the rank correlation of the residual with the order of the runs. If there is one,
+///   something drifted.
 ///
-/// Wrong in that the residuals of one cell sum to 0, so they depend on each other. The two of a cell of
-/// two count once in the spread; with three runs for each cell chances are somewhat too small. Cost: a sort.
+/// Wrong in that the residuals of one cell sum to 0, so they depend on each other. The two of a
+/// cell of two count once in the spread; with three runs for each cell chances are somewhat too
+/// small. Cost: a sort.
 ///
 /// ```
 /// use model::design::{Form, Residuals};
@@ -56,8 +58,8 @@ pub struct Residuals {
 }
 
 impl Residuals {
-    /// Judges the residuals of cells with these fitted values; `places` are the places of the observations in
-    /// the order of runs. `None` for fewer than four residuals, or if all are 0.
+    /// Judges the residuals of cells with these fitted values; `places` are the places of the
+    /// observations in the order of runs. `None` for fewer than four residuals, or if all are 0.
     pub fn new(
         fitted: &[f64],
         residuals: &[Vec<f64>],

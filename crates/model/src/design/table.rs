@@ -21,8 +21,8 @@ pub struct Run {
 pub struct Factor {
     /// Its name.
     pub name: String,
-    /// Its levels: ascending if all are numbers, in the order of the runs otherwise. Of two, the first is
-    /// low (−1) and the second high (+1).
+    /// Its levels: ascending if all are numbers, in the order of the runs otherwise. Of two, the
+    /// first is low (−1) and the second high (+1).
     pub levels: Vec<String>,
 }
 
@@ -37,11 +37,13 @@ pub struct Cell {
     pub runs: Vec<usize>,
 }
 
-/// A table of runs: factors, and the cells that have a run, the first factor's level changing fastest
-/// (the standard order of Jain, "The Art of Computer Systems Performance Analysis", 1991, chapter 17).
+/// A table of runs: factors, and the cells that have a run, the first factor's level changing
+/// fastest (the standard order of Jain, "The Art of Computer Systems Performance Analysis", 1991,
+/// chapter 17).
 ///
-/// It names what an analysis would stumble over: missing cells, unequal replications. Levels that are numbers
-/// are ordered as such; "10" and "10.0" are an error. Cost: a few searches for each run.
+/// It names what an analysis would stumble over: missing cells, unequal replications. Levels that
+/// are numbers are ordered as such; "10" and "10.0" are an error. Cost: a few searches for each
+/// run.
 ///
 /// ```
 /// use model::design::{Run, Table};
@@ -133,7 +135,7 @@ impl Table {
     }
 
     /// Whether every factor has two levels.
-    pub fn two_levels(&self) -> bool {
+    pub(crate) fn two_levels(&self) -> bool {
         self.factors.iter().all(|f| f.levels.len() == 2)
     }
 

@@ -123,7 +123,8 @@ fn printed_effects_of_the_report_reproduce() {
         for (effect, q, fraction) in rows {
             let ours = found.effects.iter().find(|e| e.name == effect).unwrap();
             assert!((ours.effect.value - q).abs() < within, "{name} {effect}");
-            // The printed fractions have 4·q² against an SSE in full: explained parts shrink a little.
+            // The printed fractions have 4·q² against an SSE in full: explained parts shrink a
+            // little.
             let wrong = 4.0 * ours.effect.value.powi(2);
             let explained: f64 = found.effects.iter().map(|e| 4.0 * e.effect.value.powi(2)).sum();
             let share = wrong / (explained + found.error_sum_of_squares);

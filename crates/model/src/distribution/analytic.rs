@@ -7,16 +7,16 @@ use crate::error::{Error, check, time};
 
 use super::{Atom, Complex64, Empirical, Piece, ServiceTime};
 
-/// The exponential law: what M/M/1 and the Spotify model assume.
+/// The exponential law, which M/M/1 and the Spotify model assume.
 ///
-/// P(T ≤ t) = 1 − e^(−t/b), transform 1/(1 + s·b), SCV 1, with b the mean in seconds. It alone has no
-/// memory: what is left of a service is distributed as the whole, however long it has lasted. Source:
-/// R. Jain, "The Art of Computer Systems Performance Analysis" (1991), chapter 29. Exact. Cost:
-/// nanoseconds.
+/// P(T ≤ t) = 1 − e^(−t/b), transform 1/(1 + s·b), SCV 1, with b the mean in seconds. It is the
+/// only law without memory: the rest of a service has the law of the whole, however long it has
+/// lasted. Source: R. Jain, "The Art of Computer Systems Performance Analysis" (1991), chapter 29.
+/// Exact. Cost: nanoseconds.
 ///
-/// Wrong for most devices taken alone: where the SCV is 0.25, as of some disks, the mean wait that it
-/// gives is 1.6 times too long, (1 + 1)/(1 + 0.25) ([`Gamma`], [`Empirical`]); and for hits and misses
-/// taken as one law, where it is too short ([`Hyperexponential`]).
+/// Most devices are not exponential. For an SCV of 0.25, as of some disks, the mean wait would be
+/// (1 + 1)/(1 + 0.25) = 1.6 times too long (use [`Gamma`] or [`Empirical`]). For hits and misses
+/// together it would be too short (use [`Hyperexponential`]).
 ///
 /// ```
 /// use model::distribution::{Exponential, ServiceTime};
@@ -33,7 +33,8 @@ pub struct Exponential {
 }
 
 impl Exponential {
-    /// With a mean in seconds; an error unless it is finite and above 0.
+    /// Creates the law from its mean in seconds. Returns an error unless the mean is finite and
+    /// above 0.
     pub fn new(mean: f64) -> Result<Self, Error> {
         Ok(Exponential { mean: time("the mean of an exponential law", mean)? })
     }
@@ -56,15 +57,14 @@ impl ServiceTime for Exponential {
 
 /// The gamma law: any mean and any SCV. Erlang's where the shape k = 1/SCV is whole.
 ///
-/// The density goes with t^(k−1)·e^(−k·t/b), b the mean in seconds; P(T ≤ t) = P(k, k·t/b) with P the
-/// regularised lower incomplete gamma function; transform (1 + s·b/k)^(−k). Source: R. Jain, "The Art of
-/// Computer Systems Performance Analysis" (1991), chapter 29. Exact to some 1e-14. Cost: a CDF below a
-/// microsecond; a transform some ten nanoseconds.
+/// The density goes with t^(k−1)·e^(−k·t/b), b the mean in seconds; P(T ≤ t) = P(k, k·t/b) with P
+/// the regularised lower incomplete gamma function; transform (1 + s·b/k)^(−k). Source: R. Jain,
+/// "The Art of Computer Systems Performance Analysis" (1991), chapter 29. Exact to some 1e-14.
+/// Cost: a CDF below a microsecond; a transform some ten nanoseconds.
 ///
-/// It has one hump (SCV below 1) or falls from the start, and an exponential tail. Wrong for two humps,
-/// like hits and misses ([`super::Mixture`]), for a tail that is heavier ([`Lognormal`]), and for times
-/// with a least one far above 0 ([`super::Shifted`]). Two moments decide a mean wait, but not its
-/// quantiles.
+/// The density has one peak (SCV below 1) or falls from the start; the tail is exponential. Do not
+/// use it for two peaks, such as hits and misses together, for a heavier tail ([`Lognormal`]), or
+/// for times whose minimum is far above 0. Two moments determine a mean wait but not its quantiles.
 ///
 /// ```
 /// use model::distribution::{Gamma, ServiceTime};
@@ -80,7 +80,8 @@ pub struct Gamma {
 }
 
 impl Gamma {
-    /// With a mean in seconds and a squared coefficient of variation, both above 0.
+    /// Creates the law from its mean in seconds and its squared coefficient of variation, both
+    /// above 0.
     pub fn new(mean: f64, scv: f64) -> Result<Self, Error> {
         Ok(Gamma {
             mean: time("the mean of a gamma law", mean)?,
@@ -117,9 +118,10 @@ impl ServiceTime for Gamma {
 
 /// A constant service time d: P(T ≤ t) is 0 below d and 1 from d on, transform e^(−s·d), SCV 0.
 ///
-/// Its M/G/1 queue is [`crate::queue::Md1`], in closed form; there mean waits are half of those of
-/// exponential service. An atom, so inversions take it out ([`super::inversion`]). Exact; elementary.
-/// Cost: nanoseconds. Wrong as soon as times vary: sizes, seeks, other tenants.
+/// [`crate::queue::Md1`] is its M/G/1 queue, in closed form; mean waits are half of those of
+/// exponential service. The law is an atom, so its transform must not be inverted
+/// ([`super::inversion`]). Exact. Cost: nanoseconds. Do not use it if times vary because of sizes,
+/// seeks or other tenants.
 ///
 /// ```
 /// use model::distribution::{Deterministic, ServiceTime};
@@ -134,7 +136,7 @@ pub struct Deterministic {
 }
 
 impl Deterministic {
-    /// Of a value in seconds, above 0.
+    /// Creates the law from its value in seconds, above 0.
     pub fn new(value: f64) -> Result<Self, Error> {
         Ok(Deterministic { value: time("a constant service time", value)? })
     }
@@ -158,17 +160,17 @@ impl ServiceTime for Deterministic {
     }
 }
 
-/// A choice between exponential laws: P(T ≤ t) = Σ pᵢ(1 − e^(−t/bᵢ)), SCV at least 1.
+/// A mixture of exponential laws: P(T ≤ t) = Σ pᵢ(1 − e^(−t/bᵢ)), SCV at least 1.
 ///
-/// Transform Σ pᵢ/(1 + s·bᵢ), mean Σ pᵢbᵢ, SCV 2Σ pᵢbᵢ²/(Σ pᵢbᵢ)² − 1. Source: L. Kleinrock, "Queueing
-/// Systems" I (1975), section 4.7 (stages in parallel); the balanced means of
+/// Transform Σ pᵢ/(1 + s·bᵢ), mean Σ pᵢbᵢ, SCV 2Σ pᵢbᵢ²/(Σ pᵢbᵢ)² − 1. Source: L. Kleinrock,
+/// "Queueing Systems" I (1975), section 4.7 (stages in parallel); the balanced means of
 /// [`Hyperexponential::balanced`]: W. Whitt, "Approximating a point process by a renewal process",
 /// Operations Research 30 (1982). Exact. Cost: nanoseconds for each branch.
 ///
-/// It stands for requests of unlike kinds, each exponential, drawn independently. Its density falls from
-/// the start: wrong where hardly anything is quicker than some least time, and where kinds come in runs.
-/// Of two moments alone many laws are possible, and their tails differ: fit samples
-/// ([`super::HyperErlang::fit`]).
+/// It describes several kinds of requests, each with exponential times, drawn independently. Its
+/// density falls from the start: do not use it if almost all times exceed some minimum, or if
+/// requests of one kind come in runs. Two moments do not determine the tail: if there are samples,
+/// use [`Empirical`].
 ///
 /// ```
 /// use model::distribution::{Hyperexponential, ServiceTime};
@@ -185,7 +187,8 @@ pub struct Hyperexponential {
 }
 
 impl Hyperexponential {
-    /// Of branches (probability, mean in seconds); probabilities must add to 1 within 1e-9.
+    /// Creates the law from its branches (probability, mean in seconds). The probabilities must add
+    /// to 1 within 1e-9.
     pub fn new(branches: &[(f64, f64)]) -> Result<Self, Error> {
         for &(p, mean) in branches {
             check("the probability of a branch", p, 0.0..=1.0, "0 to 1")?;
@@ -201,7 +204,8 @@ impl Hyperexponential {
         &self.branches
     }
 
-    /// Two branches with balanced means (each carries half of the work) for a mean and an SCV above 1.
+    /// Two branches with balanced means (each contributes half of the mean), from a mean and an SCV
+    /// above 1.
     pub fn balanced(mean: f64, scv: f64) -> Result<Self, Error> {
         check("the SCV of a hyperexponential law", scv, 1.0..=1e6, "1 to 1,000,000")?;
         let p = 0.5 * (1.0 + ((scv - 1.0) / (scv + 1.0)).sqrt());
@@ -229,14 +233,15 @@ impl ServiceTime for Hyperexponential {
 /// A disk-like law: a uniform part (seek and rotation), a constant (transfer) and an exponential.
 ///
 /// With u the width of the uniform part, c the constant, e the exponential's mean, all in seconds:
-/// P(T ≤ t) = (G(t − c) − G(t − c − u))/u, G(x) = x − e(1 − e^(−x/e)) for x above 0 and else 0; transform
-/// (1 − e^(−su))/(su) · e^(−sc)/(1 + se); mean u/2 + c + e, variance u²/12 + e². Exact; a convolution.
-/// That rotation is uniform is in C. Ruemmler, J. Wilkes, "An introduction to disk drive modeling",
-/// IEEE Computer 27 (1994); the rest of the shape is ours. Cost: nanoseconds.
+/// P(T ≤ t) = (G(t − c) − G(t − c − u))/u, G(x) = x − e(1 − e^(−x/e)) for x above 0 and else 0;
+/// transform (1 − e^(−su))/(su) · e^(−sc)/(1 + se); mean u/2 + c + e, variance u²/12 + e². Exact; a
+/// convolution. That rotation is uniform is in C. Ruemmler, J. Wilkes, "An introduction to disk
+/// drive modeling", IEEE Computer 27 (1994); the rest of the shape is ours. Cost: nanoseconds.
 ///
-/// It takes the parts for independent and each request for a random place. Wrong for reads in sequence,
-/// for a disk that orders its queue, and for solid state: measure ([`Empirical`]). The density has a kink
-/// at c and at c + u, so inversions of it are good to 1e-5 there.
+/// It assumes that the parts are independent and that each request is for a random position. For
+/// sequential reads, disks that reorder their queue, and solid-state devices, measure the law
+/// instead ([`Empirical`]). The density has a kink at c and at c + u, where inversions are accurate
+/// to 1e-5.
 ///
 /// ```
 /// use model::distribution::{ServiceTime, UniformPlusExponential};
@@ -291,16 +296,16 @@ impl ServiceTime for UniformPlusExponential {
 
 /// The lognormal law: a heavy tail with all moments. ln T is normal.
 ///
-/// P(T ≤ t) = Φ((ln t − μ)/σ) with σ² = ln(1 + SCV) and μ = ln b − σ²/2, b the mean in seconds; the median
-/// is b/√(1 + SCV). Source: R. Jain, "The Art of Computer Systems Performance Analysis" (1991), its
-/// chapter 29. The CDF is exact. The transform has no formula: for it the law is cut into 400 pieces of equal
-/// width in the logarithm, each with its own exact mean (see [`Empirical`]), so inverted CDFs are off by
-/// up to 2e-4 at an SCV of 4. Cost: 400 pieces once; a CDF some ten nanoseconds, transforms as
-/// [`Empirical`]'s.
+/// P(T ≤ t) = Φ((ln t − μ)/σ) with σ² = ln(1 + SCV) and μ = ln b − σ²/2, b the mean in seconds; the
+/// median is b/√(1 + SCV). Source: R. Jain, "The Art of Computer Systems Performance Analysis"
+/// (1991), its chapter 29. The CDF is exact. The transform has no formula: for it the law is cut
+/// into 400 pieces of equal width in the logarithm, each with its own exact mean (see
+/// [`Empirical`]), so inverted CDFs are off by up to 2e-4 at an SCV of 4. Cost: 400 pieces once; a
+/// CDF some ten nanoseconds, transforms as [`Empirical`]'s.
 ///
-/// It stands for times that are products of many independent factors. Wrong for the tail of anything
-/// with a timeout, and where the tail is a power (file sizes): it has every moment, so its tail ends
-/// sooner.
+/// It describes times that are products of many independent factors. It overstates the tail of
+/// times that are cut by a timeout, and understates tails that fall as a power (file sizes), since
+/// all its moments are finite.
 ///
 /// ```
 /// use model::distribution::{Lognormal, ServiceTime};
@@ -336,7 +341,7 @@ impl Lognormal {
             let share = normal_cdf(b) - normal_cdf(a);
             // E[X; a < Z < b] = mean · P(a − σ < Z < b − σ).
             let part = normal_cdf(b - sigma) - normal_cdf(a - sigma);
-            // What carries nothing of mass or variance costs as much as the rest.
+            // Pieces without mass or variance would cost as much as the others.
             let x = part / share.max(1e-300);
             if share * (1.0 + x * x) > 1e-15 {
                 let (low, high) = ((mu + sigma * a).exp(), (mu + sigma * b).exp());

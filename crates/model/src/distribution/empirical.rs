@@ -5,8 +5,8 @@ use crate::window::Histogram;
 
 use super::{Atom, Complex64, ServiceTime};
 
-/// One uniform piece of an [`Empirical`] law: `share` of the times lies in centre ± half_width, each value
-/// there as likely as any other.
+/// One piece of an [`Empirical`] law: a share `share` of the times is uniform on centre ±
+/// half_width.
 ///
 /// ```
 /// use model::distribution::{Empirical, Piece, ServiceTime};
@@ -19,7 +19,7 @@ use super::{Atom, Complex64, ServiceTime};
 pub struct Piece {
     /// Middle in seconds.
     pub centre: f64,
-    /// Half the width in seconds; 0 is an atom.
+    /// Half the width in seconds; 0 for an atom.
     pub half_width: f64,
     /// Probability.
     pub share: f64,
@@ -28,7 +28,7 @@ pub struct Piece {
 /// Neighbouring buckets are merged to about this many pieces.
 const PIECES: f64 = 160.0;
 
-/// The largest squared coefficient of variation that is believed.
+/// The largest squared coefficient of variation that is accepted.
 const SCV_MAX: f64 = 1e12;
 
 /// Pieces narrower than this part of t are summed by series, wider ones by differences.
@@ -36,18 +36,18 @@ const NARROW: f64 = 2e-4;
 
 /// A mixture of uniform pieces: the law of a measured [`Histogram`].
 ///
-/// P(T ≤ t) = Σ shareᵢ·(the part of piece i at or below t); transform Σ shareᵢ·e^(−s·cᵢ)·sinh(s·hᵢ)/(s·hᵢ)
-/// with centre c and half width h in seconds; variance Σ shareᵢ·((cᵢ − b)² + hᵢ²/3), b the mean.
-/// Elementary; the choice of pieces is ours.
+/// P(T ≤ t) = Σ shareᵢ·(the part of piece i at or below t); transform Σ
+/// shareᵢ·e^(−s·cᵢ)·sinh(s·hᵢ)/(s·hᵢ) with centre c and half width h in seconds; variance Σ
+/// shareᵢ·((cᵢ − b)² + hᵢ²/3), b the mean. Elementary; the choice of pieces is ours.
 ///
-/// Buckets that carry little of the first two moments are merged, each merged piece keeping mean and
-/// variance of what it stands for. Then the whole is shifted and stretched so that mean and variance
-/// are the histogram's exact ones, not those of bucket middles: at 90 % utilisation 1 % of the mean is
-/// 3.5 points of the response-time distribution.
+/// Buckets that contribute little to the first two moments are merged; a merged piece keeps the
+/// mean and variance of its buckets. The law is then shifted and stretched to the exact mean and
+/// variance of the histogram, which differ from those of bucket centres: at 90 % utilisation an
+/// error of 1 % in the mean shifts the response-time distribution by 3.5 points.
 ///
-/// Cost: `cdf` one pass over the pieces (some 160); `transform_line` some 2 ns for a piece and point.
-/// Weak spot: nothing beyond the largest observed time exists in it, so a quantile of 1 − p needs far
-/// more than 1/p times; and it forgets in which order they came.
+/// Cost: `cdf` is one pass over the pieces (about 160); `transform_line` takes about 2 ns for each
+/// piece and point. Limits: the law ends at the largest observed time, so the quantile of 1 − p
+/// needs far more than 1/p times. The order of the times is lost.
 ///
 /// ```
 /// use model::distribution::{Empirical, ServiceTime};
@@ -68,7 +68,8 @@ pub struct Empirical {
 }
 
 impl Empirical {
-    /// The law of a histogram's times. An error if it is empty or its times are all 0.
+    /// Creates the law of a histogram's times. Returns an error if the histogram is empty or all
+    /// its times are 0.
     pub fn from_histogram(times: &Histogram) -> Result<Self, Error> {
         let mean = time("the mean of a histogram", times.mean_s())?;
         let n = times.count() as f64;
@@ -106,8 +107,8 @@ impl Empirical {
         law.with_moments(mean, if times.count() < 2 { law.scv() } else { scv })
     }
 
-    /// A law of the given pieces, whose shares are scaled to add to 1. An error if a number is not
-    /// finite or negative, if there are no pieces, or more than 100,000.
+    /// Creates a law from pieces, whose shares are scaled to add to 1. Returns an error if a number
+    /// is negative or not finite, if `pieces` is empty, or if there are more than 100,000 pieces.
     pub fn from_pieces(mut pieces: Vec<Piece>) -> Result<Self, Error> {
         check("the number of pieces", pieces.len() as f64, 1.0..=1e5, "1 to 100,000")?;
         let mut total = 0.0;
@@ -133,9 +134,9 @@ impl Empirical {
         self.variance = self.pieces.iter().map(square).sum();
     }
 
-    /// The same shape with another mean (seconds) and squared coefficient of variation: scaled to the
-    /// mean, then stretched about it. A stretch that would push times below 0 is cut short, so a much
-    /// larger variance than the shape's own is reached only in part.
+    /// The same shape with another mean (seconds) and squared coefficient of variation. The law is
+    /// scaled to the mean and then stretched about it. The stretch is limited so that no time falls
+    /// below 0: an SCV much larger than the shape's own is therefore not reached.
     pub fn with_moments(&self, mean: f64, scv: f64) -> Result<Self, Error> {
         time("the mean of a law", mean)?;
         check("the SCV of a law", scv, 0.0..=SCV_MAX, "0 to 1e12")?;
@@ -155,11 +156,13 @@ impl Empirical {
         Ok(law)
     }
 
-    /// A law of 400 pieces, equal in the logarithm of time, from any CDF: the way to put the slowest of
-    /// several, or a measured curve, into a formula that wants a transform. The atoms of the CDF, if
-    /// any, are kept as atoms; mean and variance are those of the CDF (integrated). `scale` is a time
-    /// of the law's order; the CDF must reach 1 − 2e-10 and must not fall. An error if its mean is no
-    /// time. Cost: some 1,000 values of the CDF.
+    /// Creates a law of 400 pieces, of equal width in the logarithm of time, from a CDF. It gives a
+    /// transform to laws without one, such as a measured curve or the slowest of several times.
+    ///
+    /// `atoms` are the atoms of the CDF and stay atoms. Mean and variance are integrals of the CDF.
+    /// `scale` is a time of the law's order of magnitude. The CDF must reach 1 − 2e-10 and must not
+    /// fall. Returns an error if the mean is not a valid time. Cost: about 1,000 evaluations of the
+    /// CDF.
     ///
     /// ```
     /// use model::distribution::{Empirical, ServiceTime};
@@ -226,8 +229,8 @@ impl ServiceTime for Empirical {
         if t < 0.0 { 0.0 } else { self.pieces.iter().map(below).sum::<f64>().clamp(0.0, 1.0) }
     }
 
-    /// All points of a line have the same real part and equal steps, so exponentials are powers of one
-    /// rotation: a multiplication a point. The transform of a piece is density·(exp(−s·low) −
+    /// All points of a line have the same real part and equal steps, so exponentials are powers of
+    /// one rotation: a multiplication a point. The transform of a piece is density·(exp(−s·low) −
     /// exp(−s·high))/s, so those of all pieces are summed before they are divided by s.
     fn transform_line(&self, re: f64, step: f64, out: &mut [Complex64]) {
         out.fill(Complex64::ZERO);
@@ -252,7 +255,7 @@ impl ServiceTime for Empirical {
     }
 }
 
-/// Points of a line that are worked on side by side.
+/// Points of a line that are computed together, so that the compiler can use vector instructions.
 const LANES: usize = 8;
 
 /// Σ weight·exp(−s·at) at the points of a line.
@@ -267,7 +270,8 @@ impl Exponentials {
         Exponentials { re, step, sums: vec![[[0.0; LANES]; 2]; points.div_ceil(LANES)] }
     }
 
-    /// Adds one, at all points: the first eight by their powers, the others each from the one eight before.
+    /// Adds one, at all points: the first eight by their powers, the others each from the one eight
+    /// before.
     fn add(&mut self, at: f64, weight: f64) {
         let (im, re) = (-self.step * at).sin_cos();
         let one = Complex64::new(re, im);

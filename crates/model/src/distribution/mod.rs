@@ -1,26 +1,21 @@
-//! Laws of times: what a queue's formulas need to know of them.
+//! Laws of times: the distributions that queues take as service times and interarrival times.
 //!
-//! A law gives its mean, its squared coefficient of variation, its CDF, its quantiles and its
-//! Laplace–Stieltjes transform E[exp(−sT)]. In the order of reading:
+//! A law gives its mean, its squared coefficient of variation (SCV), its CDF, its quantiles and its
+//! Laplace–Stieltjes transform E[exp(−sT)]. There are two kinds:
 //!
-//! - by a formula: [`Deterministic`], [`Exponential`], [`Erlang`], [`Gamma`], [`Hyperexponential`],
+//! - laws with a formula: [`Deterministic`], [`Exponential`], [`Gamma`], [`Hyperexponential`],
 //!   [`Lognormal`], [`UniformPlusExponential`];
-//! - measured: [`Empirical`], of a histogram or of any CDF;
-//! - fitted: [`PhaseType`] by two or three moments, [`HyperErlang`] by maximum likelihood;
-//! - expected by somebody: [`Gamma::from_interval`];
-//! - made of others: [`Shifted`], [`Mixture`] (with atoms), [`Sum`] (a request through several
-//!   stations). The slowest of several is [`crate::fork_join::OrderStatistic`].
+//! - measured laws: [`Empirical`], made from a histogram or from any CDF.
 //!
-//! Sums of independent times are products of transforms, which is why waiting times and sums are
-//! computed there and brought back by [`inversion`], whose page says which way back is taken when.
+//! The law of the slowest of several independent times is [`crate::fork_join::OrderStatistic`].
+//!
+//! The transform of a sum of independent times is the product of their transforms. Waiting times
+//! and sums are therefore computed as transforms; [`inversion`] turns a transform back into a CDF.
 
 mod analytic;
-mod compose;
 mod empirical;
-mod interval;
 pub mod inversion;
 mod numeric;
-mod phase_type;
 
 use std::sync::Arc;
 
@@ -29,14 +24,14 @@ use crate::error::Error;
 pub use analytic::{
     Deterministic, Exponential, Gamma, Hyperexponential, Lognormal, UniformPlusExponential,
 };
-pub use compose::{Mixture, Shifted, Sum};
 pub use empirical::{Empirical, Piece};
 pub use num_complex::Complex64;
 pub(crate) use numeric::{kronrod, moments};
-pub use phase_type::{Erlang, ErlangBranch, HyperErlang, HyperErlangFit, PhaseType};
 
-/// A time that has a probability of its own: the CDF jumps there, by `share`; its transform is
-/// share·e^(−s·at). Nothing near a jump can be inverted well ([`inversion`]), which is why laws list them.
+/// A single time with a positive probability, where the CDF jumps by `share`.
+///
+/// Its transform is share·e^(−s·at). [`inversion`] is inaccurate near a jump, so laws list their
+/// atoms and the queues treat them apart.
 ///
 /// ```
 /// use model::distribution::{Atom, Deterministic, ServiceTime};
@@ -51,21 +46,22 @@ pub struct Atom {
     pub share: f64,
 }
 
-/// Any law, shared: what laws made of laws are made of. A clone is a pointer.
+/// A shared law of any type. Cloning it copies a pointer.
 ///
 /// ```
-/// use model::distribution::{AnyLaw, Exponential, ServiceTime, Sum};
+/// use model::distribution::{AnyLaw, Exponential, ServiceTime};
 /// let hop: AnyLaw = std::sync::Arc::new(Exponential::new(0.002)?);
-/// assert!((Sum::new(vec![hop.clone(), hop])?.mean() - 0.004).abs() < 1e-12);
+/// assert_eq!(hop.clone().mean(), 0.002);
 /// # Ok::<(), model::Error>(())
 /// ```
 pub type AnyLaw = Arc<dyn ServiceTime + Send + Sync>;
 
-/// The law of a service time T ≥ 0 in seconds: what queues, sums and inversions ask of it.
+/// The law of a time T ≥ 0 in seconds.
 ///
-/// Mean b = E\[T\], SCV = Var\[T\]/b², B(s) = E\[e^(−sT)\], F(t) = P(T ≤ t). Source of the notation: L.
-/// Kleinrock, "Queueing Systems" I (1975). One that implements it must keep them consistent: the queues
-/// take means from `mean` and `scv`, and laws from `transform`, and do not compare.
+/// Notation: mean b = E\[T\], SCV = Var\[T\]/b², B(s) = E\[e^(−sT)\], F(t) = P(T ≤ t), as in L.
+/// Kleinrock, "Queueing Systems" I (1975). The methods of an implementation must agree with each
+/// other: the queues take means from `mean` and `scv` and distributions from `transform`, and do
+/// not compare them.
 ///
 /// ```
 /// use model::distribution::{Exponential, ServiceTime, Complex64};
@@ -87,19 +83,19 @@ pub trait ServiceTime {
     /// P(T ≤ t), `t` in seconds; 0 below 0.
     fn cdf(&self, t: f64) -> f64;
 
-    /// The times that have a probability of their own: where the CDF jumps. None by default.
+    /// The atoms of the law, where its CDF jumps. Empty by default.
     fn atoms(&self) -> Vec<Atom> {
         Vec::new()
     }
 
-    /// The smallest t in seconds with P(T ≤ t) ≥ `p`, for `p` from 0 to below 1, to 1e-12 of itself.
-    /// Cost: some 60 CDFs.
+    /// The smallest t in seconds with P(T ≤ t) ≥ `p`, for `p` from 0 to below 1, to 1e-12 of
+    /// itself. Cost: about 60 evaluations of the CDF.
     fn quantile(&self, p: f64) -> Result<f64, Error> {
         crate::queue::quantile(p, self.mean(), |t| self.cdf(t))
     }
 
-    /// The transform at `re + i·k·step`, k = 0, 1 …: the line that an inversion needs. A law made of
-    /// many pieces answers this much faster than one point at a time.
+    /// Writes the transform at `re + i·k·step` to `out[k]`: the points that an inversion needs.
+    /// Laws with many pieces compute the whole line much faster than its points one by one.
     fn transform_line(&self, re: f64, step: f64, out: &mut [Complex64]) {
         for (k, value) in out.iter_mut().enumerate() {
             *value = self.transform(Complex64::new(re, step * k as f64));

@@ -1,24 +1,24 @@
-//! Moments and pieces of a law of which the CDF alone is known.
+//! Moments and pieces of a law, from its CDF alone.
 //!
 //! E\[T\] = ∫(1 − F) and E\[T²\] = ∫2t(1 − F), by adaptive Gauss–Kronrod rules of 7 and 15 points
-//! (W. Kahaner, C. Moler, S. Nash, "Numerical Methods and Software", 1989). An interval is
-//! halved until its mean error is below [`TOLERANCE`], which stands above the noise of an inverted
-//! transform, so that noise is not refined without end; a jump costs some 30 halvings. The integral
-//! ends where 1 − F falls to [`TAIL`]: what is beyond is lost.
+//! (W. Kahaner, C. Moler, S. Nash, "Numerical Methods and Software", 1989). An interval is halved
+//! until its mean error is below [`TOLERANCE`]. The tolerance is larger than the noise of an
+//! inverted transform, because noise cannot be refined away. A jump costs about 30 halvings. The
+//! integral ends where 1 − F falls to [`TAIL`]; the rest of the tail is neglected.
 
 use crate::error::{Error, check, time};
 
 use super::{Atom, Empirical, Piece};
 
-/// Mean error of the integrand that is let stand.
+/// Accepted mean error of the integrand.
 const TOLERANCE: f64 = 1e-9;
 /// 1 − F at which a law is taken to end; the noise of Euler's inversion is a tenth of it.
 const TAIL: f64 = 2e-10;
-/// At most this many values of a CDF for one integral.
+/// Largest number of evaluations of a CDF for one integral.
 const VALUES_MAX: usize = 400_000;
 
-/// Nodes of the Kronrod rule on (−1, 1), the positive ones and 0, outermost first; the second, fourth,
-/// sixth and last are Gauss's.
+/// Nodes of the Kronrod rule on (−1, 1), the positive ones and 0, outermost first; the second,
+/// fourth, sixth and last are Gauss's.
 const NODES: [f64; 8] = [
     0.991_455_371_120_812_6,
     0.949_107_912_342_758_5,

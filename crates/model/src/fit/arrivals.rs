@@ -1,10 +1,11 @@
-//! How variable arrivals are, and on what scale of time.
+//! Estimates the variability of arrivals and its time scale.
 
 use crate::model_file::{Arrivals, DispersionAt, Parameter};
 use crate::queue::Bursts;
 
-use super::gather::{Counts, Gathered, SCALES, Sums};
+use super::gather::Gathered;
 use super::resample::Replicate;
+use super::sums::{Counts, SCALES, Sums};
 
 /// Intervals that an index of dispersion needs.
 const INTERVALS_MIN: f64 = 16.0;
@@ -62,8 +63,9 @@ fn mean(of: &[Index]) -> Option<(f64, f64)> {
     (n > 0.0).then(|| (average(&|i| i.scale_s), average(&|i| i.index)))
 }
 
-/// c² and ω of the two-state process whose indices of dispersion are nearest to those seen: least squares
-/// weighted by their precision, ω on a grid of 20 a decade. What is not above Poisson gives c² = 0.
+/// c² and ω of the two-state process whose indices of dispersion are nearest to those seen: least
+/// squares weighted by their precision, ω on a grid of 20 a decade. What is not above Poisson gives
+/// c² = 0.
 pub(super) fn bursts(of: &[Index]) -> Option<(f64, f64)> {
     let mut best: Option<(f64, f64, f64)> = None;
     for i in 0..=100 {
@@ -87,8 +89,8 @@ pub(super) fn bursts(of: &[Index]) -> Option<(f64, f64)> {
     best.map(|(variation, change_rate, _)| (variation, change_rate))
 }
 
-/// The variability of the clients' arrivals, and c² and ω of each resampling (if arrivals come in bursts).
-/// `None` if no step has enough intervals.
+/// The variability of the clients' arrivals, and c² and ω of each resampling (if arrivals come in
+/// bursts). `None` if no step has enough intervals.
 pub(super) fn arrivals(
     gathered: &Gathered,
     replicates: &[Replicate],

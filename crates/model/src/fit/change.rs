@@ -1,28 +1,34 @@
 //! Change detection: does the fitted model still describe the stream?
 //!
-//! A [`Watch`] is given the windows of a running system, interval by interval, and says which parameter no longer
-//! is what was fitted, since when, and what it is now. It watches the mean service time of each class of devices,
-//! the hit ratio at the load of the moment, and the variability of arrivals (their index of dispersion).
+//! A [`Watch`] takes the windows of a running system, interval by interval. It reports each
+//! parameter that no longer has its fitted value, the time since which it differs, and its present
+//! value. It watches the mean service time of each class of devices, the hit ratio at the present
+//! load, and the variability of arrivals (their index of dispersion).
 //!
-//! For each parameter θ and direction a CUSUM of log likelihood ratios (E. Page, Biometrika 41 (1954)):
+//! For each parameter θ and direction a CUSUM of log likelihood ratios (E. Page, Biometrika 41
+//! (1954)):
 //!
 //! S ← max(0, S + ln f₁(x) / f₀(x)), alarm at S ≥ h
 //!
-//! x is what the interval showed; f₀ its density with θ at the edge of its fitted interval, so that what the fit
-//! did not know is no change; f₁ with θ beyond that edge by one, two or four times the smallest change worth knowing,
-//! each with a CUSUM of its own: the one for the right size is the fastest, and knows the start best. Where its S
-//! last was 0 is the likeliest start of the change, and the mean of all since then says what θ is now.
+//! x is the observation of the interval. f₀ is its density with θ at the edge of its fitted
+//! interval, so that the uncertainty of the fit is not reported as a change. f₁ is its density with
+//! θ beyond that edge by one, two or four times the smallest relevant change, each with a separate
+//! CUSUM: the one with the right size is the fastest and estimates the start best. The likeliest
+//! start of the change is the time at which its S was last 0, and the mean of all observations
+//! since then estimates the present θ.
 //!
-//! **False alarms.** e^S is at most the Shiryaev–Roberts statistic, whose mean after n observations is n if
-//! nothing changed, whatever the distributions. So with h = ln(charts · A) the chance of any false alarm within n
-//! intervals is at most n/A (Doob's inequality), and the mean time to one is at least A: that statistic less n is a
-//! martingale, so that at the alarm, where it is at least A, n is A or more on average. That rests on independent intervals, and on means of enough requests to be
-//! normal: intervals with few are joined. Dependence that the bootstrap of the fit found widens the variances. No
-//! interval counts for more than a quarter of h, so that one stall is no change.
+//! **False alarms.** e^S is at most the Shiryaev–Roberts statistic, whose mean after n observations
+//! is n if nothing changed, whatever the distributions. So with h = ln(charts · A) the chance of
+//! any false alarm within n intervals is at most n/A (Doob's inequality), and the mean time to one
+//! is at least A: that statistic less n is a martingale, so that at the alarm, where it is at least
+//! A, n is A or more on average. The bounds assume independent intervals and means of enough
+//! requests to be normal; intervals with few requests are joined. Dependence found by the bootstrap
+//! of the fit widens the variances. An interval adds at most a quarter of h, so that a single stall
+//! raises no alarm.
 //!
-//! Cost: a microsecond for each window; memory does not grow. It is wrong for changes that are as slow as the
-//! service's own cycles (a day's hit ratio is not a night's: fit both), and it does not see a change of the shape
-//! of service times that keeps their mean.
+//! Cost: a microsecond for each window; memory does not grow. Limitations: changes as slow as the
+//! service's own cycles are not told from them (the hit ratio differs between day and night: fit
+//! both), and a change in the shape of service times that keeps their mean is not detected.
 
 use serde::{Deserialize, Serialize};
 
@@ -54,8 +60,9 @@ pub struct WatchOptions {
 }
 
 impl Default for WatchOptions {
-    /// One false alarm in a day of seconds, at most; 3 % of the service time (ten points of the response-time
-    /// distribution at 90 % utilisation), 2 % of all requests, half of the dispersion.
+    /// One false alarm in a day of seconds, at most; 3 % of the service time (ten points of the
+    /// response-time distribution at 90 % utilisation), 2 % of all requests, half of the
+    /// dispersion.
     fn default() -> Self {
         WatchOptions {
             intervals: 86_400.0,
@@ -288,7 +295,8 @@ pub struct Watch {
     intervals: u64,
 }
 
-/// By what factor an interval is wider than independent observations would make it, as a variance; at least 1.
+/// By what factor an interval is wider than independent observations would make it, as a variance;
+/// at least 1.
 fn overdispersion(parameter: &Parameter, variance: f64, observations: f64) -> f64 {
     let half = 0.5 * (parameter.high - parameter.low) / 1.96;
     let ratio = half * half / (variance / observations);
@@ -381,8 +389,9 @@ impl Watch {
         self.services.iter().chain([&self.hits]).chain(&self.arrivals)
     }
 
-    /// Looks at one interval: the window of the clients' side (`load`, `gateway` or `node`) and those of the
-    /// devices. Gives the changes that became certain by it, each parameter and direction once.
+    /// Looks at one interval: the window of the clients' side (`load`, `gateway` or `node`) and
+    /// those of the devices. Gives the changes that became certain by it, each parameter and
+    /// direction once.
     pub fn push(&mut self, client: Option<&Window>, devices: &[&Window]) -> Vec<Change> {
         self.intervals = self.intervals.saturating_add(1);
         let seen = Pending::of(client, devices, &self.classes);
@@ -417,8 +426,8 @@ impl Watch {
         self.changes().into_iter().map(|change| change.parameter).collect()
     }
 
-    /// Looks at all intervals of a step in order. The clients' side is the one that a fit would take; windows
-    /// that begin within half a window of each other are one interval.
+    /// Looks at all intervals of a step in order. The clients' side is the one that a fit would
+    /// take; windows that begin within half a window of each other are one interval.
     pub fn push_step(&mut self, step: &Step) -> Vec<Change> {
         let client = gather::client_side(step).map_or(&[][..], |side| side.1);
         let mut all: Vec<(bool, &Window)> = client.iter().map(|w| (true, w)).collect();
@@ -541,18 +550,22 @@ impl Pending {
         sums
     }
 
-    fn add(&mut self, o: &Pending) {
-        self.start_us = self.start_us.or(o.start_us);
-        self.end_us = self.end_us.max(o.end_us);
-        self.time_s += o.time_s;
-        self.arrivals += o.arrivals;
-        self.requests += o.requests;
-        self.hits += o.hits;
-        for (mine, theirs) in self.services.iter_mut().zip(&o.services) {
+    /// Adds the sums of later windows.
+    fn add(&mut self, later: &Pending) {
+        // Without `..`, so that a field that is added and not summed does not compile.
+        let Pending { start_us, end_us, time_s, arrivals, requests, hits, services, dispersion } =
+            later;
+        self.start_us = self.start_us.or(*start_us);
+        self.end_us = self.end_us.max(*end_us);
+        self.time_s += time_s;
+        self.arrivals += arrivals;
+        self.requests += requests;
+        self.hits += hits;
+        for (mine, theirs) in self.services.iter_mut().zip(services) {
             mine.0 += theirs.0;
             mine.1 += theirs.1;
         }
-        self.dispersion.merge(&o.dispersion);
+        self.dispersion.merge(dispersion);
     }
 }
 

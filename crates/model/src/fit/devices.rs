@@ -1,4 +1,4 @@
-//! Which devices differ by more than chance: in their share of the reads, and in their service.
+//! Finds devices whose share of the reads or service time differs by more than chance.
 
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 
@@ -80,8 +80,8 @@ fn factors(devices: &[&DeviceData]) -> (Vec<f64>, f64) {
     (all, if pooled > 0.0 { (own / pooled).clamp(0.0, 1.0) } else { 1.0 })
 }
 
-/// Bins of values (sorted indexes), each value within a factor 1 + tolerance of its bin's first; the
-/// tolerance grows from 0.2 % until there are at most `most` bins.
+/// Bins of values (sorted indexes), each value within a factor 1 + tolerance of its bin's first;
+/// the tolerance grows from 0.2 % until there are at most `most` bins.
 fn bins(values: &[f64], indexes: &[usize], most: usize) -> Vec<Vec<usize>> {
     let mut sorted = indexes.to_vec();
     sorted.sort_by(|a, b| values[*a].total_cmp(&values[*b]));

@@ -1,11 +1,12 @@
-//! Parameters from sums.
+//! Computes the parameters of a model from sums over windows.
 
 use crate::error::Error;
 use crate::model_file::{ClassParameters, Replicates};
 use crate::storage::SCV_MAX;
+use crate::window::QueueName;
 
-use super::gather::Sums;
 use super::resample::Replicate;
+use super::sums::Sums;
 
 /// What a fit estimates from sums.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,14 +24,15 @@ pub(super) struct Estimates {
     pub spotify_mu_d: f64,
     /// Mean (s) and SCV of each class.
     pub classes: Vec<(f64, f64)>,
-    /// Of each class: pieces of other work per second at a device, and the mean time of one (s); 0 if none was
-    /// seen.
+    /// Of each class: pieces of other work per second at a device, and the mean time of one (s); 0
+    /// if none was seen.
     pub others: Vec<(f64, f64)>,
     /// Bytes of a reply: mean and SCV.
     pub bytes: (f64, f64),
 }
 
-/// The resamplings as columns of a model; SCVs are those of one device, `scv_within` of what its class has.
+/// The resamplings as columns of a model; SCVs are those of one device, `scv_within` of what its
+/// class has.
 pub(super) fn replicates(
     all: &[Replicate],
     classes: &[ClassParameters],
@@ -68,8 +70,8 @@ pub(super) fn spread_enough(steps: &[Sums]) -> bool {
 }
 
 /// A line share = q0 − alpha·rate through (rate, share, observations), by weighted least squares.
-/// `shrink`: pull alpha towards 0 by as much as chance could have made of it (positive-part James and
-/// Stein), because a slope is extended to loads several times the fitted ones.
+/// `shrink`: pull alpha towards 0 by as much as chance could have made of it (positive-part James
+/// and Stein), because a slope is extended to loads several times the fitted ones.
 fn line(points: &[(f64, f64, f64)], shrink: bool) -> (f64, f64) {
     let n: f64 = points.iter().map(|p| p.2).sum();
     if n <= 0.0 {
@@ -106,16 +108,16 @@ fn line(points: &[(f64, f64, f64)], shrink: bool) -> (f64, f64) {
 /// The knee that stands for none: joins in proportion to the reads in the queues.
 pub(crate) const NO_KNEE: f64 = 1e9;
 
-/// Device reads that the requests of a step caused. By rates, not counts, because the queues' windows
-/// need not cover the same seconds.
+/// Device reads that the requests of a step caused. By rates, not counts, because the queues'
+/// windows need not cover the same seconds.
 fn reads_of(s: &Sums, devices: usize) -> f64 {
     let rate = if s.device_time > 0.0 { s.reads / s.device_time * devices as f64 } else { 0.0 };
     (rate * s.time).min(s.requests - s.other).max(0.0)
 }
 
-/// j and k of J(L) = j·k·ln(1 + L/k), least squares over the steps: what memory would have answered at
-/// once, less what it answered, against the number in the device queues. The knee is searched on a grid;
-/// it stays out unless it fits better by more than chance makes it.
+/// j and k of J(L) = j·k·ln(1 + L/k), least squares over the steps: what memory would have answered
+/// at once, less what it answered, against the number in the device queues. The knee is searched on
+/// a grid; it stays out unless it fits better by more than chance makes it.
 fn joining(steps: &[Sums], devices: usize, (q0, alpha): (f64, f64)) -> (f64, f64) {
     let point = |s: &Sums| {
         let length = s.length_integral / s.device_time * devices as f64;
@@ -140,7 +142,8 @@ fn joining(steps: &[Sums], devices: usize, (q0, alpha): (f64, f64)) -> (f64, f64
     let longest = points.iter().map(|p| p.0).fold(0.0, f64::max);
     let requests: f64 = points.iter().map(|p| p.2).sum();
     let share = points.iter().map(|p| p.1 * p.2).sum::<f64>() / requests.max(1.0);
-    // Of one request: whether it is joined is a coin. Less than twice its error is not there at all.
+    // Of one request: whether it is joined is a coin. Less than twice its error is not there at
+    // all.
     let binomial = (share * (1.0 - share)).max(1e-12);
     if slope <= 0.0 || share <= 2.0 * (binomial / requests.max(1.0)).sqrt() {
         return (0.0, NO_KNEE);
@@ -155,8 +158,8 @@ fn joining(steps: &[Sums], devices: usize, (q0, alpha): (f64, f64)) -> (f64, f64
     }
 }
 
-/// Mean and SCV of δ: by what the responses of devices at the clients exceed those at the devices, in mean and in
-/// variance. What is before a device does not know how long the device will take.
+/// Mean and SCV of δ: by what the responses of devices at the clients exceed those at the devices,
+/// in mean and in variance. What is before a device does not know how long the device will take.
 fn delay(steps: &[Sums]) -> (f64, f64) {
     let (mut mean, mut variance, mut weight) = (0.0, 0.0, 0.0);
     for s in steps.iter().filter(|s| s.client_device_n > 0.0 && s.response_n > 0.0) {
@@ -207,11 +210,11 @@ fn bytes(steps: &[Sums]) -> (f64, f64) {
 pub(super) fn estimate(
     steps: &[Sums],
     devices: usize,
-    client_queue: &str,
+    client_queue: QueueName<'_>,
 ) -> Result<Estimates, Error> {
     let requests: f64 = steps.iter().map(|s| s.requests).sum();
     if requests <= 0.0 {
-        return Err(Error::NoClientWindows { step: client_queue.to_owned() });
+        return Err(Error::NoClientWindows { step: client_queue.to_string() });
     }
     let share = |f: &dyn Fn(&Sums) -> f64| -> Vec<(f64, f64, f64)> {
         let seen = steps.iter().filter(|s| s.requests > 0.0);

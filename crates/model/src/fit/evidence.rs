@@ -1,39 +1,43 @@
-//! The mean service time, jointly from everything that says something of it.
+//! Estimates the mean service time from three kinds of evidence.
 //!
-//! At 90 % utilisation 1 % of the service rate is 3.5 points of the response-time distribution, so the mean
-//! service time b is estimated from three kinds of evidence (of each class of devices):
+//! At 90 % utilisation 1 % of the service rate is 3.5 points of the response-time distribution, so
+//! the mean service time b is estimated from three kinds of evidence (of each class of devices):
 //!
 //! - **recorded services** of the steady steps: their exact sums.
-//! - **throughput at saturation**: a device that always has something to do completes one read in b, whatever
-//!   its services were recorded as. Where the servers pause between two reads, or times are coarse (iostat),
-//!   this is right and the recorded services are not. The services of saturated steps are not counted: they
-//!   are the same observation a second time. What time a device may have been idle (at most 0.5 %) is in
-//!   the interval.
-//! - **the clients' responses** in the steady steps: the factor on b that makes their distribution likeliest.
-//!   Counts of responses between 24 quantiles are multinomial; one parameter of their likelihood is found by
-//!   Fisher's scoring. Nodes of one class of devices only: with more, they do not say whose b it is.
+//! - **throughput at saturation**: a device that is never idle completes one read in b, whatever
+//!   service times were recorded. It is correct even if the servers pause between reads or times
+//!   are coarse (iostat). The recorded services of saturated steps are not used, because they
+//!   repeat the same observation. The time for which a device may have been idle (at most 0.5 %)
+//!   widens the interval.
+//! - **the clients' responses** in the steady steps: the factor on b that maximises their
+//!   likelihood. Counts of responses between 24 quantiles are multinomial, and the factor is found
+//!   by Fisher's scoring. This needs a node with one class of devices: with several, responses do
+//!   not identify each class's b.
 //!
-//! They are combined in the logarithm of b, weighted by their precision: services and responses of the same
-//! seconds depend on each other, so theirs is the best linear combination under their covariance (weights held in
-//! 0 to 1); throughput is of other seconds, so it is weighted by inverse variance. Variances are those of the block
-//! bootstrap, never less than those of independent services. Each resampling is combined with the same
-//! weights: so the joint interval is carried into every prediction.
+//! The estimates are combined in the logarithm of b, weighted by precision. Services and responses
+//! come from the same seconds and depend on each other, so they are combined by the best linear
+//! combination under their covariance (weights within 0 to 1). Throughput comes from other seconds
+//! and is weighted by inverse variance. Variances come from the block bootstrap and are never less
+//! than those of independent services. Each resampling is combined with the same weights, so that
+//! every prediction carries the joint interval.
 //!
-//! Evidence that contradicts the rest by more than 3 of its standard errors is not averaged in: responses then
-//! count for nothing (arrivals burstier than Poisson lengthen them as well), and throughput for all (it counts, it
-//! does not time). A warning says so.
+//! Evidence that contradicts the rest by more than 3 standard errors is not averaged. Responses are
+//! then ignored (arrivals burstier than Poisson also lengthen them), and throughput replaces the
+//! rest (it rests on counts, not on recorded times). A warning reports this.
 //!
-//! Source: maximum likelihood for grouped data, as in C. R. Rao, "Linear Statistical Inference and Its
-//! Applications". Cost: three models at 24 times for each of at most 6 rounds. It is wrong where a device serves faster
-//! when its queue is long (it reorders reads): then the throughput is right at high loads only.
+//! Source: maximum likelihood for grouped data, as in C. R. Rao, "Linear Statistical Inference and
+//! Its Applications". Cost: three models at 24 times for each of at most 6 rounds. Limitation: if a
+//! device serves faster when its queue is long (because it reorders reads), the throughput holds at
+//! high loads only.
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::Error;
 use crate::model_file::{Evidence, EvidenceSource, Model, Parameter};
 use crate::storage::{Node, NodeAt, Operating};
 
-use super::gather::{Gathered, Sums};
+use super::gather::Gathered;
 use super::resample::Replicate;
+use super::sums::Sums;
 
 /// Standard errors past which evidence contradicts the rest.
 const CONTRADICTS: f64 = 3.0;
@@ -104,8 +108,9 @@ fn best_weight(first: f64, second: f64, shared: f64) -> f64 {
     if total > 0.0 { ((first - shared) / total).clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// Combines the evidence on each class's mean service time, writes it into the model (means, replicates,
-/// `evidence`) and says what contradicts what. The rows of the model's replicates are those of `replicates`.
+/// Combines the evidence on each class's mean service time, writes it into the model (means,
+/// replicates, `evidence`) and says what contradicts what. The rows of the model's replicates are
+/// those of `replicates`.
 pub(super) fn combine(
     model: &mut Model,
     gathered: &Gathered,
@@ -177,8 +182,9 @@ pub(super) fn combine(
     Ok(warnings)
 }
 
-/// ln b of a class by the devices that were saturated; `None` if none was. `factors`: each device's mean
-/// service over its class's. `left`: the share of the devices' time that other work leaves to the reads.
+/// ln b of a class by the devices that were saturated; `None` if none was. `factors`: each device's
+/// mean service over its class's. `left`: the share of the devices' time that other work leaves to
+/// the reads.
 fn throughput(
     gathered: &Gathered,
     class: usize,
@@ -217,8 +223,8 @@ fn throughput(
     Some(Known { value, replicates, floor: scv / count.max(1.0) + slack * slack / 12.0 })
 }
 
-/// What the model says of the shares between edges in a step: the shares, and how they change with ln b
-/// and with the logarithm of the load.
+/// What the model says of the shares between edges in a step: the shares, and how they change with
+/// ln b and with the logarithm of the load.
 struct Expected {
     shares: Vec<f64>,
     by_mean: Vec<f64>,

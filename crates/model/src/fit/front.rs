@@ -1,12 +1,13 @@
-//! δ: what gateway and network add, from what clients and nodes saw of the same requests.
+//! Estimates δ, the time that gateway and network add, from the responses of the same requests at
+//! the clients and at the nodes.
 
 use crate::error::Error;
 use crate::model_file::Parameter;
 use crate::statistics::batch_means;
 use crate::window::{Operation, Outcome, Window};
 
-/// The windows of one steady interval, on both sides of the gateways. The page of [`front_delay`] has an
-/// example.
+/// The windows of one steady interval, on both sides of the gateways. The page of [`front_delay`]
+/// has an example.
 #[derive(Clone, Debug, Default)]
 pub struct FrontStep {
     /// Its name, for messages.
@@ -27,20 +28,22 @@ fn from_memory<'a>(windows: impl IntoIterator<Item = &'a Window>) -> (f64, f64) 
     hits.fold((0.0, 0.0), |(n, sum), t| (n + t.response.count() as f64, sum + t.response.sum_s()))
 }
 
-/// δ with its 95 % interval: the mean response of memory hits at the clients, less that at the nodes,
-/// over all steps. Hits, because they take so little themselves that the difference is not lost in it.
+/// δ with its 95 % interval: the mean response of memory hits at the clients, less that at the
+/// nodes, over all steps. Hits, because they take so little themselves that the difference is not
+/// lost in it.
 ///
-/// It is a constant: a mean, whatever the load. That is enough for a prediction at times far above it,
-/// since only its mean moves a distribution there. The interval is from batches of successive windows,
-/// both sides of a batch being the same seconds.
+/// It is a constant: a mean, whatever the load. That is enough for a prediction at times far above
+/// it, since only its mean moves a distribution there. The interval is from batches of successive
+/// windows, both sides of a batch being the same seconds.
 ///
-/// δ = Σ nᵢ(c̄ᵢ − s̄ᵢ)/Σ nᵢ seconds over the steps, at least 0, with n the clients' hits, c̄ and s̄ the mean
-/// response of hits at clients and nodes; its interval is of the means of at most 20 batches a step
-/// ([`crate::statistics::batch_means`]). Source: ours; batch means are in R. Jain, "The Art of Computer
-/// Systems Performance Analysis" (1991), section 25.5. It assumes that hits pass what all requests pass,
-/// and that both sides recorded the same requests. Wrong where larger replies take longer on the way (then
-/// hits must be as large as the others), at times not far above δ, where its variance counts, and where
-/// the gateways queue: δ then grows with the load. Cost: one pass over the windows for each batch.
+/// δ = Σ nᵢ(c̄ᵢ − s̄ᵢ)/Σ nᵢ seconds over the steps, at least 0, with n the clients' hits, c̄ and s̄
+/// the mean response of hits at clients and nodes; its interval is of the means of at most 20
+/// batches a step ([`crate::statistics::batch_means`]). Source: ours; batch means are in R. Jain,
+/// "The Art of Computer Systems Performance Analysis" (1991), section 25.5. It assumes that hits
+/// pass what all requests pass, and that both sides recorded the same requests. Wrong where larger
+/// replies take longer on the way (then hits must be as large as the others), at times not far
+/// above δ, where its variance counts, and where the gateways queue: δ then grows with the load.
+/// Cost: one pass over the windows for each batch.
 ///
 /// # Errors
 /// [`Error::NoSteps`]; [`Error::NoClientWindows`] if a step has no memory hits on one of the sides.

@@ -1,7 +1,8 @@
-//! The model beside what was measured, and what its user should know.
+//! Compares the model with the measurements and writes the warnings of a fit.
 
 use crate::error::Error;
 use crate::model_file::{FittedPoint, FittedStep, Model};
+use crate::window::QueueName;
 
 use super::gather::{Gathered, StepData};
 
@@ -17,7 +18,7 @@ pub(super) fn compare(model: &Model, gathered: &Gathered) -> Result<Vec<FittedSt
         let total = &step.total;
         let rate = total.rate();
         // A step that the fitted model holds for unstable gives a poor fit, not an error.
-        let operating = node.standing(rate);
+        let operating = node.operating_unchecked(rate);
         let count = step.responses.count().max(1) as f64;
         let points = step.within.iter().map(|&(t_s, within)| FittedPoint {
             t_s,
@@ -81,7 +82,7 @@ pub(super) fn warnings(model: &Model, gathered: &Gathered, differ: Vec<String>) 
                 .to_owned(),
         );
     }
-    if gathered.client_queue != "load" {
+    if gathered.client_queue != QueueName::Load {
         all.push(format!(
             "Client side is the queue `{}`: what lies before it is not in the predictions.",
             gathered.client_queue
@@ -129,7 +130,7 @@ pub(super) fn warnings(model: &Model, gathered: &Gathered, differ: Vec<String>) 
     for (step, fitted) in gathered.steps.iter().zip(&model.fitted) {
         of_step(&mut all, step, fitted.ks_distance, bursts);
         // At a server's queue to wait is not to be sent late.
-        let generator = gathered.client_queue == "load";
+        let generator = gathered.client_queue == QueueName::Load;
         if generator && step.lateness_s > 0.02 * fitted.response_mean {
             all.push(format!(
                 "Step {}: the load generator sent {:.2} ms late on average; its own delay is in the \

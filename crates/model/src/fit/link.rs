@@ -1,9 +1,10 @@
-//! The bytes per second that a link lets through, from steps in which replies fell behind and no device was to
-//! blame.
+//! Estimates the bytes per second of a link, from steps in which replies fell behind although no
+//! device was saturated.
 //!
-//! What stood still may have been a link, or the server's own processor: of one mix of sizes they look alike.
-//! It is taken for a link, because bytes are what a change of sizes moves; steps of other sizes tell them apart. What
-//! is less than some steady step carried was no link: it may have been the load generator.
+//! The limit may also be the server's processor: with one mix of sizes the two cannot be told
+//! apart. The limit is modelled as a link, whose load follows the sizes of replies; steps with
+//! other sizes can show which it is. A step that carried less than some steady step was not limited
+//! by the link but, for example, by the load generator.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -15,8 +16,9 @@ use super::gather::StalledStep;
 /// Over what a steady step carried, what a link carries at least.
 const NEARLY: f64 = 1.001;
 
-/// Bytes per second over all blocks of such steps, with its interval, and what each of `count` resamplings of the
-/// blocks says, where steady steps carried up to `carried` bytes per second. `None` without such steps.
+/// Bytes per second over all blocks of such steps, with its interval, and what each of `count`
+/// resamplings of the blocks says, where steady steps carried up to `carried` bytes per second.
+/// `None` without such steps.
 pub(super) fn link(
     stalled: &[StalledStep],
     carried: f64,

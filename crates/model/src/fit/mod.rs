@@ -1,16 +1,22 @@
-//! From windows to a [`Model`].
+//! Fitting: from windows to a [`Model`].
 //!
-//! A fit sees [`Window`]s and nothing else. The steps of its work: `gather` sums the windows of each
-//! steady interval in blocks; `estimate` turns sums into parameters, once for all blocks and once for
-//! each resampling of them (`resample`: a block bootstrap over repetitions and blocks of windows); `evidence`
-//! joins what recorded services, throughput at saturation and the clients' responses say of the mean service
-//! time; `link` finds the limit of steps that no device held up; `devices` says which devices differ, in load or in service, by more than chance; `goodness` sets
-//! the model beside what was measured and writes the warnings. [`black_box()`] is for services of which only
-//! responses are known.
+//! [`Window`]s are the only input of a fit. Its stages are:
 //!
-//! What makes the difference, since at 90 % utilisation 1 % of the service rate is 3.5 points of the
-//! response-time distribution: means are exact sums, not histogram means; parameters that chance alone
-//! could have made (unequal devices, a slope of q) are shrunk towards none.
+//! | module | stage |
+//! |---|---|
+//! | `gather`, `sums` | sum the windows of each steady interval, in blocks |
+//! | `estimate` | compute the parameters from sums |
+//! | `resample` | repeat the estimate for resampled blocks and repetitions (a block bootstrap) |
+//! | `evidence` | combine three estimates of the mean service time: recorded services, throughput at saturation, and the clients' responses |
+//! | `link` | find the bytes per second of a link, from steps that fell behind with no device saturated |
+//! | `devices` | find devices whose load or service differs by more than chance |
+//! | `goodness` | compare the model with the measurements and write the warnings |
+//!
+//! [`black_box()`] fits services of which only the responses are known.
+//!
+//! At 90 % utilisation an error of 1 % in the service rate shifts the response-time distribution
+//! by 3.5 points. Means are therefore exact sums, not means of histograms, and parameters that
+//! chance alone could explain (unequal devices, a slope of q) are shrunk towards 0.
 
 mod arrivals;
 mod black_box;
@@ -24,6 +30,7 @@ mod goodness;
 mod link;
 mod resample;
 mod saturated;
+mod sums;
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::Error;
@@ -39,34 +46,34 @@ pub use change::{Change, Watch, WatchOptions, Watched};
 pub use front::{FrontStep, front_delay};
 
 use estimate::Estimates;
-use gather::Sums;
+use sums::Sums;
 
 /// The windows of one steady interval at one arrival rate.
 ///
-/// The windows of a queue must follow each other: where several recorders saw the same seconds of one
-/// queue, merge them first (`Window::merge` with `parallel`).
+/// The windows of a queue must not overlap: if several recorders recorded the same seconds of one
+/// queue, merge their windows first ([`Window::merge`] with `parallel`).
 #[derive(Clone, Debug, Default)]
 pub struct Step {
     /// Its name, for messages.
     pub name: String,
-    /// Windows of the load generator (client side): preferred for what clients see.
+    /// Windows of the load generator: preferred for the client side.
     pub load: Vec<Window>,
-    /// Windows of the gateway: taken for the client side where there are none of `load`.
+    /// Windows of the gateway: used for the client side if `load` has none.
     pub gateway: Vec<Window>,
-    /// Windows of the node; their `joined` says how many reads were joined to others.
+    /// Windows of the node; their `joined` counts the reads that were joined to others.
     pub node: Vec<Window>,
     /// Windows of each device queue.
     pub devices: Vec<Vec<Window>>,
 }
 
-/// How to fit, and what to write into the model.
+/// Options of a fit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Provenance, copied into the model.
     pub about: About,
     /// Length of the blocks that are resampled, seconds; shortened until a step has at least 8.
     pub block_s: f64,
-    /// How many resamplings; 0 for a model without intervals.
+    /// Number of resamplings; 0 for a model without intervals.
     pub replicates: usize,
     /// Seed of the resampling: the same windows and seed give the same model.
     pub seed: u64,
@@ -80,17 +87,19 @@ impl Default for Options {
 
 /// Fits a model to steady intervals.
 ///
-/// Each step must be steady: drop its warm-up first. Two or three loads at modest utilisation suffice;
-/// with one the dependence of q on load is unknown, and the model says so. Steps at the same load are taken for
-/// repetitions of each other. A step at or past saturation (a device never had nothing to do) adds the
-/// throughput of its saturated devices to the evidence on their service time, and nothing else; where replies fell
-/// behind though no device was saturated, it says how many bytes per second the link carries. Cost: one pass
-/// over the windows, then some tens of milliseconds.
+/// Each step must be steady: drop its warm-up first. Two or three loads at modest utilisation
+/// suffice. With one load the dependence of q on load is unknown, and the model has a warning.
+/// Steps at the same load are repetitions of each other. A step at or past saturation (a device was
+/// never idle) contributes only the throughput of its saturated devices, as evidence of their
+/// service time. A step in which replies fell behind although no device was saturated contributes
+/// only the bytes per second that the link carries. Cost: one pass over the windows, then some tens
+/// of milliseconds.
 ///
 /// # Errors
 /// [`Error::NoSteps`], [`Error::NoClientWindows`], [`Error::NoDeviceWindows`],
-/// [`Error::NoCompletions`], [`Error::DeviceCount`], [`Error::Unlimited`], [`Error::Overloaded`] (all steps
-/// are saturated, or a busy device has no queue): each names the step or the queue.
+/// [`Error::NoCompletions`], [`Error::DeviceCount`], [`Error::Unlimited`], [`Error::Overloaded`]
+/// (all steps are saturated, or a busy device has no queue), [`Error::Stalled`]. Each names the
+/// step or the queue.
 ///
 /// ```
 /// use model::fit::{Options, Step, fit};
@@ -102,7 +111,7 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
     let gathered = gather::gather(steps, options)?;
     let groups = devices::group(&gathered);
     let totals: Vec<Sums> = gathered.steps.iter().map(|s| s.total.clone()).collect();
-    let found = estimate::estimate(&totals, gathered.devices.len(), &gathered.client_queue)?;
+    let found = estimate::estimate(&totals, gathered.devices.len(), gathered.client_queue)?;
     let replicates = resample::resample(&gathered, options);
     let column = |f: &dyn Fn(&Estimates) -> f64| {
         replicates.iter().map(|r| f(&r.estimates)).collect::<Vec<f64>>()
@@ -115,7 +124,7 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
     let rate_low = rates.clone().fold(f64::INFINITY, f64::min);
     let rate_high = rates.fold(0.0, f64::max);
     if !estimate::spread_enough(&totals) {
-        // Nothing is known of the slope but that q stays between 0 and 1.
+        // All that is known of the slope is that q stays between 0 and 1.
         (alpha.low, alpha.high) = (-1.0 / rate_high, 1.0 / rate_high);
     }
     let mut classes = Vec::new();

@@ -1,22 +1,25 @@
-//! Resampling of windows: what the same measurement might have given, done again.
+//! Resampling of windows, for intervals: the estimates that a repeated measurement might have
+//! given.
 //!
-//! A block bootstrap in two stages. Steps at the same load (within 1 %) are repetitions of each other. Of r ≥ 2
-//! repetitions r − 1 are drawn with replacement: that makes the variance of a mean that of r independent
-//! repetitions without bias, where drawing r would make it (r − 1)/r of that (J. Rao, C. Wu: "Resampling
-//! inference with complex survey data", Journal of the American Statistical Association 83 (1988)). Within a
-//! step, blocks of some seconds are drawn with replacement, so that neighbouring windows may depend on each
-//! other. From [`WHOLE`] repetitions on they are taken whole, since what varies within them varies between them.
+//! The method is a block bootstrap in two stages. Steps at the same load (within 1 %) are
+//! repetitions of each other. Of r ≥ 2 repetitions, r − 1 are drawn with replacement: the variance
+//! of a mean is then unbiased, whereas drawing r would give (r − 1)/r of it (J. Rao, C. Wu:
+//! "Resampling inference with complex survey data", Journal of the American Statistical Association
+//! 83 (1988)). Within a step, blocks of some seconds are drawn with replacement, so that
+//! neighbouring windows may depend on each other. With [`WHOLE`] repetitions or more, steps are
+//! drawn whole, because variation within steps then shows between them.
 //!
-//! Cost: one pass over the blocks for each resampling. It is too narrow where all steps share an error (one
-//! machine, one day, one content of memory), and where a step has less than some eight blocks; a little too wide
-//! for two or three repetitions that differ by nothing but chance.
+//! Cost: one pass over the blocks for each resampling. Intervals are too narrow if all steps share
+//! an error (one machine, one day, one content of memory) or if a step has fewer than about eight
+//! blocks. They are slightly too wide for two or three repetitions that differ only by chance.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::Options;
 use super::estimate::{self, Estimates};
-use super::gather::{Gathered, Sums};
+use super::gather::Gathered;
+use super::sums::Sums;
 
 /// Repetitions from which on blocks are not drawn within them.
 const WHOLE: usize = 4;
@@ -29,8 +32,8 @@ pub(super) struct Replicate {
     /// Index of a steady step, and what was drawn of it.
     pub steps: Vec<(usize, Sums)>,
     pub estimates: Estimates,
-    /// Drawn of the saturated steps, of each device: seconds × servers, completions, and where in its
-    /// slack (0 to 1) the device was idle.
+    /// Drawn of the saturated steps, of each device: seconds × servers, completions, and where in
+    /// its slack (0 to 1) the device was idle.
     pub saturated: Vec<(usize, f64, f64, f64)>,
 }
 
@@ -77,8 +80,8 @@ pub(super) fn draw(
     drawn
 }
 
-/// The resamplings that options ask for; those that say nothing (no device read in any block drawn) are
-/// left out.
+/// The resamplings that options ask for; those that say nothing (no device read in any block drawn)
+/// are left out.
 pub(super) fn resample(gathered: &Gathered, options: &Options) -> Vec<Replicate> {
     let mut random = StdRng::seed_from_u64(options.seed);
     let rates: Vec<f64> = gathered.steps.iter().map(|s| s.total.rate()).collect();
@@ -116,7 +119,7 @@ pub(super) fn resample(gathered: &Gathered, options: &Options) -> Vec<Replicate>
         }
         let totals: Vec<Sums> = steps.iter().map(|s| s.1.clone()).collect();
         let devices = gathered.devices.len();
-        if let Ok(estimates) = estimate::estimate(&totals, devices, &gathered.client_queue) {
+        if let Ok(estimates) = estimate::estimate(&totals, devices, gathered.client_queue) {
             all.push(Replicate { steps, estimates, saturated: throughputs });
         }
     }
@@ -134,8 +137,8 @@ mod tests {
         assert!(repetitions(&[]).is_empty());
     }
 
-    /// The mean of r independent repetitions has the variance σ²/r; so must the resampled mean have, in
-    /// expectation over what the repetitions were.
+    /// The mean of r independent repetitions has the variance σ²/r; so must the resampled mean
+    /// have, in expectation over what the repetitions were.
     #[test]
     fn the_variance_of_resampled_means_is_unbiased() {
         let mut random = StdRng::seed_from_u64(3);

@@ -1,4 +1,4 @@
-//! Steps past saturation: which devices never had nothing to do, and what they completed.
+//! Finds the devices of a step that were never idle, and their throughput.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use super::{Options, Step};
 
 /// Share of the time that a device may have had nothing to do and still counts as saturated.
 const SLACK_MAX: f64 = 0.005;
-/// Mean number at a device, for each of its servers, below which it is not saturated whatever else is said.
+/// Mean number at a device, for each of its servers, below which it is not saturated whatever else
+/// is said.
 const LENGTH_MIN: f64 = 1.5;
 
 /// A device that always had something to do during a step.
@@ -28,11 +29,11 @@ pub(super) struct SaturatedStep {
     pub devices: Vec<SaturatedDevice>,
 }
 
-/// The devices that were saturated during a step: busy all the time, or with a queue so long that it
-/// can't have been empty for long. The share of time in which a device had nothing to do is at most
-/// 1 − utilisation; and about 1/L with L waiting for each server in a balanced closed network, (1 + SCV)/2
-/// of that in an open queue near saturation. A device whose servers pause between two reads, so that
-/// they are never counted as all busy, is known by the second.
+/// The devices that were saturated during a step: busy all the time, or with a queue so long that
+/// it can't have been empty for long. The share of time in which a device had nothing to do is at
+/// most 1 − utilisation; and about 1/L with L waiting for each server in a balanced closed network,
+/// (1 + SCV)/2 of that in an open queue near saturation. A device whose servers pause between two
+/// reads, so that they are never counted as all busy, is known by the second.
 pub(super) fn saturated_devices(
     step: &Step,
     devices: &[DeviceData],

@@ -2,7 +2,9 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp, Gamma, LogNormal};
 
-use crate::window::{Finished, KernelDevice, Nanos, Operation, Outcome, Recorder, Settings};
+use crate::window::{
+    Finished, KernelDevice, Nanos, Operation, Outcome, QueueName, Recorder, Settings,
+};
 
 use super::*;
 
@@ -36,7 +38,8 @@ pub(super) fn windows(queue: &str, servers: u32, visits: &[Visit], seconds: f64)
         events.push((nanos(v.1), 2, i));
         events.push((nanos(v.2), 3, i));
     }
-    // At the same instant a service ends before the next begins; a request arrives before it starts.
+    // At the same instant a service ends before the next begins; a request arrives before it
+    // starts.
     events.sort_by_key(|e| (e.0, if e.1 == 3 { 0 } else { e.1 }, e.2));
     let mut recorder = Recorder::new(queue, servers, Settings::default(), 0);
     let mut all = Vec::new();
@@ -318,23 +321,24 @@ fn joins_are_fitted_against_the_queue_length() {
         completions: 1e4,
         response_n: 1e4,
         response_s: 100.0,
-        classes: vec![gather::ClassSums { n: 1e4, sum: 100.0, squares: 2.0, ..Default::default() }],
+        classes: vec![sums::ClassSums { n: 1e4, sum: 100.0, squares: 2.0, ..Default::default() }],
         ..Sums::default()
     };
     for counted in [true, false] {
         let steps = [step(1.0, 0.01, counted), step(3.0, 0.03, counted)];
-        let found = estimate::estimate(&steps, 4, "load").unwrap();
+        let found = estimate::estimate(&steps, 4, QueueName::Load).unwrap();
         assert!((found.joining - 0.01).abs() < 1e-9, "{found:?}");
         assert!((found.q0 - 0.6).abs() < 1e-9 && found.alpha == 0.0, "{found:?}");
         assert_eq!(found.joining_knee, estimate::NO_KNEE);
         // What a replayed trace showed: j·k·ln(1 + L/k) with k = 4.7 fits loads from 30 to 90 %.
         let bent = |length: f64| step(length, 0.052 * (length / 4.7).ln_1p(), counted);
-        let found = estimate::estimate(&[bent(4.0), bent(10.0), bent(25.0)], 4, "load").unwrap();
+        let found =
+            estimate::estimate(&[bent(4.0), bent(10.0), bent(25.0)], 4, QueueName::Load).unwrap();
         let at = |l: f64| found.joining * found.joining_knee * (l / found.joining_knee).ln_1p();
         assert!((at(90.0) - 0.052 * (90f64 / 4.7).ln_1p()).abs() < 0.005, "{found:?}");
     }
     let none = [step(1.0, 0.0, false), step(3.0, 0.0, false)];
-    assert_eq!(estimate::estimate(&none, 4, "load").unwrap().joining, 0.0);
+    assert_eq!(estimate::estimate(&none, 4, QueueName::Load).unwrap().joining, 0.0);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Hedged requests: a second one when the first is late.
+//! Hedged requests: a second request is sent if the first is late.
 
 use crate::distribution::{AnyLaw, Atom, Empirical, moments};
 use crate::error::{Error, check, not_negative, positive};
@@ -8,16 +8,16 @@ const ROUNDS: usize = 60;
 /// Points between which a root is looked for then.
 const SCAN: u32 = 200;
 
-/// A request that is sent again, to another server, when it has not answered after a delay; the first
-/// answer counts.
+/// A request that is sent again, to another server, when it has not answered after a delay; the
+/// first answer counts.
 ///
 /// P(T ≤ t) = 1 − P(X₁ > t)·P(X₂ > t − d), with the first request's time X₁ and the second's X₂
-/// independent; the mean is its integral. Source: J. Dean, L. A. Barroso, "The tail at scale", Communications
-/// of the ACM 56 (2013); the formula is elementary. Nothing is cancelled: each request sent is served to its
-/// end, so that the servers see 1 + P(X₁ > d) requests for each one that arrives.
-/// Wrong where both meet the same cause of slowness (one device, one large object): the times are then
-/// not independent and hedging gains less; and where what it adds is not in the laws ([`Hedged::at_load`]).
-/// Cost: some 300 CDFs to make, for its moments; two for each CDF.
+/// independent; the mean is its integral. Source: J. Dean, L. A. Barroso, "The tail at scale",
+/// Communications of the ACM 56 (2013); the formula is elementary. Nothing is cancelled: each
+/// request sent is served to its end, so that the servers see 1 + P(X₁ > d) requests for each one
+/// that arrives. Wrong where both meet the same cause of slowness (one device, one large object):
+/// the times are then not independent and hedging gains less; and where what it adds is not in the
+/// laws ([`Hedged::at_load`]). Cost: some 300 CDFs to make, for its moments; two for each CDF.
 ///
 /// ```
 /// use model::{distribution::Exponential, fork_join::Hedged};
@@ -39,7 +39,8 @@ pub struct Hedged {
     scv: f64,
 }
 
-/// Hedged requests at the load that they make themselves: what [`Hedged::at_load`] found, which has an example.
+/// Hedged requests at the load that they make themselves: what [`Hedged::at_load`] found, which has
+/// an example.
 #[derive(Clone, Debug)]
 pub struct HedgedLoad {
     /// The law of an answer.
@@ -62,14 +63,15 @@ impl Hedged {
         Ok(this)
     }
 
-    /// Hedged requests where law and load depend on each other: `law_at` gives the law of one request's
-    /// response when the servers see so many requests/s, and they see `rate`·(1 + share hedged).
+    /// Hedged requests where law and load depend on each other: `law_at` gives the law of one
+    /// request's response when the servers see so many requests/s, and they see `rate`·(1 + share
+    /// hedged).
     ///
-    /// The least such load is found, which is where a system that starts empty settles: from `rate` the
-    /// load is raised to what the last law asks for, which never passes the least solution. If the law
-    /// is unstable before that, so is hedging at this delay, and the error of `law_at` says at which
-    /// load. A system may have a second, congested solution above it.
-    /// Cost: up to 60 laws, then up to 250 more near the edge of stability.
+    /// The least such load is found, which is where a system that starts empty settles: from `rate`
+    /// the load is raised to what the last law asks for, which never passes the least solution. If
+    /// the law is unstable before that, so is hedging at this delay, and the error of `law_at` says
+    /// at which load. A system may have a second, congested solution above it. Cost: up to 60 laws,
+    /// then up to 250 more near the edge of stability.
     ///
     /// ```
     /// use model::distribution::{AnyLaw, Exponential};
@@ -114,8 +116,9 @@ impl Hedged {
         Ok(HedgedLoad { requests, offered_rate: load })
     }
 
-    /// Hedged requests that send a share `share` (above 0, at most 1) of them twice, at the load that this
-    /// makes: the delay is the (1 − `share`)-quantile there. A budget for hedging stated as load.
+    /// Hedged requests that send a share `share` (above 0, at most 1) of them twice, at the load
+    /// that this makes: the delay is the (1 − `share`)-quantile there. A budget for hedging stated
+    /// as load.
     pub fn with_share(
         rate: f64,
         share: f64,
@@ -164,8 +167,8 @@ impl Hedged {
         crate::queue::quantile(p, self.mean, |t| self.cdf(t))
     }
 
-    /// As a law with a transform, for sums and queues: 400 pieces ([`Empirical::from_cdf`]). Atoms of the
-    /// parts are kept.
+    /// As a law with a transform, for sums and queues: 400 pieces ([`Empirical::from_cdf`]). Atoms
+    /// of the parts are kept.
     pub fn law(&self) -> Result<Empirical, Error> {
         let later = self.second.atoms().into_iter().map(|a| a.at + self.delay_s);
         let mut times: Vec<f64> = self.first.atoms().iter().map(|a| a.at).chain(later).collect();

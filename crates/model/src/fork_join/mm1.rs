@@ -1,7 +1,8 @@
 //! Fork-join of n equal M/M/1 queues: means by formula.
 //!
-//! Requests arrive as a Poisson stream of rate λ; each puts one part into every queue; parts are served
-//! at rate µ, first come, first served; the request is answered when all its parts are. ρ = λ/µ.
+//! Requests arrive as a Poisson stream of rate λ; each puts one part into every queue; parts are
+//! served at rate µ, first come, first served; the request is answered when all its parts are. ρ =
+//! λ/µ.
 
 use crate::error::{Error, check};
 use crate::queue::stable;
@@ -21,16 +22,17 @@ pub(super) fn harmonic(n: u32) -> f64 {
     (1..=n).rev().map(|i| 1.0 / f64::from(i)).sum()
 }
 
-/// Mean response time in seconds of the two-way fork-join queue, exact: (12 − ρ)/8 · 1/(µ − λ), ρ = λ/µ.
+/// Mean response time in seconds of the two-way fork-join queue, exact: (12 − ρ)/8 · 1/(µ − λ), ρ =
+/// λ/µ.
 ///
-/// λ requests/s arrive in a Poisson stream, each with a part for both queues; a part takes an exponential
-/// time of rate µ per second, first come first served; a request is answered when both parts are. Wrong for
-/// other service ([`super::ForkJoin`]). Cost: nanoseconds.
+/// λ requests/s arrive in a Poisson stream, each with a part for both queues; a part takes an
+/// exponential time of rate µ per second, first come first served; a request is answered when both
+/// parts are. Wrong for other service ([`super::ForkJoin`]). Cost: nanoseconds.
 ///
 /// Source: L. Flatto, S. Hahn, "Two parallel queues created by arrivals with two demands I", SIAM
 /// Journal on Applied Mathematics 44 (1984); in this form R. Nelson, A. N. Tantawi, "Approximate
-/// analysis of fork/join synchronization in parallel queues", IEEE Transactions on Computers 37 (1988),
-/// equation 6.
+/// analysis of fork/join synchronization in parallel queues", IEEE Transactions on Computers 37
+/// (1988), equation 6.
 ///
 /// ```
 /// let mean = model::fork_join::two_way_mean(0.7, 1.0)?;
@@ -46,9 +48,9 @@ pub fn two_way_mean(arrival_rate: f64, service_rate: f64) -> Result<f64, Error> 
 /// the two-way mean times H_n/H₂ + 4/11·(1 − H_n/H₂)·ρ, for 2 to 32 parts; H_n = 1 + 1/2 + … + 1/n,
 /// ρ = λ/µ, else as [`two_way_mean`].
 ///
-/// Source: Nelson and Tantawi (1988), equation 16, who fitted the 4/11 to simulations. It is some 1 % low
-/// at three parts and half load, where [`varma_makowski_mean`] is nearer, and [`super::ForkJoin`] nearer
-/// still. An error outside their range.
+/// Source: Nelson and Tantawi (1988), equation 16, who fitted the 4/11 to simulations. It is some 1
+/// % low at three parts and half load, where [`varma_makowski_mean`] is nearer, and
+/// [`super::ForkJoin`] nearer still. An error outside their range.
 ///
 /// ```
 /// let mean = model::fork_join::nelson_tantawi_mean(0.5, 1.0, 3)?;
@@ -64,8 +66,9 @@ pub fn nelson_tantawi_mean(arrival_rate: f64, service_rate: f64, ways: u32) -> R
 
 /// Mean response time in seconds by Varma's and Makowski's interpolation between an empty and a
 /// saturated system: (Hₙ + (Vₙ − Hₙ)·ρ)/(µ − λ), Hₙ = 1 + 1/2 + … + 1/n and ρ = λ/µ, else as
-/// [`two_way_mean`]. Exact for one and two parts, within 3 % of simulation for up to eight, 5 % low for
-/// sixteen at high load; for other service see [`super::ForkJoin`]. Cost: that of [`heavy_traffic_factor`].
+/// [`two_way_mean`]. Exact for one and two parts, within 3 % of simulation for up to eight, 5 % low
+/// for sixteen at high load; for other service see [`super::ForkJoin`]. Cost: that of
+/// [`heavy_traffic_factor`].
 ///
 /// Source: S. Varma, A. M. Makowski, "Interpolation approximations for symmetric fork-join queues",
 /// Performance Evaluation 20 (1994). Vₙ is [`heavy_traffic_factor`].
@@ -82,12 +85,12 @@ pub fn varma_makowski_mean(arrival_rate: f64, service_rate: f64, ways: u32) -> R
     Ok((empty + (heavy_traffic_factor(ways)? - empty) * rho) * response)
 }
 
-/// Vₙ: how many times longer than one part's the mean response of n-way fork-join of M/M/1 queues is as
-/// ρ → 1. V₁ = 1, V₂ = 11/8, and in general less than Hₙ.
+/// Vₙ: how many times longer than one part's the mean response of n-way fork-join of M/M/1 queues
+/// is as ρ → 1. V₁ = 1, V₂ = 11/8, and in general less than Hₙ.
 ///
-/// Varma and Makowski give Σᵣ C(n, r)(−1)^(r−1) Σₘ C(r, m)(m − 1)!/r^(m+1), which loses all digits from
-/// some 30 parts on. With (m − 1)!/r^m = ∫x^(m−1)e^(−rx)dx the sums close, and
-/// Vₙ = ∫ Σⱼ₌₁ⁿ \[(1 − e^(−x))^j − (1 − (1 + x)e^(−x))^j\]/j dx/x, all of whose terms are positive. The
+/// Varma and Makowski give Σᵣ C(n, r)(−1)^(r−1) Σₘ C(r, m)(m − 1)!/r^(m+1), which loses all digits
+/// from some 30 parts on. With (m − 1)!/r^m = ∫x^(m−1)e^(−rx)dx the sums close, and Vₙ = ∫ Σⱼ₌₁ⁿ
+/// \[(1 − e^(−x))^j − (1 − (1 + x)e^(−x))^j\]/j dx/x, all of whose terms are positive. The
 /// trapezoidal rule in ln x is exact to 1e-12 here. Cost: some 700·n multiplications.
 ///
 /// ```

@@ -1,12 +1,12 @@
-//! One request that becomes several: the slowest of n, k of n, fork-join queues, hedged requests.
+//! Requests that consist of several: the slowest of n, k of n, fork-join queues, hedged requests.
 //!
-//! - [`OrderStatistic`]: the k-th to finish of n *independent* times. A multi-get over idle or unrelated
-//!   servers, a read of any k of n coded parts.
-//! - [`ForkJoin`]: all parts arrive at their queues together, so their waits are dependent and the
-//!   slowest is less slow than independence says. Exact for the mean of two M/M/1 queues
-//!   ([`two_way_mean`]), approximate otherwise.
-//! - [`Hedged`]: a second request when the first has not answered after a delay; and, where what is sent
-//!   twice loads the servers, the load at which law and load agree ([`Hedged::at_load`]).
+//! - [`OrderStatistic`]: the k-th smallest of n *independent* times, for a multi-get over idle or
+//!   unrelated servers or a read of any k of n coded parts.
+//! - [`ForkJoin`]: the slowest of n parts that arrive at their queues together. Their waits are
+//!   dependent, so the slowest part is faster than independence predicts. The mean is exact for two
+//!   M/M/1 queues ([`two_way_mean`]) and approximate otherwise.
+//! - [`Hedged`]: a second request is sent if the first has no reply after a delay. Where second
+//!   requests load the servers, [`Hedged::at_load`] finds the load at which law and load agree.
 
 mod hedge;
 mod mm1;

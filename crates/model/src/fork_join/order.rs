@@ -8,16 +8,15 @@ use crate::error::{Error, check};
 /// Different laws, times the rank wanted, at most: what one value of the CDF costs.
 const STEPS_MAX: f64 = 1e7;
 
-/// The time at which `k` of `n` independent requests have answered: the slowest (k = n), the fastest
-/// (k = 1) or any between; laws may differ.
+/// The time at which `k` of `n` independent requests have answered: the slowest (k = n), the
+/// fastest (k = 1) or any between; laws may differ.
 ///
 /// P(T ≤ t) = P(at least k have X ≤ t): a binomial tail for equal laws, the product of CDFs for the
-/// slowest, one minus that of the complements for the fastest, and the Poisson-binomial recursion in
-/// between (H. A. David, H. N. Nagaraja, "Order Statistics", 2003, sections 2.1 and 5.2). All exact.
-/// Mean and variance by integrating the CDF (1e-8).
-/// Wrong where requests meet at queues, because those that arrive together wait together: see
-/// [`super::ForkJoin`].
-/// Cost of a CDF: one of each different law; n·k additions more for different laws in between.
+/// slowest, one minus that of the complements for the fastest, and the Poisson-binomial recursion
+/// in between (H. A. David, H. N. Nagaraja, "Order Statistics", 2003, sections 2.1 and 5.2). All
+/// exact. Mean and variance by integrating the CDF (1e-8). Wrong where requests meet at queues,
+/// because those that arrive together wait together: see [`super::ForkJoin`]. Cost of a CDF: one of
+/// each different law; n·k additions more for different laws in between.
 ///
 /// ```
 /// use model::{distribution::Exponential, fork_join::OrderStatistic};
@@ -39,9 +38,9 @@ pub struct OrderStatistic {
 }
 
 impl OrderStatistic {
-    /// Of laws with the number of requests that have each, and of the rank `k`: from 1 (the fastest) to
-    /// all of them (the slowest). At most a million requests; with different laws and a rank in between,
-    /// requests times rank at most ten million.
+    /// Of laws with the number of requests that have each, and of the rank `k`: from 1 (the
+    /// fastest) to all of them (the slowest). At most a million requests; with different laws and a
+    /// rank in between, requests times rank at most ten million.
     pub fn new(groups: Vec<(AnyLaw, u32)>, k: u32) -> Result<Self, Error> {
         let groups: Vec<_> = groups.into_iter().filter(|g| g.1 > 0).collect();
         let n: f64 = groups.iter().map(|g| f64::from(g.1)).sum();
@@ -130,8 +129,8 @@ impl OrderStatistic {
         crate::queue::quantile(p, self.mean, |t| self.cdf(t))
     }
 
-    /// As a law with a transform, for sums and queues: 400 pieces ([`Empirical::from_cdf`]). Atoms of the
-    /// parts are kept.
+    /// As a law with a transform, for sums and queues: 400 pieces ([`Empirical::from_cdf`]). Atoms
+    /// of the parts are kept.
     pub fn law(&self) -> Result<Empirical, Error> {
         let mut times: Vec<f64> =
             self.groups.iter().flat_map(|g| g.0.atoms()).map(|a| a.at).collect();
@@ -143,8 +142,9 @@ impl OrderStatistic {
     }
 }
 
-/// P(a binomial count of `n` tries with probability `p` is at least `k`): the smaller tail is summed from
-/// its largest term, so both tails keep their digits (1e-9 of themselves at a million tries).
+/// P(a binomial count of `n` tries with probability `p` is at least `k`): the smaller tail is
+/// summed from its largest term, so both tails keep their digits (1e-9 of themselves at a million
+/// tries).
 pub(super) fn binomial_tail(n: u32, k: u32, p: f64) -> f64 {
     let (all, rank) = (f64::from(n), f64::from(k));
     if k == 0 || p >= 1.0 {

@@ -19,38 +19,39 @@ const FACTOR_STEP: f64 = 0.25;
 const CORRELATION_MAX: f64 = 0.98;
 /// Cells that an interval of waits is cut into.
 const CELLS: usize = 16;
-/// The correlation of two waits in M/M/1 queues at utilisations 0, 0.05², 0.1² … 1: that with which the
-/// mean of the slower of two is the exact (12 − ρ)/8 of one's. The ends are extrapolated.
+/// The correlation of two waits in M/M/1 queues at utilisations 0, 0.05², 0.1² … 1: that with which
+/// the mean of the slower of two is the exact (12 − ρ)/8 of one's. The ends are extrapolated.
 const EXPONENTIAL: [f64; 21] = [
     0.80, 0.752_285, 0.694_580, 0.649_108, 0.610_277, 0.576_137, 0.545_855, 0.518_886, 0.494_945,
     0.473_830, 0.455_358, 0.439_403, 0.426_021, 0.415_268, 0.407_184, 0.402_076, 0.400_651,
     0.403_425, 0.412_910, 0.432_250, 0.476,
 ];
 
-/// A request whose parts go to `ways` of `servers` equal queues at the same moment, chosen at random for
-/// each request, and which is answered when its parts are.
+/// A request whose parts go to `ways` of `servers` equal queues at the same moment, chosen at
+/// random for each request, and which is answered when its parts are.
 ///
-/// Each server is an M/G/1 queue of its own (rate λ·ways/servers), so one part's law is exact. The parts'
-/// waits are dependent, because their queues had common arrivals; given all arrivals the parts would be
-/// independent and alike. That is how they are modelled (our own construction):
+/// Each server is an M/G/1 queue of its own (rate λ·ways/servers), so one part's law is exact. The
+/// parts' waits are dependent, because their queues had common arrivals; given all arrivals the
+/// parts would be independent and alike. That is how they are modelled (our own construction):
 ///
-/// - a part takes W + S: the waits of a request's parts have the exact law of W each, and together the
-///   one-factor Gaussian copula; services are independent. Given the factor z,
-///   P(part ≤ t | z) = ∫P(S ≤ t − w) dP(W ≤ w | z), and P(all ≤ t) is the mean over z of its n-th power;
-/// - the copula's correlation is b^p. b goes in ρ from that of waits behind one common earlier request
-///   (ρ → 0) to that of the inputs of Brownian queues, 1/(1 + SCV) (ρ → 1); with parts on some of the
-///   servers only it is less by (ways − 1)/(servers − 1), the part of the arrivals that two servers share.
-///   p(ρ) is what makes the mean of two M/M/1 queues the exact one, [`super::two_way_mean`] (to 0.1 %).
+/// - a part takes W + S: the waits of a request's parts have the exact law of W each, and together
+///   the one-factor Gaussian copula; services are independent. Given the factor z, P(part ≤ t |
+///   z) = ∫P(S ≤ t − w) dP(W ≤ w | z), and P(all ≤ t) is the mean over z of its n-th power;
+/// - the copula's correlation is b^p. b goes in ρ from that of waits behind one common earlier
+///   request (ρ → 0) to that of the inputs of Brownian queues, 1/(1 + SCV) (ρ → 1); with parts on
+///   some of the servers only it is less by (ways − 1)/(servers − 1), the part of the arrivals that
+///   two servers share. p(ρ) is what makes the mean of two M/M/1 queues the exact one,
+///   [`super::two_way_mean`] (to 0.1 %).
 ///
-/// Constant service on all servers is exact: the parts wait alike. Otherwise, against simulations at
-/// utilisations 0.3 to 0.8, the mean is within 1.5 % for SCV to 1 (2 to 16 ways, all servers or some),
-/// within 3 % for SCV 2 and 4 to eight ways, up to 5 % low for SCV 2 and sixteen; quantiles from 0.5 to
-/// 0.99 within 2.5 % for SCV to 1, 7 % else. The interpolations of the literature
-/// ([`super::varma_makowski_mean`]) are as good for exponential service, and for general service up to
-/// 20 % low. Always between one part's mean and that of independent parts.
-/// Wrong where the service times of one request's parts are alike (one size), or servers differ.
-/// Cost: some 300 CDFs of waiting and of response to make, and a million multiplications; 200 CDFs of
-/// service and ten thousand multiplications for each CDF.
+/// Constant service on all servers is exact: the parts wait alike. Otherwise, against simulations
+/// at utilisations 0.3 to 0.8, the mean is within 1.5 % for SCV to 1 (2 to 16 ways, all servers or
+/// some), within 3 % for SCV 2 and 4 to eight ways, up to 5 % low for SCV 2 and sixteen; quantiles
+/// from 0.5 to 0.99 within 2.5 % for SCV to 1, 7 % else. The interpolations of the literature
+/// ([`super::varma_makowski_mean`]) are as good for exponential service, and for general service up
+/// to 20 % low. Always between one part's mean and that of independent parts. Wrong where the
+/// service times of one request's parts are alike (one size), or servers differ. Cost: some 300
+/// CDFs of waiting and of response to make, and a million multiplications; 200 CDFs of service and
+/// ten thousand multiplications for each CDF.
 ///
 /// ```
 /// use model::{distribution::Exponential, fork_join::ForkJoin};
@@ -73,8 +74,9 @@ pub struct ForkJoin {
 }
 
 impl ForkJoin {
-    /// Of requests per second, the law of one part's service, the number of servers (1 to 10,000) and of
-    /// parts of a request (1 to all servers). [`Error::Unstable`] where a server is always busy.
+    /// Of requests per second, the law of one part's service, the number of servers (1 to 10,000)
+    /// and of parts of a request (1 to all servers). [`Error::Unstable`] where a server is always
+    /// busy.
     pub fn new(arrival_rate: f64, service: AnyLaw, servers: u32, ways: u32) -> Result<Self, Error> {
         let most = f64::from(WAYS_MAX);
         check("the number of servers", f64::from(servers), 1.0..=most, "1 to 10,000")?;
@@ -127,8 +129,9 @@ impl ForkJoin {
         self.part_mean
     }
 
-    /// Mean of the slowest if the parts were independent, in seconds: never less than that of a request,
-    /// because parts that arrive together are associated (Nelson and Tantawi 1988, section III).
+    /// Mean of the slowest if the parts were independent, in seconds: never less than that of a
+    /// request, because parts that arrive together are associated (Nelson and Tantawi 1988, section
+    /// III).
     pub fn independent_mean(&self) -> f64 {
         self.independent_mean
     }
@@ -138,8 +141,8 @@ impl ForkJoin {
         self.kth_cdf(self.ways, t)
     }
 
-    /// P(at least k parts have answered within t seconds): a request that needs any k of its parts, whose
-    /// others are served all the same. 0 for a `k` above the number of parts.
+    /// P(at least k parts have answered within t seconds): a request that needs any k of its parts,
+    /// whose others are served all the same. 0 for a `k` above the number of parts.
     pub fn kth_cdf(&self, k: u32, t: f64) -> f64 {
         if t.is_nan() || t < 0.0 || k > self.ways {
             return 0.0;
@@ -167,10 +170,10 @@ type Cdf = Arc<dyn Fn(f64) -> f64 + Send + Sync>;
 
 /// The correlation of two parts' waits.
 ///
-/// At ρ → 0 two parts wait for the same earlier request, and their correlation is
-/// ∫E\[(S − t)⁺\]²dt / ∫E\[((S − t)⁺)²\]dt; at ρ → 1 the queues are Brownian motions whose inputs have the
-/// correlation 1/(1 + SCV); both times the part of the arrivals that is common. Between, the straight line
-/// between the two, raised to the power that is right for exponential service.
+/// At ρ → 0 two parts wait for the same earlier request, and their correlation is ∫E\[(S − t)⁺\]²dt
+/// / ∫E\[((S − t)⁺)²\]dt; at ρ → 1 the queues are Brownian motions whose inputs have the
+/// correlation 1/(1 + SCV); both times the part of the arrivals that is common. Between, the
+/// straight line between the two, raised to the power that is right for exponential service.
 fn correlation(service: &AnyLaw, atoms: &[Atom], rho: f64, common: f64) -> f64 {
     let tail = Tail::of(service, atoms);
     let empty = tail.together / (tail.third / 3.0);
@@ -190,7 +193,8 @@ pub(super) fn of_exponential(rho: f64) -> f64 {
     b + x * (0.5 * (c - a) + x * (0.5 * (a + c) - b))
 }
 
-/// The parts' times given a common factor z: W has the conditional law of a Gaussian copula, S its own.
+/// The parts' times given a common factor z: W has the conditional law of a Gaussian copula, S its
+/// own.
 #[derive(Clone)]
 struct Joint {
     service: AnyLaw,
@@ -231,7 +235,8 @@ impl Joint {
     fn kth_cdf(&self, ways: u32, k: u32, t: f64) -> f64 {
         let served: Vec<f64> =
             self.waits.iter().take_while(|w| **w <= t).map(|w| self.service.cdf(t - w)).collect();
-        // Service within t − W, the mean of both ends for a W within a cell: as weights of the CDF of W.
+        // Service within t − W, the mean of both ends for a W within a cell: as weights of the CDF
+        // of W.
         let n = served.len();
         let cell = |j: usize| match j {
             0 => served[0],

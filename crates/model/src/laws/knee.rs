@@ -1,11 +1,11 @@
-//! Where a measured curve bends.
+//! Finds the bend of a measured curve.
 
 use crate::error::{Error, not_negative, positive};
 
-/// The knee of a measured curve: the index of the point with the largest *power* X/R, throughput over mean
-/// response time (Kleinrock: "Power and Deterministic Rules of Thumb for Probabilistic Problems in Computer
-/// Communications", ICC 1979). Below it more load is nearly free, above it response time is bought with
-/// little throughput. Of an M/M/1 it lies at half the saturation.
+/// The knee of a measured curve: the index of the point with the largest *power* X/R, throughput
+/// over mean response time (Kleinrock: "Power and Deterministic Rules of Thumb for Probabilistic
+/// Problems in Computer Communications", ICC 1979). Below it more load is nearly free, above it
+/// response time is bought with little throughput. Of an M/M/1 it lies at half the saturation.
 ///
 /// It is one of the points that were measured: between them nothing is said.
 ///
@@ -36,11 +36,12 @@ pub fn knee(points: &[(f64, f64)]) -> Result<usize, Error> {
     })
 }
 
-/// How many clients saturate a closed system: N* = X_max·(R_1 + Z), where the asymptotic bounds X ≤ N/(R_1 + Z)
-/// and X ≤ X_max meet (Lazowska et al., 1984, section 5.2). R_1 is the response time of a client alone, s.
+/// How many clients saturate a closed system: N* = X_max·(R_1 + Z), where the asymptotic bounds X ≤
+/// N/(R_1 + Z) and X ≤ X_max meet (Lazowska et al., 1984, section 5.2). R_1 is the response time of
+/// a client alone, s.
 ///
-/// Below N* clients hardly wait for one another; each one beyond it adds to the response time alone. Real
-/// curves bend around N*, not at it.
+/// Below N* clients hardly wait for one another; each one beyond it adds to the response time
+/// alone. Real curves bend around N*, not at it.
 ///
 /// # Errors
 /// [`Error::Invalid`] for numbers that cannot be what they are said to be.

@@ -1,10 +1,10 @@
-//! Operational laws: what holds of any system that was measured, whatever it is.
+//! Operational laws, which hold for every measured system.
 //!
-//! They follow from counting alone (Denning, Buzen: "The Operational Analysis of Queueing Network Models",
-//! ACM Computing Surveys 10(3), 1978; Lazowska, Zahorjan, Graham, Sevcik: "Quantitative System Performance",
-//! 1984, chapter 3), with no assumption on distributions or independence. So they predict little and check
-//! much: a deviation is a fault of the measurement, or the interval was not steady (what arrived in it did
-//! not complete in it).
+//! They follow from counting alone (Denning, Buzen: "The Operational Analysis of Queueing Network
+//! Models", ACM Computing Surveys 10(3), 1978; Lazowska, Zahorjan, Graham, Sevcik: "Quantitative
+//! System Performance", 1984, chapter 3) and assume nothing about distributions or independence.
+//! They therefore predict little but verify measurements: a deviation shows an error of measurement
+//! or an interval that was not steady (requests that arrived in it did not complete in it).
 //!
 //! | law | formula | function |
 //! |---|---|---|
@@ -14,22 +14,22 @@
 //! | forced flow | X_k = V_k·X | [`forced_flow`] |
 //! | service demand bound | X ≤ 1 / max_k D_k, D_k = V_k·S_k / m_k | [`demand_bound`] |
 //!
-//! L is the mean number in a queue, X its throughput (requests/s), W and R mean response times (s), U the
-//! busy share of m servers, S the mean service time (s), N clients that think for Z seconds, V_k visits of
-//! queue k for each request of the system.
+//! L is the mean number in a queue, X its throughput (requests/s), W and R mean response times (s),
+//! U the busy share of m servers, S the mean service time (s), N clients that think for Z seconds,
+//! V_k visits of queue k for each request of the system.
 //!
-//! Each takes the [`Quantities`] of successive windows and gives a [`Check`]: both sides, the deviation
-//! in percent, the half width of its 95 % interval, and a [`Verdict`]. The sides are sums over all windows;
-//! the interval is that of a ratio of sums over at most 20 batches of windows ([`ratio_of_sums`]), so that
-//! requests that waited for one another do not count as independent. Below five windows it is an allowance:
-//! for 2(1 + √L) of the longest responses, cut by the ends of the interval, and for Poisson counts. Cost:
-//! one pass.
+//! Each function takes the [`Quantities`] of successive windows and returns a [`Check`]: both sides
+//! of the law, the deviation in percent, the half width of its 95 % interval, and a [`Verdict`].
+//! The sides are sums over all windows. The interval is that of a ratio of sums over at most 20
+//! batches of windows ([`ratio_of_sums`]), so that requests that waited for one another do not
+//! count as independent. With fewer than five windows it is an allowance for Poisson counts and for
+//! 2(1 + √L) of the longest responses, cut by the ends of the interval. Cost: one pass.
 //!
-//! When they mislead: over intervals that are short against the response times, what was under way at the
-//! ends shows as a deviation of about W over the interval's length.
+//! If the interval is short compared with response times, the requests in progress at its ends
+//! cause a deviation of about W divided by its length.
 //!
-//! [`mser`] and [`steady`] find which part of a run is steady; [`knee`] and [`saturation_clients`] say where a
-//! measured curve bends.
+//! [`mser`] and [`steady`] find the steady part of a run; [`knee`] and [`saturation_clients`] find
+//! the bend of a measured curve.
 //!
 //! ```
 //! use model::laws::{Quantities, TOLERANCE, Verdict, interactive, little};
@@ -67,8 +67,9 @@ pub const TOLERANCE: f64 = 0.02;
 const BATCHES: usize = 20;
 const BATCHES_MIN: usize = 5;
 
-/// What the laws need of one queue over one interval: sums, so that intervals add up (Denning, Buzen 1978).
-/// Means are sums over others: W = `response_s` / `completions`, X = `completions` / `seconds`.
+/// What the laws need of one queue over one interval: sums, so that intervals add up (Denning,
+/// Buzen 1978). Means are sums over others: W = `response_s` / `completions`, X = `completions` /
+/// `seconds`.
 ///
 /// ```
 /// use model::laws::Quantities;
@@ -115,8 +116,9 @@ impl Quantities {
         }
     }
 
-    /// The flow of one operation alone: its completions and times, without the integrals, which windows
-    /// keep of all operations together. For [`forced_flow`] between queues of which one sees only reads.
+    /// The flow of one operation alone: its completions and times, without the integrals, which
+    /// windows keep of all operations together. For [`forced_flow`] between queues of which one
+    /// sees only reads.
     pub fn of_operation(window: &Window, operation: Operation) -> Quantities {
         let times = || window.times.iter().filter(|t| t.operation == operation);
         Quantities {
@@ -129,8 +131,8 @@ impl Quantities {
         }
     }
 
-    /// Adds those of another queue over the same interval, so that both are one queue with the servers of
-    /// both.
+    /// Adds those of another queue over the same interval, so that both are one queue with the
+    /// servers of both.
     pub fn beside(&mut self, other: &Quantities) {
         self.seconds = self.seconds.max(other.seconds);
         self.servers += other.servers;
@@ -223,7 +225,8 @@ impl Law {
     }
 }
 
-/// What a [`Check`] comes to, of deviation d, half width h of its interval and tolerance τ: it holds if
+/// What a [`Check`] comes to, of deviation d, half width h of its interval and tolerance τ: it
+/// holds if
 /// |d| ≤ τ, is unsure if |d| − h ≤ τ, and is broken else. Of several laws at 95 % some are unsure or broken
 /// by chance.
 ///
@@ -235,7 +238,8 @@ impl Law {
 pub enum Verdict {
     /// The deviation is within the tolerance.
     Holds,
-    /// It is not, but its interval reaches into the tolerance: chance may have made it. Measure longer.
+    /// It is not, but its interval reaches into the tolerance: chance may have made it. Measure
+    /// longer.
     Unsure,
     /// It is not, and its interval (where there is one) stays out of the tolerance.
     Broken,
@@ -252,7 +256,8 @@ impl Verdict {
     }
 }
 
-/// A law, checked at a queue: what [`little`] and the other laws' functions give, which have examples.
+/// A law, checked at a queue: what [`little`] and the other laws' functions give, which have
+/// examples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
     /// The law.
@@ -263,11 +268,11 @@ pub struct Check {
     pub measured: f64,
     /// Its right side, from other measurements.
     pub expected: f64,
-    /// measured / expected − 1, percent. (Where what is expected is not positive, as N/X − Z may be of a
-    /// run that contradicts itself: the difference over what was measured.)
+    /// measured / expected − 1, percent. (Where what is expected is not positive, as N/X − Z may be
+    /// of a run that contradicts itself: the difference over what was measured.)
     pub deviation_percent: f64,
-    /// Half the width of the deviation's 95 % interval, points of percent. Below five windows it is what chance
-    /// and the interval's ends can do, and `None` where not even that is known.
+    /// Half the width of the deviation's 95 % interval, points of percent. Below five windows it is
+    /// what chance and the interval's ends can do, and `None` where not even that is known.
     pub half_width_percent: Option<f64>,
     /// Batches that the interval rests on; 0 below five windows.
     pub batches: usize,
@@ -322,8 +327,9 @@ fn judge(
     })
 }
 
-/// Half width and batches of Σa/Σb over windows. Below five windows, in place of it, what requests that the
-/// ends of the interval cut can do to a sum of times (`sum_s`, of a `total`): 2(1 + √L) of the longest.
+/// Half width and batches of Σa/Σb over windows. Below five windows, in place of it, what requests
+/// that the ends of the interval cut can do to a sum of times (`sum_s`, of a `total`): 2(1 + √L) of
+/// the longest.
 fn interval(
     pairs: impl Iterator<Item = (f64, f64)>,
     total: &Quantities,
@@ -336,7 +342,8 @@ fn interval(
     (cut > 0.0 && sum_s > 0.0).then_some((cut / sum_s, 0))
 }
 
-/// Half width and batches of Σa/Σb over windows; none below five windows or where b sums to nothing.
+/// Half width and batches of Σa/Σb over windows; none below five windows or where b sums to
+/// nothing.
 fn batched(pairs: impl Iterator<Item = (f64, f64)>) -> Option<(f64, usize)> {
     let pairs: Vec<(f64, f64)> = pairs.collect();
     let batches = pairs.len().min(BATCHES);
@@ -344,15 +351,17 @@ fn batched(pairs: impl Iterator<Item = (f64, f64)>) -> Option<(f64, usize)> {
     Some((found.half_width, found.batches))
 }
 
-/// Little's law L = X·W: the mean number in a queue by its integral over time, against throughput times
-/// mean response time (Little: "A Proof for the Queuing Formula L = λW", Operations Research 9(3), 1961).
+/// Little's law L = X·W: the mean number in a queue by its integral over time, against throughput
+/// times mean response time (Little: "A Proof for the Queuing Formula L = λW", Operations Research
+/// 9(3), 1961).
 ///
-/// Holds of any queue and any part of a system, whatever the order of service. It is off when requests
-/// leave without being recorded, when the number grows or falls over the interval, and when clocks differ.
+/// Holds of any queue and any part of a system, whatever the order of service. It is off when
+/// requests leave without being recorded, when the number grows or falls over the interval, and
+/// when clocks differ.
 ///
 /// # Errors
-/// [`Error::Invalid`] if nothing completed, a number is negative or not finite, or the tolerance is no
-/// share.
+/// [`Error::Invalid`] if nothing completed, a number is negative or not finite, or the tolerance is
+/// no share.
 ///
 /// ```
 /// use model::laws::{Quantities, Verdict, little};
@@ -373,11 +382,11 @@ pub fn little(queue: &str, windows: &[Quantities], tolerance: f64) -> Result<Che
 }
 
 /// The utilisation law U = X·S/m: the busy share of m servers by its integral over time, against
-/// throughput times mean service time. Where servers are not limited (m = 0), both sides are numbers in
-/// service.
+/// throughput times mean service time. Where servers are not limited (m = 0), both sides are
+/// numbers in service.
 ///
-/// It is Little's law of the servers alone. It is off when service times hold what no server did (waiting,
-/// transfer), or when a server is counted busy between two services.
+/// It is Little's law of the servers alone. It is off when service times hold what no server did
+/// (waiting, transfer), or when a server is counted busy between two services.
 ///
 /// # Errors
 /// As [`little`].
@@ -399,12 +408,13 @@ pub fn utilisation(queue: &str, windows: &[Quantities], tolerance: f64) -> Resul
     judge((Law::Utilisation, queue), sides, of, tolerance)
 }
 
-/// The interactive response-time law R = N/X − Z of a closed loop: N clients that wait for their reply and
-/// then think for Z seconds on average.
+/// The interactive response-time law R = N/X − Z of a closed loop: N clients that wait for their
+/// reply and then think for Z seconds on average.
 ///
-/// It is Little's law of the whole loop. With Z much above R the right side is a small difference of large
-/// numbers: the interval then says so. It is off when clients did something else as well (paused after
-/// errors, were not sent off in time), when think times were not what was asked, and in a ramp.
+/// It is Little's law of the whole loop. With Z much above R the right side is a small difference
+/// of large numbers: the interval then says so. It is off when clients did something else as well
+/// (paused after errors, were not sent off in time), when think times were not what was asked, and
+/// in a ramp.
 ///
 /// # Errors
 /// As [`little`], and for no clients or a think time that is negative.
@@ -434,14 +444,14 @@ pub fn interactive(
     judge((Law::Interactive, queue), sides, of, tolerance)
 }
 
-/// The forced-flow law X_k = V_k·X: the throughput of a queue against that of the system times the visits
-/// that a request of the system makes to the queue.
+/// The forced-flow law X_k = V_k·X: the throughput of a queue against that of the system times the
+/// visits that a request of the system makes to the queue.
 ///
-/// `visits` must come from elsewhere than the counts of `part`: from what the system says of each request
-/// (who answered it), or from how it is built (1 for what every request passes). The two may be measured
-/// over windows that do not begin together, so the interval is that of two independent rates: too wide
-/// where the same requests are in both. It is off when others use the queue too, when requests are lost
-/// on the way, tried again, or answered without the queue.
+/// `visits` must come from elsewhere than the counts of `part`: from what the system says of each
+/// request (who answered it), or from how it is built (1 for what every request passes). The two
+/// may be measured over windows that do not begin together, so the interval is that of two
+/// independent rates: too wide where the same requests are in both. It is off when others use the
+/// queue too, when requests are lost on the way, tried again, or answered without the queue.
 ///
 /// # Errors
 /// As [`little`], and for visits that are negative or not finite.
@@ -475,12 +485,13 @@ pub fn forced_flow(
     judge((Law::ForcedFlow, queue), (x_k, visits * x), of, tolerance)
 }
 
-/// The service demand bound X ≤ 1/max D: no system completes more than its busiest queue can serve, D_k
-/// being the service that a request of the system asks of each server of queue k, in seconds.
+/// The service demand bound X ≤ 1/max D: no system completes more than its busiest queue can serve,
+/// D_k being the service that a request of the system asks of each server of queue k, in seconds.
 ///
-/// What is expected is the bound, so the deviation is the negated reserve: −40 % means that the bottleneck
-/// was 60 % busy. The law is broken only from above; then throughput and service times are not of the same
-/// interval, or clocks differ. Its queue is the bottleneck. Queues without a limit of servers bound nothing.
+/// What is expected is the bound, so the deviation is the negated reserve: −40 % means that the
+/// bottleneck was 60 % busy. The law is broken only from above; then throughput and service times
+/// are not of the same interval, or clocks differ. Its queue is the bottleneck. Queues without a
+/// limit of servers bound nothing.
 ///
 /// # Errors
 /// As [`little`], and if no queue has both a limit of servers and completions.

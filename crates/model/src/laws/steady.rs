@@ -6,7 +6,8 @@ use crate::error::{Error, check};
 
 /// The fewest batches that a truncation is looked for in.
 const BATCHES_MIN: usize = 10;
-/// The least [`Truncation::gain`] that is worth a cut: the statistic of a straight line up falls by half.
+/// The least [`Truncation::gain`] that is worth a cut: the statistic of a straight line up falls by
+/// half.
 const GAIN_MIN: f64 = 0.25;
 
 /// Where a series becomes steady: what [`mser`] found, whose page has rule, source and limits.
@@ -20,23 +21,24 @@ const GAIN_MIN: f64 = 0.25;
 pub struct Truncation {
     /// The first observation that is kept.
     pub from: usize,
-    /// By what share the statistic is smaller than if nothing were dropped. Of noise without a ramp it is small.
+    /// By what share the statistic is smaller than if nothing were dropped. Of noise without a ramp
+    /// it is small.
     pub gain: f64,
-    /// Whether a steady part was found. If not, `from` is the middle, and what follows is no steady state
-    /// either: run longer, or the load has none (it is past saturation).
+    /// Whether a steady part was found. If not, `from` is the middle, and what follows is no steady
+    /// state either: run longer, or the load has none (it is past saturation).
     pub settled: bool,
 }
 
-/// The Marginal Standard Error Rule: drops so many of the first observations that the standard error of the
-/// mean of the rest, as if they were independent, is smallest (White: "An effective truncation heuristic for
-/// bias reduction in simulation output", Simulation 69(6), 1997). Over means of `batch` = 5 observations it is
-/// MSER-5 (White, Cobb, Spratt: "A comparison of five steady-state truncation heuristics", WSC 2000), which
-/// outliers mislead less.
+/// The Marginal Standard Error Rule: drops so many of the first observations that the standard
+/// error of the mean of the rest, as if they were independent, is smallest (White: "An effective
+/// truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997). Over
+/// means of `batch` = 5 observations it is MSER-5 (White, Cobb, Spratt: "A comparison of five
+/// steady-state truncation heuristics", WSC 2000), which outliers mislead less.
 ///
-/// With Z_1 … Z_n the means of batches, it minimises over 0 ≤ d ≤ n/2
-/// Σ_{i>d} (Z_i − Z̄_d)² / (n − d)², Z̄_d the mean of those kept. A minimum at d = n/2 means that no steady part
-/// was found. It assumes one ramp at the start; it does not see a slow drift, or a period longer than the
-/// series. Observations at the end that do not fill a batch are not looked at. Cost: one pass.
+/// With Z_1 … Z_n the means of batches, it minimises over 0 ≤ d ≤ n/2 Σ_{i>d} (Z_i − Z̄_d)² / (n −
+/// d)², Z̄_d the mean of those kept. A minimum at d = n/2 means that no steady part was found. It
+/// assumes one ramp at the start; it does not see a slow drift, or a period longer than the series.
+/// Observations at the end that do not fill a batch are not looked at. Cost: one pass.
 ///
 /// # Errors
 /// [`Error::Invalid`] below ten batches, and for observations that are not finite.
@@ -97,14 +99,15 @@ pub struct Steady {
     pub settled: bool,
 }
 
-/// Cuts off the ramp-up of several series of one run, and its cool-down: [`mser`] forwards, then backwards
-/// over at most the last quarter, each where it gains a quarter of its statistic at least (less is what noise
-/// looks like, and cutting that costs data); the latest start and the earliest end of all series count.
-/// Batches of 5 where there are 50 observations, else of 1; below ten observations, and where a series has a
-/// number that is not finite, nothing is cut and nothing is said to be unsettled.
+/// Cuts off the ramp-up of several series of one run, and its cool-down: [`mser`] forwards, then
+/// backwards over at most the last quarter, each where it gains a quarter of its statistic at least
+/// (less is what noise looks like, and cutting that costs data); the latest start and the earliest
+/// end of all series count. Batches of 5 where there are 50 observations, else of 1; below ten
+/// observations, and where a series has a number that is not finite, nothing is cut and nothing is
+/// said to be unsettled.
 ///
-/// Source: MSER as [`mser`] names it; cool-down, the quarter and the rule for several series are ours. Wrong
-/// as [`mser`] is: a slow drift is not seen. Cost: two passes over each series.
+/// Source: MSER as [`mser`] names it; cool-down, the quarter and the rule for several series are
+/// ours. Wrong as [`mser`] is: a slow drift is not seen. Cost: two passes over each series.
 ///
 /// ```
 /// let mut series = vec![5.0; 100];
@@ -127,7 +130,8 @@ pub fn steady(series: &[&[f64]]) -> Steady {
     for values in series {
         let backwards: Vec<f64> = values[start..length].iter().rev().copied().collect();
         if let Some(found) = worth(&backwards, batch) {
-            // A backward minimum in the middle is no cool-down: it is what chance, or a drift, looks like.
+            // A backward minimum in the middle is no cool-down: it is what chance, or a drift,
+            // looks like.
             if found.settled && found.from <= backwards.len() / 4 {
                 steady.kept.end = steady.kept.end.min(length - found.from);
             }

@@ -33,8 +33,8 @@ fn of(windows: &[Window]) -> Vec<Quantities> {
     windows.iter().map(Quantities::of).collect()
 }
 
-/// A first-come first-served queue of `servers`, from its arrivals and service times in ns: its windows of
-/// `window_ns`, up to where it is empty again.
+/// A first-come first-served queue of `servers`, from its arrivals and service times in ns: its
+/// windows of `window_ns`, up to where it is empty again.
 fn served(jobs: &[(Nanos, Nanos)], servers: usize, window_ns: Nanos) -> Vec<Window> {
     let settings = Settings { window_ns, ..Settings::default() };
     let mut recorder = Recorder::new("device/0", servers as u32, settings, 0);
@@ -87,8 +87,8 @@ fn mm2(requests: usize) -> Vec<(Nanos, Nanos)> {
 }
 
 proptest! {
-    /// Little's law and the utilisation law are identities of any queue that starts and ends empty, however
-    /// it is cut into windows.
+    /// Little's law and the utilisation law are identities of any queue that starts and ends empty,
+    /// however it is cut into windows.
     #[test]
     fn laws_of_a_whole_run_are_identities(
         gaps in prop::collection::vec((0u64..50_000_000, 1u64..80_000_000), 1..80),
@@ -202,7 +202,8 @@ fn an_interval_that_reaches_into_the_tolerance_is_no_verdict() {
     assert!((law.half_width_percent.unwrap() - half).abs() < 1e-9, "{law:?} {half}");
     assert_eq!(little("q", &[window(1.05); 10], TOLERANCE).unwrap().verdict, Verdict::Broken);
     assert_eq!(little("q", &[window(1.05); 10], 0.06).unwrap().verdict, Verdict::Holds);
-    // Too few windows for an interval: what their ends cut decides, and if that is not known the deviation.
+    // Too few windows for an interval: what their ends cut decides, and if that is not known the
+    // deviation.
     let few = little("q", &noisy[..4], TOLERANCE).unwrap();
     assert_eq!((few.half_width_percent, few.verdict), (None, Verdict::Broken));
     let long = Quantities { response_max_s: 0.05, ..window(1.05) };

@@ -16,7 +16,8 @@ use crate::trust::{HeldOut, Looked, times_of, trust, trust_of_clients};
 pub struct ClusterNode {
     /// Its name in the ring.
     pub name: String,
-    /// What was fitted to its own windows, its `gateway` queue (or `node`) in the clients' place.
+    /// The model fitted to its own windows, with its `gateway` queue (or `node`) as the client
+    /// side.
     pub model: Model,
     /// Its share of the requests, 0 to 1.
     pub share: f64,
@@ -24,10 +25,10 @@ pub struct ClusterNode {
 
 /// A cluster made of fitted nodes.
 ///
-/// Its replicates are made of the nodes' own, the first with the first: nodes that were fitted to the
-/// same steps were resampled at the same seconds, so what they had in common (a busy machine) stays
-/// together. δ is a constant, as [`crate::fit::front_delay`] gives it: each replicate has its own, drawn evenly from
-/// its interval.
+/// Replicate r of the cluster consists of replicate r of each node. Nodes fitted to the same steps
+/// were resampled at the same seconds, so common causes (a busy machine) stay together. δ is a
+/// constant, as [`crate::fit::front_delay`] estimates it; each replicate has its own value, spread
+/// evenly over its interval.
 ///
 /// ```
 /// # fn cluster(node: model::Model) -> Result<(), model::Error> {
@@ -54,16 +55,17 @@ pub struct ClusterModel {
     delay: Parameter,
     /// Errors that clients saw on loads that were held out, at loads on the cluster.
     held_out: Vec<HeldOut>,
-    /// The load up to which these and the cluster's own band leave it trusted; infinite without them.
+    /// The load up to which these and the cluster's own band leave it trusted; infinite without
+    /// them.
     trusted_by_clients: f64,
-    /// The loads at which each node was looked at, by its name.
+    /// The loads at which each node was examined, by its name.
     looked: BTreeMap<String, Looked>,
     /// The load up to which each node is trusted, in the order of the members.
     trusted: Vec<f64>,
     laboratory: Vec<String>,
 }
 
-/// What one node of a cluster is expected to do.
+/// The prediction for one node of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodePrediction {
     /// Its name.
@@ -88,7 +90,7 @@ pub struct NodePrediction {
     pub beyond_trust: bool,
 }
 
-/// What is to be expected of a cluster at a load.
+/// The prediction for a cluster at a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClusterPrediction {
     /// Load on the cluster, requests/s.
@@ -99,7 +101,7 @@ pub struct ClusterPrediction {
     pub utilisation_max: f64,
     /// Mean response, seconds.
     pub response_mean: Parameter,
-    /// The load that bounds what is said, see [`ClusterLimits`].
+    /// The limit of the prediction, see [`ClusterLimits`].
     pub limits: ClusterLimits,
     /// Whether a node is past its own confidence limit. Say so wherever the prediction is shown.
     pub beyond_limit: bool,
@@ -108,7 +110,7 @@ pub struct ClusterPrediction {
     /// Whether a node is past the load up to which its model is trusted. Say so wherever the
     /// prediction is shown.
     pub beyond_trust: bool,
-    /// Shares within the asked times, by both models.
+    /// Shares within the requested times, by both models.
     pub points: Vec<Point>,
     /// The nodes, in their order.
     pub nodes: Vec<NodePrediction>,
@@ -116,17 +118,18 @@ pub struct ClusterPrediction {
     pub laboratory: Vec<String>,
 }
 
-/// Loads in requests/s that bound what is said of a cluster. Infinite if no load reaches them.
+/// Limits of the predictions for a cluster, as loads in requests/s. Infinite if no load reaches
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClusterLimits {
-    /// Ours with these shares: the first node reaches its own limit.
+    /// The limit of Concertina's model with these shares: the first node reaches its own limit.
     pub placed: f64,
-    /// Ours if only expected shares were known: balls into bins.
+    /// The limit of Concertina's model if only the expected shares are known: balls into bins.
     pub unplaced: f64,
     /// The published one: balls into bins with the published limit of each server.
     pub published: f64,
-    /// The first node reaches the load up to which its model is trusted ([`crate::Trust`]), or the errors that clients
-    /// saw on held-out loads are too large.
+    /// The first node reaches the load up to which its model is trusted ([`crate::Trust`]), or the
+    /// errors that clients saw on held-out loads are too large.
     pub trusted: f64,
     /// The busiest device of some node is always busy.
     pub saturation: f64,
@@ -137,7 +140,8 @@ impl ClusterModel {
     pub fn new(nodes: &[ClusterNode], delay: Parameter) -> Result<ClusterModel, Error> {
         not_negative("the delay of gateway and network", delay.value)?;
         let most = nodes.iter().map(|n| n.model.replicates.rows.len()).max().unwrap_or(0);
-        // Replicate `index` of every node, or what was fitted where it is `None` or a node has none.
+        // Replicate `index` of every node, or what was fitted where it is `None` or a node has
+        // none.
         let of = |index: Option<usize>| {
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
             for ClusterNode { name, model, share } in nodes {
@@ -149,7 +153,7 @@ impl ClusterModel {
                 theirs.push(Member { name: name.clone(), server: spotify, share: *share });
             }
             let ours = Cluster { members: ours, delay: drawn(&delay, index) };
-            // The published model knows of no delay: its µ_d and q were fitted to what it was.
+            // The published model has no delay: its µ_d and q were fitted to responses with it.
             Ok((ours, Cluster { members: theirs, delay: 0.0 }))
         };
         let (cluster, spotify) = of(None)?;
@@ -179,11 +183,12 @@ impl ClusterModel {
         Ok(model.judged())
     }
 
-    /// The same, with what it was wrong by at the clients on loads that were held out: the loads are of the
-    /// whole cluster. Without them trust rests on the nodes' own alone, and says nothing of what lies before them.
+    /// The same, with what it was wrong by at the clients on loads that were held out: the loads
+    /// are of the whole cluster. Without them trust rests on the nodes' own alone, and says nothing
+    /// of what lies before them.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for numbers that make no sense.
+    /// [`Error::Invalid`] for invalid numbers.
     pub fn with_held_out(mut self, held_out: Vec<HeldOut>) -> Result<ClusterModel, Error> {
         for held in &held_out {
             held.check()?;
@@ -192,7 +197,7 @@ impl ClusterModel {
         Ok(self.judged())
     }
 
-    /// What it was wrong by at the clients.
+    /// Its errors at the clients on held-out loads.
     pub fn held_out(&self) -> &[HeldOut] {
         &self.held_out
     }
@@ -243,9 +248,9 @@ impl ClusterModel {
         &self.delay
     }
 
-    /// The cluster after a change, with every replicate changed likewise. Hit ratios follow memory and parts of
-    /// the catalogue by `law`: a [`crate::storage::Popularity`], or a reference to a curve
-    /// ([`crate::cache::HitCurve`], [`crate::cache::Curve`]).
+    /// The cluster after a change, with every replicate changed likewise. Hit ratios follow memory
+    /// and parts of the catalogue by `law`: a [`crate::storage::Popularity`], or a reference to a
+    /// curve ([`crate::cache::HitCurve`], [`crate::cache::Curve`]).
     pub fn changed(&self, change: &Change, law: impl HitLaw + Copy) -> Result<Self, Error> {
         fn all<S: Server>(
             clusters: &[Cluster<S>],
@@ -255,8 +260,8 @@ impl ClusterModel {
             clusters.iter().map(|c| c.changed(change, law)).collect()
         }
         let cluster = self.cluster.changed(change, law)?;
-        // What was wrong at a load is taken to be so where the changed cluster is as busy; but not to have moved to
-        // larger loads, since what lies before the nodes did not grow with them.
+        // What was wrong at a load is taken to be so where the changed cluster is as busy; but not
+        // to have moved to larger loads, since what lies before the nodes did not grow with them.
         let busier = self.cluster.saturation() / cluster.saturation();
         let busier = if busier.is_finite() && busier > 0.0 { busier } else { 1.0 };
         let moved = |held: &HeldOut| HeldOut { rate: held.rate / busier.max(1.0), ..held.clone() };
@@ -271,7 +276,7 @@ impl ClusterModel {
         Ok(changed.judged())
     }
 
-    /// The loads that bound what is said.
+    /// The limits of the predictions.
     pub fn limits(&self) -> ClusterLimits {
         ClusterLimits {
             placed: self.cluster.confidence_limit(),
@@ -294,14 +299,16 @@ impl ClusterModel {
         loaded.map(|(m, trusted)| trusted / m.share).fold(f64::INFINITY, f64::min)
     }
 
-    /// What the cluster does at `rate` requests/s, with the shares within each of `within_s` seconds.
-    /// [`Error::Unstable`] past saturation. Cost: for each time some 0.1 ms a node and replicate.
+    /// The prediction for the cluster at `rate` requests/s, with the shares within each of
+    /// `within_s` seconds. [`Error::Unstable`] past saturation. Cost: for each time some 0.1 ms a
+    /// node and replicate.
     pub fn predict(&self, rate: f64, within_s: &[f64]) -> Result<ClusterPrediction, Error> {
         for &t in within_s {
             not_negative("the time of an objective", t)?;
         }
         let operating = self.cluster.operating(rate)?;
-        let standing: Vec<_> = self.replicates.iter().map(|c| c.standing(rate)).collect();
+        let of_replicates: Vec<_> =
+            self.replicates.iter().map(|c| c.operating_unchecked(rate)).collect();
         let stable = self.spotify.cdf(rate, &[]).is_ok();
         let point = |&t_s: &f64| {
             let published =
@@ -309,8 +316,8 @@ impl ClusterModel {
             let concertina = interval(&self.cluster, &self.replicates, t_s, rate);
             Point { t_s, concertina, spotify: published }
         };
-        let hits: Vec<f64> = standing.iter().map(|s| s.hit_ratio).collect();
-        let responses = standing.iter().map(|s| s.response_mean).filter(|r| r.is_finite());
+        let hits: Vec<f64> = of_replicates.iter().map(|s| s.hit_ratio).collect();
+        let responses = of_replicates.iter().map(|s| s.response_mean).filter(|r| r.is_finite());
         let limits = self.limits();
         let nodes: Vec<NodePrediction> = self
             .cluster
@@ -360,9 +367,9 @@ impl ClusterModel {
         }
     }
 
-    /// The largest load in requests/s at which a share `share` is answered within `within_s` seconds,
-    /// with its 95 % interval; a replicate that can't hold the objective at any load counts as 0.
-    /// [`Error::Unattainable`] if even an idle cluster does not hold it.
+    /// The largest load in requests/s at which a share `share` is answered within `within_s`
+    /// seconds, with its 95 % interval; a replicate that can't hold the objective at any load
+    /// counts as 0. [`Error::Unattainable`] if even an idle cluster does not hold it.
     pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<Parameter, Error> {
         let value = self.cluster.largest_rate(within_s, share)?;
         let mut others = Vec::new();
@@ -377,7 +384,8 @@ impl ClusterModel {
     }
 }
 
-/// δ of a replicate: spread evenly over what the 95 % interval is the most of. Of none it is what was fitted.
+/// δ of a replicate: spread evenly over what the 95 % interval is the most of. Of none it is what
+/// was fitted.
 fn drawn(delay: &Parameter, replicate: Option<usize>) -> f64 {
     let Some(index) = replicate else { return delay.value };
     let at = even(index, 0) / 0.95;

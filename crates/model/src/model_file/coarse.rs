@@ -1,16 +1,18 @@
-//! How coarse the records were that a model was fitted to, carried as uncertainty of its parameters.
+//! How coarse the records were that a model was fitted to, carried as uncertainty of its
+//! parameters.
 //!
-//! A log that counts in milliseconds, buckets of a histogram, a clock of seconds: each is an error that all
-//! requests share, so that more of them do not average it away, and resampling does not show it. It is
-//! taken as uniform on ± its largest size, independent of what chance does, and added in quadrature:
-//! half′² = half² + (0.95·size)², 0.95 being what 95 % of a uniform law lie within.
+//! A log that counts in milliseconds, buckets of a histogram, a clock of seconds: each is an error
+//! that all requests share, so that more of them do not average it away, and resampling does not
+//! show it. It is taken as uniform on ± its largest size, independent of what chance does, and
+//! added in quadrature: half′² = half² + (0.95·size)², 0.95 being what 95 % of a uniform law lie
+//! within.
 
 use crate::error::{Error, check, not_negative};
 
 use super::{Model, Parameter};
 
-/// Sizes of errors that all requests of a record share; 0 where there is none. Each is the largest there can
-/// be, on either side.
+/// Sizes of errors that all requests of a record share; 0 where there is none. Each is the largest
+/// there can be, on either side.
 ///
 /// ```
 /// # fn of(mut model: model::Model) -> Result<(), model::Error> {
@@ -33,7 +35,8 @@ pub struct Coarse {
     pub service_s: f64,
     /// Of the share answered within a millisecond, which the published model takes for q.
     pub fast: f64,
-    /// Of the device reads for each request, over them: what the ends of the steps may have cut wrongly.
+    /// Of the device reads for each request, over them: what the ends of the steps may have cut
+    /// wrongly.
     pub reads: f64,
 }
 
@@ -57,16 +60,17 @@ const CLIENTS: usize = 0;
 const DEVICES: usize = 1;
 const ENDS: usize = 2;
 
-/// An even sequence on (−1, 1) for the k-th kind of error: multiples of the root of a prime, less their
-/// whole parts. The same model gives the same numbers, and kinds are independent of each other.
+/// An even sequence on (−1, 1) for the k-th kind of error: multiples of the root of a prime, less
+/// their whole parts. The same model gives the same numbers, and kinds are independent of each
+/// other.
 pub(super) fn even(index: usize, kind: usize) -> f64 {
     let root = [2.0f64, 3.0, 5.0][kind % 3].sqrt();
     2.0 * ((index + 1) as f64 * root).fract() - 1.0
 }
 
 impl Model {
-    /// Widens the intervals of the parameters, and spreads the replicates that predictions get theirs from, by
-    /// what coarse records leave unknown. Values stay as they are.
+    /// Widens the intervals of the parameters, and spreads the replicates that predictions get
+    /// theirs from, by what coarse records leave unknown. Values stay as they are.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a size is negative or not finite.

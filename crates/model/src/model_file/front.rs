@@ -1,4 +1,4 @@
-//! What all replies share, and all requests: a link, and workers.
+//! The resources that all requests of a node share: a link and workers.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,27 +7,27 @@ use crate::storage::Link;
 
 use super::{Model, Parameter};
 
-/// What all replies share, and all requests.
+/// The link that all replies share, and the workers that all requests share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Front {
-    /// Mean bytes of a reply; absent if they are not known, and then there is no link.
+    /// Mean bytes of a reply; absent if unknown, and then there is no link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_mean: Option<f64>,
     /// Squared coefficient of variation of the bytes of a reply.
     #[serde(default)]
     pub bytes_scv: f64,
-    /// Bytes per second past which no replies went in steps that stood still for nothing else; absent if none
-    /// did.
+    /// Bytes per second of the link, from steps in which replies fell behind although no device was
+    /// saturated; absent if there were no such steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_bytes_per_s: Option<Parameter>,
-    /// Requests that are answered at once, where that is limited.
+    /// Number of requests that are answered at once; absent if not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers: Option<u32>,
 }
 
 impl Front {
-    /// The link, by what a replicate has drawn of it, and by the fitted values where it has nothing.
+    /// The link of a replicate, with the fitted values for parameters that the replicate lacks.
     pub(super) fn link(&self, drawn: &dyn Fn(&str) -> Option<f64>) -> Option<Link> {
         let bytes_per_s = self.link_bytes_per_s.as_ref()?.value;
         Some(Link {
@@ -51,13 +51,13 @@ impl Front {
 }
 
 impl Model {
-    /// The same service behind a link of so many bytes per second, with replies of so many bytes on average, and
-    /// so many requests answered at once; `None` leaves what is. Responses below the limits change only by
-    /// what requests wait for them: that a longer reply also takes longer to read is not in it.
+    /// The same service with another link (bytes per second), other replies (mean bytes) or another
+    /// number of requests answered at once; `None` keeps the present value. Only waits for these
+    /// limits change: the longer device reads of longer replies are not modelled.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for numbers that make no sense; [`Error::File`] for a link where neither the model nor
-    /// `bytes_mean` says how long replies are, and for bytes without a link.
+    /// [`Error::Invalid`] for invalid numbers; [`Error::File`] for a link if neither the model nor
+    /// `bytes_mean` has the bytes of a reply, and for bytes without a link.
     ///
     /// ```
     /// # fn of(model: &model::Model) -> Result<(), model::Error> {

@@ -1,9 +1,9 @@
-//! [`Model`]: what a fit found, as a TOML file that a person can read and change.
+//! [`Model`]: the result of a fit, as a TOML file that a person can read and edit.
 //!
-//! Every fitted number is a [`Parameter`]: value, 95 % interval, unit. The laws of service times are
-//! kept as a shape (mean 1) beside mean and squared coefficient of variation, so that these can be edited.
-//! `replicates` are the fits of resampled windows: a prediction's interval is the spread of the
-//! predictions that they make.
+//! Every fitted number is a [`Parameter`]: value, 95 % interval, unit. The laws of service times
+//! are stored as a shape (mean 1) beside mean and squared coefficient of variation, so that these
+//! can be edited. `replicates` are the fits of resampled windows: the interval of a prediction is
+//! the spread of their predictions.
 
 mod cluster;
 mod coarse;
@@ -31,7 +31,7 @@ use crate::queue::Bursts;
 use crate::storage::{Class, Delay, DeviceGroup, HitRatio, Node, Spotify};
 use crate::trust::{HeldOut, Looked, Trust};
 
-/// The version of the file's form that is written, and the only one that is read.
+/// The format version that is written, and the only one that is read.
 pub const FORMAT: u32 = 1;
 
 /// A fitted storage node. See [`crate::fit::fit`]; [`Model::predict`] uses it.
@@ -79,43 +79,44 @@ pub const FORMAT: u32 = 1;
 pub struct Model {
     /// [`FORMAT`].
     pub format: u32,
-    /// What a user of the model should know, in sentences.
+    /// Warnings for users of the model, in sentences.
     #[serde(default)]
     pub warnings: Vec<String>,
     /// Where it comes from.
     #[serde(default)]
     pub about: About,
-    /// What becomes of a request before a device sees it.
+    /// Parameters of requests before the devices.
     pub requests: Requests,
-    /// What all replies share, and all requests; absent if it is not known.
+    /// The link and workers that all requests share; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub front: Option<Front>,
-    /// How variable arrivals were; absent if it is not known.
+    /// The variability of arrivals; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrivals: Option<Arrivals>,
     /// The published model of the same node.
     pub spotify: SpotifyParameters,
-    /// Response of what memory answers, as clients see it; absent if it answered nothing.
+    /// Responses of requests answered by memory, as clients see them; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Law>,
-    /// Response of what neither memory nor a device answers.
+    /// Responses of requests answered by neither memory nor a device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other: Option<Law>,
     /// Kinds of devices.
     pub classes: Vec<ClassParameters>,
-    /// What the mean service times rest on; [`crate::fit::fit`] writes it, predictions do not read it.
+    /// The estimates of the mean service times, written by [`crate::fit::fit`]; predictions do not
+    /// use them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
     /// The devices.
     pub devices: Vec<Devices>,
-    /// The steps that were fitted, and how well.
+    /// The fitted steps with their errors.
     #[serde(default)]
     pub fitted: Vec<FittedStep>,
-    /// What the model was wrong by on loads that were held out of the fit. Whoever compares writes
-    /// them here; [`Model::trust`] reads them.
+    /// Errors of the model on loads that were held out of the fit. The caller that compares them
+    /// writes them here; [`Model::trust`] reads them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_out: Vec<HeldOut>,
-    /// For the intervals of predictions.
+    /// The fits of resampled windows, for the intervals of predictions.
     #[serde(default)]
     pub replicates: Replicates,
 }
@@ -189,7 +190,7 @@ impl Model {
         Ok(())
     }
 
-    /// The node with the fitted values: change its fields and ask what if.
+    /// The node with the fitted values. Change its fields for what-if questions.
     pub fn node(&self) -> Result<Node, Error> {
         self.node_of(None)
     }
@@ -209,7 +210,7 @@ impl Model {
         self.has_link() || self.front.as_ref().is_some_and(|front| front.workers.is_some())
     }
 
-    /// Whether the bytes per second that replies may have are known.
+    /// Whether the bytes per second of the link are known.
     fn has_link(&self) -> bool {
         self.front.as_ref().is_some_and(|front| front.link_bytes_per_s.is_some())
     }
@@ -272,7 +273,7 @@ impl Model {
         Ok(node)
     }
 
-    /// The bursts that arrivals come in; `None` if they are taken for Poisson.
+    /// The bursts of arrivals; `None` if arrivals are modelled as Poisson.
     fn bursts(&self, drawn: &dyn Fn(&str) -> Option<f64>) -> Result<Option<Bursts>, Error> {
         let fitted = self.arrivals.as_ref().map_or(Ok(None), |arrivals| arrivals.bursts())?;
         let Some(fitted) = fitted else { return Ok(None) };
@@ -281,8 +282,9 @@ impl Model {
         Bursts::new(variation, change_rate).map(Some)
     }
 
-    /// The load up to which the model is trusted: its interval, its bias on held-out loads and its misfit
-    /// on fitted ones leave less than [`crate::POINTS_MAX`] points. Cost: some 0.5 ms for each replicate and class.
+    /// The load up to which the model is trusted: its interval, its bias on held-out loads and its
+    /// misfit on fitted ones leave less than [`crate::POINTS_MAX`] points. Cost: some 0.5 ms for
+    /// each replicate and class.
     pub fn trust(&self) -> Result<Trust, Error> {
         Ok(crate::trust::trust(&self.node()?, &self.nodes_of_replicates()?, &self.looked()))
     }

@@ -24,7 +24,7 @@ pub struct Parameter {
 impl Parameter {
     /// A value with the 2.5 % and 97.5 % quantiles of its replicates; the interval always holds the
     /// value, and is the value alone if there are no replicates.
-    pub fn from_replicates(value: f64, replicates: &[f64], unit: &str) -> Self {
+    pub(crate) fn from_replicates(value: f64, replicates: &[f64], unit: &str) -> Self {
         let at = |p| crate::statistics::quantile(replicates, p).unwrap_or(value);
         let (low, high) = (at(0.025).min(value), at(0.975).max(value));
         Parameter { value, low, high, unit: unit.to_owned() }
@@ -50,13 +50,13 @@ pub struct About {
     pub title: String,
     /// Names of the runs whose windows were read.
     pub runs: Vec<String>,
-    /// Says that figures come from a laboratory (simulated devices, one machine), and how; shown with
-    /// every prediction.
+    /// Says that figures come from a laboratory (simulated devices, one machine), and how; shown
+    /// with every prediction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub laboratory: Option<String>,
 }
 
-/// What becomes of a request before a device sees it.
+/// Parameters of requests before the devices: hit ratio, delay, joining.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Requests {
@@ -66,12 +66,12 @@ pub struct Requests {
     pub alpha: Parameter,
     /// Share that neither memory nor a device answers.
     pub other_share: Parameter,
-    /// What gateway and network add to a device's response, seconds.
+    /// Time that gateway and network add to a device's response, seconds.
     pub front_delay: Parameter,
     /// SCV of that ([`crate::storage::Delay::beside`]); absent where it is taken for constant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub front_delay_scv: Option<Parameter>,
-    /// Share of requests joined to a read on its way, for each read in short device queues.
+    /// Share of requests joined to a read in progress, for each read in short device queues.
     pub joining: Parameter,
     /// Reads in the device queues beyond which fewer are joined; 1e9 for none.
     pub joining_knee: Parameter,
@@ -81,13 +81,14 @@ pub struct Requests {
     pub rate_high: f64,
 }
 
-/// Work of devices that no request waits for the end of: writes, fills, scrubs.
+/// Work of devices that completes no request: writes, fills, scrubs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackgroundWork {
-    /// Pieces of it per second at each device.
+    /// Operations per second at each device.
     pub rate: Parameter,
-    /// Mean time of one, seconds; its law is taken for exponential, because counters give no more.
+    /// Mean time of an operation, seconds. Its law is assumed exponential, because counters give
+    /// only the mean.
     pub mean: Parameter,
 }
 
@@ -102,14 +103,14 @@ impl BackgroundWork {
         Self::of(self.rate.value, self.mean.value)
     }
 
-    /// So many pieces per second of so many seconds on average; their law is taken for exponential.
+    /// Work of `rate` operations per second with exponential times of mean `mean` seconds.
     pub(super) fn of(rate: f64, mean_s: f64) -> Result<Background, Error> {
         let rate = not_negative("the rate of other work", rate)?;
         Ok(Background { rate, law: Gamma::new(mean_s, 1.0)? })
     }
 }
 
-/// How variable arrivals were, at one scale of time.
+/// The variability of arrivals at one time scale.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DispersionAt {
@@ -119,24 +120,26 @@ pub struct DispersionAt {
     pub index: Parameter,
 }
 
-/// How variable the clients' arrivals were in the fitted steps.
+/// The variability of the clients' arrivals in the fitted steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arrivals {
-    /// At several scales of time, ascending.
+    /// At several time scales, ascending.
     pub dispersion: Vec<DispersionAt>,
-    /// SCV of the times between arrivals, if these are independent: the dispersion at the longest scale.
+    /// SCV of the times between arrivals, if these are independent: the dispersion at the longest
+    /// scale.
     pub scv: Parameter,
-    /// c² of the arrival rate ([`crate::queue::Bursts`]); absent where arrivals are Poisson as far as is known.
+    /// c² of the arrival rate ([`crate::queue::Bursts`]); absent if arrivals do not differ from
+    /// Poisson.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variation: Option<Parameter>,
-    /// ω, 1/s: the rate's deviation is forgotten in 1/ω. With `variation` only.
+    /// ω, 1/s: deviations of the rate decay within 1/ω. Present with `variation` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_rate: Option<Parameter>,
 }
 
 impl Arrivals {
-    /// The bursts; `None` where arrivals are Poisson as far as is known.
+    /// The bursts; `None` if arrivals do not differ from Poisson.
     pub fn bursts(&self) -> Result<Option<Bursts>, Error> {
         match (&self.variation, &self.change_rate) {
             (Some(variation), Some(rate)) => Bursts::new(variation.value, rate.value).map(Some),
@@ -204,7 +207,7 @@ pub struct ClassParameters {
     pub servers: u32,
     /// Its service time.
     pub service: Law,
-    /// What it does beside the reads, if that was seen.
+    /// Its other work, if the kernel's counters show any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<BackgroundWork>,
     /// The queues of such a device, as far as they were solved; [`Default`] for a new class.
@@ -226,20 +229,20 @@ pub struct Devices {
     pub factor: f64,
 }
 
-/// What an estimate of a mean service time rests on.
+/// The source of an estimate of a mean service time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EvidenceSource {
-    /// Service times that steady steps recorded.
+    /// Recorded service times of steady steps.
     Services,
-    /// Completions of devices that always had something to do: seconds × servers for each.
+    /// Completions of devices that were never idle: seconds × servers for each completion.
     Saturation,
-    /// The mean that makes the clients' responses likeliest.
+    /// The mean that maximises the likelihood of the clients' responses.
     Responses,
 }
 
 impl EvidenceSource {
-    /// What it is, for tables.
+    /// Its description in tables.
     pub fn title(self) -> &'static str {
         match self {
             EvidenceSource::Services => "recorded service times",
@@ -249,17 +252,17 @@ impl EvidenceSource {
     }
 }
 
-/// What one kind of evidence says of the mean service time of a class, and how much it counted.
+/// An estimate of the mean service time of a class from one kind of evidence, with its weight.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evidence {
     /// Name of the class of devices.
     pub class: String,
-    /// What it is.
+    /// The kind of evidence.
     pub source: EvidenceSource,
-    /// The mean service time that it says, seconds.
+    /// The estimated mean service time, seconds.
     pub mean: Parameter,
-    /// Its share in the logarithm of the fitted mean, 0 to 1; those of a class add to 1.
+    /// Its weight in the logarithm of the fitted mean, 0 to 1; the weights of a class add to 1.
     pub weight: f64,
 }
 
@@ -284,7 +287,7 @@ pub struct SpotifyParameters {
     pub n_d: u32,
 }
 
-/// A step that was fitted: what was measured and what the model says of it.
+/// A fitted step: measured values beside those of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FittedStep {
@@ -319,9 +322,9 @@ pub struct FittedStep {
 }
 
 impl FittedStep {
-    /// By how many points (hundredths) the model misses the step that it was fitted to: the largest
-    /// difference of a share within an objective, as for held-out loads. Without objectives it is the
-    /// [`FittedStep::ks_distance`], which also counts how memory's own times move from load to load.
+    /// The error of the model at this step in points (hundredths): the largest difference of a
+    /// share within an objective, as for held-out loads. Without objectives it is the
+    /// [`FittedStep::ks_distance`], which includes changes of memory's times between loads.
     pub fn misfit_points(&self) -> f64 {
         let off = self.points.iter().map(|p| (p.predicted - p.measured).abs()).reduce(f64::max);
         100.0 * off.unwrap_or(self.ks_distance)

@@ -14,13 +14,13 @@ use super::{Model, Parameter};
 pub struct Point {
     /// The time, seconds.
     pub t_s: f64,
-    /// P(T ≤ t) by our model.
+    /// P(T ≤ t) by Concertina's model.
     pub concertina: Parameter,
     /// P(T ≤ t) by the published model; `None` where that is not stable.
     pub spotify: Option<Parameter>,
 }
 
-/// What is to be expected of a load.
+/// The prediction for a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// Load on all servers, requests/s.
@@ -33,35 +33,37 @@ pub struct Prediction {
     pub utilisation_mean: Parameter,
     /// Utilisation of the busiest device.
     pub utilisation_max: Parameter,
-    /// Mean number waiting and in service at a device, on average. The upper end of its interval, and of the mean
-    /// response's, is infinite where a replicate in forty is past saturation.
+    /// Mean number waiting and in service at a device, on average. The upper end of its interval,
+    /// and of the mean response's, is infinite where a replicate in forty is past saturation.
     pub device_queue_length_mean: Parameter,
     /// Mean response, seconds.
     pub response_mean: Parameter,
-    /// The load up to which the model is trusted, requests/s: [`Limits::mg1`], or its balls-into-bins
-    /// bound for several servers. Infinite if memory answers everything.
+    /// The load up to which the model is trusted, requests/s: [`Limits::mg1`], or its
+    /// balls-into-bins bound for several servers. Infinite if memory answers everything.
     pub confidence_limit: f64,
     /// Whether `rate` is past `confidence_limit`. Say so wherever the prediction is shown.
     pub beyond_limit: bool,
     /// Whether the load on a server is larger than any that was fitted.
     pub beyond_fitted: bool,
-    /// The load up to which the model is trusted by its own interval and its errors on held-out loads,
-    /// requests/s on all servers ([`crate::Trust`]).
+    /// The load up to which the model is trusted by its own interval and its errors on held-out
+    /// loads, requests/s on all servers ([`crate::Trust`]).
     pub trust_limit: f64,
     /// Whether `rate` is past `trust_limit`. Say so wherever the prediction is shown.
     pub beyond_trust: bool,
-    /// Shares within the asked times.
+    /// Shares within the requested times.
     pub points: Vec<Point>,
     /// [`super::About::laboratory`]: show it with the prediction.
     pub laboratory: Option<String>,
 }
 
-/// Loads in requests/s that bound what a model says of one server. Infinite if no load reaches them.
+/// Limits of the predictions for one server, as loads in requests/s. Infinite if no load reaches
+/// them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// The published confidence limit: mean number at a disk is 1 by M/M/1, paper's estimators.
     pub spotify_single: Parameter,
-    /// Ours: mean number at a device is 1 by M/G/1 with the measured law, and the bursts that arrivals came in.
+    /// Ours: mean number at a device is 1 by M/G/1 with the measured law, and the bursts that
+    /// arrivals came in.
     pub mg1: Parameter,
     /// The load at which the busiest device, the link or the workers are always busy.
     pub saturation: Parameter,
@@ -69,13 +71,13 @@ pub struct Limits {
     pub breaks_first: Option<Limit>,
 }
 
-/// A node where it stands at a load, and its replicates where they stand.
-struct Standing {
+/// The operating points of a node and of its replicates at a load.
+struct AtLoad {
     node: (Node, Operating),
     replicates: Vec<(Node, Operating)>,
 }
 
-impl Standing {
+impl AtLoad {
     /// P(T ≤ t).
     fn within(&self, t_s: f64) -> Parameter {
         let (node, operating) = &self.node;
@@ -84,7 +86,7 @@ impl Standing {
         Parameter::from_replicates(at.cdf(operating), &others.collect::<Vec<_>>(), "1")
     }
 
-    /// A number of where it stands.
+    /// A quantity of the operating point, with its 95 % interval.
     fn of(&self, f: &dyn Fn(&Operating) -> f64, unit: &str) -> Parameter {
         let others = self.replicates.iter().map(|(_, operating)| f(operating));
         Parameter::from_replicates(f(&self.node.1), &others.collect::<Vec<_>>(), unit)
@@ -99,14 +101,14 @@ impl Standing {
 }
 
 impl Model {
-    /// What one server does at `rate` requests/s, with the shares within each of `within_s` seconds.
-    /// [`Error::Unstable`] past saturation. Cost: that of [`Model::trust`], and for each time some 0.1 ms a
-    /// replicate and class.
+    /// The prediction for one server at `rate` requests/s, with the shares within each of
+    /// `within_s` seconds. [`Error::Unstable`] past saturation. Cost: that of [`Model::trust`], and
+    /// for each time about 0.1 ms for each replicate and class.
     pub fn predict(&self, rate: f64, within_s: &[f64]) -> Result<Prediction, Error> {
         self.predict_cluster(rate, 1, within_s)
     }
 
-    /// What `servers` such servers do that share `rate` requests/s equally.
+    /// The prediction for `servers` such servers that share `rate` requests/s equally.
     pub fn predict_cluster(
         &self,
         rate: f64,
@@ -120,7 +122,7 @@ impl Model {
         }
         let n = f64::from(servers);
         let each = rate / n;
-        let standing = self.standing(each).map_err(|error| match error {
+        let at_load = self.at_load(each).map_err(|error| match error {
             Error::Unstable { saturation, .. } => {
                 Error::Unstable { rate, saturation: saturation * n }
             }
@@ -135,19 +137,19 @@ impl Model {
                 let cdf = |s: &Spotify| s.cdf(each, t_s).unwrap_or(s.hit_ratio().at(each));
                 Parameter::from_replicates(value, &others.map(cdf).collect::<Vec<_>>(), "1")
             });
-            Point { t_s, concertina: standing.within(t_s), spotify: published }
+            Point { t_s, concertina: at_load.within(t_s), spotify: published }
         };
-        let limit = standing.node.0.confidence_limit();
+        let limit = at_load.node.0.confidence_limit();
         let confidence_limit = balls_into_bins_limit(limit, servers, BETA);
         let trust_limit = self.trust()?.limit * n;
         Ok(Prediction {
             rate,
             servers,
-            hit_ratio: standing.of(&|o| o.hit_ratio, "1"),
-            utilisation_mean: standing.of(&|o| o.utilisation_mean, "1"),
-            utilisation_max: standing.of(&|o| o.utilisation_max, "1"),
-            device_queue_length_mean: standing.of(&|o| o.queue_length_mean, "1"),
-            response_mean: standing.of(&|o| o.response_mean, "s"),
+            hit_ratio: at_load.of(&|o| o.hit_ratio, "1"),
+            utilisation_mean: at_load.of(&|o| o.utilisation_mean, "1"),
+            utilisation_max: at_load.of(&|o| o.utilisation_max, "1"),
+            device_queue_length_mean: at_load.of(&|o| o.queue_length_mean, "1"),
+            response_mean: at_load.of(&|o| o.response_mean, "s"),
             confidence_limit,
             beyond_limit: rate > confidence_limit,
             beyond_fitted: each > self.requests.rate_high * 1.01,
@@ -158,30 +160,30 @@ impl Model {
         })
     }
 
-    /// Where one server stands at `rate` requests/s. A replicate that is past saturation stands with queues
-    /// without bound, so that its devices answer nothing in time.
-    fn standing(&self, rate: f64) -> Result<Standing, Error> {
+    /// The operating points of one server at `rate` requests/s. A replicate past saturation has
+    /// infinite queues, so its devices answer nothing in time.
+    fn at_load(&self, rate: f64) -> Result<AtLoad, Error> {
         let node = self.node()?;
         let operating = node.operating(rate)?;
         let stand = |node: Node| {
-            let operating = node.standing(rate);
+            let operating = node.operating_unchecked(rate);
             (node, operating)
         };
         let replicates = self.nodes_of_replicates()?.into_iter().map(stand).collect();
-        Ok(Standing { node: (node, operating), replicates })
+        Ok(AtLoad { node: (node, operating), replicates })
     }
 
-    /// Share of one server's requests that memory answers at `rate` requests/s, with its 95 % interval.
-    /// [`Error::Unstable`] past saturation. Cost: microseconds a replicate.
+    /// Share of one server's requests that memory answers at `rate` requests/s, with its 95 %
+    /// interval. [`Error::Unstable`] past saturation. Cost: microseconds a replicate.
     pub fn hit_ratio(&self, rate: f64) -> Result<Parameter, Error> {
-        Ok(self.standing(rate)?.of(&|o| o.hit_ratio, "1"))
+        Ok(self.at_load(rate)?.of(&|o| o.hit_ratio, "1"))
     }
 
     /// P(T ≤ t) of one server at `rate` requests/s with its 95 % interval, alone: for curves.
     /// [`Error::Unstable`] past saturation. Cost: some 0.1 ms a replicate and class.
     pub fn within(&self, rate: f64, t_s: f64) -> Result<Parameter, Error> {
         not_negative("the time of an objective", t_s)?;
-        Ok(self.standing(rate)?.within(t_s))
+        Ok(self.at_load(rate)?.within(t_s))
     }
 
     /// P(T ≤ t) of one server at `rate` requests/s for each `t` in seconds, without intervals.
@@ -202,30 +204,30 @@ impl Model {
         self.node()?.quantile(rate, p)
     }
 
-    /// The same with its 95 % interval. A replicate's quantile is taken from its CDF at the model's own, by the tail
-    /// that both have in common: where the replicate leaves a share s′ of requests and the model s = 1 − p, it is
-    /// where the model leaves s²/s′. Exact where tails differ by a factor; the upper end is infinite where a
-    /// replicate in forty is past saturation. Cost: 180 CDFs, and one for each
-    /// replicate.
+    /// The same with its 95 % interval. A replicate's quantile is taken from its CDF at the model's
+    /// own, by the tail that both have in common: where the replicate leaves a share s′ of requests
+    /// and the model s = 1 − p, it is where the model leaves s²/s′. Exact where tails differ by a
+    /// factor; the upper end is infinite where a replicate in forty is past saturation. Cost: 180
+    /// CDFs, and one for each replicate.
     pub fn quantile_with_interval(&self, rate: f64, p: f64) -> Result<Parameter, Error> {
         let value = self.quantile(rate, p)?;
-        let standing = self.standing(rate)?;
-        let within = standing.within(value);
+        let at_load = self.at_load(rate)?;
+        let within = at_load.within(value);
         let left = 1.0 - p;
         let at = |within: f64| {
             let other = 1.0 - left * left / (1.0 - within).max(f64::MIN_POSITIVE);
             self.quantile(rate, other.clamp(0.0, 1.0 - 1e-12))
         };
         let low = at(within.high)?.min(value);
-        let high = match standing.is_perhaps_unstable() {
+        let high = match at_load.is_perhaps_unstable() {
             true => f64::INFINITY,
             false => at(within.low)?.max(value),
         };
         Ok(Parameter { value, low, high, unit: "s".to_owned() })
     }
 
-    /// The loads that bound what the model says of one server, with their 95 % intervals. Cost: a tenth of a
-    /// millisecond a replicate; some ten with workers.
+    /// The loads that bound what the model says of one server, with their 95 % intervals. Cost: a
+    /// tenth of a millisecond a replicate; some ten with workers.
     pub fn limits(&self) -> Result<Limits, Error> {
         let (node, others) = (self.node()?, self.nodes_of_replicates()?);
         let interval =
@@ -246,12 +248,13 @@ impl Model {
         Ok(self.spotify()?.cluster_confidence_limit(servers))
     }
 
-    /// The same bound with our limit of a server, requests/s.
+    /// The same bound with the limit of Concertina's model for a server, requests/s.
     pub fn cluster_limit_mg1(&self, servers: u32) -> Result<f64, Error> {
         Ok(balls_into_bins_limit(self.node()?.confidence_limit(), servers, BETA))
     }
 
-    /// The smallest number of servers that holds `rate` requests/s within our confidence limit.
+    /// The smallest number of servers for which `rate` requests/s are within the confidence limit
+    /// of Concertina's model.
     pub fn servers_for(&self, rate: f64) -> Result<u32, Error> {
         not_negative("the request rate", rate)?;
         let limit = self.node()?.confidence_limit();
@@ -264,8 +267,8 @@ impl Model {
         self.node()?.largest_rate(within_s, share)
     }
 
-    /// The same with its 95 % interval, from the replicates; one that can't hold the objective at any
-    /// load counts as 0.
+    /// The same with its 95 % interval, from the replicates; one that can't hold the objective at
+    /// any load counts as 0.
     pub fn largest_rate_with_interval(
         &self,
         within_s: f64,

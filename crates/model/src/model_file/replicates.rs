@@ -8,7 +8,8 @@ use crate::error::Error;
 
 /// Parameters of the fits of resampled windows, a row each.
 ///
-/// Columns are found by their names. What a model has and no column names, a replicate has as the model has it:
+/// Columns are found by their names. What a model has and no column names, a replicate has as the
+/// model has it:
 ///
 /// | column | what |
 /// |---|---|
@@ -51,7 +52,8 @@ impl Replicates {
         "change_rate",
     ];
 
-    /// A value of each row: replaces a column, or adds it. `of` gets the row's number and what stands there.
+    /// A value of each row: replaces a column, or adds it. `of` gets the row's number and what
+    /// stands there.
     pub(crate) fn set(&mut self, name: &str, of: impl Fn(usize, Option<f64>) -> f64) {
         let at = self.columns.iter().position(|c| c == name);
         if at.is_none() {
@@ -85,7 +87,8 @@ impl Replicates {
         self.rows.get(index).map(|row| Draw { columns: &self.columns, row })
     }
 
-    /// That every row has a number for every column, and that the columns are those of a model of these classes.
+    /// That every row has a number for every column, and that the columns are those of a model of
+    /// these classes.
     pub(super) fn check(&self, classes: &[&str]) -> Result<(), Error> {
         if self.rows.is_empty() {
             return Ok(());

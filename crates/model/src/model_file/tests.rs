@@ -363,7 +363,8 @@ fn errors_that_clients_saw_bound_a_clusters_trust() {
         ..model().held_out[0].clone()
     };
     let of = |held_out: Vec<HeldOut>| both.clone().with_held_out(held_out).unwrap();
-    // Small errors leave it to the nodes; large ones end it before, and a change does not take them away.
+    // Small errors leave it to the nodes; large ones end it before, and a change does not take them
+    // away.
     assert_eq!(of(vec![held(0.5 * nodes, 0.5)]).limits().trusted, nodes);
     let wrong = of(vec![held(0.25 * nodes, 0.5), held(0.5 * nodes, 8.0)]);
     let trusted = wrong.limits().trusted;

@@ -1,5 +1,5 @@
-//! Approximate mean value analysis of closed networks of several classes, at a cost that does not depend
-//! on the populations.
+//! Approximate mean value analysis of closed networks of several classes, at a cost that does not
+//! depend on the populations.
 
 use crate::error::Error;
 
@@ -78,19 +78,21 @@ impl Closed<'_> {
         Err(Error::NoConvergence { rounds: ROUNDS_MAX })
     }
 
-    /// Bard and Schweitzer: the share of a class at a station stays as one customer leaves. Errors of some
-    /// per cent with few customers, vanishing with many. O(classes² × stations) for each round.
+    /// Bard and Schweitzer: the share of a class at a station stays as one customer leaves. Errors
+    /// of some per cent with few customers, vanishing with many. O(classes² × stations) for each
+    /// round.
     ///
-    /// Source: Schweitzer, Int. Conf. Stochastic Control and Optimization (1979); Lazowska, Zahorjan,
-    /// Graham, Sevcik, "Quantitative System Performance" (1984), section 6.4.
+    /// Source: Schweitzer, Int. Conf. Stochastic Control and Optimization (1979); Lazowska,
+    /// Zahorjan, Graham, Sevcik, "Quantitative System Performance" (1984), section 6.4.
     pub(crate) fn schweitzer(&self) -> Result<Found, Error> {
         let mut numbers = self.start(self.customers);
         let throughput = self.core(self.customers, &mut numbers, |_, _, _| 0.0)?;
         Ok((throughput, numbers))
     }
 
-    /// Linearizer: the change of shares is estimated from the fixed points with one customer less of each
-    /// class, three times. Errors of some tenths of a per cent. O(classes³ × stations) for each round.
+    /// Linearizer: the change of shares is estimated from the fixed points with one customer less
+    /// of each class, three times. Errors of some tenths of a per cent. O(classes³ × stations) for
+    /// each round.
     ///
     /// Source: Chandy and Neuse, CACM 25 (1982), 126-134.
     pub(crate) fn linearizer(&self) -> Result<Found, Error> {

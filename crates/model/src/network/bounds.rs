@@ -34,18 +34,18 @@ impl Limits {
 
 /// Bounds of a closed class; for stations of constant speed and delays they hold exactly.
 ///
-/// With N customers, think time Z, ΣD the sum and D_max the largest of the demands at queues, in seconds, the
-/// asymptotic ones are N/(Z + N·ΣD) ≤ X ≤ min(N/(Z + ΣD), 1/D_max); the others lie within, each by what it
-/// asks of the demands (sum and maximum, and squares, all). R = N/X − Z. With several servers a faster and a
-/// slower network are bounded ([`Network::bounds`], which has an example). Cost: O(stations). Wrong where
-/// the product form is: service far from exponential, first come, first served. The asymptotic ones need no
-/// such form.
+/// With N customers, think time Z, ΣD the sum and D_max the largest of the demands at queues, in
+/// seconds, the asymptotic ones are N/(Z + N·ΣD) ≤ X ≤ min(N/(Z + ΣD), 1/D_max); the others lie
+/// within, each by what it asks of the demands (sum and maximum, and squares, all). R = N/X − Z.
+/// With several servers a faster and a slower network are bounded ([`Network::bounds`], which has
+/// an example). Cost: O(stations). Wrong where the product form is: service far from exponential,
+/// first come, first served. The asymptotic ones need no such form.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bounds {
     /// Asymptotic: nobody waits, or everybody waits for all others (Muntz and Wong, 1974).
     pub asymptotic: Limits,
-    /// Balanced job bounds (Zahorjan, Sevcik, Eager, Galler, CACM 25, 1982), with think times as in Lazowska
-    /// et al., "Quantitative System Performance", table 5.3.
+    /// Balanced job bounds (Zahorjan, Sevcik, Eager, Galler, CACM 25, 1982), with think times as in
+    /// Lazowska et al., "Quantitative System Performance", table 5.3.
     pub balanced: Limits,
     /// Proportional bounds (Hsieh and Lam, Performance Evaluation 7, 1987).
     pub proportional: Limits,
@@ -53,12 +53,13 @@ pub struct Bounds {
     pub geometric: Limits,
 }
 
-/// The station that limits a class: no more than α_max/D requests/s pass one that works α_max times as fast as
-/// one server and of which a request wants D seconds.
+/// The station that limits a class: no more than α_max/D requests/s pass one that works α_max times
+/// as fast as one server and of which a request wants D seconds.
 ///
-/// Source: E. Lazowska, J. Zahorjan, G. Graham, K. Sevcik, "Quantitative System Performance" (1984), its
-/// chapter 5. It holds of any system whose demands do not change with the load; measured demands that rise (retries,
-/// cold caches) make it too large. Cost: a sort of the stations.
+/// Source: E. Lazowska, J. Zahorjan, G. Graham, K. Sevcik, "Quantitative System Performance"
+/// (1984), its chapter 5. It holds of any system whose demands do not change with the load;
+/// measured demands that rise (retries, cold caches) make it too large. Cost: a sort of the
+/// stations.
 ///
 /// ```
 /// use model::network::{Class, Network, Station};
@@ -85,8 +86,8 @@ pub struct Bottleneck {
     pub next: Option<(usize, f64)>,
 }
 
-/// A range of the mix of two classes in which one station is the bottleneck. [`Network::sectors`] has formula,
-/// source and an example.
+/// A range of the mix of two classes in which one station is the bottleneck. [`Network::sectors`]
+/// has formula, source and an example.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sector {
     /// From this share of the first class in the sum of the two throughputs …
@@ -144,9 +145,9 @@ impl Network {
 
     /// Bounds of a closed class that is alone in the network, in O(stations). Stations of several
     /// servers: the upper bounds of throughput are those of one server m times as fast (and never
-    /// above what the demands alone allow); the lower ones those of that server and a delay of D(m−1)/m,
-    /// Seidmann's network, where customers wait while servers are free. Load-dependent stations have no
-    /// such bounds: an error.
+    /// above what the demands alone allow); the lower ones those of that server and a delay of
+    /// D(m−1)/m, Seidmann's network, where customers wait while servers are free. Load-dependent
+    /// stations have no such bounds: an error.
     ///
     /// ```
     /// use model::network::{Class, Network, Station};
@@ -196,7 +197,8 @@ impl Network {
             let (low, high) = (of(&slow, n).0, cap(of(&fast, n).1));
             Limits::new(n, think_s, low.min(high), high)
         };
-        // Delays among the stations belong to the response time, and `think_s` here is the class's own.
+        // Delays among the stations belong to the response time, and `think_s` here is the class's
+        // own.
         Ok(Bounds {
             asymptotic: pair(asymptotic),
             balanced: pair(balanced),
@@ -206,8 +208,8 @@ impl Network {
     }
 
     /// Composite bounds of every closed class of several, at stations of constant speed and delays
-    /// (Kerola, Performance Evaluation 6, 1986): at worst each waits for all others at its largest demand; at
-    /// best it gets what the others' worst leaves of each station.
+    /// (Kerola, Performance Evaluation 6, 1986): at worst each waits for all others at its largest
+    /// demand; at best it gets what the others' worst leaves of each station.
     pub fn composite_bounds(&self) -> Result<Vec<Limits>, Error> {
         let mut total = 0.0;
         for (c, class) in self.classes.iter().enumerate() {
@@ -247,10 +249,10 @@ impl Network {
         Ok(found.collect())
     }
 
-    /// Which station saturates first, as the mix of two classes changes: the share β of class `a` in the
-    /// sum of the throughputs of `a` and `b` goes from 0 to 1, and the bottleneck is the largest
-    /// (β·D_a + (1−β)·D_b) / α. Where two sectors meet is a switching point; near it both may saturate
-    /// together. Source: Balbo and Serazzi, Performance Evaluation 30 (1997), 115-152.
+    /// Which station saturates first, as the mix of two classes changes: the share β of class `a`
+    /// in the sum of the throughputs of `a` and `b` goes from 0 to 1, and the bottleneck is the
+    /// largest (β·D_a + (1−β)·D_b) / α. Where two sectors meet is a switching point; near it both
+    /// may saturate together. Source: Balbo and Serazzi, Performance Evaluation 30 (1997), 115-152.
     ///
     /// ```
     /// use model::network::{Class, Network, Station};
@@ -328,8 +330,8 @@ fn proportional(d: &Demands, n: f64) -> (f64, f64) {
     (low, high.min(1.0 / max))
 }
 
-/// R = ΣD + D_max·(N − 1 − Z·X(N−1)) − Σ (D_max − D_i)·Q_i(N−1), with the numbers bounded by those of
-/// geometric queues, and X(N−1) between X·(N−1)/N and X.
+/// R = ΣD + D_max·(N − 1 − Z·X(N−1)) − Σ (D_max − D_i)·Q_i(N−1), with the numbers bounded by those
+/// of geometric queues, and X(N−1) between X·(N−1)/N and X.
 fn geometric(d: &Demands, n: f64) -> (f64, f64) {
     let (sum, max, z) = (d.sum(), d.max(), d.think_s);
     if sum == 0.0 {

@@ -1,17 +1,18 @@
 //! Exact solution of closed networks of one class with stations of any speeds, by convolution that
 //! cannot cancel, overflow or underflow unnoticed.
 //!
-//! Buzen (CACM 16, 1973): with weights f(n) = Dⁿ / (α(1)·…·α(n)) of each station, the normalising constant
-//! G(N) is their convolution, and throughput is G(N−1)/G(N). All terms are positive, so the relative
-//! error stays near N × 1e-16; recursions on the probability of an empty station (load-dependent MVA)
-//! subtract, and lose everything in large networks. What remains is range: G leaves that of f64. So every
-//! weight is tilted, f(n)·zⁿ with z near the throughput, which makes G(N) the probability that independent
-//! numbers in open stations sum to N, at its most likely; z cancels from every result. What the range
-//! still drops is bounded: weights below `keep` of their largest, and that bound is compared with G(N).
+//! Buzen (CACM 16, 1973): with weights f(n) = Dⁿ / (α(1)·…·α(n)) of each station, the normalising
+//! constant G(N) is their convolution, and throughput is G(N−1)/G(N). All terms are positive, so
+//! the relative error stays near N × 1e-16; recursions on the probability of an empty station
+//! (load-dependent MVA) subtract, and lose everything in large networks. What remains is range: G
+//! leaves that of f64. So every weight is tilted, f(n)·zⁿ with z near the throughput, which makes
+//! G(N) the probability that independent numbers in open stations sum to N, at its most likely; z
+//! cancels from every result. What the range still drops is bounded: weights below `keep` of their
+//! largest, and that bound is compared with G(N).
 //!
-//! Stations of constant speed from some number L on have weights that are geometric from there: their
-//! convolution costs N·L, others up to N². Weights too small to matter are left out, so that stations far
-//! from the bottleneck cost little.
+//! Stations of constant speed from some number L on have weights that are geometric from there:
+//! their convolution costs N·L, others up to N². Weights too small to matter are left out, so that
+//! stations far from the bottleneck cost little.
 
 use super::station::Law;
 
@@ -111,8 +112,9 @@ struct Weights {
     sum: f64,
 }
 
-/// Tilted weights f(n)·zⁿ, n ≤ `customers`, the largest near 1, by products from f(0) = 1 on. Powers of
-/// 2^256 are counted apart, so that no product leaves the range before the largest is known.
+/// Tilted weights f(n)·zⁿ, n ≤ `customers`, the largest near 1, by products from f(0) = 1 on.
+/// Powers of 2^256 are counted apart, so that no product leaves the range before the largest is
+/// known.
 fn weights(server: Server<'_>, z: f64, customers: usize, keep: f64) -> Weights {
     let constant = server.law.constant_from();
     let mut values = vec![1.0f64];
@@ -182,9 +184,9 @@ fn moments(server: Server<'_>, z: f64, customers: usize) -> (f64, f64) {
     (mean, (s2 / s0 - mean * mean).max(0.0))
 }
 
-/// The z at which open stations would together hold the customers: to a third of a standard deviation,
-/// which is near enough. Newton's method on ln z (the derivative of the mean is the variance), kept
-/// between bounds.
+/// The z at which open stations would together hold the customers: to a third of a standard
+/// deviation, which is near enough. Newton's method on ln z (the derivative of the mean is the
+/// variance), kept between bounds.
 fn tilt(servers: &[Server<'_>], customers: usize) -> f64 {
     let demand: f64 = servers.iter().map(|s| s.demand / s.law.at(customers)).sum();
     let mut y = (customers as f64 / demand).ln();
@@ -218,8 +220,8 @@ fn tilt(servers: &[Server<'_>], customers: usize) -> f64 {
     y.exp()
 }
 
-/// Σ f(i)·g(i + j) for j = 0..4: four at once, so that what is loaded is used four times, and in parts, so
-/// that additions need not wait for each other. `g` is three longer than `f`.
+/// Σ f(i)·g(i + j) for j = 0..4: four at once, so that what is loaded is used four times, and in
+/// parts, so that additions need not wait for each other. `g` is three longer than `f`.
 #[inline]
 fn dots(f: &[f64], g: &[f64]) -> [f64; 4] {
     let mut sums = [[0.0; 4]; 4];
@@ -238,7 +240,8 @@ fn dots(f: &[f64], g: &[f64]) -> [f64; 4] {
     out
 }
 
-/// The parts of weights that matter: runs of values from `least` on, gaps shorter than 64 not left out.
+/// The parts of weights that matter: runs of values from `least` on, gaps shorter than 64 not left
+/// out.
 fn parts(values: &[f64], least: f64) -> Vec<(usize, &[f64])> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for i in (0..values.len()).filter(|&i| values[i] >= least) {
@@ -250,8 +253,8 @@ fn parts(values: &[f64], least: f64) -> Vec<(usize, &[f64])> {
     runs.into_iter().map(|(from, to)| (from, &values[from..to])).collect()
 }
 
-/// out(n) += Σ f(i)·g(n − i), where `out`, `f` and `g` begin at `first`, `start` and `g.start`; values below
-/// `keep` are left out.
+/// out(n) += Σ f(i)·g(n − i), where `out`, `f` and `g` begin at `first`, `start` and `g.start`;
+/// values below `keep` are left out.
 fn add_products(out: &mut [f64], first: usize, f: &[f64], start: usize, g: &Span, keep: f64) {
     for (f_at, f) in parts(f, keep) {
         let reversed: Vec<f64> = f.iter().rev().copied().collect();
@@ -270,7 +273,8 @@ fn add_part(out: &mut [f64], reversed: &[f64], g: &[f64]) {
     let mut padded = vec![0.0; g.len() + 6];
     padded[3..3 + g.len()].copy_from_slice(g);
     let end = out.len().min(count + g.len() - 1);
-    // Of the four sums from n on: reversed[r] meets g(n + j + r − (count − 1)), padded by 3 on both sides.
+    // Of the four sums from n on: reversed[r] meets g(n + j + r − (count − 1)), padded by 3 on both
+    // sides.
     for (block, out) in out[..end].chunks_mut(4).enumerate() {
         let n = 4 * block;
         let low = (count - 1).saturating_sub(n + 3);
@@ -386,8 +390,8 @@ impl Products {
         Ok(Products { z, customers, keep, weights, left, right, constant, constant_before, scale })
     }
 
-    /// How small `keep` must at least be, as a logarithm: what is left out is at most `keep` × the product
-    /// of all sums × their number, and that has to be 1e-16 of G(N) or less.
+    /// How small `keep` must at least be, as a logarithm: what is left out is at most `keep` × the
+    /// product of all sums × their number, and that has to be 1e-16 of G(N) or less.
     fn keep_needed(&self) -> f64 {
         let ln2 = 2f64.ln();
         let sums: f64 = self.weights.iter().map(|f| f.sum.ln() + f.span.scale as f64 * ln2).sum();
@@ -405,9 +409,9 @@ impl Products {
 
     /// Mean numbers at the stations.
     ///
-    /// Together the stations before k hold Σ n·left(n)·right(N − n) / G(N): the difference of two such sums
-    /// is a mean number for nothing, good where it is not small beside them. Others are summed by
-    /// themselves, Σ n·f(n)·(all others)(N − n) / G(N), which is cheap as they are small.
+    /// Together the stations before k hold Σ n·left(n)·right(N − n) / G(N): the difference of two
+    /// such sums is a mean number for nothing, good where it is not small beside them. Others are
+    /// summed by themselves, Σ n·f(n)·(all others)(N − n) / G(N), which is cheap as they are small.
     fn numbers(&self) -> Vec<f64> {
         let count = self.weights.len();
         let mut before = vec![0.0];

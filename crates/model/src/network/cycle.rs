@@ -1,4 +1,5 @@
-//! How long a request takes through all stations of a closed network: the distribution, not the mean alone.
+//! How long a request takes through all stations of a closed network: the distribution, not the
+//! mean alone.
 
 use crate::distribution::{Complex64, inversion};
 use crate::error::{Error, check};
@@ -9,21 +10,24 @@ use super::{Load, Network};
 /// Steps of a transform at most: customers × servers, over all stations.
 const STEPS_MAX: f64 = 3e5;
 
-/// The distribution of the response time of a closed class that visits each of its stations once, in a row: first
-/// come, first served, exponential service; it thinks as it likes.
+/// The distribution of the response time of a closed class that visits each of its stations once,
+/// in a row: first come, first served, exponential service; it thinks as it likes.
 ///
-/// A customer that enters meets the network's state with one customer less (arrival theorem), and what it takes
-/// at a station is its own service and the services before it *as they were met at the start*:
+/// A customer that enters meets the network's state with one customer less (arrival theorem), and
+/// what it takes at a station is its own service and the services before it *as they were met at
+/// the start*:
 ///
 /// E\[e^(−sT)\] = Σₙ πₙ(N − 1) · Πᵢ xᵢ·yᵢ^(nᵢ + 1 − mᵢ)⁺, xᵢ = 1/(1 + s·Sᵢ), yᵢ = 1/(1 + s·Sᵢ/mᵢ)
 ///
-/// Exact for stations of one server, where nobody overtakes: R. Schassberger and H. Daduna, "The time for a round trip
-/// in a cycle of exponential queues", JACM 30 (1983); F. Kelly and P. Pollett, "Sojourn times in closed queueing
-/// networks", Advances in Applied Probability 15 (1983). The times at the stations are then *not* independent: who
-/// meets a long queue at one meets short ones elsewhere. For one station it is [`super::Sojourn`]. Elsewhere an
-/// approximation ([`CycleTime::is_exact`]): a station of several servers, or a delay, lets requests overtake; the
-/// mean stays exact. Against simulation it was off by at most 0.12 points in three rows (`a_row_with_overtaking_is_nearly_right`).
-/// When it is wrong: service that is not exponential; requests that come back to a station.
+/// Exact for stations of one server, where nobody overtakes: R. Schassberger and H. Daduna, "The
+/// time for a round trip in a cycle of exponential queues", JACM 30 (1983); F. Kelly and P.
+/// Pollett, "Sojourn times in closed queueing networks", Advances in Applied Probability 15 (1983).
+/// The times at the stations are then *not* independent: who meets a long queue at one meets short
+/// ones elsewhere. For one station it is [`super::Sojourn`]. Elsewhere an approximation
+/// ([`CycleTime::is_exact`]): a station of several servers, or a delay, lets requests overtake; the
+/// mean stays exact. Against simulation it was off by at most 0.12 points in three rows
+/// (`a_row_with_overtaking_is_nearly_right`). When it is wrong: service that is not exponential;
+/// requests that come back to a station.
 ///
 /// ```
 /// use model::network::{Class, Network, Station};
@@ -79,11 +83,13 @@ fn weights(load: f64, count: usize) -> Vec<f64> {
 }
 
 impl Network {
-    /// The distribution of the response time of the only class, which is closed and visits its stations once each.
+    /// The distribution of the response time of the only class, which is closed and visits its
+    /// stations once each.
     ///
     /// # Errors
-    /// [`Error::Network`] for other networks: several classes, an open one, stations with measured or made up rates, visits
-    /// other than 1, or more customers × servers than some hundred thousand. Cost: as the solution with a customer less.
+    /// [`Error::Network`] for other networks: several classes, an open one, stations with measured
+    /// or made up rates, visits other than 1, or more customers × servers than some hundred
+    /// thousand. Cost: as the solution with a customer less.
     pub fn cycle_time(&self) -> Result<CycleTime, Error> {
         let wrong = |what: &str| {
             let place = self.classes.first().map_or("a network", |class| class.name());
@@ -175,8 +181,8 @@ impl CycleTime {
         all.last().copied().unwrap_or(Complex64::ZERO)
     }
 
-    /// P(T ≤ t seconds), to some 1e-8, by Euler's inversion ([`inversion`]). Cost: 81 sums over customers, stations and
-    /// their servers.
+    /// P(T ≤ t seconds), to some 1e-8, by Euler's inversion ([`inversion`]). Cost: 81 sums over
+    /// customers, stations and their servers.
     pub fn cdf(&self, t: f64) -> f64 {
         // Nothing is left past that, and nothing is there before.
         if t.is_nan() || t <= 1e-9 * self.mean_s {
@@ -188,7 +194,8 @@ impl CycleTime {
         inversion::cdf(|s| self.sum(s) / self.whole, t)
     }
 
-    /// The time in seconds that a share `p` (0 ≤ p < 1) does not exceed; some 60 evaluations of the CDF.
+    /// The time in seconds that a share `p` (0 ≤ p < 1) does not exceed; some 60 evaluations of the
+    /// CDF.
     ///
     /// # Errors
     /// [`Error::Invalid`] for another share.

@@ -1,4 +1,5 @@
-//! Tests against the gold numbers: 120-digit convolutions, octave-queueing, PDQ, and the ASL report.
+//! Tests against the gold numbers: 120-digit convolutions, octave-queueing, PDQ, and the ASL
+//! report.
 
 use serde_json::Value;
 
@@ -316,8 +317,9 @@ fn a_saturated_station_of_pdq_agrees() {
     assert!((bottleneck.knee - f("n_opt")).abs() < 1e-9);
 }
 
-/// Tables 21 to 24 of the ASL report: the inputs that its printed utilisations and queue lengths imply,
-/// solved. Where the report's solver broke (192 and 288 clients) the measured throughputs are met.
+/// Tables 21 to 24 of the ASL report: the inputs that its printed utilisations and queue lengths
+/// imply, solved. Where the report's solver broke (192 and 288 clients) the measured throughputs
+/// are met.
 #[test]
 fn the_asl_network_is_solved_where_its_report_broke() {
     let Some(file) = text("seeds/asl_netq_derived_inputs.csv") else { return };
@@ -330,8 +332,8 @@ fn the_asl_network_is_solved_where_its_report_broke() {
         let cell = |name: &str| cells[column(name)];
         let (n, middlewares) = (cell("N") as u32, cell("middlewares"));
         let threads = cell("threads_per_mw") as u32;
-        // Printed utilisations have three decimals, so the first of them give the service time to some
-        // per cent (and throughput to 0.2 %); it is no longer than the response time.
+        // Printed utilisations have three decimals, so the first of them give the service time to
+        // some per cent (and throughput to 0.2 %); it is no longer than the response time.
         let service = cell("S_ms_from_util").min(cell("R_mw_ms_from_qlen")) * 1e-3;
         // Each request goes to one middleware.
         let count = middlewares as usize;

@@ -1,9 +1,9 @@
-//! Exact solution of closed networks of several classes with stations of any speeds: the convolution of
-//! `convolution`, over all populations.
+//! Exact solution of closed networks of several classes with stations of any speeds: the
+//! convolution of `convolution`, over all populations.
 //!
 //! Reiser and Kobayashi, IBM J. R&D 19 (1975). Positive terms only, tilted by throughputs z of an
-//! approximation as there. With S = Π(N_c + 1) populations a queue of constant speed costs S × classes, a
-//! delay S × ΣN, a station of other rates up to S².
+//! approximation as there. With S = Π(N_c + 1) populations a queue of constant speed costs S ×
+//! classes, a delay S × ΣN, a station of other rates up to S².
 
 use super::convolution::Failure;
 use super::station::Law;

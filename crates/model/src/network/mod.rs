@@ -1,13 +1,15 @@
 //! Networks of queues: stations, classes of customers, and what they do to each other.
 //!
-//! A customer of a *closed* class thinks, visits stations, and starts again: a client that sends its next
-//! request after the answer. Customers of an *open* class come from outside and leave. A class needs at
-//! each station a **demand** of D = V·S seconds: visits × mean service time. From populations, think times
-//! and demands follow throughputs, response times, numbers and utilisations.
+//! A customer of a *closed* class thinks, visits stations, and starts again: a client that sends
+//! its next request after the answer. Customers of an *open* class come from outside and leave. A
+//! class needs at each station a **demand** of D = V·S seconds: visits × mean service time. From
+//! populations, think times and demands follow throughputs, response times, numbers and
+//! utilisations.
 //!
-//! Three laws hold for any system, whatever its distributions (Denning and Buzen, 1978), and for every
-//! answer here: **Little's law** N = X·R, the **utilisation law** U = X·D/m, and the **interactive
-//! response-time law** R = N/X − Z. The rest rests on the product form of BCMP (see [`Station`]).
+//! Three laws hold for any system, whatever its distributions (Denning and Buzen, 1978), and for
+//! every answer here: **Little's law** N = X·R, the **utilisation law** U = X·D/m, and
+//! the **interactive response-time law** R = N/X − Z. The rest rests on the product form of BCMP
+//! (see [`Station`]).
 //!
 //! | network | solved by | exact |
 //! |---|---|---|
@@ -19,14 +21,15 @@
 //! | open classes | M/M/m and its kin at each station ([`Method::Open`]) | yes |
 //! | open and closed | closed classes get what open ones leave of each station | as the closed |
 //!
-//! Load-dependent mean value analysis is not here: it subtracts, and published solvers return negative
-//! throughputs with some dozens of servers. Convolution adds positive terms only; see the tests, which
-//! compare it with 120-digit arithmetic.
+//! Load-dependent mean value analysis is not here: it subtracts, and published solvers return
+//! negative throughputs with some dozens of servers. Convolution adds positive terms only; see the
+//! tests, which compare it with 120-digit arithmetic.
 //!
-//! [`Network::bounds`] needs no solution and holds for every load; [`bottleneck`](Network::bottleneck) says
-//! which station limits, [`sectors`](Network::sectors) how that changes with the mix of two classes.
-//! [`Station::flow_equivalent`] makes one station of a measured system. [`Network::sojourn`] is the
-//! distribution of the response time at a station, [`Network::cycle_time`] through all of them.
+//! [`Network::bounds`] needs no solution and holds for every load;
+//! [`bottleneck`](Network::bottleneck) says which station limits, [`sectors`](Network::sectors) how
+//! that changes with the mix of two classes. [`Station::flow_equivalent`] makes one station of a
+//! measured system. [`Network::sojourn`] is the distribution of the response time at a station,
+//! [`Network::cycle_time`] through all of them.
 //!
 //! ```
 //! use model::network::{Class, Network, Station};
@@ -67,10 +70,10 @@ const PARTS_MAX: usize = 10_000;
 
 /// What brings a class's customers.
 ///
-/// A closed class sends its next request after the answer and a think time, so that its throughput is X =
-/// N/(R + Z) and falls as R rises; an open one sends λ requests/s whatever the response, and its queues have
-/// no bound near saturation. What taking the one for the other does: B. Schroeder, A. Wierman, M.
-/// Harchol-Balter, "Open versus closed: a cautionary tale", NSDI 2006.
+/// A closed class sends its next request after the answer and a think time, so that its throughput
+/// is X = N/(R + Z) and falls as R rises; an open one sends λ requests/s whatever the response, and
+/// its queues have no bound near saturation. What taking the one for the other does: B. Schroeder,
+/// A. Wierman, M. Harchol-Balter, "Open versus closed: a cautionary tale", NSDI 2006.
 ///
 /// ```
 /// use model::network::{Class, Load};
@@ -93,8 +96,8 @@ pub enum Load {
     },
 }
 
-/// A class of customers: its load, and its demand at each station in seconds, D = V·S: visits times mean
-/// service. That demands do not change with the load is assumed of all of them.
+/// A class of customers: its load, and its demand at each station in seconds, D = V·S: visits times
+/// mean service. That demands do not change with the load is assumed of all of them.
 ///
 /// ```
 /// use model::network::Class;
@@ -146,8 +149,8 @@ impl Class {
         Ok(Class { name: name.to_owned(), load, demands_s: demands_s.to_vec(), visits })
     }
 
-    /// With visits to each station for each request (1 if not said). Demands stay; a visit's service time
-    /// is demand / visits.
+    /// With visits to each station for each request (1 if not said). Demands stay; a visit's
+    /// service time is demand / visits.
     pub fn with_visits(mut self, visits: &[f64]) -> Result<Class, Error> {
         if visits.len() != self.demands_s.len() {
             let what = format!("{} visits for {} demands", visits.len(), self.demands_s.len());
@@ -210,8 +213,8 @@ impl Class {
     }
 }
 
-/// Stations and classes. See the [module](self) for what can be asked of them, by which method each is answered,
-/// and how exactly; [`Station`] for what is assumed; [`Method`] for the sources.
+/// Stations and classes. See the [module](self) for what can be asked of them, by which method each
+/// is answered, and how exactly; [`Station`] for what is assumed; [`Method`] for the sources.
 ///
 /// ```
 /// use model::network::{Class, Network, Station};
@@ -231,8 +234,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Of at least one station and one class, with different names, each class with a demand for each
-    /// station.
+    /// Of at least one station and one class, with different names, each class with a demand for
+    /// each station.
     pub fn new(stations: Vec<Station>, classes: Vec<Class>) -> Result<Network, Error> {
         let wrong = |what: String| Error::Network { place: "the network".to_owned(), what };
         for (count, of) in [(stations.len(), "station"), (classes.len(), "class")] {

@@ -1,12 +1,13 @@
 //! Exact mean value analysis of closed networks whose stations never change their speed.
 //!
-//! Reiser and Lavenberg, "Mean-Value Analysis of Closed Multichain Queuing Networks", JACM 27 (1980): a
-//! customer that arrives at a station meets the mean number of the network without it. All terms are
-//! positive, so nothing cancels. Stations whose speed changes would need the distribution of the number
-//! present, and its recursion is not stable: those are for `convolution`.
+//! Reiser and Lavenberg, "Mean-Value Analysis of Closed Multichain Queuing Networks", JACM 27
+//! (1980): a customer that arrives at a station meets the mean number of the network without it.
+//! All terms are positive, so nothing cancels. Stations whose speed changes would need the
+//! distribution of the number present, and its recursion is not stable: those are for
+//! `convolution`.
 
-/// One class: throughput and numbers at the stations, in O(customers × stations). `each` is told the
-/// throughput of every population on the way. A demand of 0 is allowed.
+/// One class: throughput and numbers at the stations, in O(customers × stations). `each` is told
+/// the throughput of every population on the way. A demand of 0 is allowed.
 pub(crate) fn single(
     demands: &[f64],
     think_s: f64,

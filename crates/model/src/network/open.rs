@@ -4,14 +4,15 @@ use crate::error::{Error, not_negative};
 
 use super::station::Law;
 
-/// Arrival rates at the stations of an open (Jackson) network, from those from outside and a routing
-/// matrix: `routing[i][j]` is the share of what leaves station i that goes to j; the rest leaves for good.
-/// Solves λ = γ + λP. With λ_i / Σγ as visits, a class of [`super::Class::open`] is the Jackson network
-/// (Jackson, Management Science 10, 1963). O(stations³).
+/// Arrival rates at the stations of an open (Jackson) network, from those from outside and a
+/// routing matrix: `routing[i][j]` is the share of what leaves station i that goes to j; the rest
+/// leaves for good. Solves λ = γ + λP. With λ_i / Σγ as visits, a class of [`super::Class::open`]
+/// is the Jackson network (Jackson, Management Science 10, 1963). O(stations³).
 ///
-/// The flows hold of any network that routes by fixed shares and loses nothing; that stations then are as
-/// if alone, with Poisson arrivals, needs exponential service or the like ([`super::Station`]). Wrong where
-/// routing remembers: at most three tries, the same replica again.
+/// The flows hold of any network that routes by fixed shares and loses nothing; that stations then
+/// are as if alone, with Poisson arrivals, needs exponential service or the like
+/// ([`super::Station`]). Wrong where routing remembers: at most three tries, the same replica
+/// again.
 ///
 /// ```
 /// // 10 requests/s go to the front; 80 % of them on to the disk, of which 10 % try again.
@@ -40,9 +41,10 @@ pub fn flows(external: &[f64], routing: &[Vec<f64>]) -> Result<Vec<f64>, Error> 
         .ok_or_else(|| wrong("customers reach stations that none ever leaves; let some leave"))
 }
 
-/// Mean visits to the stations of a closed network for each visit to station `reference`, from a routing
-/// matrix whose rows sum to 1: v = vP. O(stations³). Source: W. Gordon, G. Newell, "Closed queueing systems with
-/// exponential servers", Operations Research 15 (1967). Wrong where routing remembers, as for [`flows`].
+/// Mean visits to the stations of a closed network for each visit to station `reference`, from a
+/// routing matrix whose rows sum to 1: v = vP. O(stations³). Source: W. Gordon, G. Newell, "Closed
+/// queueing systems with exponential servers", Operations Research 15 (1967). Wrong where routing
+/// remembers, as for [`flows`].
 ///
 /// ```
 /// let visits = model::network::visits(0, &[vec![0.0, 0.3, 0.7], vec![1.0, 0.0, 0.0], vec![1.0, 0.0, 0.0]])?;
@@ -131,10 +133,11 @@ const TERMS_MAX: usize = 500_000_000;
 /// What open classes leave of a station to closed ones: rates α'(1), α'(2) … as a law, and the
 /// probability that no open customer is there while no closed one is.
 ///
-/// With open work ρ = Σ λD, the weight of n closed customers is h(n) = Σ_l C(n+l, l)·ρ^l / (α(1)…α(n+l)), so
-/// α'(n) = h(n−1)/h(n); for n from where α is constant on it is α − ρ. The mean number of open ones beside n
-/// closed is ρ(n+1)/α'(n+1). Source: Bruell, Balbo, Afshari, Performance Evaluation 4 (1984), 241-260.
-/// The caller has checked ρ < lim α. `None` if so close to it, with so many servers, that it would take long.
+/// With open work ρ = Σ λD, the weight of n closed customers is h(n) = Σ_l C(n+l, l)·ρ^l /
+/// (α(1)…α(n+l)), so α'(n) = h(n−1)/h(n); for n from where α is constant on it is α − ρ. The mean
+/// number of open ones beside n closed is ρ(n+1)/α'(n+1). Source: Bruell, Balbo, Afshari,
+/// Performance Evaluation 4 (1984), 241-260. The caller has checked ρ < lim α. `None` if so close
+/// to it, with so many servers, that it would take long.
 pub(crate) fn left_over(law: &Law, open: f64, customers: usize) -> Option<(Law, f64)> {
     let Law::Rates(rates) = law else { return Some((Law::Delay, (-open).exp())) };
     let constant = rates.len();

@@ -5,14 +5,15 @@ use crate::queue::quantile;
 
 use super::{Load, Network};
 
-/// The distribution of the response time of one visit to a station with m servers, first come, first
-/// served, exponential service, in a closed network of one class. Exact: an arriving customer meets the
-/// network's state with one customer less (arrival theorem: Sevcik and Mitrani, JACM 28, 1981; Lavenberg
-/// and Reiser, 1980). If n ≥ m are met, n − m + 1 departures at rate mµ come first, then its own service.
+/// The distribution of the response time of one visit to a station with m servers, first come,
+/// first served, exponential service, in a closed network of one class. Exact: an arriving customer
+/// meets the network's state with one customer less (arrival theorem: Sevcik and Mitrani, JACM 28,
+/// 1981; Lavenberg and Reiser, 1980). If n ≥ m are met, n − m + 1 departures at rate mµ come first,
+/// then its own service.
 ///
-/// In the machine repairman's network (M/M/m//N: think time and one station, visited once) this is the
-/// distribution of the whole response time. Through several stations it is not the sum of independent
-/// times in general; their means add up, their variances need not.
+/// In the machine repairman's network (M/M/m//N: think time and one station, visited once) this is
+/// the distribution of the whole response time. Through several stations it is not the sum of
+/// independent times in general; their means add up, their variances need not.
 ///
 /// ```
 /// use model::network::{Class, Network, Station};
@@ -36,8 +37,8 @@ pub struct Sojourn {
 }
 
 impl Network {
-    /// The distribution of the response time of a visit to a station of servers, in a network of one
-    /// closed class. Costs as the solution with a customer less.
+    /// The distribution of the response time of a visit to a station of servers, in a network of
+    /// one closed class. Costs as the solution with a customer less.
     pub fn sojourn(&self, station: usize) -> Result<Sojourn, Error> {
         let wrong = |what: &str| {
             let place = match self.stations.get(station) {
@@ -123,7 +124,8 @@ impl Sojourn {
         (1.0 - above / total).clamp(0.0, 1.0)
     }
 
-    /// The time in seconds that a share `p` (0 ≤ p < 1) does not exceed; some 60 evaluations of the CDF.
+    /// The time in seconds that a share `p` (0 ≤ p < 1) does not exceed; some 60 evaluations of the
+    /// CDF.
     pub fn quantile(&self, p: f64) -> Result<f64, Error> {
         check("the share of a quantile", p, 0.0..=1.0 - 1e-9, "at least 0 and below 1")?;
         quantile(p, self.mean(), |t| self.cdf(t))

@@ -2,21 +2,25 @@
 
 use serde::Serialize;
 
-/// How an answer was found: [`Solution::method`]. With demands D in seconds, think time Z, populations n:
+/// How an answer was found: [`Solution::method`]. With demands D in seconds, think time Z,
+/// populations n:
 ///
-/// - mean value analysis: R = D·(1 + Q(n − 1)) at each station, X = n/(Z + ΣR), Q = X·R; M. Reiser, S. Lavenberg,
-///   "Mean-Value Analysis of Closed Multichain Queuing Networks", JACM 27 (1980);
-/// - convolution: G, the convolution of each station's Dⁿ/(α(1)…α(n)), and X = G(N − 1)/G(N); J. Buzen, CACM
-///   16 (1973); several classes: M. Reiser, H. Kobayashi, IBM J. R&D 19 (1975); all terms are positive, and
-///   tilted so that none leaves the range of numbers: relative error N × 1e-16;
-/// - linearizer: mean value analysis whose numbers with one customer less are estimated from the fixed points
-///   there, some tenths of a per cent off; K. Chandy, D. Neuse, CACM 25 (1982);
-/// - Bard-Schweitzer: the same with shares that stay as one customer leaves, some per cent off with few
-///   customers; P. Schweitzer (1979); E. Lazowska and others, "Quantitative System Performance" (1984), 6.4.
+/// - mean value analysis: R = D·(1 + Q(n − 1)) at each station, X = n/(Z + ΣR), Q = X·R; M. Reiser,
+///   S. Lavenberg, "Mean-Value Analysis of Closed Multichain Queuing Networks", JACM 27 (1980);
+/// - convolution: G, the convolution of each station's Dⁿ/(α(1)…α(n)), and X = G(N − 1)/G(N); J.
+///   Buzen, CACM 16 (1973); several classes: M. Reiser, H. Kobayashi, IBM J. R&D 19 (1975); all
+///   terms are positive, and tilted so that none leaves the range of numbers: relative error N ×
+///   1e-16;
+/// - linearizer: mean value analysis whose numbers with one customer less are estimated from the
+///   fixed points there, some tenths of a per cent off; K. Chandy, D. Neuse, CACM 25 (1982);
+/// - Bard-Schweitzer: the same with shares that stay as one customer leaves, some per cent off with
+///   few customers; P. Schweitzer (1979); E. Lazowska and others, "Quantitative System Performance"
+///   (1984), 6.4.
 ///
-/// In both approximations several servers become a fast one and a delay: A. Seidmann, P. Schweitzer, S.
-/// Shalev-Oren, Operations Research Letters 6 (1987); up to 10 % off. All assume the product form
-/// ([`super::Station`]). [`super::Network::solve`] chooses, [`super::Network::solve_by`] compares.
+/// In both approximations several servers become a fast one and a delay: A. Seidmann, P.
+/// Schweitzer, S. Shalev-Oren, Operations Research Letters 6 (1987); up to 10 % off. All assume the
+/// product form ([`super::Station`]). [`super::Network::solve`] chooses,
+/// [`super::Network::solve_by`] compares.
 ///
 /// ```
 /// use model::network::Method;
@@ -55,8 +59,8 @@ impl Method {
     }
 }
 
-/// A solved network, from [`super::Network::solve`]: Little's law, the utilisation law and the interactive
-/// response-time law hold of it to rounding, or to the convergence of an approximation.
+/// A solved network, from [`super::Network::solve`]: Little's law, the utilisation law and the
+/// interactive response-time law hold of it to rounding, or to the convergence of an approximation.
 ///
 /// ```
 /// use model::network::{Class, Network, Station};
@@ -102,8 +106,8 @@ pub struct StationResult {
     pub name: String,
     /// Visits/s.
     pub throughput: f64,
-    /// Busy share of its servers; of a load-dependent station the share of time with somebody present; of
-    /// a delay the mean number present, which may be above 1.
+    /// Busy share of its servers; of a load-dependent station the share of time with somebody
+    /// present; of a delay the mean number present, which may be above 1.
     pub utilisation: f64,
     /// Mean number present.
     pub number: f64,

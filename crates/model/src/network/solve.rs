@@ -1,4 +1,5 @@
-//! From a network to its solution: what open classes leave, which method fits, and the answer put together.
+//! From a network to its solution: what open classes leave, which method fits, and the answer put
+//! together.
 
 use crate::error::Error;
 
@@ -12,8 +13,8 @@ use super::{
 /// Steps of an exact mean value analysis at most: a few seconds.
 const MVA_MAX: f64 = 2e9;
 
-/// With more customers than this the linearizer's gain is below its rounding, and Bard-Schweitzer is
-/// within 1e-4.
+/// With more customers than this the linearizer's gain is below its rounding, and Bard-Schweitzer
+/// is within 1e-4.
 const LINEARIZER_MAX: u64 = 10_000;
 
 /// A station as closed classes see it.
@@ -44,19 +45,19 @@ struct Parts {
 
 impl Network {
     /// Solves the network: exactly where that takes at most some seconds, otherwise by
-    /// [`Method::Linearizer`], or above 10,000 customers by [`Method::Schweitzer`], whose error vanishes
-    /// there. [`Solution::method`] says which.
+    /// [`Method::Linearizer`], or above 10,000 customers by [`Method::Schweitzer`], whose error
+    /// vanishes there. [`Solution::method`] says which.
     ///
-    /// [`Error::StationUnstable`] if open classes saturate a station, [`Error::PastCurve`] past a measured
-    /// curve, [`Error::TooMuchWork`] if the exact solution is too large and the approximations do not know
-    /// a station.
+    /// [`Error::StationUnstable`] if open classes saturate a station, [`Error::PastCurve`] past a
+    /// measured curve, [`Error::TooMuchWork`] if the exact solution is too large and the
+    /// approximations do not know a station.
     pub fn solve(&self) -> Result<Solution, Error> {
         self.solved(None)
     }
 
     /// Solves by a method of your choice, for example to see how far an approximation is off.
-    /// [`Error::Network`] if the method cannot solve this network, [`Error::TooMuchWork`] if it would
-    /// take minutes.
+    /// [`Error::Network`] if the method cannot solve this network, [`Error::TooMuchWork`] if it
+    /// would take minutes.
     ///
     /// ```
     /// use model::network::{Class, Method, Network, Station};
@@ -330,8 +331,9 @@ impl Network {
         Ok(Parts { method: Method::Convolution, throughput, numbers, extra })
     }
 
-    /// Each station whose speed changes as a queue of its highest speed and a delay, so that one customer
-    /// alone and very many are right (Seidmann, Schweitzer, Shalev-Oren, OR Letters 6, 1987).
+    /// Each station whose speed changes as a queue of its highest speed and a delay, so that one
+    /// customer alone and very many are right (Seidmann, Schweitzer, Shalev-Oren, OR Letters
+    /// 6, 1987).
     fn by_approximation(
         &self,
         seen: &[Seen],
@@ -444,8 +446,8 @@ impl Network {
         Solution { method, classes: classes.collect(), stations: stations.collect() }
     }
 
-    /// P(n present) at a station, n = 0 … N, of the one closed class of a network without open ones.
-    /// Values below some 1e-290 are 0. Cost as the solution's, up to N² × stations.
+    /// P(n present) at a station, n = 0 … N, of the one closed class of a network without open
+    /// ones. Values below some 1e-290 are 0. Cost as the solution's, up to N² × stations.
     ///
     /// ```
     /// use model::network::{Class, Network, Station};

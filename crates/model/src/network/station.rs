@@ -8,10 +8,11 @@ const RATES_MAX: usize = 1_000_000;
 /// A station of a network: a name and how its speed depends on the number present.
 ///
 /// A class needs `demand` seconds of work there (visits × mean service time of one server). With n
-/// present, work is done α(n) times as fast as by one server. Assumptions (BCMP, Baskett, Chandy, Muntz,
-/// Palacios, JACM 22, 1975): exponential service if first come, first served (then alike for all classes),
-/// or any service law if processor sharing, last come first served, or a delay. Where service is far from
-/// exponential and first come, first served, results are approximate, worst near saturation.
+/// present, work is done α(n) times as fast as by one server. Assumptions (BCMP, Baskett, Chandy,
+/// Muntz, Palacios, JACM 22, 1975): exponential service if first come, first served (then alike for
+/// all classes), or any service law if processor sharing, last come first served, or a delay. Where
+/// service is far from exponential and first come, first served, results are approximate, worst
+/// near saturation.
 ///
 /// ```
 /// use model::network::Station;
@@ -109,13 +110,14 @@ impl Station {
         Ok(Station { name: name.to_owned(), kind: Kind::Rates(checked(name, rates)?) })
     }
 
-    /// A flow-equivalent server: a whole system as one station, from its measured throughputs X(n) in
-    /// requests/s with n requests inside (pairs in rising order of n). Give classes a demand of 1 s
-    /// there: α(n) is then X(n) per second. Between measured numbers X is interpolated linearly,
-    /// from X(0) = 0; above the last one [`crate::Error::PastCurve`]: a curve is not extrapolated.
+    /// A flow-equivalent server: a whole system as one station, from its measured throughputs X(n)
+    /// in requests/s with n requests inside (pairs in rising order of n). Give classes a demand of
+    /// 1 s there: α(n) is then X(n) per second. Between measured numbers X is interpolated
+    /// linearly, from X(0) = 0; above the last one [`crate::Error::PastCurve`]: a curve is not
+    /// extrapolated.
     ///
-    /// Source: Norton's theorem for queueing networks (Chandy, Herzog, Woo, IBM J. R&D 19, 1975). Exact
-    /// if the system inside is a product-form network; approximate otherwise.
+    /// Source: Norton's theorem for queueing networks (Chandy, Herzog, Woo, IBM J. R&D 19, 1975).
+    /// Exact if the system inside is a product-form network; approximate otherwise.
     ///
     /// ```
     /// use model::network::{Class, Network, Station};
@@ -194,7 +196,7 @@ impl Station {
     }
 
     /// The rate that it tends to with very many present; infinite for a delay.
-    pub fn rate_limit(&self) -> f64 {
+    pub(crate) fn rate_limit(&self) -> f64 {
         match &self.kind {
             Kind::Servers(m) => f64::from(*m),
             Kind::Delay => f64::INFINITY,

@@ -13,8 +13,9 @@ fn named(k: usize) -> String {
     format!("s{k}")
 }
 
-/// The probabilities of all states of a closed network, by enumeration: the naive twin of everything.
-/// For each state: the number of each class at each station (the last one: thinking), and its weight.
+/// The probabilities of all states of a closed network, by enumeration: the naive twin of
+/// everything. For each state: the number of each class at each station (the last one: thinking),
+/// and its weight.
 fn states(network: &Network) -> Vec<(Vec<Vec<u32>>, f64)> {
     let stations = network.stations.len();
     let place = |classes: usize| vec![vec![0; stations + 1]; classes];
@@ -70,7 +71,8 @@ fn check_states(network: &Network, found: &Solution, tolerance: f64) {
                 station.classes[c].number
             );
         }
-        // Completions: the rate of work on the class at the station with most of it, over its demand.
+        // Completions: the rate of work on the class at the station with most of it, over its
+        // demand.
         let k = (0..found.stations.len())
             .max_by(|&a, &b| {
                 let d = &network.classes[c].demands_s;
@@ -270,7 +272,8 @@ proptest! {
 
 #[test]
 fn a_hundred_servers_are_those_of_the_repairman() {
-    // M/M/m//N: p(n) = C(N, n)·a^n up to m, then times N!/((N−n)! m! m^(n−m)): by products, from the top.
+    // M/M/m//N: p(n) = C(N, n)·a^n up to m, then times N!/((N−n)! m! m^(n−m)): by products, from
+    // the top.
     let (m, n, think, service) = (100u32, 2000u32, 1.0, 0.06);
     let mut weights = vec![1.0f64];
     for i in 1..=n {
@@ -489,7 +492,7 @@ fn mistakes_are_named() {
     says(Station::flow_equivalent("a", &[(u32::MAX, 5.0)]).unwrap_err(), "too long");
     let measured = Station::flow_equivalent("m", &[(2, 5.0), (4, 8.0)]).unwrap();
     assert_eq!([1, 2, 3, 4].map(|n| measured.rate(n)), [2.5, 5.0, 6.5, 8.0]);
-    says(one(vec![measured], 5, 1.0, &[1.0]).solve().unwrap_err(), "up to 4 inside, and 5");
+    says(one(vec![measured], 5, 1.0, &[1.0]).solve().unwrap_err(), "up to 4 inside, but 5");
     let open = Class::open("o", 2.0, &[0.5]).unwrap();
     says(Network::new(queue(), vec![open]).unwrap().solve().unwrap_err(), "without bound");
     says(one(queue(), 5, 1.0, &[1.0]).with_customers(3, 1).unwrap_err(), "no closed class");

@@ -1,4 +1,4 @@
-//! What can be bought: numbers of servers, memory, devices and replicas, with their prices.
+//! The choices of a plan: numbers of servers, memory, devices and replicas, with their prices.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,9 +28,9 @@ const FACTOR_MAX: f64 = 500.0;
 pub enum SizeLaw {
     /// share ∝ size^exponent ([`Popularity`]): one number, right for a full memory of like objects.
     Power(Popularity),
-    /// Sizes, ascending, and the share at each: what was measured at several sizes, or what a law of
-    /// caches says. Linear between them, and from nothing at size 0; held beyond the last. Shares of
-    /// caches bend downwards, so each of the three says too little rather than too much.
+    /// Sizes, ascending, and the share at each: what was measured at several sizes, or what a law
+    /// of caches says. Linear between them, and from nothing at size 0; held beyond the last.
+    /// Shares of caches bend downwards, so each of the three says too little rather than too much.
     Table(Vec<(f64, f64)>),
 }
 
@@ -102,7 +102,7 @@ pub struct DeviceChoice {
     pub counts: Vec<u32>,
     /// Price of one.
     pub price: f64,
-    /// What one holds, in the unit of [`Catalogue::size`]; `None` if that is no limit.
+    /// Capacity of one device, in the unit of [`Catalogue::size`]; `None` if it is not limited.
     pub holds: Option<f64>,
     /// For a class that holds a chosen part, like hot devices: how its share of the device reads
     /// follows their number. `None` for a class that serves what is left.
@@ -112,9 +112,9 @@ pub struct DeviceChoice {
 /// What all servers hold together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Catalogue {
-    /// The fitted server was one of so many that shared it: more servers then have smaller parts each,
-    /// of which memory holds more. `None`: each server has the part that the fitted one had, however
-    /// many there are, as in the published model.
+    /// The fitted server was one of so many that shared it: more servers then have smaller parts
+    /// each, of which memory holds more. `None`: each server has the part that the fitted one had,
+    /// however many there are, as in the published model.
     pub servers: Option<f64>,
     /// Its size: with replicas it must fit on the devices. `None` if that is no limit.
     pub size: Option<f64>,

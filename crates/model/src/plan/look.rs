@@ -1,4 +1,5 @@
-//! A configuration looked at closely: its forecast with intervals, what breaks first, what to buy next.
+//! Examines one configuration: its forecast with intervals, the part that saturates first, the next
+//! purchase.
 
 use serde::{Deserialize, Serialize};
 
@@ -61,8 +62,8 @@ pub struct Forecast {
 pub struct Lost {
     /// The others; `None` if they cannot serve the load, or there are none.
     pub forecast: Option<Forecast>,
-    /// Share of the requests whose keys only the lost one held. They count as too late; `forecast` has
-    /// that in it.
+    /// Share of the requests whose keys only the lost one held. They count as too late; `forecast`
+    /// has that in it.
     pub unreachable: f64,
     /// Whether the objective still holds.
     pub holds: bool,
@@ -89,7 +90,8 @@ pub struct Break {
     pub cause: Cause,
     /// At this load, requests/s on all servers. Infinite if memory answers everything.
     pub rate: f64,
-    /// The class of devices that is the busiest, and would saturate first; or `link` or `workers`, if they do.
+    /// The class of devices that is the busiest, and would saturate first; or `link` or `workers`,
+    /// if they do.
     pub class: String,
     /// Its utilisation at that load, with all servers.
     pub utilisation: f64,
@@ -118,7 +120,8 @@ pub struct Planned {
     pub breaks_first: Break,
     /// The load at which that is over the load now.
     pub headroom: f64,
-    /// The month in which that is, the load growing as asked; `None` without growth, or if it is never.
+    /// The month in which that is, the load growing as asked; `None` without growth, or if it is
+    /// never.
     pub ends_in_month: Option<u32>,
     /// Whether its servers are the fitted one, but for their number. If not, the laws of memory and
     /// devices made them of it.
@@ -147,7 +150,8 @@ pub struct Purchase {
     pub configuration: Configuration,
     /// By how much the largest load grows that holds all that was asked for, requests/s.
     pub gain: f64,
-    /// Whether that load is past the one up to which the model is trusted: say so wherever it is shown.
+    /// Whether that load is past the one up to which the model is trusted: say so wherever it is
+    /// shown.
     pub beyond_trust: bool,
     /// What it costs more.
     pub price: f64,
@@ -385,8 +389,8 @@ pub(super) fn reach(
     })
 }
 
-/// The next of each of the choices, the most load for the price first. What is free comes before all;
-/// what gains nothing comes last.
+/// The next of each of the choices, the most load for the price first. What is free comes before
+/// all; what gains nothing comes last.
 pub(super) fn purchases(
     site: &Site,
     question: &Question,

@@ -1,30 +1,32 @@
-//! The cheapest configuration that holds an objective at a load.
+//! The cheapest configuration that meets an objective at a load.
 //!
-//! A [`Question`] ("99 % within 50 ms at 12,000 requests/s, growing 5 % a month") and [`Choices`]
-//! (servers, memory, devices, replicas, with prices) become a [`Plan`]: the configurations that hold it,
-//! cheapest first, each with its predicted distribution and intervals, its headroom, what breaks first,
-//! and what becomes of it with one server lost; and what to buy next.
+//! The input is a [`Question`] ("99 % within 50 ms at 12,000 requests/s, growing 5 % a month") and
+//! [`Choices`] (servers, memory, devices and replicas with their prices). The result is a [`Plan`]:
+//! the configurations that meet the objective, cheapest first, and the next purchase. Each
+//! configuration comes with its predicted distribution and intervals, its headroom, the part that
+//! saturates first, and a prediction with one server lost.
 //!
 //! Every server is the fitted one with changes, as in [`crate::storage::Change`]:
 //!
-//! - *Servers* share the load equally. The ring's shares differ a little from server to server; how much
-//!   that may cost is what the confidence limit (balls into bins) says, which marks each answer.
-//! - *Memory* multiplies the line q₀ − αλ by what a [`SizeLaw`] says. If it is known that the fitted
-//!   server was one of so many that shared a catalogue ([`Catalogue::servers`]), more servers are more
-//!   memory for each object.
-//! - *Devices* of a class share its reads equally. What one device does is not changed by how many
-//!   there are. A class with a law of its own ([`DeviceChoice::reads`]: hot devices) takes the share of
-//!   reads that the law says; the others serve what is left.
-//! - *Replicas* do not spread reads: a key's primary answers. With one server lost its keys are
-//!   answered by the others, whose parts of the catalogue grow by n/(n−1); with one replica they are
-//!   at the origin, which counts as too late.
+//! - *Servers* share the load equally. The shares of a real ring differ slightly; the confidence
+//!   limit (balls into bins) bounds the effect and marks each prediction.
+//! - *Memory* multiplies the line q₀ − αλ by the factor of a [`SizeLaw`]. If the number of servers
+//!   that shared the catalogue when the model was fitted is known ([`Catalogue::servers`]), more
+//!   servers mean more memory for each object.
+//! - *Devices* of a class share its reads equally. The speed of a device does not depend on their
+//!   number. A class with its own law ([`DeviceChoice::reads`], for hot devices) serves the share
+//!   of reads that the law gives; the other classes serve the rest.
+//! - *Replicas* do not spread reads: the primary of a key answers. If a server is lost, the others
+//!   answer its keys, and their parts of the catalogue grow by n/(n−1). With a single replica its
+//!   keys are at the origin, which counts as too late.
 //!
-//! When it is wrong: where something that the model does not have (a processor, the origin; a link or workers
-//! unless its `[front]` has them) ends first; and where a choice is far from the server that was fitted: [`Planned::like_fitted`] says
-//! which is not, and the marks of [`Forecast`] say which loads are past what was measured.
+//! Limitations: a resource that the model lacks may saturate first (a processor, the origin; a link
+//! or workers unless `[front]` has them). A configuration may be far from the fitted server:
+//! [`Planned::like_fitted`] says which is not, and the marks of [`Forecast`] say which loads are
+//! past the measured ones.
 //!
-//! Cost: two microseconds for each configuration that is looked at, in the order of cost until enough
-//! hold; some 0.1 s for each that is shown. 25 times that with a link or workers.
+//! Cost: two microseconds for each configuration examined, in the order of cost until enough meet
+//! the objective, and about 0.1 s for each one reported; 25 times as much with a link or workers.
 
 mod choices;
 mod look;
@@ -162,8 +164,8 @@ pub struct Plan {
     pub now: Option<Planned>,
     /// If none holds: the one that comes nearest, and what it reaches.
     pub nearest: Option<Reach>,
-    /// What to buy next, beside the cheapest that holds (or the nearest, if none does): the most load
-    /// for the price first.
+    /// What to buy next, beside the cheapest that holds (or the nearest, if none does): the most
+    /// load for the price first.
     pub purchases: Vec<Purchase>,
 }
 

@@ -1,9 +1,10 @@
-//! The cheapest configurations that hold an objective: all of them in the order of their cost, until
-//! enough hold.
+//! Searches the cheapest configurations that meet an objective: examines all configurations in the
+//! order of their cost until enough meet it.
 //!
-//! Most cost nothing: what does not fit, and what its devices cannot serve, is known before any
-//! distribution is; and the search ends at the last cost that is wanted. Nothing is assumed of how the
-//! shares go with servers, memory or devices, so the answer is that of looking at every one.
+//! Configurations that are too small for the catalogue or whose devices saturate are rejected
+//! before any distribution is computed, and the search ends at the highest cost needed. The search
+//! does not assume that more servers, memory or devices are better, so the result equals that of
+//! examining every configuration.
 
 use crate::error::Error;
 use crate::storage::{BETA, balls_into_bins_limit};

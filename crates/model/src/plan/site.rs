@@ -1,8 +1,8 @@
-//! What a configuration makes of the fitted server.
+//! Applies a configuration to the fitted server.
 //!
-//! One place says how memory, catalogue and devices change it ([`Site::changes`]), for two users: the
-//! search, which needs one share of millions of configurations ([`Bench`]), and whoever looks at one of
-//! them closely, with intervals and limits ([`Site::model`]).
+//! [`Site::changes`] determines how memory, catalogue and devices change the server. It has two
+//! users: the search, which needs one share for each of millions of configurations ([`Bench`]), and
+//! the examination of a single configuration with intervals and limits ([`Site::model`]).
 
 use crate::error::Error;
 use crate::model_file::{Devices, Model};
@@ -81,8 +81,8 @@ impl<'a> Site<'a> {
         Ok(Site { model, choices, classes, node, spotify, devices })
     }
 
-    /// What a configuration changes, its servers' parts of the catalogue being `part` times what they
-    /// are in it (more than 1 after a loss). False if its devices cannot serve all reads.
+    /// What a configuration changes, its servers' parts of the catalogue being `part` times what
+    /// they are in it (more than 1 after a loss). False if its devices cannot serve all reads.
     pub fn changes(&self, digits: &[usize], part: f64, changes: &mut Changes) -> bool {
         let Choices { memory, catalogue, servers, .. } = self.choices;
         let spread = catalogue.servers.map_or(1.0, |n| f64::from(servers[digits[0]]) / n) / part;
@@ -93,7 +93,8 @@ impl<'a> Site<'a> {
             Some(i) => self.choices.devices[i].counts[digits[2 + i]],
             None => class.count,
         };
-        // The share of the reads of each class that holds a chosen part, and the weights of the others.
+        // The share of the reads of each class that holds a chosen part, and the weights of the
+        // others.
         let chosen = |class: &Class| {
             let law = self.choices.devices[class.choice?].reads.as_ref()?;
             Some(class.share * law.factor(f64::from(counts(class)), f64::from(class.count)))
@@ -170,7 +171,7 @@ impl<'a> Site<'a> {
     }
 
     /// Whether a server after changes is the one that was fitted.
-    pub fn is_fitted(&self, changes: &Changes) -> bool {
+    pub(crate) fn is_fitted(&self, changes: &Changes) -> bool {
         (changes.hits - 1.0).abs() < 1e-9
             && (changes.joining - 1.0).abs() < 1e-9
             && changes.groups == self.node.groups

@@ -1,28 +1,32 @@
-//! Exponential branches in the place of a law more variable than exponential, for an exact queue of several servers.
+//! Replaces a law that varies more than an exponential one by a mixture of exponential branches,
+//! for which the queue of several servers is solved exactly.
 //!
-//! What several servers make of a law of service shows in the *residual* times of the services under way, P(> t) =
-//! ∫ₜ(1 − F)/b. So the branches get the law's mean and SCV, and of all such those whose residual law is nearest to the
-//! law's: least mean squared difference, each time weighted by the law's own probability of residual times
-//! there (Cramér's and von Mises's distance). That a few exponential branches can stand in for a long tail
-//! over the times that matter is A. Feldmann's and W. Whitt's, "Fitting mixtures of exponentials to long-tail
-//! distributions to analyze network performance models", Performance Evaluation 31 (1998), who fit from the tail
-//! downwards. Higher moments would say what happens in a tail that is too rare to matter.
+//! The effect of a service law on several servers depends on the *residual* times of the services
+//! in progress, P(> t) = ∫ₜ(1 − F)/b. Among the mixtures with the law's mean and SCV, the one whose
+//! residual law is nearest to the law's is chosen: least mean squared difference, weighted by the
+//! law's own density of residual times (Cramér–von Mises distance). A. Feldmann and W. Whitt,
+//! "Fitting mixtures of exponentials to long-tail distributions to analyze network performance
+//! models", Performance Evaluation 31 (1998), show that a few branches approximate a long tail over
+//! the relevant times; they fit from the tail downwards. Matching higher moments instead would fit
+//! the part of the tail that is too rare to matter.
 //!
-//! Cost: one or two milliseconds. Wrong where no mixture of exponential laws is near, for example where all long
-//! services take the same time.
+//! Cost: one or two milliseconds. The result is poor if no mixture of exponential laws is near, for
+//! example if all long services take the same time.
 
 use crate::distribution::{Empirical, Piece};
 
 /// Probability and mean of each branch.
 pub(super) type Branches = Vec<(f64, f64)>;
 
-/// Root of the mean squared difference below which two branches with the law's third moment are the law.
+/// Root of the mean squared difference below which two branches with the law's third moment are the
+/// law.
 const SAME: f64 = 2e-5;
 
 /// Times at which residual laws are compared, about.
 const POINTS: f64 = 64.0;
 
-/// Means of the first search are powers of this, within [`MEANS`]; their upper end is in halves of the second moment.
+/// Means of the first search are powers of this, within [`MEANS`]; their upper end is in halves of
+/// the second moment.
 const RATIO: f64 = 2.0;
 const MEANS: [f64; 2] = [0.01, 10.0];
 
@@ -38,7 +42,8 @@ pub(super) struct Fitted {
     pub(super) three: Option<Branches>,
 }
 
-/// For a law with this SCV (above 1), third moment (in cubed means), mean (seconds) and residual law.
+/// For a law with this SCV (above 1), third moment (in cubed means), mean (seconds) and residual
+/// law.
 pub(super) fn fit(scv: f64, third: f64, mean: f64, residual: &Empirical) -> Fitted {
     let points = Points::new(residual.pieces(), mean);
     let second = 0.5 * (1.0 + scv);
@@ -93,8 +98,8 @@ impl Points {
         self.0.iter().map(off).sum()
     }
 
-    /// The branches nearest to the law of those that `make` makes of means: the best of some first choices, then
-    /// steps, halved until none is better.
+    /// The branches nearest to the law of those that `make` makes of means: the best of some first
+    /// choices, then steps, halved until none is better.
     fn nearest<const N: usize>(
         &self,
         first: impl Iterator<Item = [f64; N]>,
@@ -122,8 +127,8 @@ impl Points {
     }
 }
 
-/// Probabilities of branches with these means for mean 1 and half a second moment of `second`; `None` where one would
-/// be negative.
+/// Probabilities of branches with these means for mean 1 and half a second moment of `second`;
+/// `None` where one would be negative.
 fn triple(second: f64, x: [f64; 3]) -> Option<Branches> {
     let branch = |i: usize| {
         let (a, b) = (x[(i + 1) % 3], x[(i + 2) % 3]);

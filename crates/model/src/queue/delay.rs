@@ -1,4 +1,4 @@
-//! What M/G/m's approximation knows of a request that waits: see [`super::Mgm`].
+//! The law of the wait of a request that waits, in the approximation of M/G/m ([`super::Mgm`]).
 
 use crate::distribution::{Complex64, Empirical, Hyperexponential, Piece, ServiceTime, inversion};
 use crate::error::Error;
@@ -9,7 +9,8 @@ use super::hyper::{self, Exponentials};
 use super::moments::{integral, third_moment};
 use super::regular::regular;
 
-/// Servers of the largest queues that are solved: of regular service, of two exponential branches, of three.
+/// Servers of the largest queues that are solved: of regular service, of two exponential branches,
+/// of three.
 const REGULAR_MAX: u32 = 32;
 const TWO_MAX: u32 = 64;
 const THREE_MAX: u32 = 16;
@@ -51,8 +52,8 @@ impl Ends {
     }
 }
 
-/// A waiting time by Tijms's form: with probability `waits` a first end and then a geometric number of residual
-/// service times m times faster.
+/// A waiting time by Tijms's form: with probability `waits` a first end and then a geometric number
+/// of residual service times m times faster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Renewed {
     waits: f64,
@@ -291,7 +292,8 @@ pub(super) fn first_end(law: &dyn ServiceTime, servers: u32) -> Result<Empirical
         if now < 1e-12 {
             break;
         }
-        // First ends come at the rate m(1 − F(t)) / (b·residual); the step is to hold `share` of them.
+        // First ends come at the rate m(1 − F(t)) / (b·residual); the step is to hold `share` of
+        // them.
         let share = (left / 8.0).min(1.0 / 200.0);
         let step = share / left * mean * residual / (m * now);
         let spent = integral(&above, t, t + step, 1e-9 * mean / m);

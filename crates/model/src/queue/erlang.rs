@@ -1,6 +1,6 @@
-//! Erlang's formulas and the rule of the square root: how many servers a load needs.
+//! Erlang's formulas: the probabilities that a request is refused, or waits.
 
-use crate::error::{Error, check, not_negative};
+use crate::error::{Error, check};
 
 /// Servers that a formula with one step for each of them takes.
 const SERVERS_MAX: f64 = 1e7;
@@ -14,9 +14,9 @@ pub(super) fn servers_count(servers: u32) -> Result<u32, Error> {
 /// Erlang's B formula: the share of requests that find all `servers` busy and are refused, with
 /// `offered` = arrival rate × mean service. It holds for any law of service (M/G/m/m).
 ///
-/// Source: Erlang (1917); the recursion B(k) = a·B(k−1) / (k + a·B(k−1)), all of whose terms are positive, so
-/// that it is exact to rounding for any number of servers. Cost: `servers` divisions. 1 if `offered` is
-/// not a number; negative loads count as 0.
+/// Source: Erlang (1917); the recursion B(k) = a·B(k−1) / (k + a·B(k−1)), all of whose terms are
+/// positive, so that it is exact to rounding for any number of servers. Cost: `servers` divisions.
+/// 1 if `offered` is not a number; negative loads count as 0.
 ///
 /// ```
 /// use model::queue::erlang_b;
@@ -34,10 +34,12 @@ pub fn erlang_b(servers: u32, offered: f64) -> f64 {
     blocked
 }
 
-/// Erlang's C formula: the probability that a request waits in M/M/c at utilisation `rho` of each server.
+/// Erlang's C formula: the probability that a request waits in M/M/c at utilisation `rho` of each
+/// server.
 ///
-/// C = B / (1 − ρ(1 − B)) with Erlang's B of the same load. Source: Erlang (1917). For exponential service alone: an
-/// SCV of 0.1 or 4 moves it by some points ([`crate::queue::Mgm`]). 1 at `rho` ≥ 1. Cost: `servers` divisions.
+/// C = B / (1 − ρ(1 − B)) with Erlang's B of the same load. Source: Erlang (1917). For exponential
+/// service alone: an SCV of 0.1 or 4 moves it by some points ([`crate::queue::Mgm`]). 1 at `rho`
+/// ≥ 1. Cost: `servers` divisions.
 ///
 /// ```
 /// use model::queue::erlang_c;
@@ -49,30 +51,4 @@ pub fn erlang_c(servers: u32, rho: f64) -> f64 {
     }
     let blocked = erlang_b(servers, rho.max(0.0) * f64::from(servers));
     blocked / (1.0 - rho * (1.0 - blocked))
-}
-
-/// The rule of the square root: ⌈a + β√a⌉ servers for an offered load of `offered` = arrival rate × mean
-/// service, at least 1. `quality` is β: with Poisson arrivals some 1 in 2 requests waits at β = 0.5, 1 in 5 at
-/// 1, 1 in 40 at 2.
-///
-/// Source: S. Halfin and W. Whitt, "Heavy-traffic limits for queues with many exponential servers",
-/// Operations Research 29 (1981). Rough below some ten servers: check with [`crate::queue::Mmm`].
-///
-/// ```
-/// use model::queue::square_root_staffing;
-/// // 25,000 requests/s of 2 ms each.
-/// assert_eq!(square_root_staffing(50.0, 1.761)?, 63);
-/// # Ok::<(), model::Error>(())
-/// ```
-pub fn square_root_staffing(offered: f64, quality: f64) -> Result<u32, Error> {
-    not_negative("the offered load", offered)?;
-    not_negative("the quality of service", quality)?;
-    let servers = (offered + quality * offered.sqrt()).ceil().max(1.0);
-    check(
-        "the number of servers that the rule asks for",
-        servers,
-        1.0..=SERVERS_MAX,
-        "at most 10,000,000",
-    )?;
-    Ok(servers as u32)
 }

@@ -12,13 +12,15 @@ const NEAR: f64 = 1e-5;
 /// The GI/M/1 queue: arrivals burstier or more regular than Poisson's.
 ///
 /// An arrival meets n in the system with probability (1 − σ)σⁿ, where σ is the root in (0, 1) of
-/// σ = A(µ(1 − σ)) and A the transform of the time between arrivals; so it waits with probability σ, and its
-/// response is exponential of rate µ(1 − σ). Source: L. Kleinrock, "Queueing Systems" I (1975), on G/M/1. Exact.
+/// σ = A(µ(1 − σ)) and A the transform of the time between arrivals; so it waits with probability
+/// σ, and its response is exponential of rate µ(1 − σ). Source: L. Kleinrock, "Queueing Systems" I
+/// (1975), on G/M/1. Exact.
 ///
-/// It assumes times between arrivals that are independent of each other (bursts that last for many arrivals are
-/// worse) and exponential service; for other service with Poisson arrivals there is [`super::Mg1`]. The root is
-/// bracketed, as a function of 1 − σ; within 1e-5 of saturation its limit 2ρ(1 − ρ)/(1 + SCV) is taken. The
-/// relative error of a mean is 1e-16/(1 − ρ)² or, there, of the order of 1 − ρ. Cost: 40 transforms once.
+/// It assumes times between arrivals that are independent of each other (bursts that last for many
+/// arrivals are worse) and exponential service; for other service with Poisson arrivals there is
+/// [`super::Mg1`]. The root is bracketed, as a function of 1 − σ; within 1e-5 of saturation its
+/// limit 2ρ(1 − ρ)/(1 + SCV) is taken. The relative error of a mean is 1e-16/(1 − ρ)² or, there, of
+/// the order of 1 − ρ. Cost: 40 transforms once.
 ///
 /// ```
 /// use model::distribution::{Deterministic, Hyperexponential};
@@ -45,7 +47,8 @@ impl Gim1 {
         let service_rate = self::service_rate(service_rate)?;
         let mean = time("the mean time between arrivals", between.mean())?;
         let arrival_rate = stable(1.0 / mean, service_rate)?;
-        // With x = 1 − σ: 1 − A(µx) − x is above 0 below the root and below 0 above it, by convexity.
+        // With x = 1 − σ: 1 − A(µx) − x is above 0 below the root and below 0 above it, by
+        // convexity.
         let above =
             |x: f64| 1.0 - between.transform(Complex64::new(service_rate * x, 0.0)).re - x > 0.0;
         let idle = 1.0 - arrival_rate / service_rate;
@@ -59,17 +62,8 @@ impl Gim1 {
     }
 
     /// σ: the probability that a request waits.
-    pub fn waiting_probability(&self) -> f64 {
+    pub(crate) fn waiting_probability(&self) -> f64 {
         1.0 - self.free
-    }
-
-    /// Probability of `n` requests in the system at any time (an arrival sees others: (1 − σ)σⁿ).
-    pub fn number_probability(&self, n: u32) -> f64 {
-        let rho = self.utilisation();
-        match n {
-            0 => 1.0 - rho,
-            n => rho * self.free * (1.0 - self.free).powf(f64::from(n - 1)),
-        }
     }
 
     /// µ(1 − σ).

@@ -1,24 +1,28 @@
-//! M/Hₖ/m: Poisson arrivals, hyperexponential service, several servers: the exact law of the waiting time.
+//! M/Hₖ/m: Poisson arrivals, hyperexponential service, several servers: the exact law of the
+//! waiting time.
 //!
-//! With all m servers busy, the number waiting and the branches that are served form a random walk whose stationary
-//! law is Σ bᵢxᵢwᵢⁿ for n waiting: a wait is a mixture of exponential times, one for each way to spread m
-//! servers over k branches. Source: J. de Smit, "A numerical solution for the multi-server queue with hyper-exponential
-//! service times", Operations Research Letters 2 (1983); D. Bertsimas, "An exact FCFS waiting-time analysis for a
-//! general class of G/G/s queueing systems" (1987), whose root equation this is for Poisson arrivals: with u =
-//! 1/w and θⱼ(u) the root of E\[e^(−θS)\] = u beside the j-th pole, λ(u − 1) + Σ iⱼθⱼ(u) = 0 for servers i₁ + … + iₖ = m.
-//! Each has one root above 1, found between bounds; its vector is a product of k known ones. What
-//! is solved by elimination is the boundary: the levels with a free server, from the empty one upwards.
+//! With all m servers busy, the number waiting and the branches that are served form a random walk
+//! whose stationary law is Σ bᵢxᵢwᵢⁿ for n waiting: a wait is a mixture of exponential times, one
+//! for each way to spread m servers over k branches. Source: J. de Smit, "A numerical solution for
+//! the multi-server queue with hyper-exponential service times", Operations Research Letters 2
+//! (1983); D. Bertsimas, "An exact FCFS waiting-time analysis for a general class of G/G/s queueing
+//! systems" (1987), whose root equation this is for Poisson arrivals: with u = 1/w and θⱼ(u) the
+//! root of E\[e^(−θS)\] = u beside the j-th pole, λ(u − 1) + Σ iⱼθⱼ(u) = 0 for servers i₁ + … +
+//! iₖ = m. Each equation has one root above 1, found between bounds; its vector is a product of k
+//! known ones. The boundary, the levels with a free server, is solved by elimination from the empty
+//! level upwards.
 //!
-//! Cost with d = C(m + k − 1, k − 1): d³ operations for the roots' weights, and twice the sum of the cubes of the
-//! lower levels' states: some milliseconds for two branches and 64 servers, or three and 16. A value of the law takes
-//! d exponentials. Exact; shares may have both signs in theory, none was seen to lose digits by that.
+//! Cost with d = C(m + k − 1, k − 1): d³ operations for the roots' weights, and twice the sum of
+//! the cubes of the lower levels' states: some milliseconds for two branches and 64 servers, or
+//! three and 16. A value of the law takes d exponentials. Exact; shares may have both signs in
+//! theory, none was seen to lose digits by that.
 
 use crate::distribution::Complex64;
 use crate::error::{Error, check};
 
 use super::erlang::servers_count;
+use super::levels::{Level, singular};
 use super::matrix::Matrix;
-use super::mphm::{Level, singular};
 use super::stable;
 
 /// States of all busy servers that are solved for.
@@ -65,8 +69,9 @@ impl Exponentials {
     }
 }
 
-/// The law of the waiting time, with arrivals per second, servers, and branches (probability, mean in seconds) whose
-/// means differ. [`Error::Unstable`] at utilisation 1 or more; [`Error::Invalid`] for more than 600 states.
+/// The law of the waiting time, with arrivals per second, servers, and branches (probability, mean
+/// in seconds) whose means differ. [`Error::Unstable`] at utilisation 1 or more; [`Error::Invalid`]
+/// for more than 600 states.
 pub(super) fn waiting(
     rate: f64,
     servers: u32,
@@ -104,7 +109,8 @@ struct Boundary {
     arrivals: Vec<Vec<Vec<usize>>>,
     /// The ways to have all servers busy.
     full: Vec<Vec<u32>>,
-    /// λ times this is the rate at which the last level is left downwards and come back to, by states.
+    /// λ times this is the rate at which the last level is left downwards and come back to, by
+    /// states.
     back: Matrix,
     /// Time spent below for a unit of time in each state.
     below: Vec<f64>,
@@ -170,7 +176,8 @@ impl Branches {
             vector.iter().enumerate().for_each(|(j, x)| vectors[(row, j)] = *x);
             roots.push((more, sum));
         }
-        // Σ bᵢ(uᵢxᵢ − xᵢ·back) = 0, of which one equation follows from the others: all probabilities are 1 instead.
+        // Σ bᵢ(uᵢxᵢ − xᵢ·back) = 0, of which one equation follows from the others: all
+        // probabilities are 1 instead.
         let mut equations = vectors.times(&back).scaled(-1.0);
         for (i, (more, sum)) in roots.iter().enumerate() {
             (0..n).for_each(|j| equations[(i, j)] += (1.0 + more) * vectors[(i, j)]);
@@ -185,7 +192,8 @@ impl Branches {
         Ok(weights.iter().zip(&roots).map(term).collect())
     }
 
-    /// u − 1 for the root u above 1 with so many servers at each branch, and each θⱼ's distance from its pole.
+    /// u − 1 for the root u above 1 with so many servers at each branch, and each θⱼ's distance
+    /// from its pole.
     fn root(&self, rate: f64, spread: &[u32]) -> (f64, Vec<f64>) {
         let k = self.rates.len();
         let at = |more: f64| -> (f64, f64) {
@@ -208,8 +216,8 @@ impl Branches {
         (more, (0..k).map(|j| self.beside(j, more).0).collect())
     }
 
-    /// ε and the slope of E\[e^(−θS)\] there, for θ = ε − µⱼ between the poles −µⱼ and −µⱼ₋₁ (or 0) at which the
-    /// transform is 1 + `more`.
+    /// ε and the slope of E\[e^(−θS)\] there, for θ = ε − µⱼ between the poles −µⱼ and −µⱼ₋₁ (or 0)
+    /// at which the transform is 1 + `more`.
     fn beside(&self, j: usize, more: f64) -> (f64, f64) {
         let high = if j == 0 { self.rates[0] } else { self.rates[j] - self.rates[j - 1] };
         let slope = |off: f64| -> f64 {
@@ -260,8 +268,9 @@ impl Branches {
     }
 }
 
-/// The root between bounds of a function that is below 0 at the lower and above it at the upper one, from its value
-/// and slope: Newton's steps, halving where they leave the bounds or are not half as long as the last but one.
+/// The root between bounds of a function that is below 0 at the lower and above it at the upper
+/// one, from its value and slope: Newton's steps, halving where they leave the bounds or are not
+/// half as long as the last but one.
 fn rising_root(mut low: f64, mut high: f64, at: impl Fn(f64) -> (f64, f64)) -> f64 {
     let mut x = 0.5 * (low + high);
     let (mut before, mut last) = (high - low, high - low);
@@ -356,7 +365,8 @@ mod tests {
     }
 
     proptest! {
-        /// By any parameters: a law, and moments that are those of M/G/1 where one server is asked for.
+        /// By any parameters: a law, and moments that are those of M/G/1 where one server is asked
+        /// for.
         #[test]
         fn any_branches_give_a_law(
             p in 0.01f64..0.99, apart in 1.01f64..100.0, rho in 0.05f64..0.98, servers in 1u32..12,

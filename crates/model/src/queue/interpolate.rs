@@ -1,10 +1,10 @@
 //! A CDF at many times from few evaluations.
 //!
-//! Source: interpolation at Chebyshev's points (L. N. Trefethen, "Approximation Theory and Approximation Practice",
-//! 2013), in √t. The service law of a request that does not wait may have kinks, or jump, and is cheap; what is
-//! dear is the law of those that wait, which is a convolution and smoother. So each is treated apart. Wrong by
-//! more than is said where a law changes within less than the distance of two nodes and the last
-//! coefficients do not show it.
+//! Source: interpolation at Chebyshev's points (L. N. Trefethen, "Approximation Theory and
+//! Approximation Practice", 2013), in √t. The law of requests that do not wait may have kinks or
+//! jumps but is cheap, so it is evaluated directly. The law of requests that wait is expensive but
+//! is a convolution and therefore smoother, so it is interpolated. The error estimate fails if a
+//! law changes within the distance of two nodes and the last coefficients do not show it.
 
 /// Chebyshev nodes of a first try, and of the last one before an interval is halved.
 const NODES_FIRST: usize = 16;
@@ -13,7 +13,8 @@ const NODES_LAST: usize = 64;
 /// Coefficients below this are nothing.
 const NEGLIGIBLE: f64 = 1e-6;
 
-/// What is accepted of 65 nodes: a measured law's kinks, and the inversion's error at them, are as large.
+/// What is accepted of 65 nodes: a measured law's kinks, and the inversion's error at them, are as
+/// large.
 const ACCEPTED: f64 = 1e-5;
 
 /// Times at which a series is summed side by side.
@@ -21,10 +22,11 @@ const LANES: usize = 8;
 
 /// `at_once` + `delayed` at all `times`, in their order; within [0, 1] and never falling with time.
 ///
-/// Both are interpolated over the span of the times: a smooth one takes some 17 to 65 evaluations whatever the
-/// number of times. The last coefficients are looked at: where those of `delayed` have not died out the
-/// span is halved, and an interval of few times is evaluated directly; `at_once`, which is cheap, is evaluated
-/// at all times then. The error is below 1e-5 for smooth laws and some 1e-4 (0.01 points) for laws with kinks.
+/// Both are interpolated over the span of the times: a smooth one takes some 17 to 65 evaluations
+/// whatever the number of times. The last coefficients are looked at: where those of `delayed` have
+/// not died out the span is halved, and an interval of few times is evaluated directly; `at_once`,
+/// which is cheap, is evaluated at all times then. The error is below 1e-5 for smooth laws and some
+/// 1e-4 (0.01 points) for laws with kinks.
 pub(super) fn cdfs(
     times: &[f64],
     at_once: impl Fn(f64) -> f64,

@@ -1,4 +1,4 @@
-//! Small dense matrices: what matrix-analytic methods need, and no more.
+//! Small dense matrices for matrix-analytic methods.
 
 use std::ops::{Index, IndexMut};
 
@@ -89,7 +89,8 @@ impl Matrix {
         (0..self.rows).map(|i| self.row(i).iter().zip(right).map(|(a, b)| a * b).sum()).collect()
     }
 
-    /// The solution x of self·x = `right`, by elimination with row pivots; `None` if there is none.
+    /// The solution x of self·x = `right`, by elimination with row pivots; `None` if the matrix is
+    /// singular.
     pub(super) fn solve(&self, mut right: Vec<f64>) -> Option<Vec<f64>> {
         let (n, mut a) = (self.rows, self.data.clone());
         for k in 0..n {
@@ -116,7 +117,7 @@ impl Matrix {
         right.iter().all(|x| x.is_finite()).then_some(right)
     }
 
-    /// The inverse, by Gauss and Jordan with row pivots; `None` if there is none.
+    /// The inverse, by Gauss–Jordan elimination with row pivots; `None` if the matrix is singular.
     pub(super) fn inverse(&self) -> Option<Matrix> {
         let n = self.rows;
         let (mut a, mut out) = (self.clone(), Self::identity(n));

@@ -9,17 +9,18 @@ use super::{Queue, erlang_c, interpolate, quantile, stable};
 
 /// The M/G/1 queue with the service law `D`.
 ///
-/// Means are Pollaczek's and Khinchine's. The law of the waiting time is theirs too, inverted from its
-/// transform: W(s) = (1 − ρ) / (1 − ρ·E(s)) with E(s) = (1 − B(s)) / (s·b) the transform of the
-/// residual service. The part that does not wait (probability 1 − ρ) is taken out and added from the
-/// law's own CDF, so that only what is continuous is inverted. Error below 1e-9 for smooth laws, up to
-/// 1e-5 near a kink of the density (see [`inversion`]); for constant service use [`super::Md1`].
-/// Cost of a CDF: [`inversion::TERMS`] transforms, microseconds for a formula, some 0.05 ms for an
-/// [`crate::distribution::Empirical`] law; [`Queue::response_cdfs`] has many times for some 17 to 65 of them.
+/// Means are Pollaczek's and Khinchine's. The law of the waiting time is theirs too, inverted from
+/// its transform: W(s) = (1 − ρ) / (1 − ρ·E(s)) with E(s) = (1 − B(s)) / (s·b) the transform of the
+/// residual service. The part that does not wait (probability 1 − ρ) is taken out and added from
+/// the law's own CDF, so that only what is continuous is inverted. Error below 1e-9 for smooth
+/// laws, up to 1e-5 near a kink of the density (see [`inversion`]); for constant service use
+/// [`super::Md1`]. Cost of a CDF: [`inversion::TERMS`] transforms, microseconds for a formula,
+/// some 0.05 ms for an [`crate::distribution::Empirical`] law; [`Queue::response_cdfs`] has many
+/// times for some 17 to 65 of them.
 ///
-/// It assumes arrivals that know nothing of each other, service times that depend neither on each other nor on the
-/// line, and first come first served. Wrong where a longer line makes service shorter (a disk that sorts its
-/// requests) or longer (a shared processor), and where bursts last.
+/// It assumes arrivals that know nothing of each other, service times that depend neither on each
+/// other nor on the line, and first come first served. Wrong where a longer line makes service
+/// shorter (a disk that sorts its requests) or longer (a shared processor), and where bursts last.
 ///
 /// ```
 /// use model::{distribution::Gamma, queue::Mg1};
@@ -55,15 +56,15 @@ impl<D: ServiceTime> Mg1<D> {
         self.waiting_mean() + self.service.mean()
     }
 
-    /// Variance of the waiting time in seconds²: λ·E\[S³\] / (3(1 − ρ)) + E\[W\]². Cost: some thousand CDFs of
-    /// the law, for its third moment.
-    pub fn waiting_variance(&self) -> f64 {
+    /// Variance of the waiting time in seconds²: λ·E\[S³\] / (3(1 − ρ)) + E\[W\]². Cost: some
+    /// thousand CDFs of the law, for its third moment.
+    pub(crate) fn waiting_variance(&self) -> f64 {
         let third = third_moment(&self.service);
         self.arrival_rate * third / (3.0 * (1.0 - self.utilisation())) + self.waiting_mean().powi(2)
     }
 
     /// Variance of the response time in seconds².
-    pub fn response_variance(&self) -> f64 {
+    pub(crate) fn response_variance(&self) -> f64 {
         self.waiting_variance() + self.service.scv() * self.service.mean().powi(2)
     }
 
@@ -155,8 +156,8 @@ impl<D: ServiceTime> Queue for Mg1<D> {
 const T_MIN: f64 = 1e-18;
 const T_MAX: f64 = 1e18;
 
-/// Mean waiting time in seconds with `servers` servers; infinite at saturation. Exact for one server and
-/// for exponential service, Lee's and Longton's approximation otherwise.
+/// Mean waiting time in seconds with `servers` servers; infinite at saturation. Exact for one
+/// server and for exponential service, Lee's and Longton's approximation otherwise.
 pub(crate) fn waiting_mean(rate: f64, mean: f64, scv: f64, servers: u32) -> f64 {
     let c = f64::from(servers.max(1));
     let rho = rate * mean / c;
@@ -169,10 +170,11 @@ pub(crate) fn waiting_mean(rate: f64, mean: f64, scv: f64, servers: u32) -> f64 
 /// A service law's transforms at one time t: what all queues with that law share, whatever their
 /// arrival rate. Making it costs [`inversion::TERMS`] transforms; each use a microsecond.
 ///
-/// P(T ≤ t) = (1 − C)·F(t) + C·(the inversion at t of W⁺(s)·B(s)), W⁺ = (1 − ρ)E/(1 − ρE) the transform of the
-/// wait of a request that waits, E that of the residual service ([`Mg1`], at s/c for c servers), C Erlang's
-/// ([`super::erlang_c`]), which is ρ for one server. Exact for one server; wrong by some points for several,
-/// as [`Evaluated::new`] says. Source, assumptions and accuracy else as [`Mg1`].
+/// P(T ≤ t) = (1 − C)·F(t) + C·(the inversion at t of W⁺(s)·B(s)), W⁺ = (1 − ρ)E/(1 − ρE) the
+/// transform of the wait of a request that waits, E that of the residual service ([`Mg1`], at s/c
+/// for c servers), C Erlang's ([`super::erlang_c`]), which is ρ for one server. Exact for one
+/// server; wrong by some points for several, as [`Evaluated::new`] says. Source, assumptions and
+/// accuracy else as [`Mg1`].
 ///
 /// ```
 /// use model::{distribution::Gamma, queue::{Evaluated, Mg1}};
@@ -209,8 +211,8 @@ impl Evaluated {
     /// Of a law, for queues with `servers` servers (0 is taken for 1), at `t` seconds.
     ///
     /// More than one server is an *approximation*: a request waits with Erlang's probability C, and
-    /// then as one that waits in an M/G/1 queue c times faster. Exact for M/M/c; [`super::Mgm`] is nearer to
-    /// the truth for others, but is made for one arrival rate.
+    /// then as one that waits in an M/G/1 queue c times faster. Exact for M/M/c; [`super::Mgm`] is
+    /// nearer to the truth for others, but is made for one arrival rate.
     pub fn new(service: &dyn ServiceTime, servers: u32, t: f64) -> Self {
         let (mean, servers) = (service.mean(), servers.max(1));
         let (cdf, lines) = (service.cdf(t), Vec::new());
@@ -235,8 +237,9 @@ impl Evaluated {
         Evaluated { lines: lines.collect(), ..at }
     }
 
-    /// The same with a delay D in front of every request, which occupies no server: times in seconds and their
-    /// shares. Its cost is that of an exponential for each of them and each point.
+    /// The same with a delay D in front of every request, which occupies no server: times in
+    /// seconds and their shares. Its cost is that of an exponential for each of them and each
+    /// point.
     pub fn after(mut self, service: &dyn ServiceTime, delays: &[(f64, f64)]) -> Self {
         if matches!(delays, [(0.0, _)] | []) {
             return self;
@@ -251,8 +254,8 @@ impl Evaluated {
         self
     }
 
-    /// The same where the servers also do other work, first come first served with the requests: `rate` pieces
-    /// per second of this law. Requests wait for it; it is in no response of its own.
+    /// The same where the servers also do other work, first come first served with the requests:
+    /// `rate` pieces per second of this law. Requests wait for it; it is in no response of its own.
     pub fn beside(mut self, rate: f64, law: &dyn ServiceTime) -> Self {
         let (c, mean) = (f64::from(self.servers), law.mean());
         let utilisation = rate * mean / c;
@@ -272,8 +275,8 @@ impl Evaluated {
         self
     }
 
-    /// Transform of the waiting time of a request that waits, at point k, of which the requests use `own` and
-    /// all work `rho` of each server.
+    /// Transform of the waiting time of a request that waits, at point k, of which the requests use
+    /// `own` and all work `rho` of each server.
     fn waits(&self, k: usize, own: f64, rho: f64) -> Complex64 {
         let mut busy = self.lines[k].1 * own;
         if let Some(background) = &self.background {

@@ -1,4 +1,5 @@
-//! M/G/m: Poisson arrivals, any law of service, several servers: an approximation close to the exact laws.
+//! M/G/m: Poisson arrivals, any law of service, several servers: an approximation close to the
+//! exact laws.
 
 use crate::distribution::{ServiceTime, inversion};
 use crate::error::Error;
@@ -13,22 +14,27 @@ const T_MAX: f64 = 1e18;
 
 /// The M/G/m queue with the service law `D`.
 ///
-/// A request that waits does so until the first end among m services under way, each of which has its
-/// *residual* time left, and then for a geometric number (mean ρ/(1 − ρ)) of residual times of service m times
-/// faster: H. Tijms, M. van Hoorn, A. Federgruen, "Approximations for the steady-state probabilities in the
-/// M/G/c queue", Advances in Applied Probability 13 (1981); its queue length, turned into time by Little's
-/// law for distributions. The rate at which its tail falls is the exact one. It is then corrected:
+/// A request that waits does so until the first end among m services under way, each of which has
+/// its *residual* time left, and then for a geometric number (mean ρ/(1 − ρ)) of residual times of
+/// service m times faster: H. Tijms, M. van Hoorn, A. Federgruen, "Approximations for the
+/// steady-state probabilities in the M/G/c queue", Advances in Applied Probability 13 (1981); its
+/// queue length, turned into time by Little's law for distributions. The rate at which its tail
+/// falls is the exact one. It is then corrected:
 ///
-/// - Below an SCV of 1: the probability to wait, which that source takes from M/M/m, and the mean are, from an SCV
-///   of 0.5, those of the exact M/PH/m queue ([`super::Mphm`]) with two phases of the same mean and SCV;
-///   below, interpolated in the SCV between these and M/D/m, exact by the roots of Crommelin's equation.
-/// - Above: what the law of an exact M/Hₖ/m queue differs from the same form is added, for exponential branches with
-///   the same mean and SCV and the nearest residual law: two if that is the law, else three up to 16 servers, and
-///   past them two up to 64 and what three differ from two at 16. Exact for two branches.
-/// - A queue of fewer servers stands for one of more if it has the same (1 − ρ)√m, the scaling of S. Halfin and
-///   W. Whitt, Operations Research 29 (1981), and time that runs slower by the root of their ratio.
+/// - Below an SCV of 1: the probability to wait, which that source takes from M/M/m, and the mean
+///   are, from an SCV of 0.5, those of the exact M/PH/m queue with two phases of the same mean and
+///   SCV; below, interpolated in the SCV between these and M/D/m, exact by the roots of Crommelin's
+///   equation.
+/// - Above: what the law of an exact M/Hₖ/m queue differs from the same form is added, for
+///   exponential branches with the same mean and SCV and the nearest residual law: two if that is
+///   the law, else three up to 16 servers, and past them two up to 64 and what three differ from
+///   two at 16. Exact for two branches.
+/// - A queue of fewer servers stands for one of more if it has the same (1 − ρ)√m, the scaling of
+///   S. Halfin and W. Whitt, Operations Research 29 (1981), and time that runs slower by the root
+///   of their ratio.
 ///
-/// How good: largest difference of the response-time CDF in points (hundredths), at utilisations 0.3 to 0.95.
+/// How good: largest difference of the response-time CDF in points (hundredths), at
+/// utilisations 0.3 to 0.95.
 ///
 /// | service | against | servers | off by |
 /// |---|---|---|---|
@@ -43,13 +49,15 @@ const T_MAX: f64 = 1e18;
 /// | lognormal, SCV 6 | simulation, 0.8 | 6 | 0.3 ± 0.1 |
 /// | two humps, SCV 3 and 4 | simulation, 0.7 to 0.9 | 3 to 16 | 0.6 ± 0.1 |
 ///
-/// No number in it was fitted to simulations; the sum of queues past 16 servers was chosen after three branches alone,
-/// scaled from 16 to 32 servers, were 0.7 off. More cases: `experiments/queue-laws`. It assumes Poisson arrivals,
-/// equal servers, one line and independent service times. Wrong by more than is said for heavier tails, and for service
-/// that is far from any mixture of exponential laws, as two humps are.
+/// No number in it was fitted to simulations; the sum of queues past 16 servers was chosen after
+/// three branches alone, scaled from 16 to 32 servers, were 0.7 off. More cases:
+/// `experiments/queue-laws`. It assumes Poisson arrivals, equal servers, one line and independent
+/// service times. Wrong by more than is said for heavier tails, and for service that is far from
+/// any mixture of exponential laws, as two humps are.
 ///
-/// It needs two finite moments of service, three above an SCV of 1 and for its variance. Cost: 1 to 40 ms for
-/// [`Mgm::new`] (the most for 16 servers or more and an SCV above 1), for each CDF some lines of transforms (20 to 500 µs).
+/// It needs two finite moments of service, three above an SCV of 1 and for its variance. Cost: 1 to
+/// 40 ms for [`Mgm::new`] (the most for 16 servers or more and an SCV above 1), for each CDF some
+/// lines of transforms (20 to 500 µs).
 ///
 /// ```
 /// use model::{distribution::Gamma, queue::{Mgm, Queue}};
@@ -70,8 +78,8 @@ pub struct Mgm<D> {
 }
 
 impl<D: ServiceTime> Mgm<D> {
-    /// With arrivals per second, servers, and a law of service. [`Error::Unstable`] at utilisation 1 or
-    /// more.
+    /// With arrivals per second, servers, and a law of service. [`Error::Unstable`] at utilisation
+    /// 1 or more.
     pub fn new(arrival_rate: f64, servers: u32, service: D) -> Result<Self, Error> {
         let saturation = f64::from(servers_count(servers)?) / service.mean();
         let arrival_rate = stable(arrival_rate, saturation)?;
@@ -81,7 +89,8 @@ impl<D: ServiceTime> Mgm<D> {
     }
 
     /// The probability that a request waits.
-    pub fn waiting_probability(&self) -> f64 {
+    #[cfg(test)]
+    pub(crate) fn waiting_probability(&self) -> f64 {
         self.delay.waits()
     }
 
@@ -139,7 +148,8 @@ impl<D: ServiceTime> MgmLoads<D> {
         Ok(MgmLoads { service, shape, delays })
     }
 
-    /// P(response time ≤ t seconds) at each utilisation. Cost: that of one CDF of [`Mgm`], and some 10 to 50 µs a load.
+    /// P(response time ≤ t seconds) at each utilisation. Cost: that of one CDF of [`Mgm`], and some
+    /// 10 to 50 µs a load.
     pub(crate) fn response_cdfs_at(&self, t: f64) -> Vec<f64> {
         if t.is_nan() || t <= T_MIN || t >= T_MAX {
             return self.delays.iter().map(|_| if t >= T_MAX { 1.0 } else { 0.0 }).collect();

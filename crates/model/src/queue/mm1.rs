@@ -1,4 +1,4 @@
-//! M/M/1: Poisson arrivals, exponential service, one server. Every formula is a closed one.
+//! M/M/1: Poisson arrivals, exponential service, one server. All formulas are closed.
 
 use crate::error::{Error, check};
 
@@ -6,14 +6,15 @@ use super::{Queue, mmm, stable};
 
 /// The M/M/1 queue.
 ///
-/// With ρ = λ/µ: P(n in the system) = (1 − ρ)ρⁿ; the response time is exponential of rate µ − λ, and a request
-/// waits longer than t with probability ρ·exp(−(µ − λ)t). Source: any text on queues, for example R. Jain, "The
-/// Art of Computer Systems Performance Analysis" (1991). Exact. Cost: nanoseconds.
+/// With ρ = λ/µ: P(n in the system) = (1 − ρ)ρⁿ; the response time is exponential of rate µ − λ,
+/// and a request waits longer than t with probability ρ·exp(−(µ − λ)t). Source: any text on queues,
+/// for example R. Jain, "The Art of Computer Systems Performance Analysis" (1991). Exact. Cost:
+/// nanoseconds.
 ///
-/// It assumes arrivals that know nothing of each other, exponential service, first come first served and room for
-/// all that wait. Wrong where service is more regular than exponential, as a disk's is (it says too long:
-/// [`super::Mg1`]), where arrivals come in bursts (too short: [`super::Gim1`]), and where a client waits for its
-/// answer before it asks again ([`super::Engset::delay`], [`crate::network`]).
+/// Assumptions: independent arrivals, exponential service, first come first served, an unbounded
+/// queue. Predicted times are too long if service is more regular than exponential, as for a disk
+/// (use [`super::Mg1`]), and too short if arrivals come in bursts ([`super::Gim1`]). If each client
+/// waits for a reply before it sends the next request, use [`crate::network`].
 ///
 /// ```
 /// use model::queue::Mm1;
@@ -30,7 +31,8 @@ pub struct Mm1 {
 }
 
 impl Mm1 {
-    /// With arrivals and services per second. [`Error::Unstable`] unless the first is below the second.
+    /// With arrivals and services per second. [`Error::Unstable`] unless the first is below the
+    /// second.
     pub fn new(arrival_rate: f64, service_rate: f64) -> Result<Self, Error> {
         check("the service rate", service_rate, 1e-12..=1e12, "1e-12 to 1e12 per second")?;
         Ok(Mm1 { arrival_rate: stable(arrival_rate, service_rate)?, service_rate })

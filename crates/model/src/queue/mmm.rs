@@ -1,26 +1,26 @@
-//! M/M/m and M/M/∞: Poisson arrivals, exponential service, several servers or no limit to them.
+//! M/M/m: Poisson arrivals, exponential service, several servers.
 
-use crate::error::{Error, check, not_negative};
+use crate::error::{Error, check};
 
 use super::erlang::servers_count;
-use super::uniformised::poisson;
-use super::{Queue, erlang_b, quantile, stable};
+use super::{Queue, erlang_b, stable};
 
 /// Checks a service rate.
 pub(super) fn service_rate(rate: f64) -> Result<f64, Error> {
     check("the service rate", rate, 1e-12..=1e12, "1e-12 to 1e12 per second")
 }
 
-/// The M/M/m queue: one line before `servers` equal servers.
+/// The M/M/m queue: one line for `servers` equal servers.
 ///
-/// A request waits with Erlang's probability C ([`super::erlang_c`]), and then an exponential time of rate
-/// mµ − λ: P(W > t) = C·exp(−(mµ − λ)t); its service comes on top, independent of that. Source: any text on
-/// queues, for example R. Jain, "The Art of Computer Systems Performance Analysis" (1991). Exact. Cost: `servers`
-/// divisions once (good for millions), nanoseconds for each answer.
+/// A request waits with Erlang's probability C ([`super::erlang_c`]), and then an exponential time
+/// of rate mµ − λ: P(W > t) = C·exp(−(mµ − λ)t). Its service time is independent of its wait.
+/// Source: any text on queues, for example R. Jain, "The Art of Computer Systems Performance
+/// Analysis" (1991). Exact. Cost: `servers` divisions once (good for millions), nanoseconds for
+/// each answer.
 ///
-/// It assumes Poisson arrivals, exponential service, equal servers, and one line before all of them. Wrong where each
-/// server has a line of its own (then it is m times [`super::Mm1`] at best), and where service is not
-/// exponential: [`super::Mgm`].
+/// Assumptions: Poisson arrivals, exponential service, equal servers, one line for all of them. If
+/// each server has its own line, use m queues of type [`super::Mm1`]; if service is not
+/// exponential, [`super::Mgm`].
 ///
 /// ```
 /// use model::queue::{Mmm, Queue};
@@ -42,8 +42,8 @@ pub struct Mmm {
 }
 
 impl Mmm {
-    /// With arrivals per second, services per second of one server, and servers. [`Error::Unstable`]
-    /// unless the first is below the product of the others.
+    /// With arrivals per second, services per second of one server, and servers.
+    /// [`Error::Unstable`] unless the first is below the product of the others.
     pub fn new(arrival_rate: f64, service_rate: f64, servers: u32) -> Result<Self, Error> {
         let service_rate = self::service_rate(service_rate)?;
         let m = f64::from(servers_count(servers)?);
@@ -54,27 +54,9 @@ impl Mmm {
         Ok(Mmm { arrival_rate, service_rate, servers, blocked, waits })
     }
 
-    /// Servers of different speeds, taken for as many of their mean speed. An *approximation* (G. Bolch,
-    /// S. Greiner, H. de Meer, K. Trivedi, "Queueing Networks and Markov Chains"): good where
-    /// most servers are busy; at light load the truth depends on which free server is taken.
-    ///
-    /// ```
-    /// use model::queue::{Mmm, Queue};
-    /// let pool = Mmm::of_unlike_servers(73.0, &[10.0, 15.0, 20.0, 20.0, 25.0])?;
-    /// assert!((pool.number_mean() - 6.527_818_832_1).abs() < 1e-9);
-    /// # Ok::<(), model::Error>(())
-    /// ```
-    pub fn of_unlike_servers(arrival_rate: f64, service_rates: &[f64]) -> Result<Self, Error> {
-        for &rate in service_rates {
-            service_rate(rate)?;
-        }
-        let servers = u32::try_from(service_rates.len()).unwrap_or(u32::MAX);
-        servers_count(servers)?;
-        Self::new(arrival_rate, service_rates.iter().sum::<f64>() / f64::from(servers), servers)
-    }
-
     /// Erlang's C: the probability that a request waits.
-    pub fn waiting_probability(&self) -> f64 {
+    #[cfg(test)]
+    pub(crate) fn waiting_probability(&self) -> f64 {
         self.waits
     }
 
@@ -82,8 +64,8 @@ impl Mmm {
     pub fn number_probability(&self, n: u32) -> f64 {
         let offered = self.arrival_rate / self.service_rate;
         let rho = self.utilisation();
-        // All states up to m weigh as Poisson's; the sum of these is that of m over Erlang's B. Where
-        // all are rarely busy both vanish, and the sum is 1.
+        // All states up to m weigh as Poisson's; the sum of these is that of m over Erlang's B.
+        // Where all are rarely busy both vanish, and the sum is 1.
         let full = poisson(self.servers as usize, offered);
         let sum = if full > 1e-250 { full / self.blocked } else { 1.0 };
         let inside = n.min(self.servers);
@@ -145,74 +127,27 @@ impl Queue for Mmm {
     }
 }
 
-/// The p-quantile of a time that is 0 with probability 1 − `waits` and else exponential of rate `rate`.
+/// The p-quantile of a time that is 0 with probability 1 − `waits` and else exponential of rate
+/// `rate`.
 pub(super) fn waiting_quantile(p: f64, waits: f64, rate: f64) -> Result<f64, Error> {
     check("the share of a quantile", p, 0.0..=1.0 - f64::EPSILON, "at least 0 and below 1")?;
     Ok(if 1.0 - p >= waits { 0.0 } else { (waits / (1.0 - p)).ln() / rate })
 }
 
-/// The M/M/∞ station: every request is served at once (a delay, "think time").
-///
-/// The number in the system is Poisson's with mean λ/µ, and nobody waits. Source: any text on queues. Exact, and the
-/// number's law for any law of service with that mean; the response time's law is the service time's, here
-/// exponential. Wrong as soon as there is a limit: with m servers use [`Mmm`]. Cost: nanoseconds.
-///
-/// ```
-/// use model::queue::{Mminf, Queue};
-/// let users = Mminf::new(120.0, 0.5)?;
-/// assert_eq!(users.number_mean(), 240.0);
-/// assert_eq!(users.waiting_cdf(0.0), 1.0);
-/// # Ok::<(), model::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mminf {
-    arrival_rate: f64,
-    service_rate: f64,
-}
-
-impl Mminf {
-    /// With arrivals per second and services per second of one server. Always stable.
-    pub fn new(arrival_rate: f64, service_rate: f64) -> Result<Self, Error> {
-        not_negative("the arrival rate", arrival_rate)?;
-        let service_rate = self::service_rate(service_rate)?;
-        check("the offered load", arrival_rate / service_rate, 0.0..=1e300, "at most 1e300")?;
-        Ok(Mminf { arrival_rate, service_rate })
+/// The probability of exactly `n` events where `mean` are expected. Relative error some 1e-15·|mean
+/// − n|.
+pub(super) fn poisson(n: usize, mean: f64) -> f64 {
+    if n < 15 {
+        return (1..=n).fold((-mean).exp(), |term, k| term * mean / k as f64);
     }
-
-    /// Probability of `n` requests in the system (Poisson's).
-    pub fn number_probability(&self, n: u32) -> f64 {
-        poisson(n as usize, self.arrival_rate / self.service_rate)
+    if mean <= 0.0 {
+        return 0.0;
     }
-}
-
-impl Queue for Mminf {
-    fn throughput(&self) -> f64 {
-        self.arrival_rate
-    }
-    /// 0: each of infinitely many servers is idle. The mean number of busy ones is the number in the
-    /// system.
-    fn utilisation(&self) -> f64 {
-        0.0
-    }
-    fn waiting_mean(&self) -> f64 {
-        0.0
-    }
-    fn waiting_variance(&self) -> f64 {
-        0.0
-    }
-    fn response_mean(&self) -> f64 {
-        1.0 / self.service_rate
-    }
-    fn response_variance(&self) -> f64 {
-        self.service_rate.powi(-2)
-    }
-    fn waiting_cdf(&self, t: f64) -> f64 {
-        if t >= 0.0 { 1.0 } else { 0.0 }
-    }
-    fn response_cdf(&self, t: f64) -> f64 {
-        if t >= 0.0 { -(-t * self.service_rate).exp_m1() } else { 0.0 }
-    }
-    fn response_quantile(&self, p: f64) -> Result<f64, Error> {
-        quantile(p, self.response_mean(), |t| self.response_cdf(t))
-    }
+    // Stirling's series for n!, and the exponent as a small difference.
+    let x = n as f64;
+    let off = (mean - x) / x;
+    let log = if off.abs() < 0.5 { off.ln_1p() } else { (mean / x).ln() };
+    let correction = 1.0 / (12.0 * x) - 1.0 / (360.0 * x.powi(3)) + 1.0 / (1260.0 * x.powi(5))
+        - 1.0 / (1680.0 * x.powi(7));
+    (x * (log - off) - correction).exp() / (std::f64::consts::TAU * x).sqrt()
 }

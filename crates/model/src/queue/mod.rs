@@ -1,33 +1,29 @@
-//! One queue: from an arrival rate and a law of service times to waiting and response times.
+//! Queues: the laws of waiting and response times from an arrival rate and a law of service times.
 //!
-//! All are first come, first served (but [`Priorities`]), and answer the same questions, those of [`Queue`]:
-//! utilisation, mean numbers, and the *laws* of waiting and response times, not means alone.
+//! All queues are first come, first served and implement [`Queue`]: utilisation, mean numbers, and
+//! the *laws* of waiting and response times, not only their means.
 //!
 //! | queue | arrivals | service | exact? |
 //! |---|---|---|---|
-//! | [`Mm1`], [`Mmm`], [`Mminf`] | Poisson | exponential; 1, m, any number of servers | yes, closed formulas |
-//! | [`Mmmk`] | Poisson, refused when K are in the system | exponential, m servers | yes |
-//! | [`Engset`] | from N sources | exponential, m servers | yes |
-//! | [`Gim1`] | any law, independent | exponential, one server | yes, one root |
+//! | [`Mm1`], [`Mmm`] | Poisson | exponential; one server, m servers | yes, closed formulas |
+//! | [`Gim1`] | independent, any law | exponential, one server | yes, one root |
 //! | [`Md1`] | Poisson | constant, one server | yes, a sum of positive terms |
-//! | [`Mg1`] | Poisson | any law, one server | yes, but for the inversion of a transform |
-//! | [`Priorities`] | Poisson, several classes | any laws, one server, not interrupted | as [`Mg1`] |
-//! | [`Mphm`] | Poisson | phase-type, m servers | yes, for some hundred states |
+//! | [`Mg1`] | Poisson | any law, one server | yes, apart from the inversion of a transform |
 //! | [`Mgm`] | Poisson | any law, m servers | an approximation |
 //!
-//! Arrivals in bursts ([`Bursts`]) are felt as one of two Poisson rates, in any of these queues.
+//! [`Bursts`] describes arrivals in bursts: the load alternates between two Poisson rates, and each
+//! of them is a load of any of these queues.
 //!
-//! [`erlang_b`] and [`erlang_c`] hold for thousands of servers; [`square_root_staffing`] says how many to ask
-//! for first.
+//! [`erlang_b`] and [`erlang_c`] hold for thousands of servers.
 
 mod branches;
 mod bursts;
 mod delay;
 mod erlang;
-mod finite;
 mod gim1;
 mod hyper;
 mod interpolate;
+mod levels;
 mod matrix;
 mod md1;
 mod mg1;
@@ -35,14 +31,15 @@ mod mgm;
 mod mm1;
 mod mmm;
 mod moments;
+#[cfg(test)]
 mod mphm;
-mod priority;
+mod phases;
 mod regular;
+#[cfg(test)]
 mod uniformised;
 
 pub use bursts::{Bursts, relaxation_s};
-pub use erlang::{erlang_b, erlang_c, square_root_staffing};
-pub use finite::{Engset, Mmmk};
+pub use erlang::{erlang_b, erlang_c};
 pub use gim1::Gim1;
 pub use md1::Md1;
 pub(crate) use mg1::waiting_mean;
@@ -50,14 +47,14 @@ pub use mg1::{Evaluated, Mg1};
 pub use mgm::Mgm;
 pub(crate) use mgm::MgmLoads;
 pub use mm1::Mm1;
-pub use mmm::{Mminf, Mmm};
-pub use mphm::Mphm;
-pub use priority::{ClassQueue, Priorities};
+pub use mmm::Mmm;
+#[cfg(test)]
+pub(crate) use mphm::Mphm;
 
 use crate::error::{Error, check, not_negative};
 
-/// What every queue answers. Times are in seconds, numbers are means over time (by Little's law, of the
-/// requests that are accepted).
+/// The measures that every queue computes. Times are in seconds. Numbers are means over time (by
+/// Little's law, of the requests that are accepted).
 ///
 /// ```
 /// use model::queue::{Md1, Mm1, Queue};
@@ -76,7 +73,7 @@ pub trait Queue {
     /// Share of time that a server is busy, the mean over servers.
     fn utilisation(&self) -> f64;
 
-    /// Share of the arriving requests that are refused; 0 where all wait.
+    /// Share of the arriving requests that are refused; 0 if the queue is unbounded.
     fn blocking(&self) -> f64 {
         0.0
     }
@@ -98,7 +95,7 @@ pub trait Queue {
         self.throughput() * self.response_mean()
     }
 
-    /// Mean number of requests that wait.
+    /// Mean number of waiting requests.
     fn waiting_number_mean(&self) -> f64 {
         self.throughput() * self.waiting_mean()
     }
@@ -109,33 +106,39 @@ pub trait Queue {
     /// P(response time ≤ t seconds).
     fn response_cdf(&self, t: f64) -> f64;
 
-    /// P(response time ≤ t) for many t, in their order; never falling with t. Where a CDF is dear it is
-    /// interpolated from 17 to some hundred evaluations: within 1e-5 of [`Queue::response_cdf`] for smooth
-    /// laws, some 1e-4 (0.01 points) for measured ones.
+    /// P(response time ≤ t) for each of `times`, in their order; the result never falls with t.
+    /// Expensive CDFs are interpolated from 17 to some hundred evaluations: within 1e-5 of
+    /// [`Queue::response_cdf`] for smooth laws, and within about 1e-4 (0.01 points) for measured
+    /// ones.
     fn response_cdfs(&self, times: &[f64]) -> Vec<f64> {
         times.iter().map(|&t| self.response_cdf(t)).collect()
     }
 
-    /// The waiting time in seconds that a share `p` (0 ≤ p < 1) does not exceed. Never falls with `p`.
+    /// The waiting time in seconds that a share `p` (0 ≤ p < 1) does not exceed. Never falls with
+    /// `p`.
     fn waiting_quantile(&self, p: f64) -> Result<f64, Error> {
         quantile(p, self.waiting_mean(), |t| self.waiting_cdf(t))
     }
 
-    /// The response time in seconds that a share `p` (0 ≤ p < 1) does not exceed. Never falls with `p`.
+    /// The response time in seconds that a share `p` (0 ≤ p < 1) does not exceed. Never falls with
+    /// `p`.
     fn response_quantile(&self, p: f64) -> Result<f64, Error> {
         quantile(p, self.response_mean(), |t| self.response_cdf(t))
     }
 }
 
-/// Checks an arrival rate against the rate at which the queue is always busy.
+/// Checks that an arrival rate is at least 0 and below the saturation of its queue.
 pub(crate) fn stable(rate: f64, saturation: f64) -> Result<f64, Error> {
     not_negative("the arrival rate", rate)?;
     if rate < saturation { Ok(rate) } else { Err(Error::Unstable { rate, saturation }) }
 }
 
-/// The smallest t with cdf(t) ≥ p, by bracketing from `scale` and bisection to 1e-12 of t or 1e-18 s; some
-/// 60 evaluations. An error unless p is at least 0 and below 1, and reached. Never falls with p, even where
-/// the CDF is a little ragged: all p are searched on the same points.
+/// The smallest t with cdf(t) ≥ p, by bracketing from `scale` and bisection to 1e-12 of t or 1e-18
+/// s.
+///
+/// Returns an error if p is below 0, at least 1, or above every value of the CDF. The result never
+/// falls with p, even if rounding makes the CDF fall a little: the points of the search do not
+/// depend on p. Cost: about 60 evaluations.
 pub(crate) fn quantile(p: f64, scale: f64, cdf: impl Fn(f64) -> f64) -> Result<f64, Error> {
     check("the share of a quantile", p, 0.0..=1.0 - 1e-9, "at least 0 and below 1")?;
     if p <= cdf(0.0) {
@@ -148,10 +151,10 @@ pub(crate) fn quantile(p: f64, scale: f64, cdf: impl Fn(f64) -> f64) -> Result<f
         high *= 2.0;
     }
     if high >= 1e18 {
-        let must = "a share that the law reaches in the accuracy of its CDF: ask for less";
+        let must = "a share that the CDF reaches within its accuracy: choose a smaller share";
         return Err(Error::Invalid { what: "the share of a quantile", value: p, must });
     }
-    // Below the last digits of a time there is nothing to halve: a p near 0 would go on for ever.
+    // A time of 0 has no relative accuracy: for p near 0 only the absolute bound ends the loop.
     while high - low > 1e-12 * high && high > 1e-18 {
         let middle = 0.5 * (low + high);
         if cdf(middle) < p {
@@ -163,8 +166,8 @@ pub(crate) fn quantile(p: f64, scale: f64, cdf: impl Fn(f64) -> f64) -> Result<f
     Ok(high)
 }
 
-/// The largest x in `0..high` with `holds(x)`, for a property that holds below a point and not above,
-/// to 1e-12 of x.
+/// The largest x in `0..high` with `holds(x)`, to 1e-12 of x. `holds` must be true below some point
+/// and false above it.
 pub(crate) fn bisect(high: f64, holds: impl Fn(f64) -> bool) -> f64 {
     let (mut low, mut high) = (0.0, high);
     for _ in 0..200 {

@@ -1,13 +1,13 @@
-//! The third moment of a law, which variances of waiting times need and a law does not state.
+//! The third moment of a law, computed from its transform: variances of waiting times need it.
 
 use crate::distribution::ServiceTime;
 
 /// Evaluations of the law that an interval may take.
 const EVALUATIONS_MAX: usize = 4_000;
 
-/// E\[S³\] = 3∫t²(1 − F(t))dt by adaptive Simpson over intervals that double. Relative error below 1e-7 for
-/// laws with an exponential tail and for measured ones; what lies beyond the quantile of 1 − 1e-15 is not
-/// seen: 1e-4 of the moment for a lognormal law of SCV 4. Cost: some thousand CDFs.
+/// E\[S³\] = 3∫t²(1 − F(t))dt by adaptive Simpson over intervals that double. Relative error below
+/// 1e-7 for laws with an exponential tail and for measured ones; what lies beyond the quantile of 1
+/// − 1e-15 is not seen: 1e-4 of the moment for a lognormal law of SCV 4. Cost: some thousand CDFs.
 pub(super) fn third_moment(law: &dyn ServiceTime) -> f64 {
     let mean = law.mean();
     // The least that the first two moments allow.
@@ -31,7 +31,8 @@ pub(super) fn third_moment(law: &dyn ServiceTime) -> f64 {
     total.max(least)
 }
 
-/// ∫f from `low` to `high` to about `tolerance`, by Simpson's rule, halving where halving changes it.
+/// ∫f from `low` to `high` to about `tolerance`, by Simpson's rule, halving where halving changes
+/// it.
 pub(super) fn integral(f: &dyn Fn(f64) -> f64, low: f64, high: f64, tolerance: f64) -> f64 {
     struct Piece {
         low: f64,

@@ -1,18 +1,19 @@
-//! Service more regular than exponential at several servers: how M/G/m differs from its form ([`super::delay`]).
+//! Service more regular than exponential at several servers: how M/G/m differs from its form
+//! ([`super::delay`]).
 //!
-//! Source: the exact M/PH/m queue ([`super::mphm`]) from an SCV of 0.5, C. Crommelin's roots (1932) for constant service,
-//! and a line between them. Cost: milliseconds for 32 servers. Wrong by up to half a point where
-//! the third moment is far from that of Erlang's laws.
+//! Source: the exact M/PH/m queue ([`super::phases`]) from an SCV of 0.5, C. Crommelin's roots
+//! (1932) for constant service, and a line between them. Cost: milliseconds for 32 servers. The
+//! error reaches half a point if the third moment is far from that of Erlang's laws.
 
 use crate::distribution::{Complex64, ServiceTime};
 use crate::error::Error;
 
 use super::delay::{NEARLY, first_end};
 use super::erlang_c;
-use super::mphm::Solved;
+use super::phases::Solved;
 
-/// For an SCV up to 1: the probability that a request waits, and the factor of the mean wait of those that do,
-/// over that of a first end and a geometric number of residual times.
+/// For an SCV up to 1: the probability that a request waits, and the factor of the mean wait of
+/// those that do, over that of a first end and a geometric number of residual times.
 pub(super) fn regular(servers: u32, rho: f64, scv: f64) -> Result<(f64, f64), Error> {
     if scv > 1.0 - NEARLY {
         return Ok((erlang_c(servers, rho), 1.0));
@@ -42,7 +43,8 @@ fn factor(wait: f64, rho: f64, law: &dyn ServiceTime, servers: u32) -> Result<f6
     Ok(if factor.is_finite() { factor } else { 1.0 })
 }
 
-/// Mean 1 and an SCV from 0.5 to 1: one exponential phase with probability `one`, else two, of one rate.
+/// Mean 1 and an SCV from 0.5 to 1: one exponential phase with probability `one`, else two, of one
+/// rate.
 #[derive(Clone, Copy, Debug)]
 struct MixedErlang {
     one: f64,
@@ -75,8 +77,8 @@ impl ServiceTime for MixedErlang {
 }
 
 /// [`regular`] of constant service (M/D/m), exactly: C. Crommelin (1932). With the roots zₖ of zᵐ =
-/// exp(mρ(z − 1)) inside the unit circle, P(no wait) = m(1 − ρ)/Π(1 − zₖ), and the mean number waiting is
-/// Σ1/(1 − zₖ) + ((mρ)² − m(m − 1))/(2m(1 − ρ)).
+/// exp(mρ(z − 1)) inside the unit circle, P(no wait) = m(1 − ρ)/Π(1 − zₖ), and the mean number
+/// waiting is Σ1/(1 − zₖ) + ((mρ)² − m(m − 1))/(2m(1 − ρ)).
 fn constant(servers: u32, rho: f64) -> (f64, f64) {
     let m = f64::from(servers);
     let (mut product, mut sum) = (Complex64::new(1.0, 0.0), Complex64::ZERO);

@@ -312,7 +312,8 @@ fn md1_agrees_with_erlang_where_that_is_exact() {
 
 #[test]
 fn md1_near_saturation_has_an_exponential_tail() {
-    // At ρ = 0.999 the mean waiting time is 499.5 services; the tail's rate θ solves ρ(e^θ − 1) = θ.
+    // At ρ = 0.999 the mean waiting time is 499.5 services; the tail's rate θ solves ρ(e^θ − 1) =
+    // θ.
     let rho = 0.999;
     let queue = Md1::new(rho, 1.0).unwrap();
     let mut theta = 2.0 * (1.0 - rho) / rho;

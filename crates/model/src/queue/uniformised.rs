@@ -1,29 +1,14 @@
 //! Times that a Markov chain takes to be done, by uniformisation: sums of positive terms only.
 //!
 //! Source: A. Jensen (1953); W. K. Grassmann, "Transient solutions in Markovian queueing systems",
-//! Computers & Operations Research 4 (1977). A chain whose fastest state is left at rate Λ changes only at
-//! the events of a Poisson process of rate Λ. If it goes on after i events with probability h(i), then
-//! P(T > t) = Σᵢ e^(−Λt) (Λt)ⁱ/i! · h(i).
+//! Computers & Operations Research 4 (1977). A chain whose fastest state is left at rate Λ changes
+//! only at the events of a Poisson process of rate Λ. If it goes on after i events with probability
+//! h(i), then P(T > t) = Σᵢ e^(−Λt) (Λt)ⁱ/i! · h(i).
 
-/// The probability of exactly `n` events where `mean` are expected. Relative error some 1e-15·|mean − n|.
-pub(super) fn poisson(n: usize, mean: f64) -> f64 {
-    if n < 15 {
-        return (1..=n).fold((-mean).exp(), |term, k| term * mean / k as f64);
-    }
-    if mean <= 0.0 {
-        return 0.0;
-    }
-    // Stirling's series for n!, and the exponent as a small difference.
-    let x = n as f64;
-    let off = (mean - x) / x;
-    let log = if off.abs() < 0.5 { off.ln_1p() } else { (mean / x).ln() };
-    let correction = 1.0 / (12.0 * x) - 1.0 / (360.0 * x.powi(3)) + 1.0 / (1260.0 * x.powi(5))
-        - 1.0 / (1680.0 * x.powi(7));
-    (x * (log - off) - correction).exp() / (std::f64::consts::TAU * x).sqrt()
-}
+use super::mmm::poisson;
 
-/// Σ over i < `n` of poisson(i, mean)·value(i), for values from 1 to 0 that do not rise with i. From the
-/// largest probability outwards, so that a small sum keeps its digits. `n` is at least 1.
+/// Σ over i < `n` of poisson(i, mean)·value(i), for values from 1 to 0 that do not rise with i.
+/// From the largest probability outwards, so that a small sum keeps its digits. `n` is at least 1.
 fn poisson_sum(mean: f64, n: usize, value: impl Fn(usize) -> f64) -> f64 {
     let start = (mean as usize).min(n.saturating_sub(1));
     let top = poisson(start, mean);

@@ -29,8 +29,8 @@ fn normal_equations(rows: &[Vec<f64>], y: &[f64]) -> Vec<f64> {
 
 #[test]
 fn a_line_agrees_with_jain() {
-    // Jain, example 14.1: disk I/Os and processor times of seven programs; b0 = −0.0083, b1 = 0.2438,
-    // SSE = 5.87; example 14.4: 90 % intervals (−1.6830, 1.6663) and (0.2062, 0.2814).
+    // Jain, example 14.1: disk I/Os and processor times of seven programs; b0 = −0.0083, b1
+    // = 0.2438, SSE = 5.87; example 14.4: 90 % intervals (−1.6830, 1.6663) and (0.2062, 0.2814).
     let x = [14.0, 16.0, 27.0, 42.0, 39.0, 50.0, 83.0];
     let y = [2.0, 5.0, 7.0, 9.0, 10.0, 13.0, 20.0];
     let rows: Vec<Vec<f64>> = x.iter().map(|&x| vec![1.0, x]).collect();

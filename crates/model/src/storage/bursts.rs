@@ -1,6 +1,6 @@
-//! Where a node stands when requests come in bursts: at one of two Poisson rates, in turn.
+//! A node under bursts: requests arrive at one of two Poisson rates, in turn.
 //!
-//! [`Bursts`] has the process, what a queue feels of it, and when that is wrong.
+//! [`Bursts`] documents the process, its effect on a queue, and the limits of the approximation.
 
 use crate::distribution::ServiceTime;
 use crate::error::Error;
@@ -10,8 +10,8 @@ use super::front::FrontOperating;
 use super::{Node, Operating};
 
 impl Node {
-    /// Where it stands at the loads that its devices feel, `here` being where a Poisson stream of the same mean
-    /// would put it. [`Error::Unstable`] if one of the loads is past saturation.
+    /// Where it stands at the loads that its devices feel, `here` being where a Poisson stream of
+    /// the same mean would put it. [`Error::Unstable`] if one of the loads is past saturation.
     pub(super) fn in_bursts(&self, here: &Operating, bursts: Bursts) -> Result<Operating, Error> {
         let rate = here.rate;
         let mut at = Operating {
@@ -51,7 +51,8 @@ impl Node {
         Ok(at)
     }
 
-    /// The time in which the busiest device's queue forgets, its service taken for that of the average read.
+    /// The time in which the busiest device's queue forgets, its service taken for that of the
+    /// average read.
     fn relaxation_s(&self, here: &Operating) -> f64 {
         let (mut mean, mut scv, mut share) = (0.0, 0.0, 0.0);
         for group in &self.groups {

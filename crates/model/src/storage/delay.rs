@@ -1,4 +1,4 @@
-//! What lies between clients and devices, as a law: gateway, network, the server's own threads.
+//! The law of the delay between clients and devices: gateway, network, the server's own threads.
 
 use crate::distribution::{Empirical, Gamma, ServiceTime};
 use crate::error::{Error, check, not_negative};
@@ -12,16 +12,18 @@ pub(crate) const SCV_MAX: f64 = 40.0;
 /// A mean in seconds below which there is no delay.
 const NONE: f64 = 1e-9;
 
-/// The law of δ, seconds: what gateway, network and the server's own threads add to a device's response.
+/// The law of δ, seconds: what gateway, network and the server's own threads add to a device's
+/// response.
 ///
-/// A response of a device is δ + W + S: δ is passed by every request, W waited and S served at the device. Its
-/// law is kept as some times with their shares (the middles of slices, and in the last what keeps the mean exact),
-/// because a sum with it is then a few shifts: of a CDF, Σ shareᵢ·F(t − δᵢ); of a transform, Σ shareᵢ·e^(−s·δᵢ).
+/// A response of a device is δ + W + S: δ is passed by every request, W waited and S served at the
+/// device. Its law is kept as some times with their shares (the middles of slices, and in the last
+/// what keeps the mean exact), because a sum with it is then a few shifts: of a CDF, Σ shareᵢ·F(t −
+/// δᵢ); of a transform, Σ shareᵢ·e^(−s·δᵢ).
 ///
 /// Source: ours. It assumes that δ does not depend on the load, on W or on S. Wrong within δ's own
-/// order of size, where eight slices are steps (a CDF is off by a point there), for a tail heavier than an SCV of
-/// 40, and where the front queues ([`super::Link`] and workers do). Cost: eight quantiles to make; each time and
-/// share costs an exponential or a CDF where it is used.
+/// order of size, where eight slices are steps (a CDF is off by a point there), for a tail heavier
+/// than an SCV of 40, and where the front queues ([`super::Link`] and workers do). Cost: eight
+/// quantiles to make; each time and share costs an exponential or a CDF where it is used.
 ///
 /// ```
 /// use model::distribution::Exponential;
@@ -65,9 +67,10 @@ impl Delay {
         Ok(Delay { slices })
     }
 
-    /// Of a mean in seconds and an SCV, beside the law of what passes the same way and no device: the responses
-    /// of memory. What devices' requests take more than those is a gamma law of its own; where there is no more,
-    /// or more than the SCV allows, memory's law is stretched to the moments. An SCV of 0 is a constant.
+    /// Of a mean in seconds and an SCV, beside the law of what passes the same way and no device:
+    /// the responses of memory. What devices' requests take more than those is a gamma law of its
+    /// own; where there is no more, or more than the SCV allows, memory's law is stretched to the
+    /// moments. An SCV of 0 is a constant.
     pub fn beside(memory: Option<&Empirical>, mean: f64, scv: f64) -> Result<Self, Error> {
         not_negative("the front delay", mean)?;
         not_negative("the SCV of the front delay", scv)?;

@@ -1,5 +1,6 @@
-//! What every reply passes beside memory and devices: a link of so many bytes per second, and workers of which
-//! each request holds one while it is answered. The pages of [`Link`] and [`FrontOperating`] say how.
+//! The limits that every reply passes besides memory and devices: a link with a limited number of
+//! bytes per second ([`Link`]), and a limited number of workers, one of which each request holds
+//! until it is answered ([`FrontOperating`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -8,15 +9,17 @@ use crate::queue::{bisect, waiting_mean};
 
 use super::Node;
 
-/// A limit of bytes per second that all replies of a node share, one after the other: C/bytes requests/s at most.
+/// A limit of bytes per second that all replies of a node share, one after the other: C/bytes
+/// requests/s at most.
 ///
-/// It is an M/G/1 queue of the replies' transmission times ([`crate::queue::Mg1`]); that it takes time to send
-/// them at all is in the measured responses already, so only the waiting is added: for a share ρ = λ·bytes/C of
-/// the requests an exponential time, with Pollaczek's and Khinchine's mean over all of λ·b²(1 + SCV)/(2(1 − ρ)),
-/// b = bytes/C seconds. Exact in heavy traffic and for exponential times, and small against a response where the
-/// link is not busy: to be a limit, not to be exact, is what it is here for. Wrong where the measured
-/// responses had such waits in them already, which then count twice: fit at loads far below it. And a slow
-/// processor looks the same, but does not go with the bytes. Cost: [`super::Node::at`].
+/// It is an M/G/1 queue of the replies' transmission times ([`crate::queue::Mg1`]); that it takes
+/// time to send them at all is in the measured responses already, so only the waiting is added: for
+/// a share ρ = λ·bytes/C of the requests an exponential time, with Pollaczek's and Khinchine's mean
+/// over all of λ·b²(1 + SCV)/(2(1 − ρ)), b = bytes/C seconds. Exact in heavy traffic and for
+/// exponential times, and small against a response where the link is not busy: to be a limit, not
+/// to be exact, is what it is here for. Wrong where the measured responses had such waits in them
+/// already, which then count twice: fit at loads far below it. And a slow processor looks the same,
+/// but does not go with the bytes. Cost: [`super::Node::at`].
 ///
 /// ```
 /// use model::storage::Link;
@@ -49,16 +52,18 @@ impl Link {
     }
 }
 
-/// The most workers that a node is given: Erlang's formula costs as many steps ([`crate::queue::erlang_c`]).
+/// The most workers that a node is given: Erlang's formula costs as many steps
+/// ([`crate::queue::erlang_c`]).
 pub const WORKERS_MAX: u32 = 10_000;
 
 /// Where what every reply passes stands at a load: link ([`Link`]) and workers.
 ///
-/// Workers are an M/M/m queue ([`crate::queue::Mmm`]) whose service is the whole of a response, taken for exponential:
-/// m of them hold λ·R requests at λ requests/s and a response of R seconds, so they saturate where λ·R = m. A
-/// request waits at neither, at one or at both, for a time that is taken for exponential with the mean of both.
-/// Past either saturation no prediction is given. Wrong for responses that vary more than an exponential time:
-/// the wait is then longer. [`super::Node::operating`] gives it.
+/// Workers are an M/M/m queue ([`crate::queue::Mmm`]) whose service is the whole of a response,
+/// taken for exponential: m of them hold λ·R requests at λ requests/s and a response of R seconds,
+/// so they saturate where λ·R = m. A request waits at neither, at one or at both, for a time that
+/// is taken for exponential with the mean of both. Past either saturation no prediction is given.
+/// Wrong for responses that vary more than an exponential time: the wait is then longer.
+/// [`super::Node::operating`] gives it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FrontOperating {
     /// Busy share of the link; 0 without one.
@@ -108,8 +113,8 @@ impl Node {
         Ok(())
     }
 
-    /// Load in requests/s at which link or workers are always busy, and which of them. `held` gives the mean
-    /// response at a load below `devices`, the saturation of the devices.
+    /// Load in requests/s at which link or workers are always busy, and which of them. `held` gives
+    /// the mean response at a load below `devices`, the saturation of the devices.
     pub(super) fn front_saturation(
         &self,
         devices: f64,
@@ -133,8 +138,8 @@ impl Node {
         link.into_iter().chain(workers).min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// Where link and workers stand past the saturation of something: what is stuck lets nothing through, and
-    /// workers are, whatever holds them.
+    /// Where link and workers stand past the saturation of something: what is stuck lets nothing
+    /// through, and workers are, whatever holds them.
     pub(super) fn front_overloaded(&self, rate: f64) -> FrontOperating {
         let link = self.link.map_or(0.0, |link| rate / link.saturation());
         let stuck = link >= 1.0 || self.workers.is_some();
@@ -146,7 +151,8 @@ impl Node {
         }
     }
 
-    /// Where link and workers stand below their saturation, of requests that hold a worker for `held` seconds.
+    /// Where link and workers stand below their saturation, of requests that hold a worker for
+    /// `held` seconds.
     pub(super) fn front_operating(&self, rate: f64, held: f64) -> FrontOperating {
         let mut at = FrontOperating::default();
         if let Some(link) = &self.link {
@@ -166,8 +172,8 @@ impl Node {
 }
 
 impl FrontOperating {
-    /// P(wait + response ≤ t) from the response's CDF at t·(1 − k/n), k from 0 to n: linear in between, which
-    /// makes the integral with an exponential wait exact.
+    /// P(wait + response ≤ t) from the response's CDF at t·(1 − k/n), k from 0 to n: linear in
+    /// between, which makes the integral with an exponential wait exact.
     pub(super) fn after(&self, t: f64, earlier: &[f64]) -> f64 {
         let Some(&at_once) = earlier.first() else { return 0.0 };
         let n = earlier.len() - 1;

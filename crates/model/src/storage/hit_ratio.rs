@@ -6,18 +6,18 @@ use crate::error::{Error, check};
 
 use super::HitLaw;
 
-/// q(λ) = q₀ − αλ, clamped to 0 to 1: the share of requests that memory answers; λ in requests/s of one
-/// server, α in seconds per request.
+/// q(λ) = q₀ − αλ, clamped to 0 to 1: the share of requests that memory answers; λ in requests/s of
+/// one server, α in seconds per request.
 ///
-/// Where q *rises* with load (α < 0, which caches that warm with traffic show), the line is held at its
-/// value for `held_from` requests/s, the largest load it was fitted on: extended, it would soon promise
-/// that memory answers everything.
+/// Where q *rises* with load (α < 0, which caches that warm with traffic show), the line is held at
+/// its value for `held_from` requests/s, the largest load it was fitted on: extended, it would soon
+/// promise that memory answers everything.
 ///
-/// Source: R. Yanggratoke and others, "Predicting response times for the Spotify backend", CNSM 2012,
-/// whose Table II has q₀ and α of three servers; clamp and hold are ours. It assumes a memory and a
-/// popularity that stay as they were fitted. A line is no law of caches: wrong past the fitted loads, and
-/// after a change of memory or catalogue, where a [`HitLaw`] moves it ([`HitRatio::changed`]);
-/// [`crate::cache`] has where q comes from. Cost: nanoseconds.
+/// Source: R. Yanggratoke and others, "Predicting response times for the Spotify backend", CNSM
+/// 2012, whose Table II has q₀ and α of three servers; clamp and hold are ours. It assumes a memory
+/// and a popularity that stay as they were fitted. A line is no law of caches: wrong past the
+/// fitted loads, and after a change of memory or catalogue, where a [`HitLaw`] moves it
+/// ([`HitRatio::changed`]); [`crate::cache`] has where q comes from. Cost: nanoseconds.
 ///
 /// ```
 /// use model::storage::HitRatio;
@@ -43,7 +43,8 @@ fn infinite() -> f64 {
 }
 
 impl HitRatio {
-    /// With q₀ (which may lie outside [0, 1], as in the paper's Table II) and α in seconds per request.
+    /// With q₀ (which may lie outside [0, 1], as in the paper's Table II) and α in seconds per
+    /// request.
     pub fn new(q0: f64, alpha: f64) -> Result<Self, Error> {
         check("q0", q0, -1e3..=1e3, "a finite number")?;
         check("alpha", alpha, -1e3..=1e3, "a finite number")?;
@@ -55,14 +56,16 @@ impl HitRatio {
         HitRatio { held_from: if rate > 0.0 { rate } else { f64::INFINITY }, ..self }
     }
 
-    /// The line times `factor`: what another memory makes of it. A line above 1 is scaled as it stands.
+    /// The line times `factor`: what another memory makes of it. A line above 1 is scaled as it
+    /// stands.
     pub fn scaled(self, factor: f64) -> Result<Self, Error> {
         let scaled = HitRatio::new(self.q0 * factor, self.alpha * factor)?;
         Ok(HitRatio { held_from: self.held_from, ..scaled })
     }
 
-    /// What another memory for each object makes of it, by a law that is asked at the hit ratio of the largest
-    /// load that the line was fitted on, or at load 0 if that is not known: the whole line is scaled.
+    /// What another memory for each object makes of it, by a law that is asked at the hit ratio of
+    /// the largest load that the line was fitted on, or at load 0 if that is not known: the whole
+    /// line is scaled.
     pub fn changed(self, law: &dyn HitLaw, factor: f64) -> Result<Self, Error> {
         let rate = if self.held_from.is_finite() { self.held_from } else { 0.0 };
         self.scaled(law.change(self.at(rate), factor))
@@ -113,7 +116,7 @@ impl HitRatio {
 
     /// The same for the line itself, clamped nowhere: the smallest positive root of
     /// αλ² + (1 − q₀)λ = misses. `None` if there is none.
-    pub fn rate_for_misses_unclamped(&self, misses: f64) -> Option<f64> {
+    pub(crate) fn rate_for_misses_unclamped(&self, misses: f64) -> Option<f64> {
         let b = 1.0 - self.q0;
         let discriminant = b * b + 4.0 * self.alpha * misses;
         let root = if discriminant < 0.0 {

@@ -1,4 +1,5 @@
-//! How unevenly objects load the nodes they are placed on: balls into bins, without a unit of time.
+//! How unevenly objects load the nodes on which they are placed: balls into bins, without a unit of
+//! time.
 
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};
@@ -13,26 +14,29 @@ use super::{BETA, balls_into_bins_limit};
 /// Objects that [`Imbalance::drawn`] places one by one; the others only by their mean and variance.
 const PLACED: f64 = 2_000.0;
 
-/// The share of the requests that the fullest of a number of nodes gets, objects being placed on them at
-/// random, each with equal probability.
+/// The share of the requests that the fullest of a number of nodes gets, objects being placed on
+/// them at random, each with equal probability.
 ///
-/// The published bound takes requests per second for balls ([`super::balls_into_bins_limit`]), so its limit
-/// depends on the unit of time; here the balls are objects, for a ring places objects. A node's share is
-/// a sum over objects, of mean 1/S and variance Σw²·(1/S)(1 − 1/S), with w the shares of the objects: that of
-/// 1/Σw² equally popular ones, the *effective number of objects*. Three answers:
+/// The published bound takes requests per second for balls ([`super::balls_into_bins_limit`]), so
+/// its limit depends on the unit of time; here the balls are objects, for a ring places objects. A
+/// node's share is a sum over objects, of mean 1/S and variance Σw²·(1/S)(1 − 1/S), with w the
+/// shares of the objects: that of 1/Σw² equally popular ones, the *effective number of objects*.
+/// Three answers:
 ///
-/// - [`Imbalance::share_max_bound`]: the bound of Raab and Steger ("Balls into bins: a simple and tight
-///   analysis", 1998) that the paper uses, with effective objects for balls. It holds in the limit; with
-///   tens of servers one placement in some five exceeds it, and with skewed popularity most do.
-/// - [`Imbalance::share_max_mean`] and [`Imbalance::share_max_quantile`]: nodes' shares as normal, which many
-///   small objects make them, corrected for their skewness; the mean never below what the most
-///   popular object alone brings its node: within 1 % of placements where no object has more than a tenth of
-///   a node's share, within 3 % for any Zipf law. The quantile is refused where an object has more than a
-///   quarter of a node's share, for then what counts is where *it* falls, and on what.
+/// - [`Imbalance::share_max_bound`]: the bound of Raab and Steger ("Balls into bins: a simple and
+///   tight analysis", 1998) that the paper uses, with effective objects for balls. It holds in the
+///   limit; with tens of servers one placement in some five exceeds it, and with skewed popularity
+///   most do.
+/// - [`Imbalance::share_max_mean`] and [`Imbalance::share_max_quantile`]: nodes' shares as normal,
+///   which many small objects make them, corrected for their skewness; the mean never below what
+///   the most popular object alone brings its node: within 1 % of placements where no object has
+///   more than a tenth of a node's share, within 3 % for any Zipf law. The quantile is refused
+///   where an object has more than a quarter of a node's share, for then what counts is where *it*
+///   falls, and on what.
 /// - [`Imbalance::drawn`]: random placements from a seeded generator, for any law of popularity.
 ///
-/// Wrong where nodes have unlike weights, where a hot object is read from several replicas, and where popularity
-/// moves: each new set of hot objects is another placement. Cost: at the methods.
+/// Wrong where nodes have unlike weights, where a hot object is read from several replicas, and
+/// where popularity moves: each new set of hot objects is another placement. Cost: at the methods.
 ///
 /// ```
 /// use model::{cache::Catalogue, storage::{HitRatio, Imbalance, Spotify}};
@@ -88,13 +92,14 @@ impl Imbalance {
         self.top + (1.0 - self.top) / self.n()
     }
 
-    /// 1/S·(1 + √(2K ln S·S·Σw²)), K = 1 − ln ln S/(4 ln S): see [`super::weighted_limit`]. At most 1.
+    /// 1/S·(1 + √(2K ln S·S·Σw²)), K = 1 − ln ln S/(4 ln S): see [`super::weighted_limit`]. At
+    /// most 1.
     pub fn share_max_bound(&self) -> f64 {
         (((spread(self.servers, BETA) * self.n() * self.squares).sqrt() + 1.0) / self.n()).min(1.0)
     }
 
-    /// The skewness of a node's share over 6: Cornish's and Fisher's correction of a normal deviation z is
-    /// this times z² − 1.
+    /// The skewness of a node's share over 6: Cornish's and Fisher's correction of a normal
+    /// deviation z is this times z² − 1.
     fn skew(&self) -> f64 {
         let (p, squares) = (1.0 / self.n(), self.squares);
         let variance = squares * p * (1.0 - p);
@@ -102,10 +107,10 @@ impl Imbalance {
         if variance > 0.0 { third / variance.powf(1.5) / 6.0 } else { 0.0 }
     }
 
-    /// The expected share of the fullest node: 1/S + √(Σw²/S)·(e₁ + γ/6·(e₂ − 1)), with e₁ and e₂ the mean and
-    /// mean square of the largest of S standard normal variables, γ the skewness of a node's share. (That
-    /// the shares add to 1 makes their deviations those of S independent ones from their own mean.) Cost:
-    /// 4,000 steps of a quadrature.
+    /// The expected share of the fullest node: 1/S + √(Σw²/S)·(e₁ + γ/6·(e₂ − 1)), with e₁ and e₂
+    /// the mean and mean square of the largest of S standard normal variables, γ the skewness of a
+    /// node's share. (That the shares add to 1 makes their deviations those of S independent ones
+    /// from their own mean.) Cost: 4,000 steps of a quadrature.
     pub fn share_max_mean(&self) -> f64 {
         let [first, second] = normal_max(self.servers);
         let deviations = first + self.skew() * (second - 1.0);
@@ -113,10 +118,10 @@ impl Imbalance {
         normal.max(self.top_share()).min(1.0)
     }
 
-    /// The share that the fullest node exceeds with probability 1 − `p` (0 < p < 1): the S-th root of p as
-    /// quantile of one node's share, nodes taken as independent. They are not, and the truth is a little
-    /// more where S is small (S = 2 and p = 0.95: 0.3 % of the deviation). An error if an object has more
-    /// than a quarter of a node's share.
+    /// The share that the fullest node exceeds with probability 1 − `p` (0 < p < 1): the S-th root
+    /// of p as quantile of one node's share, nodes taken as independent. They are not, and the
+    /// truth is a little more where S is small (S = 2 and p = 0.95: 0.3 % of the deviation). An
+    /// error if an object has more than a quarter of a node's share.
     pub fn share_max_quantile(&self, p: f64) -> Result<f64, Error> {
         check("the share of a quantile", p, 1e-9..=1.0 - 1e-9, "above 0 and below 1")?;
         if self.servers == 1 {
@@ -136,8 +141,8 @@ impl Imbalance {
         Ok((1.0 / self.n() + one * deviations).max(1.0 / self.n()).min(1.0))
     }
 
-    /// Load in requests/s on the cluster up to which, with probability `p`, no node is past its own limit of
-    /// `server_limit` requests/s. An error where [`Imbalance::share_max_quantile`] is one.
+    /// Load in requests/s on the cluster up to which, with probability `p`, no node is past its own
+    /// limit of `server_limit` requests/s. An error where [`Imbalance::share_max_quantile`] is one.
     pub fn limit(&self, server_limit: f64, p: f64) -> Result<f64, Error> {
         not_negative("the limit of a server", server_limit)?;
         Ok(server_limit / self.share_max_quantile(p)?)
@@ -153,10 +158,11 @@ impl Imbalance {
         balls_into_bins_limit(server_limit, self.servers, BETA)
     }
 
-    /// The fullest node's share in each of `placements` (1 to 100,000) random placements, ascending: mean and
-    /// quantiles of it are those of the truth but for chance. The 2,000 most popular objects are placed one
-    /// by one, the others together by mean and variance, which is exact in the limit of many small ones.
-    /// Cost: 2,000 + S draws for a placement; an error beyond 10⁹ draws.
+    /// The fullest node's share in each of `placements` (1 to 100,000) random placements,
+    /// ascending: mean and quantiles of it are those of the truth but for chance. The 2,000 most
+    /// popular objects are placed one by one, the others together by mean and variance, which is
+    /// exact in the limit of many small ones. Cost: 2,000 + S draws for a placement; an error
+    /// beyond 10⁹ draws.
     pub fn drawn(&self, placements: u32, rng: &mut impl Rng) -> Result<Vec<f64>, Error> {
         check("the number of placements", f64::from(placements), 1.0..=1e5, "1 to 100,000")?;
         let draws = f64::from(placements) * (PLACED + self.n());
@@ -197,7 +203,8 @@ impl Imbalance {
 }
 
 /// Mean and mean square of the largest of n standard normal variables: a + ∫ (1 − Φ(x)ⁿ) dx and
-/// a² + ∫ 2x(1 − Φ(x)ⁿ) dx from a = −9, where Φⁿ is nothing, to 12, where it is 1. By the trapezoidal rule.
+/// a² + ∫ 2x(1 − Φ(x)ⁿ) dx from a = −9, where Φⁿ is nothing, to 12, where it is 1. By the
+/// trapezoidal rule.
 fn normal_max(n: u32) -> [f64; 2] {
     const STEPS: u32 = 4_200;
     let (low, high) = (-9.0f64, 12.0f64);

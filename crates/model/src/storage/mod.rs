@@ -1,11 +1,12 @@
-//! Storage services as queues: the published Spotify model, and ours.
+//! Models of storage services: the published Spotify model, and Concertina's.
 //!
-//! Both say: a request is answered from memory with probability q(λ), else it waits in the queue of one
-//! of the devices. [`Spotify`] takes memory for instant and devices for M/M/1; [`Node`] takes the
-//! measured laws of both, and what lies between the client and the device. [`Tiers`] has a queue at each of
-//! memory, hot and bulk devices, peers and the origin, and says which breaks first. A [`Cluster`] is made
-//! of any of them, and answers what would be with servers lost, slower, larger or with another share.
-//! [`Imbalance`] says how unevenly objects load its nodes.
+//! In both, memory answers a request with probability q(λ); otherwise the request waits in the
+//! queue of one device. [`Spotify`] assumes that memory takes no time and that devices are M/M/1
+//! queues. [`Node`] uses the measured laws of both, and the delay between client and device.
+//! [`Tiers`] has queues for memory, hot and bulk devices, peers and the origin, and finds the one
+//! that saturates first. A [`Cluster`] consists of any of these models, and can be changed: servers
+//! lost, slower, with more memory or with other shares. [`Imbalance`] computes how unevenly objects
+//! load the nodes.
 
 mod bursts;
 mod cluster;
@@ -18,10 +19,7 @@ mod several;
 mod spotify;
 mod tiers;
 
-pub use cluster::{
-    Change, Cluster, ClusterOperating, Degraded, HitLaw, Member, Popularity, Server, Takeover,
-    Within,
-};
+pub use cluster::{Change, Cluster, ClusterOperating, HitLaw, Member, Popularity, Server, Within};
 pub use delay::Delay;
 pub(crate) use delay::SCV_MAX;
 pub use front::{FrontOperating, Limit, Link, WORKERS_MAX};

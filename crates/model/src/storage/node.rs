@@ -1,4 +1,4 @@
-//! Our model of a node: memory and devices with their measured laws. The page of [`Node`] has the formula.
+//! Concertina's model of a node: memory and devices with their measured laws.
 
 use crate::distribution::{Empirical, Gamma, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
@@ -9,10 +9,10 @@ use super::delay::Delay;
 use super::front::{FrontOperating, Limit, Link};
 use super::several::{ClassAt, SolvedQueues, waiting_mean};
 
-/// Work of a device that no request waits for the end of: writes, fills, scrubs. It is served first come first
-/// served with the reads, and makes them wait: the M/G/1 queue of both (Pollaczek and Khinchine), with
-/// E\[e^(−sW)\] = (1 − ρ)/(1 − ρ_r·E_r(s) − ρ_b·E_b(s)), ρ = ρ_r + ρ_b and E the residuals' transforms.
-/// Wrong where a device puts writes off, or takes reads first, or where writes come with the load.
+/// Work of a device that completes no request: writes, fills, scrubs. It shares the device's queue
+/// with the reads, first come, first served: an M/G/1 queue of both (Pollaczek and Khinchine),
+/// with E\[e^(−sW)\] = (1 − ρ)/(1 − ρ_r·E_r(s) − ρ_b·E_b(s)), ρ = ρ_r + ρ_b and E the residuals'
+/// transforms. Not for devices that defer writes or prefer reads, or writes that grow with load.
 ///
 /// ```
 /// use model::distribution::{Empirical, Gamma, Piece};
@@ -28,20 +28,21 @@ use super::several::{ClassAt, SolvedQueues, waiting_mean};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Background {
-    /// Pieces of it per second at each device, whatever the load.
+    /// Operations per second at each device, whatever the load.
     pub rate: f64,
-    /// How long each takes.
+    /// The law of their times.
     pub law: Gamma,
 }
 
-/// Devices of one kind: a law of service, M/G/1 or M/G/m. The page of [`Background`] has an example.
+/// Devices of one kind: a law of service, M/G/1 or M/G/m. [`Background`] has an example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
     /// The law of their service time.
     pub service: Empirical,
-    /// Reads that a device serves at once; past 1 its queue is an approximation ([`crate::queue::Mgm`]).
+    /// Reads that a device serves at once; past 1 its queue is an approximation
+    /// ([`crate::queue::Mgm`]).
     pub servers: u32,
-    /// What they do beside the reads, if anything.
+    /// Their work besides reads, if any.
     pub background: Option<Background>,
     /// Its queues, as far as they were solved.
     pub(crate) solved: SolvedQueues,
@@ -75,7 +76,8 @@ impl Class {
         self.background.map_or(0.0, |b| b.rate * b.law.mean() * factor)
     }
 
-    /// Mean wait in seconds of the reads of a device `factor` times as slow, that come at `rate` per second.
+    /// Mean wait in seconds of the reads of a device `factor` times as slow, that come at `rate`
+    /// per second.
     pub(super) fn waiting_mean(&self, rate: f64, factor: f64) -> f64 {
         let (mean, scv) = (self.service.mean() * factor, self.service.scv());
         let Some(other) = self.background.filter(|b| b.rate > 0.0) else {
@@ -91,7 +93,7 @@ impl Class {
     }
 }
 
-/// Devices of one class with nearly equal load. The page of [`Node`] has an example.
+/// Devices of one class with nearly equal load. [`Node`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceGroup {
     /// Index of the class.
@@ -104,24 +106,23 @@ pub struct DeviceGroup {
     pub factor: f64,
 }
 
-/// A storage node. Fields are public: change one and ask what if; [`Node::check`] says if they make sense.
+/// A storage node. Its fields are public, for what-if questions; [`Node::check`] validates them.
 ///
-/// P(T ≤ t) = q·F_memory(t) + o·F_other(t) + (1 − q − o)·Σᵢ shareᵢ·(Fᵢ ∗ δ)(t): memory answers with
-/// probability q, others than memory and devices with o, the rest waits at one of the devices, each an
-/// M/G/1 queue with the measured service law (M/G/m where it serves m reads at once), which may have other
-/// work as well ([`Background`]); δ, with a law of its own ([`Delay`]), is what gateway and network add. All
-/// replies may share a link, and all requests some workers ([`Link`]).
+/// P(T ≤ t) = q·F_memory(t) + o·F_other(t) + (1 − q − o)·Σᵢ shareᵢ·(Fᵢ ∗ δ)(t). Memory answers with
+/// probability q, and neither memory nor a device with probability o. All other requests wait at
+/// one device: an M/G/1 queue with the measured service law (M/G/m if it serves m reads at once),
+/// possibly with other work ([`Background`]). Gateway and network add δ, which has a law
+/// ([`Delay`]). Replies may share a link, and requests may share workers ([`Link`]).
 ///
-/// A request for a key that is being read is joined to that read. Had the read taken no time, memory would
-/// have answered it, so joins come out of hits, not out of reads: the devices get λ(1 − o − q₀ + αλ)
-/// reads/s whatever their queues, and q = q₀ − αλ − J(L), where J is the joined share and L the mean number
-/// in all device queues. J(L) = j·k·ln(1 + L/k): j for each read in short queues, flatter beyond the knee
-/// k, because the requests for a key that follow each other closely are joined first.
+/// A request for a key that is being read is joined to that read. If reads took no time, memory
+/// would have answered it, so joins replace hits, not reads: the devices get λ(1 − o − q₀ + αλ)
+/// reads/s whatever their queues, and q = q₀ − αλ − J(L), with J the joined share and L the mean
+/// number in all device queues. J(L) = j·k·ln(1 + L/k): j for each read in short queues, less
+/// beyond the knee k, because requests that closely follow each other are joined first.
 ///
-/// Source: ours, after the published model ([`super::Spotify`]); the queues are [`crate::queue::Mg1`] and
-/// [`crate::queue::Mgm`]. Wrong in that a joined request is given the response of a whole read, though it
-/// waits only for the rest of one; devices are taken as independent, and their service for what no load
-/// changes; other work comes at a rate that no load changes. Cost: [`Node::at`], [`NodeAt::cdf`].
+/// Source: an extension of the published model ([`super::Spotify`]). Assumptions: a joined request
+/// waits for a whole read (not for the rest of one); devices are independent; neither their
+/// service nor their other work depends on the load. Cost: [`Node::at`], [`NodeAt::cdf`].
 ///
 /// ```
 /// use model::distribution::{Empirical, Piece};
@@ -150,24 +151,25 @@ pub struct DeviceGroup {
 pub struct Node {
     /// The share that memory would answer if reads took no time.
     pub hit_ratio: HitRatio,
-    /// Response of what memory answers, as the client sees it; `None` is instant.
+    /// Law of the responses of memory, as the client sees them; `None` for 0.
     pub memory: Option<Empirical>,
     /// Share of requests that neither memory nor a device answers (origin, replica, no such key).
     pub other_share: f64,
-    /// Response of those; `None` is instant.
+    /// Law of their responses; `None` for 0.
     pub other: Option<Empirical>,
-    /// What gateway and network add to a device's response.
+    /// Time that gateway and network add to a device's response.
     pub delay: Delay,
     /// j: share of requests that are joined to a read, for each read in short device queues.
     pub joining: f64,
-    /// k: reads in the device queues beyond which fewer are; infinite for none.
+    /// k: reads in the device queues beyond which the joined share grows less; infinite for no
+    /// knee.
     pub joining_knee: f64,
-    /// The limit of bytes that all replies share, if it is known.
+    /// The link that all replies share, if known.
     pub link: Option<Link>,
-    /// How many requests are answered at once, if that is limited: each holds a worker for its whole response.
+    /// Number of workers, if limited: a request holds a worker for its whole response.
     pub workers: Option<u32>,
-    /// The bursts that requests come in; `None` if they come in a Poisson stream. Each device gets a random part
-    /// of them, so the relative variation of its arrivals' rate is that of the node's.
+    /// The bursts of arrivals; `None` for a Poisson stream. Each device gets a random part of the
+    /// requests, so its arrival rate has the same relative variation as the node's.
     pub bursts: Option<Bursts>,
     /// Kinds of devices.
     pub classes: Vec<Class>,
@@ -175,8 +177,8 @@ pub struct Node {
     pub groups: Vec<DeviceGroup>,
 }
 
-/// Where a node stands at a load: shares and times as means over the requests, utilisations, rates and lengths as
-/// means over time. [`Node::operating`] gives it.
+/// The operating point of a node at a load, returned by [`Node::operating`]. Shares and times are
+/// means over requests; utilisations, rates and lengths are means over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operating {
     /// Load in requests/s.
@@ -199,12 +201,13 @@ pub struct Operating {
     pub response_mean: f64,
     /// Link and workers.
     pub front: FrontOperating,
-    /// With [`Node::bursts`] the loads that take turns, each with its share of the requests; empty without.
+    /// With [`Node::bursts`] the loads that take turns, each with its share of the requests; empty
+    /// without.
     pub levels: Vec<(f64, Operating)>,
 }
 
 impl Node {
-    /// Checks every number and that the shares of the devices add to 1 (within 1e-6).
+    /// Checks all fields, and that the shares of the devices add to 1 (within 1e-6).
     pub fn check(&self) -> Result<(), Error> {
         check("the share of other answers", self.other_share, 0.0..=1.0, "0 to 1")?;
         self.delay.check()?;
@@ -253,7 +256,8 @@ impl Node {
         self.groups.iter().filter_map(limit).fold(f64::INFINITY, f64::min)
     }
 
-    /// Sums over the devices at `reads` per second: numbers in the queues, and mean response seconds.
+    /// Sums over the devices at `reads` per second: numbers in the queues, and mean response
+    /// seconds.
     fn at_devices(&self, reads: f64) -> (f64, f64) {
         let (mut number, mut response) = (0.0, 0.0);
         for group in self.groups.iter().filter(|group| group.share > 0.0) {
@@ -296,17 +300,18 @@ impl Node {
         bisect(high, |rate| brought(rate) < reads)
     }
 
-    /// Load in requests/s at which the busiest device, the link or the workers are always busy. Infinite
-    /// without misses and such limits.
+    /// Load in requests/s at which the busiest device, the link or the workers are always busy.
+    /// Infinite without misses and such limits.
     pub fn saturation(&self) -> f64 {
         self.breaks_first().map_or(f64::INFINITY, |(rate, _)| rate)
     }
 
-    /// What is always busy first, and at which load in requests/s; `None` if nothing ever is.
+    /// The resource that saturates first, and its load in requests/s; `None` if none saturates.
     pub fn breaks_first(&self) -> Option<(f64, Limit)> {
         let devices = self.rate_for_reads(self.device_saturation());
         let front = self.front_saturation(devices, |rate| self.behind_front(rate).response_mean);
-        // Workers that only the devices' own endless queue takes are the devices' limit.
+        // If only the infinite queue of a saturated device holds all workers, the device is the
+        // limit.
         let front = front.map(|(rate, limit)| match limit {
             Limit::Workers if rate > 0.99 * devices => (rate, Limit::Devices),
             _ => (rate, limit),
@@ -315,8 +320,8 @@ impl Node {
         devices.into_iter().chain(front).min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// The confidence limit: load in requests/s at which the mean number waiting and in service at a
-    /// device (the mean over devices) is 1. Infinite without misses.
+    /// The confidence limit: load in requests/s at which the mean number waiting and in service at
+    /// a device (the mean over devices) is 1. Infinite without misses.
     pub fn confidence_limit(&self) -> f64 {
         let saturation = self.saturation();
         if self.bursts.is_some() && saturation.is_finite() {
@@ -328,8 +333,8 @@ impl Node {
         self.rate_for_reads(reads).min(saturation)
     }
 
-    /// Where the node stands at `rate` requests/s. [`Error::Unstable`] at or past saturation; with bursts also
-    /// where the higher of their loads is. Cost: microseconds.
+    /// The operating point at `rate` requests/s. [`Error::Unstable`] at or past saturation; with
+    /// bursts also if the higher of their loads is. Cost: microseconds.
     pub fn operating(&self, rate: f64) -> Result<Operating, Error> {
         let steady = self.steady(rate)?;
         match self.bursts.filter(|_| rate > 0.0) {
@@ -338,12 +343,12 @@ impl Node {
         }
     }
 
-    /// The same at any load: past saturation with queues without bound.
-    pub(crate) fn standing(&self, rate: f64) -> Operating {
+    /// [`Node::operating`] at any load: past saturation queues are infinite.
+    pub(crate) fn operating_unchecked(&self, rate: f64) -> Operating {
         self.operating(rate).unwrap_or_else(|_| self.overloaded(rate))
     }
 
-    /// Where it stands when requests come in a Poisson stream.
+    /// The operating point for a Poisson stream of requests.
     pub(super) fn steady(&self, rate: f64) -> Result<Operating, Error> {
         not_negative("the request rate", rate)?;
         let unstable = || Error::Unstable { rate, saturation: self.saturation() };
@@ -359,7 +364,7 @@ impl Node {
         Ok(at)
     }
 
-    /// Utilisation of a device at so many reads per second, on average, and of the busiest; at most 1.
+    /// Mean and maximum utilisation of the devices at `reads` per second; at most 1.
     fn busy(&self, reads: f64) -> (f64, f64) {
         let (mut busy, mut busiest) = (0.0, 0.0f64);
         for group in &self.groups {
@@ -373,7 +378,7 @@ impl Node {
         (busy / f64::from(self.devices().max(1)), busiest)
     }
 
-    /// Where memory and devices stand below their saturation, whatever is before them.
+    /// The operating point of memory and devices below their saturation, without link and workers.
     fn behind_front(&self, rate: f64) -> Operating {
         let (hit_at_once, read_share) = self.shares(rate);
         let device_rate = rate * read_share;
@@ -401,8 +406,8 @@ impl Node {
         }
     }
 
-    /// Where the node stands past saturation: queues without bound, responses of devices never in time; none at
-    /// all past the saturation of link or workers.
+    /// The operating point past saturation: queues are infinite and devices never answer in time;
+    /// past the saturation of link or workers nothing is answered in time.
     fn overloaded(&self, rate: f64) -> Operating {
         let (hit_ratio, miss_ratio) = self.shares(rate);
         let (busy, busiest) = self.busy(rate * miss_ratio);
@@ -421,16 +426,17 @@ impl Node {
         }
     }
 
-    /// The node's transforms at one time, for CDFs at many loads. Cost: some 0.1 ms for each class and
-    /// distinct factor; a millisecond for a class of several servers, whose queues are solved at the first time
-    /// (10 ms to 0.3 s), and kept by the class and its clones. With a link or workers 25 times that.
+    /// The node's transforms at one time, for CDFs at many loads. Cost: some 0.1 ms for each class
+    /// and distinct factor; a millisecond for a class of several servers, whose queues are solved
+    /// at the first time (10 ms to 0.3 s), and kept by the class and its clones. With a link or
+    /// workers 25 times that.
     pub fn at(&self, t: f64) -> NodeAt {
         self.at_by(t, None)
     }
 
-    /// [`Node::at`] for a node nearly the same as another (a replicate of a model) that is known at that
-    /// time: what M/G/m is off its plain form is taken from there. Of one server at a device it is
-    /// [`Node::at`]. Cost: some 0.1 ms for each class and distinct factor.
+    /// [`Node::at`] for a node nearly the same as another (a replicate of a model) that is known at
+    /// that time: what M/G/m is off its plain form is taken from there. Of one server at a device
+    /// it is [`Node::at`]. Cost: some 0.1 ms for each class and distinct factor.
     pub(crate) fn at_beside(&self, other: &NodeAt) -> NodeAt {
         self.at_by(other.t, Some(other))
     }
@@ -488,16 +494,16 @@ impl Node {
         Ok(times.iter().map(|&t| self.at(t).cdf(&operating)).collect())
     }
 
-    /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at `rate`
-    /// requests/s. Cost: some 60 CDFs.
+    /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at
+    /// `rate` requests/s. Cost: some 60 CDFs.
     pub fn quantile(&self, rate: f64, p: f64) -> Result<f64, Error> {
         let operating = self.operating(rate)?;
         quantile(p, operating.response_mean.max(1e-6), |t| self.at(t).cdf(&operating))
     }
 
     /// The largest load in requests/s at which a share `share` of requests is answered within
-    /// `within_s` seconds. [`Error::Unattainable`] if even an idle node does not. Infinite if memory
-    /// answers all. Cost: one [`Node::at`] and a bisection.
+    /// `within_s` seconds. [`Error::Unattainable`] if even an idle node does not. Infinite if
+    /// memory answers all. Cost: one [`Node::at`] and a bisection.
     pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<f64, Error> {
         not_negative("the time of an objective", within_s)?;
         check("the share of an objective", share, 0.0..=1.0, "0 to 1")?;
@@ -521,7 +527,7 @@ impl Node {
     }
 }
 
-/// A [`Node`] at one time t, for CDFs at many loads: [`Node::at`] makes it, [`NodeAt::cdf`] asks it.
+/// A [`Node`] at one time t, for CDFs at many loads ([`Node::at`], [`NodeAt::cdf`]).
 #[derive(Clone, Debug)]
 pub struct NodeAt {
     t: f64,
@@ -530,16 +536,17 @@ pub struct NodeAt {
     other_share: f64,
     laws: Vec<(usize, f64, ClassAt)>,
     groups: Vec<(usize, DeviceGroup)>,
-    /// What is behind link and workers, at t·(1 − k/[`FRONT_PIECES`]) for k from 1; empty without such limits.
+    /// What is behind link and workers, at t·(1 − k/[`FRONT_PIECES`]) for k from 1; empty without
+    /// such limits.
     earlier: Vec<NodeAt>,
 }
 
-/// Times at which a response is looked at for what waits before it.
+/// Number of times at which the CDF of responses is evaluated to add the wait for link and workers.
 pub(crate) const FRONT_PIECES: usize = 24;
 
 impl NodeAt {
-    /// Makes it that of other devices, whose classes and factors must be among those that it was made
-    /// of: one that is not counts for nothing.
+    /// Makes it that of other devices, whose classes and factors must be among those that it was
+    /// made of: one that is not counts for nothing.
     pub(crate) fn set_groups(&mut self, groups: &[DeviceGroup]) {
         let laws = &self.laws;
         let of = |group: &DeviceGroup| {
@@ -551,8 +558,8 @@ impl NodeAt {
         self.earlier.iter_mut().for_each(|at| at.set_groups(groups));
     }
 
-    /// P(T ≤ t) where the node stands. Cost: a microsecond for each group of devices; 25 times that with a
-    /// limit of bytes or of workers, and twice with bursts.
+    /// P(T ≤ t) at an operating point. Cost: a microsecond for each group of devices; 25 times that
+    /// with a link or workers, and twice with bursts.
     pub fn cdf(&self, operating: &Operating) -> f64 {
         if operating.levels.is_empty() {
             return self.steady_cdf(operating);

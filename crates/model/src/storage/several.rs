@@ -1,18 +1,19 @@
-//! Devices that serve several reads at once, at one time t and any load: M/G/m.
+//! Devices that serve several reads at once (M/G/m), at one time t and any load.
 //!
-//! [`Mgm`] is within half a point of the exact law, but is made for one arrival rate, in some milliseconds;
-//! a node is asked for thousands of loads. [`Evaluated`] answers any load in a microsecond, by the form that
-//! is exact for one server and for exponential service alone, and is up to some points off else. So the
-//! difference of the two is interpolated in the load.
+//! [`Mgm`] is within half a point of the exact law, but takes some milliseconds for each arrival
+//! rate, and a node is evaluated at thousands of loads. [`Evaluated`] takes a microsecond for any
+//! load, but its formula is exact only for one server or exponential service, and some points off
+//! otherwise. Therefore the difference of the two is interpolated in the load.
 //!
-//! A request waits with probability C (Erlang's). What the forms differ by is divided by C: that is a smooth
-//! function of the utilisation from 0 to 1, and 0 at 1, where neither answers in time. It is taken at
-//! [`POINTS`] Chebyshev points of the utilisations at which C is worth a thought, and interpolated by the
-//! barycentric formula (J.-P. Berrut, L. N. Trefethen, "Barycentric Lagrange interpolation", SIAM Review 46,
-//! 2004). With one server there is no difference, and nothing is computed.
+//! A request waits with Erlang's probability C. The difference divided by C is a smooth function of
+//! the utilisation from 0 to 1, and 0 at 1, where both CDFs are 0. It is computed at [`POINTS`]
+//! Chebyshev points of the utilisations at which C is not negligible, and interpolated by the
+//! barycentric formula (J.-P. Berrut, L. N. Trefethen, "Barycentric Lagrange interpolation", SIAM
+//! Review 46, 2004). With one server there is no difference, and nothing is computed.
 //!
-//! Cost: [`POINTS`] − 1 queues for a law, some tens of milliseconds up to 16 servers and 0.2 s past them; once, because
-//! a class keeps them ([`SolvedQueues`]). Then a millisecond for each t, and less than a microsecond for a load.
+//! Cost: [`POINTS`] − 1 queues for a law, some tens of milliseconds up to 16 servers and 0.2 s past
+//! them; once, because a class keeps them ([`SolvedQueues`]). Then a millisecond for each t, and
+//! less than a microsecond for a load.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,9 +31,10 @@ const RARE: f64 = 1e-4;
 /// Laws whose queues are kept.
 const KEPT_MAX: usize = 4;
 
-/// The queues that were solved for a [`Class`]: clones share them, and the law and servers they were solved for are
-/// kept with them, so that a class that was changed gets its own. No part of what a class is: all are equal.
-/// [`super::Node::at`] fills them (some tens of milliseconds for a law, once); nobody else need know of them.
+/// The queues that were solved for a [`Class`]: clones share them, and the law and servers they
+/// were solved for are kept with them, so that a class that was changed gets its own. No part of
+/// what a class is: all are equal. [`super::Node::at`] fills them (some tens of milliseconds for a
+/// law, once); nobody else need know of them.
 #[derive(Clone, Debug, Default)]
 pub struct SolvedQueues(Arc<Mutex<Vec<Arc<Several>>>>);
 
@@ -43,8 +45,8 @@ impl PartialEq for SolvedQueues {
 }
 
 impl SolvedQueues {
-    /// Those of a law and several servers, solved if they are not kept; `None` for one server, or if a queue cannot be
-    /// solved: then the plain form stands.
+    /// Those of a law and several servers, solved if they are not kept; `None` for one server, or
+    /// if a queue cannot be solved: then the plain form stands.
     fn of(&self, service: &Empirical, servers: u32) -> Option<Arc<Several>> {
         if servers < 2 {
             return None;
@@ -156,9 +158,10 @@ impl ClassAt {
         Self::after(class, t, &[(0.0, 1.0)], 1.0, None)
     }
 
-    /// At `t` seconds, behind a delay (times in seconds, ascending, and their shares), of a device `factor`
-    /// times as slow in seconds of that length. What M/G/m is off the plain form is taken from `other` if that is
-    /// given: for the replicates of a model, whose means differ by less than would be seen in the difference.
+    /// At `t` seconds, behind a delay (times in seconds, ascending, and their shares), of a device
+    /// `factor` times as slow in seconds of that length. What M/G/m is off the plain form is taken
+    /// from `other` if that is given: for the replicates of a model, whose means differ by less
+    /// than would be seen in the difference.
     pub fn after(
         class: &Class,
         t: f64,
@@ -201,13 +204,13 @@ impl ClassAt {
     }
 }
 
-/// Mean waiting time in seconds of M/G/m; infinite at saturation. Exact for one server and for exponential
-/// service.
+/// Mean waiting time in seconds of M/G/m; infinite at saturation. Exact for one server and for
+/// exponential service.
 ///
-/// Between the waits of M/M/m and M/D/m, linear in the SCV (and beyond 1 the same line); that of M/D/m by
-/// Cosmetatos's approximation, E\[W\] = ½(1 + (1 − ρ)(m − 1)(√(4 + 5m) − 2)/(16ρm))·E\[W\] of M/M/m: G. Cosmetatos,
-/// "Approximate explicit formulae for the average queueing time in the processes (M/D/r) and (D/M/r)", INFOR
-/// 13 (1975). Cost: Erlang's C.
+/// Between the waits of M/M/m and M/D/m, linear in the SCV (and beyond 1 the same line); that of
+/// M/D/m by Cosmetatos's approximation, E\[W\] = ½(1 + (1 − ρ)(m − 1)(√(4 + 5m) − 2)/(16ρm))·E\[W\]
+/// of M/M/m: G. Cosmetatos, "Approximate explicit formulae for the average queueing time in the
+/// processes (M/D/r) and (D/M/r)", INFOR 13 (1975). Cost: Erlang's C.
 pub(super) fn waiting_mean(rate: f64, mean: f64, scv: f64, servers: u32) -> f64 {
     let c = f64::from(servers.max(1));
     let rho = rate * mean / c;
@@ -218,7 +221,8 @@ pub(super) fn waiting_mean(rate: f64, mean: f64, scv: f64, servers: u32) -> f64 
         return queue::waiting_mean(rate, mean, scv, 1);
     }
     let exponential = queue::waiting_mean(rate, mean, 1.0, servers);
-    // Cosmetatos's term grows without bound as ρ → 0; constant service waits no longer than exponential.
+    // Cosmetatos's term grows without bound as ρ → 0; constant service waits no longer than
+    // exponential.
     let more = (1.0 - rho) * (c - 1.0) * ((4.0 + 5.0 * c).sqrt() - 2.0) / (16.0 * rho * c);
     let constant = (0.5 * (1.0 + more)).min(1.0);
     let share = constant + scv * (1.0 - constant);

@@ -1,5 +1,5 @@
-//! The Spotify storage model, exactly as published: the baseline of every report. The page of
-//! [`Spotify`] has source, formula and misprint.
+//! The Spotify storage model, exactly as published: the baseline of every report. [`Spotify`] has
+//! the source, the formula and its misprint.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,23 +8,24 @@ use crate::queue::bisect;
 
 use super::HitRatio;
 
-/// β of the balls-into-bins bound ([`balls_into_bins_limit`]) that reproduces the paper's numbers, which
-/// does not print it. The bound holds with probability tending to 1 for any β above 1.
+/// β of the balls-into-bins bound ([`balls_into_bins_limit`]) that reproduces the paper's numbers,
+/// which does not print it. The bound holds with probability tending to 1 for any β above 1.
 pub const BETA: f64 = 2.0;
 
-/// A storage server, exactly as published: memory that answers a share q(λ) at once, and `n_d` disks, each
-/// an M/M/1 queue.
+/// A storage server, exactly as published: memory that answers a share q(λ) at once, and `n_d`
+/// disks, each an M/M/1 queue.
 ///
-/// P(T ≤ t) = q + (1−q)(1 − e^(−µ_d(1 − ρ)t)), ρ = (1−q)λ/(µ_d n_d) the utilisation of a disk. Source: R.
-/// Yanggratoke, G. Kreitz, M. Goldmann, R. Stadler, "Predicting response times for the Spotify backend",
-/// CNSM 2012: equations 1 and 2, Table II. Misprint: the cluster's quadratic is printed with + 2λ_L/|S|,
-/// which has no real root; its derivation gives −, and with that (natural logarithm, β = 2, smaller root)
-/// every number of the paper comes out. The linear q is clamped to 0 to 1, which the paper does not say.
-/// Cost: nanoseconds.
+/// P(T ≤ t) = q + (1−q)(1 − e^(−µ_d(1 − ρ)t)), ρ = (1−q)λ/(µ_d n_d) the utilisation of a disk.
+/// Source: R. Yanggratoke, G. Kreitz, M. Goldmann, R. Stadler, "Predicting response times for the
+/// Spotify backend", CNSM 2012: equations 1 and 2, Table II. Misprint: the cluster's quadratic is
+/// printed with + 2λ_L/|S|, which has no real root; its derivation gives −, and with that (natural
+/// logarithm, β = 2, smaller root) every number of the paper comes out. The linear q is clamped to
+/// 0 to 1, which the paper does not say. Cost: nanoseconds.
 ///
-/// It assumes Poisson arrivals, exponential service, equally loaded disks, memory that takes no time, and
-/// nothing between client and disk. Wrong by up to 11 % where it was published, below the confidence limit;
-/// by more above it, and for service that is not exponential. [`super::Node`] assumes less.
+/// It assumes Poisson arrivals, exponential service, equally loaded disks, memory that takes no
+/// time, and nothing between client and disk. Wrong by up to 11 % where it was published, below the
+/// confidence limit; by more above it, and for service that is not exponential. [`super::Node`]
+/// assumes less.
 ///
 /// ```
 /// use model::storage::{HitRatio, Spotify};
@@ -56,12 +57,12 @@ impl Spotify {
     }
 
     /// The same server with another q(λ).
-    pub fn with_hit_ratio(&self, hit_ratio: HitRatio) -> Result<Self, Error> {
+    pub(crate) fn with_hit_ratio(&self, hit_ratio: HitRatio) -> Result<Self, Error> {
         Spotify::new(hit_ratio, self.mu_d, self.n_d)
     }
 
     /// µ_d, 1/s.
-    pub fn service_rate(&self) -> f64 {
+    pub(crate) fn service_rate(&self) -> f64 {
         self.mu_d
     }
 
@@ -75,8 +76,8 @@ impl Spotify {
         (1.0 - self.hit_ratio.at(rate)) * rate / (self.mu_d * self.n_d)
     }
 
-    /// Equation 1: P(T ≤ t) = q + (1−q)(1 − exp(−µ_d(1 − (1−q)λ/(µ_d n_d)) t)) at `rate` requests/s,
-    /// `t` in seconds. [`Error::Unstable`] past saturation.
+    /// Equation 1: P(T ≤ t) = q + (1−q)(1 − exp(−µ_d(1 − (1−q)λ/(µ_d n_d)) t)) at `rate`
+    /// requests/s, `t` in seconds. [`Error::Unstable`] past saturation.
     pub fn cdf(&self, rate: f64, t: f64) -> Result<f64, Error> {
         not_negative("the request rate", rate)?;
         let rho = self.utilisation(rate);
@@ -90,8 +91,9 @@ impl Spotify {
         Ok((q - (1.0 - q) * (-self.mu_d * (1.0 - rho) * t).exp_m1()).clamp(0.0, 1.0))
     }
 
-    /// Load in requests/s at which the mean number in a disk's queue and service is 1, that is at disk
-    /// utilisation ½: the positive root of αλ² + (1−q₀)λ − µ_d n_d/2 = 0. Infinite if memory answers all.
+    /// Load in requests/s at which the mean number in a disk's queue and service is 1, that is at
+    /// disk utilisation ½: the positive root of αλ² + (1−q₀)λ − µ_d n_d/2 = 0. Infinite if memory
+    /// answers all.
     pub fn confidence_limit(&self) -> f64 {
         self.hit_ratio.rate_for_misses(self.mu_d * self.n_d / 2.0)
     }
@@ -102,16 +104,16 @@ impl Spotify {
         self.hit_ratio.rate_for_misses(self.mu_d * self.n_d)
     }
 
-    /// The same as published, the line of q not clamped: the positive root of
-    /// αλ² + (1−q₀)λ − µ_d n_d = 0. Differs where the line is below 0 there: for Table II's small server
-    /// 80.4 requests/s (q = −0.16) against 93. `None` if there is no such root.
+    /// The same as published, the line of q not clamped: the positive root of αλ² + (1−q₀)λ − µ_d
+    /// n_d = 0. Differs where the line is below 0 there: for Table II's small server 80.4
+    /// requests/s (q = −0.16) against 93. `None` if there is no such root.
     pub fn saturation_published(&self) -> Option<f64> {
         self.hit_ratio.rate_for_misses_unclamped(self.mu_d * self.n_d)
     }
 
     /// The largest load in requests/s at which a share `share` of requests is answered within
-    /// `within_s` seconds. [`Error::Unattainable`] if even an idle server does not; infinite if memory
-    /// answers all.
+    /// `within_s` seconds. [`Error::Unattainable`] if even an idle server does not; infinite if
+    /// memory answers all.
     pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<f64, Error> {
         not_negative("the time of an objective", within_s)?;
         check("the share of an objective", share, 0.0..=1.0, "0 to 1")?;
@@ -124,8 +126,8 @@ impl Spotify {
         Ok(if saturation.is_infinite() { saturation } else { bisect(saturation, holds) })
     }
 
-    /// Equation 2: a cluster of equal servers with perfectly balanced load: the mean over servers at
-    /// λ_c/|S|, which is that of one server. For unequal servers see [`cluster_cdf`].
+    /// Equation 2: a cluster of equal servers with perfectly balanced load: the mean over servers
+    /// at λ_c/|S|, which is that of one server. For unequal servers see [`cluster_cdf`].
     pub fn cluster_cdf(&self, rate: f64, servers: u32, t: f64) -> Result<f64, Error> {
         let servers = positive("the number of servers", f64::from(servers))?;
         self.cdf(rate / servers, t)
@@ -144,12 +146,12 @@ impl Spotify {
     }
 }
 
-/// Equation 2 of the paper ([`Spotify`]) for unequal servers: the mean of their CDFs (equation 1) at
-/// `rate`/|S| each, `rate` in requests/s on the cluster, `t` in seconds.
+/// Equation 2 of the paper ([`Spotify`]) for unequal servers: the mean of their CDFs (equation 1)
+/// at `rate`/|S| each, `rate` in requests/s on the cluster, `t` in seconds.
 ///
-/// It takes the load for perfectly balanced: an optimist's, since the fullest server answers more than
-/// its part ([`super::Imbalance`]); [`super::Cluster`] takes any shares. [`Error::Unstable`] if one server
-/// is past saturation. Cost: nanoseconds for each server.
+/// It takes the load for perfectly balanced: an optimist's, since the fullest server answers more
+/// than its part ([`super::Imbalance`]); [`super::Cluster`] takes any shares. [`Error::Unstable`]
+/// if one server is past saturation. Cost: nanoseconds for each server.
 ///
 /// ```
 /// use model::storage::{HitRatio, Spotify, cluster_cdf};
@@ -168,26 +170,27 @@ pub fn cluster_cdf(servers: &[Spotify], rate: f64, t: f64) -> Result<f64, Error>
     Ok(sum / n)
 }
 
-/// 2·K·ln n with K = 1 − ln ln n / (2β ln n): the factor of the bound of Raab and Steger ("Balls into
-/// bins: a simple and tight analysis", 1998): m balls in n bins, the fullest holds at most
+/// 2·K·ln n with K = 1 − ln ln n / (2β ln n): the factor of the bound of Raab and Steger ("Balls
+/// into bins: a simple and tight analysis", 1998): m balls in n bins, the fullest holds at most
 /// m/n + √(m/n · 2K ln n) with high probability. 0 for one bin.
 pub(super) fn spread(servers: u32, beta: f64) -> f64 {
     let ln_n = f64::from(servers.max(1)).ln();
     if servers < 2 { 0.0 } else { (2.0 * ln_n - ln_n.ln() / beta).max(0.0) }
 }
 
-/// The published limit of a cluster of `servers` servers, each with limit λ_L requests/s: the smaller
-/// root λ of λ²/|S|² − (2λ_L/|S| + 2K ln|S|/|S|) λ + λ_L² = 0, which says that the fullest server has λ_L;
-/// K = 1 − ln ln|S| / (2β ln|S|), β = 2 in the paper ([`BETA`]). In requests/s on the cluster.
+/// The published limit of a cluster of `servers` servers, each with limit λ_L requests/s: the
+/// smaller root λ of λ²/|S|² − (2λ_L/|S| + 2K ln|S|/|S|) λ + λ_L² = 0, which says that the fullest
+/// server has λ_L; K = 1 − ln ln|S| / (2β ln|S|), β = 2 in the paper ([`BETA`]). In requests/s on
+/// the cluster.
 ///
-/// Source: R. Yanggratoke and others, CNSM 2012 (with a misprint: [`Spotify`]), after M. Raab, A. Steger,
-/// "Balls into bins: a simple and tight analysis", RANDOM 1998: of m balls in n bins the fullest has at
-/// most m/n + √(2K·ln n·m/n) with probability tending to 1, for m far above n(ln n)³. It assumes equal
-/// servers, and requests that choose theirs at random. Cost: nanoseconds.
+/// Source: R. Yanggratoke and others, CNSM 2012 (with a misprint: [`Spotify`]), after M. Raab, A.
+/// Steger, "Balls into bins: a simple and tight analysis", RANDOM 1998: of m balls in n bins the
+/// fullest has at most m/n + √(2K·ln n·m/n) with probability tending to 1, for m far above n(ln
+/// n)³. It assumes equal servers, and requests that choose theirs at random. Cost: nanoseconds.
 ///
-/// Wrong in what it takes for balls: the requests of one second. So it depends on the unit of time (limits
-/// in requests/minute are nearer to |S|·λ_L), though a ring places objects, once, and not requests:
-/// [`weighted_limit`] and [`super::Imbalance`] count these.
+/// Wrong in what it takes for balls: the requests of one second. So it depends on the unit of time
+/// (limits in requests/minute are nearer to |S|·λ_L), though a ring places objects, once, and not
+/// requests: [`weighted_limit`] and [`super::Imbalance`] count these.
 ///
 /// ```
 /// use model::storage::{BETA, balls_into_bins_limit};
@@ -208,15 +211,17 @@ pub fn balls_into_bins_limit(limit: f64, servers: u32, beta: f64) -> f64 {
     x * f64::from(servers.max(1))
 }
 
-/// [`balls_into_bins_limit`] without a unit of time: the balls are *objects*, placed at random, and an
-/// object of popularity w brings the load λ·w. `effective_objects` = (Σw)²/Σw² ([`effective_objects`]), the
-/// number of objects if all are equally popular. The fullest server has λ/|S| · (1 + √(c·|S|/objects)),
-/// c = 2K ln |S|, so the limit is |S|·λ_L / (1 + √(c·|S|/objects)) requests/s.
+/// [`balls_into_bins_limit`] without a unit of time: the balls are *objects*, placed at random, and
+/// an object of popularity w brings the load λ·w. `effective_objects` = (Σw)²/Σw²
+/// ([`effective_objects`]), the number of objects if all are equally popular. The fullest server
+/// has λ/|S| · (1 + √(c·|S|/objects)), c = 2K ln |S|, so the limit is |S|·λ_L / (1 +
+/// √(c·|S|/objects)) requests/s.
 ///
-/// Source: the bound of Raab and Steger as there; unequal balls by their effective number are ours, which
-/// is right for the variance of a server's share. The bound is for many objects on each server; a single
-/// object with more than 1/|S| of the load breaks it, and needs replicas, not a formula. Skewed popularity
-/// exceeds it often: [`super::Imbalance`] has nearer answers. Cost: nanoseconds.
+/// Source: the bound of Raab and Steger as there; unequal balls by their effective number are ours,
+/// which is right for the variance of a server's share. The bound is for many objects on each
+/// server; a single object with more than 1/|S| of the load breaks it, and needs replicas, not a
+/// formula. Skewed popularity exceeds it often: [`super::Imbalance`] has nearer answers. Cost:
+/// nanoseconds.
 ///
 /// ```
 /// use model::storage::weighted_limit;
@@ -235,10 +240,10 @@ pub fn weighted_limit(limit: f64, servers: u32, effective_objects: f64) -> Resul
 /// The effective number of objects (Σw)²/Σw² of popularity weights; `None` unless some weight is
 /// positive and all are finite and at least 0.
 ///
-/// As many equally popular objects would make the shares of servers vary as much: of a sum over objects,
-/// each on one of |S| servers at random, the variance goes with Σw². Also known as the inverse of
-/// Herfindahl's or Simpson's index. Wrong for the extremes: where few objects have much, the fullest
-/// server is decided by them and not by a variance. Cost: one pass.
+/// As many equally popular objects would make the shares of servers vary as much: of a sum over
+/// objects, each on one of |S| servers at random, the variance goes with Σw². Also known as the
+/// inverse of Herfindahl's or Simpson's index. Wrong for the extremes: where few objects have much,
+/// the fullest server is decided by them and not by a variance. Cost: one pass.
 ///
 /// ```
 /// use model::storage::effective_objects;
@@ -253,7 +258,8 @@ pub fn effective_objects(weights: &[f64]) -> Option<f64> {
     Some(sum * sum / squares).filter(|n| n.is_finite() && *n > 0.0)
 }
 
-/// The smallest number of servers whose limit is at least `rate`, for limits that grow with servers.
+/// The smallest number of servers whose limit is at least `rate`, for limits that grow with
+/// servers.
 pub(crate) fn servers_for(rate: f64, limit: impl Fn(u32) -> f64) -> Result<u32, Error> {
     const MOST: u32 = 1 << 24;
     let mut high = 1;

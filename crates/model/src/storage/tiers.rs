@@ -1,5 +1,5 @@
-//! A node of several tiers: memory, hot devices, bulk devices, a peer, the origin; each with its queue. The
-//! page of [`Tiers`] has the formula.
+//! A node of several tiers, each with a queue: memory, hot devices, bulk devices, a peer, the
+//! origin. [`Tiers`] has the formula.
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
@@ -11,8 +11,8 @@ use super::{Class, HitLaw, Node, Server};
 /// What answers at a tier. The page of [`Tiers`] has an example of both.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Station {
-    /// As many requests at once as come, each for a time of this law; `None`: no time. Memory, or an
-    /// origin that is far larger than its load.
+    /// As many requests at once as come, each for a time of this law; `None`: no time. Memory, or
+    /// an origin that is far larger than its load.
     Delay(Option<Empirical>),
     /// `count` queues alike: devices, or connections to a peer or the origin.
     Queues {
@@ -23,8 +23,8 @@ pub enum Station {
     },
 }
 
-/// One tier: the share of the requests that it answers, by what, and what lies before it. The page of
-/// [`Tiers`] has an example.
+/// One tier: the share of the requests that it answers, by what, and what lies before it. The page
+/// of [`Tiers`] has an example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tier {
     /// Its name, in reports.
@@ -37,19 +37,21 @@ pub struct Tier {
     pub delay: f64,
 }
 
-/// A node of tiers, the first asked first. Fields are public; [`Tiers::check`] says if they make sense.
+/// A node of tiers, the first asked first. Fields are public; [`Tiers::check`] says if they make
+/// sense.
 ///
-/// P(T ≤ t) = Σᵢ shareᵢ·Fᵢ(t − δᵢ): a request is answered by tier i with probability shareᵢ, which the
-/// popularity of its object decides ([`crate::cache::hierarchy()`]) or a measurement; the tier's requests spread
-/// evenly over its queues, each of them an M/G/1 or M/G/m ([`crate::queue`]); δᵢ, in seconds, is what lies
-/// between (a network, a peer's front). Where [`super::Node`] has one memory whose share moves with the load,
-/// and devices that only it stands before, here every tier has its own share, delay and saturation, and the
-/// first to break has a name. Source: ours; a mixture of independent queues. Cost: [`Tiers::within`].
+/// P(T ≤ t) = Σᵢ shareᵢ·Fᵢ(t − δᵢ): a request is answered by tier i with probability shareᵢ, which
+/// the popularity of its object decides ([`crate::cache::hierarchy()`]) or a measurement; the
+/// tier's requests spread evenly over its queues, each of them an M/G/1 or M/G/m
+/// ([`crate::queue`]); δᵢ, in seconds, is what lies between (a network, a peer's front). Where
+/// [`super::Node`] has one memory whose share moves with the load, and devices that only it stands
+/// before, here every tier has its own share, delay and saturation, and the first to break has a
+/// name. Source: ours; a mixture of independent queues. Cost: [`Tiers::within`].
 ///
-/// Assumes that shares do not depend on the load, Poisson arrivals at each tier (the misses of a large
-/// memory nearly are), tiers and queues independent of each other, and that looking in a tier in vain
-/// takes no time that is not in the δ of those behind. A request that fails at one tier and is tried at
-/// another is not modelled.
+/// Assumes that shares do not depend on the load, Poisson arrivals at each tier (the misses of a
+/// large memory nearly are), tiers and queues independent of each other, and that looking in a tier
+/// in vain takes no time that is not in the δ of those behind. A request that fails at one tier and
+/// is tried at another is not modelled.
 ///
 /// ```
 /// use model::cache::{Catalogue, Eviction, Keeps, Level, hierarchy};
@@ -208,9 +210,9 @@ impl Tiers {
         check("the sum of the tiers' shares", total, 1.0 - 1e-6..=1.0 + 1e-6, "1").map(|_| ())
     }
 
-    /// A [`Node`] as tiers where it stands at `rate` requests/s: memory, each group of devices, and what
-    /// neither answers. Shares stay those of that load; δ becomes its mean, and there is no link, no limit of
-    /// workers and no bursts. [`Error::Unstable`] past its saturation.
+    /// A [`Node`] as tiers where it stands at `rate` requests/s: memory, each group of devices, and
+    /// what neither answers. Shares stay those of that load; δ becomes its mean, and there is no
+    /// link, no limit of workers and no bursts. [`Error::Unstable`] past its saturation.
     pub fn of_node(node: &Node, rate: f64) -> Result<Self, Error> {
         node.check()?;
         let at = node.operating(rate)?;
@@ -245,8 +247,8 @@ impl Tiers {
         limited.min_by(|a, b| a.saturation().total_cmp(&b.saturation()))
     }
 
-    /// Load in requests/s up to which the node is trusted: the mean number at the queues of the first tier is
-    /// 1, as for [`Node::confidence_limit`]. Infinite if no tier has a queue.
+    /// Load in requests/s up to which the node is trusted: the mean number at the queues of the
+    /// first tier is 1, as for [`Node::confidence_limit`]. Infinite if no tier has a queue.
     pub fn confidence_limit(&self) -> f64 {
         self.tiers.iter().map(Tier::confidence_limit).fold(f64::INFINITY, f64::min)
     }
@@ -267,8 +269,8 @@ impl Tiers {
     }
 
     /// P(T ≤ t) as a function of the load in requests/s, for CDFs at many loads. A tier past its
-    /// saturation answers nothing in time; [`Tiers::cdf`] refuses such loads. Cost: some 0.1 ms for each
-    /// tier, then microseconds for a load.
+    /// saturation answers nothing in time; [`Tiers::cdf`] refuses such loads. Cost: some 0.1 ms for
+    /// each tier, then microseconds for a load.
     pub fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<> {
         enum At {
             Fixed(f64),
@@ -302,16 +304,16 @@ impl Tiers {
         Ok(times.iter().map(|&t| self.within(t)(rate)).collect())
     }
 
-    /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at `rate`
-    /// requests/s. Cost: some 60 CDFs.
+    /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at
+    /// `rate` requests/s. Cost: some 60 CDFs.
     pub fn quantile(&self, rate: f64, p: f64) -> Result<f64, Error> {
         let mean = self.operating(rate)?.response_mean;
         quantile(p, mean.max(1e-6), |t| self.within(t)(rate))
     }
 
     /// The largest load in requests/s at which a share `share` of requests is answered within
-    /// `within_s` seconds and no tier is saturated. [`Error::Unattainable`] if even an idle node does not.
-    /// Infinite if no tier has a queue.
+    /// `within_s` seconds and no tier is saturated. [`Error::Unattainable`] if even an idle node
+    /// does not. Infinite if no tier has a queue.
     pub fn largest_rate(&self, within_s: f64, share: f64) -> Result<f64, Error> {
         self.check()?;
         not_negative("the time of an objective", within_s)?;
@@ -327,13 +329,14 @@ impl Tiers {
         Ok(bisect(saturation, |rate| at(rate) >= share))
     }
 
-    /// By what the share of the first tier is multiplied if it has `factor` times the memory for each object.
+    /// By what the share of the first tier is multiplied if it has `factor` times the memory for
+    /// each object.
     fn first_by(&self, law: &dyn HitLaw, factor: f64) -> f64 {
         self.tiers.first().map_or(1.0, |first| law.change(first.share, factor))
     }
 
-    /// The same node whose first tier answers `factor` times as much, at most everything; the others share
-    /// what is left in the proportions they had.
+    /// The same node whose first tier answers `factor` times as much, at most everything; the
+    /// others share what is left in the proportions they had.
     fn with_first(&self, factor: f64) -> Self {
         let mut changed = self.clone();
         let Some((first, others)) = changed.tiers.split_first_mut() else { return changed };
@@ -349,8 +352,8 @@ impl Tiers {
     }
 }
 
-/// A node of tiers is a server of a [`super::Cluster`]: of unlike nodes, with some lost. Speed is that of
-/// all its queues.
+/// A node of tiers is a server of a [`super::Cluster`]: of unlike nodes, with some lost. Speed is
+/// that of all its queues.
 impl Server for Tiers {
     fn check(&self) -> Result<(), Error> {
         Tiers::check(self)

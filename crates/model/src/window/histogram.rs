@@ -10,18 +10,18 @@ use super::Nanos;
 const SUB: u64 = 128;
 const SUB_BITS: u32 = SUB.trailing_zeros();
 
-/// Times in nanoseconds, in buckets of relative width 1/128, with exact count, sum and sum of squares.
+/// Times in nanoseconds, in buckets of relative width 1/128, with exact count, sum and sum of
+/// squares.
 ///
-/// Buckets are log-linear, as in G. Tene's HdrHistogram: below 128 ns each nanosecond has its own; above, each
-/// octave is cut into 128 equal parts, so a bucket is at most 1/128 of its lower bound wide, and a value
-/// taken for its bucket's middle is at most 0.4 % off. Count, sum and sum of squares are exact beside
-/// them: a mean of service times must be good to a fraction of what a bucket can say, because 1 % of a
-/// service rate is 3.5 points of a response-time distribution at 90 % load.
+/// Buckets are log-linear, as in G. Tene's HdrHistogram. Below 128 ns each nanosecond has its own
+/// bucket; above, each octave is divided into 128 equal parts. The middle of a bucket is therefore
+/// within 0.4 % of its values. Count, sum and sum of squares are kept exactly, because the mean of
+/// service times must be more accurate than that: 1 % of a service rate is 3.5 points of a
+/// response-time distribution at 90 % load.
 ///
-/// Recording costs one search in a small ordered map. Only buckets that hold something take space,
-/// which a dense histogram (tens of kilobytes for each operation and outcome of each of hundreds of
-/// devices, each second) does not allow. It is the wrong structure for a single hot histogram with
-/// millions of records a second: use a dense one there.
+/// Recording costs one search in a small ordered map. Empty buckets take no space. A dense
+/// histogram would take tens of kilobytes for each operation, outcome and device in every second.
+/// For a single histogram with millions of records per second use a dense one.
 ///
 /// ```
 /// use model::window::Histogram;
@@ -85,19 +85,21 @@ impl Histogram {
         self.max_ns = self.max_ns.max(value);
     }
 
-    /// Adds all of another histogram. Exact: the result is that of recording both.
+    /// Adds all times of another histogram. The result equals one histogram of all times.
     pub fn merge(&mut self, other: &Histogram) {
-        for (&bucket, &count) in &other.counts {
+        // Without `..`, so that a field that is added and not merged does not compile.
+        let Histogram { counts, count, sum_ns, sum_of_squares_s2, max_ns } = other;
+        for (&bucket, &count) in counts {
             let mine = self.counts.entry(bucket).or_insert(0);
             *mine = mine.saturating_add(count);
         }
-        self.count = self.count.saturating_add(other.count);
-        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-        self.sum_of_squares_s2 += other.sum_of_squares_s2;
-        self.max_ns = self.max_ns.max(other.max_ns);
+        self.count = self.count.saturating_add(*count);
+        self.sum_ns = self.sum_ns.saturating_add(*sum_ns);
+        self.sum_of_squares_s2 += sum_of_squares_s2;
+        self.max_ns = self.max_ns.max(*max_ns);
     }
 
-    /// How many times were recorded.
+    /// Number of recorded times.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -117,7 +119,8 @@ impl Histogram {
         if self.count == 0 { 0.0 } else { self.sum_s() / self.count as f64 }
     }
 
-    /// Variance in square seconds (of the recorded values, not of their buckets); 0 below two values.
+    /// Variance in square seconds (of the recorded values, not of their buckets); 0 below two
+    /// values.
     pub fn variance_s2(&self) -> f64 {
         if self.count < 2 {
             return 0.0;
@@ -140,8 +143,9 @@ impl Histogram {
         })
     }
 
-    /// The times in the buckets that begin at or below `t_s` seconds, and those in the others. Counts and
-    /// the sums of both together are exact; what of the sums is whose is taken from the buckets' middles.
+    /// Splits the histogram into the buckets that begin at or below `t_s` seconds and the others.
+    /// Counts are exact, and the two parts' sums add to the exact sums; each part's own sums are
+    /// estimated from the middles of its buckets.
     pub fn split_at(&self, t_s: f64) -> (Histogram, Histogram) {
         let (mut low, mut high) = (Histogram::default(), Histogram::default());
         let (mut sum_low, mut sum, mut squares_low, mut squares) = (0.0, 0.0, 0.0, 0.0);
@@ -170,8 +174,8 @@ impl Histogram {
         (low, high)
     }
 
-    /// Share of the times at or below `t_s` seconds, a bucket that `t_s` cuts counted in proportion.
-    /// `None` if nothing was recorded.
+    /// Share of the times at or below `t_s` seconds. A bucket that contains `t_s` counts in
+    /// proportion. `None` if nothing was recorded.
     pub fn share_within(&self, t_s: f64) -> Option<f64> {
         if self.count == 0 {
             return None;

@@ -1,14 +1,17 @@
-//! [`Window`] and [`Sample`]: all that is observed.
+//! [`Window`] and [`Sample`]: the only two records of observations.
 //!
-//! A live node, the gateway, the load generator and importers write these two records and nothing
-//! else; metrics, run folders, reports and fits are derived from them. A [`Recorder`] makes the
-//! windows of one queue from its events; it is given the time, it never reads a clock.
+//! Nodes, gateways, the load generator and importers write these two records and nothing else.
+//! Metrics, run folders, reports and fits are derived from them. A [`Recorder`] makes the windows
+//! of one queue from its events. It takes the time as an argument and never reads a clock.
+//! [`QueueName`] lists the queues.
 
 mod histogram;
+mod queue_name;
 mod recorder;
 mod sample;
 
 pub use histogram::Histogram;
+pub use queue_name::QueueName;
 pub use recorder::{Finished, Recorder, Settings};
 pub use sample::{Sample, is_sampled, key_hash};
 
@@ -20,7 +23,7 @@ pub type Nanos = u64;
 /// Nanoseconds in a second.
 pub const SECOND: Nanos = 1_000_000_000;
 
-/// What a request asked for. A fit of a storage node takes hits, misses and responses from [`Operation::Get`].
+/// The operation of a request. A fit of a storage node uses [`Operation::Get`] only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -36,7 +39,7 @@ pub enum Operation {
     List,
     /// Find the records of a dataset that match a query.
     Search,
-    /// Count them, or the occurrences of some bytes.
+    /// Count the records that match a query, or the occurrences of some bytes.
     Count,
     /// Read bytes of a dataset's text.
     Extract,
@@ -44,7 +47,8 @@ pub enum Operation {
     Append,
 }
 
-/// Who answered a request, and how: what tells a hit from a miss, so that no threshold of time is needed.
+/// The part of the service that answered a request. It tells hits from misses without a time
+/// threshold.
 ///
 /// ```
 /// use model::window::Outcome;
@@ -68,14 +72,14 @@ pub enum Outcome {
     Shard,
     /// The key does not exist.
     Miss,
-    /// The answer was an error of this service or of what is behind it.
+    /// The reply was an error of this service or of one behind it.
     Error,
-    /// Answered, and nobody said by whom (an imported log, another vendor's service).
+    /// The source does not say which part answered (an imported log, another vendor's service).
     Unknown,
 }
 
 impl Outcome {
-    /// The word for it in headers, metrics and tables.
+    /// The name of the outcome in headers, metrics and tables.
     pub fn as_str(self) -> &'static str {
         match self {
             Outcome::Memory => "memory",
@@ -90,7 +94,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome that a word of [`Outcome::as_str`] stands for.
+    /// The outcome with this name; the inverse of [`Outcome::as_str`].
     pub fn parse(word: &str) -> Option<Outcome> {
         use Outcome::*;
         [Memory, HotDevice, BulkDevice, Replica, Origin, Shard, Miss, Error, Unknown]
@@ -104,12 +108,13 @@ impl Outcome {
     }
 }
 
-/// Counts of arrivals in equal sub-intervals of a window, for their index of dispersion: variance over mean,
-/// (Σc² − n·c̄²)/((n − 1)·c̄).
+/// Counts of arrivals in equal sub-intervals of a window, for their index of dispersion: variance
+/// over mean, (Σc² − n·c̄²)/((n − 1)·c̄).
 ///
-/// Source: D. Cox, P. Lewis, "The Statistical Analysis of Series of Events" (1966). Of Poisson arrivals it is
-/// 1 ± √(2/(n − 1)), bursts make it larger, a clock smaller. One length of interval says nothing of longer
-/// ones ([`crate::queue::Bursts`]), and a load that drifts looks like bursts. Cost: three sums.
+/// Source: D. Cox, P. Lewis, "The Statistical Analysis of Series of Events" (1966). For Poisson
+/// arrivals the index is 1 ± √(2/(n − 1)); it is larger for bursts and smaller for regular
+/// arrivals. It depends on the length of the intervals ([`crate::queue::Bursts`]), and a drifting
+/// load looks like bursts. Cost: three sums.
 ///
 /// ```
 /// use model::window::Dispersion;
@@ -119,11 +124,11 @@ impl Outcome {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Dispersion {
-    /// How many sub-intervals were counted.
+    /// Number of sub-intervals.
     pub intervals: u64,
-    /// Sum of their counts.
+    /// Sum of the counts.
     pub sum: u64,
-    /// Sum of the squares of their counts.
+    /// Sum of the squares of the counts.
     pub sum_of_squares: u64,
 }
 
@@ -142,35 +147,37 @@ impl Dispersion {
 
     /// Adds the counts of another window.
     pub fn merge(&mut self, other: &Dispersion) {
-        self.intervals = self.intervals.saturating_add(other.intervals);
-        self.sum = self.sum.saturating_add(other.sum);
-        self.sum_of_squares = self.sum_of_squares.saturating_add(other.sum_of_squares);
+        // Without `..`, so that a field that is added and not merged does not compile.
+        let Dispersion { intervals, sum, sum_of_squares } = *other;
+        self.intervals = self.intervals.saturating_add(intervals);
+        self.sum = self.sum.saturating_add(sum);
+        self.sum_of_squares = self.sum_of_squares.saturating_add(sum_of_squares);
     }
 }
 
-/// The times of the requests of one operation and outcome that completed in a window. [`Window::times_mut`]
-/// makes them.
+/// The times of the requests of one operation and outcome that completed in a window
+/// ([`Window::times_mut`]).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// What was asked.
+    /// The operation of the requests.
     pub operation: Operation,
-    /// Who answered.
+    /// The outcome of the requests.
     pub outcome: Outcome,
     /// Waiting time: from arrival in the queue to the start of service. At the load generator: from
     /// the intended to the actual send time.
     pub waiting: Histogram,
-    /// Service time: from its start to its end. At the load generator: from the actual send to the
-    /// end of the reply.
+    /// Service time: from the start to the end of service. At the load generator: from the actual
+    /// send time to the end of the reply.
     pub service: Histogram,
     /// Response time: waiting and service. At the load generator: from the *intended* send time to
-    /// the end of the reply, so that a stalled service is not measured by fewer requests.
+    /// the end of the reply, so that a stall of the service is not hidden by requests sent late.
     pub response: Histogram,
     /// Exact counts of response times at or below each of the window's objectives, in their order.
     pub within: Vec<u64>,
 }
 
 impl Times {
-    /// No times yet, for as many objectives as are given.
+    /// Creates empty histograms, with counters for `objectives` objectives.
     pub fn new(operation: Operation, outcome: Outcome, objectives: usize) -> Self {
         Times {
             operation,
@@ -184,29 +191,32 @@ impl Times {
 
     /// Adds the times of another window with the same objectives.
     pub fn merge(&mut self, other: &Times) {
-        self.waiting.merge(&other.waiting);
-        self.service.merge(&other.service);
-        self.response.merge(&other.response);
-        for (mine, theirs) in self.within.iter_mut().zip(&other.within) {
+        let Times { operation: _, outcome: _, waiting, service, response, within } = other;
+        self.waiting.merge(waiting);
+        self.service.merge(service);
+        self.response.merge(response);
+        for (mine, theirs) in self.within.iter_mut().zip(within) {
             *mine = mine.saturating_add(*theirs);
         }
     }
 }
 
-/// How long services took that ended with a given number of requests in service (themselves included): whether
-/// service depends on the load, which all queues here assume that it does not.
+/// Service times by the number of requests in service when they ended. They show whether service
+/// depends on the load; all queues of this crate assume that it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServiceByNumber {
-    /// Requests in service at the end, at least 1.
+    /// Requests in service when the service ended, that one included; at least 1.
     pub number: u32,
-    /// How many services ended so.
+    /// Number of services.
     pub count: u64,
     /// Sum of their service times in seconds.
     pub sum_s: f64,
 }
 
-/// What the kernel says of a device over a window (`/proc/diskstats`). Its utilisation is the share of time with
-/// something to do, which of a device that serves several requests at once says little: 1 is not saturation.
+/// The kernel's counters of a device over a window (`/proc/diskstats`).
+///
+/// The kernel's utilisation is the share of time with at least one request at the device. A device
+/// that serves several requests at once is not saturated at 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KernelDevice {
     /// Reads completed.
@@ -215,19 +225,20 @@ pub struct KernelDevice {
     pub writes: u64,
     /// Mean time of a read and of a write in the kernel's queue and the device, milliseconds.
     pub await_ms: f64,
-    /// Share of the window in which the device had something to do.
+    /// Share of the window in which the device had at least one request.
     pub utilisation: f64,
 }
 
 /// One interval (a second unless configured) of one queue.
 ///
-/// Windows of the same queue can be merged; every figure is a sum, an integral or a histogram, so the
-/// merged window is what one longer window would have been.
+/// Windows of the same queue can be merged: every field is a sum, an integral or a histogram, so
+/// the result equals one longer window.
 ///
 /// Mean length is `length_integral_s / length_s`, throughput `completions / length_s`, utilisation
-/// `busy_s / (length_s · servers)`: what [`crate::laws`] checks against each other. A request that is under
-/// way at an end counts in the integrals of both windows, and in the completions of one: windows that are short
-/// against response times are off by that. Cost: the histograms, some kilobytes a window.
+/// `busy_s / (length_s · servers)`; [`crate::laws`] checks them against each other. A request in
+/// progress at the end of a window counts in the integrals of both windows but in the completions
+/// of one. Windows that are short compared with response times are inaccurate for this reason.
+/// Size: some kilobytes, mostly histograms.
 ///
 /// ```
 /// use model::window::Window;
@@ -237,50 +248,53 @@ pub struct KernelDevice {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
-    /// The queue's name: `load`, `gateway`, `node`, `origin`, `device/0` …
+    /// The queue's name; [`QueueName`] lists the names and what each records.
     pub queue: String,
     /// Start, in microseconds since 1970-01-01 UTC.
     pub start_unix_us: u64,
     /// Length in seconds.
     pub length_s: f64,
-    /// How many requests the queue can serve at once; 0 if that is not limited.
+    /// Number of requests that the queue can serve at once; 0 if it is not limited.
     pub servers: u32,
-    /// Requests that came, refused ones included.
+    /// Requests that arrived, refused ones included.
     pub arrivals: u64,
     /// Requests that were answered, errors included.
     pub completions: u64,
-    /// Of the completions, those answered by an error.
+    /// Completions whose reply was an error.
     pub errors: u64,
-    /// Requests that were turned away because the queue was full.
+    /// Requests that were refused because the queue was full.
     pub refusals: u64,
-    /// Requests that were joined to one already on its way for the same key, and so caused no work here.
+    /// Requests that were joined to an earlier one for the same key and caused no work of their
+    /// own.
     pub joined: u64,
     /// Sum of the bytes of the replies.
     pub bytes: u64,
-    /// Sum of the squares of the bytes of each reply.
+    /// Sum of the squares of the sizes of the replies, bytes².
     pub bytes_squared: f64,
     /// Counts of arrivals in sub-intervals of 1/16 of the window.
     pub dispersion: Dispersion,
-    /// Sum of the queue lengths (waiting and in service) that arrivals met; over `arrivals`, their mean.
+    /// Sum of the queue lengths (waiting and in service) found by arrivals. Divided by `arrivals`
+    /// it is the mean length found.
     pub length_met_sum: u64,
-    /// Integral of the queue length over time, in request-seconds; over `length_s`, the mean length.
+    /// Integral of the queue length over time, in request-seconds. Divided by `length_s` it is the
+    /// mean length.
     pub length_integral_s: f64,
-    /// Integral of the number in service over time, in server-seconds; over `length_s` × `servers`, the
-    /// utilisation.
+    /// Integral of the number in service over time, in server-seconds. Divided by `length_s` ×
+    /// `servers` it is the utilisation.
     pub busy_s: f64,
     /// Service time by the number in service, ascending.
     pub service_by_number: Vec<ServiceByNumber>,
-    /// The objectives in milliseconds that [`Times::within`] counts at.
+    /// The objectives in milliseconds of the counters [`Times::within`].
     pub objectives_ms: Vec<f64>,
     /// Histograms for each operation and outcome that occurred.
     pub times: Vec<Times>,
-    /// The kernel's figures, where the queue is a device and the kernel knows it.
+    /// The kernel's counters, if the queue is a device that the kernel knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelDevice>,
 }
 
 impl Window {
-    /// An empty window of a queue.
+    /// Creates an empty window of a queue.
     pub fn new(queue: &str, start_unix_us: u64, servers: u32, objectives_ms: &[f64]) -> Self {
         Window {
             queue: queue.to_owned(),
@@ -310,45 +324,73 @@ impl Window {
         self.start_unix_us.saturating_add((self.length_s * 1e6).round() as u64)
     }
 
-    /// Adds another window of the same kind of queue: a later one of the same queue, or the same
-    /// interval as seen by another thread when `parallel` (then the length does not add up).
+    /// Adds another window of the same queue: a later one or, if `parallel`, one of the same
+    /// interval recorded by another thread (the length is then the longer of the two, not the sum).
     ///
-    /// The kernel's figures are not merged; objectives must be the same, which the caller ensures.
+    /// The kernel's counters are dropped, since they cannot be merged. Both windows must have the
+    /// same objectives; this is not checked.
     pub fn merge(&mut self, other: &Window, parallel: bool) {
-        self.start_unix_us = self.start_unix_us.min(other.start_unix_us);
-        self.length_s = if parallel {
-            self.length_s.max(other.length_s)
-        } else {
-            self.length_s + other.length_s
-        };
-        self.arrivals = self.arrivals.saturating_add(other.arrivals);
-        self.completions = self.completions.saturating_add(other.completions);
-        self.errors = self.errors.saturating_add(other.errors);
-        self.refusals = self.refusals.saturating_add(other.refusals);
-        self.joined = self.joined.saturating_add(other.joined);
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.bytes_squared += other.bytes_squared;
-        self.dispersion.merge(&other.dispersion);
-        self.length_met_sum = self.length_met_sum.saturating_add(other.length_met_sum);
-        self.length_integral_s += other.length_integral_s;
-        self.busy_s += other.busy_s;
-        for theirs in &other.service_by_number {
-            match self.service_by_number.binary_search_by_key(&theirs.number, |s| s.number) {
-                Ok(i) => {
-                    let mine = &mut self.service_by_number[i];
-                    mine.count = mine.count.saturating_add(theirs.count);
-                    self.service_by_number[i].sum_s += theirs.sum_s;
-                }
-                Err(i) => self.service_by_number.insert(i, *theirs),
-            }
+        // Without `..`, so that a field that is added and not merged does not compile.
+        let Window {
+            queue: _,
+            start_unix_us,
+            length_s,
+            servers: _,
+            arrivals,
+            completions,
+            errors,
+            refusals,
+            joined,
+            bytes,
+            bytes_squared,
+            dispersion,
+            length_met_sum,
+            length_integral_s,
+            busy_s,
+            service_by_number,
+            objectives_ms: _,
+            times,
+            kernel: _,
+        } = other;
+        self.start_unix_us = self.start_unix_us.min(*start_unix_us);
+        self.length_s =
+            if parallel { self.length_s.max(*length_s) } else { self.length_s + length_s };
+        for (mine, theirs) in [
+            (&mut self.arrivals, arrivals),
+            (&mut self.completions, completions),
+            (&mut self.errors, errors),
+            (&mut self.refusals, refusals),
+            (&mut self.joined, joined),
+            (&mut self.bytes, bytes),
+            (&mut self.length_met_sum, length_met_sum),
+        ] {
+            *mine = mine.saturating_add(*theirs);
         }
-        for theirs in &other.times {
+        self.bytes_squared += bytes_squared;
+        self.dispersion.merge(dispersion);
+        self.length_integral_s += length_integral_s;
+        self.busy_s += busy_s;
+        service_by_number.iter().for_each(|theirs| self.merge_service(theirs));
+        for theirs in times {
             self.times_mut(theirs.operation, theirs.outcome).merge(theirs);
         }
         self.kernel = None;
     }
 
-    /// The histograms of an operation and outcome, made if they are not there yet.
+    /// Adds services that ended with one number in service; the numbers stay ascending.
+    fn merge_service(&mut self, theirs: &ServiceByNumber) {
+        let ServiceByNumber { number, count, sum_s } = *theirs;
+        match self.service_by_number.binary_search_by_key(&number, |s| s.number) {
+            Ok(i) => {
+                let mine = &mut self.service_by_number[i];
+                mine.count = mine.count.saturating_add(count);
+                mine.sum_s += sum_s;
+            }
+            Err(i) => self.service_by_number.insert(i, *theirs),
+        }
+    }
+
+    /// The histograms of an operation and outcome, created if missing.
     pub fn times_mut(&mut self, operation: Operation, outcome: Outcome) -> &mut Times {
         let found =
             self.times.iter().position(|t| t.operation == operation && t.outcome == outcome);
@@ -369,7 +411,7 @@ impl Window {
         if self.length_s > 0.0 { self.length_integral_s / self.length_s } else { 0.0 }
     }
 
-    /// Share of its servers' time that was spent serving; `None` where servers are not limited.
+    /// Share of the servers' time spent serving; `None` if the number of servers is not limited.
     pub fn utilisation(&self) -> Option<f64> {
         (self.servers > 0 && self.length_s > 0.0)
             .then(|| self.busy_s / (self.length_s * f64::from(self.servers)))

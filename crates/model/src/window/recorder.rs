@@ -1,8 +1,9 @@
-//! Makes the windows of one queue from its events.
+//! [`Recorder`]: makes the windows of one queue from its events.
 
 use super::{KernelDevice, Nanos, Operation, Outcome, SECOND, ServiceByNumber, Window};
 
-/// How windows are cut. By default by the second, with objectives of 20, 50 and 100 ms.
+/// Length and objectives of windows. The default is one second, with objectives of 20, 50 and 100
+/// ms.
 ///
 /// ```
 /// assert_eq!(model::window::Settings::default().window_ns, model::window::SECOND);
@@ -11,9 +12,9 @@ use super::{KernelDevice, Nanos, Operation, Outcome, SECOND, ServiceByNumber, Wi
 pub struct Settings {
     /// Length of a window.
     pub window_ns: Nanos,
-    /// Objectives in milliseconds at which responses are counted exactly.
+    /// Objectives in milliseconds, each with an exact count of responses within it.
     pub objectives_ms: Vec<f64>,
-    /// What to add to a monotonic time to get nanoseconds since 1970-01-01 UTC.
+    /// Offset from monotonic times to nanoseconds since 1970-01-01 UTC.
     pub unix_offset_ns: i128,
 }
 
@@ -29,18 +30,18 @@ impl Settings {
     }
 }
 
-/// A request that left the queue, as [`Recorder::finish`] takes it.
+/// A request that left the queue, the argument of [`Recorder::finish`].
 #[derive(Clone, Copy, Debug)]
 pub struct Finished {
-    /// What was asked.
+    /// The operation.
     pub operation: Operation,
-    /// Who answered.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Time in the queue.
+    /// Waiting time.
     pub waiting: Nanos,
-    /// Time in service.
+    /// Service time.
     pub service: Nanos,
-    /// Waiting and service, and what lies between them.
+    /// Response time: waiting and service time, and any time between them.
     pub response: Nanos,
     /// Bytes of the reply.
     pub bytes: u64,
@@ -51,9 +52,9 @@ const INTERVALS: u64 = 16;
 
 /// Cuts the events of one queue into [`Window`]s.
 ///
-/// Times of events may run back a little (a completion is known a few microseconds after it happened):
-/// they are counted in the window that is open. Cost of an event: some tens of nanoseconds, and for
-/// [`Recorder::finish`] four searches in small maps.
+/// Events may be reported slightly out of order (a completion becomes known some microseconds after
+/// it happened); a late event counts in the open window. Cost of an event: some tens of
+/// nanoseconds, and for [`Recorder::finish`] four searches in small maps.
 ///
 /// ```
 /// use model::window::{Finished, Operation, Outcome, Recorder, Settings};
@@ -73,10 +74,10 @@ const INTERVALS: u64 = 16;
 pub struct Recorder {
     settings: Settings,
     window: Window,
-    /// Windows that an event past their end has ended.
+    /// Windows that were ended by a later event and not yet returned.
     ended: Vec<Window>,
     start: Nanos,
-    /// Up to when the integrals are complete.
+    /// The time up to which the integrals are complete.
     counted_to: Nanos,
     waiting: u64,
     in_service: u64,
@@ -85,7 +86,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder whose first window starts at `now`. `servers` is 0 where they are not limited.
+    /// Creates a recorder whose first window starts at `now`. `servers` is 0 if their number is not
+    /// limited.
     pub fn new(queue: &str, servers: u32, settings: Settings, now: Nanos) -> Self {
         let window = Window::new(queue, settings.unix_us(now), servers, &settings.objectives_ms);
         Recorder {
@@ -106,8 +108,11 @@ impl Recorder {
         self.waiting + self.in_service
     }
 
-    /// A request came and waits. One that is told late, as a load generator knows what it should have sent
-    /// while it had no processor, was here since `now`: Little's law does not hold of the window otherwise.
+    /// Records a request that arrived at `now` and waits.
+    ///
+    /// `now` may lie before earlier events: a load generator that had no processor reports later
+    /// which requests it should have sent. The queue length is then corrected back to `now`,
+    /// because Little's law would not hold for the window otherwise.
     pub fn arrive(&mut self, now: Nanos) {
         self.count_arrival(now);
         let late = self.counted_to.saturating_sub(now) as f64 / SECOND as f64;
@@ -115,19 +120,19 @@ impl Recorder {
         self.waiting += 1;
     }
 
-    /// A request came and was turned away.
+    /// Records a request that arrived and was refused.
     pub fn refuse(&mut self, now: Nanos) {
         self.count_arrival(now);
         self.window.refusals += 1;
     }
 
-    /// A request came and was joined to one that is already on its way: no work of its own here.
+    /// Records a request that arrived and was joined to an earlier one for the same key.
     pub fn join(&mut self, now: Nanos) {
         self.advance(now);
         self.window.joined += 1;
     }
 
-    /// A waiting request's service began.
+    /// Records the start of a waiting request's service.
     pub fn start(&mut self, now: Nanos) {
         self.advance(now);
         debug_assert!(self.waiting > 0, "service began of a request that did not wait");
@@ -135,7 +140,7 @@ impl Recorder {
         self.in_service += 1;
     }
 
-    /// A request in service was answered.
+    /// Records the end of a request in service.
     pub fn finish(&mut self, now: Nanos, finished: &Finished) {
         self.advance(now);
         debug_assert!(self.in_service > 0, "an answer without a service");
@@ -144,19 +149,20 @@ impl Recorder {
         self.count_finished(finished, number);
     }
 
-    /// A waiting request left without service (its client went away, its deadline passed).
+    /// Records a waiting request that left without service (its client disconnected, its deadline
+    /// passed).
     pub fn abandon(&mut self, now: Nanos) {
         self.advance(now);
         self.waiting = self.waiting.saturating_sub(1);
     }
 
-    /// Counts the kernel's figures into the open window.
+    /// Adds the kernel's counters to the open window.
     pub fn kernel(&mut self, kernel: KernelDevice) {
         self.window.kernel = Some(kernel);
     }
 
-    /// The windows that ended by `now`, oldest first. A long silence makes empty windows, at most 60:
-    /// past that the silence is one long window.
+    /// Returns the windows that ended by `now`, oldest first. A time without events makes empty
+    /// windows, up to 60; a longer one becomes a single long window.
     pub fn roll(&mut self, now: Nanos) -> Vec<Window> {
         self.end_before(now.saturating_add(1));
         std::mem::take(&mut self.ended)
@@ -179,7 +185,7 @@ impl Recorder {
         if now > self.start {
             ended.push(self.close(now));
         } else if self.window.completions + self.window.arrivals > 0 {
-            // Events of before `now` were told after one past it: they belong to the last window.
+            // Events before `now` were reported after one past it: they belong to the last window.
             let rest = self.close(self.start);
             match ended.last_mut() {
                 Some(last) => last.merge(&rest, true),
@@ -191,7 +197,7 @@ impl Recorder {
 
     fn close(&mut self, end: Nanos) -> Window {
         self.integrate(end);
-        // A window that ends early has fewer sub-intervals; the one it cuts says nothing.
+        // A window that ends early has fewer sub-intervals; the one that it cuts is not counted.
         let length = self.settings.window_ns.max(1);
         self.interval_to(((end - self.start).min(length) * INTERVALS / length).min(INTERVALS));
         self.interval_arrivals = 0;
@@ -242,9 +248,9 @@ impl Recorder {
         }
     }
 
-    /// Brings integrals and the dispersion's sub-interval up to `now`. An event past the end of the open
-    /// window ends it, so that windows are exact however late they are asked for; an event at its very
-    /// end still belongs to it.
+    /// Advances the integrals and the dispersion's sub-interval to `now`. An event past the end of
+    /// the open window ends it, so that windows are exact however late [`Recorder::roll`] is
+    /// called; an event exactly at the end still belongs to it.
     fn advance(&mut self, now: Nanos) {
         self.end_before(now);
         self.integrate(now);

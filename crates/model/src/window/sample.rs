@@ -1,4 +1,4 @@
-//! One request in full, kept for a fixed part of the keys.
+//! [`Sample`]: the record of one request, kept for a fixed part of the keys.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,19 +6,20 @@ use super::{Nanos, Operation, Outcome};
 
 /// One request whose key's hash falls in the sampled part of the space (1/64 unless configured).
 ///
-/// Sampling by key, not by request, keeps every reference to a sampled key, which reuse distances and
-/// the dependence between requests need. Source: C. Waldspurger and others, "Efficient MRC construction with
-/// SHARDS", FAST 2015. Where one key has much of the requests, its being sampled or not decides the sums:
-/// take these from [`super::Window`]s ([`crate::cache::Shards::curve_of`]).
+/// Sampling by key, not by request, keeps every request for a sampled key, as reuse distances and
+/// the dependence between requests require. Source: C. Waldspurger and others, "Efficient MRC
+/// construction with SHARDS", FAST 2015. If one key has a large share of the requests, sums over
+/// samples depend on whether that key is sampled: take sums from [`super::Window`]s instead
+/// ([`crate::cache::Shards::curve_of`]).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// [`key_hash`] of the key.
     pub key: u64,
     /// Bytes of the object.
     pub size: u64,
-    /// What was asked.
+    /// The operation.
     pub operation: Operation,
-    /// Who answered.
+    /// The outcome.
     pub outcome: Outcome,
     /// Arrival, in microseconds since 1970-01-01 UTC.
     pub received_unix_us: u64,
@@ -30,13 +31,15 @@ pub struct Sample {
     pub served_ns: Nanos,
     /// From arrival to the end of the reply.
     pub replied_ns: Nanos,
-    /// Queue length (waiting and in service) that the request met.
+    /// Queue length (waiting and in service) when the request arrived.
     pub length_met: u32,
 }
 
-/// The hash of a key by which samples are chosen: 64-bit FNV-1a with a finaliser (that of MurmurHash3),
-/// because the bare hash is poor in its high bits for short keys. Fixed for ever: runs are compared by it.
-/// No defence against keys that are made to collide. Cost: a nanosecond a byte.
+/// The hash of a key that selects samples: 64-bit FNV-1a with the finaliser of MurmurHash3, because
+/// the high bits of plain FNV-1a are poor for short keys.
+///
+/// The function never changes, so that runs can be compared. It does not resist keys that are
+/// constructed to collide. Cost: a nanosecond for each byte.
 ///
 /// ```
 /// assert_eq!(model::window::key_hash(b"a"), 0x82a2_a958_a9be_ce5b);
@@ -53,8 +56,8 @@ pub fn key_hash(key: &[u8]) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// Whether a key of this hash is sampled when one key in `one_in` is (0: none): hash ≤ (2⁶⁴ − 1)/`one_in`, so
-/// that a coarser sample is part of a finer one.
+/// Whether a key with this hash is sampled if one in `one_in` keys is (no key if `one_in` is 0).
+/// The condition is hash ≤ (2⁶⁴ − 1)/`one_in`, so a coarser sample is a subset of a finer one.
 ///
 /// ```
 /// use model::window::{is_sampled, key_hash};

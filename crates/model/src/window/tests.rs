@@ -131,8 +131,8 @@ fn a_long_silence_makes_few_windows() {
     assert!((total - 10_000.0).abs() < 1e-6);
 }
 
-/// Reports found Little's law 7 % off at a load generator on a busy machine: arrivals that it told late were
-/// missing from the integral of its queue's length, and not from the response times.
+/// Reports found Little's law 7 % off at a load generator on a busy machine: arrivals that it told
+/// late were missing from the integral of its queue's length, and not from the response times.
 #[test]
 fn an_arrival_that_is_told_late_is_in_the_queue_since_it_came() {
     let mut recorder = Recorder::new("load", 0, Settings::default(), 0);

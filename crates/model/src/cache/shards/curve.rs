@@ -1,4 +1,4 @@
-//! The miss-ratio curve that reuse distances make.
+//! The miss-ratio curve, computed from reuse distances.
 
 use crate::error::{Error, check, not_negative, positive};
 use crate::statistics::student_95;
@@ -48,8 +48,8 @@ impl Tally {
         cell[1] += weight * bytes;
     }
 
-    /// Misses by bucket: what is nearer than a bucket's first distance does not miss, so `[i]` counts
-    /// from bucket i on; the last entry is what always misses.
+    /// Misses by bucket: what is nearer than a bucket's first distance does not miss, so `[i]`
+    /// counts from bucket i on; the last entry is what always misses.
     fn misses(&self) -> Vec<[f64; 2]> {
         let mut sums = vec![self.first; self.near.len() + 1];
         for (i, cell) in self.near.iter().enumerate().rev() {
@@ -59,7 +59,8 @@ impl Tally {
     }
 }
 
-/// A share with its 95 % interval: of a [`Curve`], by the jackknife that the page of [`super::Shards`] has.
+/// A share with its 95 % interval: of a [`Curve`], by the jackknife that the page of
+/// [`super::Shards`] has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// The estimate.
@@ -81,9 +82,10 @@ pub struct CurvePoint {
     pub byte_hit_ratio: Share,
 }
 
-/// Hit ratio against memory, of the stream that [`super::Shards`] was given: least-recently-used memory that
-/// was empty at its start. Distances are kept to 0.8 % of themselves; within a bucket the curve is a line.
-/// Source, interval, cost of making it and when not to use it: the page of [`super::Shards`].
+/// Hit ratio against memory, of the stream that [`super::Shards`] was given: least-recently-used
+/// memory that was empty at its start. Distances are kept to 0.8 % of themselves; within a bucket
+/// the curve is a line. Source, interval, cost of making it and when not to use it: the page of
+/// [`super::Shards`].
 ///
 /// ```
 /// use model::cache::Shards;
@@ -124,18 +126,8 @@ impl Curve {
         }
     }
 
-    /// The part of the keys that was sampled (at the end, where the size was fixed).
-    pub fn sampling_rate(&self) -> f64 {
-        self.rate
-    }
-
-    /// How many keys were held at the end.
-    pub fn sampled_keys(&self) -> usize {
-        self.keys
-    }
-
-    /// The curve at `memory_bytes`. Past [`Curve::memory_max`] it stays as it is: what is asked for the first
-    /// time no memory has. Cost: a microsecond.
+    /// The curve at `memory_bytes`. Past [`Curve::memory_max`] it stays as it is: what is asked for
+    /// the first time no memory has. Cost: a microsecond.
     pub fn at(&self, memory_bytes: f64) -> Result<CurvePoint, Error> {
         not_negative("the bytes of memory", memory_bytes)?;
         let [hit_ratio, byte_hit_ratio] = [0, 1].map(|of| self.share(memory_bytes, of));
@@ -190,8 +182,8 @@ impl Curve {
         }
     }
 
-    /// The curve at `count` sizes (2 to 10,000) from the smallest with a hit to [`Curve::memory_max`],
-    /// equally far apart in the logarithm.
+    /// The curve at `count` sizes (2 to 10,000) from the smallest with a hit to
+    /// [`Curve::memory_max`], equally far apart in the logarithm.
     pub fn points(&self, count: usize) -> Result<Vec<CurvePoint>, Error> {
         check("the number of points", count as f64, 2.0..=1e4, "2 to 10,000")?;
         let all = self.all.first().map_or(0.0, |m| m[0]);
@@ -202,8 +194,8 @@ impl Curve {
     }
 
     /// How the hit ratio follows when a memory of `memory_bytes` is multiplied by `factor`, as
-    /// [`crate::storage::Cluster`]'s changes take it (see [`crate::cache::Cache::popularity`]); for factors
-    /// nearer to 1 than 5 % the slope over 5 %. An error if that memory answers nothing.
+    /// [`crate::storage::Cluster`]'s changes take it (see [`crate::cache::Cache::popularity`]); for
+    /// factors nearer to 1 than 5 % the slope over 5 %. An error if that memory answers nothing.
     pub fn popularity(&self, memory_bytes: f64, factor: f64) -> Result<Popularity, Error> {
         positive("the bytes of memory", memory_bytes)?;
         check("the factor of the memory", factor, 1e-6..=1e6, "0.000001 to 1,000,000")?;
@@ -239,8 +231,8 @@ impl Curve {
     }
 }
 
-/// The stream's own curve. A hit ratio that no memory would have had on the stream, because of what it asked
-/// for the first time, stands for a memory that holds everything.
+/// The stream's own curve. A hit ratio that no memory would have had on the stream, because of what
+/// it asked for the first time, stands for a memory that holds everything.
 impl HitLaw for Curve {
     fn change(&self, now: f64, factor: f64) -> f64 {
         let memory = self.memory_for(now.clamp(0.0, 1.0)).unwrap_or_else(|_| self.memory_max());

@@ -8,7 +8,6 @@ pub use curve::{Curve, CurvePoint, Share};
 use std::collections::BTreeMap;
 
 use crate::error::{Error, check, not_negative, positive};
-use crate::window::key_hash;
 
 use curve::Tally;
 use recency::Recency;
@@ -21,28 +20,32 @@ const KEYS_MIN: f64 = 16.0;
 
 /// A sampler of reuse distances: push every request, then ask for the curve, at any time.
 ///
-/// A least-recently-used memory of M bytes finds an object if the objects asked for since its last request,
-/// and itself, are at most M bytes: the *reuse distance* (Mattson and others, "Evaluation techniques
-/// for storage hierarchies", IBM Systems Journal 9, 1970). One pass gives all memories at once. SHARDS does
-/// it for the keys alone whose hash is below a threshold, a part R of all, and divides distances by
-/// R: a sampled request stands for 1/R requests. Source: C. Waldspurger, N. Park, A. Garthwaite, I. Ahmad,
-/// "Efficient MRC construction with SHARDS", FAST 2015: fixed rate; fixed size, where the
-/// threshold falls so that at most s_max keys are held; and the correction SHARDS-adj.
+/// A least-recently-used memory of M bytes finds an object if the objects asked for since its last
+/// request, and itself, are at most M bytes: the *reuse distance* (Mattson and others, "Evaluation
+/// techniques for storage hierarchies", IBM Systems Journal 9, 1970). One pass gives all memories
+/// at once. SHARDS does it for the keys alone whose hash is below a threshold, a part R of all, and
+/// divides distances by R: a sampled request stands for 1/R requests. Source: C. Waldspurger, N.
+/// Park, A. Garthwaite, I. Ahmad, "Efficient MRC construction with SHARDS", FAST 2015: fixed rate;
+/// fixed size, where the threshold falls so that at most s_max keys are held; and the correction
+/// SHARDS-adj.
 ///
-/// Here a request of size b adds b, so distances are bytes (with b = 1, objects), and the object's own bytes
-/// are not divided by R, which they are not a sample of. SHARDS-adj takes the difference between the
-/// known number of requests and what the sample stands for as hits of the smallest memory; the same in other
-/// words: the hit ratio is 1 − (misses that the sample stands for) / (requests). So it is computed.
+/// Here a request of size b adds b, so distances are bytes (with b = 1, objects), and the object's
+/// own bytes are not divided by R, which they are not a sample of. SHARDS-adj takes the difference
+/// between the known number of requests and what the sample stands for as hits of the smallest
+/// memory; the same in other words: the hit ratio is 1 − (misses that the sample stands for) /
+/// (requests). So it is computed.
 ///
-/// The interval (95 %) is a jackknife over 8 parts of the sampled keys: it carries the chance of which keys
-/// are sampled, in counts and in distances; not that another hour of the stream would be another stream.
+/// The interval (95 %) is a jackknife over 8 parts of the sampled keys: it carries the chance of
+/// which keys are sampled, in counts and in distances; not that another hour of the stream would be
+/// another stream.
 ///
-/// When not to use it: for first-in-first-out or random eviction (they have no reuse distance); with objects
-/// larger than a hundredth of the memory in question; and where fewer than some hundred keys would
-/// be sampled within it.
+/// When not to use it: for first-in-first-out or random eviction (they have no reuse distance);
+/// with objects larger than a hundredth of the memory in question; and where fewer than some
+/// hundred keys would be sampled within it.
 ///
-/// Cost: some nanoseconds for a request that is not sampled, a microsecond for one that is. Memory: some
-/// 250 bytes for each sampled key, at most s_max of them if the size is fixed, and 1 MB for histograms.
+/// Cost: some nanoseconds for a request that is not sampled, a microsecond for one that is. Memory:
+/// some 250 bytes for each sampled key, at most s_max of them if the size is fixed, and 1 MB for
+/// histograms.
 ///
 /// ```
 /// use model::cache::Shards;
@@ -83,21 +86,23 @@ struct Key {
 }
 
 impl Shards {
-    /// Every key is sampled: the exact curve, without an interval. Memory grows with the number of keys.
+    /// Every key is sampled: the exact curve, without an interval. Memory grows with the number of
+    /// keys.
     pub fn exact() -> Self {
         Self::with(u64::MAX, usize::MAX)
     }
 
-    /// One part in 1/`rate` of the keys (0 < rate ≤ 1), whatever their number: memory grows with it.
+    /// One part in 1/`rate` of the keys (0 < rate ≤ 1), whatever their number: memory grows with
+    /// it.
     pub fn fixed_rate(rate: f64) -> Result<Self, Error> {
         check("the sampling rate", rate, 1e-9..=1.0, "1e-9 to 1")?;
         // At rate 1 the conversion saturates at the largest hash.
         Ok(Self::with((rate * 2f64.powi(64)) as u64, usize::MAX))
     }
 
-    /// At most `keys_max` keys, 64 or more: all at first, and less of the hash space whenever there are
-    /// more. With 8,192 the curve of two million requests of a Twitter cluster is within 2 points from 1 % of
-    /// its objects' bytes on, and within 0.3 from 10 % on.
+    /// At most `keys_max` keys, 64 or more: all at first, and less of the hash space whenever there
+    /// are more. With 8,192 the curve of two million requests of a Twitter cluster is within 2
+    /// points from 1 % of its objects' bytes on, and within 0.3 from 10 % on.
     pub fn fixed_size(keys_max: usize) -> Result<Self, Error> {
         check("the number of sampled keys", keys_max as f64, 64.0..=1e9, "64 to 1e9")?;
         Ok(Self::with(u64::MAX, keys_max))
@@ -135,19 +140,13 @@ impl Shards {
         self.keys.len()
     }
 
-    /// A request for a key given as bytes. Its object's size is at most 2⁵³ bytes (more is taken for that);
-    /// a size other than before is taken for the object's from now on.
-    pub fn push_key(&mut self, key: &[u8], bytes: u64) {
-        self.push(key_hash(key), bytes);
-    }
-
     /// A request for a key given as a number: an id, or a hash of 64 bits.
     pub fn push(&mut self, key: u64, bytes: u64) {
         let bytes = bytes.min(1 << 53) as f64;
         self.requests += 1.0;
         self.bytes += bytes;
-        // Mixed again, so that ids need not be random, and that a stream that was sampled by its hashes
-        // (see `sampled_before`) is as random as any.
+        // Mixed again, so that ids need not be random, and that a stream that was sampled by its
+        // hashes (see `sampled_before`) is as random as any.
         let hash = mixed(key);
         if hash <= self.threshold {
             self.sampled(hash, bytes);
@@ -164,7 +163,8 @@ impl Shards {
             self.recency.remove(key.at, part, key.bytes);
             newer
         });
-        // Distances in what is sampled, over the sampled part: of all keys, and of all but one part.
+        // Distances in what is sampled, over the sampled part: of all keys, and of all but one
+        // part.
         let sum: f64 = newer.map_or(0.0, |n| n.iter().sum());
         let distance = |others: f64, rate: f64| newer.map(|_| others / rate + bytes);
         self.all.add(distance(sum, rate), bytes, 1.0 / rate);
@@ -188,8 +188,8 @@ impl Shards {
         }
     }
 
-    /// Numbers the keys anew in the order of their last requests, when the numbers are used up: once for
-    /// as many requests as there are keys.
+    /// Numbers the keys anew in the order of their last requests, when the numbers are used up:
+    /// once for as many requests as there are keys.
     fn renumber(&mut self) {
         let mut order: Vec<(usize, u64)> =
             self.keys.iter().map(|(hash, key)| (key.at, *hash)).collect();
@@ -202,11 +202,11 @@ impl Shards {
         }
     }
 
-    /// The curve of what was pushed so far. Of a stream [`Shards::sampled_before`] the number of requests is
-    /// not known, and SHARDS-adj is left out: where some keys have much of the requests, whether they are
-    /// sampled moves the curve by more than its interval (10 points, of one key in 16 of a Zipf law);
-    /// use [`Shards::curve_of`] if the number is known. An error if nothing was pushed, or less than 16 keys were
-    /// sampled of more. Cost: some 0.1 ms.
+    /// The curve of what was pushed so far. Of a stream [`Shards::sampled_before`] the number of
+    /// requests is not known, and SHARDS-adj is left out: where some keys have much of the
+    /// requests, whether they are sampled moves the curve by more than its interval (10 points, of
+    /// one key in 16 of a Zipf law); use [`Shards::curve_of`] if the number is known. An error if
+    /// nothing was pushed, or less than 16 keys were sampled of more. Cost: some 0.1 ms.
     pub fn curve(&self) -> Result<Curve, Error> {
         positive("the number of requests", self.requests)?;
         let totals = (self.pushed == 1.0).then_some([self.requests, self.bytes]);
@@ -233,7 +233,8 @@ impl Shards {
     }
 }
 
-/// A random-looking one-to-one map of 64 bits: the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+/// A random-looking one-to-one map of 64 bits: the finaliser of SplitMix64 (Steele, Lea,
+/// Flood 2014).
 fn mixed(key: u64) -> u64 {
     let key = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,12 +1,14 @@
-//! The order in which keys were last asked for, with the bytes in front of each: a Fenwick tree.
+//! The order of the last requests for each key, with the bytes in front of each key: a Fenwick
+//! tree.
 
 use super::PARTS;
 
-/// Bytes of the keys at their places, the newest last; for each part of the keys. A Fenwick tree (binary
-/// indexed tree): sums of a prefix in log n steps, each of one cache line.
+/// Bytes of the keys at their places, the newest last; for each part of the keys. A Fenwick tree
+/// (binary indexed tree): sums of a prefix in log n steps, each of one cache line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recency {
-    /// `sums[i]`: of the places (i − 2^z, i], counted from 1, z the number of zeros at the end of i.
+    /// `sums[i]`: of the places (i − 2^z, i], counted from 1, z the number of zeros at the end of
+    /// i.
     sums: Vec<[f64; PARTS]>,
     total: [f64; PARTS],
     used: usize,

@@ -96,8 +96,9 @@ fn advice_follows_the_data() {
     let zero = [vec![0.0, 1.1], vec![10.0, 11.0], vec![105.0, 100.0], vec![1000.0, 1090.0]];
     let found = advice(&zero);
     assert_eq!((found.form, found.ratio), (Form::Additive, None));
-    // The report's write throughput differs by a factor of 2.8. Its scatter is the same everywhere, so it
-    // falls in logarithms; against that, these need 0.8 % of interactions where sums need 1.8 %.
+    // The report's write throughput differs by a factor of 2.8. Its scatter is the same everywhere,
+    // so it falls in logarithms; against that, these need 0.8 % of interactions where sums need 1.8
+    // %.
     let found = Advice::new(&[2, 2, 2], &asl_27()).unwrap();
     assert!((found.ratio.unwrap() - 7338.98 / 2594.66).abs() < 1e-9);
     assert_eq!(found.form, Form::Additive, "{:?}", found.reasons);

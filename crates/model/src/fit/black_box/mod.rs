@@ -1,26 +1,30 @@
-//! A service of which only arrivals and response times are known: the queue that would have answered so.
+//! Fits a service of which only arrivals and response times are known.
 //!
-//! The service is taken for M/G/m: Poisson arrivals, one line, m equal servers, one law of service. For a number of
-//! servers the law is the one with which the model's responses at the lightest load are those that were
-//! measured: each of its quantiles is multiplied by the measured response quantile over the model's, over and over,
-//! until the model's responses come no nearer (at light load a response is nearly a service, so that this is
-//! once or twice; more of it would fit what chance made, since it undoes a convolution). Its mean is then moved to where
-//! the responses at *all* loads are likeliest: counts between 24 quantiles, multinomial, by Fisher's scoring.
+//! The service is modelled as M/G/m: Poisson arrivals, one line, m equal servers, one law of
+//! service. For a given number of servers, the law is the one for which the model's responses at
+//! the lightest load match the measured ones. Each of its quantiles is multiplied by the ratio of
+//! the measured response quantile to the model's, and this is repeated until the responses come no
+//! nearer. At light load a response is nearly a service, so one or two rounds suffice; more rounds
+//! would fit noise, because they undo a convolution. The mean is then set to the value that
+//! maximises the likelihood of the responses at *all* loads: counts between 24 quantiles,
+//! multinomial, by Fisher's scoring.
 //!
-//! The number of servers shows in how responses lengthen with load. If it is not given, it is the one that
-//! predicts loads best that were left out: of those that can carry the largest load, and of "no limit" (responses that
-//! do not depend on load), the one with the largest likelihood of every load but the lightest, each under the
-//! mean that the other loads give. Its interval is that of the winners when blocks of windows are drawn again and each
-//! candidate's likelihood is summed over what was drawn, its parameters kept: H. Kishino, T. Miyata and M.
-//! Hasegawa's resampling of estimated log likelihoods. Where the lightest and the largest load are much alike, the
-//! interval is wide, and that is the answer; of one load alone it is everything.
+//! The number of servers follows from how responses lengthen with load. If it is not given,
+//! candidates are the numbers that can carry the largest load and "no limit" (responses that do not
+//! depend on load). Each load but the lightest is predicted with the mean that the other loads
+//! give, and the candidate with the largest likelihood wins. Its interval is that of the winners
+//! when blocks of windows are resampled and each candidate's likelihood is summed over the drawn
+//! blocks with fixed parameters (H. Kishino, T. Miyata and M. Hasegawa's resampling of estimated
+//! log likelihoods). The interval is wide if the lightest and the largest load are similar; a
+//! single load leaves the number undetermined.
 //!
-//! The interval of mean and SCV is from fits of what is drawn, the shape's too.
+//! The intervals of mean and SCV come from fits of the resampled blocks, including the shape.
 //!
-//! What it cannot tell: time that a request spends without holding a server (network, a fixed delay) is taken for
-//! service, so that it saturates too early; writes and reads are one law; hits of a cache that the source does not
-//! name are part of the law. Each step's `ks_distance` says how well it fits; held-out loads say how well it predicts.
-//! Cost: a second or two for each number of servers that is tried, and some seconds for the replicates.
+//! Limitations: time that a request spends without holding a server (network, a fixed delay) counts
+//! as service, so the model saturates too early. Reads and writes share one law. Hits of a cache
+//! that the source does not report are part of the law. Each step's `ks_distance` measures the
+//! goodness of fit; held-out loads measure the quality of predictions. Cost: a second or two for
+//! each candidate number of servers, and some seconds for the replicates.
 
 mod queue;
 mod write;
@@ -52,7 +56,8 @@ pub const CLASS: &str = "server";
 /// How many servers a service has, by its responses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServersFound {
-    /// The likeliest number; `None` if responses do not lengthen with load, so that there is no sign of a limit.
+    /// The likeliest number; `None` if responses do not lengthen with load, so that there is no
+    /// sign of a limit.
     pub likeliest: Option<u32>,
     /// The 95 % interval's lower end.
     pub low: Option<u32>,
@@ -89,15 +94,18 @@ type Drawn = Vec<(usize, Sums)>;
 
 impl Sums {
     fn add(&mut self, other: &Sums, weight: f64) {
-        self.seconds += weight * other.seconds;
-        self.arrivals += weight * other.arrivals;
-        self.answered += weight * other.answered;
-        self.hits += weight * other.hits;
-        self.counts.resize(self.counts.len().max(other.counts.len()), 0.0);
-        for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
+        // Without `..`, so that a sum that is added to the struct and forgotten here does not
+        // compile.
+        let Sums { seconds, arrivals, answered, hits, counts, responses } = other;
+        self.seconds += weight * seconds;
+        self.arrivals += weight * arrivals;
+        self.answered += weight * answered;
+        self.hits += weight * hits;
+        self.counts.resize(self.counts.len().max(counts.len()), 0.0);
+        for (mine, theirs) in self.counts.iter_mut().zip(counts) {
             *mine += weight * theirs;
         }
-        self.responses.merge(&other.responses);
+        self.responses.merge(responses);
     }
 
     fn hit_ratio(&self) -> f64 {
@@ -154,14 +162,15 @@ impl All {
     }
 }
 
-/// Fits a black box to steady intervals: the windows of clients, of a gateway, or of a node, in that order.
+/// Fits a black box to steady intervals: the windows of clients, of a gateway, or of a node, in
+/// that order.
 ///
-/// `servers`: how many requests it serves at once, if that is known. Two loads or more, the largest well above half of
-/// what it can do, tell most.
+/// `servers`: how many requests it serves at once, if that is known. Two loads or more, the largest
+/// well above half of what it can do, tell most.
 ///
 /// # Errors
-/// [`Error::NoSteps`], [`Error::NoClientWindows`]; [`Error::Unstable`] if the number of servers that is given cannot
-/// carry a load that was measured, or none that is tried can.
+/// [`Error::NoSteps`], [`Error::NoClientWindows`]; [`Error::Unstable`] if the number of servers
+/// that is given cannot carry a load that was measured, or none that is tried can.
 ///
 /// ```
 /// use model::fit::{Options, Step, black_box};

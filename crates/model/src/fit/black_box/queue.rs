@@ -1,4 +1,4 @@
-//! Queues with a number of servers, fitted to responses: see [`super`].
+//! Fits an M/G/m queue with a given number of servers to responses ([`super`] has the method).
 
 use crate::distribution::{Empirical, Piece, ServiceTime};
 use crate::error::Error;
@@ -24,16 +24,17 @@ pub(super) struct Candidate {
     pub law: Empirical,
     /// Rounds in which its shape settled.
     rounds: usize,
-    /// Of each step: logarithms of the shares between edges, and their slopes by ln b and by the log of the load.
+    /// Of each step: logarithms of the shares between edges, and their slopes by ln b and by the
+    /// log of the load.
     pub shares: Vec<Shares>,
-    /// Of each step whose load did not make the shape: logarithms of the shares that the queue predicts without
-    /// it, the mean being that of all other loads.
+    /// Of each step whose load did not make the shape: logarithms of the shares that the queue
+    /// predicts without it, the mean being that of all other loads.
     pub held_out: Vec<Option<Vec<f64>>>,
 }
 
 impl Candidate {
-    /// The log likelihood of steps that are predicted from the others; of the steps that were fitted, if there is
-    /// one load only.
+    /// The log likelihood of steps that are predicted from the others; of the steps that were
+    /// fitted, if there is one load only.
     pub fn likelihood(&self, drawn: &Drawn) -> f64 {
         let fitted_alone = self.held_out.iter().all(Option::is_none);
         let of = |(i, sums): &(usize, Sums)| match &self.held_out[*i] {
@@ -52,8 +53,8 @@ pub(super) struct Shares {
     by_load: Vec<f64>,
 }
 
-/// Fitted queues with several numbers of servers: all of [`SERVERS`] that can carry the load until the likelihood has
-/// fallen twice in a row, no limit, and the neighbours of the best.
+/// Fitted queues with several numbers of servers: all of [`SERVERS`] that can carry the load until
+/// the likelihood has fallen twice in a row, no limit, and the neighbours of the best.
 pub(super) fn candidates(all: &All) -> Result<Vec<Candidate>, Error> {
     let totals = all.totals();
     let likelihood = |c: &Candidate| c.likelihood(&totals);
@@ -117,7 +118,8 @@ pub(super) fn fit_servers(all: &All, servers: Option<u32>) -> Result<Candidate, 
         return Ok(Candidate { servers, law, rounds: 0, shares, held_out: held_out.collect() });
     };
     let (rounds, law) = settled(&start(law, m, lightest)?, m, lightest, &measured, ROUNDS, true)?;
-    // The mean by all loads: Fisher's scoring, whose information is never negative where the inversion is ragged.
+    // The mean by all loads: Fisher's scoring, whose information is never negative where the
+    // inversion is ragged.
     let mut found = candidate(servers, m, law, &rates, &all.edges)?;
     found.rounds = rounds;
     for _ in 0..SCORINGS {
@@ -138,7 +140,8 @@ pub(super) fn fit_servers(all: &All, servers: Option<u32>) -> Result<Candidate, 
         for &i in group {
             found.held_out[i] = Some(match within(&law, m, &[rates[i]], &all.edges) {
                 Ok(at) => at.first().map_or_else(Vec::new, |shares| logs(shares)),
-                // The other loads say that this one cannot be carried: no response would come in time.
+                // The other loads say that this one cannot be carried: no response would come in
+                // time.
                 Err(Error::Unstable { .. }) => logs(&vec![0.0; all.edges.len()]),
                 Err(error) => return Err(error),
             });
@@ -147,8 +150,8 @@ pub(super) fn fit_servers(all: &All, servers: Option<u32>) -> Result<Candidate, 
     Ok(found)
 }
 
-/// The law of a draw: settled in as many rounds on what was drawn of the lightest load, and its mean by all that was
-/// drawn. Slopes are the candidate's. Cost: some evaluations of the queue.
+/// The law of a draw: settled in as many rounds on what was drawn of the lightest load, and its
+/// mean by all that was drawn. Slopes are the candidate's. Cost: some evaluations of the queue.
 pub(super) fn refit(all: &All, from: &Candidate, drawn: &Drawn) -> Result<Empirical, Error> {
     let (lightest, measured) = all.lightest(drawn);
     let Some(m) = from.servers else { return Empirical::from_histogram(&measured) };
@@ -183,7 +186,8 @@ fn candidate(
     Ok(Candidate { servers, law, rounds: 0, shares: each, held_out: vec![None; rates.len()] })
 }
 
-/// Logarithms of the shares between edges; a bin that the model holds for all but empty must not decide alone.
+/// Logarithms of the shares between edges; a bin that the model holds for all but empty must not
+/// decide alone.
 fn logs(within: &[f64]) -> Vec<f64> {
     let least = 0.01 / (within.len() + 1) as f64;
     between(within, 1.0).into_iter().map(|share| share.max(least).ln()).collect()
@@ -216,8 +220,8 @@ fn within(law: &Empirical, m: u32, rates: &[f64], edges: &[f64]) -> Result<Vec<V
     Ok(all)
 }
 
-/// Shares at which quantiles are compared, of `n` responses: even in the middle, and ever denser towards the ends, where
-/// much of a law's mean and variance is.
+/// Shares at which quantiles are compared, of `n` responses: even in the middle, and ever denser
+/// towards the ends, where much of a law's mean and variance is.
 fn levels(n: f64) -> impl Iterator<Item = f64> {
     let even = 0.5 / GRID as f64;
     let middle = (0..GRID).map(move |i| (2 * i + 1) as f64 * even);
@@ -232,9 +236,9 @@ fn start(law: Empirical, m: u32, rate: f64) -> Result<Empirical, Error> {
     if law.mean() <= most { Ok(law) } else { law.with_moments(most, law.scv()) }
 }
 
-/// A law after so many rounds; or, to `stop` early, where its responses are nearest to the measured ones. Rounds
-/// undo a convolution, which makes more of what chance left in the quantiles with every one: what is not
-/// nearer is noise.
+/// A law after so many rounds; or, to `stop` early, where its responses are nearest to the measured
+/// ones. Rounds undo a convolution, which makes more of what chance left in the quantiles with
+/// every one: what is not nearer is noise.
 fn settled(
     law: &Empirical,
     m: u32,
@@ -256,8 +260,8 @@ fn settled(
     Ok(best.filter(|_| stop).map_or((rounds, law), |(_, round, law)| (round, law)))
 }
 
-/// One round: the law's pieces, each by the measured over the model's response quantile at its own share. Beside
-/// it the largest difference of the model's share from the measured one before.
+/// One round: the law's pieces, each by the measured over the model's response quantile at its own
+/// share. Beside it the largest difference of the model's share from the measured one before.
 fn settle(
     law: &Empirical,
     m: u32,

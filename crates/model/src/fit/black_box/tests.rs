@@ -8,7 +8,8 @@ use crate::queue::{Mgm, Queue};
 use super::super::tests::windows;
 use super::*;
 
-/// Responses of M/G/m with service of mean 10 ms and this SCV at a load: each request to the first server that is free.
+/// Responses of M/G/m with service of mean 10 ms and this SCV at a load: each request to the first
+/// server that is free.
 fn simulated(name: &str, servers: usize, scv: f64, rate: f64, seconds: f64, seed: u64) -> Step {
     let mut random = StdRng::seed_from_u64(seed);
     let gaps = Exp::new(rate).unwrap();
@@ -164,7 +165,8 @@ fn the_interval_of_the_mean_holds_it() {
         held += u32::from(mean.low <= 0.01 && 0.01 <= mean.high);
         assert!(mean.high / mean.low < 1.06, "{mean:?}");
     }
-    // 95 % of eight: less than seven once in twenty times; if half of the intervals held it, once in thirty more.
+    // 95 % of eight: less than seven once in twenty times; if half of the intervals held it, once
+    // in thirty more.
     println!("{held} of 8");
     assert!(held >= 7, "{held}");
 }

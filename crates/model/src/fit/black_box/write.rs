@@ -1,4 +1,4 @@
-//! The model of a black box: see [`super`].
+//! Writes the fitted queue of a black box as a model ([`super`] has the method).
 
 use crate::distribution::ServiceTime;
 use crate::error::Error;
@@ -103,11 +103,12 @@ pub(super) fn model(
     Ok(model)
 }
 
-/// A step as measured and as the model has it. Nothing measured the servers: their utilisation is the model's.
+/// A step as measured and as the model has it. Nothing measured the servers: their utilisation is
+/// the model's.
 fn fitted(model: &Model, step: &Data) -> Result<FittedStep, Error> {
     let node = model.node()?;
     let rate = step.total.arrivals / step.total.seconds;
-    let operating = node.standing(rate);
+    let operating = node.operating_unchecked(rate);
     let spotify = model.spotify()?;
     let answered = step.total.answered.max(1.0);
     let points = step.within.iter().map(|&(t_s, n)| FittedPoint {

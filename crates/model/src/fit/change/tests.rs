@@ -147,7 +147,8 @@ fn what_changed_is_named_with_its_time_and_size() {
         ),
         (Truth { hit_ratio: 0.54, ..FITTED }, Watched::HitRatio, 0.6, 0.54),
         (Truth { hit_ratio: 0.68, ..FITTED }, Watched::HitRatio, 0.6, 0.68),
-        // Counts of 300/16 with a swing of 0.5 both ways: 1 + 0.25·300/16, by 16/15 of the unbiased variance.
+        // Counts of 300/16 with a swing of 0.5 both ways: 1 + 0.25·300/16, by 16/15 of the unbiased
+        // variance.
         (
             Truth { swing: 0.5, ..FITTED },
             Watched::Dispersion,

@@ -52,7 +52,8 @@ fn throughput_at_saturation_tells_the_pause_that_services_do_not() {
     assert!(error(&without) > 1.5 * error(&model), "{} {}", error(&without), error(&model));
 }
 
-/// Services as a tool that prints a few digits a second would give them: each window's mean, off by chance.
+/// Services as a tool that prints a few digits a second would give them: each window's mean, off by
+/// chance.
 fn coarse(mut step: Step, seed: u64) -> Step {
     let mut state = seed;
     for window in step.devices.iter_mut().flatten() {

@@ -18,7 +18,8 @@ fn network(customers: u32, think_s: f64, stations: &[(u32, f64)]) -> Network {
     Network::new(stations.iter().enumerate().map(of).collect(), vec![class]).unwrap()
 }
 
-/// Response times of a row of stations (servers, 0 for a delay; mean service), one event after the other.
+/// Response times of a row of stations (servers, 0 for a delay; mean service), one event after the
+/// other.
 fn simulated(customers: u32, think_s: f64, stations: &[(u32, f64)], responses: usize) -> Vec<f64> {
     let mut random = StdRng::seed_from_u64(11);
     let mut draw = |mean: f64| -> f64 {

@@ -1,4 +1,5 @@
-//! Several servers: the approximation of M/G/m against the exact M/PH/m, and that against other truths.
+//! Several servers: the approximation of M/G/m against the exact M/PH/m, and that against other
+//! truths.
 
 use super::*;
 
@@ -103,7 +104,8 @@ fn m_ph_m_is_exact() {
     assert!((same.response_cdf(2.0) - naive.response_cdf(2.0)).abs() < 1e-12);
 }
 
-/// Responses with several servers, each request to the first that is free: Kiefer's and Wolfowitz's vector.
+/// Responses with several servers, each request to the first that is free: Kiefer's and Wolfowitz's
+/// vector.
 fn simulate(
     rho: f64,
     servers: usize,

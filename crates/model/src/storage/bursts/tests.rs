@@ -65,8 +65,8 @@ fn simulated(rate: f64, bursts: Bursts, times: &[f64], arrivals: u64) -> Vec<f64
 #[test]
 fn bursts_of_any_length_are_predicted_better_than_by_a_poisson_stream() {
     let times = [0.008, 0.016, 0.030, 0.060];
-    // Bursts of 2 s, 0.2 s and 20 ms; T is some 36 ms, and 0.3 s at the higher level. What the points are
-    // measured against has an error of its own, near 1 point for the longest.
+    // Bursts of 2 s, 0.2 s and 20 ms; T is some 36 ms, and 0.3 s at the higher level. What the
+    // points are measured against has an error of its own, near 1 point for the longest.
     for (change_rate, allowed) in [(0.5, 0.025), (5.0, 0.05), (50.0, 0.065)] {
         let bursts = Bursts::new(0.16, change_rate).unwrap();
         let rate = 0.6 * 500.0;

@@ -1,17 +1,18 @@
-//! What if: a cluster after a change. The page of [`Change`] says what follows what.
+//! What-if questions: a cluster after a change ([`Change`]).
 
 use crate::error::{Error, positive};
 
-use super::{Cluster, HitLaw, Member, Server};
+use super::{Cluster, HitLaw, Server};
 
 /// A change of a cluster. [`Cluster::changed`] makes it; each has a method of its own as well.
 ///
-/// A server's hit ratio was fitted with its memory and its part of the catalogue. When either changes, it
-/// follows by a [`HitLaw`]: where the share of a server goes from s to s′, each of its objects has s/s′ of
-/// the memory that it had. With keys placed by a ring, a server's part of the catalogue is its share of
-/// the requests, as long as no single object has much of them, so the shares say both. Devices at another
-/// speed divide service times by it. Source: ours. Wrong while caches warm after the change, and where the
-/// change is so large that something else breaks first. Cost: a copy of the cluster.
+/// A server's hit ratio was fitted with its memory and its part of the catalogue. When either
+/// changes, it follows by a [`HitLaw`]: where the share of a server goes from s to s′, each of its
+/// objects has s/s′ of the memory that it had. With keys placed by a ring, a server's part of the
+/// catalogue is its share of the requests, as long as no single object has much of them, so the
+/// shares say both. Devices at another speed divide service times by it. Source: ours. Wrong while
+/// caches warm after the change, and where the change is so large that something else breaks first.
+/// Cost: a copy of the cluster.
 ///
 /// ```
 /// use model::storage::{Change, Cluster, HitRatio, Member, Popularity, Spotify};
@@ -82,9 +83,9 @@ impl<S: Server> Cluster<S> {
         Ok(cluster)
     }
 
-    /// The cluster that one server has left: its keys are answered by their replicas, and the shares of
-    /// the others, in their order, are `shares_after`, which the ring says. It is the state after the
-    /// replicas have filled: while they fill, the origin answers.
+    /// The cluster that one server has left: its keys are answered by their replicas, and the
+    /// shares of the others, in their order, are `shares_after`, which the ring says. It is the
+    /// state after the replicas have filled: while they fill, the origin answers.
     pub fn without(
         &self,
         name: &str,
@@ -93,19 +94,6 @@ impl<S: Server> Cluster<S> {
     ) -> Result<Self, Error> {
         let mut cluster = self.clone();
         cluster.members.remove(self.position(name)?);
-        cluster.with_shares(shares_after, law)
-    }
-
-    /// The cluster with another server, joined with the given shares of all, the new one's last. Its own
-    /// `share` says for which share its hit ratio is known.
-    pub fn with_member(
-        &self,
-        member: Member<S>,
-        shares_after: &[f64],
-        law: impl HitLaw + Copy,
-    ) -> Result<Self, Error> {
-        let mut cluster = self.clone();
-        cluster.members.push(member);
         cluster.with_shares(shares_after, law)
     }
 

@@ -1,16 +1,16 @@
-//! How the share that memory answers follows memory and catalogue.
+//! How the hit ratio depends on the size of memory and on the catalogue.
 
 use crate::error::{Error, check};
 
 /// How a hit ratio follows the memory for each object: what a change of a cluster asks.
 ///
-/// Memory itself need not be known. The hit ratio that was fitted says where on the law's curve a server stands;
-/// from there it moves by the factor. A server that gets another part of the catalogue moves likewise: of keys
-/// that are placed by a hash each part is a random one, so that 1/f of the objects in one memory is
-/// the whole catalogue in f memories.
+/// Memory itself need not be known. The hit ratio that was fitted says where on the law's curve a
+/// server stands; from there it moves by the factor. A server that gets another part of the
+/// catalogue moves likewise: of keys that are placed by a hash each part is a random one, so that
+/// 1/f of the objects in one memory is the whole catalogue in f memories.
 ///
-/// [`Popularity`] is a power law; [`crate::cache::HitCurve`] is Che's approximation over any law of popularity;
-/// [`crate::cache::Curve`] is that of a stream of keys.
+/// [`Popularity`] is a power law; [`crate::cache::HitCurve`] is Che's approximation over any law of
+/// popularity; [`crate::cache::Curve`] is that of a stream of keys.
 ///
 /// ```
 /// use model::cache::{Cache, Catalogue, Eviction};
@@ -24,8 +24,8 @@ use crate::error::{Error, check};
 /// # Ok::<(), model::Error>(())
 /// ```
 pub trait HitLaw {
-    /// By what the hit ratio `now` is multiplied when the memory for each object is multiplied by `factor`,
-    /// both above 0. 1 where nothing is known to change.
+    /// By what the hit ratio `now` is multiplied when the memory for each object is multiplied by
+    /// `factor`, both above 0. 1 where nothing is known to change.
     fn change(&self, now: f64, factor: f64) -> f64;
 }
 
@@ -35,18 +35,18 @@ impl<L: HitLaw + ?Sized> HitLaw for &L {
     }
 }
 
-/// How the share that memory answers follows memory and catalogue: q ∝ (memory / catalogue)^exponent, at
-/// most 1; the whole line q₀ − αλ is scaled.
+/// How the share that memory answers follows memory and catalogue: q ∝ (memory /
+/// catalogue)^exponent, at most 1; the whole line q₀ − αλ is scaled.
 ///
-/// It holds for objects of like sizes and a memory that is full. The exponent is 1 for equally popular
-/// objects, whatever memory evicts ([`Popularity::EQUAL`]); 1 − s for popularities that fall as
-/// rank^(−s), s < 1, where memory holds the most popular ([`Popularity::zipf`]): then the m most popular
-/// of n objects have (m/n)^(1−s) of the requests, for m not small. Least-recently-used memory keeps less
-/// than the most popular, by an amount that changes little, so the ratio is near. Else measure two
-/// sizes of memory: the exponent is the slope of log q against log size.
+/// It holds for objects of like sizes and a memory that is full. The exponent is 1 for equally
+/// popular objects, whatever memory evicts ([`Popularity::EQUAL`]); 1 − s for popularities that
+/// fall as rank^(−s), s < 1, where memory holds the most popular ([`Popularity::zipf`]): then the m
+/// most popular of n objects have (m/n)^(1−s) of the requests, for m not small. Least-recently-used
+/// memory keeps less than the most popular, by an amount that changes little, so the ratio is near.
+/// Else measure two sizes of memory: the exponent is the slope of log q against log size.
 ///
-/// Source: the sum of a Zipf law taken for its integral. Wrong for s near or above 1, where hits go with
-/// the logarithm of memory, for a change by orders of magnitude, and near a hit ratio of 1:
+/// Source: the sum of a Zipf law taken for its integral. Wrong for s near or above 1, where hits go
+/// with the logarithm of memory, for a change by orders of magnitude, and near a hit ratio of 1:
 /// [`crate::cache::HitCurve`] has none of these limits. Cost: a power.
 ///
 /// ```

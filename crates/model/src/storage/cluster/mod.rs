@@ -1,22 +1,20 @@
-//! A cluster: servers behind gateways, each with its share of the requests. The page of [`Cluster`] has the
+//! A cluster: servers behind gateways, each with its share of the requests. [`Cluster`] has the
 //! formula.
 
 mod change;
 mod hit_law;
 mod server;
-mod takeover;
 
 pub use change::Change;
 pub use hit_law::{HitLaw, Popularity};
 pub use server::{Server, Within};
-pub use takeover::{Degraded, Takeover};
 
 use crate::error::{Error, check, not_negative};
 use crate::queue::{bisect, quantile};
 
 use super::{BETA, Node, Operating, balls_into_bins_limit};
 
-/// A server of a cluster: its name, its model and its share. The page of [`Cluster`] has an example.
+/// A server of a cluster: its name, its model and its share. [`Cluster`] has an example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member<S = Node> {
     /// Its name in the ring.
@@ -27,18 +25,20 @@ pub struct Member<S = Node> {
     pub share: f64,
 }
 
-/// Servers behind gateways, each with its share of the requests. Fields are public; [`Cluster::check`] says
-/// if they make sense.
+/// Servers behind gateways, each with its share of the requests. The fields are public;
+/// [`Cluster::check`] validates them.
 ///
 /// P(T ≤ t) = Σᵢ shareᵢ · Fᵢ(t − δ; λ·shareᵢ): a request goes to server i with probability shareᵢ,
-/// which the ring decides by its key alone, and gateway and network add δ to whatever the server takes.
-/// A Poisson stream that is split by keys is a Poisson stream at each server, so each is the single
-/// server that was fitted, at its own load. Any kind of [`Server`] will do: [`Node`] (ours),
-/// [`super::Spotify`] (as published, where equal shares make it equation 2) and [`super::Tiers`].
+/// chosen by the ring from its key alone, and gateway and network add δ to the server's response. A
+/// Poisson stream that is split by keys is a Poisson stream at each server, so each server is the
+/// fitted single server at its own load. Servers are of any type that implements [`Server`]:
+/// [`Node`] (Concertina's model), [`super::Spotify`] (the published one; with equal shares this is
+/// its equation 2) or [`super::Tiers`].
 ///
-/// Source: equation 2 of R. Yanggratoke and others, CNSM 2012, with shares. Wrong in that δ is a constant; a
-/// request that is tried at a second server (a retry, a hedge, a read from a replica) is that server's; and for
-/// objects so popular that their own requests cluster. Cost: [`Cluster::within`].
+/// Source: equation 2 of R. Yanggratoke and others, CNSM 2012, with shares. Limitations: δ is a
+/// constant. A request tried at a second server (retry, hedge, read from a replica) counts at that
+/// server only. Objects so popular that their own requests arrive in bursts are not described.
+/// Cost: [`Cluster::within`].
 ///
 /// ```
 /// use model::storage::{Cluster, HitRatio, Member, Popularity, Spotify};
@@ -63,8 +63,8 @@ pub struct Cluster<S = Node> {
     pub delay: f64,
 }
 
-/// Where a cluster stands at a load: means over requests of shares and times, over servers of
-/// utilisations. [`Cluster::operating`] gives it.
+/// The operating point of a cluster at a load, returned by [`Cluster::operating`]. Shares and times
+/// are means over requests, utilisations means over servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterOperating {
     /// Load in requests/s.
@@ -77,12 +77,13 @@ pub struct ClusterOperating {
     pub utilisation_max: f64,
     /// Mean response time of all requests, seconds.
     pub response_mean: f64,
-    /// Where each server stands, in their order.
+    /// The operating point of each server, in their order.
     pub members: Vec<Operating>,
 }
 
 impl<S: Server> Cluster<S> {
-    /// Checks every number: there are servers, their names differ, and their shares add to 1 (within 1e-6).
+    /// Checks all fields: the cluster is not empty, names differ, and shares add to 1 (within
+    /// 1e-6).
     pub fn check(&self) -> Result<(), Error> {
         check("the number of servers", self.members.len() as f64, 1.0..=1e6, "1 to 1,000,000")?;
         not_negative("the delay of gateway and network", self.delay)?;
@@ -101,7 +102,8 @@ impl<S: Server> Cluster<S> {
     /// [`Error::Unstable`] if a server is at or past its saturation.
     fn stable(&self, rate: f64) -> Result<(), Error> {
         not_negative("the request rate", rate)?;
-        // The first to fail as the load grows, by its own account: in bursts that is before its saturation.
+        // The first server to fail as the load grows, by its own check: in bursts it fails before
+        // saturation.
         let mut first: Option<f64> = None;
         for member in &self.members {
             match member.server.stable(rate * member.share) {
@@ -128,8 +130,8 @@ impl<S: Server> Cluster<S> {
         }
     }
 
-    /// [`Cluster::within`] of clusters nearly the same as this one, the replicates of a model: the same
-    /// servers in the same order, one that a cluster lacks answering nothing; each with its own δ.
+    /// [`Cluster::within`] for the replicates of a model: clusters with the same servers in the
+    /// same order, each with its own δ. A server that a replicate lacks answers nothing.
     pub(crate) fn within_alike(&self, alike: &[Self], t_s: f64) -> Vec<Within>
     where
         S: 'static,
@@ -158,15 +160,16 @@ impl<S: Server> Cluster<S> {
         clusters.into_iter().map(whole).collect()
     }
 
-    /// P(T ≤ t) for each `t` in seconds at `rate` requests/s on the whole cluster. [`Error::Unstable`]
-    /// past the saturation of any server. Cost: for each t and [`Node`] some 0.1 ms.
+    /// P(T ≤ t) for each `t` in seconds at `rate` requests/s on the whole cluster.
+    /// [`Error::Unstable`] past the saturation of any server. Cost: for each t and [`Node`]
+    /// some 0.1 ms.
     pub fn cdf(&self, rate: f64, times: &[f64]) -> Result<Vec<f64>, Error> {
         self.stable(rate)?;
         Ok(times.iter().map(|&t| self.within(t)(rate)).collect())
     }
 
-    /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at `rate`
-    /// requests/s. Cost: some 60 CDFs.
+    /// The response time in seconds that a share `p` (0 ≤ p < 1) of requests does not exceed, at
+    /// `rate` requests/s. Cost: some 60 CDFs.
     pub fn quantile(&self, rate: f64, p: f64) -> Result<f64, Error> {
         self.stable(rate)?;
         quantile(p, self.delay.max(1e-3), |t| self.within(t)(rate))
@@ -181,7 +184,7 @@ impl<S: Server> Cluster<S> {
         self.largest_rate_by(&self.within(within_s), within_s, share)
     }
 
-    /// The same by what is known at that time.
+    /// [`Cluster::largest_rate`], given P(T ≤ `within_s`) as a function of the load.
     pub(crate) fn largest_rate_by(
         &self,
         at: &dyn Fn(f64) -> f64,
@@ -214,16 +217,16 @@ impl<S: Server> Cluster<S> {
         self.first(S::saturation)
     }
 
-    /// The confidence limit where the shares are known, as they are with a ring: load in requests/s at
-    /// which the first server reaches its own limit.
+    /// The confidence limit where the shares are known, as they are with a ring: load in requests/s
+    /// at which the first server reaches its own limit.
     pub fn confidence_limit(&self) -> f64 {
         self.first(S::confidence_limit)
     }
 
     /// The published limit, where only the *expected* shares are known: up to this load, with high
     /// probability, no server is past its own limit if requests are balls that fall into servers at
-    /// random ([`balls_into_bins_limit`], β = 2). For unequal servers the smallest of the limits that
-    /// each would have among as many of its kind, which for equal ones is the paper's.
+    /// random ([`balls_into_bins_limit`], β = 2). For unequal servers the smallest of the limits
+    /// that each would have among as many of its kind, which for equal ones is the paper's.
     pub fn confidence_limit_unplaced(&self) -> f64 {
         let servers = u32::try_from(self.members.len()).unwrap_or(u32::MAX).max(1);
         self.first(|server| {
@@ -234,19 +237,19 @@ impl<S: Server> Cluster<S> {
 }
 
 impl Cluster<Node> {
-    /// Where the cluster stands at `rate` requests/s. [`Error::Unstable`] at or past saturation.
+    /// The operating point at `rate` requests/s. [`Error::Unstable`] at or past saturation.
     /// Cost: microseconds for each server.
     pub fn operating(&self, rate: f64) -> Result<ClusterOperating, Error> {
         self.stable(rate)?;
-        Ok(self.standing(rate))
+        Ok(self.operating_unchecked(rate))
     }
 
-    /// The same at any load: a server past its saturation stands with queues without bound.
-    pub(crate) fn standing(&self, rate: f64) -> ClusterOperating {
-        let stand = |m: &Member| m.server.standing(rate * m.share);
+    /// [`Cluster::operating`] at any load: the queues of a server past its saturation are infinite.
+    pub(crate) fn operating_unchecked(&self, rate: f64) -> ClusterOperating {
+        let stand = |m: &Member| m.server.operating_unchecked(rate * m.share);
         let members: Vec<Operating> = self.members.iter().map(stand).collect();
         let sum = |f: &dyn Fn(&Operating) -> f64| -> f64 {
-            // A server without load adds nothing, be its own mean without bound.
+            // A server without load adds nothing, even if its own mean is infinite.
             let loaded = self.members.iter().zip(&members).filter(|(m, _)| m.share > 0.0);
             loaded.map(|(m, o)| m.share * f(o)).sum()
         };

@@ -1,4 +1,4 @@
-//! What a cluster asks of its servers, answered by ours and by the published one.
+//! [`Server`]: the interface between a cluster and the models of its servers.
 
 use crate::error::{Error, positive};
 use crate::storage::{Node, Spotify};
@@ -8,10 +8,11 @@ use super::HitLaw;
 /// P(T ≤ t) at one time t, as a function of a load in requests/s: [`Server::within`], boxed.
 pub type Within = Box<dyn Fn(f64) -> f64>;
 
-/// A server, as a [`super::Cluster`] sees it: at each load a law of the response, two limits, and what
-/// becomes of it when it is changed. [`Node`], [`Spotify`] and [`crate::storage::Tiers`] are servers.
+/// The model of a server in a [`super::Cluster`]: the law of its response at each load, its two
+/// limits, and its changes. [`Node`], [`Spotify`] and [`crate::storage::Tiers`] implement it.
 ///
-/// It is taken for independent of all others: what they share (a network, the origin) is not in it.
+/// Servers are independent of each other: resources that they share (a network, the origin) are not
+/// modelled.
 ///
 /// ```
 /// use model::storage::{HitRatio, Server, Spotify};
@@ -23,7 +24,7 @@ pub type Within = Box<dyn Fn(f64) -> f64>;
 /// # Ok::<(), model::Error>(())
 /// ```
 pub trait Server: Clone {
-    /// Whether its numbers make sense.
+    /// Checks all fields.
     fn check(&self) -> Result<(), Error>;
 
     /// [`Error::Unstable`] if its queues are not bounded at `rate` requests/s.
@@ -35,12 +36,12 @@ pub trait Server: Clone {
     /// Load in requests/s up to which it is trusted.
     fn confidence_limit(&self) -> f64;
 
-    /// P(T ≤ t) as a function of its load in requests/s; past saturation, the share that is answered in
-    /// time without a device.
+    /// P(T ≤ t) as a function of its load in requests/s; past saturation, the share that is
+    /// answered in time without a device.
     fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<Self>;
 
-    /// [`Server::within`] of servers nearly the same as this one, the replicates of a model: what is dear is
-    /// done once.
+    /// [`Server::within`] for servers nearly equal to this one, the replicates of a model.
+    /// Expensive computations are done once for all of them.
     fn within_alike(&self, alike: &[(&Self, f64)], _t_s: f64) -> Vec<Within>
     where
         Self: 'static,
@@ -77,14 +78,14 @@ impl Server for Node {
 
     fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<> {
         let (node, at) = (self.clone(), self.at(t_s));
-        move |rate| at.cdf(&node.standing(rate))
+        move |rate| at.cdf(&node.operating_unchecked(rate))
     }
 
     fn within_alike(&self, alike: &[(&Node, f64)], t_s: f64) -> Vec<Within> {
         let here = self.at(t_s);
         let of = |(node, t_s): &(&Node, f64)| {
             let (node, at) = ((*node).clone(), node.at_time_beside(*t_s, &here));
-            Box::new(move |rate| at.cdf(&node.standing(rate))) as Within
+            Box::new(move |rate| at.cdf(&node.operating_unchecked(rate))) as Within
         };
         alike.iter().map(of).collect()
     }
@@ -92,8 +93,8 @@ impl Server for Node {
     fn with_catalogue(&self, factor: f64, law: impl HitLaw) -> Result<Node, Error> {
         positive("the factor of the catalogue", factor)?;
         let hit_ratio = self.hit_ratio.changed(&law, 1.0 / factor)?;
-        // Each key is asked for 1/factor as often, among this server's requests, and so is one that is
-        // being read.
+        // Each key is asked for 1/factor as often, among this server's requests, and so is one that
+        // is being read.
         let joining = self.joining / factor;
         Ok(Node { hit_ratio, joining, ..self.clone() })
     }

@@ -9,7 +9,8 @@ fn close(found: f64, expected: f64, error: f64) {
     assert!((found - expected).abs() <= error, "{found}, not {expected}");
 }
 
-/// The naive twin: every object placed, one by one. The mean of the fullest node's share and its 95 % point.
+/// The naive twin: every object placed, one by one. The mean of the fullest node's share and its 95
+/// % point.
 fn placed(weights: &[f64], servers: usize, placements: u32) -> (f64, f64) {
     let mut rng = StdRng::seed_from_u64(17);
     let total: f64 = weights.iter().sum();

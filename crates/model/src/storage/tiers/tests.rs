@@ -126,7 +126,8 @@ fn a_fitted_node_is_the_same_in_tiers() {
         let tiers = Tiers::of_node(&node, rate).unwrap();
         tiers.check().unwrap();
         let (at, of) = (node.operating(rate).unwrap(), tiers.operating(rate).unwrap());
-        // Joined requests wait as others do in a node's CDF; in tiers they are requests to the devices.
+        // Joined requests wait as others do in a node's CDF; in tiers they are requests to the
+        // devices.
         let joined = at.joined_share / at.miss_ratio;
         close(of.tiers[0].share, at.hit_ratio, 1e-12);
         let busiest = of.tiers.iter().map(|t| t.utilisation).fold(0.0, f64::max);
