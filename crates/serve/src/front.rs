@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use model::window::{Nanos, Settings};
+use model::window::{Nanos, QueueName, Settings};
 use socket2::{Domain, Socket, Type};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -44,14 +44,14 @@ pub struct Front {
 }
 
 impl Front {
-    /// A front whose lanes record the queue of this name.
-    pub fn new(config: &Config, queue: &str, windows: Settings, now: Nanos) -> Front {
+    /// A front whose lanes record a queue.
+    pub fn new(config: &Config, queue: QueueName<'_>, windows: Settings, now: Nanos) -> Front {
         let threads = match config.serve.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             n => n as usize,
         };
         let one_in = config.observe.sample_one_in;
-        let lane = || Arc::new(Lane::new(queue, windows.clone(), one_in, now));
+        let lane = || Arc::new(Lane::new(&queue.to_string(), windows.clone(), one_in, now));
         Front {
             config: config.clone(),
             asked: config.asked(),

@@ -37,7 +37,7 @@ use std::time::Duration;
 use engine::node::{ClusterSettings, DeviceSettings, OriginSettings, Restored, Settings};
 use hyper::body::Incoming;
 use hyper::{Request, Response};
-use model::window::{self, Nanos, Outcome, Window};
+use model::window::{self, Nanos, Outcome, QueueName, Window};
 use tracing::{info, warn};
 
 pub use object::Object;
@@ -156,7 +156,7 @@ pub fn settings_of(
     for group in &config.devices {
         for _ in 0..group.count {
             devices.push(DeviceSettings {
-                name: format!("device/{}", devices.len()),
+                name: QueueName::of_device(devices.len()),
                 outcome: match group.class {
                     Class::Hot => Outcome::HotDevice,
                     Class::Bulk => Outcome::BulkDevice,
@@ -317,7 +317,7 @@ fn start_node(
     let drive = Arc::new(Drive::new(settings, origin, timeout, peers, log, now));
     open_disks(config, &drive)?;
     // In one process with a gateway, whose queue is the clients'.
-    let queue = if config.is_gateway() { "node/http" } else { "gateway" };
+    let queue = if config.is_gateway() { QueueName::NodeHttp } else { QueueName::Gateway };
     Ok(Arc::new(Shared {
         front: Front::new(config, queue, windows, now),
         drive,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use model::window::{KernelDevice, Nanos, Sample, Window};
+use model::window::{KernelDevice, Nanos, QueueName, Sample, Window};
 use tracing::warn;
 
 use super::front::Front;
@@ -185,7 +185,11 @@ fn kernel_disks(observed: &[Arc<dyn Observed>]) -> Vec<KernelDisk> {
                 .ok()
                 .map(|stat| (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev)));
             if let Some(number) = number.filter(|_| device.service.is_none()) {
-                disks.push(KernelDisk { queue: format!("device/{id}"), number, last: None });
+                disks.push(KernelDisk {
+                    queue: QueueName::Device(&id.to_string()).to_string(),
+                    number,
+                    last: None,
+                });
             }
             id += 1;
         }

@@ -24,7 +24,7 @@ pub use settings::{Hedge, Settings, Spread};
 pub use status::{Counts, NodeStatus, Status as GatewayStatus};
 
 use hashlink::LruCache;
-use model::window::{Finished, Nanos, Outcome, Recorder, Window, key_hash};
+use model::window::{Finished, Nanos, Outcome, QueueName, Recorder, Window, key_hash};
 
 use crate::Key;
 use crate::route::{Ratio, SplitMix64, View};
@@ -75,6 +75,10 @@ impl Gateway {
         let members = settings.ring.members();
         let hedge =
             settings.hedge.clone().unwrap_or(Hedge { share: 0.0, burst: 0, ..Hedge::default() });
+        let queue = match settings.behind_listener {
+            true => QueueName::Routing,
+            false => QueueName::Gateway,
+        };
         Gateway {
             view: View::fixed(members.len()),
             nodes: members.iter().map(|m| Node::new(&m.name, &settings, now)).collect(),
@@ -88,7 +92,7 @@ impl Gateway {
             random: SplitMix64::new(settings.seed),
             turn: 0,
             counts: Counts::default(),
-            recorder: Recorder::new("gateway", 0, settings.windows.clone(), now),
+            recorder: Recorder::new(&queue.to_string(), 0, settings.windows.clone(), now),
             now,
             settings,
         }

@@ -1,6 +1,6 @@
 //! What a gateway knows of each node; pings, and what follows from them.
 
-use model::window::{Finished, Nanos, Outcome, Recorder};
+use model::window::{Finished, Nanos, Outcome, QueueName, Recorder};
 
 use super::requests::{Attempt, Phase, Target};
 use super::{Action, Gateway, Operation, Settings};
@@ -23,7 +23,7 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn new(name: &str, settings: &Settings, now: Nanos) -> Node {
-        let queue = format!("gateway/{name}");
+        let queue = QueueName::GatewayNode(name).to_string();
         Node {
             health: Health::new(now),
             load: Load::new(now),

@@ -83,6 +83,11 @@ pub struct Settings {
     pub hints_max: usize,
     /// Where random choices begin.
     pub seed: u64,
+    /// Whether a listener before the gateway records the queue of the clients' requests, with bytes and up
+    /// to the end of each reply. The gateway's own record of them is the queue `routing` then, and else
+    /// `gateway`.
+    #[serde(default)]
+    pub behind_listener: bool,
     /// How windows are cut.
     #[serde(skip)]
     pub windows: window::Settings,
@@ -110,6 +115,7 @@ impl Settings {
             write_retry: SECOND / 50,
             hints_max: 65_536,
             seed: 0,
+            behind_listener: false,
             windows: window::Settings::default(),
         }
     }

@@ -32,7 +32,7 @@ pub use settings::{ClusterSettings, DeviceSettings, OriginSettings, Settings};
 
 use std::collections::{HashMap, VecDeque};
 
-use model::window::{Nanos, Outcome, Recorder, SECOND, Window};
+use model::window::{Nanos, Outcome, QueueName, Recorder, SECOND, Window};
 use serde::{Deserialize, Serialize};
 
 use crate::queue::Queue;
@@ -166,7 +166,7 @@ impl<P: Payload> Node<P> {
             index: HashMap::new(),
             devices: devices.collect(),
             origin: Queue::new(
-                "origin",
+                &QueueName::Origin.to_string(),
                 origin.servers,
                 origin.queue_length_max,
                 settings.windows.clone(),
@@ -174,7 +174,7 @@ impl<P: Payload> Node<P> {
             ),
             origin_down: None,
             peers: Queue::new(
-                "peers",
+                &QueueName::Peers.to_string(),
                 peers.servers,
                 peers.queue_length_max,
                 settings.windows.clone(),
@@ -187,7 +187,7 @@ impl<P: Payload> Node<P> {
             appending_bytes: 0,
             writers: HashMap::new(),
             writes_waiting: 0,
-            recorder: Recorder::new("node", 0, settings.windows.clone(), now),
+            recorder: Recorder::new(&QueueName::Node.to_string(), 0, settings.windows.clone(), now),
             next_job: 0,
             now,
             settings,

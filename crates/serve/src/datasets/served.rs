@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, bail, ensure};
 use arc_swap::ArcSwapOption;
 use engine::Key;
-use model::window::{Nanos, Settings, Window};
+use model::window::{Nanos, QueueName, Settings, Window};
 use shard::index::Options;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tracing::{info, warn};
@@ -272,7 +272,7 @@ impl Served {
         let station = |part: String| {
             let there = same.as_ref().and_then(|view| view.stations.get(&part).cloned());
             let station = there.unwrap_or_else(|| {
-                let name = format!("shard/{}/{part}", self.name);
+                let name = QueueName::Shard { dataset: &self.name, part: part.as_str() }.to_string();
                 let common = &self.common;
                 let windows = common.windows.clone();
                 Station::new(name, common.queue_length_max, windows, clock::now())

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Key;
-use engine::gateway::Refusal;
+use engine::gateway::{self, Refusal};
 use engine::node::Stages;
 use engine::route::Ring;
 use http::header::{
@@ -30,7 +30,7 @@ use http::header::{
 };
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use model::window::{self, Nanos, Operation, Window};
+use model::window::{self, Nanos, Operation, QueueName, Window};
 use origin::Origin;
 use record::clock;
 
@@ -79,10 +79,13 @@ impl Access {
         now: Nanos,
     ) -> anyhow::Result<Access> {
         let nodes = Nodes::new(config, ring.clone(), origin.clone())?;
-        let settings = config.gateway.settings(ring, windows.clone(), now);
+        let settings = gateway::Settings {
+            behind_listener: true,
+            ..config.gateway.settings(ring, windows.clone(), now)
+        };
         let ping_timeout = Duration::from_secs_f64(config.gateway.ping_timeout_s);
         Ok(Access {
-            front: Front::new(config, "gateway", windows.clone(), now),
+            front: Front::new(config, QueueName::Gateway, windows.clone(), now),
             router: Arc::new(Router::new(settings, nodes, ping_timeout, now)),
             datasets: Datasets::without_shards(config, origin, windows, now)?,
         })
@@ -349,12 +352,6 @@ impl Observed for Access {
     fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
         let mut windows = self.router.drive.windows(now, flush);
         windows.extend(self.datasets.windows(now, flush));
-        for window in &mut windows {
-            // Lanes record the queue `gateway`: with bytes, and up to the end of each reply.
-            if window.queue == "gateway" {
-                window.queue = "routing".to_owned();
-            }
-        }
         windows
     }
 }
