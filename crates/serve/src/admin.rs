@@ -31,10 +31,10 @@ pub fn health(front: &Front, ready: bool) -> Response<ReplyBody> {
 pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let (contents, waiting) = shared.drive.contents();
     let connections = shared.connections.load(Ordering::Relaxed);
-    let mut text = shared.metrics.text(&contents, waiting, connections);
+    let mut page = shared.metrics.node(&contents, waiting, connections);
     let peers = shared.drive.peers().map(|peers| &peers.counts);
-    cluster::add_metrics(&mut text, peers, &shared.drive.peers_status(clock::now()));
-    typed(StatusCode::OK, "text/plain; version=0.0.4", text.into_bytes(), None)
+    cluster::add_metrics(&mut page, peers, &shared.drive.peers_status(clock::now()));
+    typed(StatusCode::OK, "text/plain; version=0.0.4", page.finish().into_bytes(), None)
 }
 
 #[derive(Serialize)]

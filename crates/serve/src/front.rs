@@ -157,6 +157,7 @@ pub fn run<P: Protocol>(shared: &Arc<P>, listener: TcpListener) -> anyhow::Resul
     let mut threads = Vec::new();
     let mut streams_of = Vec::new();
     for _ in &shared.lanes {
+        // Bounded by `serve.connections_max`, of all threads together.
         let (streams, receive) = queue::unbounded_channel();
         let connections = Arc::new(AtomicUsize::new(0));
         workers.push(Worker { streams, connections: connections.clone() });

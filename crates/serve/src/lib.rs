@@ -13,6 +13,7 @@ mod datasets;
 pub mod disk;
 mod drive;
 pub mod events;
+mod exposition;
 mod front;
 mod gateway;
 mod headers;

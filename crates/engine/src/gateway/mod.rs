@@ -30,7 +30,8 @@ use crate::Key;
 use crate::route::{Ratio, SplitMix64, View};
 use budget::Budget;
 use nodes::{End, Node};
-use requests::{Attempt, IntegerHash, Phase, Request, Requests, SLOTS_MAX, Slot, Target};
+pub use requests::IntegerHash;
+use requests::{Attempt, Phase, Request, Requests, SLOTS_MAX, Slot, Target};
 
 impl Operation {
     fn recorded(self) -> model::window::Operation {

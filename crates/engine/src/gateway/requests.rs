@@ -153,7 +153,7 @@ impl Request {
 /// Hashes integers by a multiplication, with fixed keys: fast, and the same on every run. Names come from
 /// our own driver, so nobody chooses them to collide.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct IntegerHash(u64);
+pub struct IntegerHash(u64);
 
 impl Hasher for IntegerHash {
     fn finish(&self) -> u64 {

@@ -51,6 +51,21 @@ pub enum State {
     Unfit,
 }
 
+impl State {
+    /// Every state.
+    pub const ALL: [State; 4] = [State::Healthy, State::Recovering, State::Suspect, State::Unfit];
+
+    /// The name of the state, as in metrics and JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Healthy => "healthy",
+            State::Recovering => "recovering",
+            State::Suspect => "suspect",
+            State::Unfit => "unfit",
+        }
+    }
+}
+
 /// A node's health.
 #[derive(Clone, Debug)]
 pub struct Health {

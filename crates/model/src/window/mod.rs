@@ -47,6 +47,23 @@ pub enum Operation {
     Append,
 }
 
+impl Operation {
+    /// The name of the operation, as in run folders and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Operation::Get => "get",
+            Operation::Head => "head",
+            Operation::Put => "put",
+            Operation::Delete => "delete",
+            Operation::List => "list",
+            Operation::Search => "search",
+            Operation::Count => "count",
+            Operation::Extract => "extract",
+            Operation::Append => "append",
+        }
+    }
+}
+
 /// The part of the service that answered a request. It tells hits from misses without a time
 /// threshold.
 ///

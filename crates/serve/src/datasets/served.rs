@@ -272,7 +272,8 @@ impl Served {
         let station = |part: String| {
             let there = same.as_ref().and_then(|view| view.stations.get(&part).cloned());
             let station = there.unwrap_or_else(|| {
-                let name = QueueName::Shard { dataset: &self.name, part: part.as_str() }.to_string();
+                let name =
+                    QueueName::Shard { dataset: &self.name, part: part.as_str() }.to_string();
                 let common = &self.common;
                 let windows = common.windows.clone();
                 Station::new(name, common.queue_length_max, windows, clock::now())

@@ -113,6 +113,7 @@ impl Disks {
         }
         let deliver = told.clone();
         let pacer = Arc::new(Pacer::start(move |at, event| deliver(at, event))?);
+        // Bounded by the engine: at most `parallel` reads of each device are in service.
         let (reads, queue) = unbounded::<Option<Read>>();
         let mut threads = Vec::new();
         let real = folders.iter().filter(|device| device.service.is_none());
@@ -140,6 +141,7 @@ impl Disks {
         }
         let mut writes = Vec::new();
         for index in 0..WRITERS {
+            // Bounded by the engine: `node.appends_bytes_max` of bytes under way.
             let (send, queue) = unbounded();
             let told = told.clone();
             threads.push(spawn(format!("write/{index}"), move || writer(&queue, &told))?);

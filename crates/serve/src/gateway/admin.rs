@@ -1,6 +1,5 @@
 //! `/metrics` and `/admin/status` of a gateway.
 
-use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,6 +13,7 @@ use super::super::body::ReplyBody;
 use super::super::headers::PROTOCOL_VERSION;
 use super::super::http::{json, typed};
 use super::Access;
+use crate::exposition::{Exposition, Kind};
 use record::clock;
 
 #[derive(Serialize)]
@@ -82,95 +82,55 @@ pub fn status(access: &Arc<Access>) -> Response<ReplyBody> {
 /// Prometheus text.
 pub fn metrics(access: &Arc<Access>) -> Response<ReplyBody> {
     let (status, _) = access.router.drive.status(clock::now());
-    let mut text = access.metrics.queues();
+    let mut page = access.metrics.queues();
+    add(&mut page, &status);
     let connections = access.connections.load(Ordering::Relaxed);
-    add(&mut text, &status, connections);
-    typed(StatusCode::OK, "text/plain; version=0.0.4", text.into_bytes(), None)
+    page.single("concertina_connections", Kind::Gauge, "Open connections.", connections as f64);
+    typed(StatusCode::OK, "text/plain; version=0.0.4", page.finish().into_bytes(), None)
 }
 
-fn add(text: &mut String, status: &GatewayStatus, connections: usize) {
+fn add(page: &mut Exposition, status: &GatewayStatus) {
     let counts = &status.counts;
-    let mut one = |name: &str, kind: &str, help: &str, rows: &[(String, f64)]| {
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        for (labels, value) in rows {
-            let _ = writeln!(text, "{name}{labels} {value}");
-        }
-    };
-    let plain = |value: u64| [(String::new(), value as f64)];
-    let counters: [(&str, &str, u64); 6] = [
-        ("concertina_gateway_retries_total", "Tries after a request's first.", counts.retries),
-        (
-            "concertina_gateway_retries_left_out_total",
-            "Tries that the budget did not allow.",
-            counts.retries_left_out,
-        ),
-        ("concertina_gateway_hedges_total", "Second tries beside a slow one.", counts.hedges),
-        (
-            "concertina_gateway_hedges_won_total",
-            "Second tries that answered first.",
-            counts.hedges_won,
-        ),
-        (
-            "concertina_gateway_hedges_left_out_total",
-            "Second tries that the budget did not allow.",
-            counts.hedges_left_out,
-        ),
-        (
-            "concertina_gateway_origin_reads_total",
-            "Reads from the origin, since no node could answer.",
-            counts.origin,
-        ),
-    ];
-    for (name, help, value) in counters {
-        one(name, "counter", help, &plain(value));
+    for (name, help, value) in [
+        ("retries", "Attempts after a request's first.", counts.retries),
+        ("retries_left_out", "Retries that the budget did not allow.", counts.retries_left_out),
+        ("hedges", "Second attempts beside a slow one.", counts.hedges),
+        ("hedges_won", "Second attempts that replied first.", counts.hedges_won),
+        ("hedges_left_out", "Hedges that the budget did not allow.", counts.hedges_left_out),
+        ("origin_reads", "Reads from the origin because no node could reply.", counts.origin),
+    ] {
+        let name = format!("concertina_gateway_{name}_total");
+        page.single(&name, Kind::Counter, help, value as f64);
     }
-    let refusals = [
+    let name = "concertina_gateway_refusals_total";
+    page.family(name, Kind::Counter, "Requests that were refused, by reason.");
+    for (reason, count) in [
         ("busy", counts.refused_busy),
         ("too_late", counts.refused_too_late),
         ("no_primary", counts.refused_no_primary),
         ("unavailable", counts.refused_unavailable),
         ("unknown", counts.refused_unknown),
-    ];
-    let refusals = refusals.map(|(why, count)| (format!("{{reason=\"{why}\"}}"), count as f64));
-    one(
-        "concertina_gateway_refusals_total",
-        "counter",
-        "Requests that were refused, by reason.",
-        &refusals,
-    );
-    one(
-        "concertina_gateway_requests",
-        "gauge",
-        "Requests under way, those being relayed included.",
-        &plain(status.requests as u64),
-    );
-    let states = [State::Healthy, State::Recovering, State::Suspect, State::Unfit];
-    let mut rows = Vec::new();
+    ] {
+        page.sample(name, &[("reason", reason)], count as f64);
+    }
+    let help = "Requests under way, those being relayed included.";
+    page.single("concertina_gateway_requests", Kind::Gauge, help, status.requests as f64);
+    let name = "concertina_gateway_node_state";
+    page.family(name, Kind::Gauge, "1 for the state that a node is in.");
     for node in &status.nodes {
-        for state in states {
-            let name = format!("{state:?}").to_lowercase();
-            let labels = format!("{{node=\"{}\",state=\"{name}\"}}", node.name);
-            rows.push((labels, f64::from(u8::from(node.state == state))));
+        for state in State::ALL {
+            let labels = [("node", node.name.as_str()), ("state", state.as_str())];
+            page.sample(name, &labels, f64::from(u8::from(node.state == state)));
         }
     }
-    one("concertina_gateway_node_state", "gauge", "1 for the state that a node is in.", &rows);
-    let by_node = |value: fn(&engine::gateway::NodeStatus) -> f64| -> Vec<(String, f64)> {
-        let row = |node: &engine::gateway::NodeStatus| {
-            (format!("{{node=\"{}\"}}", node.name), value(node))
-        };
-        status.nodes.iter().map(row).collect()
-    };
-    one(
-        "concertina_gateway_node_outstanding",
-        "gauge",
-        "Requests of this gateway that are at a node.",
-        &by_node(|node| f64::from(node.outstanding)),
-    );
-    one(
-        "concertina_gateway_node_length",
-        "gauge",
-        "Requests that wait in a node, as it last said.",
-        &by_node(|node| f64::from(node.reported_length)),
-    );
-    one("concertina_connections", "gauge", "Connections.", &plain(connections as u64));
+    let name = "concertina_gateway_node_outstanding";
+    page.family(name, Kind::Gauge, "Requests of this gateway that are at a node.");
+    for node in &status.nodes {
+        page.sample(name, &[("node", node.name.as_str())], f64::from(node.outstanding));
+    }
+    let name = "concertina_gateway_node_length";
+    page.family(name, Kind::Gauge, "Requests that wait in a node, as of its last reply.");
+    for node in &status.nodes {
+        page.sample(name, &[("node", node.name.as_str())], f64::from(node.reported_length));
+    }
 }

@@ -6,14 +6,13 @@
 //! that an event is about are handed back; those for others go to their mailboxes.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use engine::gateway::{
-    Action, AttemptId, Event, Gateway, GatewayStatus, Head, RequestId, Settings,
+    Action, AttemptId, Event, Gateway, GatewayStatus, Head, IntegerHash, RequestId, Settings,
 };
 use engine::route::NodeId;
 use model::window::{Nanos, Window};
@@ -24,26 +23,7 @@ use record::clock;
 /// The longest time between two ticks.
 const TICK_MAX: Nanos = 1_000_000_000;
 
-/// Spreads names that are numbers already.
-#[derive(Default)]
-struct NumberHash(u64);
-
-impl Hasher for NumberHash {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(self.0 ^ u64::from(*byte));
-        }
-    }
-    fn write_u64(&mut self, number: u64) {
-        let product = u128::from(number) * 0x9e37_79b9_7f4a_7c15;
-        self.0 = (product >> 64) as u64 ^ product as u64;
-    }
-}
-
-type Numbers<T> = HashMap<u64, T, BuildHasherDefault<NumberHash>>;
+type Numbers<T> = HashMap<u64, T, IntegerHash>;
 
 /// Where a request finds what was decided about it by events of others.
 #[derive(Default)]
