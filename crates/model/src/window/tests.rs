@@ -27,6 +27,24 @@ proptest! {
         prop_assert!(histogram.share_within(t).unwrap() >= naive as f64 / values.len() as f64 - 1e-9);
     }
 
+    /// The load generator and the servers record into the same type: an error in it would hide from both.
+    #[test]
+    fn histograms_agree_with_hdrhistogram(
+        values in prop::collection::vec(0..100_000_000_000u64, 1..400),
+        p in 0.0..=1.0f64,
+    ) {
+        let ours = histogram_of(&values);
+        let mut theirs = hdrhistogram::Histogram::<u64>::new(3).unwrap();
+        values.iter().for_each(|&value| theirs.record(value).unwrap());
+        prop_assert_eq!(ours.count(), theirs.len());
+        prop_assert!((ours.max_s() * 1e9 / theirs.max().max(1) as f64 - 1.0).abs() < 0.002 || theirs.max() < 128);
+        // Both give the value at rank ⌈p·n⌉, ours to a bucket's width, theirs to three digits.
+        let (a, b) = (ours.quantile_s(p).unwrap() * 1e9, theirs.value_at_quantile(p) as f64);
+        let width = 1.0 / 128.0 + 1e-3;
+        prop_assert!((a - b).abs() <= width * b.max(128.0), "quantile {p}: {a} and {b}");
+        prop_assert!((ours.mean_s() * 1e9 - theirs.mean()).abs() <= 1e-3 * theirs.mean() + 1.0);
+    }
+
     #[test]
     fn parts_of_a_histogram_add_to_the_whole(
         values in prop::collection::vec(0u64..20_000_000_000, 1..300),
