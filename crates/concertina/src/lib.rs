@@ -1,5 +1,6 @@
-//! The program: the command line, and what it puts together from the crates beneath: the demo, the choice of
-//! loads for a measurement, and configurations run in virtual time.
+//! The shipped program: the command line, and the features that combine the crates beneath it: the
+//! demo, the search for loads in a measurement, and the simulation of a configuration in virtual
+//! time.
 
 pub mod cli;
 pub mod demo;

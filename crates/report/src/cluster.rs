@@ -55,8 +55,8 @@ fn shared(mut observed: Observed) -> Observed {
 
 /// The result of fitting the runs of a cluster.
 #[derive(Clone, Debug)]
-/// The nodes, with their measured shares of the requests.
-    /// The nodes, their shares as they were measured.
+pub struct FittedCluster {
+    /// The nodes, with their measured shares of the requests.
     pub nodes: Vec<ClusterNode>,
     /// The delay that gateway and network add, seconds.
     pub delay: Parameter,

@@ -84,8 +84,9 @@ impl ClusterFile {
         let shown = path.display();
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the cluster {shown}"))?;
-        let file: File = toml::from_str(&text)
-            .with_context(|| format!("invalid cluster file {shown} (docs/models.md describes them)"))?;
+        let file: File = toml::from_str(&text).with_context(|| {
+            format!("invalid cluster file {shown} (docs/models.md describes them)")
+        })?;
         let folder = path.parent().unwrap_or(Path::new(""));
         ClusterFile::of(file, folder).with_context(|| format!("invalid cluster file {shown}"))
     }

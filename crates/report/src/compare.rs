@@ -371,7 +371,11 @@ pub fn parameters(model: &Model) -> Vec<NamedParameter> {
     if let Some(link) = model.front.as_ref().and_then(|front| front.link_bytes_per_s.as_ref()) {
         add("link", "bytes per second that replies share", link);
     }
-    add("joining", "share of requests that join a pending read, for each read in short queues", &r.joining);
+    add(
+        "joining",
+        "share of requests that join a pending read, for each read in short queues",
+        &r.joining,
+    );
     add("joining knee", "queued reads beyond which fewer requests join", &r.joining_knee);
     for class in &model.classes {
         let reads = match class.servers {
@@ -387,7 +391,11 @@ pub fn parameters(model: &Model) -> Vec<NamedParameter> {
             let name = class.name.replace('_', " ");
             let meaning = format!("other work of each {name}, pieces per second");
             add(&format!("other {}", class.name), &meaning, &work.rate);
-            add(&format!("s̄ other {}", class.name), "mean service time of such a piece", &work.mean);
+            add(
+                &format!("s̄ other {}", class.name),
+                "mean service time of such a piece",
+                &work.mean,
+            );
         }
     }
     if let Some(memory) = &model.memory {

@@ -41,8 +41,8 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     let text = text.trim();
     let units = [("ms", 1e3), ("us", 1e6), ("µs", 1e6), ("s", 1.0)];
     let found = units.iter().find_map(|(unit, per_s)| Some((text.strip_suffix(unit)?, per_s)));
-    let (number, per_s) =
-        found.ok_or_else(|| format!("invalid time `{text}`: write it with its unit, like `50ms`"))?;
+    let (number, per_s) = found
+        .ok_or_else(|| format!("invalid time `{text}`: write it with its unit, like `50ms`"))?;
     let value: f64 = number.trim().parse().map_err(|_| format!("invalid time `{text}`"))?;
     let value = value / per_s;
     if value > 0.0 && value <= 3600.0 {

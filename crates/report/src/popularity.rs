@@ -69,7 +69,9 @@ pub fn read(text: &str, folder: &Path) -> anyhow::Result<Law> {
     } else if path.is_file() {
         of_trace(&path)
     } else {
-        bail!("invalid popularity `{text}`: write an exponent, zipf:0.8:1000000, a trace, or a run folder");
+        bail!(
+            "invalid popularity `{text}`: write an exponent, zipf:0.8:1000000, a trace, or a run folder"
+        );
     };
     let curve = curve.with_context(|| format!("cannot derive a popularity from {shown}"))?;
     ensure!(
@@ -88,7 +90,9 @@ pub fn zipf(text: &str) -> anyhow::Result<Option<Catalogue>> {
     let parts = zipf.split_once(':');
     let parts = parts.and_then(|(s, n)| Some((s.parse().ok()?, n.parse().ok()?)));
     let Some((exponent, objects)) = parts else {
-        bail!("invalid popularity `{text}`: write zipf, its exponent and the number of objects: zipf:0.8:1000000");
+        bail!(
+            "invalid popularity `{text}`: write zipf, its exponent and the number of objects: zipf:0.8:1000000"
+        );
     };
     Ok(Some(Catalogue::zipf(objects, exponent)?))
 }

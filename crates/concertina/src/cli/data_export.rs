@@ -1,8 +1,10 @@
-//! `concertina data export`: all records of a dataset, as they came, from its files or from a server.
+//! `concertina data export`: writes all records of a dataset unchanged, from its files or from a
+//! server.
 //!
-//! A server gives a piece at a time, and is asked for the next once that is written, so neither side holds more. What
-//! was appended after the first is not in it. A piece that does not come is asked for again for [`PATIENCE`]; an
-//! export that cannot be ended is an error, and a file is there whole or not at all.
+//! A server sends one piece at a time, and the next is requested once the previous is written, so
+//! neither side buffers more. Records appended after the first piece was sent are not exported. A
+//! failed piece is requested again for up to [`PATIENCE`]. An incomplete export is an error, and an
+//! output file is created completely or not at all.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
@@ -22,9 +24,9 @@ use super::data_server::Server;
 use crate::cli::output::{errln, output};
 use dataset::files;
 
-/// How long a piece is asked for, once there was a first one.
+/// How long a piece is requested again, after the first piece arrived.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The pause before it is asked for again.
+/// The pause between attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Arguments of the command.
@@ -35,13 +37,13 @@ Examples:
   concertina data export packages --out packages.txt --json
   concertina data export packages --server http://127.0.0.1:7070 --out packages.txt
 
-Records come byte for byte and in their order, deleted ones left out, those of the log at the end. FILE is there
-once all of it is; on standard output what came before an error is not the whole dataset. Of a dataset that is
-changed meanwhile each record is exported that was there at the beginning and still is.")]
+Records are written unchanged and in order, without deleted ones, those of the log last. FILE is created
+once the export is complete; after an error, the output on standard output is incomplete. If the dataset
+changes meanwhile, the export contains each record that existed at the start and was not deleted.")]
 pub(super) struct Args {
     #[command(flatten)]
     one: One,
-    /// Write this file instead of standard output, whole or not at all
+    /// Write this file instead of standard output, completely or not at all
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Replace FILE
@@ -52,14 +54,14 @@ pub(super) struct Args {
     quiet: bool,
 }
 
-/// What is exported so far.
+/// The progress of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Exported {
     records: u64,
     bytes: u64,
 }
 
-/// An export on its way.
+/// An export in progress.
 struct Export<'a> {
     out: &'a mut dyn Write,
     bar: &'a ProgressBar,
@@ -84,7 +86,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.out {
         check(path, args.replace)?;
     }
-    // On a terminal it would be among the records.
+    // On a terminal the progress bar would mix with the records.
     let shown = !args.quiet && (args.out.is_some() || !io::stdout().is_terminal());
     let bar = progress(shown);
     let done = match &args.out {
@@ -98,11 +100,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(_) if local.json => print::value(&summary),
         Some(path) => {
             let (name, shown) = (&local.name, path.display());
-            print::line(&format!("{name}: {records} records, {bytes} B, are in {shown}"))
+            print::line(&format!("{name}: wrote {records} records, {bytes} B, to {shown}"))
         }
         None => {
             if local.json {
-                // The records have standard output.
+                // Standard output carries the records, so print no result there.
                 errln!("{summary}");
             }
             Ok(ExitCode::SUCCESS)
@@ -141,7 +143,7 @@ fn progress(shown: bool) -> ProgressBar {
     bar
 }
 
-/// Hands on what a server has.
+/// Exports from a server.
 fn of_server(
     served: &Served<'_>,
     patience: Duration,
@@ -154,7 +156,7 @@ fn of_server(
     export.take(&first.bytes, first.records, next)?;
     while next < end {
         let run = patiently(served, next..end, patience);
-        let run = run.with_context(|| format!("the export broke off before record {next}"))?;
+        let run = run.with_context(|| format!("the export failed before record {next}"))?;
         ensure!(
             run.dataset == dataset,
             "the dataset was replaced before record {next} was exported; export it again"
@@ -165,14 +167,14 @@ fn of_server(
     Ok(())
 }
 
-/// The next of these records. A server that is busy, or gone for a moment, is asked again.
+/// Requests the next of these records, with retries if the server is busy or briefly unreachable.
 fn patiently(served: &Served<'_>, ids: Range<u64>, patience: Duration) -> anyhow::Result<Run> {
     let begun = Instant::now();
     loop {
         let why = match served.run(ids.start, Some(ids.end)) {
             Ok(run) if ids.start < run.next && run.next <= ids.end => return Ok(run),
-            // It may not have seen yet what others appended.
-            Ok(_) => anyhow::anyhow!("{} does not give it", served.url()),
+            // The server may not have seen records that others appended a moment ago.
+            Ok(_) => anyhow::anyhow!("{} does not send it", served.url()),
             Err(refused) if refused.may_pass() => refused.into(),
             Err(refused) => return Err(refused.into()),
         };
@@ -192,12 +194,12 @@ fn write_out(
     Ok(done)
 }
 
-/// Whether a file may be written, before there is any work.
+/// Checks whether a file may be written, before the export starts.
 fn check(path: &Path, replace: bool) -> anyhow::Result<()> {
     let shown = path.display();
     match std::fs::symlink_metadata(path) {
         Ok(there) => {
-            ensure!(there.is_file(), "{shown} is no plain file; name another");
+            ensure!(there.is_file(), "{shown} is not a regular file; name another");
             ensure!(replace, "{shown} exists; name another file, or replace it (--replace)");
             Ok(())
         }
@@ -213,7 +215,7 @@ fn write_whole(
 ) -> anyhow::Result<Exported> {
     let shown = path.display();
     let name = path.file_name().and_then(OsStr::to_str);
-    let name = name.with_context(|| format!("{shown} is no name of a file"))?;
+    let name = name.with_context(|| format!("invalid file name {shown}"))?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut done = None;
     let written = files::write(folder, name, replace, |out| {
@@ -232,7 +234,7 @@ mod tests {
 
     use super::*;
 
-    /// A piece of dataset `id`, which has four records.
+    /// A piece of the dataset `id`, which has four records.
     fn piece(next: u64, id: &str, body: &str) -> String {
         format!(
             "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconcertina-next: {next}\r\n\
@@ -243,7 +245,8 @@ mod tests {
 
     const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy";
 
-    /// A server that gives these replies, each to a connection of its own, and then tells what was asked.
+    /// A server that sends these replies, each to its own connection, and then returns the
+    /// requests.
     fn scripted(replies: Vec<String>) -> (Server, JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -259,7 +262,7 @@ mod tests {
         (Server::new(&url, None).unwrap(), asked)
     }
 
-    /// What comes of such an export: what was written, the result, and what was asked.
+    /// Runs an export; returns the written bytes, the result and the requests.
     fn exported(
         replies: Vec<String>,
         patience: Duration,
@@ -289,11 +292,11 @@ mod tests {
         for (second, says) in [
             (BUSY.to_owned(), "503 Service Unavailable: busy"),
             (long, "broke"),
-            (piece(1, "a", ""), "does not give it"),
-            (piece(5, "a", "more\n"), "does not give it"),
+            (piece(1, "a", ""), "does not send it"),
+            (piece(5, "a", "more\n"), "does not send it"),
             (piece(4, "b", "two\n"), "was replaced"),
             (BUSY.replace("503 Service Unavailable", "404 Not Found"), "404 Not Found"),
-            ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_owned(), "another version"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_owned(), "same version"),
         ] {
             let (out, result, _) = exported(vec![first(), second], Duration::ZERO);
             let error = format!("{:#}", result.unwrap_err());

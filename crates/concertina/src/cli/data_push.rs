@@ -1,11 +1,13 @@
-//! `concertina data push` and `pull`: a dataset's folder into the origin behind a server, and back.
+//! `concertina data push` and `pull`: copies a dataset's folder into the origin behind a server,
+//! and back.
 //!
-//! A dataset lies in the origin as `datasets/NAME/dataset.json`, its manifest, and `datasets/NAME/ID/FILE` for
-//! what the manifest's `id` names. The manifest is written last and under a condition, so a push that is
-//! interrupted leaves nothing that can be seen, and two at once cannot mix. The id that a pushed dataset gets
-//! is a hash of its files (and of what it replaces): a copy that went another way, and then has other
-//! bytes under the same file names, never meets this one's files, and a push that is repeated finds what
-//! was uploaded before. Costs a read of all files to verify and to hash them, and one more to send them.
+//! The origin stores a dataset as its manifest `datasets/NAME/dataset.json` and the files
+//! `datasets/NAME/ID/FILE`, where ID is the manifest's `id`. The manifest is written last and
+//! conditionally, so an interrupted push leaves nothing visible, and concurrent pushes cannot mix.
+//! The id of a pushed dataset is a hash of its files (and of the dataset that it replaces). So a
+//! copy with other bytes under the same file names never meets this one's files, and a repeated
+//! push finds the files that were uploaded before. The cost is one read of all files to verify and
+//! hash them, and another to send them.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -29,12 +31,13 @@ use dataset::remote::PREFIX;
 use dataset::{Dataset, chunk_file, files, is_name};
 use origin::{Chunks, Error, Lock, Whole};
 
-/// What is read and sent at once.
+/// The size of one read and one send.
 const PIECE_BYTES: usize = 256 << 10;
-/// How often a pull begins again, because the dataset was sealed or replaced meanwhile or because a node does
-/// not see yet that it was. With the pauses that is longer than `node.revalidate_s` (60 s).
+/// How often a pull restarts because the dataset was sealed or replaced meanwhile, or because a
+/// node does not see the change yet. Including the pauses, this takes longer than
+/// `node.revalidate_s` (60 s).
 const ATTEMPTS: usize = 90;
-/// The pause before that.
+/// The pause between attempts.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Arguments of `push`.
@@ -44,8 +47,8 @@ Examples:
   concertina data push packages --server http://127.0.0.1:7070
   concertina data push packages --server http://gateway:7070 --token-file token --replace
 
-The server shows the dataset once all of it is there. A push that was interrupted goes on where it was when
-it is repeated. From then on the server's copy is the dataset: what is appended here does not reach it.")]
+The server shows the dataset once the copy is complete. A repeated push continues after an interruption. From
+then on the server's copy is the dataset: records appended here do not reach it.")]
 pub struct PushArgs {
     /// The dataset
     name: String,
@@ -88,7 +91,7 @@ pub struct PullArgs {
     quiet: bool,
 }
 
-/// What the keys of a dataset begin with.
+/// The prefix of all keys of a dataset.
 fn prefix_of(name: &str) -> String {
     format!("{PREFIX}{name}/")
 }
@@ -114,7 +117,7 @@ struct Part {
     size: u64,
 }
 
-/// The files that a manifest names, and the log after it.
+/// The files that a manifest names, and then the log.
 fn parts(folder: &Path, manifest: &Manifest) -> anyhow::Result<Vec<Part>> {
     let mut parts = Vec::new();
     for shard in &manifest.shards {
@@ -132,8 +135,7 @@ fn parts(folder: &Path, manifest: &Manifest) -> anyhow::Result<Vec<Part>> {
     Ok(parts)
 }
 
-/// A hash of a dataset's files, and of the manifest that it takes the place of: for the same it is the same,
-/// for others another.
+/// A hash of a dataset's files and of the manifest that it replaces.
 fn hash_of(
     folder: &Path,
     manifest: &Manifest,
@@ -159,9 +161,10 @@ fn hash_of(
     Ok(hasher.finalize())
 }
 
-/// The first id of a hash under which the server has nothing but these files, and those that it has. What
-/// else may be there (a log's chunk of a dataset whose manifest somebody deleted) would be taken for a part of
-/// the dataset, and cannot be told from one that was appended a moment ago by who pushed the same.
+/// The first id derived from a hash under which the server has only these files, and the files that
+/// it has. Any other file there (a chunk of the log of a dataset whose manifest was deleted) would
+/// become part of the dataset. It cannot be distinguished from a chunk that another client, which
+/// pushed the same dataset, appended a moment ago.
 fn id_of(
     hash: &blake3::Hash,
     name: &str,
@@ -185,7 +188,7 @@ fn id_of(
     }
 }
 
-/// A file on its way to a server.
+/// A file being uploaded.
 struct Upload {
     file: File,
     left: u64,
@@ -193,7 +196,7 @@ struct Upload {
 }
 
 impl Chunks for Upload {
-    // Reads where it is polled: its runtime has this one thing to do.
+    // Blocking reads are acceptable: this runtime has no other task.
     fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
         let mut piece = vec![0; self.left.min(PIECE_BYTES as u64) as usize];
         let next = match piece.is_empty() {
@@ -219,23 +222,24 @@ impl Chunks for Upload {
 pub fn push(args: &PushArgs) -> anyhow::Result<ExitCode> {
     let (name, folder) = (&args.name, args.folder.join(&args.name));
     let server = args.server.require()?;
-    ensure!(is_name(name), "{name:?} is no name of a dataset");
+    ensure!(is_name(name), "invalid dataset name {name:?}");
     ensure!(
         folder.join(manifest::FILE).is_file(),
         "there is no dataset {name} in {} (concertina data list; --folder)",
         args.folder.display()
     );
-    // Nobody seals it meanwhile.
+    // The lock prevents sealing during the push.
     let _lock = Lock::take(&folder)?;
     drop(Dataset::open(&folder).with_context(|| format!("dataset {name}"))?);
     let mut manifest = Manifest::read(&folder)?;
     let parts = parts(&folder, &manifest)?;
-    // The listing is the origin's: an object itself might be served as it was a minute ago.
+    // The listing comes from the origin; the object itself might be served from a copy a minute
+    // old.
     let listed = server.objects(&prefix_of(name))?;
     let present = listed.iter().find(|found| found.key == manifest_key(name));
     ensure!(
         present.is_none() || args.replace,
-        "{} has a dataset {name} already: replace it (--replace), or append to it",
+        "{} already has a dataset {name}: replace it (--replace), or append to it",
         server.url()
     );
     let hash = hash_of(&folder, &manifest, &parts, present)?;
@@ -267,23 +271,23 @@ pub fn push(args: &PushArgs) -> anyhow::Result<ExitCode> {
     let written = server.put_object(&manifest_key(name), Some(condition), &mut text, &|| 0)?;
     ensure!(
         written,
-        "somebody else wrote the dataset {name} of {} meanwhile: look what it is now, and push again",
+        "another client wrote the dataset {name} of {} meanwhile: inspect it, and push again",
         server.url()
     );
-    bar.set_message("removing what it replaces");
+    bar.set_message("removing the replaced files");
     let removed = remove_others(&server, name, &manifest.id, &listed)
-        .context("it is pushed; what it replaces could not be removed: push it again later")?;
+        .context("pushed, but the replaced files could not be removed: push it again later")?;
     bar.finish_and_clear();
     if args.json {
         return print::value(&json!({ "name": name, "id": manifest.id, "files": parts.len(),
             "bytes": bytes, "skipped_bytes": skipped, "removed_files": removed }));
     }
     let files = parts.len();
-    print::line(&format!("{name}: {bytes} B in {files} files are at {}", server.url()))
+    print::line(&format!("{name}: {bytes} B in {files} files copied to {}", server.url()))
 }
 
-/// Removes the files that belong to no manifest any more, of those that were there before this one was:
-/// what came since may be another push's, which is to replace this one. Gives how many.
+/// Removes the files that no manifest refers to any more, if they existed before this push: newer
+/// files may belong to another push that will replace this one. Returns their number.
 fn remove_others(
     server: &Server,
     name: &str,
@@ -307,10 +311,10 @@ fn remove_others(
 pub fn pull(args: &PullArgs) -> anyhow::Result<ExitCode> {
     let (name, place) = (&args.name, args.folder.join(&args.name));
     let server = args.server.require()?;
-    ensure!(is_name(name), "{name:?} is no name of a dataset");
+    ensure!(is_name(name), "invalid dataset name {name:?}");
     ensure!(
         !place.exists(),
-        "there is {} already: remove it, or name another --folder",
+        "{} already exists: remove it, or name another --folder",
         place.display()
     );
     std::fs::create_dir_all(&args.folder)
@@ -320,8 +324,8 @@ pub fn pull(args: &PullArgs) -> anyhow::Result<ExitCode> {
     let lock = Lock::take(&unfinished)?;
     let bar = progress(args.quiet, 0);
     let filled = fill(&server, name, &unfinished, &bar).and_then(|()| {
-        // Every byte is verified.
-        Dataset::open(&unfinished).context("what came is damaged; pull again, or push again")
+        // Opening verifies every byte.
+        Dataset::open(&unfinished).context("the copy is damaged; pull again, or push again")
     });
     if filled.is_err() {
         let _ = std::fs::remove_dir_all(&unfinished);
@@ -335,15 +339,17 @@ pub fn pull(args: &PullArgs) -> anyhow::Result<ExitCode> {
     if args.json {
         return print::value(&json!({ "name": name, "info": info }));
     }
-    print::line(&format!("{name}: {} records are in {}", info.records, place.display()))
+    print::line(&format!("{name}: {} records copied to {}", info.records, place.display()))
 }
 
-/// Fills a folder with a dataset as it is at some moment: the manifest is still the same once the log
+/// Copies a consistent state of a dataset into a folder: the manifest is unchanged after the log
 /// was read.
 fn fill(server: &Server, name: &str, folder: &Path, bar: &ProgressBar) -> anyhow::Result<()> {
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
-            bar.set_message("it was changed, or the server does not see that yet: again");
+            bar.set_message(
+                "the dataset changed, or the server does not see the change yet: retrying",
+            );
             std::thread::sleep(PAUSE);
         }
         clear(folder)?;
@@ -351,11 +357,11 @@ fn fill(server: &Server, name: &str, folder: &Path, bar: &ProgressBar) -> anyhow
             return manifest.write(folder);
         }
     }
-    bail!("the dataset {name} was changed each of {ATTEMPTS} times that it was copied; try again")
+    bail!("the dataset {name} changed during each of {ATTEMPTS} attempts to copy it; try again")
 }
 
-/// Copies a dataset's files without its manifest, which is given back; `None` if they are not of one
-/// moment.
+/// Copies a dataset's files except its manifest, which is returned; `None` if the files belong to
+/// different states.
 fn copy(
     server: &Server,
     name: &str,
@@ -410,7 +416,7 @@ fn copy(
     Ok(now.contains(of_manifest).then_some(manifest))
 }
 
-/// Removes all but the lock.
+/// Removes all files except the lock.
 fn clear(folder: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;

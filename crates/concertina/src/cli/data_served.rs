@@ -1,5 +1,5 @@
-//! What `concertina data --server` asks of a dataset that a server has: `/datasets` of its HTTP API
-//! (`docs/data.md`), answered as the local commands answer.
+//! Operates on a dataset of a server through `/datasets` of its HTTP API (`docs/data.md`), with the
+//! same results as the local commands.
 
 use std::ops::Range;
 use std::process::ExitCode;
@@ -13,27 +13,27 @@ use serde_json::Value;
 use super::data_print::{Page, Record, Records};
 use super::data_server::{Refused, Server, encoded};
 
-/// Records that are asked for at once where an answer is several pages.
+/// Number of records in a request, for results of several pages.
 const RECORDS_AT_ONCE: usize = 1000;
-/// The most bytes of the text that a server gives at once.
+/// The most bytes of the text that a server sends at once.
 const EXTRACT_BYTES_MAX: u64 = 16 << 20;
-/// Bytes of ids in one address, well below the longest head that a server takes.
+/// The most bytes of ids in one URL, well below the longest head that a server accepts.
 const IDS_BYTES_MAX: usize = 6 << 10;
 
-/// What records are searched for.
-pub(super) enum What<'a> {
+/// A search.
+pub(super) enum Search<'a> {
     /// A query.
     Query(&'a str),
     /// A regular expression.
     Pattern(&'a str),
 }
 
-/// Which of the records are wanted.
+/// The requested part of a result.
 pub(super) struct Wanted {
     pub(super) limit: usize,
     pub(super) after: Option<u64>,
     pub(super) sorted: bool,
-    /// Whether an answer will do that some parts of the dataset have no share in.
+    /// Whether a result without some parts of the dataset is acceptable.
     pub(super) partial: bool,
 }
 
@@ -43,16 +43,16 @@ pub(super) struct Served<'a> {
     path: String,
 }
 
-/// Records that follow one another, as they came.
+/// Consecutive records, unchanged.
 pub(super) struct Run {
     pub(super) bytes: Bytes,
-    /// How many there are.
+    /// The number of records.
     pub(super) records: u64,
-    /// The id that the next run begins with.
+    /// The first id of the next run.
     pub(super) next: u64,
-    /// The id that the next appended record gets.
+    /// The id of the next record to be appended.
     pub(super) end: u64,
-    /// Tells the dataset from one that takes its place.
+    /// Distinguishes the dataset from one that replaces it.
     pub(super) dataset: String,
 }
 
@@ -108,7 +108,7 @@ struct OfSeal {
     sealed: bool,
 }
 
-/// The datasets that a server has.
+/// Lists the datasets of a server.
 pub(super) fn list(server: &Server) -> anyhow::Result<Vec<Value>> {
     Ok(server.json::<Datasets>(&Method::GET, "/datasets", None)?.datasets)
 }
@@ -136,24 +136,24 @@ impl<'a> Served<'a> {
         Ok(found.records.into_iter().next())
     }
 
-    /// Prints the records that match. A server may give fewer at once than are wanted: it is asked again,
-    /// which only a sorted search can be.
+    /// Prints the records that match. A server may send fewer records than requested; then further
+    /// pages are requested, which only a sorted search allows.
     pub(super) fn search(
         &self,
-        what: &What<'_>,
+        search: &Search<'_>,
         wanted: &Wanted,
         as_json: bool,
     ) -> anyhow::Result<ExitCode> {
-        let what = match what {
-            What::Query(query) => format!("query={}", encoded(query)),
-            What::Pattern(pattern) => format!("pattern={}", encoded(pattern)),
+        let search = match search {
+            Search::Query(query) => format!("query={}", encoded(query)),
+            Search::Pattern(pattern) => format!("pattern={}", encoded(pattern)),
         };
         let mut records = Records::new(as_json);
         let mut all = Page { next: wanted.after, ..Page::default() };
         loop {
             let left = wanted.limit.saturating_sub(records.count() as usize);
             let limit = if wanted.sorted { left.min(RECORDS_AT_ONCE) } else { left };
-            let mut rest = format!("/records?{what}&limit={limit}&sorted={}", wanted.sorted);
+            let mut rest = format!("/records?{search}&limit={limit}&sorted={}", wanted.sorted);
             if let Some(after) = all.next {
                 rest.push_str(&format!("&after={after}"));
             }
@@ -161,7 +161,7 @@ impl<'a> Served<'a> {
                 rest.push_str("&partial=true");
             }
             let OfRecords { records: found, page } = self.get(&rest)?;
-            ensure!(found.len() <= limit, "{} gives more than it was asked for", self.server.url());
+            ensure!(found.len() <= limit, "{} sent more records than requested", self.server.url());
             for record in found {
                 records.push(record)?;
             }
@@ -189,7 +189,7 @@ impl<'a> Served<'a> {
         Ok(self.get::<OfCount>(&format!("/count?bytes={}", encoded(bytes)))?.count)
     }
 
-    /// Hands bytes of the text on, in pieces.
+    /// Passes bytes of the text on, in pieces.
     pub(super) fn extract(
         &self,
         range: Range<u64>,
@@ -202,7 +202,7 @@ impl<'a> Served<'a> {
             let piece = self.server.bytes(&path)?;
             ensure!(
                 piece.len() as u64 == len,
-                "{} gives {} bytes for {len}",
+                "{} sent {} bytes instead of {len}",
                 self.server.url(),
                 piece.len()
             );
@@ -214,12 +214,13 @@ impl<'a> Served<'a> {
         }
     }
 
-    /// Where it is.
+    /// The address of the server.
     pub(super) fn url(&self) -> &str {
         self.server.url()
     }
 
-    /// The records from an id on, up to another if one is given: as many as the server gives at once.
+    /// Reads the records from an id on, up to another id if given: as many as the server sends at
+    /// once.
     ///
     /// # Errors
     ///
@@ -229,21 +230,24 @@ impl<'a> Served<'a> {
         let path = format!("{}/export?from={from}{to}", self.path);
         let (headers, bytes) = self.server.headers_and_bytes(&path)?;
         let run = Run::of(&headers, bytes).with_context(|| {
-            format!("what {} answers is not understood; is it of another version?", self.url())
+            format!("cannot parse the reply of {}; is it the same version?", self.url())
         });
         run.map_err(Refused::Other)
     }
 
-    /// Appends records; gives their ids.
+    /// Appends records; returns their ids.
     pub(super) fn append(&self, records: Vec<u8>) -> anyhow::Result<Range<u64>> {
         let path = format!("{}/records", self.path);
         let done: OfAppend = self.server.json(&Method::POST, &path, Some(records))?;
-        let end = done.first_id.checked_add(done.records).context("more ids than there are")?;
+        let end = done
+            .first_id
+            .checked_add(done.records)
+            .context("the server sent invalid record ids")?;
         Ok(done.first_id..end)
     }
 
-    /// Deletes records: with more ids than fit an address in several calls. The greatest come first, so that
-    /// one that never was is refused before anything is deleted.
+    /// Deletes records, in several requests if their ids do not fit one URL. The largest ids come
+    /// first, so that an id that never existed is rejected before anything is deleted.
     pub(super) fn delete(&self, ids: &[u64]) -> anyhow::Result<u64> {
         let mut ids = ids.to_vec();
         ids.sort_unstable_by(|a, b| b.cmp(a));
@@ -254,7 +258,7 @@ impl<'a> Served<'a> {
             let done = self.server.json::<OfDelete>(&Method::DELETE, &path, None);
             deleted += match done {
                 Err(error) if deleted > 0 => {
-                    return Err(error.context(format!("{deleted} records were deleted, and then")));
+                    return Err(error.context(format!("after {deleted} records were deleted")));
                 }
                 done => done?.deleted,
             };
@@ -267,7 +271,8 @@ impl<'a> Served<'a> {
         Ok(self.server.json::<OfSeal>(&Method::POST, &path, None)?.sealed)
     }
 
-    /// What the layers of its shards take; `bytes` sets it, to a number or to `auto`.
+    /// Reads the state of the layers of its shards; `bytes` sets their limit, to a number or to
+    /// `auto`.
     pub(super) fn layers(&self, bytes: Option<&str>) -> anyhow::Result<Value> {
         let Some(bytes) = bytes else { return self.get("/layers") };
         let path = format!("{}/layers?bytes={bytes}", self.path);
@@ -275,7 +280,7 @@ impl<'a> Served<'a> {
     }
 }
 
-/// Numbers with commas between them, in texts that are not too long.
+/// Joins numbers with commas into texts of limited length.
 fn joined(ids: &[u64]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for id in ids {

@@ -1,9 +1,11 @@
-//! A server, as `concertina data --server` asks it: requests over [`peer::Pool`](serve::peer::Pool), one at a
-//! time, and errors in the server's own words.
+//! The HTTP client of `concertina data --server`: sends requests over
+//! [`peer::Pool`](serve::peer::Pool), one at a time, and turns error replies into errors with the
+//! server's message.
 //!
-//! Waiting is bounded: a server that neither answers nor takes or sends a byte for [`WAIT_MAX`] is
-//! given up. Plain HTTP only, as between the processes of a cluster; no redirects, no proxies. What may not be
-//! sent twice (an append) goes as a stream, which the pool never repeats.
+//! Waiting is bounded: a request fails if no byte is sent or received for [`WAIT_MAX`]. Only plain
+//! HTTP is supported, as between the processes of a cluster; there are no redirects and no proxies.
+//! A request that must not be sent twice (an append) is sent as a stream, which the pool never
+//! repeats.
 
 use std::borrow::Cow;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -21,43 +23,43 @@ use serde::de::DeserializeOwned;
 use origin::{Chunks, Whole};
 use serve::peer::{Fault, Limits, Outgoing, Pool, Reply};
 
-/// How long a server may do nothing: sealing a log of 32 MiB takes a few seconds of it.
+/// How long a server may be inactive: sealing a log of 32 MiB takes a few seconds.
 const WAIT_MAX: Duration = Duration::from_secs(120);
-/// How long connecting may take.
+/// Timeout for connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// The longest text of a refusal that is read.
-const WORDS_BYTES_MAX: usize = 64 << 10;
-/// The longest answer that is read whole: a page of records, or a piece of the text.
-const ANSWER_BYTES_MAX: usize = 1 << 30;
+/// The longest error message that is read.
+const MESSAGE_BYTES_MAX: usize = 64 << 10;
+/// The longest reply that is read into memory: a page of records, or a piece of the text.
+const REPLY_BYTES_MAX: usize = 1 << 30;
 
-/// What is not written as it is in an address.
+/// The characters that are percent-encoded in a URL.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Some text as it stands in an address, as one part of a path or as a value of a query.
+/// Percent-encodes text as one segment of a path or as a value of a query.
 pub(super) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
 
-/// Which server is asked, if one is.
+/// The options that name a server.
 #[derive(clap::Args, Debug)]
 pub(super) struct ServerArgs {
-    /// Ask this node or gateway instead of opening files: http://HOST:PORT
+    /// Use this node or gateway instead of local files: http://HOST:PORT
     #[arg(long, value_name = "URL", help_heading = "Server")]
     server: Option<String>,
-    /// Its `serve.token`; on the command line other users of this machine can see it
+    /// Its `serve.token`; other users of this machine can see it on the command line
     #[arg(long, requires = "server", conflicts_with = "token_file", help_heading = "Server")]
     token: Option<String>,
-    /// A file that holds the token
+    /// A file that contains the token
     #[arg(long, value_name = "FILE", requires = "server", help_heading = "Server")]
     token_file: Option<PathBuf>,
 }
 
 impl ServerArgs {
-    /// The server, if one is named.
+    /// Connects to the server, if one is named.
     ///
     /// # Errors
     ///
-    /// If its address is none, or its token cannot be read.
+    /// If its address is invalid, or its token cannot be read.
     pub(super) fn find(&self) -> anyhow::Result<Option<Server>> {
         let Some(url) = &self.server else { return Ok(None) };
         let read = |path: &PathBuf| {
@@ -68,18 +70,18 @@ impl ServerArgs {
         Server::new(url, self.token.as_deref().or(from_file.as_deref())).map(Some)
     }
 
-    /// The server of a command that needs one.
+    /// Connects to the server, for a command that requires one.
     ///
     /// # Errors
     ///
-    /// As [`find`](ServerArgs::find); or if none is named.
+    /// As [`find`](ServerArgs::find), and if no server is named.
     pub(super) fn require(&self) -> anyhow::Result<Server> {
         let found = self.find()?;
-        found.context("this is of a server: name it (--server http://HOST:PORT)")
+        found.context("this command needs a server: add --server http://HOST:PORT")
     }
 }
 
-/// A server that is asked.
+/// A server to which requests are sent.
 pub(super) struct Server {
     url: String,
     pool: Pool,
@@ -87,17 +89,17 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Understands `http://HOST[:PORT]` and finds the host's address.
+    /// Parses `http://HOST[:PORT]` and resolves the host.
     ///
     /// # Errors
     ///
-    /// If it is not such an address, or not one that is known; if the token cannot be in a header.
+    /// If the address is invalid or unknown, or the token is not a valid header value.
     pub(super) fn new(url: &str, token: Option<&str>) -> anyhow::Result<Server> {
         let address = resolve(url)?;
         let mut common = Vec::new();
         if let Some(token) = token.map(str::trim).filter(|token| !token.is_empty()) {
             let value = HeaderValue::from_str(&format!("Bearer {token}"));
-            common.push((AUTHORIZATION, value.context("the token holds what no header can")?));
+            common.push((AUTHORIZATION, value.context("the token is not a valid header value")?));
         }
         let limits = Limits { connect: CONNECT_MAX, ..Limits::default() };
         let pool = Pool::new(address, &common, limits);
@@ -105,13 +107,13 @@ impl Server {
         Ok(Server { url: url.trim_end_matches('/').to_owned(), pool, runtime })
     }
 
-    /// As it was named.
+    /// The address, as given.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Sends a request; an answer that is no success is an error of the server's words. `moved` counts the
-    /// bytes of an upload that were taken, so that one that goes on is not given up.
+    /// Sends a request. An error reply becomes an error with the server's message. `moved` counts
+    /// the uploaded bytes, so that a progressing upload does not time out.
     fn send(
         &self,
         method: &Method,
@@ -127,9 +129,9 @@ impl Server {
                 return Ok(reply);
             }
             let status = reply.status;
-            let words = self.within(reply.body.gather(WORDS_BYTES_MAX), &|| 0).await;
-            let words = said(&words.unwrap_or_default());
-            Err(Refused::Status(status, format!("{} answers {status}: {words}", self.url)))
+            let message = self.within(reply.body.gather(MESSAGE_BYTES_MAX), &|| 0).await;
+            let message = message_of(&message.unwrap_or_default());
+            Err(Refused::Status(status, format!("{} replied {status}: {message}", self.url)))
         })
     }
 
@@ -144,37 +146,38 @@ impl Server {
             match tokio::time::timeout(WAIT_MAX, &mut what).await {
                 Ok(result) => return result.map_err(|fault| self.failed(&fault)),
                 Err(_) if moved() != before => before = moved(),
-                Err(_) => bail!("{} did nothing for {} s", self.url, WAIT_MAX.as_secs()),
+                Err(_) => bail!("{} was inactive for {} s", self.url, WAIT_MAX.as_secs()),
             }
         }
     }
 
-    /// A fault in words: as a cause it might be taken for one of standard output.
+    /// Formats a fault as text. As a cause, its I/O error might be mistaken for one of standard
+    // output.
     fn failed(&self, fault: &Fault) -> anyhow::Error {
         match fault {
             Fault::Connect(error) => anyhow::anyhow!(
-                "cannot reach {}: {error}; does `concertina serve` run there, and listen there \
+                "cannot connect to {}: {error}; is `concertina serve` running there, and does it listen there \
                  (serve.listen)?",
                 self.url
             ),
             Fault::Broken(error) => anyhow::anyhow!(
-                "the connection to {} broke: {error}; if something was to be changed, look whether it was",
+                "the connection to {} broke: {error}; a change may or may not have been made, so check the result",
                 self.url
             ),
             fault => anyhow::anyhow!("{}: {fault}", self.url),
         }
     }
 
-    /// The body of an answer.
+    /// Requests a path and returns the body of the reply.
     ///
     /// # Errors
     ///
-    /// Without an answer, or with one that is no success.
+    /// If there is no reply, or an error reply.
     pub(super) fn bytes(&self, path: &str) -> Result<Bytes, Refused> {
         Ok(self.headers_and_bytes(path)?.1)
     }
 
-    /// The headers of an answer, and its body.
+    /// Requests a path and returns the headers and the body of the reply.
     ///
     /// # Errors
     ///
@@ -186,14 +189,14 @@ impl Server {
     }
 
     fn gather(&self, reply: Reply) -> anyhow::Result<Bytes> {
-        self.runtime.block_on(self.within(reply.body.gather(ANSWER_BYTES_MAX), &|| 0))
+        self.runtime.block_on(self.within(reply.body.gather(REPLY_BYTES_MAX), &|| 0))
     }
 
-    /// An answer of JSON. A body is sent once at most.
+    /// Sends a request and parses the JSON reply. A body is sent at most once.
     ///
     /// # Errors
     ///
-    /// As [`bytes`](Server::bytes); or if it is not the JSON that is expected.
+    /// As [`bytes`](Server::bytes); or if the reply is not the expected JSON.
     pub(super) fn json<T: DeserializeOwned>(
         &self,
         method: &Method,
@@ -208,16 +211,16 @@ impl Server {
         let reply = self.send(method, path, &[], body, &|| 0)?;
         let text = self.gather(reply)?;
         serde_json::from_slice(&text).with_context(|| {
-            format!("what {} answers is not understood; is it of another version?", self.url)
+            format!("cannot parse the reply of {}; is it the same version?", self.url)
         })
     }
 
-    /// Hands an object on in pieces. `false` if there is none, or if it is not the one that has this etag: a
-    /// node may serve what it read before for as long as its `node.revalidate_s`.
+    /// Passes an object on, in pieces. Returns `false` if the object does not exist or has another
+    /// etag: a node may serve an older version for up to its `node.revalidate_s`.
     ///
     /// # Errors
     ///
-    /// As [`bytes`](Server::bytes); and those of `take`.
+    /// As [`bytes`](Server::bytes), and the errors of `take`.
     pub(super) fn read_object(
         &self,
         found: &Listed,
@@ -243,8 +246,8 @@ impl Server {
         })
     }
 
-    /// Writes an object, under a condition if `header` is one. Gives `false` if the condition does not
-    /// hold.
+    /// Writes an object, conditionally if `header` is a condition. Returns `false` if the condition
+    /// does not hold.
     ///
     /// # Errors
     ///
@@ -265,7 +268,7 @@ impl Server {
         }
     }
 
-    /// Deletes an object, if there is one.
+    /// Deletes an object if it exists.
     ///
     /// # Errors
     ///
@@ -275,8 +278,8 @@ impl Server {
         self.gather(reply).map(drop)
     }
 
-    /// The objects whose keys begin with `prefix`, as they are in the origin. Keys that are no UTF-8 are
-    /// passed over.
+    /// Lists the objects of the origin whose keys begin with `prefix`. Keys that are not UTF-8 are
+    /// skipped.
     ///
     /// # Errors
     ///
@@ -294,7 +297,7 @@ impl Server {
                 }
             }
             match page.next {
-                // It is encoded already.
+                // The continuation token is already encoded.
                 Some(next) => after = format!("&after={next}"),
                 None => return Ok(all),
             }
@@ -317,26 +320,26 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// What a request is told that concerns this version of it alone.
+    /// The condition that a request applies to this version only.
     pub(super) fn if_match(&self) -> anyhow::Result<HeaderValue> {
         let value = HeaderValue::from_str(&format!("\"{}\"", self.etag));
-        value.with_context(|| format!("the etag of {} is none", self.key))
+        value.with_context(|| format!("invalid etag of {}", self.key))
     }
 }
 
-/// Why there is no answer that is a success.
+/// Why there is no successful reply.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
-    /// The server said so, in these words.
+    /// The server sent an error, with this message.
     #[error("{1}")]
     Status(StatusCode, String),
-    /// There is no answer.
+    /// There is no reply.
     #[error("{0:#}")]
     Other(anyhow::Error),
 }
 
 impl Refused {
-    /// Whether there may be an answer if the same is asked again.
+    /// Whether the same request may succeed later.
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Refused::Status(status, _) => status.is_server_error(),
@@ -345,42 +348,47 @@ impl Refused {
     }
 }
 
-/// Where an object is; the parts of its key are apart.
+/// The path of an object; the segments of its key are encoded separately.
 fn object(key: &str) -> String {
     let parts: Vec<String> = key.split('/').map(encoded).collect();
     format!("/objects/{}", parts.join("/"))
 }
 
-/// The words of a refusal: of its JSON, or as they stand.
-fn said(body: &[u8]) -> String {
+/// The message of an error reply: from its JSON, or its text.
+fn message_of(body: &[u8]) -> String {
     let json: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     match json.as_ref().and_then(|json| json.get("error")?.as_str()) {
-        Some(words) => words.to_owned(),
+        Some(message) => message.to_owned(),
         None => String::from_utf8_lossy(body).trim().chars().take(1000).collect(),
     }
 }
 
-/// The address of a server; of a host with several, the first at which somebody listens.
+/// Resolves the address of a server; of several addresses, the first that accepts a connection.
 fn resolve(url: &str) -> anyhow::Result<SocketAddr> {
-    let wrong = |what: &str| format!("`{url}` {what}; write http://HOST:PORT");
-    let uri: http::Uri = url.parse().with_context(|| wrong("is no address"))?;
-    ensure!(uri.scheme_str() == Some("http"), "{}", wrong("does not begin with http://"));
+    let wrong = |problem: &str| {
+        format!("invalid server address `{url}`: {problem}; write http://HOST:PORT")
+    };
+    let uri: http::Uri = url.parse().with_context(|| wrong("it is not a URL"))?;
+    ensure!(uri.scheme_str() == Some("http"), "{}", wrong("it does not begin with http://"));
     let host = uri.authority().map_or("", |authority| authority.as_str());
-    ensure!(matches!(uri.path(), "" | "/") && uri.query().is_none(), "{}", wrong("has a path"));
-    ensure!(!host.is_empty() && !host.contains('@'), "{}", wrong("is no host"));
+    ensure!(matches!(uri.path(), "" | "/") && uri.query().is_none(), "{}", wrong("it has a path"));
+    ensure!(!host.is_empty() && !host.contains('@'), "{}", wrong("invalid host name"));
     let found = match uri.port() {
         Some(_) => host.to_socket_addrs(),
         None => format!("{host}:80").to_socket_addrs(),
     };
     let found: Vec<SocketAddr> =
-        found.with_context(|| format!("`{url}`: the host is not known"))?.collect();
+        found.with_context(|| format!("invalid server address `{url}`: unknown host"))?.collect();
     if let [_, _, ..] = found[..] {
         let answers = |a: &&SocketAddr| TcpStream::connect_timeout(a, CONNECT_MAX).is_ok();
         if let Some(address) = found.iter().find(answers) {
             return Ok(*address);
         }
     }
-    found.first().copied().with_context(|| format!("`{url}`: the host has no address"))
+    found
+        .first()
+        .copied()
+        .with_context(|| format!("invalid server address `{url}`: the host has no address"))
 }
 
 #[cfg(test)]
@@ -405,18 +413,18 @@ mod tests {
     #[test]
     fn keys_are_encoded_and_refusals_are_read() {
         assert_eq!(object("datasets/a b/%é.log"), "/objects/datasets/a%20b/%25%C3%A9.log");
-        assert_eq!(said(br#"{"error":"no such thing"}"#), "no such thing");
-        assert_eq!(said(b"bad gateway\n"), "bad gateway");
-        assert_eq!(said(br#"{"error":1}"#), r#"{"error":1}"#);
+        assert_eq!(message_of(br#"{"error":"no such thing"}"#), "no such thing");
+        assert_eq!(message_of(b"bad gateway\n"), "bad gateway");
+        assert_eq!(message_of(br#"{"error":1}"#), r#"{"error":1}"#);
     }
 
     #[test]
-    fn nobody_there_is_said_with_what_to_do() {
+    fn an_unreachable_server_is_reported_with_advice() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
         let server = Server::new(&format!("http://{address}"), None).unwrap();
         let error = server.objects("x").unwrap_err().to_string();
-        assert!(error.contains("cannot reach") && error.contains("concertina serve"), "{error}");
+        assert!(error.contains("cannot connect") && error.contains("concertina serve"), "{error}");
     }
 }

@@ -159,12 +159,13 @@ impl Format {
     fn entry(&self, line: &str) -> Result<Entry, String> {
         let fields = self.fields(line)?;
         let get = |name: &str| index_of(name).and_then(|i| fields[i].as_deref());
-        let read =
-            |name: &str, f: fn(&str) -> Option<Reading>| -> Result<Option<Reading>, String> {
-                get(name)
-                    .map(|v| f(v).ok_or_else(|| format!("${name} is not a valid time: `{}`", shown(v))))
-                    .transpose()
-            };
+        let read = |name: &str,
+                    f: fn(&str) -> Option<Reading>|
+         -> Result<Option<Reading>, String> {
+            get(name)
+                .map(|v| f(v).ok_or_else(|| format!("${name} is not a valid time: `{}`", shown(v))))
+                .transpose()
+        };
         let mut end = read("msec", time::unix)?;
         if end.is_none() {
             end = read("time_iso8601", time::iso)?;
@@ -175,7 +176,8 @@ impl Format {
         let end = end.ok_or("msec, time_iso8601 and time_local are all missing")?;
         let response = read("request_time", time::duration)?.ok_or("request_time is missing")?;
         let upstream = get("upstream_response_time").map_or(Ok(None), time::durations);
-        let upstream = upstream.map_err(|()| "$upstream_response_time is not a valid time".to_owned())?;
+        let upstream =
+            upstream.map_err(|()| "$upstream_response_time is not a valid time".to_owned())?;
         let status: u16 = match get("status") {
             None => 200,
             Some(text) => text

@@ -72,6 +72,7 @@ impl Collector {
     }
 
     /// Finds or creates a window.
+    fn open(&mut self, index: u64) -> &mut Open {
         let (queue, length) = (&self.queue, self.window_ns);
         let objectives = &self.objectives_ms;
         self.open.entry(index).or_insert_with(|| {

@@ -197,7 +197,9 @@ impl Sources {
         }
         if devices.passed_over > 0 {
             let n = devices.passed_over;
-            self.note(format!("{n} reports of iostat were skipped: their times were out of order."));
+            self.note(format!(
+                "{n} reports of iostat were skipped: their times were out of order."
+            ));
         }
         self.imported.device_clock_s = DEVICE_CLOCK_S;
         self.imported.utilisation_resolution = UTILISATION_RESOLUTION;
@@ -321,7 +323,10 @@ fn check(options: &Options) -> anyhow::Result<()> {
     }
     match options.steps_s {
         Some(s) if !(options.window_s..=1e9).contains(&s) => {
-            bail!("invalid --steps {s} s: a step must last at least one window, {} s", options.window_s)
+            bail!(
+                "invalid --steps {s} s: a step must last at least one window, {} s",
+                options.window_s
+            )
         }
         _ => Ok(()),
     }

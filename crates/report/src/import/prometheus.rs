@@ -66,7 +66,8 @@ fn add(series: &[(f64, String)], bound: u64, to: &mut Increments) -> Result<u64,
     let (mut resets, mut last) = (0, None::<(u64, f64)>);
     for (at, value) in series {
         let at = millis(*at).ok_or_else(|| format!("invalid time `{at}`"))?;
-        let value: f64 = value.parse().map_err(|_| format!("invalid number `{value}` at {at} ms"))?;
+        let value: f64 =
+            value.parse().map_err(|_| format!("invalid number `{value}` at {at} ms"))?;
         if !(0.0..1e15).contains(&value) {
             last = None;
             continue;
@@ -149,10 +150,7 @@ pub(super) fn read(text: &str, path: &Path, objectives_ms: &[f64]) -> Result<Ran
     }
     let data = answer.data.ok_or_else(|| content(format!("no `data`; {how}")))?;
     if data.kind != "matrix" {
-        return Err(content(format!(
-            "its result is a {}, but must be a matrix; {how}",
-            data.kind
-        )));
+        return Err(content(format!("its result is a {}, but must be a matrix; {how}", data.kind)));
     }
     let mut range = Range::default();
     let mut increments = Increments::new();
@@ -161,7 +159,9 @@ pub(super) fn read(text: &str, path: &Path, objectives_ms: &[f64]) -> Result<Ran
         let place = |reason: String| content(format!("series {}: {reason}", index + 1));
         let series: Series = serde_json::from_value(series).map_err(|e| place(e.to_string()))?;
         let Some(le) = series.metric.get("le") else {
-            return Err(place(format!("it has no label `le`, so it is not a histogram bucket; {how}")));
+            return Err(place(format!(
+                "it has no label `le`, so it is not a histogram bucket; {how}"
+            )));
         };
         let bound: f64 = le.parse().map_err(|_| place(format!("invalid number le=`{le}`")))?;
         // Adding 0.0 turns -0, whose bits would sort last, into 0.
