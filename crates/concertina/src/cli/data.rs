@@ -11,13 +11,14 @@ use serde_json::json;
 use shard::query::{Pattern, Query};
 use shard::record::Format;
 
-use super::data_print::{self as print, Page, Record, Records};
-use super::data_served::{self as served, Search, Served};
-use super::data_server::{Server, ServerArgs};
+use super::data_print::{self as print, Records};
+use super::data_server::ServerArgs;
 use super::{
     data_export as export, data_import as import, data_layers as layers, data_push as push,
 };
 use crate::cli::output::output;
+use crate::remote::served::{self, Page, Record, Search, Served};
+use crate::remote::server::Server;
 use dataset::chunk::CHUNK_BYTES_MAX;
 use dataset::{Dataset, Wanted, Writer};
 
@@ -335,7 +336,9 @@ fn search(
     let server = one.server.find()?;
     if let Some(served) = one.of(&server) {
         let wanted = served::Wanted { limit, after, sorted, partial: page.partial };
-        return served.search(search, &wanted, one.local.json);
+        let mut records = Records::new(one.local.json);
+        let page = served.search(search, &wanted, &mut |record| records.push(record))?;
+        return records.finish(Some(&page));
     }
     let dataset = one.local.open()?;
     let found = dataset.search(query, &Wanted { limit, after, sorted })?;

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::data_print as print;
-use super::data_served::Served;
 use super::data_server::ServerArgs;
+use crate::remote::served::Served;
 use serve::config::Size;
 
 /// Number of recent changes that are printed.

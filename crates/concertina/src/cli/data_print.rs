@@ -4,8 +4,9 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
 use crate::cli::output::{Output, errln, output, unless_unread};
+use crate::remote::served::{Page, Record};
 use anyhow::Context;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Prints JSON on standard output.
@@ -78,42 +79,6 @@ pub(super) fn info(info: &Value, as_json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A record with its id. A record need not be text; other records are shown as their bytes.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Record {
-    Text { id: u64, record: String },
-    Bytes { id: u64, bytes: Vec<u8> },
-}
-
-impl Record {
-    pub(super) fn new(id: u64, bytes: Vec<u8>) -> Record {
-        match String::from_utf8(bytes) {
-            Ok(record) => Record::Text { id, record },
-            Err(error) => Record::Bytes { id, bytes: error.into_bytes() },
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Record::Text { record, .. } => record.as_bytes(),
-            Record::Bytes { bytes, .. } => bytes,
-        }
-    }
-}
-
-/// The properties of a page of records, besides the records.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct Page {
-    pub(super) next: Option<u64>,
-    pub(super) has_more: bool,
-    pub(super) located: u64,
-    pub(super) verified: u64,
-    /// Parts of the dataset that no node answered for.
-    #[serde(default)]
-    pub(super) missing: Vec<String>,
-}
-
 /// Prints records: immediately, or as one JSON value at the end.
 pub(super) struct Records {
     as_json: bool,
@@ -127,11 +92,6 @@ impl Records {
     pub(super) fn new(as_json: bool) -> Records {
         let out = BufWriter::new(output());
         Records { as_json, out, all: Vec::new(), count: 0 }
-    }
-
-    /// The number of records so far.
-    pub(super) fn count(&self) -> u64 {
-        self.count
     }
 
     pub(super) fn push(&mut self, record: Record) -> anyhow::Result<()> {

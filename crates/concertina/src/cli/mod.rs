@@ -15,7 +15,6 @@ mod data_import;
 mod data_layers;
 mod data_print;
 mod data_push;
-mod data_served;
 mod data_server;
 mod demo;
 mod factors;

@@ -2,16 +2,14 @@
 //! same results as the local commands.
 
 use std::ops::Range;
-use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::data_print::{Page, Record, Records};
-use super::data_server::{Refused, Server, encoded};
+use super::server::{Refused, Server, encoded};
 
 /// Number of records in a request, for results of several pages.
 const RECORDS_AT_ONCE: usize = 1000;
@@ -20,8 +18,46 @@ const EXTRACT_BYTES_MAX: u64 = 16 << 20;
 /// The most bytes of ids in one URL, well below the longest head that a server accepts.
 const IDS_BYTES_MAX: usize = 6 << 10;
 
+/// A record with its id. A record need not be text; other records are shown as their bytes.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Record {
+    Text { id: u64, record: String },
+    Bytes { id: u64, bytes: Vec<u8> },
+}
+
+impl Record {
+    /// Makes a record of bytes, which may be text.
+    pub(crate) fn new(id: u64, bytes: Vec<u8>) -> Record {
+        match String::from_utf8(bytes) {
+            Ok(record) => Record::Text { id, record },
+            Err(error) => Record::Bytes { id, bytes: error.into_bytes() },
+        }
+    }
+
+    /// The bytes of the record, without its id.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Record::Text { record, .. } => record.as_bytes(),
+            Record::Bytes { bytes, .. } => bytes,
+        }
+    }
+}
+
+/// The properties of a page of records, besides the records.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Page {
+    pub(crate) next: Option<u64>,
+    pub(crate) has_more: bool,
+    pub(crate) located: u64,
+    pub(crate) verified: u64,
+    /// Parts of the dataset that no node answered for.
+    #[serde(default)]
+    pub(crate) missing: Vec<String>,
+}
+
 /// A search.
-pub(super) enum Search<'a> {
+pub(crate) enum Search<'a> {
     /// A query.
     Query(&'a str),
     /// A regular expression.
@@ -29,31 +65,31 @@ pub(super) enum Search<'a> {
 }
 
 /// The requested part of a result.
-pub(super) struct Wanted {
-    pub(super) limit: usize,
-    pub(super) after: Option<u64>,
-    pub(super) sorted: bool,
+pub(crate) struct Wanted {
+    pub(crate) limit: usize,
+    pub(crate) after: Option<u64>,
+    pub(crate) sorted: bool,
     /// Whether a result without some parts of the dataset is acceptable.
-    pub(super) partial: bool,
+    pub(crate) partial: bool,
 }
 
 /// A dataset of a server.
-pub(super) struct Served<'a> {
+pub(crate) struct Served<'a> {
     server: &'a Server,
     path: String,
 }
 
 /// Consecutive records, unchanged.
-pub(super) struct Run {
-    pub(super) bytes: Bytes,
+pub(crate) struct Run {
+    pub(crate) bytes: Bytes,
     /// The number of records.
-    pub(super) records: u64,
+    pub(crate) records: u64,
     /// The first id of the next run.
-    pub(super) next: u64,
+    pub(crate) next: u64,
     /// The id of the next record to be appended.
-    pub(super) end: u64,
+    pub(crate) end: u64,
     /// Distinguishes the dataset from one that replaces it.
-    pub(super) dataset: String,
+    pub(crate) dataset: String,
 }
 
 impl Run {
@@ -109,12 +145,12 @@ struct OfSeal {
 }
 
 /// Lists the datasets of a server.
-pub(super) fn list(server: &Server) -> anyhow::Result<Vec<Value>> {
+pub(crate) fn list(server: &Server) -> anyhow::Result<Vec<Value>> {
     Ok(server.json::<Datasets>(&Method::GET, "/datasets", None)?.datasets)
 }
 
 impl<'a> Served<'a> {
-    pub(super) fn new(server: &'a Server, name: &str) -> Served<'a> {
+    pub(crate) fn new(server: &'a Server, name: &str) -> Served<'a> {
         Served { server, path: format!("/datasets/{}", encoded(name)) }
     }
 
@@ -122,36 +158,36 @@ impl<'a> Served<'a> {
         self.server.json(&Method::GET, &format!("{}{rest}", self.path), None)
     }
 
-    pub(super) fn info(&self) -> anyhow::Result<Value> {
+    pub(crate) fn info(&self) -> anyhow::Result<Value> {
         Ok(self.get::<OfInfo>("")?.info)
     }
 
-    pub(super) fn record(&self, id: u64) -> anyhow::Result<Record> {
+    pub(crate) fn record(&self, id: u64) -> anyhow::Result<Record> {
         let bytes = self.server.bytes(&format!("{}/records/{id}", self.path))?;
         Ok(Record::new(id, bytes.to_vec()))
     }
 
-    pub(super) fn record_with_key(&self, key: &str) -> anyhow::Result<Option<Record>> {
+    pub(crate) fn record_with_key(&self, key: &str) -> anyhow::Result<Option<Record>> {
         let found: OfRecords = self.get(&format!("/records?key={}", encoded(key)))?;
         Ok(found.records.into_iter().next())
     }
 
-    /// Prints the records that match. A server may send fewer records than requested; then further
-    /// pages are requested, which only a sorted search allows.
-    pub(super) fn search(
+    /// Passes the records that match to `take`, and returns their page. A server may send fewer
+    /// records than requested; then further pages are requested, which only a sorted search allows.
+    pub(crate) fn search(
         &self,
         search: &Search<'_>,
         wanted: &Wanted,
-        as_json: bool,
-    ) -> anyhow::Result<ExitCode> {
+        take: &mut dyn FnMut(Record) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Page> {
         let search = match search {
             Search::Query(query) => format!("query={}", encoded(query)),
             Search::Pattern(pattern) => format!("pattern={}", encoded(pattern)),
         };
-        let mut records = Records::new(as_json);
+        let mut count = 0;
         let mut all = Page { next: wanted.after, ..Page::default() };
         loop {
-            let left = wanted.limit.saturating_sub(records.count() as usize);
+            let left = wanted.limit.saturating_sub(count);
             let limit = if wanted.sorted { left.min(RECORDS_AT_ONCE) } else { left };
             let mut rest = format!("/records?{search}&limit={limit}&sorted={}", wanted.sorted);
             if let Some(after) = all.next {
@@ -162,9 +198,8 @@ impl<'a> Served<'a> {
             }
             let OfRecords { records: found, page } = self.get(&rest)?;
             ensure!(found.len() <= limit, "{} sent more records than requested", self.server.url());
-            for record in found {
-                records.push(record)?;
-            }
+            count += found.len();
+            found.into_iter().try_for_each(&mut *take)?;
             let goes_on = page.next > all.next && page.next.is_some();
             all.next = page.next;
             all.has_more = page.has_more;
@@ -175,22 +210,22 @@ impl<'a> Served<'a> {
                     all.missing.push(part);
                 }
             }
-            if !goes_on || records.count() as usize >= wanted.limit {
-                return records.finish(Some(&all));
+            if !goes_on || count >= wanted.limit {
+                return Ok(all);
             }
         }
     }
 
-    pub(super) fn count(&self, query: &str) -> anyhow::Result<u64> {
+    pub(crate) fn count(&self, query: &str) -> anyhow::Result<u64> {
         Ok(self.get::<OfCount>(&format!("/count?query={}", encoded(query)))?.count)
     }
 
-    pub(super) fn occurrences(&self, bytes: &str) -> anyhow::Result<u64> {
+    pub(crate) fn occurrences(&self, bytes: &str) -> anyhow::Result<u64> {
         Ok(self.get::<OfCount>(&format!("/count?bytes={}", encoded(bytes)))?.count)
     }
 
     /// Passes bytes of the text on, in pieces.
-    pub(super) fn extract(
+    pub(crate) fn extract(
         &self,
         range: Range<u64>,
         take: &mut dyn FnMut(&[u8]) -> anyhow::Result<()>,
@@ -215,7 +250,7 @@ impl<'a> Served<'a> {
     }
 
     /// The address of the server.
-    pub(super) fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         self.server.url()
     }
 
@@ -225,7 +260,7 @@ impl<'a> Served<'a> {
     /// # Errors
     ///
     /// As [`Server::bytes`].
-    pub(super) fn run(&self, from: u64, to: Option<u64>) -> Result<Run, Refused> {
+    pub(crate) fn run(&self, from: u64, to: Option<u64>) -> Result<Run, Refused> {
         let to = to.map(|to| format!("&to={to}")).unwrap_or_default();
         let path = format!("{}/export?from={from}{to}", self.path);
         let (headers, bytes) = self.server.headers_and_bytes(&path)?;
@@ -236,7 +271,7 @@ impl<'a> Served<'a> {
     }
 
     /// Appends records; returns their ids.
-    pub(super) fn append(&self, records: Vec<u8>) -> anyhow::Result<Range<u64>> {
+    pub(crate) fn append(&self, records: Vec<u8>) -> anyhow::Result<Range<u64>> {
         let path = format!("{}/records", self.path);
         let done: OfAppend = self.server.json(&Method::POST, &path, Some(records))?;
         let end = done
@@ -248,7 +283,7 @@ impl<'a> Served<'a> {
 
     /// Deletes records, in several requests if their ids do not fit one URL. The largest ids come
     /// first, so that an id that never existed is rejected before anything is deleted.
-    pub(super) fn delete(&self, ids: &[u64]) -> anyhow::Result<u64> {
+    pub(crate) fn delete(&self, ids: &[u64]) -> anyhow::Result<u64> {
         let mut ids = ids.to_vec();
         ids.sort_unstable_by(|a, b| b.cmp(a));
         ids.dedup();
@@ -266,14 +301,14 @@ impl<'a> Served<'a> {
         Ok(deleted)
     }
 
-    pub(super) fn seal(&self) -> anyhow::Result<bool> {
+    pub(crate) fn seal(&self) -> anyhow::Result<bool> {
         let path = format!("{}/seal", self.path);
         Ok(self.server.json::<OfSeal>(&Method::POST, &path, None)?.sealed)
     }
 
     /// Reads the state of the layers of its shards; `bytes` sets their limit, to a number or to
     /// `auto`.
-    pub(super) fn layers(&self, bytes: Option<&str>) -> anyhow::Result<Value> {
+    pub(crate) fn layers(&self, bytes: Option<&str>) -> anyhow::Result<Value> {
         let Some(bytes) = bytes else { return self.get("/layers") };
         let path = format!("{}/layers?bytes={bytes}", self.path);
         self.server.json(&Method::PUT, &path, None)
