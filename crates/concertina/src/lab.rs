@@ -1,8 +1,8 @@
-//! Starts the parts of a measurement as processes of their own: the server, and the load generator.
+//! Starts the parts of a measurement as separate processes: the server and the load generator.
 //!
-//! What measures must not share a process, a clock thread or a lock with what is measured, so both are
-//! this program's own binary started again. Here too: the configuration of
-//! the servers that a demo or an experiment starts.
+//! A measurement must not share a process, a clock thread or a lock with the server that it
+//! measures, so both parts are this program's own binary, started again. This module also builds
+//! the configuration of the servers that a demo or an experiment starts.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,7 @@ use record::RunFolder;
 use rustix::process::{Pid, Signal, kill_process};
 use serve::config::{Config, Device, Kind, Service, Size};
 
-/// A server that runs until it is stopped or dropped.
+/// A running server process, stopped when dropped.
 pub struct Server {
     child: Child,
     url: String,
@@ -23,11 +23,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `concertina serve` with a configuration file that asks for port 0 and waits until it
-    /// serves. What it says goes to `log`.
+    /// Starts `concertina serve` with a configuration file that requests port 0, and waits until
+    /// the server listens. Its log is written to `log`.
     ///
     /// # Errors
-    /// If it does not come up within 60 s; the error shows the end of its log.
+    /// If the server does not listen within 60 s; the error includes the end of its log.
     pub fn start(config: &Path, log: &Path) -> anyhow::Result<Server> {
         let errors =
             File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
@@ -39,7 +39,7 @@ impl Server {
             .stderr(errors)
             .spawn()
             .context("cannot start the server")?;
-        let stdout = child.stdout.take().context("the server has no output")?;
+        let stdout = child.stdout.take().context("the server process has no standard output")?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
         let started: Option<serde_json::Value> = serde_json::from_str(&line).ok();
@@ -57,15 +57,15 @@ impl Server {
         &self.url
     }
 
-    /// Its process.
+    /// Its process id.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
 
-    /// Stops it in good order and waits for it.
+    /// Stops the server gracefully and waits for it to end.
     ///
     /// # Errors
-    /// If it had ended before, or ends with an error, or not within 30 s.
+    /// If the server had already ended, ends with an error, or does not end within 30 s.
     pub fn stop(mut self) -> anyhow::Result<()> {
         let pid = Pid::from_child(&self.child);
         if let Some(status) = self.child.try_wait()? {
@@ -95,8 +95,8 @@ impl Drop for Server {
     }
 }
 
-/// Runs `concertina load URL ARGS… --out DIR` to its end and reads what it recorded. Its progress is
-/// shown unless `quiet`.
+/// Runs `concertina load URL ARGS… --out DIR` to its end and reads the run that it recorded. Its
+/// progress is shown unless `quiet`.
 ///
 /// # Errors
 /// If it fails, or its run folder cannot be read.
@@ -118,9 +118,9 @@ pub fn load(url: &str, args: &[String], out: &Path, quiet: bool) -> anyhow::Resu
     Ok(RunFolder::read(out)?)
 }
 
-/// What the servers of experiments have in common: a port of the kernel's choice, connections enough
-/// for an open loop, an origin that nobody else writes to, windows of a second counted at 20, 50 and
-/// 100 ms.
+/// The configuration that the servers of experiments share: a port chosen by the kernel, enough
+/// connections for an open loop, an origin without other writers, and windows of one second counted
+/// at 20, 50 and 100 ms.
 pub fn server(memory_bytes: u64, devices: Vec<Device>, origin: &Path) -> Config {
     let mut config = Config { devices, ..Config::default() };
     config.serve.listen = "127.0.0.1:0".to_owned();
@@ -131,14 +131,16 @@ pub fn server(memory_bytes: u64, devices: Vec<Device>, origin: &Path) -> Config 
     config
 }
 
-/// Disks that hold a small catalogue and queue without refusing; with a `service`, laboratory ones.
+/// Devices that hold a small catalogue and queue without refusing requests. With a `service`
+/// profile they are emulated devices.
 pub fn disks(path: &Path, count: u32, service: Option<Service>) -> Vec<Device> {
     let bytes = Size(64 << 20);
     let path = path.to_owned();
     vec![Device { path, count, bytes, queue_length_max: 100_000, service, ..Device::default() }]
 }
 
-/// The profile of a disk that serves `rate` reads/s, by the name of its kind in a configuration.
+/// The emulation profile of a disk that serves `rate` reads/s; `kind` is its name in a
+/// configuration.
 ///
 /// # Errors
 /// If there is no such kind.
@@ -147,12 +149,12 @@ pub fn service(kind: &str, rate: f64, scv: f64) -> anyhow::Result<Service> {
         "exponential" => Kind::Exponential,
         "gamma" => Kind::Gamma,
         "lognormal" => Kind::Lognormal,
-        other => bail!("there is no kind of profile {other:?}: exponential, gamma or lognormal"),
+        other => bail!("unknown service profile {other:?}; use exponential, gamma or lognormal"),
     };
     Ok(Service { kind, mean_ms: 1000.0 / rate, scv, ..Service::default() })
 }
 
-/// Writes a configuration in full, as `concertina config` prints it.
+/// Writes a complete configuration, as `concertina config` prints it.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -160,11 +162,11 @@ pub fn write_config(path: &Path, config: &Config) -> anyhow::Result<()> {
     std::fs::write(path, config.print()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The `concertina` binary: this program itself, or the one beside it where another program uses this
-/// library (`target/release/experiments`, or a test in `target/debug/deps`).
+/// The path of the `concertina` binary: this program itself, or the binary beside it if another
+/// program uses this library (`target/release/experiments`, or a test in `target/debug/deps`).
 ///
 /// # Errors
-/// If it has not been built.
+/// If the binary has not been built.
 pub fn program() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("cannot find this program's own file")?;
     if own.file_stem().is_some_and(|stem| stem == "concertina") {
@@ -181,7 +183,7 @@ pub fn program() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The last lines of a log, for an error.
+/// The last lines of a log, for an error message.
 pub fn tail(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().rev().take(5).collect();

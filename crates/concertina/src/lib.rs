@@ -1,8 +1,10 @@
-//! The program: the command line, and what it puts together from the crates beneath: the demo, the choice of
-//! loads for a measurement, and configurations run in virtual time.
+//! The shipped program: the command line, and the features that combine the crates beneath it: the
+//! demo, the search for loads in a measurement, the simulation of a configuration in virtual time,
+//! and the client of a server's datasets.
 
 pub mod cli;
 pub mod demo;
 pub mod lab;
 pub mod measure;
+mod remote;
 pub mod simulate;

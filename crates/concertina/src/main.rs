@@ -1,5 +1,4 @@
-//! The process: sockets, files, protocols, the load generator, experiments, reports and the command
-//! line. All real input and output of the workspace is in this crate.
+//! The entry point of the `concertina` binary.
 
 use std::process::ExitCode;
 

@@ -1,20 +1,20 @@
-//! The axes of plots: where a value lies, and which values are marked.
+//! The axes of plots: positions of values, and tick marks.
 
 use super::objective::digits;
 
-/// How numbers are laid along an axis.
+/// The mapping from values to positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// In proportion.
+    /// Proportional to the value.
     Linear,
-    /// In proportion to the logarithm; the range must be above 0.
+    /// Proportional to the logarithm; the range must be above 0.
     Log,
 }
 
 /// An axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What it shows, with the unit.
+    /// The label, with the unit.
     pub label: String,
     /// Its scale.
     pub scale: Scale,
@@ -35,7 +35,7 @@ impl Axis {
         Axis { label: label.to_owned(), scale: Scale::Log, low, high }.mended()
     }
 
-    /// With a range that can be drawn, whatever was given.
+    /// Replaces a range that cannot be drawn.
     fn mended(mut self) -> Axis {
         let log = self.scale == Scale::Log;
         let usable = |x: f64| x.is_finite() && x.abs() < 1e15 && (!log || x > 1e-12);
@@ -48,7 +48,8 @@ impl Axis {
         self
     }
 
-    /// Where a value lies, 0 at the lower end and 1 at the upper; `None` if it has no place.
+    /// The position of a value, 0 at the lower end and 1 at the upper; `None` if it cannot be
+    /// drawn.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let at = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
@@ -58,7 +59,7 @@ impl Axis {
         at.is_finite().then_some(at)
     }
 
-    /// Values to mark, and their labels (empty between the labelled ones).
+    /// Tick marks and their labels (empty for minor ticks).
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         match self.scale {
             Scale::Linear => {
@@ -100,7 +101,7 @@ impl Axis {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, not below the given step.
+/// Rounds a step up to 1, 2 or 5 times a power of ten.
 fn round_step(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     let factor =

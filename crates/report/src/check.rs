@@ -1,8 +1,8 @@
-//! Operational laws over run folders: can what was measured be trusted?
+//! Checks operational laws over run folders, to find out whether the measurements can be trusted.
 //!
-//! The steps of the load generator's runs, each with the queues of the servers' runs, or the whole of a
-//! server's run where there is no load generator's. Which laws apply: [`crate::laws`]. How to read
-//! what comes out: `docs/check.md`.
+//! The checked intervals are the steps of the load generator's runs, each with the queues of the
+//! servers' runs; without a load generator's run, the whole of a server's run is one step.
+//! [`crate::laws`] chooses the laws that apply; `docs/check.md` explains how to read the output.
 
 mod watch;
 
@@ -23,7 +23,7 @@ use crate::table::{laws_grid, points};
 use crate::{Error, Observed, Selection};
 use record::{Generator, RunFolder, Step};
 
-/// A law with what its deviation usually means.
+/// A checked law with advice on its deviation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CheckedLaw {
     /// The law.
@@ -31,43 +31,43 @@ pub struct CheckedLaw {
     pub check: Check,
     /// Its formula.
     pub formula: &'static str,
-    /// The unit of its sides.
+    /// The unit of both sides.
     pub unit: &'static str,
-    /// What to do; `None` where it holds.
+    /// What to do; `None` where the law holds.
     pub advice: Option<&'static str>,
 }
 
-/// A step, checked.
+/// A checked step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CheckedStep {
     /// Its name: the run's folder and its number in the sweep.
     pub name: String,
-    /// Requests/s that were asked for, in an open loop.
+    /// Offered rate in an open loop, requests/s.
     pub rate: Option<f64>,
-    /// Clients of a closed loop.
+    /// Number of clients in a closed loop.
     pub clients: Option<usize>,
-    /// Its length.
+    /// Its length, seconds.
     pub seconds: f64,
-    /// The laws that apply.
+    /// The checks of the laws that apply.
     pub laws: Vec<CheckedLaw>,
-    /// What else makes the step doubtful.
+    /// Other reasons to doubt the step.
     pub notes: Vec<String>,
 }
 
-/// Runs, checked.
+/// The result of checking runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Checked {
     /// Whether no law is broken.
     pub holds: bool,
-    /// Laws that are broken.
+    /// Number of broken laws.
     pub broken: usize,
-    /// Laws whose deviation chance may have made.
+    /// Number of laws whose deviation may be chance.
     pub unsure: usize,
     /// The steps.
     pub steps: Vec<CheckedStep>,
 }
 
-/// Checks run folders: `tolerance` is the deviation up to which a law holds, as a share.
+/// Checks run folders. `tolerance` is the relative deviation up to which a law holds.
 pub fn check(dirs: &[PathBuf], selection: &Selection, tolerance: f64) -> Result<Checked, Error> {
     let selection = Selection { any_queues: true, ..selection.clone() };
     let mut runs = Vec::new();
@@ -80,7 +80,8 @@ pub fn check(dirs: &[PathBuf], selection: &Selection, tolerance: f64) -> Result<
         runs.into_iter().partition(|run| !run.steps.is_empty());
     let mut steps: Vec<CheckedStep> = Vec::new();
     if servers.len() <= 1 || loads.is_empty() {
-        // A server's run alone is one step; with a load's, its queues belong to the load's steps.
+        // Without a load generator's run, a server's run is one step; with one, its queues belong
+        // to the generator's steps.
         let groups: Vec<Vec<RunFolder>> = if loads.is_empty() {
             servers.into_iter().map(|run| vec![whole(run)]).collect()
         } else {
@@ -94,7 +95,8 @@ pub fn check(dirs: &[PathBuf], selection: &Selection, tolerance: f64) -> Result<
             steps.extend(observed.steps.iter().map(|step| of(step, "", tolerance)));
         }
     } else {
-        // Several servers have queues of the same names: each is set beside the load by itself.
+        // Several servers have queues of the same names, so each is compared with the load
+        // separately.
         let clients = Observed::new(loads.clone(), &selection)?;
         steps.extend(clients.steps.iter().map(|step| of(step, "", tolerance)));
         for server in servers {
@@ -115,7 +117,7 @@ pub fn check(dirs: &[PathBuf], selection: &Selection, tolerance: f64) -> Result<
     Ok(Checked { holds: broken == 0, broken, unsure, steps })
 }
 
-/// A run as one step from its first to its last window.
+/// Treats a run as one step from its first to its last window.
 fn whole(mut run: RunFolder) -> RunFolder {
     let start = run.windows.iter().map(|w| w.start_unix_us).min();
     let end = run.windows.iter().map(Window::end_unix_us).max();
@@ -144,34 +146,34 @@ fn of(observed: &ObservedStep, prefix: &str, tolerance: f64) -> CheckedStep {
     }
 }
 
-/// What else makes a step doubtful.
+/// Other reasons to doubt a step.
 fn notes(observed: &ObservedStep) -> Vec<String> {
     let (step, windows) = (&observed.step, &observed.windows.load);
     let mut notes = step.generator.complaints.clone();
     let length: Vec<f64> = windows.iter().map(Window::length_mean).collect();
     if !steady(&[&length]).settled {
         notes.push(
-            "the number of requests under way had not settled (MSER): a warm-up is in it, or the load is \
-             past saturation"
+            "the number of pending requests had not settled (MSER): the step includes a warm-up, or the \
+             load is past saturation"
                 .to_owned(),
         );
     }
     let errors: u64 = windows.iter().map(|w| w.errors).sum();
     if errors > 0 {
         notes.push(format!(
-            "{errors} answers were errors; clients of a closed loop pause after one"
+            "{errors} replies were errors; clients of a closed loop pause after one"
         ));
     }
     notes
 }
 
 impl Checked {
-    /// A table for each step, what deviations mean, and the result.
+    /// Formats a table for each step, advice on deviations, and the result.
     pub fn table(&self) -> String {
         let mut out = String::new();
         for step in &self.steps {
             let asked = match (step.rate, step.clients) {
-                (Some(rate), _) => format!("{} requests/s asked, ", digits(rate, 5)),
+                (Some(rate), _) => format!("offered rate {} requests/s, ", digits(rate, 5)),
                 (None, Some(clients)) => format!("{clients} clients, "),
                 (None, None) => String::new(),
             };
@@ -179,7 +181,7 @@ impl Checked {
             let _ = writeln!(out, "{name}: {asked}{} s", digits(step.seconds, 4));
             out += &laws_grid(step.laws.iter().map(|law| &law.check)).text();
             if step.laws.is_empty() {
-                out += "nothing was completed: no law says anything\n";
+                out += "no request was completed, so no law can be checked\n";
             }
             for law in &step.laws {
                 if let Some(advice) = law.advice {
@@ -199,7 +201,7 @@ impl Checked {
             true => writeln!(out, "No law is broken; {} of {all} checks are unsure.", self.unsure),
             false => writeln!(
                 out,
-                "{} of {all} checks are BROKEN: do not trust, or fit, these steps before the cause is known.",
+                "{} of {all} checks are BROKEN: do not trust or fit these steps before the cause is known.",
                 self.broken
             ),
         };

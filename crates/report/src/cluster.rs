@@ -1,9 +1,10 @@
-//! Clusters: the run of the load generator beside one run folder of each node.
+//! Fits and compares clusters: the load generator's run together with one run folder for each node.
 //!
-//! Each node is fitted alone: its own `gateway` queue (its HTTP side, whose clients are the gateways)
-//! stands in the clients' place, and the generator's run says only when which rate was measured. What
-//! gateway and network add is the difference of the two sides. What clients saw is then set beside
-//! what the [`ClusterModel`] predicts for the whole.
+//! Each node is fitted alone. Its `gateway` queue (its HTTP side, whose clients are the gateways)
+//! takes the place of the clients; the generator's run only provides the times and rates of the
+//! steps. The delay that gateway and network add is the difference of the two sides. Finally the
+//! clients' measurements are compared with the prediction of the [`ClusterModel`] for the whole
+//! cluster.
 
 use model::fit::{FrontStep, front_delay};
 use model::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, HeldOut, Parameter};
@@ -20,18 +21,18 @@ use record::RunFolder;
 pub struct ClusterRuns {
     /// Runs of the load generator.
     pub load: Vec<RunFolder>,
-    /// The run of each node, with its name in the ring.
+    /// The run of each node, with the node's name in the ring.
     pub nodes: Vec<(String, RunFolder)>,
 }
 
 impl ClusterRuns {
-    /// The steps as the clients saw them. Its device windows are those of the first node.
+    /// The steps as the clients measured them. The device windows are those of the first node.
     fn clients(&self, selection: &Selection) -> Result<Observed, Error> {
         let first = self.nodes.iter().take(1).map(|(_, run)| run);
         Ok(shared(Observed::new(self.load.iter().chain(first).cloned().collect(), selection)?))
     }
 
-    /// The steps as each node saw them, the clients' windows left out.
+    /// The steps as each node measured them, without the clients' windows.
     fn nodes(&self, selection: &Selection) -> Result<Vec<Observed>, Error> {
         let steps = || {
             self.load.iter().cloned().map(|mut run| {
@@ -46,38 +47,39 @@ impl ClusterRuns {
     }
 }
 
-/// Steps whose requests went to other nodes as well.
+/// Marks steps whose requests were shared with other nodes.
 fn shared(mut observed: Observed) -> Observed {
     observed.steps.iter_mut().for_each(|step| step.alone = false);
     observed
 }
 
-/// What was fitted to the runs of a cluster.
+/// The result of fitting the runs of a cluster.
 #[derive(Clone, Debug)]
 pub struct FittedCluster {
-    /// The nodes, their shares as they were measured.
+    /// The nodes, with their measured shares of the requests.
     pub nodes: Vec<ClusterNode>,
-    /// What gateway and network add, seconds.
+    /// The delay that gateway and network add, seconds.
     pub delay: Parameter,
     /// The steps that were fitted.
     pub steps: Vec<String>,
-    /// What the cluster's model is wrong by at the clients on steps that were held out.
+    /// Errors of the cluster's model at the clients, on held-out steps.
     pub held_out: Vec<HeldOut>,
-    /// How hits follow memory, as [`super::popularity`] reads it; `None` if it is not known.
+    /// How the hit ratio depends on memory, in the syntax of [`super::popularity`]; `None` if
+    /// unknown.
     pub popularity: Option<String>,
 }
 
 impl FittedCluster {
-    /// The model that it makes.
+    /// Makes the cluster's model.
     ///
     /// # Errors
-    /// If shares do not add to 1.
+    /// If the shares do not add up to 1.
     pub fn model(&self) -> Result<ClusterModel, model::Error> {
         ClusterModel::new(&self.nodes, self.delay.clone())?.with_held_out(self.held_out.clone())
     }
 }
 
-/// Fits every node, and what gateway and network add; then judges the whole at the clients.
+/// Fits every node and the delay of gateway and network, then judges the whole at the clients.
 pub fn fit(runs: &ClusterRuns, selection: &Selection, title: &str) -> Result<FittedCluster, Error> {
     let clients = runs.clients(selection)?;
     let nodes = runs.nodes(selection)?;
@@ -111,7 +113,7 @@ pub fn fit(runs: &ClusterRuns, selection: &Selection, title: &str) -> Result<Fit
     })
 }
 
-/// Requests that came to a node in the steps that are fitted.
+/// The number of requests that reached a node in the fitted steps.
 fn arrivals(observed: &Observed) -> f64 {
     let fitted = observed.steps.iter().filter(|step| !step.held_out);
     let windows = fitted.flat_map(|s| {
@@ -121,60 +123,61 @@ fn arrivals(observed: &Observed) -> f64 {
     windows.map(|w| w.arrivals as f64).sum()
 }
 
-/// What a node did in a step.
+/// The measured figures of a node in a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NodeMeasured {
     /// Its name.
     pub name: String,
-    /// Requests/s that came to it.
+    /// Arrivals at the node, requests/s.
     pub rate: f64,
-    /// Its share of what came to all nodes.
+    /// Its share of all nodes' arrivals.
     pub share: f64,
-    /// Share of its requests that its memory answered.
+    /// Share of its requests answered from memory.
     pub hit_ratio: f64,
-    /// Utilisation of its devices, on average.
+    /// Mean utilisation of its devices.
     pub utilisation: f64,
-    /// Mean number at a device.
+    /// Mean number of requests at a device.
     pub device_queue_length_mean: f64,
 }
 
-/// A step of a cluster, measured and predicted.
+/// A step of a cluster with its measurement and prediction.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClusterStep {
     /// Its name: the run's folder and its number in the sweep.
     pub name: String,
-    /// Whether the nodes' models were fitted to it.
+    /// Whether the nodes' models were fitted to this step.
     pub used_for_fit: bool,
-    /// What clients saw.
+    /// The measurement at the clients.
     pub measured: Measured,
-    /// What each node did.
+    /// The measured figures of each node.
     pub nodes: Vec<NodeMeasured>,
-    /// What the model says; `None` where it says that the load is not stable.
+    /// The model's prediction; `None` if the load is unstable.
     pub prediction: Option<ClusterPrediction>,
-    /// Why there is no prediction.
+    /// The reason why there is no prediction.
     pub unstable: Option<String>,
 }
 
-/// Runs of a cluster and a model, compared.
+/// A comparison of a cluster's runs with a model.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClusterComparison {
-    /// Laboratory conditions: to be shown wherever figures are.
+    /// Emulation notes. Show them with the figures.
     pub laboratory: Vec<String>,
-    /// One for each step and time, in the order of the rates; `utilisation` is the mean over all nodes.
+    /// One row for each step and time, in order of rate; `utilisation` is the mean over all nodes.
     pub rows: Vec<Row>,
-    /// The steps, in the order of their rates.
+    /// The steps in order of rate.
     pub steps: Vec<ClusterStep>,
-    /// The loads that bound what the model says; infinite ones are `null` in JSON.
+    /// The loads that bound the model's validity; infinite ones are `null` in JSON.
     pub limits: ClusterLimits,
-    /// δ.
+    /// The delay δ that gateway and network add.
     pub delay: Parameter,
-    /// What a reader should know of the steps.
+    /// Warnings about the steps.
     pub warnings: Vec<String>,
     /// The runs' folders.
     pub runs: Vec<String>,
 }
 
-/// Sets what clients saw beside what a model says. `fitted`: the steps that its nodes were fitted to.
+/// Compares the clients' measurements with a model. `fitted` names the steps that its nodes were
+/// fitted to.
 pub fn compare(
     runs: &ClusterRuns,
     selection: &Selection,

@@ -1,14 +1,15 @@
-//! The cluster file: which nodes, by their model files, make a cluster, and with what shares.
+//! The cluster file: the model files of a cluster's nodes, and the nodes' shares of the requests.
 //!
 //! ```toml
-//! delay_ms = 0.2             # what gateway and network add; 0 if not given
-//! delay_ms_95 = [0.18, 0.22] # its 95 % interval; exact if not given
-//! replicas = 3               # with weights: nodes of a key, for what a lost node's keys do
-//! popularity = "zipf:0.8:1000000"  # how hits follow memory (`popularity`); equal popularity if not given
+//! delay_ms = 0.2             # delay of gateway and network; default 0
+//! delay_ms_95 = [0.18, 0.22] # its 95 % interval; by default the delay is exact
+//! replicas = 3               # with weights: nodes of a key, to redistribute a lost node's keys
+//! popularity = "zipf:0.8:1000000"  # hit ratio against memory (`popularity`); default: equal
+//! popularity
 //! [[node]]
-//! name = "a"                 # the name in the ring; the model file's if not given
-//! model = "a.model.toml"     # beside this file
-//! share = 0.2                # of the requests; or `weight`, of which the ring makes shares
+//! name = "a"                 # the name in the ring; default: from the model file's name
+//! model = "a.model.toml"     # path relative to this file
+//! share = 0.2                # of the requests; or `weight`, from which the ring computes shares
 //! [[held_out]]               # errors at the clients on held-out loads, as in a model file; `fit` writes them
 //! ```
 
@@ -23,7 +24,7 @@ use super::cluster::FittedCluster;
 use super::popularity::{self, Law};
 use super::read_model;
 
-/// The file's text as it is.
+/// The contents of the file, before validation.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -56,50 +57,51 @@ fn three() -> usize {
     3
 }
 
-/// How a cluster file that was written begins.
+/// The first line of a written cluster file.
 pub const HEAD: &str = "# A cluster of fitted nodes; `concertina predict --cluster` reads it.\n";
 
-/// A cluster as a file, or a command line, describes it.
+/// A cluster as described by a file or a command line.
 #[derive(Debug)]
 pub struct ClusterFile {
     /// The fitted nodes and their shares.
     pub nodes: Vec<ClusterNode>,
-    /// What gateway and network add, seconds.
+    /// The delay that gateway and network add, seconds.
     pub delay: Parameter,
-    /// The ring, where shares come from weights.
+    /// The ring, if shares come from weights.
     pub ring: Option<Ring>,
-    /// How hits follow memory, if the file says.
+    /// How the hit ratio depends on memory, if the file states it.
     pub popularity: Option<Law>,
-    /// What the cluster's model was wrong by at the clients.
+    /// The errors of the cluster's model at the clients.
     pub held_out: Vec<HeldOut>,
 }
 
 impl ClusterFile {
-    /// Reads a file and the models that it names.
+    /// Reads a cluster file and the model files that it names.
     ///
     /// # Errors
-    /// If one of them cannot be read, or the file mixes shares and weights.
+    /// If a file cannot be read, or the cluster file mixes shares and weights.
     pub fn read(path: &Path) -> anyhow::Result<ClusterFile> {
         let shown = path.display();
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the cluster {shown}"))?;
-        let file: File = toml::from_str(&text)
-            .with_context(|| format!("{shown} is not as docs/models.md says of a cluster file"))?;
+        let file: File = toml::from_str(&text).with_context(|| {
+            format!("invalid cluster file {shown} (docs/models.md describes them)")
+        })?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        ClusterFile::of(file, folder).with_context(|| format!("{shown} makes no cluster"))
+        ClusterFile::of(file, folder).with_context(|| format!("invalid cluster file {shown}"))
     }
 
-    /// Of models and shares, written `FILE:SHARE`.
+    /// Makes a cluster from arguments of the form `FILE:SHARE`.
     ///
     /// # Errors
-    /// If a model cannot be read, or a text is not written so.
+    /// If a model cannot be read, or an argument does not have that form.
     pub fn of_arguments(nodes: &[String]) -> anyhow::Result<ClusterFile> {
         let entry = |text: &String| -> anyhow::Result<Entry> {
             let parts = text.rsplit_once(':');
             let parts = parts.and_then(|(model, share)| Some((model, share.parse().ok()?)));
             let Some((model, share)) = parts else {
                 bail!(
-                    "--node {text}: write a model file and its share of the requests, like a.toml:0.5"
+                    "invalid node `{text}`: write a model file and its share of the requests, like a.toml:0.5"
                 );
             };
             Ok(Entry { name: None, model: model.into(), share: Some(share), weight: None })
@@ -146,25 +148,25 @@ impl ClusterFile {
         let mut delay = Parameter::exact(file.delay_ms * 1e-3, "s");
         if let Some([low, high]) = file.delay_ms_95 {
             if !(low <= file.delay_ms && file.delay_ms <= high && low >= 0.0 && high.is_finite()) {
-                bail!("delay_ms_95 = [{low}, {high}] is no interval around delay_ms");
+                bail!("delay_ms_95 = [{low}, {high}] does not contain delay_ms");
             }
             (delay.low, delay.high) = (low * 1e-3, high * 1e-3);
         }
         let popularity = file.popularity.as_deref().map(|text| popularity::read(text, folder));
-        let popularity = popularity.transpose().context("its popularity")?;
+        let popularity = popularity.transpose().context("invalid popularity")?;
         Ok(ClusterFile { nodes, delay, ring, popularity, held_out: file.held_out })
     }
 
-    /// The cluster as a model.
+    /// Makes the cluster's model.
     ///
     /// # Errors
-    /// If shares do not add to 1, or names are not different.
+    /// If the shares do not add up to 1, or names are not distinct.
     pub fn model(&self) -> Result<ClusterModel, model::Error> {
         ClusterModel::new(&self.nodes, self.delay.clone())?.with_held_out(self.held_out.clone())
     }
 
-    /// Shares of the others after one node is lost, in their order: by the ring if there is one, else
-    /// each grows in proportion.
+    /// The shares of the remaining nodes, in order, after one node is lost: computed by the ring if
+    /// there is one, otherwise each grows in proportion.
     pub fn shares_without(&self, name: &str) -> Vec<f64> {
         let others = || self.nodes.iter().filter(|node| node.name != name);
         if let Some(ring) = &self.ring {
@@ -172,7 +174,7 @@ impl ClusterFile {
             let shares = ring.shares_of(&live);
             let of = |node: &ClusterNode| ring.find(&node.name).map_or(0.0, |at| shares[at]);
             let sum: f64 = others().map(of).sum();
-            // Keys all of whose nodes are gone count for none.
+            // Keys whose nodes are all lost are not redistributed.
             return others().map(|node| of(node) / sum).collect();
         }
         let sum: f64 = others().map(|node| node.share).sum();
@@ -187,10 +189,11 @@ fn stem(path: &Path) -> String {
     stem.strip_suffix(".model").unwrap_or(stem).to_owned()
 }
 
-/// The file of a fitted cluster; `model` says where each node's model file is, as seen from it.
+/// Formats the file of a fitted cluster. `model` gives the path of each node's model file, relative
+/// to the cluster file.
 ///
 /// # Errors
-/// If a number cannot be written.
+/// If a number cannot be represented.
 pub fn text(
     fitted: &FittedCluster,
     model: impl Fn(&str) -> PathBuf,

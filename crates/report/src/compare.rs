@@ -1,4 +1,4 @@
-//! Prediction beside measurement: the data that tables, JSON and pages show.
+//! Compares predictions with measurements: the data behind tables, JSON and pages.
 
 use model::{Limits, Model, Parameter, Point, Prediction, Trust};
 use serde::Serialize;
@@ -9,22 +9,22 @@ use super::objective::{Objective, digits, time};
 use super::steps::{Observed, ObservedStep, run_name, same_step, short_name};
 use record::{Host, Run, Step};
 
-/// One measured share beside its predictions.
+/// One measured share with its predictions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The step's name.
     pub step: String,
-    /// Load, requests/s, as measured; the predictions are for it.
+    /// Measured load, requests/s. The predictions are for this load.
     pub rate: f64,
-    /// Measured utilisation of the devices, on average.
+    /// Measured mean utilisation of the devices.
     pub utilisation: f64,
     /// The time, seconds.
     pub within_s: f64,
     /// The share that was answered in time.
     pub measured: Estimate,
-    /// Our model; `None` where it says that the load is not stable.
+    /// Prediction of Concertina's model; `None` if the model considers the load unstable.
     pub concertina: Option<Parameter>,
-    /// The Spotify model.
+    /// Prediction of the Spotify model; `None` if unstable.
     pub spotify: Option<Parameter>,
     /// Our model minus the measurement, in points (hundredths).
     pub concertina_error_points: Option<f64>,
@@ -32,30 +32,30 @@ pub struct Row {
     pub spotify_error_points: Option<f64>,
     /// Whether the load is past our confidence limit.
     pub beyond_limit: bool,
-    /// Whether the load is larger than any that was fitted.
+    /// Whether the load is larger than every fitted load.
     pub beyond_fitted: bool,
-    /// Whether the load is past the one up to which the model is trusted.
+    /// Whether the load is past the load up to which the model is trusted.
     pub beyond_trust: bool,
-    /// Whether the model was fitted to this step; else it was held out.
+    /// Whether the model was fitted to this step; otherwise the step was held out.
     pub used_for_fit: bool,
 }
 
-/// A step of the load, measured and predicted.
+/// A step of the load with its measurement and prediction.
 #[derive(Clone, Debug, Serialize)]
 pub struct ComparedStep {
     /// Its name: the run's folder and its number in the sweep.
     pub name: String,
-    /// What the generator wrote.
+    /// The generator's record of the step.
     pub step: Step,
-    /// Whether the model was fitted to it.
+    /// Whether the model was fitted to this step.
     pub used_for_fit: bool,
-    /// What was measured.
+    /// The measured figures.
     pub measured: Measured,
-    /// What the model says; `None` where it says that the load is not stable.
+    /// The model's prediction; `None` if the load is unstable.
     pub prediction: Option<Prediction>,
-    /// Why there is no prediction.
+    /// The reason why there is no prediction.
     pub unstable: Option<String>,
-    /// What the hosts did, second by second.
+    /// Host records, second by second.
     #[serde(skip)]
     pub hosts: Vec<(String, Vec<Host>)>,
 }
@@ -76,14 +76,14 @@ impl ComparedStep {
     }
 }
 
-/// The largest load that holds an objective.
+/// The largest load that meets an objective.
 #[derive(Clone, Debug, Serialize)]
 pub struct LargestRate {
     /// The objective.
     pub objective: Objective,
-    /// Servers that share the load.
+    /// The number of servers that share the load.
     pub servers: u32,
-    /// By our model, requests/s; `None` if no load holds it or every load does.
+    /// By Concertina's model, requests/s; `None` if no load meets the objective or every load does.
     pub rate: Option<Parameter>,
     /// By the Spotify model.
     pub spotify: Option<f64>,
@@ -91,7 +91,7 @@ pub struct LargestRate {
     pub beyond_limit: bool,
     /// Whether it is past the load up to which the model is trusted.
     pub beyond_trust: bool,
-    /// In words.
+    /// The result as a sentence.
     pub statement: String,
 }
 
@@ -104,37 +104,38 @@ pub struct RunInfo {
     pub run: Run,
 }
 
-/// A number of the model by name.
+/// A named parameter of the model.
 #[derive(Clone, Debug, Serialize)]
 pub struct NamedParameter {
     /// Its symbol or name.
     pub name: String,
-    /// What it is.
+    /// Its meaning.
     pub meaning: String,
-    /// Value, interval, unit.
+    /// Its value, interval and unit.
     pub parameter: Parameter,
 }
 
-/// Runs and a model, compared.
+/// A comparison of runs with a model.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// The laboratory conditions of runs and model: to be shown wherever figures are.
+    /// Emulation notes of the runs and the model. Show them with the figures.
     pub laboratory: Vec<String>,
     /// The times, seconds.
     pub within_s: Vec<f64>,
-    /// One for each step and time, in the order of the rates.
+    /// One row for each step and time, in order of rate.
     pub rows: Vec<Row>,
-    /// The steps, in the order of their rates.
+    /// The steps in order of rate.
     pub steps: Vec<ComparedStep>,
-    /// The loads that bound what the model says; infinite ones are `null` in JSON.
+    /// The loads that bound the model's validity; infinite ones are `null` in JSON.
     pub limits: Limits,
-    /// The load up to which the model is trusted, by its interval and its errors on held-out loads.
+    /// The load up to which the model is trusted, from its interval and its errors on held-out
+    /// loads.
     pub trust: Trust,
-    /// For each objective.
+    /// The largest load for each objective.
     pub largest_rates: Vec<LargestRate>,
-    /// The numbers of the model.
+    /// The parameters of the model.
     pub parameters: Vec<NamedParameter>,
-    /// What a reader should know, of the model and of the steps.
+    /// Warnings about the model and the steps.
     pub warnings: Vec<String>,
     /// The runs.
     pub runs: Vec<RunInfo>,
@@ -144,7 +145,8 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Sets runs beside a model. `within_s` empty: the objectives at which the runs counted.
+    /// Compares runs with a model. If `within_s` is empty, the objectives at which the runs counted
+    /// are used.
     pub fn new(
         observed: &Observed,
         model: &Model,
@@ -187,7 +189,7 @@ impl Comparison {
         })
     }
 
-    /// The rows with a stable prediction that a condition holds for.
+    /// The rows with a stable prediction that match a condition.
     pub fn predicted<'a>(
         &'a self,
         holds: impl Fn(&Row) -> bool + 'a,
@@ -198,20 +200,20 @@ impl Comparison {
             .filter(move |(row, _)| holds(row))
     }
 
-    /// The largest error in points among rows that a condition holds for, without its sign.
+    /// The largest absolute error in points among the rows that match a condition.
     pub fn worst_error(&self, holds: impl Fn(&Row) -> bool) -> Option<f64> {
         self.predicted(holds).map(|(_, error)| error.abs()).reduce(f64::max)
     }
 }
 
-/// What a model warns of, the names of its steps without their start times.
+/// The warnings of a model, without the start times in step names.
 pub fn warnings_of(model: &Model) -> Vec<String> {
     let short = |text: String, s: &model::FittedStep| text.replace(&s.name, short_name(&s.name));
     let shorten = |warning: &String| model.fitted.iter().fold(warning.clone(), short);
     model.warnings.iter().map(shorten).collect()
 }
 
-/// The objectives at which the windows of the first step counted.
+/// The objectives at which the windows of the first step were counted.
 pub(super) fn counted_at(observed: &Observed) -> Vec<f64> {
     let windows = observed.steps.iter().flat_map(|s| {
         let w = &s.windows;
@@ -244,12 +246,12 @@ fn compare(
     })
 }
 
-/// A step as rows show it.
+/// The data of a step that its rows show.
 pub(super) struct Shown<'a> {
     pub step: &'a str,
     pub measured: &'a Measured,
     pub utilisation: f64,
-    /// The prediction's points; `None` where it is not stable.
+    /// The predicted points; `None` if the load is unstable.
     pub points: Option<&'a [Point]>,
     pub beyond_limit: bool,
     pub beyond_fitted: bool,
@@ -257,7 +259,7 @@ pub(super) struct Shown<'a> {
     pub used_for_fit: bool,
 }
 
-/// A row for each time.
+/// Makes one row for each time.
 pub(super) fn rows_of(shown: &Shown, within_s: &[f64]) -> Vec<Row> {
     let row = |(i, &within_s): (usize, &f64)| {
         let measured = shown.measured.within[i].share;
@@ -283,7 +285,8 @@ pub(super) fn rows_of(shown: &Shown, within_s: &[f64]) -> Vec<Row> {
     within_s.iter().enumerate().map(row).collect()
 }
 
-/// The largest load on `servers` servers that holds an objective, in words too.
+/// Computes the largest load on `servers` servers that meets an objective, with a sentence that
+/// states it.
 pub fn largest_rate(
     model: &Model,
     objective: Objective,
@@ -306,7 +309,7 @@ pub fn largest_rate(
         Ok(each) => each,
         Err(model::Error::Unattainable { best, .. }) => {
             return Ok(none(format!(
-                "No load holds {objective}: even an idle system answers only {} % within {}.",
+                "No load meets {objective}: even an idle system answers only {} % within {}.",
                 digits(best * 100.0, 4),
                 time(within_s)
             )));
@@ -314,7 +317,7 @@ pub fn largest_rate(
         Err(error) => return Err(error.into()),
     };
     if !each.value.is_finite() {
-        return Ok(none(format!("Every load holds {objective}: memory answers everything.")));
+        return Ok(none(format!("Every load meets {objective}: memory answers everything.")));
     }
     let rate = Parameter {
         value: each.value * n,
@@ -336,7 +339,7 @@ pub fn largest_rate(
         statement += &format!(" on {servers} servers");
     }
     if let Some(spotify) = spotify {
-        statement += &format!("; the Spotify model says {}", digits(spotify, 4));
+        statement += &format!("; Spotify model: {}", digits(spotify, 4));
     }
     statement.push('.');
     if beyond_limit {
@@ -350,7 +353,7 @@ pub fn largest_rate(
     Ok(LargestRate { objective, servers, rate, spotify, beyond_limit, beyond_trust, statement })
 }
 
-/// The numbers of a model with their names.
+/// The parameters of a model with their names and meanings.
 pub fn parameters(model: &Model) -> Vec<NamedParameter> {
     let r = &model.requests;
     let mut all: Vec<NamedParameter> = Vec::new();
@@ -358,22 +361,26 @@ pub fn parameters(model: &Model) -> Vec<NamedParameter> {
         let (name, meaning) = (name.to_owned(), meaning.to_owned());
         all.push(NamedParameter { name, meaning, parameter: parameter.clone() });
     };
-    add("q₀", "share from memory as load goes to 0", &r.q0);
-    add("α", "how much of that share one more request/s takes", &r.alpha);
-    add("other", "share that neither memory nor a device answers", &r.other_share);
-    add("δ", "what gateway and network add to a device's response", &r.front_delay);
+    add("q₀", "share answered from memory as the load approaches 0", &r.q0);
+    add("α", "decrease of that share for each additional request/s", &r.alpha);
+    add("other", "share answered by neither memory nor a device", &r.other_share);
+    add("δ", "time that gateway and network add to a device's response", &r.front_delay);
     if let Some(scv) = &r.front_delay_scv {
         add("SCV δ", "its squared coefficient of variation", scv);
     }
     if let Some(link) = model.front.as_ref().and_then(|front| front.link_bytes_per_s.as_ref()) {
         add("link", "bytes per second that replies share", link);
     }
-    add("joining", "share of requests joined to a read, for each read in short queues", &r.joining);
-    add("joining knee", "reads in the queues beyond which fewer are joined", &r.joining_knee);
+    add(
+        "joining",
+        "share of requests that join a pending read, for each read in short queues",
+        &r.joining,
+    );
+    add("joining knee", "queued reads beyond which fewer requests join", &r.joining_knee);
     for class in &model.classes {
         let reads = match class.servers {
             1 => String::new(),
-            n => format!(", {n} reads at once"),
+            n => format!(", {n} concurrent reads"),
         };
         let meaning = format!("mean service time of {}{reads}", class.name.replace('_', " "));
         add(&format!("s̄ {}", class.name), &meaning, &class.service.mean);
@@ -384,23 +391,27 @@ pub fn parameters(model: &Model) -> Vec<NamedParameter> {
             let name = class.name.replace('_', " ");
             let meaning = format!("other work of each {name}, pieces per second");
             add(&format!("other {}", class.name), &meaning, &work.rate);
-            add(&format!("s̄ other {}", class.name), "mean time of such a piece", &work.mean);
+            add(
+                &format!("s̄ other {}", class.name),
+                "mean service time of such a piece",
+                &work.mean,
+            );
         }
     }
     if let Some(memory) = &model.memory {
-        add("s̄ memory", "mean response of what memory answers", &memory.mean);
+        add("s̄ memory", "mean response time of memory hits", &memory.mean);
     }
     if let Some(other) = &model.other {
-        add("s̄ other", "mean response of what neither answers", &other.mean);
+        add("s̄ other", "mean response time of requests answered by neither", &other.mean);
     }
     let s = &model.spotify;
-    add("q₀ (Spotify)", "share of responses under 1 ms, as load goes to 0", &s.q0);
-    add("α (Spotify)", "its slope", &s.alpha);
+    add("q₀ (Spotify)", "share of responses under 1 ms, as the load approaches 0", &s.q0);
+    add("α (Spotify)", "decrease of that share for each additional request/s", &s.alpha);
     add("µ_d (Spotify)", &format!("service rate of each of {} disks", s.n_d), &s.mu_d);
     all
 }
 
-/// What an SCV resembles.
+/// The distribution that an SCV suggests.
 fn kind(scv: &Parameter) -> &'static str {
     match scv {
         p if p.low <= 1.0 && p.high >= 1.0 => "exponential: 1",

@@ -1,30 +1,31 @@
-//! Seconds of a step in which other guests of the hypervisor had the processor, set aside.
+//! Excludes the windows of a step during which other guests of the hypervisor used the processor.
 //!
-//! A stall of the machine is missing from the server, the network and the load generator alike, and no model of
-//! a service is about it; some 0.3 s in which nothing ran outweigh a minute of measurement. The kernel says what
-//! was stolen in each second, so these seconds are known by their cause alone, whatever the responses were: to
-//! leave them out favours no prediction. A window is left out, of whatever queue, if it overlaps one of them,
-//! so the time in which queues drain after a stall mostly goes with it.
+//! A stall of the whole machine affects the server, the network and the load generator alike, and
+//! no model of a service describes it; 0.3 s in which nothing ran can outweigh a minute of
+//! measurement. The kernel reports the stolen time of each second, so these seconds are identified
+//! by their cause and not by the responses in them: excluding them favours no prediction. A window
+//! of any queue is excluded if it overlaps such a second. This mostly covers the time in which
+//! queues drain after a stall, too.
 //!
-//! At least half of the windows of each queue always stay: where more was disturbed, the seconds that lost least
-//! are kept, and the mean share that is named with the step says how much it was.
+//! At least half of the windows of each queue are always kept: if more were disturbed, those with
+//! the least stolen time are kept. The step's figures state the mean stolen share.
 
 use model::window::Window;
 
 use record::Host;
 
-/// Share of the processor that others may have in a second that counts.
+/// The stolen share of processor time above which a second counts as disturbed.
 pub(super) const STOLEN_MAX: f64 = 0.05;
 
-/// What was stolen, second by second.
+/// The stolen processor time, second by second.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disturbed {
-    /// Start and end, microseconds since 1970, and the share of the processor that others had.
+    /// Start and end, microseconds since 1970, and the stolen share of processor time.
     seconds: Vec<(u64, u64, f64)>,
 }
 
 impl Disturbed {
-    /// Of what hosts did.
+    /// Collects the stolen time from host records.
     pub fn new<'a>(hosts: impl IntoIterator<Item = &'a Host>) -> Disturbed {
         let second = |h: &Host| {
             let length_us = (h.length_s.clamp(0.0, 1e6) * 1e6) as u64;
@@ -33,8 +34,8 @@ impl Disturbed {
         Disturbed { seconds: hosts.into_iter().map(second).collect() }
     }
 
-    /// The largest share that others had in a second that a window overlaps. A hundredth of the window does not
-    /// count: processes do not begin their seconds at the same time.
+    /// The largest stolen share among the seconds that overlap a window. An overlap of up to 1 % of
+    /// the window is ignored, because processes do not start their seconds at the same time.
     fn stolen(&self, window: &Window) -> f64 {
         let slack = (window.length_s.clamp(0.0, 1e6) * 1e4) as u64;
         let start = window.start_unix_us.saturating_add(slack);
@@ -43,7 +44,7 @@ impl Disturbed {
         overlapping.map(|s| s.2).fold(0.0, f64::max)
     }
 
-    /// Leaves out the windows of one queue that do not count.
+    /// Removes the disturbed windows of one queue.
     pub fn leave_out(&self, windows: &mut Vec<Window>) {
         let mut stolen: Vec<f64> = windows.iter().map(|w| self.stolen(w)).collect();
         stolen.sort_by(f64::total_cmp);
@@ -57,7 +58,7 @@ impl Disturbed {
 mod tests {
     use super::*;
 
-    /// The numbers of the windows that count, of as many as there are seconds.
+    /// The indices of the windows that are kept, one window for each second.
     fn kept(stolen: &[f64], offset_us: u64) -> Vec<usize> {
         let host = |(i, &cpu_stolen): (usize, &f64)| Host {
             unix_us: (i as u64 + 1) * 1_000_000,

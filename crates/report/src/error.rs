@@ -1,31 +1,31 @@
-//! The errors of reports: each says what to do.
+//! The errors of this crate. Each message says what to do next.
 
 use std::path::PathBuf;
 
 use record::ReadError;
 
-/// Why steps could not be taken from runs, or a report not be made of them.
+/// Why no steps could be taken from runs, or no report could be made from them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A run folder that cannot be read.
+    /// A run folder cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The model refused.
+    /// The model rejected its input.
     #[error(transparent)]
     Model(#[from] model::Error),
-    /// No runs were given.
-    #[error("no run folder is given; give those of the load generator and of the server")]
+    /// No run folders were given.
+    #[error("no run folder given; give those of the load generator and of the server")]
     NoRuns,
-    /// The same run twice.
-    #[error("{path} is the run that {other} is; give each run once")]
+    /// The same run was given twice.
+    #[error("{path} and {other} are the same run; list each run once")]
     Twice {
         /// The later one.
         path: PathBuf,
         /// The earlier one.
         other: PathBuf,
     },
-    /// None of the runs is a load generator's.
+    /// None of the runs was recorded by a load generator.
     #[error(
         "none of {runs} is a run of the load generator; give its folder too (the `--out` of \
          `concertina load`): its steps say which windows were measured at which rate"
@@ -34,16 +34,16 @@ pub enum Error {
         /// The runs that were given.
         runs: String,
     },
-    /// A load generator's run without a finished step.
+    /// A load generator's run has no finished step.
     #[error(
-        "{runs} has no finished step (it was ended before its first one was over); run `concertina \
-         load` again, or with shorter steps"
+        "{runs} has no finished step (the run ended during its first step); run `concertina load` \
+         again, or with shorter steps"
     )]
     NoSteps {
         /// The load generator's runs.
         runs: String,
     },
-    /// None of the runs is a server's.
+    /// None of the runs was recorded by a server.
     #[error(
         "none of {runs} has windows of device queues (`device/0` …), so nothing says how long the \
          devices serve; give the server's run folder too (the one that `concertina serve` records), or say how many \
@@ -53,7 +53,7 @@ pub enum Error {
         /// The runs that were given.
         runs: String,
     },
-    /// Imported runs of which none says what devices did.
+    /// None of the imported runs has windows of devices.
     #[error(
         "none of {runs} has windows of device queues: an access log or Prometheus alone says what clients \
          saw, and a response time does not say how much of it was waiting. Import what the disks did at \
@@ -66,7 +66,7 @@ pub enum Error {
         /// The runs that were given.
         runs: String,
     },
-    /// Runs of different machines.
+    /// The runs were recorded on different machines.
     #[error(
         "{a} and {b} were recorded on different machines ({difference}); windows of different machines \
          belong together only if their clocks agree: give runs of one machine, or say that the \
@@ -77,7 +77,7 @@ pub enum Error {
         a: String,
         /// Another.
         b: String,
-        /// What differs.
+        /// The difference.
         difference: String,
     },
     /// Two runs have windows of the same queue in the same step.
@@ -95,35 +95,35 @@ pub enum Error {
         /// The queue.
         queue: String,
     },
-    /// No windows within a step.
+    /// No windows lie within a step.
     #[error("step {step}: no windows of {queues} lie within its {length_s:.1} s; {hint}")]
     NoWindows {
         /// The step.
         step: String,
-        /// Which queues.
+        /// The missing queues.
         queues: String,
         /// Length of the step.
         length_s: f64,
         /// What to do.
         hint: String,
     },
-    /// A step that ends before it begins, or a window that is none.
-    #[error("{run}: {what}; the file is damaged, record the run again")]
+    /// A step ends before it begins, or a window has impossible values.
+    #[error("{run}: {what}; the file is damaged: record the run again")]
     Damaged {
         /// The run.
         run: String,
         /// What is wrong.
         what: String,
     },
-    /// Nothing is left to fit.
-    #[error("all steps are held out, and none is left to fit; hold out fewer")]
+    /// All steps are held out.
+    #[error("all steps are held out and none is left to fit; hold out fewer")]
     AllHeldOut,
-    /// A step was asked for that there is not.
-    #[error("there is no step {asked}; there are {available}")]
+    /// A selected step does not exist.
+    #[error("there is no step {asked}; the runs have steps {available}")]
     NoSuchStep {
-        /// What was asked.
+        /// The selected step.
         asked: String,
-        /// What there is.
+        /// The steps of the runs.
         available: String,
     },
 }

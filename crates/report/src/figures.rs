@@ -1,5 +1,5 @@
-//! The figures of a report: those of the Spotify paper (Figures 6 to 9) for this system, and what a
-//! reader needs to believe them.
+//! The plots of a report: Figures 6 to 9 of the Spotify paper for the measured system, and plots
+//! that help to judge the measurements.
 
 use model::{Limits, Model, Prediction};
 
@@ -7,13 +7,14 @@ use super::compare::{ComparedStep, Comparison, Row};
 use super::objective::{digits, time};
 use super::svg::{Axis, Mark, Plot, PlotPoint, Shape};
 
-/// Loads of a curve.
+/// Number of loads at which a curve is computed.
 const CURVE: usize = 72;
-/// Loads of a band, whose intervals cost a prediction of every replicate.
+/// Number of loads at which a band is computed. It is smaller because each interval needs a
+/// prediction from every replicate.
 const BAND: usize = 14;
 
-/// The largest load that a plot of loads shows: past the measured ones and the limit, short of saturation
-/// unless something was measured there.
+/// The largest load that a plot shows: past the measured loads and the limit, but short of
+/// saturation unless a measurement lies there.
 fn rate_max(limits: &Limits, largest: f64) -> f64 {
     let finite = |r: f64| if r.is_finite() { r } else { 0.0 };
     let wanted = (largest * 1.04)
@@ -26,7 +27,7 @@ fn rate_max(limits: &Limits, largest: f64) -> f64 {
     }
 }
 
-/// Loads from nearly 0 to `high`, closer together towards saturation, where curves bend.
+/// Loads from nearly 0 to `high`, closer together near saturation, where the curves bend.
 fn loads(high: f64, saturation: f64, count: usize) -> Vec<f64> {
     let top = high.min(saturation * 0.999);
     let at = |i: usize| {
@@ -36,7 +37,8 @@ fn loads(high: f64, saturation: f64, count: usize) -> Vec<f64> {
     (0..count).map(at).collect()
 }
 
-/// The lines of both models for P(T ≤ t) against load, on `servers` servers, and the band of ours.
+/// The curves of both models for P(T ≤ t) against the load of `servers` servers, and the interval
+/// band of ours.
 fn model_curves(model: &Model, limits: &Limits, t_s: f64, high: f64, servers: u32) -> Vec<Mark> {
     let n = f64::from(servers);
     let mut ours = Vec::new();
@@ -67,7 +69,8 @@ fn model_curves(model: &Model, limits: &Limits, t_s: f64, high: f64, servers: u3
     ]
 }
 
-/// Where a prediction is past the confidence limit, and where past the load up to which the model is trusted.
+/// Marks the confidence limit and the load up to which the model is trusted, and shades the loads
+/// past each.
 fn limit_marks(limit: f64, trusted: f64) -> Vec<Mark> {
     let mut marks = Vec::new();
     let bounds = [("shade", "confidence limit", limit), ("untrusted", "trusted up to", trusted)];
@@ -78,12 +81,12 @@ fn limit_marks(limit: f64, trusted: f64) -> Vec<Mark> {
     marks
 }
 
-/// An axis of shares that shows all of them and is not wider than it must be.
+/// The narrowest of a few standard axes that shows all shares.
 fn share_axis(label: &str, shares: impl Iterator<Item = f64>) -> Axis {
     let lowest = shares.filter(|s| s.is_finite()).fold(1.0, f64::min);
     let low = [0.98, 0.95, 0.9, 0.8, 0.6, 0.4].into_iter().find(|&low| lowest >= low + 0.002);
     let low = low.unwrap_or(0.0);
-    // A little above 1, so that a point there is not cut by the frame.
+    // A little above 1, so that the frame does not clip a point there.
     Axis::linear(label, low, 1.0 + (1.0 - low) * 0.02)
 }
 
@@ -91,7 +94,7 @@ fn half(estimate: &super::measured::Estimate) -> f64 {
     estimate.half_width.unwrap_or(0.0)
 }
 
-/// Measured points: rings for held-out steps, squares for fitted ones.
+/// Measured points: rings for held-out steps, squares for fitted steps.
 fn measured_marks<'a, T: 'a>(
     rows: impl Iterator<Item = &'a T>,
     fitted: impl Fn(&T) -> bool,
@@ -113,7 +116,7 @@ fn measured_marks<'a, T: 'a>(
     ]
 }
 
-/// Fraction served within each time against load: the paper's Figures 6 and 7.
+/// Plots the fraction answered within each time against load: the paper's Figures 6 and 7.
 pub fn within_against_rate(comparison: &Comparison) -> Vec<Plot> {
     let largest = comparison.rows.iter().map(|r| r.rate).fold(0.0, f64::max);
     let high = rate_max(&comparison.limits, largest);
@@ -150,7 +153,7 @@ pub fn within_against_rate(comparison: &Comparison) -> Vec<Plot> {
     comparison.within_s.iter().map(plot).collect()
 }
 
-/// The values of curves up to a load: what an axis must show of them.
+/// The values of curves up to a load, which an axis must include.
 fn lowest_near(curves: &[Mark], load: f64) -> Vec<f64> {
     let mut shown = Vec::new();
     for mark in curves {
@@ -161,7 +164,7 @@ fn lowest_near(curves: &[Mark], load: f64) -> Vec<f64> {
     shown
 }
 
-/// q against λ.
+/// Plots the hit ratio q against the arrival rate λ.
 pub fn hit_ratio(comparison: &Comparison) -> Plot {
     let steps = &comparison.steps;
     let largest = steps.iter().map(|s| s.measured.rate).fold(0.0, f64::max);
@@ -210,7 +213,8 @@ pub fn hit_ratio(comparison: &Comparison) -> Plot {
     }
 }
 
-/// CDFs of the response time on a logarithmic axis, one plot for each step: the paper's Figures 8 and 9.
+/// Plots CDFs of the response time on a logarithmic axis, one plot for each step: the paper's
+/// Figures 8 and 9.
 pub fn cdfs(comparison: &Comparison) -> Vec<Plot> {
     comparison.steps.iter().map(|step| cdf(comparison, step)).collect()
 }
@@ -235,7 +239,7 @@ fn cdf(comparison: &Comparison, step: &ComparedStep) -> Plot {
         line("spotify", "Spotify model", curve(comparison.model.spotify_cdf(rate, &times))),
         line("ours", "Concertina's model", curve(comparison.model.cdf(rate, &times))),
     ];
-    // The measured line is thin and lies on top.
+    // The measured line is thin and must be drawn last, on top.
     marks.rotate_left(1);
     let used = if step.used_for_fit { "fitted" } else { "held out" };
     let prediction = step.prediction.as_ref();
@@ -243,7 +247,7 @@ fn cdf(comparison: &Comparison, step: &ComparedStep) -> Plot {
         true => ", past the limit",
         false => "",
     };
-    // No part of this curve is trusted: the load is past the trusted one.
+    // The whole curve is untrusted: its load is past the trusted load.
     let mut untrusted = "";
     if prediction.is_none_or(|p| p.beyond_trust) {
         untrusted = ", not trusted";
@@ -258,8 +262,9 @@ fn cdf(comparison: &Comparison, step: &ComparedStep) -> Plot {
     }
 }
 
-/// The utilisation in percent from which on the steps of a comparison are past the trusted load: halfway from
-/// the last that is not. `None` if all are trusted.
+/// The device utilisation, in percent, from which a comparison's steps are past the trusted load:
+/// halfway between the last trusted step and the first untrusted one. `None` if all steps are
+/// trusted.
 fn untrusted_from(comparison: &Comparison) -> Option<f64> {
     let (mut trusted, mut first) = (0.0f64, f64::INFINITY);
     for row in &comparison.rows {
@@ -270,12 +275,13 @@ fn untrusted_from(comparison: &Comparison) -> Option<f64> {
             trusted = trusted.max(percent);
         }
     }
-    // Loads of one utilisation, or out of order: what is past it begins at the first that is.
+    // Utilisation need not grow with the load. If the steps overlap, start at the first untrusted
+    // one.
     let from = if trusted < first { 0.5 * (trusted + first) } else { first };
     first.is_finite().then_some(from)
 }
 
-/// The error of both models at each time against utilisation.
+/// Plots the errors of both models at each time against utilisation.
 pub fn errors(comparison: &Comparison) -> Vec<Plot> {
     let plot = |&t_s: &f64| {
         let rows: Vec<&Row> = comparison.rows.iter().filter(|r| r.within_s == t_s).collect();
@@ -284,7 +290,7 @@ pub fn errors(comparison: &Comparison) -> Vec<Plot> {
                 let rows = rows.iter().filter(|r| r.used_for_fit == fitted);
                 let point = |r: &&Row| {
                     let y = error(r)?;
-                    // The two models stand side by side, so that their bars do not hide each other.
+                    // Shift the two models apart, so that their error bars do not hide each other.
                     let x = r.utilisation * 100.0 + if class == "ours" { 0.7 } else { -0.7 };
                     let half = half(&r.measured) * 100.0;
                     let title = format!("{}: {y:+.2} points (measured ± {half:.2})", r.step);
@@ -321,7 +327,8 @@ pub fn errors(comparison: &Comparison) -> Vec<Plot> {
     comparison.within_s.iter().map(plot).collect()
 }
 
-/// Processor and disks of the hosts over time, a plot for each run; the steps are shaded.
+/// Plots the processor and disk use of the hosts over time, one plot for each run; the steps are
+/// shaded.
 pub fn hosts(comparison: &Comparison) -> Vec<Plot> {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in comparison.steps.iter().flat_map(|s| &s.hosts) {
@@ -342,7 +349,7 @@ pub fn hosts(comparison: &Comparison) -> Vec<Plot> {
             to: since(s.step.end_unix_us),
         };
         marks.extend(steps.iter().map(shade));
-        // One line for each step: between them nothing is shown.
+        // One line for each step, because nothing is measured between them.
         let mut series = |class, label: &str, of: &dyn Fn(&record::Host) -> f64| {
             let mut label = label.to_owned();
             for step in &steps {
@@ -364,7 +371,7 @@ pub fn hosts(comparison: &Comparison) -> Vec<Plot> {
     names.iter().map(plot).collect()
 }
 
-/// How late the generator was.
+/// Plots how late the load generator sent its requests.
 pub fn lateness(comparison: &Comparison) -> Plot {
     let steps = &comparison.steps;
     let series = |class, shape, label: &str, of: &dyn Fn(&record::Generator) -> f64| {
@@ -397,7 +404,8 @@ pub fn lateness(comparison: &Comparison) -> Plot {
     }
 }
 
-/// What `concertina predict` plots: fraction served within each time against load, the asked loads marked.
+/// The plots of `concertina predict`: the fraction answered within each time against load, with the
+/// requested loads marked.
 pub fn predictions(
     model: &Model,
     limits: &Limits,
@@ -413,7 +421,7 @@ pub fn predictions(
         model.cluster_limit_mg1(servers).unwrap_or(f64::INFINITY)
     };
     let high = rate_max(limits, largest / n) * n;
-    // Without a trust that can be stated none of it is trusted.
+    // If the trusted load cannot be computed, no load is trusted.
     let trusted = model.trust().map_or(0.0, |trust| trust.limit * n);
     let plot = |(i, &t_s): (usize, &f64)| {
         let mut marks = limit_marks(limit, trusted);
@@ -433,7 +441,7 @@ pub fn predictions(
         };
         let points: Vec<_> = asked.iter().filter_map(point).collect();
         for (beyond, shape, label) in
-            [(false, Shape::Disc, "asked"), (true, Shape::Ring, "asked, past a limit")]
+            [(false, Shape::Disc, "requested"), (true, Shape::Ring, "requested, past a limit")]
         {
             let points = points.iter().filter(|p| p.0 == beyond).map(|p| p.1.clone()).collect();
             marks.push(Mark::Points { class: "ours", shape, label: label.to_owned(), points });

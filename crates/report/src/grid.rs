@@ -1,11 +1,11 @@
-//! Tables, as text and as HTML from the same cells.
+//! Tables that print as text or as HTML from the same cells.
 
 use std::fmt::Write;
 
-/// A table; `align` has an `l` (words) or an `r` (numbers) for each column.
+/// A table. `align` holds one letter for each column: `l` (left, text) or `r` (right, numbers).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Grid {
-    /// Heads of the columns.
+    /// Column headings.
     pub head: Vec<String>,
     /// `l` or `r` for each column.
     pub align: &'static str,
@@ -28,7 +28,7 @@ impl Grid {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// The table as lines of text, two blanks between columns.
+    /// Renders the table as lines of text, with two spaces between columns.
     pub fn text(&self) -> String {
         let mut widths: Vec<usize> = self.head.iter().map(|h| width(h)).collect();
         for row in &self.rows {
@@ -55,7 +55,8 @@ impl Grid {
         out
     }
 
-    /// The table as HTML, in a box that scrolls sideways where it must.
+    /// Renders the table as HTML, in a box that scrolls horizontally if the page is too narrow.
+    /// `class_of` gives the CSS class of each row.
     pub fn html(&self, class_of: impl Fn(usize) -> &'static str) -> String {
         let mut out = String::from("<div class=\"scroll\"><table>\n<thead><tr>");
         let align = |i: usize| if self.is_left(i) { "" } else { " class=\"n\"" };
@@ -75,17 +76,18 @@ impl Grid {
     }
 }
 
-/// Columns that a text takes on a terminal: combining marks take none.
+/// The number of terminal columns that a text occupies; combining marks occupy none.
 fn width(text: &str) -> usize {
     text.chars().filter(|c| !matches!(c, '\u{300}'..='\u{36f}')).count()
 }
 
-/// Without the control characters that could drive a terminal.
+/// Replaces control characters, which could drive a terminal.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
 }
 
-/// Text for HTML and SVG, in elements and in quoted attributes. Characters that XML forbids are replaced.
+/// Escapes text for HTML and SVG, in elements and in quoted attributes. Characters that XML forbids
+/// are replaced.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! Fits the steps of runs that are not held out, and judges the model on those that are.
+//! Fits a model to the steps that are not held out, and computes its errors on those that are.
 
 use model::fit::BlackBox;
 use model::storage::Limit;
@@ -9,7 +9,7 @@ use super::error::Error;
 use super::measured::{Measured, measure};
 use super::steps::{Observed, ObservedStep};
 
-/// Fits, and writes into the model what it is wrong by on the steps that are held out.
+/// Fits a model and records its errors on the held-out steps in it.
 pub(super) fn fit(observed: &Observed, about: About) -> Result<Model, Error> {
     let options = model::fit::Options { about, ..model::fit::Options::default() };
     let mut model = model::fit::fit(&observed.fit_steps(), &options)?;
@@ -17,7 +17,7 @@ pub(super) fn fit(observed: &Observed, about: About) -> Result<Model, Error> {
     Ok(model)
 }
 
-/// The same for a service of which only responses are known.
+/// Like [`fit`], for a service of which only response times are known.
 pub(super) fn fit_black_box(
     observed: &Observed,
     about: About,
@@ -29,7 +29,7 @@ pub(super) fn fit_black_box(
     Ok(fitted)
 }
 
-/// The errors of a model at all steps that are held out.
+/// The errors of a model on all held-out steps.
 fn judge_all(model: &Model, observed: &Observed) -> Result<Vec<HeldOut>, Error> {
     let within_s = counted_at(observed);
     let mut held_out = Vec::new();
@@ -39,7 +39,7 @@ fn judge_all(model: &Model, observed: &Observed) -> Result<Vec<HeldOut>, Error> 
     Ok(held_out)
 }
 
-/// The errors of a cluster's model at the steps that are held out, as clients saw them.
+/// The errors of a cluster's model on the held-out steps, as measured at the clients.
 pub(super) fn judge_cluster(
     model: &ClusterModel,
     clients: &Observed,
@@ -54,8 +54,8 @@ pub(super) fn judge_cluster(
     Ok(held_out)
 }
 
-/// The errors of a model at a step. A load that the model holds for unstable is answered by memory
-/// alone, says the model, and by nothing past a link or workers.
+/// The errors of a model on one step. At a load that the model considers unstable, it predicts that
+/// only memory hits are answered; past the capacity of a link or of workers, nothing is.
 fn judge(model: &Model, step: &ObservedStep, within_s: &[f64]) -> Result<Vec<HeldOut>, Error> {
     let measured = measure(step, within_s);
     let shares = match model.cdf(measured.rate, within_s) {
@@ -75,7 +75,7 @@ fn judge(model: &Model, step: &ObservedStep, within_s: &[f64]) -> Result<Vec<Hel
     Ok(rows(step, &measured, shares))
 }
 
-/// Predicted shares beside the measured ones.
+/// Pairs the predicted shares with the measured ones.
 fn rows(step: &ObservedStep, measured: &Measured, shares: Vec<f64>) -> Vec<HeldOut> {
     let rows = measured.within.iter().zip(shares).map(|(within, share)| HeldOut {
         name: step.windows.name.clone(),

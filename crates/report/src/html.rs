@@ -1,7 +1,8 @@
-//! The report as one HTML file: no script, nothing loaded from anywhere.
+//! The report as one HTML file without scripts or external resources.
 //!
-//! Every text that comes from a file (names, notes, complaints, asked tables) is escaped, and the page
-//! forbids itself to load anything, so that a hostile run folder can make an ugly report at worst.
+//! Every text that comes from a file (names, notes, warnings, configuration) is escaped, and the
+//! page's content security policy forbids loading anything, so that a hostile run folder can at
+//! worst make an ugly report.
 
 use std::fmt::Write;
 
@@ -12,12 +13,12 @@ use super::objective::{digits, time};
 use super::svg::{COLOURS, Plot, STYLE};
 use super::table;
 
-/// What a report says besides its comparison.
+/// The parts of a report besides its comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     /// Its title.
     pub title: String,
-    /// Commands that repeat what it shows, one a line.
+    /// Commands that reproduce the report, one on each line.
     pub commands: Vec<String>,
 }
 
@@ -43,7 +44,7 @@ summary{cursor:pointer}
 .plots figure,tr,.note{break-inside:avoid}h2{break-after:avoid}.scroll{overflow:visible}th,td{white-space:normal;padding:.2em .4em}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 ";
 
-/// The report of a comparison.
+/// Renders a comparison as an HTML page.
 pub fn html(comparison: &Comparison, page: &Page) -> String {
     let title = escape(&page.title);
     let mut out = format!(
@@ -71,14 +72,14 @@ pub fn html(comparison: &Comparison, page: &Page) -> String {
     out
 }
 
-/// By this mark an earlier report is known, which may be overwritten.
+/// Identifies a file as an earlier report, which may be overwritten.
 pub const GENERATOR: &str = "concertina report";
 
 fn laboratory(comparison: &Comparison, out: &mut String) {
     for note in &comparison.laboratory {
         let _ = writeln!(
             out,
-            "<div class=\"note lab\"><strong>Laboratory conditions.</strong> {}</div>",
+            "<div class=\"note lab\"><strong>Emulated devices, not real hardware.</strong> {}</div>",
             escape(note)
         );
     }
@@ -115,7 +116,7 @@ fn warnings(comparison: &Comparison, out: &mut String) {
     if comparison.warnings.is_empty() {
         return;
     }
-    out.push_str("<div class=\"note warn\"><strong>What a reader should know</strong><ul>\n");
+    out.push_str("<div class=\"note warn\"><strong>Warnings</strong><ul>\n");
     for warning in &comparison.warnings {
         let _ = writeln!(out, "<li>{}</li>", escape(warning));
     }
@@ -153,7 +154,7 @@ fn results(comparison: &Comparison, out: &mut String) {
     out.push_str(&table::comparison_grid(comparison).html(class_of));
     heading(
         "rate",
-        "Fraction served in time, against load",
+        "Fraction answered in time, against load",
         "Points are measured, with their 95 % intervals: squares were fitted, rings were held out. \
          Lines are the models, the band the 95 % interval of ours. Right of the dotted lines, shaded, a \
          prediction is past the confidence limit (pink), or past the load up to which the model is trusted \
@@ -164,7 +165,7 @@ fn results(comparison: &Comparison, out: &mut String) {
     heading(
         "error",
         "Error against utilisation",
-        "Prediction minus measurement; the bars are the measurement's own 95 % interval, so that a point \
+        "Prediction minus measurement; the bars are the measurement's own 95 % interval, so a point \
          whose bar meets 0 is not known to be wrong. Shaded: past the load up to which the model is trusted.",
         out,
     );
@@ -172,8 +173,8 @@ fn results(comparison: &Comparison, out: &mut String) {
     heading(
         "q",
         "Share answered from memory",
-        "The Spotify model takes for q the share answered under 1 ms, as its paper does; ours the share \
-         that the node says memory answered.",
+        "The Spotify model defines q as the share answered in less than 1 ms, as its paper does; ours as \
+         the share that the node reports as answered from memory.",
         out,
     );
     plots(&[figures::hit_ratio(comparison)], out);
@@ -181,7 +182,7 @@ fn results(comparison: &Comparison, out: &mut String) {
         "cdf",
         "Distribution of the response time",
         "Fraction answered within a time, at each measured load; the time axis is logarithmic. A plot is \
-         shaded where the model is not trusted at its load.",
+         shaded if the model is not trusted at its load.",
         out,
     );
     plots(&figures::cdfs(comparison), out);
@@ -191,26 +192,26 @@ fn model(comparison: &Comparison, out: &mut String) {
     heading(
         "model",
         "The model",
-        "Every number with its 95 % interval, from refits of resampled windows.",
+        "Each parameter with its 95 % interval, computed by refitting resampled windows.",
         out,
     );
     out.push_str(&table::parameters_grid(&comparison.parameters).html(|_| ""));
     out.push_str(
-        "<p class=\"soft\">How well it fits the steps that it was fitted to. KS is the largest \
+        "<p class=\"soft\">Goodness of fit on the fitted steps. KS is the largest \
          difference between the measured and the model's distribution; dispersion is 1 for Poisson \
          arrivals.</p>\n",
     );
     out.push_str(&table::goodness_grid(&comparison.model).html(|_| ""));
 }
 
-/// What says whether the measurements can be trusted.
+/// The section with evidence for or against the measurements.
 fn trust(comparison: &Comparison, out: &mut String) {
     heading(
         "trust",
         "Can the measurements be trusted?",
-        "Operational laws hold of any steady system whatever it is (Little’s L = X·W of any queue, \
-         R = N/X − Z of any closed loop): a deviation is a fault of the measurement, or the load was not \
-         steady.",
+        "Operational laws hold for any steady system (Little’s L = X·W for any queue, \
+         R = N/X − Z for any closed loop): a deviation means a fault of the measurement, or that the load \
+         was not steady.",
         out,
     );
     let steps = comparison.steps.iter().map(|s| (s.name.as_str(), &*s.measured.laws));
@@ -312,7 +313,7 @@ fn runs(comparison: &Comparison, page: &Page, out: &mut String) {
             match run.machine.awake {
                 Some(true) => "yes".to_owned(),
                 Some(false) => "no".to_owned(),
-                None => "not known".to_owned(),
+                None => "unknown".to_owned(),
             },
         ]);
     }
@@ -320,7 +321,7 @@ fn runs(comparison: &Comparison, page: &Page, out: &mut String) {
     if !page.commands.is_empty() {
         let _ = writeln!(
             out,
-            "<p>To do it again:</p>\n<pre><code>{}</code></pre>",
+            "<p>To reproduce it:</p>\n<pre><code>{}</code></pre>",
             escape(&page.commands.join("\n"))
         );
     }
@@ -329,7 +330,7 @@ fn runs(comparison: &Comparison, page: &Page, out: &mut String) {
         if !asked.trim().is_empty() {
             let _ = writeln!(
                 out,
-                "<details><summary>What {} asked for</summary><pre><code>{}</code></pre></details>",
+                "<details><summary>Configuration of {}</summary><pre><code>{}</code></pre></details>",
                 escape(name),
                 escape(&asked)
             );
@@ -347,9 +348,9 @@ fn runs(comparison: &Comparison, page: &Page, out: &mut String) {
     );
 }
 
-/// A date in UTC.
+/// Formats a date and time in UTC.
 fn date(unix_us: u64) -> String {
-    // The year 9999 is the last that the format knows.
+    // The year 9999 is the last that the format can express.
     let seconds = unix_us / 1_000_000;
     if seconds >= 253_402_300_799 {
         return format!("{unix_us} µs");

@@ -1,9 +1,10 @@
-//! The operational laws of a step: which of them apply to what was observed, and what they come to.
+//! Chooses the operational laws that apply to a step, and checks them.
 //!
-//! The laws themselves, with their sources, are in [`model::laws`]. Here is only which queues they are
-//! checked at: Little's law at every queue; the utilisation law where servers are limited; the interactive
-//! law in a closed loop; forced flow where it is known how often a request visits a queue; the demand bound
-//! at the busiest queue. `concertina check`, reports and `concertina measure` all ask here.
+//! The laws themselves, with their sources, are in [`model::laws`]. This module decides at which
+//! queues they are checked: Little's law at every queue; the utilisation law where the number of
+//! servers is limited; the interactive law in a closed loop; forced flow where the number of visits
+//! of a request to a queue is known; the demand bound at the busiest queue. `concertina check`,
+//! reports and `concertina measure` all use it.
 
 use model::laws::{
     Check, Law, Quantities, demand_bound, forced_flow, interactive, little, utilisation,
@@ -12,17 +13,17 @@ use model::window::{Operation, Outcome, Window};
 
 use super::steps::ObservedStep;
 
-/// What of each queue is needed, in the order of the windows.
+/// The quantities that the laws need, for each window of a queue.
 fn sums(windows: &[Window]) -> Vec<Quantities> {
     windows.iter().map(Quantities::of).collect()
 }
 
-/// The same of reads alone.
+/// Like [`sums`], for reads only.
 fn reads(windows: &[Window]) -> Vec<Quantities> {
     windows.iter().map(|w| Quantities::of_operation(w, Operation::Get)).collect()
 }
 
-/// All devices as one queue.
+/// Sums all devices as if they were one queue.
 fn together(devices: &[Vec<Window>]) -> Vec<Quantities> {
     let mut all: Vec<Quantities> = Vec::new();
     for device in devices {
@@ -36,12 +37,13 @@ fn together(devices: &[Vec<Window>]) -> Vec<Quantities> {
     all
 }
 
-/// A closed loop: how many clients, and their mean think time in seconds.
+/// A closed loop: the number of clients, and their mean think time in seconds.
 pub type Loop = (u64, f64);
 
-/// The laws of what clients saw alone: Little's, and the interactive law in a closed loop.
+/// Checks the laws that need the clients' windows only: Little's law, and the interactive law in a
+/// closed loop.
 ///
-/// A queue in which nothing completed says nothing, so it has no check.
+/// A queue without completions has no checks.
 pub fn client_laws(
     queue: &str,
     windows: &[Quantities],
@@ -55,7 +57,8 @@ pub fn client_laws(
     checks
 }
 
-/// Every law that applies to a step. `each_device`: the devices one by one, not together.
+/// Checks every law that applies to a step. `each_device` checks the devices one by one instead of
+/// together.
 pub fn laws(observed: &ObservedStep, each_device: bool, tolerance: f64) -> Vec<Check> {
     let step = &observed.windows;
     let (load, gateway, node) = (sums(&step.load), sums(&step.gateway), sums(&step.node));
@@ -73,7 +76,7 @@ pub fn laws(observed: &ObservedStep, each_device: bool, tolerance: f64) -> Vec<C
     let mut closed = closed.map(|clients| (clients as u64, observed.think_s));
     for (queue, windows) in [("load", &load), ("gateway", &gateway), ("node", &node)] {
         if !windows.is_empty() {
-            // Those nearest to the clients are the loop's.
+            // The interactive law applies to the queue nearest to the clients.
             checks.extend(client_laws(queue, windows, closed.take(), tolerance));
         }
     }
@@ -84,7 +87,7 @@ pub fn laws(observed: &ObservedStep, each_device: bool, tolerance: f64) -> Vec<C
         }
     }
     checks.extend(flows(observed, tolerance));
-    // What clients of several nodes complete says nothing of the queues of one.
+    // The clients' throughput says nothing about one node if several nodes share it.
     let sides = [Some(&load).filter(|_| observed.alone), Some(&gateway), Some(&node), Some(&load)];
     if let Some(system) = sides.into_iter().flatten().find(|side| !side.is_empty()) {
         let each: Vec<(String, Vec<Quantities>)> =
@@ -98,18 +101,18 @@ pub fn laws(observed: &ObservedStep, each_device: bool, tolerance: f64) -> Vec<C
     checks
 }
 
-/// The order of a table: each law by itself.
+/// The order of the laws in a table.
 fn order(law: Law) -> usize {
     let all = [Law::Interactive, Law::Little, Law::Utilisation, Law::ForcedFlow, Law::DemandBound];
     all.iter().position(|&l| l == law).unwrap_or(all.len())
 }
 
-/// Forced flow between the queues that a read passes one after the other.
+/// Checks forced flow between the queues that a read passes in sequence.
 fn flows(observed: &ObservedStep, tolerance: f64) -> Vec<Check> {
     let step = &observed.windows;
     let mut checks = Vec::new();
     if observed.alone {
-        // Every read of the clients passes the one server's front, and from there its node.
+        // Every read of the clients passes the front of the only server, and then its node.
         let passed: Vec<(&str, Vec<Quantities>)> =
             [("load", &step.load), ("gateway", &step.gateway), ("node", &step.node)]
                 .into_iter()
@@ -133,7 +136,8 @@ fn flows(observed: &ObservedStep, tolerance: f64) -> Vec<Check> {
     }
     let behind: u64 = observed.origin.iter().map(|w| w.completions).sum();
     let joined: u64 = step.node.iter().map(|w| w.joined).sum();
-    // A join does not say which queue its read is in: known only where all are in the devices'.
+    // A joined request does not record which queue its read is in. The visit ratio is known only if
+    // all reads go to the devices.
     if behind == 0 && elsewhere == 0.0 && from_devices > joined as f64 {
         let visits = (from_devices - joined as f64) / answered;
         let (node, devices) = (sums(&step.node), together(&step.devices));
@@ -142,7 +146,7 @@ fn flows(observed: &ObservedStep, tolerance: f64) -> Vec<Check> {
     checks
 }
 
-/// What a deviation usually means, and what to do; `None` where the law holds.
+/// The usual cause of a deviation, and what to do about it; `None` where the law holds.
 pub fn advice(check: &Check) -> Option<&'static str> {
     use model::laws::Verdict;
     let more = check.deviation_percent > 0.0;
@@ -150,46 +154,46 @@ pub fn advice(check: &Check) -> Option<&'static str> {
         Verdict::Holds => return None,
         Verdict::Unsure => {
             return Some(
-                "its interval reaches into the tolerance: chance may do that; measure longer",
+                "the deviation may be chance, because its interval reaches into the tolerance; measure longer",
             );
         }
         Verdict::Broken => {}
     }
     Some(match (check.law, more) {
         (Law::Little, true) => {
-            "more were in the queue than left it: it grew (past saturation: not steady), or requests were \
+            "more requests were in the queue than left it: it grew (past saturation: not steady), or requests were \
              given up without a reply; lower the load, lengthen the warm-up"
         }
         (Law::Little, false) => {
-            "more response time was recorded than the queue's length explains: requests of a warm-up or of \
-             before the interval are counted in it, or it is short against the response times; lengthen both"
+            "more response time was recorded than the queue's length explains: requests of a warm-up or from \
+             before the interval are counted in it, or it is short compared with the response times; lengthen both"
         }
         (Law::Utilisation, true) => {
-            "servers were busy with what was never recorded as served: services that failed or had not \
+            "servers were busy with work that was not recorded as served: services that failed or had not \
              ended, or a clock that jumped"
         }
         (Law::Utilisation, false) => {
-            "service times hold more than the servers' work (waiting, transfer), or more are served at once \
-             than the queue says"
+            "service times contain more than the servers' work (waiting, transfer), or more requests are \
+             served concurrently than the queue states"
         }
         (Law::Interactive, true) => {
-            "replies took longer than the clients had time for: responses of a warm-up are counted, or they \
-             thought for less than was asked, or their clocks differ"
+            "replies took longer than the clients had time for: responses of a warm-up are counted, or the \
+             clients thought for less than configured, or clocks differ"
         }
         (Law::Interactive, false) => {
-            "clients spent time that is neither response nor think time: they paused after errors, were \
-             sent off late by a busy generator, or were fewer than was asked"
+            "clients spent time that is neither response nor think time: they paused after errors, a busy \
+             generator sent their requests late, or there were fewer of them than configured"
         }
         (Law::ForcedFlow, true) => {
-            "more came to this queue than the queue before it let through: other clients used the service, \
-             requests were tried again or hedged, or the runs' clocks differ"
+            "more requests reached this queue than the queue before it passed on: other clients used the \
+             service, requests were retried or hedged, or the runs' clocks differ"
         }
         (Law::ForcedFlow, false) => {
-            "fewer came to this queue than were sent to it: requests were dropped, refused or lost on the \
+            "fewer requests reached this queue than were sent to it: requests were dropped, refused or lost on the \
              way, answered without it, or the runs' clocks differ"
         }
         (Law::DemandBound, _) => {
-            "more was completed than the busiest queue can serve: throughput and service times are not of \
+            "more requests completed than the busiest queue can serve: throughput and service times are not of \
              the same interval, or replies came from elsewhere"
         }
     })

@@ -1,9 +1,10 @@
-//! From run folders and a model to tables, JSON and pages.
+//! Turns run folders and a fitted model into tables, JSON and HTML pages.
 //!
-//! The way of the data: run folders → [`Observed`] (the windows of each step) → [`measured`] (each step's
-//! figures with their uncertainty) and a [`model::Model`] → [`Comparison`] → [`table()`], its JSON (it
-//! serialises) or [`html()`]. The demo and the experiments call the same functions as the commands.
-//! How to read what comes out: `docs/reports.md`.
+//! Data flows in one direction: run folders → [`Observed`] (the windows of each step) →
+//! [`measured`] (the figures of each step with their uncertainty), together with a [`model::Model`]
+//! → [`Comparison`] → [`table()`], JSON (a comparison serialises) or [`html()`]. The demo and the
+//! experiments call the same functions as the commands. `docs/reports.md` explains how to read the
+//! output.
 
 mod axis;
 pub mod check;
@@ -40,21 +41,24 @@ use model::fit::BlackBox;
 use model::{Coarse, Model};
 
 /// Reads a model file.
+///
+/// # Errors
+/// If the file cannot be read or is not a valid model.
 pub fn read_model(path: &Path) -> anyhow::Result<Model> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).with_context(|| {
         let hint = if path.is_dir() {
-            ": it is a folder; `concertina fit` makes a model of runs"
+            ": it is a folder; `concertina fit` makes a model from run folders"
         } else {
             ""
         };
         format!("cannot read the model {shown}{hint}")
     })?;
-    Model::from_toml(&text).with_context(|| format!("{shown} is no model that can be used"))
+    Model::from_toml(&text).with_context(|| format!("{shown} is not a usable model file"))
 }
 
-/// Fits the steps of runs, and judges the model on those that are held out. What imported runs leave unknown
-/// widens its intervals.
+/// Fits a model to the steps that are not held out, and computes its errors on those that are. The
+/// limited resolution of imported runs widens the intervals.
 pub fn fit(observed: &Observed, title: &str) -> Result<Model, Error> {
     let mut model = held_out::fit(observed, observed.about(title))?;
     model.widen(&uncertainty::coarse(observed))?;
@@ -62,15 +66,16 @@ pub fn fit(observed: &Observed, title: &str) -> Result<Model, Error> {
     Ok(model)
 }
 
-/// Fits a service of which only responses are known to the steps that are not held out ([`model::fit::black_box`]), and
-/// judges the model on those that are. `servers`: how many requests it serves at once, if that is known.
+/// Fits a service of which only response times are known ([`model::fit::black_box`]) to the steps
+/// that are not held out, and computes the model's errors on those that are. `servers` is the
+/// number of requests that the service serves concurrently, if known.
 pub fn fit_black_box(
     observed: &Observed,
     title: &str,
     servers: Option<u32>,
 ) -> Result<BlackBox, Error> {
     let mut fitted = held_out::fit_black_box(observed, observed.about(title), servers)?;
-    // Of responses alone the law of service is as coarse as they are.
+    // A service-time law derived from response times alone is as coarse as those times.
     let coarse = uncertainty::coarse(observed);
     let service_s = coarse.device_s.max(coarse.other_s).max(coarse.memory_s);
     let (memory_s, fast) = (coarse.memory_s, coarse.fast);
@@ -79,14 +84,14 @@ pub fn fit_black_box(
     Ok(fitted)
 }
 
-/// Writes a file whole or not at all. A file that is there already is replaced only if `ours` says that it
-/// is one of the same kind.
+/// Writes a file atomically: the complete text or nothing. An existing file is replaced only if
+/// `ours` accepts its content, so that a command overwrites only files of its own kind.
 pub fn write_whole(path: &Path, text: &str, ours: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     let shown = path.display();
     match std::fs::read(path) {
         Ok(old) if !old.is_empty() && !ours(&String::from_utf8_lossy(&old)) => {
             anyhow::bail!(
-                "{shown} exists and is something else; name another file, or remove it first"
+                "{shown} exists and is another kind of file; name another file, or remove it first"
             )
         }
         Ok(_) => {}

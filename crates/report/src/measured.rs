@@ -1,8 +1,9 @@
-//! What a step measured, each figure with its own uncertainty.
+//! The measured figures of a step, each with its uncertainty.
 //!
-//! Shares and means are those of all requests; their 95 % half widths are from the means of 20 batches of
-//! successive windows (Student's t), so that requests that waited for one another are not counted as
-//! independent. Where a share is 0 or 1 in every batch the half width is 3/n, the "rule of three".
+//! Shares and means are taken over all requests. Their 95 % half widths come from the means of 20
+//! batches of successive windows (Student's t), because successive requests wait for one another
+//! and are not independent. If a share is 0 or 1 in every batch, the half width is 3/n (the "rule
+//! of three").
 
 use model::laws::{Check, TOLERANCE};
 use model::statistics::batch_means;
@@ -13,7 +14,7 @@ use super::laws::{advice, laws};
 use super::steps::ObservedStep;
 use record::Host;
 
-/// Batches of an interval.
+/// Number of batches behind an interval.
 const BATCHES: usize = 20;
 
 /// A measured number with the half width of its 95 % interval.
@@ -21,42 +22,44 @@ const BATCHES: usize = 20;
 pub struct Estimate {
     /// The number.
     pub value: f64,
-    /// Half the width of its 95 % interval; `None` if there are too few windows to say.
+    /// Half the width of its 95 % interval; `None` if there are too few windows.
     pub half_width: Option<f64>,
-    /// Batches that the interval rests on.
+    /// Number of batches behind the interval.
     pub batches: usize,
 }
 
-/// A share of requests within a time.
+/// The share of requests answered within a time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Within {
     /// The time, seconds.
     pub t_s: f64,
     /// The share.
     pub share: Estimate,
-    /// Whether it was counted exactly, not read off a histogram (whose buckets are 0.8 % wide).
+    /// Whether the share was counted exactly. Otherwise it is read from a histogram, whose buckets
+    /// are 0.8 % wide.
     pub exact: bool,
 }
 
-/// What the host did during a step.
+/// The host's resource use during a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HostUse {
-    /// The run that says so.
+    /// The run that recorded it.
     pub run: String,
     /// Mean share of all cores in use.
     pub cpu_mean: f64,
-    /// Largest share in a second.
+    /// Largest share of all cores in use during one second.
     pub cpu_max: f64,
-    /// Mean share that the hypervisor took.
+    /// Mean share of processor time that the hypervisor gave to other guests.
     pub cpu_stolen: f64,
     /// Mean utilisation of the busiest disk.
     pub disk_mean: f64,
 }
 
-/// What a step measured.
+/// The measured figures of a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// Which queue stands for the clients: `load` where it knows who answered, else `gateway` or `node`.
+    /// The queue that represents the clients: `load` if it records which component answered, else
+    /// `gateway` or `node`.
     pub client_queue: String,
     /// Seconds of windows.
     pub seconds: f64,
@@ -72,29 +75,29 @@ pub struct Measured {
     pub within: Vec<Within>,
     /// Mean response, seconds.
     pub response_mean: Estimate,
-    /// The response that 99 % do not exceed, seconds, to the width of a bucket.
+    /// The 99th percentile of the response time, seconds, within the width of a histogram bucket.
     pub response_p99: f64,
-    /// Share that memory answered.
+    /// Share answered from memory.
     pub hit_ratio: Estimate,
     /// Share of each outcome.
     pub outcomes: Vec<(String, f64)>,
-    /// Answers that were errors.
+    /// Error replies.
     pub errors: u64,
-    /// Requests that were turned away.
+    /// Refused requests.
     pub refusals: u64,
-    /// Utilisation of a device, on average.
+    /// Mean utilisation of the devices.
     pub utilisation_mean: f64,
     /// Utilisation of the busiest device.
     pub utilisation_max: f64,
-    /// Mean number at a device.
+    /// Mean number of requests at a device.
     pub device_length_mean: f64,
-    /// Laws, and how far they are off.
+    /// The checked operational laws and their deviations.
     pub laws: Vec<Check>,
-    /// What the hosts did.
+    /// Resource use of the hosts.
     pub hosts: Vec<HostUse>,
-    /// What may have been the bottleneck besides the devices, or makes the step doubtful.
+    /// Possible bottlenecks besides the devices, and other reasons to doubt the step.
     pub hints: Vec<String>,
-    /// Responses of all reads.
+    /// Response times of all reads.
     #[serde(skip)]
     pub responses: Histogram,
 }
@@ -105,7 +108,7 @@ fn ratio(windows: &[(f64, f64)]) -> Estimate {
     let over = |(a, b): (f64, f64)| if b > 0.0 { a / b } else { 0.0 };
     let total = sum(windows);
     let size = (windows.len() / BATCHES).max(1);
-    // The oldest windows that do not fill a batch count for the value alone.
+    // The oldest windows, which do not fill a batch, contribute to the value only.
     let batches: Vec<f64> = windows
         .rchunks_exact(size)
         .take(BATCHES)
@@ -117,7 +120,7 @@ fn ratio(windows: &[(f64, f64)]) -> Estimate {
     Estimate { value: over(total), half_width: found.map(|e| e.half_width), batches: batches.len() }
 }
 
-/// A share: as [`ratio`], and never surer than its counts allow.
+/// Like [`ratio`], with an interval no narrower than the number of requests allows.
 fn share(windows: &[(f64, f64)]) -> Estimate {
     let mut estimate = ratio(windows);
     let n: f64 = windows.iter().map(|w| w.1).sum();
@@ -127,8 +130,8 @@ fn share(windows: &[(f64, f64)]) -> Estimate {
     estimate
 }
 
-/// The windows that say what clients saw: those nearest to the client that know who answered, as a fit
-/// chooses them.
+/// The windows that describe what clients experienced: those nearest to the client that record
+/// which component answered, by the same rule as a fit.
 fn client_side(step: &model::fit::Step) -> (&'static str, &[Window]) {
     let sides = [("load", &step.load), ("gateway", &step.gateway), ("node", &step.node)];
     let counts = |windows: &[Window]| {
@@ -149,7 +152,7 @@ fn reads(windows: &[Window]) -> impl Iterator<Item = &model::window::Times> {
     windows.iter().flat_map(|w| &w.times).filter(|t| t.operation == Operation::Get)
 }
 
-/// Measures a step: the shares within each of `within_s` seconds, and everything else.
+/// Measures a step: the share answered within each of `within_s` seconds, and all other figures.
 pub fn measure(observed: &ObservedStep, within_s: &[f64]) -> Measured {
     let step = &observed.windows;
     let (client_queue, client) = client_side(step);
@@ -210,7 +213,7 @@ pub fn measure(observed: &ObservedStep, within_s: &[f64]) -> Measured {
     measured
 }
 
-/// The share within `t_s`: exact where the windows counted at that time.
+/// The share within `t_s`, exact if the windows counted at that time.
 fn share_within(client: &[Window], t_s: f64) -> Within {
     let mut exact = true;
     let mut sums = Vec::with_capacity(client.len());
@@ -232,7 +235,7 @@ fn share_within(client: &[Window], t_s: f64) -> Within {
     Within { t_s, share: share(&sums), exact }
 }
 
-/// Utilisation of the devices on average and of the busiest, and the mean number at one.
+/// Mean utilisation of the devices, utilisation of the busiest, and the mean number at a device.
 fn device_figures(step: &model::fit::Step) -> (f64, f64, f64) {
     let (mut total, mut busiest, mut length) = (0.0, 0.0f64, 0.0);
     for windows in &step.devices {
@@ -288,13 +291,13 @@ fn hints(observed: &ObservedStep, measured: &Measured) -> Vec<String> {
     }
     if observed.disturbed_s > 0.0 {
         hints.push(format!(
-            "{:.0} s of {:.0} s are left out, in which other guests of the hypervisor had more of the processor \
-             than in the rest",
+            "{:.0} s of {:.0} s are excluded: other guests of the hypervisor used more of the processor \
+             then than in the rest",
             observed.disturbed_s,
             observed.disturbed_s + measured.seconds
         ));
     }
-    // Several runs of one host say the same.
+    // Several runs on one host report the same figures.
     hints.sort();
     for law in &measured.laws {
         if let Some(advice) = advice(law) {
@@ -303,18 +306,18 @@ fn hints(observed: &ObservedStep, measured: &Measured) -> Vec<String> {
     }
     if measured.errors > 0 {
         hints
-            .push(format!("{} answers were errors; they are counted as answered", measured.errors));
+            .push(format!("{} replies were errors; they are counted as answered", measured.errors));
     }
     if measured.refusals > 0 {
-        hints.push(format!("{} requests were turned away", measured.refusals));
+        hints.push(format!("{} requests were refused", measured.refusals));
     }
     if let Some(rate) = observed.step.rate {
         let off = measured.rate / rate - 1.0;
-        // Poisson arrivals come in numbers that vary by their root.
+        // The standard deviation of a Poisson count is its square root.
         let chance = 4.0 / (measured.rate * measured.seconds).max(1.0).sqrt();
         if off.abs() > chance.max(0.02) {
             hints.push(format!(
-                "{rate}/s were asked, {:.1}/s came ({:+.1} %)",
+                "the offered rate was {rate}/s, the measured rate {:.1}/s ({:+.1} %)",
                 measured.rate,
                 off * 100.0
             ));

@@ -1,15 +1,15 @@
-//! Times and objectives as people write them: `50ms`, `99% within 50ms`.
+//! Parses and prints times and objectives as people write them: `50ms`, `99% within 50ms`.
 
 use std::str::FromStr;
 
 use serde::Serialize;
 
-/// "A share of requests within a time."
+/// An objective: a share of requests to answer within a time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Objective {
     /// The share, 0 to 1.
     pub share: f64,
-    /// Within this many seconds.
+    /// The time limit, seconds.
     pub within_s: f64,
 }
 
@@ -17,7 +17,7 @@ impl FromStr for Objective {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Objective, String> {
-        let wrong = || format!("`{text}` is no objective: write it like `99% within 50ms`");
+        let wrong = || format!("invalid objective `{text}`: write it like `99% within 50ms`");
         let (share, within) = text.split_once("within").ok_or_else(wrong)?;
         let share = share.trim().strip_suffix('%').ok_or_else(wrong)?.trim();
         let share: f64 = share.parse().map_err(|_| wrong())?;
@@ -30,20 +30,20 @@ impl FromStr for Objective {
 
 impl std::fmt::Display for Objective {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Rounded to what a share is known to, so that 0.99 × 100 is 99.
+        // Round away floating-point noise, so that 0.99 × 100 prints as 99.
         let percent = (self.share * 1e10).round() / 1e8;
         write!(f, "{percent} % within {}", time(self.within_s))
     }
 }
 
-/// The seconds of `20ms`, `1.5s` or `800us`; at most an hour.
+/// Parses a duration such as `20ms`, `1.5s` or `800us`, in seconds; at most one hour.
 pub fn seconds(text: &str) -> Result<f64, String> {
     let text = text.trim();
     let units = [("ms", 1e3), ("us", 1e6), ("µs", 1e6), ("s", 1.0)];
     let found = units.iter().find_map(|(unit, per_s)| Some((text.strip_suffix(unit)?, per_s)));
-    let (number, per_s) =
-        found.ok_or_else(|| format!("`{text}` is no time: write it with its unit, like `50ms`"))?;
-    let value: f64 = number.trim().parse().map_err(|_| format!("`{text}` is no time"))?;
+    let (number, per_s) = found
+        .ok_or_else(|| format!("invalid time `{text}`: write it with its unit, like `50ms`"))?;
+    let value: f64 = number.trim().parse().map_err(|_| format!("invalid time `{text}`"))?;
     let value = value / per_s;
     if value > 0.0 && value <= 3600.0 {
         Ok(value)
@@ -52,9 +52,9 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Bytes per second of `125MB/s`, `1Gbit/s` or `40MiB/s`.
+/// Parses a bandwidth such as `125MB/s`, `1Gbit/s` or `40MiB/s`, in bytes per second.
 pub fn bytes_per_s(text: &str) -> Result<f64, String> {
-    let wrong = || format!("`{text}` is no rate of bytes: write it like `125MB/s` or `1Gbit/s`");
+    let wrong = || format!("invalid bandwidth `{text}`: write it like `125MB/s` or `1Gbit/s`");
     let rate = text.trim().strip_suffix("/s").ok_or_else(wrong)?;
     let bits = ["kbit", "Mbit", "Gbit", "Tbit"].into_iter().zip([125.0, 125e3, 125e6, 125e9]);
     let bytes = ["kB", "MB", "GB", "TB"].into_iter().zip([1e3, 1e6, 1e9, 1e12]);
@@ -66,9 +66,9 @@ pub fn bytes_per_s(text: &str) -> Result<f64, String> {
     if value > 0.0 && value.is_finite() { Ok(value) } else { Err(wrong()) }
 }
 
-/// The share of `2%` or `0.02`: above 0, below 1.
+/// Parses a share written as `2%` or `0.02`; above 0, below 1.
 pub fn share(text: &str) -> Result<f64, String> {
-    let wrong = || format!("`{text}` is no share: write it like `2%` or `0.02`");
+    let wrong = || format!("invalid share `{text}`: write it like `2%` or `0.02`");
     let (number, whole) = match text.trim().strip_suffix('%') {
         Some(number) => (number, 100.0),
         None => (text, 1.0),
@@ -77,7 +77,7 @@ pub fn share(text: &str) -> Result<f64, String> {
     if value > 0.0 && value < 1.0 { Ok(value) } else { Err(wrong()) }
 }
 
-/// A time with three digits and the unit that suits it.
+/// Formats a duration with three significant digits and a suitable unit.
 pub fn time(seconds: f64) -> String {
     let (value, unit) = match seconds.abs() {
         s if !s.is_finite() => return "without bound".to_owned(),
@@ -89,8 +89,8 @@ pub fn time(seconds: f64) -> String {
     format!("{} {unit}", digits(value, 3))
 }
 
-/// A number with so many significant digits, without trailing zeros after the point, in groups of three
-/// before it.
+/// Formats a number with `significant` digits, without trailing zeros after the decimal point, and
+/// with commas between the thousands.
 pub fn digits(value: f64, significant: i32) -> String {
     if !value.is_finite() {
         return if value.is_nan() { "–".to_owned() } else { "∞".to_owned() };
@@ -111,7 +111,7 @@ pub fn digits(value: f64, significant: i32) -> String {
     group(&text)
 }
 
-/// Commas between the thousands.
+/// Inserts commas between the thousands.
 fn group(text: &str) -> String {
     let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("−", rest));
     let (whole, fraction) = rest.find('.').map_or((rest, ""), |at| rest.split_at(at));

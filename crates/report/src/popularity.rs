@@ -1,14 +1,14 @@
-//! How hit ratios follow memory, as a command line or a cluster file says it.
+//! How the hit ratio depends on memory, as specified on a command line or in a cluster file.
 //!
 //! | text | law |
 //! |---|---|
 //! | `0.25` | hits ∝ memory^0.25, at most 1 ([`Popularity`]) |
 //! | `zipf:0.8:1000000` | Che's approximation of least-recently-used memory over a million objects, popularity falling as rank^−0.8 ([`HitCurve`]) |
-//! | a file | the trace's own curve, by reuse distances of a sample of its keys ([`Curve`]) |
-//! | a folder | the same of the samples of a run, which are of some of its keys |
+//! | a file | the curve of a trace, from reuse distances of a sample of its keys ([`Curve`]) |
+//! | a folder | the curve of a run's samples, which cover a part of its keys |
 //!
-//! A number of objects is of all servers, a trace or a run of all requests: a server's own hit ratio says where it
-//! stands.
+//! A number of objects counts those of all servers, and a trace or a run contains the requests of
+//! all servers; a server's own hit ratio determines its position on the curve.
 
 use std::path::Path;
 
@@ -20,23 +20,24 @@ use model::window::Operation;
 use record::RunFolder;
 use record::trace::Trace;
 
-/// Most keys whose reuse distances are kept: some 16 MB, and a curve within a point.
+/// The largest number of keys whose reuse distances are tracked: about 16 MB, for a curve accurate
+/// to one point.
 const KEYS_MAX: usize = 65_536;
 
-/// Size of an object whose size a trace does not say.
+/// Assumed size of an object whose size the trace does not state.
 const SIZE_UNKNOWN_BYTES: u64 = 1;
 
-/// How many keys there are to one that is sampled, where a run does not say.
+/// The number of keys for each sampled key, if a run does not state it.
 const ONE_IN: u64 = 64;
 
-/// A law.
+/// A relation between memory and hit ratio.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Law {
     /// A power of memory.
     Power(Popularity),
-    /// From a law of popularity.
+    /// A curve computed from a popularity distribution.
     Catalogue(HitCurve),
-    /// Of a stream of keys.
+    /// A curve measured on a stream of keys.
     Stream(Curve),
 }
 
@@ -50,10 +51,10 @@ impl HitLaw for Law {
     }
 }
 
-/// Reads a law; paths are as seen from `folder`.
+/// Parses a law; paths are relative to `folder`.
 ///
 /// # Errors
-/// If the text is no law, or the trace or the run cannot be read, or has too few requests.
+/// If the text is invalid, or the trace or the run cannot be read or has too few requests.
 pub fn read(text: &str, folder: &Path) -> anyhow::Result<Law> {
     if let Ok(exponent) = text.parse() {
         return Ok(Law::Power(Popularity::new(exponent)?));
@@ -68,26 +69,30 @@ pub fn read(text: &str, folder: &Path) -> anyhow::Result<Law> {
     } else if path.is_file() {
         of_trace(&path)
     } else {
-        bail!("`{text}` is no law: write an exponent, zipf:0.8:1000000, a trace, or a run folder");
+        bail!(
+            "invalid popularity `{text}`: write an exponent, zipf:0.8:1000000, a trace, or a run folder"
+        );
     };
-    let curve = curve.with_context(|| format!("{shown} says nothing of popularity"))?;
+    let curve = curve.with_context(|| format!("cannot derive a popularity from {shown}"))?;
     ensure!(
         curve.at(curve.memory_max())?.hit_ratio.value > 0.0,
-        "{shown} says nothing of popularity: no object was asked for twice"
+        "cannot derive a popularity from {shown}: no object was requested twice"
     );
     Ok(Law::Stream(curve))
 }
 
-/// The objects of `zipf:EXPONENT:OBJECTS`; `None` of a text that does not begin so.
+/// Parses `zipf:EXPONENT:OBJECTS`; `None` if the text does not begin with `zipf`.
 ///
 /// # Errors
-/// If the numbers are none, or make no catalogue.
+/// If a number is invalid, or out of range for a catalogue.
 pub fn zipf(text: &str) -> anyhow::Result<Option<Catalogue>> {
     let Some(zipf) = text.strip_prefix("zipf:") else { return Ok(None) };
     let parts = zipf.split_once(':');
     let parts = parts.and_then(|(s, n)| Some((s.parse().ok()?, n.parse().ok()?)));
     let Some((exponent, objects)) = parts else {
-        bail!("`{text}`: write zipf, its exponent and the number of objects: zipf:0.8:1000000");
+        bail!(
+            "invalid popularity `{text}`: write zipf, its exponent and the number of objects: zipf:0.8:1000000"
+        );
     };
     Ok(Some(Catalogue::zipf(objects, exponent)?))
 }
@@ -116,7 +121,7 @@ fn of_run(path: &Path) -> anyhow::Result<Curve> {
     for sample in &samples {
         shards.push(sample.key, sample.size.max(1));
     }
-    // The queue nearest to the clients says how many requests there were of all keys.
+    // The queue nearest to the clients has the number of requests for all keys, sampled or not.
     let reads = |queue: &str| -> u64 {
         let windows = run.windows.iter().filter(|w| w.queue == queue).flat_map(|w| &w.times);
         windows.filter(|t| t.operation == Operation::Get).map(|t| t.response.count()).sum()
@@ -146,13 +151,13 @@ mod tests {
         for (bad, says) in [
             ("1.5", "exponent of memory"),
             ("nan", "exponent of memory"),
-            ("zipf", "no law"),
+            ("zipf", "invalid popularity"),
             ("zipf:0.8", "number of objects"),
             ("zipf:0.8:-3", "number of objects"),
             ("zipf:-1:100", "exponent of popularity"),
             ("zipf:0.8:0", "number of objects"),
-            ("no/such/place", "no law"),
-            ("", "no law"),
+            ("no/such/place", "invalid popularity"),
+            ("", "invalid popularity"),
         ] {
             let error = format!("{:#}", read(bad, Path::new("/nowhere")).unwrap_err());
             assert!(error.contains(says), "{bad}: {error}");
@@ -180,7 +185,7 @@ mod tests {
         }
         std::fs::write(dir.path().join("once.csv"), "time_ms,key,size,op\n1,a,1,get\n").unwrap();
         let error = format!("{:#}", read("once.csv", dir.path()).unwrap_err());
-        assert!(error.contains("asked for twice"), "{error}");
+        assert!(error.contains("requested twice"), "{error}");
         std::fs::create_dir(dir.path().join("empty")).unwrap();
         assert!(read("empty", dir.path()).is_err());
     }

@@ -1,9 +1,10 @@
-//! From run folders to the steps that a fit reads.
+//! Selects the steps of run folders and collects the windows of each, as input for a fit.
 //!
-//! The load generator's run says when it measured at which rate; the server's run has the windows of the
-//! queues `gateway`, `node`, `origin` and `device/N`. A step is given the windows of every run that lie
-//! wholly within it: a window that a step's edge cuts holds the warm-up or another rate, and is left out. So is one
-//! in which other guests of the hypervisor had the processor.
+//! The load generator's run records when it measured at which rate; the server's run has the
+//! windows of the queues `gateway`, `node`, `origin` and `device/N`. A step receives the windows of
+//! every run that lie wholly within it. A window that crosses the edge of a step contains part of
+//! the warm-up or of another rate and is excluded, as are windows in which other guests of the
+//! hypervisor used the processor.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,27 +16,27 @@ use super::disturbed::Disturbed;
 use super::error::Error;
 use record::{Host, Machine, RunFolder, Step};
 
-/// Which steps to take.
+/// The steps to take from runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
-    /// Those with these numbers; all if empty.
+    /// Take the steps with these numbers; all steps if empty.
     pub indices: Vec<usize>,
-    /// Those that were asked to run at these rates (to 0.1 %).
+    /// Take the steps with these offered rates (within 0.1 %).
     pub rates: Vec<f64>,
-    /// Take runs of different machines together: their clocks agree.
+    /// Combine runs of different machines, whose clocks agree.
     pub across_machines: bool,
-    /// Take runs without device queues as well: enough for checks, not for fits.
+    /// Accept runs without device queues: enough for checks, not for fits.
     pub any_queues: bool,
-    /// Of those that are taken, the ones that a fit leaves out, and is judged on.
+    /// The selected steps that are held out: excluded from the fit, and used to judge it.
     pub hold_out: Vec<StepChoice>,
 }
 
-/// What `--steps` says: numbers (`0,2`, `0-3`) and rates (`1500/s`).
+/// A choice of steps, as in `--steps`: numbers (`0,2`, `0-3`) and rates (`1500/s`).
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepChoice {
     /// Steps by their number in the sweep.
     Indices(std::ops::RangeInclusive<usize>),
-    /// The step of this rate.
+    /// The step with this rate.
     Rate(f64),
 }
 
@@ -44,7 +45,7 @@ impl FromStr for StepChoice {
 
     fn from_str(text: &str) -> Result<StepChoice, String> {
         let wrong = || {
-            format!("`{text}` names no step: write its number (`2`, `0-3`) or its rate (`1500/s`)")
+            format!("invalid step `{text}`: write its number (`2`, `0-3`) or its rate (`1500/s`)")
         };
         if let Some(rate) = text.trim().strip_suffix("/s") {
             let rate: f64 = rate.parse().map_err(|_| wrong())?;
@@ -83,7 +84,7 @@ impl std::fmt::Display for StepChoice {
 }
 
 impl Selection {
-    /// The selection of a command line.
+    /// Makes the selection of a command line.
     pub fn new(choices: &[StepChoice], across_machines: bool) -> Selection {
         let mut selection = Selection { across_machines, ..Selection::default() };
         for choice in choices {
@@ -102,26 +103,27 @@ impl Selection {
     }
 }
 
-/// A step of a load with all that was observed in it.
+/// A step of a load with everything observed in it.
 #[derive(Clone, Debug)]
 pub struct ObservedStep {
     /// The step as the generator wrote it.
     pub step: Step,
     /// The run of the generator, as an index into [`Observed::runs`].
     pub run: usize,
-    /// What a fit reads. Its name is `FOLDER#INDEX@START`, by which a report knows fitted steps again.
+    /// The input of a fit. Its name is `FOLDER#INDEX@START`, by which a report recognises fitted
+    /// steps.
     pub windows: model::fit::Step,
     /// Windows of the origin.
     pub origin: Vec<Window>,
-    /// What the hosts did, for each run that says so.
+    /// Host records within the step, for each run that has them.
     pub hosts: Vec<(String, Vec<Host>)>,
     /// Mean think time of a closed loop, seconds.
     pub think_s: f64,
-    /// Whether all requests of the clients go to the one server whose windows these are.
+    /// Whether the clients sent all requests to the one server whose windows these are.
     pub alone: bool,
-    /// Whether a fit leaves it out, and is judged on it.
+    /// Whether the step is held out: excluded from the fit, and used to judge it.
     pub held_out: bool,
-    /// Seconds of the client's queue that are left out because other guests had the processor.
+    /// Seconds of the client's queue that are excluded because other guests used the processor.
     pub disturbed_s: f64,
 }
 
@@ -140,7 +142,7 @@ pub fn short_name(name: &str) -> &str {
     }
 }
 
-/// Whether two names are of the same step, be the folder renamed in between.
+/// Whether two names denote the same step, even if its folder was renamed in between.
 pub(crate) fn same_step(a: &str, b: &str) -> bool {
     let start = |s: &str| s.rsplit_once('@').and_then(|(_, start)| start.parse::<u64>().ok());
     a == b || matches!((start(a), start(b)), (Some(x), Some(y)) if x == y)
@@ -149,26 +151,26 @@ pub(crate) fn same_step(a: &str, b: &str) -> bool {
 /// Runs and their steps.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// The run folders, their samples and windows left out.
+    /// The run folders, without their samples and windows.
     pub runs: Vec<RunFolder>,
-    /// The steps in the order of their rates.
+    /// The steps in order of rate.
     pub steps: Vec<ObservedStep>,
 }
 
-/// The name of a run: its folder's.
+/// The name of a run: the name of its folder.
 pub fn run_name(run: &RunFolder) -> String {
     let name = run.dir.file_name().map(|n| n.to_string_lossy().into_owned());
     name.unwrap_or_else(|| run.dir.display().to_string())
 }
 
 impl Observed {
-    /// Reads run folders and takes their steps.
+    /// Reads run folders and collects their steps.
     pub fn read(dirs: &[PathBuf], selection: &Selection) -> Result<Observed, Error> {
         let runs = dirs.iter().map(|dir| read_run(dir)).collect::<Result<_, _>>()?;
         Observed::new(runs, selection)
     }
 
-    /// Takes the steps of runs in memory.
+    /// Collects the steps of runs in memory.
     pub fn new(mut runs: Vec<RunFolder>, selection: &Selection) -> Result<Observed, Error> {
         check_runs(&runs, selection)?;
         let mut chosen: Vec<(usize, Step)> = Vec::new();
@@ -195,12 +197,12 @@ impl Observed {
         Ok(Observed { runs, steps })
     }
 
-    /// What a fit reads: the steps that are not held out.
+    /// The input of a fit: the windows of the steps that are not held out.
     pub fn fit_steps(&self) -> Vec<model::fit::Step> {
         self.steps.iter().filter(|s| !s.held_out).map(|s| s.windows.clone()).collect()
     }
 
-    /// The laboratory notes of the runs, each once.
+    /// The distinct emulation notes of the runs.
     pub fn laboratory(&self) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
         for note in self.runs.iter().filter_map(|r| r.run.laboratory.clone()) {
@@ -211,7 +213,7 @@ impl Observed {
         notes
     }
 
-    /// What a model says of where it comes from.
+    /// The provenance that is stored in a model.
     pub fn about(&self, title: &str) -> model::About {
         let notes = self.laboratory();
         model::About {
@@ -222,7 +224,7 @@ impl Observed {
     }
 }
 
-/// Reads one run; the samples, which no report reads, are dropped at once.
+/// Reads one run and drops its samples, which no report needs.
 fn read_run(dir: &Path) -> Result<RunFolder, Error> {
     let mut run = RunFolder::read(dir)?;
     run.samples = Vec::new();
@@ -283,7 +285,7 @@ fn check_runs(runs: &[RunFolder], selection: &Selection) -> Result<(), Error> {
     }
 }
 
-/// In what two machines differ.
+/// Describes how two machines differ; `None` if they do not.
 pub fn difference(a: &Machine, b: &Machine) -> Option<String> {
     if a.processor != b.processor {
         return Some(format!("processor {:?} and {:?}", a.processor, b.processor));
@@ -298,10 +300,10 @@ pub fn difference(a: &Machine, b: &Machine) -> Option<String> {
         .then(|| format!("{} and {} bytes of memory", a.memory_bytes, b.memory_bytes))
 }
 
-/// Counts past this are no counts, and their sums could overflow.
+/// The largest plausible count: sums of larger ones could overflow.
 const COUNT_MAX: u64 = 1 << 50;
 
-/// What is wrong with a window that was read, if anything is.
+/// Describes the first impossible value of a window read from a file; `None` if all are plausible.
 fn damage(window: &Window) -> Option<&'static str> {
     let counts = [
         window.arrivals,
@@ -321,21 +323,21 @@ fn damage(window: &Window) -> Option<&'static str> {
             || t.within.iter().any(|&n| n > COUNT_MAX)
     };
     if !(window.length_s >= 0.0 && window.length_s <= 1e7) {
-        Some("its length is no length")
+        Some("its length is invalid")
     } else if window.start_unix_us > COUNT_MAX << 6 {
-        Some("it starts after all time")
+        Some("its start time is invalid")
     } else if counts.iter().any(|&c| c > COUNT_MAX) || window.times.iter().any(too_many) {
-        Some("a count is too large to be one")
+        Some("a count is impossibly large")
     } else if sums.iter().any(|s| !(0.0..1e30).contains(s)) {
         Some("a sum is negative or too large")
     } else if window.times.iter().any(|t| t.within.len() != window.objectives_ms.len()) {
-        Some("it counts at other objectives than it names")
+        Some("its counts do not match its objectives")
     } else if window.kernel.is_some_and(|k| {
         k.reads.max(k.writes) > COUNT_MAX || !(0.0..1e30).contains(&(k.await_ms + k.utilisation))
     }) {
-        Some("the kernel's figures are none")
+        Some("the kernel's figures are invalid")
     } else if window.objectives_ms.iter().any(|&t| !(t > 0.0 && t < 1e9)) {
-        Some("an objective is no time")
+        Some("an objective is not a valid time")
     } else {
         None
     }
@@ -375,7 +377,7 @@ fn check_choice(
     Ok(())
 }
 
-/// All that was observed within a step.
+/// Collects everything observed within a step.
 fn observe(
     runs: &[RunFolder],
     run: usize,
@@ -391,7 +393,7 @@ fn observe(
     };
     let disturbed = Disturbed::new(runs.iter().flat_map(|r| r.host.iter().filter(reached)));
     for (index, folder) in runs.iter().enumerate() {
-        // Windows of another generator's requests say nothing of this one's.
+        // Windows of another generator's requests do not belong to this step.
         let other_load = index != run && !folder.steps.is_empty();
         for window in folder.windows.iter().filter(|w| within(w, &step)) {
             if other_load && window.queue == "load" {
@@ -431,7 +433,7 @@ fn observe(
         .filter(|(queue, _)| is_device(queue))
         .map(|(queue, (_, windows))| (queue, windows))
         .collect();
-    // By number, not by letter: device/10 after device/9.
+    // Sort by number, not by text: device/10 follows device/9.
     devices.sort_by_key(|(queue, _)| (queue.len(), queue.clone()));
     windows.devices = devices.into_iter().map(|d| d.1).collect();
     check_windows(runs, &step, &windows, any_queues)?;
@@ -457,7 +459,8 @@ fn observe(
     })
 }
 
-/// Whether one server was observed that is no member of a cluster, under one load.
+/// Whether there is exactly one server, it is not a member of a cluster, and no other load
+/// overlaps.
 fn is_alone(runs: &[RunFolder], run: usize, step: &Step) -> bool {
     let mut servers = runs.iter().filter(|r| r.steps.is_empty());
     let (Some(server), None) = (servers.next(), servers.next()) else { return false };
@@ -468,8 +471,8 @@ fn is_alone(runs: &[RunFolder], run: usize, step: &Step) -> bool {
     members.is_none_or(|m| m.is_empty()) && !others.into_iter().any(overlaps)
 }
 
-/// Whether a window lies wholly within a step. Windows begin when the step does, as far as two processes
-/// can agree: half a millisecond over the edge is inside.
+/// Whether a window lies wholly within a step. Two processes agree on a step's start only
+/// approximately, so a window may extend over either edge by half a millisecond.
 fn within(window: &Window, step: &Step) -> bool {
     let slack = 500;
     window.length_s > 0.0
@@ -477,7 +480,7 @@ fn within(window: &Window, step: &Step) -> bool {
         && window.end_unix_us() <= step.end_unix_us.saturating_add(slack)
 }
 
-/// Joins the windows that several threads wrote for the same interval of one queue.
+/// Merges the windows that several threads wrote for the same interval of one queue.
 fn parallel(mut windows: Vec<Window>) -> Vec<Window> {
     windows.sort_by_key(|w| w.start_unix_us);
     let mut joined: Vec<Window> = Vec::new();
@@ -540,7 +543,7 @@ fn check_windows(
     Ok(())
 }
 
-/// The number of a key somewhere in a table.
+/// Finds the number stored under a key anywhere in a table, up to `depth` levels down.
 fn find_number(value: &toml::Value, key: &str, depth: usize) -> Option<f64> {
     let table = value.as_table().filter(|_| depth > 0)?;
     let here = table.get(key).and_then(|v| v.as_float().or(v.as_integer().map(|i| i as f64)));

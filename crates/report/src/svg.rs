@@ -1,9 +1,10 @@
-//! Plots as SVG text.
+//! Draws plots as SVG text.
 //!
-//! Written here, not by a plotting crate, because a report is read on paper, on a phone and in the dark:
-//! colours are CSS classes that the page (or [`standalone`]'s own style) gives their meaning, lengths
-//! scale with the page, and every mark carries its numbers as a title. Colours are those of Okabe and Ito,
-//! which colour-blind readers tell apart; lines differ in their dashes and points in their shapes too.
+//! No plotting crate is used, because reports are read on paper, on phones and in dark mode:
+//! colours are CSS classes defined by the page (or by [`standalone`]'s own style), lengths scale
+//! with the page, and each mark carries its numbers as a title. Colours are those of Okabe and Ito,
+//! which colour-blind readers can tell apart; lines also differ in their dashes, and points in
+//! their shapes.
 
 use std::fmt::Write;
 
@@ -18,33 +19,33 @@ pub enum Shape {
     Ring,
     /// A filled disc.
     Disc,
-    /// A filled square: measurements that were fitted.
+    /// A filled square: fitted measurements.
     Square,
     /// A filled triangle.
     Triangle,
 }
 
-/// A point with the half width of its interval and what is said of it.
+/// A point with its error bar and tooltip.
 #[derive(Clone, Debug)]
 pub struct PlotPoint {
-    /// Across.
+    /// Horizontal position.
     pub x: f64,
-    /// Up.
+    /// Vertical position.
     pub y: f64,
-    /// Half the height of its error bar; 0 for none.
+    /// Half the height of its error bar; 0 draws none.
     pub half: f64,
-    /// Shown when it is pointed at.
+    /// The tooltip.
     pub title: String,
 }
 
-/// Something that is drawn.
+/// An element of a plot.
 #[derive(Clone, Debug)]
 pub enum Mark {
-    /// A line through points. `class` is one of [`STYLE`]'s.
+    /// A line through points.
     Line {
-        /// Its class.
+        /// Its CSS class, one of those in [`STYLE`].
         class: &'static str,
-        /// Its name in the legend; none if empty.
+        /// Its name in the legend; not listed if empty.
         label: String,
         /// Its points.
         points: Vec<(f64, f64)>,
@@ -53,7 +54,7 @@ pub enum Mark {
     Band {
         /// Its class.
         class: &'static str,
-        /// Its name in the legend; none if empty.
+        /// Its name in the legend; not listed if empty.
         label: String,
         /// Its points.
         points: Vec<(f64, f64, f64)>,
@@ -64,32 +65,32 @@ pub enum Mark {
         class: &'static str,
         /// Their shape.
         shape: Shape,
-        /// Their name in the legend; none if empty.
+        /// Their name in the legend; not listed if empty.
         label: String,
         /// The points.
         points: Vec<PlotPoint>,
     },
-    /// A vertical line with a word beside it.
+    /// A vertical line with a label.
     Vertical {
-        /// Where.
+        /// Its horizontal position.
         x: f64,
-        /// The word.
+        /// The label.
         label: String,
     },
     /// A horizontal line.
     Horizontal {
-        /// Where.
+        /// Its vertical position.
         y: f64,
-        /// A word at its right end.
+        /// The label at its right end.
         label: String,
     },
-    /// A shaded stretch from one x to another.
+    /// A shaded range of x.
     Shade {
-        /// `shade` or `untrusted`.
+        /// The CSS class: `shade` or `untrusted`.
         class: &'static str,
-        /// From here.
+        /// Start of the range.
         from: f64,
-        /// To here; infinity is the edge.
+        /// End of the range; infinity is the edge of the plot.
         to: f64,
     },
 }
@@ -99,11 +100,11 @@ pub enum Mark {
 pub struct Plot {
     /// Its title.
     pub title: String,
-    /// Across.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Up.
+    /// The vertical axis.
     pub y: Axis,
-    /// What is drawn, the first undermost.
+    /// The marks, drawn in this order.
     pub marks: Vec<Mark>,
 }
 
@@ -114,7 +115,7 @@ const TOP: f64 = 30.0;
 const PLOT: f64 = 230.0;
 const LEGEND_ROW: f64 = 18.0;
 
-/// The classes of marks, as CSS: custom properties give the colours, so that a page can change them.
+/// The CSS classes of marks. Custom properties hold the colours, so that a page can change them.
 pub const STYLE: &str = "\
 svg.plot{font:12.5px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;display:block}
 svg.plot text{fill:var(--ink)}svg.plot .title{font-weight:600;font-size:13.5px}
@@ -138,7 +139,7 @@ svg.plot .bar.measured{stroke:var(--measured)}svg.plot .bar.ours{stroke:var(--ou
 svg.plot .bar.spotify{stroke:var(--spotify)}svg.plot .bar.third{stroke:var(--third)}
 ";
 
-/// The colours for paper, and for the dark.
+/// The colours for light and dark display.
 pub const COLOURS: &str = "\
 :root{--paper:#fff;--ink:#1b1f24;--soft:#57606a;--grid:#e3e6ea;--axis:#8c959f;--panel:#f5f7f9;\
 --measured:#1b1f24;--ours:#0072b2;--spotify:#d55e00;--third:#117a5a;--limit:#8a3b7d;--shade:#cc79a71f;--untrusted:#e69f0026;\
@@ -149,7 +150,7 @@ pub const COLOURS: &str = "\
 ";
 
 impl Plot {
-    /// The plot as an `svg` element for a page that has [`STYLE`] and [`COLOURS`].
+    /// Renders the plot as an `svg` element, for a page that includes [`STYLE`] and [`COLOURS`].
     pub fn svg(&self) -> String {
         let (body, height) = self.body();
         format!(
@@ -167,7 +168,8 @@ impl Plot {
         self.y.place(y).map(|p| TOP + (1.0 - p) * PLOT)
     }
 
-    /// A point of the drawing, held near it so that coordinates stay small; the clip cuts it off.
+    /// The drawing position of a point. Points far outside are moved near the edge, where they are
+    /// still clipped, so that coordinates stay small.
     fn at(&self, x: f64, y: f64) -> Option<(f64, f64)> {
         let near = |v: f64| v.clamp(-2000.0, 3000.0);
         Some((near(self.x_at(x)?), near(self.y_at(y)?)))
@@ -193,7 +195,8 @@ impl Plot {
             }
         }
         self.axes(&mut out);
-        // A nested svg clips to its box, without an id that a second plot of the page could share.
+        // A nested svg element clips to its box without an id, which a second plot on the page
+        // could share.
         let _ = writeln!(
             out,
             "<svg x=\"{LEFT}\" y=\"{TOP}\" width=\"{0}\" height=\"{PLOT}\" viewBox=\"{LEFT} {TOP} {0} \
@@ -329,7 +332,7 @@ impl Plot {
         path
     }
 
-    /// A vertical line, its word to the side where there is room, each on a row of its own.
+    /// Draws a vertical line with its label on the side that has room, each label on its own row.
     fn vertical(&self, x: f64, label: &str, row: usize, out: &mut String) {
         let Some(at) = self.x_at(x).filter(|_| self.shows(x, self.y.low)) else { return };
         let left = at > (LEFT + WIDTH - RIGHT) / 2.0;
@@ -365,7 +368,7 @@ impl Plot {
         out.push_str("</g>\n");
     }
 
-    /// The legend below the plot, wrapped; returns the height of the whole.
+    /// Draws the legend below the plot, with line wrapping; returns the total height.
     fn legend(&self, top: f64, out: &mut String) -> f64 {
         let (mut x, mut y) = (LEFT, top + 12.0);
         let mut any = false;
@@ -397,7 +400,7 @@ impl Plot {
     }
 }
 
-/// What stands for a mark in the legend.
+/// The sample of a mark in the legend.
 fn sample(mark: &Mark, x: f64, y: f64) -> String {
     match mark {
         Mark::Line { class, .. } => {
@@ -432,7 +435,7 @@ fn symbol(class: &str, shape: Shape, x: f64, y: f64) -> String {
     }
 }
 
-/// Plots one below the other as an SVG file of its own, with notes as lines of text under them.
+/// Renders plots below each other as a standalone SVG file, followed by notes as lines of text.
 pub fn standalone(plots: &[Plot], notes: &[String]) -> String {
     let mut y = 0.0;
     let mut body = String::new();
@@ -462,7 +465,7 @@ pub fn standalone(plots: &[Plot], notes: &[String]) -> String {
     )
 }
 
-/// Words in lines of at most so many characters.
+/// Wraps words into lines of at most `width` characters.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

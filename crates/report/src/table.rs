@@ -1,4 +1,4 @@
-//! The tables of comparisons, models and predictions.
+//! The text tables of comparisons, models and predictions.
 
 use std::fmt::Write;
 
@@ -12,27 +12,27 @@ use super::grid::{Grid, printable};
 use super::objective::{digits, time};
 use super::steps::short_name;
 
-/// What the marks of a comparison mean.
+/// The legend of the marks in a comparison.
 pub const MARKS: &str = "fit: the model was fitted to this step; the others were held out. \
      !: past the confidence limit. >: past every fitted load. ?: past the trusted load.\n\
      Errors in points (hundredths): prediction minus measurement.";
 
-/// A share in percent.
+/// Formats a share in percent.
 pub fn percent(share: f64) -> String {
     format!("{:.2}", share * 100.0)
 }
 
-/// A share in percent, to a tenth.
+/// Formats a share in percent, with one decimal.
 pub fn tenths(share: f64) -> String {
     format!("{:.1}", share * 100.0)
 }
 
-/// A value with its interval, all in percent.
+/// Formats a value with its interval, all in percent.
 fn percent_interval(p: &Parameter) -> String {
     format!("{} [{}, {}]", percent(p.value), percent(p.low), percent(p.high))
 }
 
-/// An error in points, with its sign.
+/// Formats an error in points, with its sign.
 pub fn points(error: Option<f64>) -> String {
     // + 0.0 turns a rounded −0 into 0.
     let round = |e: f64| (e * 100.0).round() / 100.0 + 0.0;
@@ -50,19 +50,20 @@ fn marks(row: &Row) -> String {
     if row.beyond_fitted && !row.used_for_fit {
         marks.push(">");
     }
-    // A fitted step is past it where the model misses what it was fitted to.
+    // A fitted step can be past the trusted load: where the model misses a step it was fitted to.
     if row.beyond_trust {
         marks.push("?");
     }
     marks.join(" ")
 }
 
-/// Prediction beside measurement: rate · share within t measured · Spotify model · ours · errors.
+/// Prediction beside measurement: rate, share within t measured, Spotify model, Concertina's model,
+/// and the errors of both.
 pub fn comparison_grid(comparison: &Comparison) -> Grid {
     rows_grid(&comparison.rows)
 }
 
-/// Rows of any comparison.
+/// The table of any comparison's rows.
 pub fn rows_grid(rows: &[Row]) -> Grid {
     let mut grid = Grid::new(
         "rrrrrrrrl",
@@ -99,11 +100,11 @@ pub fn rows_grid(rows: &[Row]) -> Grid {
     grid
 }
 
-/// The whole comparison as text: laboratory note, table, limits, objectives, warnings.
+/// The whole comparison as text: notes on emulation, table, limits, objectives, warnings.
 pub fn table(comparison: &Comparison) -> String {
     let mut out = String::new();
     for note in &comparison.laboratory {
-        let _ = writeln!(out, "LABORATORY: {}", printable(note));
+        let _ = writeln!(out, "EMULATED: {}", printable(note));
     }
     if !comparison.laboratory.is_empty() {
         out.push('\n');
@@ -120,11 +121,11 @@ pub fn table(comparison: &Comparison) -> String {
     out
 }
 
-/// The comparison of a cluster as text: rows, what each node did, limits, warnings.
+/// The comparison of a cluster as text: rows, figures of each node, limits, warnings.
 pub fn cluster_table(comparison: &ClusterComparison) -> String {
     let mut out = String::new();
     for note in &comparison.laboratory {
-        let _ = writeln!(out, "LABORATORY: {}", printable(note));
+        let _ = writeln!(out, "EMULATED: {}", printable(note));
     }
     out += &rows_grid(&comparison.rows).text();
     let _ = writeln!(out, "{MARKS}\n");
@@ -153,13 +154,13 @@ pub fn cluster_table(comparison: &ClusterComparison) -> String {
     out
 }
 
-/// δ in words.
+/// Describes the delay δ that gateway and network add.
 pub fn delay_text(delay: &Parameter) -> String {
     let [value, low, high] = [delay.value, delay.low, delay.high].map(time);
     format!("Gateway and network add {value} [{low}, {high}] to every response.\n")
 }
 
-/// The limits of a cluster in words.
+/// Describes the limits of a cluster.
 pub fn cluster_limits_text(limits: &ClusterLimits) -> String {
     format!(
         "Confidence limit: {} requests/s with these shares, {} if only expected shares were known (balls \
@@ -173,7 +174,7 @@ pub fn cluster_limits_text(limits: &ClusterLimits) -> String {
     )
 }
 
-/// The largest errors on held-out steps.
+/// Describes the largest errors on held-out steps.
 pub fn worst_text(comparison: &Comparison) -> String {
     let held = |row: &Row| !row.used_for_fit;
     let within = comparison.worst_error(|row| held(row) && !row.beyond_limit);
@@ -186,7 +187,7 @@ pub fn worst_text(comparison: &Comparison) -> String {
             writeln!(out, "Largest error on held-out loads within the limit: {worst:.2} points.");
     }
     if let Some(worst) = all {
-        // An error that is not a number is not a small one.
+        // An undefined error must not pass for a small one.
         let unstable = comparison.rows.iter().filter(|r| held(r) && r.spotify.is_none()).count();
         let unstable = match unstable {
             0 => String::new(),
@@ -199,7 +200,7 @@ pub fn worst_text(comparison: &Comparison) -> String {
     out
 }
 
-/// What a law came to, in cells.
+/// The cells of one law's check.
 fn law_cells(check: &Check) -> [String; 8] {
     let side = |value: f64| match check.law.unit() {
         "s" => time(value),
@@ -222,14 +223,14 @@ fn law_cells(check: &Check) -> [String; 8] {
 const LAW_HEAD: [&str; 9] =
     ["step", "law", "queue", "measured", "expected", "deviation", "± (95 %)", "tolerance", ""];
 
-/// The laws of one step.
+/// The checks of one step.
 pub fn laws_grid<'a>(checks: impl Iterator<Item = &'a Check>) -> Grid {
     let mut grid = Grid::new("llrrrrrl", &LAW_HEAD[1..]);
     checks.for_each(|check| grid.row(law_cells(check)));
     grid
 }
 
-/// The laws of several steps, each with its step's name.
+/// The checks of several steps, each row with its step's name.
 pub fn laws_of_steps_grid<'a>(steps: impl Iterator<Item = (&'a str, &'a [Check])>) -> Grid {
     let mut grid = Grid::new("lllrrrrrl", &LAW_HEAD);
     for (step, checks) in steps {
@@ -238,7 +239,7 @@ pub fn laws_of_steps_grid<'a>(steps: impl Iterator<Item = (&'a str, &'a [Check])
     grid
 }
 
-/// A load of one server, on `servers` of them, with its 95 % interval.
+/// Formats a load of one server, multiplied by `servers`, with its 95 % interval.
 pub fn rate_text(rate: &Parameter, servers: f64) -> String {
     let shown = |x: f64| match x.is_finite() {
         true => digits(x * servers, 4),
@@ -253,10 +254,10 @@ pub fn rate_text(rate: &Parameter, servers: f64) -> String {
     }
 }
 
-/// The confidence limits in words.
+/// Describes the confidence limits.
 pub fn limits_text(limits: &Limits) -> String {
     format!(
-        "Confidence limit: {} (mean number at a device is 1); by the Spotify model {}; saturation {}{}.\n",
+        "Confidence limit: {} (mean number of requests at a device is 1); Spotify model: {}; saturation: {}{}.\n",
         rate_text(&limits.mg1, 1.0),
         rate_text(&limits.spotify_single, 1.0),
         rate_text(&limits.saturation, 1.0),
@@ -267,11 +268,11 @@ pub fn limits_text(limits: &Limits) -> String {
     )
 }
 
-/// Up to which load a model is trusted, and why not further.
+/// Describes the load up to which a model is trusted, and the reason for that bound.
 pub fn trust_text(trust: &Trust) -> String {
     let why = match trust.end {
         TrustEnd::NoReplicates => {
-            return "Trusted at no load: the model has no replicates, so its interval is not known.\n"
+            return "Trusted at no load: the model has no replicates, so its interval is unknown.\n"
                 .to_owned();
         }
         TrustEnd::Unmeasured => "no larger load was fitted or held out".to_owned(),
@@ -295,15 +296,15 @@ pub fn trust_text(trust: &Trust) -> String {
     )
 }
 
-/// Warnings, a line each.
+/// Formats warnings, one on each line.
 pub fn warnings_text(warnings: &[String]) -> String {
     warnings.iter().map(|w| format!("Warning: {}\n", printable(w))).collect()
 }
 
-/// A number of the model in the unit that suits it.
+/// Formats a parameter of the model in a suitable unit.
 fn value_in_unit(value: f64, unit: &str) -> String {
     match unit {
-        // Below a nanosecond is what arithmetic leaves of 0.
+        // Values below a nanosecond are rounding errors of 0.
         "s" if value.abs() < 1e-9 => "0 ms".to_owned(),
         "s" if value.abs() < 3600.0 => time(value),
         "1" => digits(value, 4),
@@ -312,7 +313,8 @@ fn value_in_unit(value: f64, unit: &str) -> String {
     }
 }
 
-/// α is a share for each request/s, though its unit is a second.
+/// The cells of one parameter. α is the share lost for each request/s, though its unit is the
+/// second.
 fn parameter_cells(named: &NamedParameter) -> [String; 4] {
     let p = &named.parameter;
     let shown = |value: f64| match named.name.starts_with('α') {
@@ -327,7 +329,7 @@ fn parameter_cells(named: &NamedParameter) -> [String; 4] {
     [named.name.clone(), shown(p.value), interval, named.meaning.clone()]
 }
 
-/// The parameters with their intervals.
+/// The table of parameters with their intervals.
 pub fn parameters_grid(named: &[NamedParameter]) -> Grid {
     let mut grid = Grid::new("lrrl", &["parameter", "value", "95 % interval", "meaning"]);
     for n in named {
@@ -336,7 +338,7 @@ pub fn parameters_grid(named: &[NamedParameter]) -> Grid {
     grid
 }
 
-/// How well the model fits the steps that it was fitted to.
+/// The table of the goodness of fit on the fitted steps.
 pub fn goodness_grid(model: &Model) -> Grid {
     let mut grid = Grid::new(
         "lrrrrrrrrrr",
@@ -372,7 +374,7 @@ pub fn goodness_grid(model: &Model) -> Grid {
     grid
 }
 
-/// What the model was wrong by on loads that were held out of its fit.
+/// The table of the model's errors on loads that were held out of its fit.
 pub fn held_out_grid(model: &Model) -> Grid {
     let head = ["held-out step", "rate/s", "within", "error", "measured ±"];
     let mut grid = Grid::new("lrrrr", &head);
@@ -388,11 +390,11 @@ pub fn held_out_grid(model: &Model) -> Grid {
     grid
 }
 
-/// A fitted model as text: what `concertina fit` prints.
+/// A fitted model as text; the output of `concertina fit`.
 pub fn model_text(model: &Model) -> String {
     let mut out = String::new();
     if let Some(note) = &model.about.laboratory {
-        let _ = writeln!(out, "LABORATORY: {}\n", printable(note));
+        let _ = writeln!(out, "EMULATED: {}\n", printable(note));
     }
     out += &parameters_grid(&parameters(model)).text();
     if !model.held_out.is_empty() {

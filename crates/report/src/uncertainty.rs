@@ -1,4 +1,4 @@
-//! How coarse an imported run is, and what that does to the shares that a fit reads.
+//! The limited resolution of imported runs, and its effect on the shares that a fit uses.
 
 use model::Coarse;
 use model::window::{Histogram, Operation, Outcome, Window};
@@ -8,32 +8,34 @@ use record::Run;
 
 use crate::Observed;
 
-/// What an imported run says of its source: `imported` in the `asked` table of its `run.toml`.
+/// Properties of an imported run's source, stored as `imported` in the `asked` table of its
+/// `run.toml`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Imported {
-    /// Resolution of a response time, seconds: it is known to this on either side. 0 if only
+    /// Resolution of a response time, seconds: the true time lies within this on either side. 0 if
+    /// only
     /// [`Imported::edges_s`] are.
     #[serde(default)]
     pub resolution_s: f64,
-    /// Resolution of the time of completion, seconds; of Prometheus the time between samples.
+    /// Resolution of the time of completion, seconds; for Prometheus, the time between samples.
     #[serde(default)]
     pub clock_s: f64,
-    /// Resolution of the times of devices' windows, seconds; 0 if there are none.
+    /// Resolution of the times of devices' windows, seconds; 0 if there are no devices.
     #[serde(default)]
     pub device_clock_s: f64,
-    /// Resolution of the utilisation of devices, a share; 0 if there are none.
+    /// Resolution of the utilisation of devices, a share; 0 if there are no devices.
     #[serde(default)]
     pub utilisation_resolution: f64,
-    /// Bounds of the buckets in which responses were counted, seconds, ascending.
+    /// Upper bounds of the buckets in which responses were counted, seconds, ascending.
     #[serde(default)]
     pub edges_s: Vec<f64>,
-    /// What was assumed or left out, in sentences.
+    /// Assumptions and omissions, as sentences.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
 impl Imported {
-    /// What a run says; `None` if it was not imported.
+    /// Reads the properties from a run; `None` if it was not imported.
     pub fn of(run: &Run) -> Option<Imported> {
         if run.kind != "import" {
             return None;
@@ -41,8 +43,8 @@ impl Imported {
         run.asked.get("imported")?.clone().try_into().ok()
     }
 
-    /// By how much the mean of `times` may be off, seconds: half a tick, if the source rounds or cuts off; half
-    /// of each bucket, if all responses lie at one end of theirs.
+    /// The largest possible error of the mean of `times`, seconds: half a tick if the source rounds
+    /// or truncates; half of each bucket if all its responses lie at one end.
     fn mean_off(&self, times: &Histogram) -> f64 {
         if times.is_empty() {
             return 0.0;
@@ -52,29 +54,30 @@ impl Imported {
         }
         let (mut off, mut low, mut below) = (0.0, 0.0, 0.0);
         for &edge in &self.edges_s {
-            // A hair above, so that what was put at the edge is below it.
+            // Slightly above the edge, so that values placed exactly at it count as below.
             let share = times.share_within(edge * (1.0 + 1e-9)).unwrap_or(below);
             off += (share - below) * (edge - low) / 2.0;
             (low, below) = (edge, share);
         }
-        // What lies past the last bound was taken for it: off by as much again, at least.
+        // Responses past the last bound were placed at it: assume at least the same error again.
         off + (1.0 - below) * low
     }
 
-    /// By how much the mean service time of devices may be off, seconds: half a step of the utilisation over
-    /// the reads of a second.
+    /// The largest possible error of the devices' mean service time, seconds: half a step of the
+    /// utilisation divided by the reads in a second.
     fn service_off<'a>(&self, devices: impl Iterator<Item = &'a Vec<Window>>) -> f64 {
         let sum = |sum: (f64, f64), w: &Window| (sum.0 + w.completions as f64, sum.1 + w.length_s);
         let (reads, seconds) = devices.flatten().fold((0.0, 0.0), sum);
         if reads > 0.0 { self.utilisation_resolution / 2.0 * seconds / reads } else { 0.0 }
     }
 
-    /// The share of `times` within `t_s`, at least and at most, as far as the source says.
+    /// The smallest and largest share of `times` within `t_s` that the source's resolution allows.
     fn bounds(&self, times: &Histogram, t_s: f64) -> Option<(f64, f64)> {
         let (low, high) = if self.edges_s.is_empty() {
             (t_s - self.resolution_s, t_s + self.resolution_s)
         } else {
-            // A hair of slack: a bound is a decimal number of seconds, an objective of milliseconds.
+            // Allow for rounding: a bound is a decimal number of seconds, an objective one of
+            // milliseconds.
             let (below, above) = (t_s * (1.0 + 1e-9), t_s * (1.0 - 1e-9));
             let low = self.edges_s.iter().rev().find(|e| **e <= below);
             let high = self.edges_s.iter().find(|e| **e >= above);
@@ -87,10 +90,10 @@ impl Imported {
     }
 }
 
-/// What imported runs leave unknown of the parameters of a fit to them, whatever was counted: by the
-/// resolution of the times that clients saw, of the devices' utilisation, and of the clocks that say what
-/// belongs to a step. Nothing of runs that were not imported. Steps with windows of a load generator rest
-/// on these.
+/// The uncertainty of fitted parameters that comes from imported runs, whatever was counted: from
+/// the resolution of the clients' response times, of the devices' utilisation, and of the clocks
+/// that assign windows to steps. Runs that were not imported add none, and neither do steps with
+/// windows of a load generator, which are fitted to those windows.
 pub fn coarse(observed: &Observed) -> Coarse {
     let mut coarse = Coarse::default();
     let fitted = || observed.steps.iter().filter(|step| !step.held_out);
@@ -119,12 +122,13 @@ pub fn coarse(observed: &Observed) -> Coarse {
         most(&mut coarse.memory_s, imported.mean_off(&memory));
         most(&mut coarse.device_s, imported.mean_off(&device));
         most(&mut coarse.other_s, imported.mean_off(&other));
-        // What the published model reads: the share under a millisecond.
+        // The published model uses the share answered in less than a millisecond.
         let bounds = imported.bounds(&all, 1e-3).zip(all.share_within(1e-3));
         if let Some(((low, high), share)) = bounds {
             most(&mut coarse.fast, (share - low).max(high - share).clamp(0.0, 1.0));
         }
-        // A tick at one end of a step belongs to the load before or after, which may be any.
+        // A tick at either end of a step belongs to the load before or after it, which may be any
+        // load.
         let clock_s = imported.clock_s.max(imported.device_clock_s);
         most(&mut coarse.reads, (clock_s * steps / seconds.max(1e-9)).min(1.0));
         most(
@@ -135,11 +139,12 @@ pub fn coarse(observed: &Observed) -> Coarse {
     coarse
 }
 
-/// What the coarseness of imported runs does to a fit, in sentences, for its warnings: by how many points
-/// it can shift each share of responses within an objective, the worst of the steps; and what was assumed.
+/// Warnings about the effect of limited resolution on a fit: by how many points it can shift the
+/// share of responses within each objective (the worst of the steps), and the assumptions of the
+/// import.
 ///
-/// Shares move by no more than what lies within a resolution (or a bucket) of the objective; steps with
-/// windows of a load generator rest on these, and are passed over.
+/// A share can move by at most the responses within one resolution (or bucket) of the objective.
+/// Steps with windows of a load generator use those windows and are skipped.
 pub fn warnings(observed: &Observed) -> Vec<String> {
     let mut all = Vec::new();
     for (index, run) in observed.runs.iter().enumerate() {

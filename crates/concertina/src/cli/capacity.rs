@@ -27,27 +27,27 @@ Examples:
   concertina capacity threads.csv --at 64 --at 128      the Universal Scalability Law
   concertina capacity disk.csv --at 0.7,4KiB --json
 
-The columns say which law is fitted (others are left alone):
+The columns decide which law is fitted (other columns are ignored):
   size_bytes,read_share,throughput   saturated I/Os per second, reads from 0 to 1
-  concurrency,throughput             at 1 and more clients, threads or nodes at once
+  concurrency,throughput             at 1 and more concurrent clients, threads or nodes
 
 A mix is READ_SHARE,SIZE:SHARE,SIZE:SHARE… with shares that sum to 1: of the I/Os (--by ios,
 harmonic mean) or of the capacity given to each size (--by capacity, arithmetic mean).
-What lies outside the measured points is marked with >.")]
+Predictions outside the measured points are marked with >.")]
 pub struct Args {
-    /// The table, CSV with names in its first line
+    /// The table, a CSV file with column names in its first line
     #[arg(value_name = "FILE.csv")]
     file: PathBuf,
-    /// Predict there: READ_SHARE,SIZE or, by concurrency, N
+    /// Predict at this point: READ_SHARE,SIZE or a concurrency N
     #[arg(long, value_name = "POINT")]
     at: Vec<String>,
     /// Predict a mix of sizes
     #[arg(long, value_name = "MIX", value_parser = mix, requires = "by")]
     mix: Vec<Mix>,
-    /// What the shares of a mix are shares of
+    /// The meaning of a mix's shares
     #[arg(long, value_enum, requires = "mix")]
     by: Option<By>,
-    /// Of the intervals
+    /// Confidence level of the intervals
     #[arg(long, default_value = "0.95", value_parser = confidence)]
     confidence: f64,
     /// Print JSON
@@ -57,9 +57,9 @@ pub struct Args {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum By {
-    /// Of 100 I/Os so many have this size: harmonic mean
+    /// Shares of the I/Os: harmonic mean
     Ios,
-    /// So much of the system is given to this size: arithmetic mean
+    /// Shares of the system's capacity: arithmetic mean
     Capacity,
 }
 
@@ -71,7 +71,7 @@ struct Mix {
 
 fn share(text: &str) -> Result<f64, String> {
     let value = text.trim().parse::<f64>().ok().filter(|v| (0.0..=1.0).contains(v));
-    value.ok_or_else(|| format!("`{text}` is no share: write a number from 0 to 1, like 0.7"))
+    value.ok_or_else(|| format!("invalid share `{text}`: write a number from 0 to 1, like 0.7"))
 }
 
 fn size(text: &str) -> Result<f64, String> {
@@ -79,7 +79,7 @@ fn size(text: &str) -> Result<f64, String> {
 }
 
 fn mix(text: &str) -> Result<Mix, String> {
-    let wrong = || format!("`{text}` is no mix: write it like `0.7,4KiB:0.9,64KiB:0.1`");
+    let wrong = || format!("invalid mix `{text}`: write it like `0.7,4KiB:0.9,64KiB:0.1`");
     let (read, rest) = text.split_once(',').ok_or_else(wrong)?;
     let read_share = share(read)?;
     let part = |part: &str| {
@@ -115,7 +115,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A number and its interval.
+/// Formats a number with its interval.
 fn interval(e: Estimated) -> String {
     let bound = |b: Option<f64>| b.map_or("?".to_owned(), |b| digits(b, 4));
     match (e.low, e.high) {
@@ -124,7 +124,7 @@ fn interval(e: Estimated) -> String {
     }
 }
 
-/// A signed error in percent.
+/// Formats a signed error in percent.
 fn error_percent(error: f64) -> String {
     // + 0.0 turns a rounded −0 into 0.
     format!("{:+.1}", (1e3 * error).round() / 10.0 + 0.0).replace('-', "−")
@@ -134,7 +134,7 @@ fn warnings_text(warnings: &[String]) -> String {
     warnings.iter().map(|w| format!("Warning: {w}.\n")).collect()
 }
 
-/// What was asked of a storage system, what was predicted, or why not.
+/// A requested point of a storage system, with its prediction or the reason why there is none.
 type IoAnswer = (String, anyhow::Result<IoThroughput>);
 
 fn storage(args: &Args, sheet: &Sheet) -> anyhow::Result<(String, serde_json::Value)> {
@@ -167,7 +167,7 @@ fn storage(args: &Args, sheet: &Sheet) -> anyhow::Result<(String, serde_json::Va
         };
         answers.push((asked.clone(), system.mix(parts, by).map_err(Into::into)));
     }
-    // One bad question is an error; the good ones beside it would be lost in it.
+    // One invalid point makes the command fail, although valid points beside it are then not printed.
     let answers: Vec<(String, IoThroughput)> = answers
         .into_iter()
         .map(|(asked, found)| found.map(|f| (asked.clone(), f)).context(format!("at {asked}")))
@@ -233,8 +233,10 @@ fn storage_text(
     }
     if !answers.is_empty() {
         out.push('\n');
-        let mut grid =
-            Grid::new("lrrrrl", &["asked", "I/Os per s", "reads/s", "writes/s", "MB/s", "from"]);
+        let mut grid = Grid::new(
+            "lrrrrl",
+            &["requested", "I/Os per s", "reads/s", "writes/s", "MB/s", "from"],
+        );
         for (asked, found) in answers {
             grid.row([
                 asked.clone(),
@@ -253,22 +255,22 @@ fn storage_text(
     out + &warnings_text(system.warnings())
 }
 
-/// In another unit.
+/// Converts to another unit.
 fn scaled(e: Estimated, by: f64) -> Estimated {
     Estimated { value: e.value * by, low: e.low.map(|x| x * by), high: e.high.map(|x| x * by) }
 }
 
 fn source(found: &IoThroughput) -> String {
-    let mut words = match found.basis {
+    let mut text = match found.basis {
         Basis::Size => "its own size".to_owned(),
         Basis::Affine => "the cost between sizes".to_owned(),
     };
     match found.by {
-        Some(Shares::Ios) => words += ", shares of I/Os (harmonic mean)",
-        Some(Shares::Capacity) => words += ", shares of capacity (arithmetic mean)",
+        Some(Shares::Ios) => text += ", shares of I/Os (harmonic mean)",
+        Some(Shares::Capacity) => text += ", shares of capacity (arithmetic mean)",
         None => {}
     }
-    if found.extrapolated.is_empty() { words } else { format!("{words} >") }
+    if found.extrapolated.is_empty() { text } else { format!("{text} >") }
 }
 
 fn scaling(args: &Args, sheet: &Sheet) -> anyhow::Result<(String, serde_json::Value)> {
@@ -338,7 +340,7 @@ fn scaling_text(
         (None, Some(level)) => {
             let _ = writeln!(out, "No peak: it levels off at {} per s", digits(level, 4));
         }
-        (None, None) => out += "No peak: it grows in proportion, as far as was measured\n",
+        (None, None) => out += "No peak: throughput grows in proportion over the measured range\n",
     }
     let mut grid = Grid::new("rrrr", &["N", "measured/s", "fitted/s", "error %"]);
     for (point, residual) in points.iter().zip(law.residuals()) {

@@ -17,35 +17,35 @@ use report::{Selection, StepChoice};
 #[command(after_help = "\
 Examples:
   concertina check runs/load runs/server            every law that applies, at every queue and step
-  concertina check runs/measured --tolerance 5%     a service that is not ours: what its clients saw
+  concertina check runs/measured --tolerance 5%     any other service: the clients' side alone
   concertina check runs/server                      a server's run alone, as one step
-  concertina check runs/load runs/a runs/b --json   a cluster: each node's queues by themselves
+  concertina check runs/load runs/a runs/b --json   a cluster: the queues of each node separately
   concertina check runs/today --model model.toml    does the model still describe this server?
 
 Laws: Little L = X·W, utilisation U = X·S/m, interactive R = N/X − Z, forced flow X_k = V_k·X, demand
-bound X ≤ 1/max D. They hold of any steady system, so a deviation is a fault of the measurement, or the
-load was not steady. docs/check.md says what each deviation usually means.
+bound X ≤ 1/max D. They hold for any steady system, so a deviation means a fault of the measurement, or
+that the load was not steady. docs/check.md explains the usual cause of each deviation.
 
-With --model the windows are looked through in the order of time for a change of what was fitted: the
-service time of each class of devices, the hit ratio, the variability of arrivals; which, since when, by
-how much.
+With --model the windows are searched in order of time for a change of the fitted parameters: the
+service time of each class of devices, the hit ratio and the variability of arrivals. A change is
+reported with its parameter, start and size.
 
-Exit codes: 0 no law is broken and the model still holds; 1 it does not, or a law is off by more than the tolerance and by more than chance
-explains, or the runs cannot be read.")]
+Exit codes: 0 no law is broken and the model still holds; 1 the model does not hold, or a law deviates by
+more than the tolerance and more than chance explains, or the runs cannot be read.")]
 pub struct Args {
     /// Run folders: of load generators, servers, or both
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// The deviation up to which a law is said to hold
+    /// The largest relative deviation at which a law holds
     #[arg(long, default_value_t = TOLERANCE, value_name = "SHARE", value_parser = share)]
     tolerance: f64,
-    /// Steps to check: numbers (0,2 or 0-3) or rates (1500/s); all if not given
+    /// Steps to check: numbers (0,2 or 0-3) or rates (1500/s) [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STEP")]
     steps: Vec<StepChoice>,
-    /// The runs are of different machines whose clocks agree
+    /// Combine runs of different machines, whose clocks agree
     #[arg(long)]
     across_machines: bool,
-    /// A fitted model: say whether it still describes what was measured, and what changed if not
+    /// A fitted model: report whether it still describes the measurements, and what changed
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
     /// Windows between two false alarms of --model, on average at least
@@ -61,7 +61,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(serde::Serialize)]
 struct Output<'a> {
     #[serde(flatten)]
@@ -93,7 +93,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let changed = watched.as_ref().map_or(0, |w| w.changes.len());
     if changed > 0 {
-        errln!("concertina: {changed} parameters of the model are not what was fitted any more");
+        errln!("concertina: {changed} parameters of the model have changed since the fit");
     }
     let fine = checked.holds && changed == 0;
     Ok(if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -18,7 +18,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Say what is wrong in a configuration, all of it at once
+    /// List all mistakes in a configuration
     Check {
         /// Configuration file (TOML)
         file: PathBuf,

@@ -1,4 +1,5 @@
-//! `concertina data`: on a folder of datasets, or with `--server` on those of a server; the answers are the same.
+//! `concertina data`: operates on a folder of datasets or, with `--server`, on those of a server,
+//! with the same output.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -10,13 +11,14 @@ use serde_json::json;
 use shard::query::{Pattern, Query};
 use shard::record::Format;
 
-use super::data_print::{self as print, Page, Record, Records};
-use super::data_served::{self as served, Served, What};
-use super::data_server::{Server, ServerArgs};
+use super::data_print::{self as print, Records};
+use super::data_server::ServerArgs;
 use super::{
     data_export as export, data_import as import, data_layers as layers, data_push as push,
 };
 use crate::cli::output::output;
+use crate::remote::served::{self, Page, Record, Search, Served};
+use crate::remote::server::Server;
 use dataset::chunk::CHUNK_BYTES_MAX;
 use dataset::{Dataset, Wanted, Writer};
 
@@ -39,8 +41,8 @@ On a server (docs/data.md):
   concertina data export packages --server http://127.0.0.1:7070 --out packages.txt
   concertina data layers packages --server http://127.0.0.1:7070 --bytes 64MiB
 
-A dataset is a folder in --folder; NAME may also be the path of a shard's own file. docs/queries.md
-says what a query can be.")]
+A dataset is a folder in --folder; NAME may also be the path of a single shard's file. docs/queries.md
+describes queries.")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -48,39 +50,39 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Make a dataset of files, or of standard input
+    /// Make a dataset from files or from standard input
     Import(import::Args),
-    /// The datasets of a folder
+    /// List the datasets of a folder
     List(ListArgs),
-    /// What a dataset holds and takes
+    /// Show the contents and the sizes of a dataset
     Info(One),
-    /// Records by id, or by key
+    /// Print records by id, or by key
     Get(GetArgs),
-    /// The records that match a query
+    /// Print the records that match a query
     Search(SearchArgs),
-    /// How many records match a query, or how often some bytes occur
+    /// Count the records that match a query, or the occurrences of some bytes
     Count(CountArgs),
-    /// The records that hold a match of a regular expression
+    /// Print the records that contain a match of a regular expression
     Grep(GrepArgs),
-    /// Bytes of the text, from an offset
+    /// Print bytes of the text, from an offset
     Extract(ExtractArgs),
-    /// All records, as they came, on standard output or in a file
+    /// Write all records unchanged to standard output or to a file
     Export(export::Args),
     /// Append records, durably
     Append(AppendArgs),
     /// Delete records by id, durably
     Delete(DeleteArgs),
-    /// Make a shard of what was appended
+    /// Make a shard of the appended records
     Seal(One),
-    /// Copy a dataset to a server, which has it once all of it is there
+    /// Copy a dataset to a server, which shows it once the copy is complete
     Push(push::PushArgs),
     /// Copy a server's dataset into a folder
     Pull(push::PullArgs),
-    /// What the layers of a served dataset take; or set what they may
+    /// Show the memory that the layers of a served dataset take, or set its limit
     Layers(layers::Args),
 }
 
-/// A dataset, and how the answer is printed.
+/// A dataset, and the format of the output.
 #[derive(clap::Args)]
 pub(super) struct One {
     #[command(flatten)]
@@ -89,7 +91,7 @@ pub(super) struct One {
     pub(super) server: ServerArgs,
 }
 
-/// A dataset of a folder, and how the answer is printed.
+/// A dataset of a folder, and the format of the output.
 #[derive(clap::Args)]
 pub(super) struct Local {
     /// The dataset, or the path of a shard's file
@@ -118,7 +120,7 @@ struct ListArgs {
 struct GetArgs {
     #[command(flatten)]
     one: One,
-    /// Ids, as a search gives them
+    /// Ids, as printed by a search
     #[arg(required_unless_present = "key", conflicts_with = "key")]
     ids: Vec<u64>,
     /// The record with this key instead
@@ -128,16 +130,16 @@ struct GetArgs {
 
 #[derive(clap::Args)]
 struct PageArgs {
-    /// Records at most
+    /// The largest number of records
     #[arg(long, default_value = "10")]
     limit: usize,
-    /// Go on after this id: what the page before says
+    /// Continue after this id, which the previous page printed
     #[arg(long, value_name = "ID")]
     after: Option<u64>,
-    /// The first that are found, in no order: faster where many match
+    /// Print the first records found, in no order: faster where many match
     #[arg(long, conflicts_with = "after")]
     unsorted: bool,
-    /// Take an answer that parts of the dataset are missing from, with a warning that names them
+    /// Accept an incomplete result, with a warning that names the missing parts
     #[arg(long, requires = "server", help_heading = "Server")]
     partial: bool,
 }
@@ -146,7 +148,7 @@ struct PageArgs {
 struct SearchArgs {
     #[command(flatten)]
     one: One,
-    /// The query; several words are joined by blanks
+    /// The query; several words are joined by spaces
     #[arg(required = true)]
     query: Vec<String>,
     #[command(flatten)]
@@ -157,7 +159,7 @@ struct SearchArgs {
 struct GrepArgs {
     #[command(flatten)]
     one: One,
-    /// The regular expression, in the syntax of the crate `regex`; `^` and `$` are those of a line
+    /// The regular expression, in the syntax of the crate `regex`; `^` and `$` match at lines
     pattern: String,
     #[command(flatten)]
     page: PageArgs,
@@ -167,10 +169,10 @@ struct GrepArgs {
 struct CountArgs {
     #[command(flatten)]
     one: One,
-    /// The query; several words are joined by blanks
+    /// The query; several words are joined by spaces
     #[arg(required_unless_present = "bytes", conflicts_with = "bytes")]
     query: Vec<String>,
-    /// How often these bytes occur in the shards instead, overlaps included
+    /// Count the occurrences of these bytes in the shards instead, overlaps included
     #[arg(long)]
     bytes: Option<String>,
 }
@@ -181,7 +183,7 @@ struct ExtractArgs {
     one: One,
     /// Offset of the first byte
     offset: u64,
-    /// How many
+    /// Number of bytes
     len: u64,
 }
 
@@ -189,7 +191,7 @@ struct ExtractArgs {
 struct AppendArgs {
     #[command(flatten)]
     one: One,
-    /// Files of records, `-` for standard input
+    /// Files of records; `-` for standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -198,7 +200,7 @@ struct AppendArgs {
 struct DeleteArgs {
     #[command(flatten)]
     one: One,
-    /// Ids, as a search gives them
+    /// Ids, as printed by a search
     #[arg(required = true)]
     ids: Vec<u64>,
 }
@@ -212,13 +214,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Get(args) => get(&args),
         Command::Search(args) => {
             let text = args.query.join(" ");
-            search(&args.one, &text.parse()?, &What::Query(&text), &args.page)
+            search(&args.one, &text.parse()?, &Search::Query(&text), &args.page)
         }
         Command::Grep(args) => {
             let text = format!("(?m){}", args.pattern);
             let condition = shard::query::Condition::Matches(Pattern::new(&text)?);
             let query = Query::Test(shard::query::Test { attribute: None, condition });
-            search(&args.one, &query, &What::Pattern(&text), &args.page)
+            search(&args.one, &query, &Search::Pattern(&text), &args.page)
         }
         Command::Count(args) => count(&args),
         Command::Extract(args) => extract(&args),
@@ -258,7 +260,7 @@ impl Local {
 }
 
 impl One {
-    /// The dataset of a server, if one was named.
+    /// The dataset on a server, if a server was named.
     pub(super) fn of<'a>(&self, server: &'a Option<Server>) -> Option<Served<'a>> {
         server.as_ref().map(|server| Served::new(server, &self.local.name))
     }
@@ -324,12 +326,19 @@ fn get(args: &GetArgs) -> anyhow::Result<ExitCode> {
     records.finish(None)
 }
 
-fn search(one: &One, query: &Query, what: &What<'_>, page: &PageArgs) -> anyhow::Result<ExitCode> {
+fn search(
+    one: &One,
+    query: &Query,
+    search: &Search<'_>,
+    page: &PageArgs,
+) -> anyhow::Result<ExitCode> {
     let (limit, after, sorted) = (page.limit, page.after, !page.unsorted);
     let server = one.server.find()?;
     if let Some(served) = one.of(&server) {
         let wanted = served::Wanted { limit, after, sorted, partial: page.partial };
-        return served.search(what, &wanted, one.local.json);
+        let mut records = Records::new(one.local.json);
+        let page = served.search(search, &wanted, &mut |record| records.push(record))?;
+        return records.finish(Some(&page));
     }
     let dataset = one.local.open()?;
     let found = dataset.search(query, &Wanted { limit, after, sorted })?;
@@ -348,7 +357,7 @@ fn search(one: &One, query: &Query, what: &What<'_>, page: &PageArgs) -> anyhow:
 
 fn count(args: &CountArgs) -> anyhow::Result<ExitCode> {
     let text = args.query.join(" ");
-    // What is no query is said without a look at the dataset.
+    // Reject an invalid query before opening the dataset.
     let query = args.bytes.is_none().then(|| text.parse::<Query>()).transpose()?;
     let server = args.one.server.find()?;
     let bytes = args.bytes.as_deref().unwrap_or_default();
@@ -358,11 +367,12 @@ fn count(args: &CountArgs) -> anyhow::Result<ExitCode> {
         (None, Some(query)) => args.one.local.open()?.count(query)?,
         (None, None) => args.one.local.open()?.occurrences(bytes.as_bytes()),
     };
-    say(&args.one, json!({ "count": count }), &count.to_string())
+    print_result(&args.one, json!({ "count": count }), &count.to_string())
 }
 
 fn extract(args: &ExtractArgs) -> anyhow::Result<ExitCode> {
-    let end = args.offset.checked_add(args.len).context("that ends past the largest offset")?;
+    let end =
+        args.offset.checked_add(args.len).context("the range ends past the largest offset")?;
     let server = args.one.server.find()?;
     let as_json = args.one.local.json;
     let mut out = io::BufWriter::new(output());
@@ -387,13 +397,13 @@ fn extract(args: &ExtractArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a short answer: as JSON, or in words.
-fn say(one: &One, value: serde_json::Value, words: &str) -> anyhow::Result<ExitCode> {
-    if one.local.json { print::value(&value) } else { print::line(words) }
+/// Prints a short result, as JSON or as text.
+fn print_result(one: &One, value: serde_json::Value, text: &str) -> anyhow::Result<ExitCode> {
+    if one.local.json { print::value(&value) } else { print::line(text) }
 }
 
-/// What a file holds, `-` for standard input; one byte more than can be appended at once shows that it
-/// cannot.
+/// Reads a file, or standard input for `-`. Reads at most one byte more than can be appended at
+/// once, which suffices to reject longer input.
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let max = CHUNK_BYTES_MAX as u64 + 1;
@@ -430,9 +440,9 @@ fn append(args: &AppendArgs) -> anyhow::Result<ExitCode> {
         first_id.get_or_insert(ids.start);
         records += ids.end - ids.start;
     }
-    let first_id = first_id.context("there is no file")?;
-    let words = format!("{records} records appended, from id {first_id} on");
-    say(&args.one, json!({ "first_id": first_id, "records": records }), &words)
+    let first_id = first_id.context("no file given")?;
+    let text = format!("{records} records appended, from id {first_id} on");
+    print_result(&args.one, json!({ "first_id": first_id, "records": records }), &text)
 }
 
 fn delete(args: &DeleteArgs) -> anyhow::Result<ExitCode> {
@@ -441,7 +451,7 @@ fn delete(args: &DeleteArgs) -> anyhow::Result<ExitCode> {
         Some(served) => served.delete(&args.ids)?,
         None => args.one.local.write()?.delete(&args.ids)?,
     };
-    say(&args.one, json!({ "deleted": deleted }), &format!("{deleted} records deleted"))
+    print_result(&args.one, json!({ "deleted": deleted }), &format!("{deleted} records deleted"))
 }
 
 fn seal(one: &One) -> anyhow::Result<ExitCode> {
@@ -450,11 +460,11 @@ fn seal(one: &One) -> anyhow::Result<ExitCode> {
         Some(served) => served.seal()?,
         None => one.local.write()?.seal()?,
     };
-    let words = if sealed { "sealed" } else { "there was nothing to seal" };
-    say(one, json!({ "sealed": sealed }), words)
+    let text = if sealed { "sealed" } else { "nothing to seal" };
+    print_result(one, json!({ "sealed": sealed }), text)
 }
 
-/// The formats, for `--format`.
+/// Parses a format, for `--format`.
 pub(super) fn format(text: &str) -> Result<Format, String> {
     text.parse::<Format>().map_err(|error| error.to_string())
 }

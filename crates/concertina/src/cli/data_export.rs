@@ -1,15 +1,11 @@
-//! `concertina data export`: all records of a dataset, as they came, from its files or from a server.
-//!
-//! A server gives a piece at a time, and is asked for the next once that is written, so neither side holds more. What
-//! was appended after the first is not in it. A piece that does not come is asked for again for [`PATIENCE`]; an
-//! export that cannot be ended is an error, and a file is there whole or not at all.
+//! `concertina data export`: writes all records of a dataset unchanged, from its files or from a
+//! server, to standard output or to a file, which is created completely or not at all.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -17,15 +13,10 @@ use serde_json::json;
 
 use super::data::One;
 use super::data_print as print;
-use super::data_served::{Run, Served};
-use super::data_server::Server;
 use crate::cli::output::{errln, output};
+use crate::remote::export::{Export, Exported, PATIENCE, of_server};
+use crate::remote::server::Server;
 use dataset::files;
-
-/// How long a piece is asked for, once there was a first one.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The pause before it is asked for again.
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -35,13 +26,13 @@ Examples:
   concertina data export packages --out packages.txt --json
   concertina data export packages --server http://127.0.0.1:7070 --out packages.txt
 
-Records come byte for byte and in their order, deleted ones left out, those of the log at the end. FILE is there
-once all of it is; on standard output what came before an error is not the whole dataset. Of a dataset that is
-changed meanwhile each record is exported that was there at the beginning and still is.")]
+Records are written unchanged and in order, without deleted ones, those of the log last. FILE is created
+once the export is complete; after an error, the output on standard output is incomplete. If the dataset
+changes meanwhile, the export contains each record that existed at the start and was not deleted.")]
 pub(super) struct Args {
     #[command(flatten)]
     one: One,
-    /// Write this file instead of standard output, whole or not at all
+    /// Write this file instead of standard output, completely or not at all
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Replace FILE
@@ -52,31 +43,6 @@ pub(super) struct Args {
     quiet: bool,
 }
 
-/// What is exported so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Exported {
-    records: u64,
-    bytes: u64,
-}
-
-/// An export on its way.
-struct Export<'a> {
-    out: &'a mut dyn Write,
-    bar: &'a ProgressBar,
-    done: Exported,
-}
-
-impl Export<'_> {
-    /// Writes some records; the next one has the id `next`.
-    fn take(&mut self, bytes: &[u8], records: u64, next: u64) -> anyhow::Result<()> {
-        self.out.write_all(bytes)?;
-        self.done.records += records;
-        self.done.bytes += bytes.len() as u64;
-        self.bar.set_position(next);
-        Ok(())
-    }
-}
-
 /// Runs the command.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let local = &args.one.local;
@@ -84,7 +50,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.out {
         check(path, args.replace)?;
     }
-    // On a terminal it would be among the records.
+    // On a terminal the progress bar would mix with the records.
     let shown = !args.quiet && (args.out.is_some() || !io::stdout().is_terminal());
     let bar = progress(shown);
     let done = match &args.out {
@@ -98,11 +64,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(_) if local.json => print::value(&summary),
         Some(path) => {
             let (name, shown) = (&local.name, path.display());
-            print::line(&format!("{name}: {records} records, {bytes} B, are in {shown}"))
+            print::line(&format!("{name}: wrote {records} records, {bytes} B, to {shown}"))
         }
         None => {
             if local.json {
-                // The records have standard output.
+                // Standard output carries the records, so print no result there.
                 errln!("{summary}");
             }
             Ok(ExitCode::SUCCESS)
@@ -141,48 +107,6 @@ fn progress(shown: bool) -> ProgressBar {
     bar
 }
 
-/// Hands on what a server has.
-fn of_server(
-    served: &Served<'_>,
-    patience: Duration,
-    export: &mut Export<'_>,
-) -> anyhow::Result<()> {
-    let first = served.run(0, None)?;
-    let (end, dataset) = (first.end, first.dataset.clone());
-    let mut next = first.next;
-    export.bar.set_length(end);
-    export.take(&first.bytes, first.records, next)?;
-    while next < end {
-        let run = patiently(served, next..end, patience);
-        let run = run.with_context(|| format!("the export broke off before record {next}"))?;
-        ensure!(
-            run.dataset == dataset,
-            "the dataset was replaced before record {next} was exported; export it again"
-        );
-        next = run.next;
-        export.take(&run.bytes, run.records, next)?;
-    }
-    Ok(())
-}
-
-/// The next of these records. A server that is busy, or gone for a moment, is asked again.
-fn patiently(served: &Served<'_>, ids: Range<u64>, patience: Duration) -> anyhow::Result<Run> {
-    let begun = Instant::now();
-    loop {
-        let why = match served.run(ids.start, Some(ids.end)) {
-            Ok(run) if ids.start < run.next && run.next <= ids.end => return Ok(run),
-            // It may not have seen yet what others appended.
-            Ok(_) => anyhow::anyhow!("{} does not give it", served.url()),
-            Err(refused) if refused.may_pass() => refused.into(),
-            Err(refused) => return Err(refused.into()),
-        };
-        if begun.elapsed() >= patience {
-            return Err(why);
-        }
-        std::thread::sleep(PAUSE);
-    }
-}
-
 fn write_out(
     export: impl FnOnce(&mut dyn Write) -> anyhow::Result<Exported>,
 ) -> anyhow::Result<Exported> {
@@ -192,12 +116,12 @@ fn write_out(
     Ok(done)
 }
 
-/// Whether a file may be written, before there is any work.
+/// Checks whether a file may be written, before the export starts.
 fn check(path: &Path, replace: bool) -> anyhow::Result<()> {
     let shown = path.display();
     match std::fs::symlink_metadata(path) {
         Ok(there) => {
-            ensure!(there.is_file(), "{shown} is no plain file; name another");
+            ensure!(there.is_file(), "{shown} is not a regular file; name another");
             ensure!(replace, "{shown} exists; name another file, or replace it (--replace)");
             Ok(())
         }
@@ -213,7 +137,7 @@ fn write_whole(
 ) -> anyhow::Result<Exported> {
     let shown = path.display();
     let name = path.file_name().and_then(OsStr::to_str);
-    let name = name.with_context(|| format!("{shown} is no name of a file"))?;
+    let name = name.with_context(|| format!("invalid file name {shown}"))?;
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut done = None;
     let written = files::write(folder, name, replace, |out| {
@@ -226,81 +150,7 @@ fn write_whole(
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader};
-    use std::net::TcpListener;
-    use std::thread::JoinHandle;
-
     use super::*;
-
-    /// A piece of dataset `id`, which has four records.
-    fn piece(next: u64, id: &str, body: &str) -> String {
-        format!(
-            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconcertina-next: {next}\r\n\
-             concertina-records: 1\r\nconcertina-end: 4\r\nconcertina-dataset: {id}\r\n\r\n{body}",
-            body.len()
-        )
-    }
-
-    const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy";
-
-    /// A server that gives these replies, each to a connection of its own, and then tells what was asked.
-    fn scripted(replies: Vec<String>) -> (Server, JoinHandle<Vec<String>>) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let answer = move |reply: String| {
-            let (stream, _) = listener.accept().unwrap();
-            let mut lines = BufReader::new(&stream).lines().map(Result::unwrap);
-            let asked = lines.next().unwrap();
-            while !lines.next().unwrap().is_empty() {}
-            (&stream).write_all(reply.as_bytes()).unwrap();
-            asked
-        };
-        let asked = std::thread::spawn(move || replies.into_iter().map(answer).collect());
-        (Server::new(&url, None).unwrap(), asked)
-    }
-
-    /// What comes of such an export: what was written, the result, and what was asked.
-    fn exported(
-        replies: Vec<String>,
-        patience: Duration,
-    ) -> (String, anyhow::Result<Exported>, Vec<String>) {
-        let (server, asked) = scripted(replies);
-        let (mut out, bar) = (Vec::new(), ProgressBar::hidden());
-        let mut export = Export { out: &mut out, bar: &bar, done: Exported::default() };
-        let result = of_server(&Served::new(&server, "d"), patience, &mut export);
-        let result = result.map(|()| export.done);
-        (String::from_utf8(out).unwrap(), result, asked.join().unwrap())
-    }
-
-    #[test]
-    fn pieces_are_put_together_up_to_the_first_ones_end() {
-        let replies = vec![piece(1, "a", "one\n"), BUSY.to_owned(), piece(4, "a", "two\n")];
-        let (out, result, asked) = exported(replies, Duration::from_secs(20));
-        assert_eq!(out, "one\ntwo\n");
-        assert_eq!(result.unwrap(), Exported { records: 2, bytes: 8 });
-        let get = |query: &str| format!("GET /datasets/d/export?{query} HTTP/1.1");
-        assert_eq!(asked, [get("from=0"), get("from=1&to=4"), get("from=1&to=4")]);
-    }
-
-    #[test]
-    fn what_breaks_off_is_an_error_that_says_where() {
-        let first = || piece(1, "a", "one\n");
-        let long = piece(4, "a", "two\n").replace("length: 4", "length: 9");
-        for (second, says) in [
-            (BUSY.to_owned(), "503 Service Unavailable: busy"),
-            (long, "broke"),
-            (piece(1, "a", ""), "does not give it"),
-            (piece(5, "a", "more\n"), "does not give it"),
-            (piece(4, "b", "two\n"), "was replaced"),
-            (BUSY.replace("503 Service Unavailable", "404 Not Found"), "404 Not Found"),
-            ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_owned(), "another version"),
-        ] {
-            let (out, result, _) = exported(vec![first(), second], Duration::ZERO);
-            let error = format!("{:#}", result.unwrap_err());
-            assert_eq!(out, "one\n", "{error}");
-            assert!(error.contains("before record 1") && error.contains(says), "{error}");
-        }
-    }
 
     #[test]
     fn a_file_is_there_once_it_is_whole() {

@@ -28,7 +28,7 @@ Examples:
 Lower sampling rates are faster and larger: 16 and 16 take about a third of the input more than
 64 and 64.")]
 pub struct Args {
-    /// Files, one after the other; `-` for standard input
+    /// Files to import, in this order; `-` for standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Name of the dataset
@@ -37,33 +37,33 @@ pub struct Args {
     /// The folder of datasets
     #[arg(long, value_name = "DIR", default_value = "datasets")]
     folder: PathBuf,
-    /// json, csv, tsv, stanzas, lines or files; found from the first records if not given
+    /// json, csv, tsv, stanzas, lines or files [default: detected from the first records]
     #[arg(long, value_parser = super::data::format)]
     format: Option<Format>,
-    /// The attribute that records are got by
+    /// The attribute that identifies a record (data get --key)
     #[arg(long, value_name = "ATTRIBUTE")]
     key: Option<String>,
     /// Keep a table of this attribute's numbers, for ranges (about 8.3 bytes a number)
     #[arg(long, value_name = "ATTRIBUTE")]
     order: Vec<String>,
-    /// One of so many positions is marked for searches
+    /// Sampling rate for searches: one in this many positions is marked
     #[arg(long, value_name = "N", default_value = "32")]
     sa_sampling: u32,
-    /// One of so many positions is marked for reading
+    /// Sampling rate for reading: one in this many positions is marked
     #[arg(long, value_name = "N", default_value = "32")]
     isa_sampling: u32,
-    /// Memory that it may take; shards are made smaller, and fewer at a time, to keep within it
-    /// [default: half of what is available]
+    /// Memory limit; shards are made smaller, and fewer at a time, to stay within it [default: half
+    /// of what is available]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
-    /// Shards that are built at the same time [default: one for each core, if memory allows]
+    /// Number of shards built concurrently [default: one for each core, if memory allows]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Input of each shard; building one takes up to eight times as much memory [default: 256MiB, or
-    /// less if memory does not allow that]
+    /// Input of each shard; building one takes up to eight times as much memory [default: 256MiB,
+    /// or less if memory does not allow that]
     #[arg(long, value_name = "SIZE")]
     shard_size: Option<Size>,
-    /// Replace a dataset of that name
+    /// Replace an existing dataset of that name
     #[arg(long)]
     replace: bool,
     /// Print JSON
@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if made.bad > 0 {
         writeln!(
             out,
-            "{} records cannot be read in this format; they are kept as text:",
+            "{} records cannot be parsed in this format; they are stored as text:",
             made.bad
         )?;
         for bad in &made.first_bad {
@@ -127,11 +127,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn bytes(size: Size) -> anyhow::Result<usize> {
-    usize::try_from(size.0).with_context(|| format!("{size} are more than this machine counts"))
+    usize::try_from(size.0)
+        .with_context(|| format!("{size} exceeds the address space of this machine"))
 }
 
-/// From here on Ctrl-C and SIGTERM end the process once what it has made is removed. Its threads are not
-/// waited for: sorting cannot be stopped.
+/// Makes Ctrl-C and SIGTERM remove the unfinished dataset and end the process. Its threads are not
+/// waited for, because sorting cannot be interrupted.
 fn remove_if_ended() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut ended, mut asked) = {
@@ -140,7 +141,7 @@ fn remove_if_ended() -> anyhow::Result<()> {
     };
     let listen = move || {
         let code = runtime.block_on(async {
-            // As a shell counts a process that its signal ends.
+            // The exit code that a shell reports for a signal.
             tokio::select! { _ = ended.recv() => 143, _ = asked.recv() => 130 }
         });
         dataset::discard();
@@ -151,16 +152,16 @@ fn remove_if_ended() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is shown of the progress.
+/// The state behind the progress display.
 #[derive(Default)]
 struct Shown {
     read_bytes: u64,
-    /// The shards that are being built, each with what is done of it.
+    /// The shards that are being built, each with its completed share.
     shards: BTreeMap<u64, String>,
 }
 
 impl Shown {
-    /// The line that a step deserves.
+    /// The log line for a step, if it has one.
     fn line(&self, step: &Step) -> Option<String> {
         let Step::Build { shard, text_bytes, memory_bytes, process_bytes } = step else {
             return None;
@@ -174,7 +175,7 @@ impl Shown {
         ))
     }
 
-    /// What is being done after a step.
+    /// Updates the state after a step, and returns the progress message.
     fn take(&mut self, step: Step) -> String {
         match step {
             Step::Read(bytes) => self.read_bytes = bytes,
@@ -200,7 +201,7 @@ impl Shown {
     }
 }
 
-/// A format in words.
+/// Describes a format.
 fn described(format: Format) -> String {
     match format {
         Format::JsonLines => "json".to_owned(),

@@ -1,4 +1,4 @@
-//! `concertina data layers`: what the layers of a served dataset's shards take, and how much they may.
+//! `concertina data layers`: shows and limits the memory of the layers of a served dataset.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::data_print as print;
-use super::data_served::Served;
 use super::data_server::ServerArgs;
+use crate::remote::served::Served;
 use serve::config::Size;
 
-/// How many of the last changes are printed.
+/// Number of recent changes that are printed.
 const CHANGES_SHOWN: usize = 5;
 
 /// Arguments of the command.
@@ -23,13 +23,14 @@ Examples:
   concertina data layers packages --server http://127.0.0.1:7070 --bytes 64MiB
   concertina data layers packages --server http://127.0.0.1:7070 --bytes auto
 
-A layer holds samples of a shard's suffix array (sa, for search), of its inverse (isa, for reading), or its
-text; memory bought with it makes queries faster. SA and ISA are the sampling rates of the layers: one of so
-many positions is held. --bytes is for the whole dataset, shared by its shards in proportion to their sizes.")]
+A layer holds samples of a shard's suffix array (sa, for search) or of its inverse (isa, for reading), or
+its text; the memory for it makes queries faster. SA and ISA are the sampling rates of the layers: one in
+that many positions is held. --bytes applies to the whole dataset and is shared by its shards in
+proportion to their sizes.")]
 pub struct Args {
     /// The dataset
     name: String,
-    /// Give its layers this much memory from now on, or let the server decide again (`auto`)
+    /// Limit its layers to this much memory, or let the server decide again (`auto`)
     #[arg(long, value_name = "SIZE|auto", value_parser = budget)]
     bytes: Option<String>,
     #[command(flatten)]
@@ -39,7 +40,7 @@ pub struct Args {
     json: bool,
 }
 
-/// A size in bytes, or `auto`, as it stands in the address.
+/// Parses a size in bytes, or `auto`, into its form in a URL.
 fn budget(text: &str) -> Result<String, String> {
     if text == "auto" {
         return Ok(text.to_owned());
@@ -52,21 +53,21 @@ struct Layers {
     parts: Vec<Part>,
     budget_bytes: u64,
     fixed_bytes: Option<u64>,
-    /// What the server did last, in words, the newest last; a gateway does not say.
+    /// Recent decisions of the server, the newest last; a gateway does not report them.
     #[serde(default)]
     changes: Vec<String>,
 }
 
 #[derive(Deserialize)]
 struct Part {
-    /// The node, where a gateway answers for several.
+    /// The node, if a gateway answers for several.
     node: Option<String>,
     part: String,
     records: u64,
     file_bytes: u64,
     queue_length: u64,
     queue_length_average: Option<f64>,
-    /// The log has none.
+    /// Absent for the log.
     layers: Option<Held>,
 }
 
@@ -85,10 +86,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.json { print::value(&layers) } else { print::line(table(&layers)?.trim_end()) }
 }
 
-/// The answer of a server as a table.
+/// Formats the server's reply as a table.
 fn table(layers: &Value) -> anyhow::Result<String> {
     let layers =
-        Layers::deserialize(layers).context("what is said of its layers is not understood")?;
+        Layers::deserialize(layers).context("cannot parse the description of the layers")?;
     let head = ["part", "records", "file B", "queue", "average", "SA", "ISA", "text B", "layers B"];
     let mut rows = vec![head.map(str::to_owned)];
     for part in &layers.parts {
@@ -122,7 +123,7 @@ fn table(layers: &Value) -> anyhow::Result<String> {
     }
     let budget = layers.budget_bytes;
     match layers.fixed_bytes {
-        Some(fixed) => writeln!(text, "fixed at {fixed} B (--bytes auto gives them back)")?,
+        Some(fixed) => writeln!(text, "fixed at {fixed} B (--bytes auto removes the limit)")?,
         None => writeln!(text, "by the lengths of queues, within {budget} B for all datasets")?,
     }
     for change in layers.changes.iter().rev().take(CHANGES_SHOWN) {

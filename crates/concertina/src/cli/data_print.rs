@@ -1,11 +1,12 @@
-//! How the answers of `concertina data` are printed, whether files or a server gave them.
+//! Prints the results of `concertina data`, whether they come from files or from a server.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
-use crate::cli::output::{Output, errln, output, said};
+use crate::cli::output::{Output, errln, output, unless_unread};
+use crate::remote::served::{Page, Record};
 use anyhow::Context;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Prints JSON on standard output.
@@ -19,7 +20,7 @@ pub(super) fn line(text: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is said of a dataset in words; see [`dataset::Info`].
+/// The description of a dataset; see [`dataset::Info`].
 #[derive(Deserialize)]
 struct Described {
     records: u64,
@@ -34,10 +35,10 @@ struct Described {
 }
 
 fn described(info: &Value) -> anyhow::Result<Described> {
-    Described::deserialize(info).context("what is said of a dataset is not understood")
+    Described::deserialize(info).context("cannot parse the description of a dataset")
 }
 
-/// Prints the datasets that there are: each has a `name` and its `info`, or an `error`.
+/// Prints a list of datasets: each has a `name` and its `info`, or an `error`.
 pub(super) fn list(items: Vec<Value>, as_json: bool) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(output());
     for item in &items {
@@ -50,7 +51,7 @@ pub(super) fn list(items: Vec<Value>, as_json: bool) -> anyhow::Result<ExitCode>
             }
             Some(_) => {}
             None => {
-                let error = item.get("error").and_then(Value::as_str).unwrap_or("no answer");
+                let error = item.get("error").and_then(Value::as_str).unwrap_or("no reply");
                 errln!("concertina: {name}: {error}");
             }
         }
@@ -60,7 +61,7 @@ pub(super) fn list(items: Vec<Value>, as_json: bool) -> anyhow::Result<ExitCode>
     if as_json { value(&Value::Array(items)) } else { Ok(ExitCode::SUCCESS) }
 }
 
-/// Prints what a dataset holds and takes.
+/// Prints the contents and the sizes of a dataset.
 pub(super) fn info(info: &Value, as_json: bool) -> anyhow::Result<ExitCode> {
     if as_json {
         return value(info);
@@ -78,47 +79,11 @@ pub(super) fn info(info: &Value, as_json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A record with its id. A record need not be text: what is none is shown as its bytes.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Record {
-    Text { id: u64, record: String },
-    Bytes { id: u64, bytes: Vec<u8> },
-}
-
-impl Record {
-    pub(super) fn new(id: u64, bytes: Vec<u8>) -> Record {
-        match String::from_utf8(bytes) {
-            Ok(record) => Record::Text { id, record },
-            Err(error) => Record::Bytes { id, bytes: error.into_bytes() },
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Record::Text { record, .. } => record.as_bytes(),
-            Record::Bytes { bytes, .. } => bytes,
-        }
-    }
-}
-
-/// What is known of a page of records but the records.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct Page {
-    pub(super) next: Option<u64>,
-    pub(super) has_more: bool,
-    pub(super) located: u64,
-    pub(super) verified: u64,
-    /// Parts of the dataset that nobody answered for.
-    #[serde(default)]
-    pub(super) missing: Vec<String>,
-}
-
-/// Prints records: as they come, or as one JSON value at the end.
+/// Prints records: immediately, or as one JSON value at the end.
 pub(super) struct Records {
     as_json: bool,
     out: BufWriter<Output>,
-    /// What will be printed as JSON.
+    /// The records to print as JSON.
     all: Vec<Record>,
     count: u64,
 }
@@ -127,11 +92,6 @@ impl Records {
     pub(super) fn new(as_json: bool) -> Records {
         let out = BufWriter::new(output());
         Records { as_json, out, all: Vec::new(), count: 0 }
-    }
-
-    /// Records that came.
-    pub(super) fn count(&self) -> u64 {
-        self.count
     }
 
     pub(super) fn push(&mut self, record: Record) -> anyhow::Result<()> {
@@ -147,7 +107,8 @@ impl Records {
         Ok(())
     }
 
-    /// After the last record; with the page that they are, if they are one, how to go on is said.
+    /// Ends the output after the last record. If the records are a page of a longer list, also
+    /// prints how to continue.
     pub(super) fn finish(mut self, page: Option<&Page>) -> anyhow::Result<ExitCode> {
         let Some(page) = page else {
             if self.as_json {
@@ -163,20 +124,20 @@ impl Records {
             if let (false, Some(value)) = (page.missing.is_empty(), value.as_object_mut()) {
                 value.insert("missing".to_owned(), json!(page.missing));
             }
-            said(writeln!(self.out, "{}", serde_json::to_string_pretty(&value)?))?;
+            unless_unread(writeln!(self.out, "{}", serde_json::to_string_pretty(&value)?))?;
         }
-        said(self.out.flush())?;
+        unless_unread(self.out.flush())?;
         for part in &page.missing {
-            errln!("concertina: nobody answered for part {part}: its records are not among these");
+            errln!("concertina: no node answered for part {part}: its records are missing");
         }
         if !self.as_json && io::stderr().is_terminal() {
             match page.next {
                 Some(next) => errln!("{} records; more: --after {next}", self.count),
-                None if page.has_more => errln!("{} records of more", self.count),
+                None if page.has_more => errln!("{} records; there are more", self.count),
                 None => errln!("{} records", self.count),
             }
         }
-        // As grep does.
+        // The same exit code as grep: failure if nothing matched.
         Ok(if self.count == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }

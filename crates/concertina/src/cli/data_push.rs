@@ -1,41 +1,15 @@
-//! `concertina data push` and `pull`: a dataset's folder into the origin behind a server, and back.
-//!
-//! A dataset lies in the origin as `datasets/NAME/dataset.json`, its manifest, and `datasets/NAME/ID/FILE` for
-//! what the manifest's `id` names. The manifest is written last and under a condition, so a push that is
-//! interrupted leaves nothing that can be seen, and two at once cannot mix. The id that a pushed dataset gets
-//! is a hash of its files (and of what it replaces): a copy that went another way, and then has other
-//! bytes under the same file names, never meets this one's files, and a push that is repeated finds what
-//! was uploaded before. Costs a read of all files to verify and to hash them, and one more to send them.
+//! `concertina data push` and `pull`.
 
-use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
-use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use http::HeaderValue;
-use http::header::{IF_MATCH, IF_NONE_MATCH};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::data_print as print;
-use super::data_server::{Listed, Server, ServerArgs};
-use dataset::manifest::{self, Manifest};
-use dataset::remote::PREFIX;
-use dataset::{Dataset, chunk_file, files, is_name};
-use origin::{Chunks, Error, Lock, Whole};
-
-/// What is read and sent at once.
-const PIECE_BYTES: usize = 256 << 10;
-/// How often a pull begins again, because the dataset was sealed or replaced meanwhile or because a node does
-/// not see yet that it was. With the pauses that is longer than `node.revalidate_s` (60 s).
-const ATTEMPTS: usize = 90;
-/// The pause before that.
-const PAUSE: Duration = Duration::from_secs(1);
+use super::data_server::ServerArgs;
+use crate::remote::copy;
 
 /// Arguments of `push`.
 #[derive(clap::Args)]
@@ -44,8 +18,8 @@ Examples:
   concertina data push packages --server http://127.0.0.1:7070
   concertina data push packages --server http://gateway:7070 --token-file token --replace
 
-The server shows the dataset once all of it is there. A push that was interrupted goes on where it was when
-it is repeated. From then on the server's copy is the dataset: what is appended here does not reach it.")]
+The server shows the dataset once the copy is complete. A repeated push continues after an interruption. From
+then on the server's copy is the dataset: records appended here do not reach it.")]
 pub struct PushArgs {
     /// The dataset
     name: String,
@@ -88,18 +62,8 @@ pub struct PullArgs {
     quiet: bool,
 }
 
-/// What the keys of a dataset begin with.
-fn prefix_of(name: &str) -> String {
-    format!("{PREFIX}{name}/")
-}
-
-/// The key of a dataset's manifest.
-fn manifest_key(name: &str) -> String {
-    format!("{}{}", prefix_of(name), manifest::FILE)
-}
-
-fn progress(quiet: bool, bytes: u64) -> ProgressBar {
-    let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(bytes) };
+fn progress(quiet: bool) -> ProgressBar {
+    let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(0) };
     let template = "{spinner} {elapsed_precise} {bytes} of {total_bytes} {bar:30} {msg}";
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
@@ -108,315 +72,30 @@ fn progress(quiet: bool, bytes: u64) -> ProgressBar {
     bar
 }
 
-/// A file of a dataset.
-struct Part {
-    file: String,
-    size: u64,
-}
-
-/// The files that a manifest names, and the log after it.
-fn parts(folder: &Path, manifest: &Manifest) -> anyhow::Result<Vec<Part>> {
-    let mut parts = Vec::new();
-    for shard in &manifest.shards {
-        let size = std::fs::metadata(folder.join(&shard.file))?.len();
-        parts.push(Part { file: shard.file.clone(), size });
-    }
-    for number in manifest.sealed_chunks + 1.. {
-        let file = chunk_file(number);
-        match std::fs::metadata(folder.join(&file)) {
-            Ok(found) => parts.push(Part { file, size: found.len() }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
-            Err(error) => return Err(error).with_context(|| format!("cannot read {file}")),
-        }
-    }
-    Ok(parts)
-}
-
-/// A hash of a dataset's files, and of the manifest that it takes the place of: for the same it is the same,
-/// for others another.
-fn hash_of(
-    folder: &Path,
-    manifest: &Manifest,
-    parts: &[Part],
-    replaced: Option<&Listed>,
-) -> anyhow::Result<blake3::Hash> {
-    let mut hasher = blake3::Hasher::new();
-    let mut add = |bytes: &[u8]| {
-        hasher.update(blake3::hash(bytes).as_bytes());
-    };
-    let mut unnamed = manifest.clone();
-    unnamed.id.clear();
-    add(&serde_json::to_vec(&unnamed)?);
-    add(replaced.map_or("", |replaced| &replaced.etag).as_bytes());
-    for part in parts {
-        add(part.file.as_bytes());
-        let mut one = blake3::Hasher::new();
-        let file = File::open(folder.join(&part.file));
-        let read = file.and_then(|file| one.update_reader(file).map(drop));
-        read.with_context(|| format!("cannot read {}", part.file))?;
-        add(one.finalize().as_bytes());
-    }
-    Ok(hasher.finalize())
-}
-
-/// The first id of a hash under which the server has nothing but these files, and those that it has. What
-/// else may be there (a log's chunk of a dataset whose manifest somebody deleted) would be taken for a part of
-/// the dataset, and cannot be told from one that was appended a moment ago by who pushed the same.
-fn id_of(
-    hash: &blake3::Hash,
-    name: &str,
-    parts: &[Part],
-    listed: &[Listed],
-) -> (String, HashSet<String>) {
-    let mut salt = 0_u64;
-    loop {
-        let salted = [&hash.as_bytes()[..], &salt.to_le_bytes()].concat();
-        let id: String = blake3::hash(&salted).to_hex().chars().take(16).collect();
-        let prefix = format!("{}{id}/", prefix_of(name));
-        let is_part = |found: &Listed| {
-            let file = found.key.strip_prefix(&prefix)?;
-            let part = |part: &&Part| part.file == file && part.size == found.size;
-            Some(parts.iter().find(part).map(|part| part.file.clone()))
-        };
-        if let Some(files) = listed.iter().filter_map(is_part).collect::<Option<HashSet<_>>>() {
-            return (id, files);
-        }
-        salt += 1;
-    }
-}
-
-/// A file on its way to a server.
-struct Upload {
-    file: File,
-    left: u64,
-    bar: ProgressBar,
-}
-
-impl Chunks for Upload {
-    // Reads where it is polled: its runtime has this one thing to do.
-    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
-        let mut piece = vec![0; self.left.min(PIECE_BYTES as u64) as usize];
-        let next = match piece.is_empty() {
-            true => None,
-            false => Some(match self.file.read_exact(&mut piece) {
-                Ok(()) => {
-                    self.left -= piece.len() as u64;
-                    self.bar.inc(piece.len() as u64);
-                    Ok(Bytes::from(piece))
-                }
-                Err(error) => Err(Error::of_io(&error, "cannot read it")),
-            }),
-        };
-        Box::pin(std::future::ready(next))
-    }
-
-    fn bytes_left(&self) -> Option<u64> {
-        Some(self.left)
-    }
-}
-
 /// Runs `push`.
 pub fn push(args: &PushArgs) -> anyhow::Result<ExitCode> {
-    let (name, folder) = (&args.name, args.folder.join(&args.name));
     let server = args.server.require()?;
-    ensure!(is_name(name), "{name:?} is no name of a dataset");
-    ensure!(
-        folder.join(manifest::FILE).is_file(),
-        "there is no dataset {name} in {} (concertina data list; --folder)",
-        args.folder.display()
-    );
-    // Nobody seals it meanwhile.
-    let _lock = Lock::take(&folder)?;
-    drop(Dataset::open(&folder).with_context(|| format!("dataset {name}"))?);
-    let mut manifest = Manifest::read(&folder)?;
-    let parts = parts(&folder, &manifest)?;
-    // The listing is the origin's: an object itself might be served as it was a minute ago.
-    let listed = server.objects(&prefix_of(name))?;
-    let present = listed.iter().find(|found| found.key == manifest_key(name));
-    ensure!(
-        present.is_none() || args.replace,
-        "{} has a dataset {name} already: replace it (--replace), or append to it",
-        server.url()
-    );
-    let hash = hash_of(&folder, &manifest, &parts, present)?;
-    let (id, there) = id_of(&hash, name, &parts, &listed);
-    manifest.id = id;
-    let bytes: u64 = parts.iter().map(|part| part.size).sum();
-    let bar = progress(args.quiet, bytes);
-    let mut skipped = 0;
-    for part in &parts {
-        if there.contains(&part.file) {
-            skipped += part.size;
-            bar.inc(part.size);
-            continue;
-        }
-        bar.set_message(part.file.clone());
-        let key = format!("{}{}/{}", prefix_of(name), manifest.id, part.file);
-        let file = File::open(folder.join(&part.file));
-        let file = file.with_context(|| format!("cannot read {}", part.file))?;
-        let mut upload = Upload { file, left: part.size, bar: bar.clone() };
-        server
-            .put_object(&key, None, &mut upload, &|| bar.position())
-            .with_context(|| format!("cannot push {}", part.file))?;
-    }
-    let condition = match present {
-        Some(present) => (IF_MATCH, present.if_match()?),
-        None => (IF_NONE_MATCH, HeaderValue::from_static("*")),
-    };
-    let mut text = Whole::new(Bytes::from(manifest.encode()?));
-    let written = server.put_object(&manifest_key(name), Some(condition), &mut text, &|| 0)?;
-    ensure!(
-        written,
-        "somebody else wrote the dataset {name} of {} meanwhile: look what it is now, and push again",
-        server.url()
-    );
-    bar.set_message("removing what it replaces");
-    let removed = remove_others(&server, name, &manifest.id, &listed)
-        .context("it is pushed; what it replaces could not be removed: push it again later")?;
+    let bar = progress(args.quiet);
+    let done = copy::push(&server, &args.name, &args.folder, args.replace, &bar);
     bar.finish_and_clear();
+    let done = done?;
     if args.json {
-        return print::value(&json!({ "name": name, "id": manifest.id, "files": parts.len(),
-            "bytes": bytes, "skipped_bytes": skipped, "removed_files": removed }));
+        return print::value(&json!(done));
     }
-    let files = parts.len();
-    print::line(&format!("{name}: {bytes} B in {files} files are at {}", server.url()))
-}
-
-/// Removes the files that belong to no manifest any more, of those that were there before this one was:
-/// what came since may be another push's, which is to replace this one. Gives how many.
-fn remove_others(
-    server: &Server,
-    name: &str,
-    id: &str,
-    listed: &[Listed],
-) -> anyhow::Result<usize> {
-    let prefix = prefix_of(name);
-    let mut removed = 0;
-    for Listed { key, .. } in listed {
-        let folder = key.strip_prefix(&prefix).and_then(|rest| rest.split_once('/'));
-        let is_id = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
-        if folder.is_some_and(|(folder, _)| folder != id && is_id(folder)) {
-            server.delete_object(key)?;
-            removed += 1;
-        }
-    }
-    Ok(removed)
+    let copy::Pushed { files, bytes, .. } = done;
+    print::line(&format!("{}: {bytes} B in {files} files copied to {}", args.name, server.url()))
 }
 
 /// Runs `pull`.
 pub fn pull(args: &PullArgs) -> anyhow::Result<ExitCode> {
-    let (name, place) = (&args.name, args.folder.join(&args.name));
     let server = args.server.require()?;
-    ensure!(is_name(name), "{name:?} is no name of a dataset");
-    ensure!(
-        !place.exists(),
-        "there is {} already: remove it, or name another --folder",
-        place.display()
-    );
-    std::fs::create_dir_all(&args.folder)
-        .with_context(|| format!("cannot make {}", args.folder.display()))?;
-    let unfinished = args.folder.join(format!(".pulling-{name}"));
-    std::fs::create_dir_all(&unfinished)?;
-    let lock = Lock::take(&unfinished)?;
-    let bar = progress(args.quiet, 0);
-    let filled = fill(&server, name, &unfinished, &bar).and_then(|()| {
-        // Every byte is verified.
-        Dataset::open(&unfinished).context("what came is damaged; pull again, or push again")
-    });
-    if filled.is_err() {
-        let _ = std::fs::remove_dir_all(&unfinished);
-    }
-    let info = filled?.info();
+    let bar = progress(args.quiet);
+    let info = copy::pull(&server, &args.name, &args.folder, &bar);
     bar.finish_and_clear();
-    std::fs::rename(&unfinished, &place)
-        .with_context(|| format!("cannot make {}", place.display()))?;
-    File::open(&args.folder)?.sync_all()?;
-    drop(lock);
+    let info = info?;
     if args.json {
-        return print::value(&json!({ "name": name, "info": info }));
+        return print::value(&json!({ "name": args.name, "info": info }));
     }
-    print::line(&format!("{name}: {} records are in {}", info.records, place.display()))
-}
-
-/// Fills a folder with a dataset as it is at some moment: the manifest is still the same once the log
-/// was read.
-fn fill(server: &Server, name: &str, folder: &Path, bar: &ProgressBar) -> anyhow::Result<()> {
-    for attempt in 0..ATTEMPTS {
-        if attempt > 0 {
-            bar.set_message("it was changed, or the server does not see that yet: again");
-            std::thread::sleep(PAUSE);
-        }
-        clear(folder)?;
-        if let Some(manifest) = copy(server, name, folder, bar)? {
-            return manifest.write(folder);
-        }
-    }
-    bail!("the dataset {name} was changed each of {ATTEMPTS} times that it was copied; try again")
-}
-
-/// Copies a dataset's files without its manifest, which is given back; `None` if they are not of one
-/// moment.
-fn copy(
-    server: &Server,
-    name: &str,
-    folder: &Path,
-    bar: &ProgressBar,
-) -> anyhow::Result<Option<Manifest>> {
-    let listed = server.objects(&prefix_of(name))?;
-    let Some(of_manifest) = listed.iter().find(|found| found.key == manifest_key(name)) else {
-        bail!("there is no dataset {name} at {} (concertina data list)", server.url());
-    };
-    ensure!(of_manifest.size <= manifest::BYTES_MAX, "{} is too large", of_manifest.key);
-    let mut text = Vec::new();
-    let read = server.read_object(of_manifest, &mut |piece| {
-        text.extend_from_slice(piece);
-        Ok(())
-    });
-    if !read? {
-        return Ok(None);
-    }
-    let manifest = Manifest::parse(&text).with_context(|| of_manifest.key.clone())?;
-    let find = |file: &str| {
-        let key = format!("{}{}/{file}", prefix_of(name), manifest.id);
-        listed.iter().find(|found| found.key == key)
-    };
-    let shards = manifest.shards.iter().map(|shard| shard.file.clone());
-    let log = (manifest.sealed_chunks + 1..).map(chunk_file);
-    let log = log.take_while(|file| find(file).is_some());
-    let files: Vec<String> = shards.chain(log).collect();
-    let Some(found) = files.iter().map(|file| find(file)).collect::<Option<Vec<_>>>() else {
-        return Ok(None);
-    };
-    bar.set_position(0);
-    bar.set_length(found.iter().map(|found| found.size).sum());
-    for (file, found) in files.iter().zip(found) {
-        bar.set_message(file.clone());
-        let mut there = false;
-        let written = files::write(folder, file, false, |out| {
-            let read = server.read_object(found, &mut |piece| {
-                out.write_all(piece)?;
-                bar.inc(piece.len() as u64);
-                Ok(())
-            });
-            there = read.map_err(|error| io::Error::other(format!("{error:#}")))?;
-            Ok(())
-        });
-        written.with_context(|| format!("cannot copy {file}"))?;
-        if !there {
-            return Ok(None);
-        }
-    }
-    let now = server.objects(&of_manifest.key)?;
-    Ok(now.contains(of_manifest).then_some(manifest))
-}
-
-/// Removes all but the lock.
-fn clear(folder: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_name() != "lock" {
-            std::fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
+    let place = args.folder.join(&args.name);
+    print::line(&format!("{}: {} records copied to {}", args.name, info.records, place.display()))
 }

@@ -8,7 +8,7 @@ use crate::cli::output::{out, outln};
 use crate::demo::{self, Plan};
 use report;
 
-/// The trace that is used where it lies beside the project.
+/// The trace that the demo uses if it is present beside the project.
 const TRACE: &str = "../shared/data/traces/twitter_cluster52_first_2m.csv.zst";
 
 /// Arguments of the command.
@@ -20,10 +20,10 @@ const TRACE: &str = "../shared/data/traces/twitter_cluster52_first_2m.csv.zst";
 A trace is a CSV file with the header time_ms,key,size,op; a file ending in .zst is decompressed.")]
 pub struct Args {
     /// Replay the keys and sizes of this trace
-    /// [default: the Twitter slice of ../shared/data, or keys made with its statistics]
+    /// [default: the Twitter slice of ../shared/data, or generated keys with its statistics]
     #[arg(long)]
     trace: Option<PathBuf>,
-    /// Where everything goes [default: concertina-demo/TIME]
+    /// Folder for all output files [default: concertina-demo/TIME]
     #[arg(long)]
     dir: Option<PathBuf>,
     /// Print the result as JSON

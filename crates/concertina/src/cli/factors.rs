@@ -55,8 +55,8 @@ pub struct Args {
     /// The column that was measured, or the figure of run folders
     #[arg(long, value_name = "NAME")]
     response: String,
-    /// The columns that were varied, A, B, C … in this order; all others if not given. With --runs: what
-    /// was varied
+    /// The columns that were varied, A, B, C … in this order; all others if not given. With --runs:
+    /// what was varied
     #[arg(long, alias = "factor", value_delimiter = ',', value_name = "NAMES")]
     factors: Vec<String>,
     /// With --runs: only these steps of each folder, by number (`0-2`) or rate (`400/s`)

@@ -1,5 +1,5 @@
-//! The runs of an experiment from run folders: each completed step is a run, its levels are what the folders
-//! say was asked, and the response is read off the windows of the queue `load`.
+//! The runs of an experiment from run folders: each completed step is a run, its levels are what
+//! the folders say was asked, and the response is read off the windows of the queue `load`.
 
 use std::path::{Path, PathBuf};
 
@@ -102,7 +102,8 @@ struct Observation {
     response: f64,
 }
 
-/// Reads the runs. `dirs` are run folders or hold some; the levels of `factors` are those of each step.
+/// Reads the runs. `dirs` are run folders or hold some; the levels of `factors` are those of each
+/// step.
 pub fn read(
     dirs: &[PathBuf],
     factors: &[String],
@@ -261,14 +262,16 @@ fn level(folders: &[Folder], o: &Observation, name: &str) -> anyhow::Result<Stri
     }
 }
 
-/// The level that a folder's name has, as in `runs/threads=8,servers=2/1`; that nearest the end counts.
+/// The level that a folder's name has, as in `runs/threads=8,servers=2/1`; that nearest the end
+/// counts.
 fn named(dir: &Path, name: &str) -> Option<String> {
     let parts = dir.iter().rev().filter_map(|part| part.to_str());
     let mut pairs = parts.flat_map(|part| part.split(',')).filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, value)| *key == name && !value.is_empty()).map(|(_, value)| value.to_owned())
 }
 
-/// The level that the run of a kind asked for: the step's own run, or those that were recorded meanwhile.
+/// The level that the run of a kind asked for: the step's own run, or those that were recorded
+/// meanwhile.
 fn asked(folders: &[Folder], o: &Observation, kind: &str, path: &str) -> anyhow::Result<String> {
     let own = &folders[o.folder];
     let meanwhile = |f: &&Folder| {

@@ -19,52 +19,55 @@ use report::{self, Observed, Selection, StepChoice, cluster_file, popularity};
 #[command(after_help = "\
 Examples:
   concertina fit runs/load runs/server                     fit all steps, write model.toml
-  concertina fit runs/load runs/server --steps 0,1,2       the lightest three; hold the others out
+  concertina fit runs/load runs/server --steps 0,1,2       fit the lowest three rates only
   concertina fit runs/load runs/server --steps 500/s,900/s --out light.toml
   concertina fit runs/load runs/server --hold-out 3,4      fit the others, judge the model on these
   concertina fit runs/load --node a=runs/a --node b=runs/b --out cluster.toml
-  concertina fit runs/imported --servers 8                 a service of which only responses are known
+  concertina fit runs/imported --servers 8                 a service of which only response times are known
   concertina fit runs/imported --servers auto --hold-out 3
 
-With --node, a cluster is fitted: each node from its own run, and what lies between it and the
-clients. Beside the cluster file each node's model is written, as NAME.model.toml. If the load
-generator's run has samples, the file names it for the popularity of keys (`predict --popularity`).
+With --node, a cluster is fitted: each node from its own run, and the delay between the nodes and the
+clients. Each node's model is written beside the cluster file as NAME.model.toml. If the load
+generator's run has samples, the cluster file refers to it for the popularity of keys
+(`predict --popularity`).
 
-With --servers, nothing is asked but arrivals and responses (an imported access log, a load generator's run
-of any service): the law of service, and with auto the number of servers, are those of the queue
-that would have answered so at all of the loads. Give two loads or more, the largest well above half of
-what the service can do.
+With --servers, only arrivals and responses are needed (an imported access log, or a load generator's
+run of any service): the fit finds the service-time law, and with auto the number of servers, of the
+queue that best explains the response times at all loads. Give two loads or more, the largest well
+above half of what the service can do.
 
-The load generator's run says when it measured at which rate; the server's run has the
-windows of its queues. Two or three loads at modest utilisation suffice. What is left out can
-then be predicted, and `concertina report` sets it beside what was measured. A step past
-saturation (more offered than was completed, or many clients of a closed loop) is not fitted as a load,
-but its throughput says what the devices can do, and counts with the service times; the output says
-what rests on what. Steps at the same load are repetitions: intervals are from what they differ by. What the model is
-wrong by on held-out loads is written into it, and says up to which load it can be trusted.")]
+The load generator's run records when it measured at which rate; the server's run has the windows of
+its queues. Two or three loads at modest utilisation suffice; the others can then be predicted, and
+`concertina report` compares predictions with measurements. A step past saturation (more offered than
+was completed, or many clients of a closed loop) is not fitted as a load, but its throughput measures
+the devices' capacity and contributes to the service times; the output lists the evidence for each
+parameter. Steps at the same load are repetitions, and intervals come from their differences. The
+model's errors on held-out loads are stored in it, and determine the load up to which it is trusted.")]
 pub struct Args {
     /// Run folders: the load generator's and the server's
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// A node of a cluster and its run folder; once for each, the RUNs being the load generator's
+    /// A node of a cluster and its run folder; once for each node, the RUNs being the load
+    /// generator's
     #[arg(long, value_name = "NAME=RUN", value_parser = named)]
     node: Vec<(String, PathBuf)>,
     /// The model file to write; with --node, the cluster file
     #[arg(long, short, default_value = "model.toml", value_name = "FILE")]
     out: PathBuf,
-    /// Steps to fit: numbers (0,2 or 0-3) or rates (1500/s); all if not given
+    /// Steps to fit: numbers (0,2 or 0-3) or rates (1500/s) [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STEP")]
     steps: Vec<StepChoice>,
-    /// Steps to judge the model on, and not to fit: numbers or rates, as for --steps
+    /// Steps to hold out of the fit and judge the model on: numbers or rates, as for --steps
     #[arg(long, value_delimiter = ',', value_name = "STEP")]
     hold_out: Vec<StepChoice>,
-    /// Fit a service of which only responses are known: how many requests it serves at once, or auto
+    /// Fit a service of which only response times are known: the number of requests it serves
+    /// concurrently, or auto
     #[arg(long, value_name = "N", value_parser = servers, conflicts_with = "node")]
     servers: Option<Servers>,
-    /// A line that says what was fitted; the names of the runs if not given
+    /// A title for the model [default: the names of the runs]
     #[arg(long)]
     title: Option<String>,
-    /// The runs are of different machines whose clocks agree
+    /// Combine runs of different machines, whose clocks agree
     #[arg(long)]
     across_machines: bool,
     /// Print the fit as JSON
@@ -72,11 +75,11 @@ pub struct Args {
     json: bool,
 }
 
-/// How many requests a service serves at once.
+/// The number of requests that a service serves concurrently.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Servers {
     Given(u32),
-    /// Its responses are to say it.
+    /// Estimate it from the responses.
     Auto,
 }
 
@@ -84,7 +87,9 @@ fn servers(text: &str) -> Result<Servers, String> {
     match text.parse::<u32>() {
         _ if text == "auto" => Ok(Servers::Auto),
         Ok(n @ 1..=10_000) => Ok(Servers::Given(n)),
-        _ => Err(format!("`{text}`: write a number from 1 to 10,000, or auto")),
+        _ => Err(format!(
+            "invalid number of servers `{text}`: write a number from 1 to 10,000, or auto"
+        )),
     }
 }
 
@@ -95,16 +100,18 @@ fn named(text: &str) -> Result<(String, PathBuf), String> {
         {
             Ok((name.to_owned(), run.into()))
         }
-        _ => Err(format!("`{text}`: write a node's name and its run folder, like `a=runs/a`")),
+        _ => Err(format!(
+            "invalid node `{text}`: write a node's name and its run folder, like `a=runs/a`"
+        )),
     }
 }
 
-/// What the mean service times rest on.
+/// The evidence for the mean service times.
 fn evidence_text(model: &Model) -> String {
     if model.evidence.is_empty() {
         return String::new();
     }
-    let head = ["what service times rest on", "class", "mean ms", "± %", "counts %"];
+    let head = ["evidence for service times", "class", "mean ms", "± %", "counts %"];
     let mut grid = Grid::new("llrrr", &head);
     for evidence in &model.evidence {
         let mean = &evidence.mean;
@@ -119,13 +126,14 @@ fn evidence_text(model: &Model) -> String {
     format!("\n{}", grid.text())
 }
 
-/// The first of the generator's runs whose samples tell how popular keys are, as seen from the cluster file.
+/// The path, relative to the cluster file, of the first generator's run whose samples show the
+/// popularity of keys.
 fn popularity_of(args: &Args) -> Option<String> {
     let beside = args.out.parent().is_none_or(|folder| folder.as_os_str().is_empty());
     args.runs.iter().find_map(|run| {
         let path = if beside { run.clone() } else { run.canonicalize().ok()? };
         let text = path.to_str()?;
-        // A folder of the name 0.8 is no exponent.
+        // Prefix ./ so that a folder named 0.8 is not read as an exponent.
         let text = if path.is_absolute() { text.to_owned() } else { format!("./{text}") };
         popularity::read(&text, Path::new("")).ok().map(|_| text)
     })
@@ -142,7 +150,7 @@ fn cluster(args: &Args, selection: &Selection) -> anyhow::Result<ExitCode> {
     let title = args.title.clone().unwrap_or_else(|| "Fit of a cluster".to_owned());
     let mut fitted = report::cluster::fit(&ClusterRuns { load, nodes }, selection, &title)?;
     fitted.popularity = popularity_of(args);
-    // Names that are used twice are found here, before anything is written.
+    // Detect duplicate names before writing anything.
     let model = fitted.model()?;
     let file = |name: &str| PathBuf::from(format!("{name}.model.toml"));
     for node in &fitted.nodes {
@@ -182,17 +190,17 @@ fn cluster(args: &Args, selection: &Selection) -> anyhow::Result<ExitCode> {
     out!("{}", delay_text(&fitted.delay));
     out!("{}", cluster_limits_text(&model.limits()));
     match &fitted.popularity {
-        Some(run) => outln!("How hits follow memory: by the samples of {}.", printable(run)),
-        None => outln!("How hits follow memory is not known: the runs have no samples of keys."),
+        Some(run) => outln!("Popularity of keys: from the samples of {}.", printable(run)),
+        None => outln!("Popularity of keys: unknown, because the runs have no samples of keys."),
     }
     outln!("\nWrote {}.", args.out.display());
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fits a service of which only responses are known.
+/// Fits a service of which only response times are known.
 fn black_box(args: &Args, selection: &Selection, servers: Servers) -> anyhow::Result<ExitCode> {
     let observed = Observed::read(&args.runs, selection)?;
-    let title = args.title.clone().unwrap_or_else(|| "Fit of responses alone".to_owned());
+    let title = args.title.clone().unwrap_or_else(|| "Fit of response times".to_owned());
     let given = match servers {
         Servers::Given(n) => Some(n),
         Servers::Auto => None,

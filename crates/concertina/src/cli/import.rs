@@ -19,39 +19,39 @@ Examples:
   zcat access.log.*.gz | concertina import --access-log - --log-format json --out runs/imported
   concertina import --prometheus answer.json --iostat iostat.json --out runs/imported
 
-A fit needs what clients saw (an access log or Prometheus) and what the devices did (iostat).
-Record iostat by `TZ=UTC S_TIME_FORMAT=ISO iostat -x -t -y 1`; save of Prometheus the answer of
-/api/v1/query_range to a query for NAME_bucket. How coarse a source is stands in run.toml, and
-a fit says what it does to its numbers. More: docs/import.md.")]
+A fit needs the clients' side (an access log or Prometheus) and the devices' side (iostat).
+Record iostat with `TZ=UTC S_TIME_FORMAT=ISO iostat -x -t -y 1`; from Prometheus, save the response of
+/api/v1/query_range to a query for NAME_bucket. The resolution of a source is recorded in run.toml,
+and a fit reports its effect. More: docs/import.md.")]
 pub struct Args {
     /// The run folder to write
     #[arg(long, short, value_name = "DIR")]
     out: PathBuf,
-    /// An access log; - for standard input, .zst is decompressed
+    /// An access log; - for standard input; .zst files are decompressed
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
-    /// Its format as an nginx log_format, or json; if not given, combined and $request_time
+    /// Its format as an nginx log_format, or json [default: combined and $request_time]
     #[arg(long, value_name = "FORMAT", requires = "access_log")]
     log_format: Option<String>,
-    /// What `iostat -x -t` printed, as text or JSON
+    /// The output of `iostat -x -t`, as text or JSON
     #[arg(long, value_name = "FILE")]
     iostat: Option<PathBuf>,
-    /// Devices of iostat to take; if not given, all disks that read
+    /// Devices of iostat to take [default: all disks with reads]
     #[arg(long, value_delimiter = ',', value_name = "NAME", requires = "iostat")]
     devices: Vec<String>,
-    /// A saved answer of Prometheus to a range query for a histogram's buckets
+    /// A saved response of Prometheus to a range query for a histogram's buckets
     #[arg(long, value_name = "FILE")]
     prometheus: Option<PathBuf>,
     /// Length of a window of the access log
     #[arg(long, default_value = "1s", value_parser = seconds, value_name = "TIME")]
     window: f64,
-    /// Cut into steps of this length; if not given, all is one step
+    /// Cut into steps of this length [default: one step]
     #[arg(long, value_parser = seconds, value_name = "TIME")]
     steps: Option<f64>,
-    /// Pass over lines that cannot be read, however many
+    /// Skip any number of lines that cannot be parsed
     #[arg(long)]
     lenient: bool,
-    /// Print what was imported as JSON
+    /// Print a summary of the import as JSON
     #[arg(long)]
     json: bool,
 }

@@ -26,18 +26,18 @@ Examples:
       --rate 500,1000,2000 --warmup 10s --duration 30s --out runs/sweep
   Replay a trace's keys and sizes with Poisson arrivals, the same slice at each rate:
     concertina load http://127.0.0.1:7070 --trace t.csv.zst --slice 0..100000 --fill --rate 1000,2000
-  Replay a trace at its own times, twice as fast:
+  Replay a trace at its recorded times, twice as fast:
     concertina load http://127.0.0.1:7070 --trace t.csv --arrivals trace --speed 2
-  A closed loop of 16 clients that think 50 ms on average:
+  A closed loop of 16 clients with a mean think time of 50 ms:
     concertina load http://127.0.0.1:7070 --clients 16 --think-ms 50
-  A memcached whose keys are asked for ten at a time:
+  A memcached server, ten keys in each get:
     concertina load memcached://127.0.0.1:11211 --fill --multi-get 10 --rate 1000
   A load that changes with time:
     concertina load http://127.0.0.1:7070 --schedule 100:10s,400:10s,100:10s
 
-Exit codes: 0 measured; 1 it could not be, wrong bytes came, or nothing but errors; 130 interrupted.";
+Exit codes: 0 measured; 1 the measurement failed, replies had wrong bytes, or all were errors; 130 interrupted.";
 
-/// How arrivals follow each other.
+/// The distribution of the gaps between arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ArrivalsArg {
     /// Exponential gaps
@@ -48,7 +48,7 @@ enum ArrivalsArg {
     Trace,
 }
 
-/// Arguments of the command. Boxed, because they are many and other commands have few.
+/// Arguments of the command, boxed because there are many more than those of other commands.
 #[derive(clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{TARGETS}"))]
 pub struct Args {
@@ -61,59 +61,59 @@ struct Flags {
     #[command(flatten)]
     options: LoadOptions,
 
-    /// Open loop: requests/s, one step for each of a list
+    /// Open loop: requests/s; a list makes one step for each
     #[arg(long, value_delimiter = ',', value_name = "R,…", help_heading = "When")]
     rate: Vec<f64>,
-    /// How the arrivals of an open loop follow each other
+    /// The distribution of the gaps between arrivals of an open loop
     #[arg(long, value_enum, default_value = "poisson", help_heading = "When")]
     arrivals: ArrivalsArg,
-    /// With --arrivals trace: how many times as fast as recorded, one step for each
+    /// With --arrivals trace: multiples of the recorded speed, one step for each
     #[arg(long, value_delimiter = ',', value_name = "X,…", conflicts_with = "rate")]
     #[arg(help_heading = "When")]
     speed: Vec<f64>,
-    /// A rate after the other without a pause, as RATE:TIME,…; one step for each
+    /// Successive rates without a pause, as RATE:TIME,…; one step for each
     #[arg(long, value_delimiter = ',', value_parser = segment, value_name = "R:TIME,…")]
     #[arg(conflicts_with_all = ["rate", "speed"], help_heading = "When")]
     schedule: Vec<(f64, f64)>,
-    /// Closed loop: clients that wait for their reply, one step for each number of a list
+    /// Closed loop: number of clients that wait for their replies; a list makes one step for each
     #[arg(long, value_delimiter = ',', value_name = "N,…", help_heading = "When")]
     #[arg(conflicts_with_all = ["rate", "speed", "schedule"])]
     clients: Vec<usize>,
-    /// Load before each step that is not counted in it, e.g. 10s; 0s for none
+    /// Warm-up before each step, which is not counted, e.g. 10s; 0s for none
     #[arg(long, default_value = "5s", value_parser = seconds, value_name = "TIME")]
     #[arg(help_heading = "When")]
     warmup: f64,
-    /// The same as a number of requests
+    /// Warm-up as a number of requests
     #[arg(long, value_name = "N", conflicts_with = "warmup", help_heading = "When")]
     warmup_requests: Option<u64>,
-    /// Requests/s of the warm-up, if not those of the step
+    /// Requests/s of the warm-up [default: the step's]
     #[arg(long, value_name = "R", help_heading = "When")]
     warmup_rate: Option<f64>,
-    /// How long each step is [default: the trace's slice once, else 30s]
+    /// Length of each step [default: the trace's slice once, else 30s]
     #[arg(long, value_parser = seconds, value_name = "TIME", help_heading = "When")]
     duration: Option<f64>,
-    /// The same as a number of requests
+    /// Length of each step as a number of requests
     #[arg(long, value_name = "N", conflicts_with = "duration", help_heading = "When")]
     requests: Option<u64>,
 
     /// Keys, sizes and operations of a trace: CSV of time_ms,key,size,op, plain or .zst
     #[arg(long, value_name = "FILE", help_heading = "What")]
     trace: Option<PathBuf>,
-    /// The rows of the trace that are measured, from 0, e.g. 1000..5000
+    /// The rows of the trace to measure, from 0, e.g. 1000..5000
     #[arg(long, value_parser = rows, value_name = "FROM..TO", requires = "trace")]
     #[arg(help_heading = "What")]
     slice: Option<Range<u64>>,
-    /// The rows of the warm-up [default: those that are measured]
+    /// The rows of the warm-up [default: those to measure]
     #[arg(long, value_parser = rows, value_name = "FROM..TO", requires = "slice")]
     #[arg(help_heading = "What")]
     warmup_slice: Option<Range<u64>>,
-    /// Count broken lines of the trace and pass over them
+    /// Count and skip broken lines of the trace
     #[arg(long, requires = "trace", help_heading = "What")]
     skip_broken: bool,
-    /// The resolution of the trace's times [default: found out]
+    /// The resolution of the trace's times [default: detected]
     #[arg(long, requires = "trace", value_name = "MS", help_heading = "What")]
     resolution_ms: Option<f64>,
-    /// Clients of the fill
+    /// Number of clients of the fill
     #[arg(long, default_value_t = 64, value_name = "N", help_heading = "What")]
     fill_clients: usize,
 
@@ -125,7 +125,7 @@ struct Flags {
     #[arg(long, default_value = "1s", value_parser = seconds, value_name = "TIME")]
     #[arg(help_heading = "Result")]
     window: f64,
-    /// One key in N is sampled; 0 for none
+    /// Sample one key in N; 0 for none
     #[arg(long, default_value_t = 64, value_name = "N", help_heading = "Result")]
     sample_one_in: u64,
 }
@@ -158,7 +158,7 @@ fn exit_code(summary: &Summary) -> ExitCode {
         return ExitCode::from(130);
     }
     if summary.is_wrong() || summary.is_all_errors() {
-        errln!("concertina: wrong bytes came, or nothing but errors: see above");
+        errln!("concertina: replies had wrong bytes, or all replies were errors: see above");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
@@ -174,7 +174,7 @@ pub(super) fn bar(hidden: bool) -> ProgressBar {
     bar
 }
 
-/// The first interrupt ends the run cleanly, the second at once.
+/// Ends the run cleanly on the first interrupt, and the process at once on the second.
 pub(super) fn watch_interrupts(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let stop = stop.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -208,11 +208,9 @@ impl Flags {
             None => self.duration.map(Length::Seconds),
         };
         if !self.schedule.is_empty() && length.is_some() {
-            anyhow::bail!(
-                "a schedule says itself how long it is: leave out --duration, --requests"
-            );
+            anyhow::bail!("a schedule sets its own length: leave out --duration and --requests");
         }
-        let plan = self.options.plan(self.load()?, self.what(), self.fill_clients)?;
+        let plan = self.options.plan(self.load()?, self.keys(), self.fill_clients)?;
         Ok(Plan {
             warmup: Some(warmup),
             warmup_rate: self.warmup_rate,
@@ -253,13 +251,13 @@ impl Flags {
         }
         anyhow::ensure!(
             self.options.fill,
-            "say what load: --rate R (open loop), --clients N (closed loop), --schedule, \
+            "no load given: add --rate R (open loop), --clients N (closed loop), --schedule, \
              --arrivals trace, or --fill alone"
         );
         Ok(Load::Nothing)
     }
 
-    fn what(&self) -> Keys {
+    fn keys(&self) -> Keys {
         match &self.trace {
             Some(file) => Keys::Trace {
                 file: file.clone(),
@@ -274,7 +272,7 @@ impl Flags {
     }
 }
 
-/// `runs/` and the time, UTC.
+/// The default run folder: `runs/` and the current time in UTC.
 pub(super) fn default_out() -> PathBuf {
     let unix_s = (i128::from(clock::now()) + clock::unix_offset_ns()) / 1_000_000_000;
     let (days, second) = (unix_s as i64 / 86_400, unix_s as i64 % 86_400);
@@ -292,7 +290,7 @@ pub(super) fn default_out() -> PathBuf {
     PathBuf::from(format!("runs/{year:04}-{month:02}-{day:02}T{h:02}{m:02}{s:02}Z"))
 }
 
-/// A time with its unit: `10s`, `500ms`, `2m`; seconds without one.
+/// Parses a time with its unit: `10s`, `500ms`, `2m`; seconds without one.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let (number, factor) = if let Some(number) = text.strip_suffix("ms") {
         (number, 1e-3)
@@ -312,14 +310,14 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("`{text}` is not a time: 10s, 500ms or 2m expected"))
 }
 
-/// `RATE:TIME`.
+/// Parses `RATE:TIME`.
 fn segment(text: &str) -> Result<(f64, f64), String> {
     let wrong = || format!("`{text}`: RATE:TIME expected, e.g. 100:10s");
     let (rate, time) = text.split_once(':').ok_or_else(wrong)?;
     Ok((rate.trim().parse().map_err(|_| wrong())?, seconds(time)?))
 }
 
-/// `zipf:S` or `uniform`.
+/// Parses `zipf:S` or `uniform`.
 pub(super) fn popularity(text: &str) -> Result<Popularity, String> {
     let wrong = || format!("`{text}`: zipf:S (e.g. zipf:0.99) or uniform expected");
     match text.split_once(':') {
@@ -329,7 +327,7 @@ pub(super) fn popularity(text: &str) -> Result<Popularity, String> {
     }
 }
 
-/// `4096`, `16k`, `1M`, or `MIN..MAX` of such.
+/// Parses `4096`, `16k`, `1M`, or `MIN..MAX` of such sizes.
 pub(super) fn size(text: &str) -> Result<Size, String> {
     match text.split_once("..") {
         Some((min, max)) => Ok(Size { min: bytes(min)?, max: bytes(max)? }),
@@ -349,7 +347,7 @@ fn bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
-/// `FROM..TO`.
+/// Parses `FROM..TO`.
 fn rows(text: &str) -> Result<Range<u64>, String> {
     let wrong = || format!("`{text}`: FROM..TO expected, e.g. 0..100000");
     let (from, to) = text.split_once("..").ok_or_else(wrong)?;

@@ -1,4 +1,5 @@
-//! The options that `concertina load` and `concertina measure` share: which service, what is asked for, how.
+//! The options that `concertina load` and `concertina measure` share: the service, the keys and the
+//! requests.
 
 use std::path::{Path, PathBuf};
 
@@ -9,17 +10,17 @@ use super::load::{default_out, popularity, seconds, size};
 use load::client::Credentials;
 use load::{Keys, Load, Plan, Popularity, Size, Think};
 
-/// How services are written, at the end of both helps.
+/// The forms of a service's address, for the end of both helps.
 pub(super) const TARGETS: &str = "\
 Services:
   http://HOST:PORT                   keys follow /objects/, or --prefix, or the path of the address
-  'http://HOST:PORT/img/{key}.jpg'   the key is put there; --fixed asks for an address as it is
+  'http://HOST:PORT/img/{key}.jpg'   {key} is replaced by the key; --fixed requests the address unchanged
   's3://BUCKET?endpoint=http://HOST:PORT'   objects of an S3-compatible store; &region=, if not us-east-1.
                                      Signed with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or --credentials
   memcached://HOST:PORT              get, set and delete of the text protocol; --multi-get for several keys
-https:// where http:// stands is TLS; --ca-file for certificates that the system does not know.";
+Write https:// instead of http:// for TLS; --ca-file adds certificates that the system does not know.";
 
-/// How think times are distributed.
+/// The distribution of think times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ThinkArg {
     /// Exponential
@@ -28,40 +29,40 @@ enum ThinkArg {
     Constant,
 }
 
-/// The options.
+/// The shared options.
 #[derive(clap::Args)]
 pub(super) struct LoadOptions {
     /// The service: http://HOST:PORT, s3://BUCKET?endpoint=…, memcached://HOST:PORT (see the end)
     url: String,
 
-    /// Closed loop: mean time between a reply and the next request, ms
+    /// Closed loop: mean think time between a reply and the next request, ms
     #[arg(long, default_value_t = 0.0, value_name = "MS", help_heading = "Clients")]
     think_ms: f64,
-    /// Closed loop: how think times are distributed
+    /// Closed loop: distribution of think times
     #[arg(long, value_enum, default_value = "exponential", help_heading = "Clients")]
     think: ThinkArg,
 
-    /// Ask for the address as it is, without a key
+    /// Request the address unchanged, without a key
     #[arg(long, help_heading = "What")]
     fixed: bool,
     /// Popularity of generated keys: zipf:S or uniform
     #[arg(long, default_value = "zipf:0.99", value_parser = popularity, help_heading = "What")]
     keys: Popularity,
-    /// How many generated keys there are
+    /// Number of generated keys
     #[arg(long, default_value_t = 10_000, value_name = "N", help_heading = "What")]
     count: u64,
-    /// Bytes of each object that is put (k and M for KiB and MiB), or MIN..MAX: log-uniform, fixed by
-    /// the key. With a trace: of those whose size it does not say
+    /// Bytes of each stored object (k and M for KiB and MiB), or MIN..MAX: log-uniform, determined
+    /// by the key. With a trace: the size of objects whose size it does not state
     #[arg(long, default_value = "4096", value_parser = size, value_name = "BYTES")]
     #[arg(help_heading = "What")]
     pub size: Size,
-    /// How generated keys are called; {i} is their number
+    /// Format of generated keys; {i} is their number
     #[arg(long, default_value = "k{i}", value_name = "TEXT", help_heading = "What")]
     key_format: String,
     /// Share of gets among requests for generated keys; the rest are puts
     #[arg(long, default_value_t = 1.0, value_name = "SHARE", help_heading = "What")]
     read_share: f64,
-    /// memcached: keys of a get
+    /// memcached: number of keys in a get
     #[arg(long, default_value_t = 1, value_name = "N", help_heading = "What")]
     multi_get: usize,
     /// Put every distinct key once before measuring
@@ -71,30 +72,30 @@ pub(super) struct LoadOptions {
     #[arg(long, help_heading = "What")]
     verify: bool,
 
-    /// What precedes the key in the path, where the address has no path [default: /objects/]
+    /// Path before the key, if the address has no path [default: /objects/]
     #[arg(long, value_name = "PATH", help_heading = "How")]
     prefix: Option<String>,
-    /// A file that holds a bearer token
+    /// A file that contains a bearer token
     #[arg(long, value_name = "FILE", help_heading = "How")]
     token_file: Option<PathBuf>,
-    /// s3: a file with aws_access_key_id = … and so on [default: AWS_ACCESS_KEY_ID … of the environment;
-    /// without any, requests are not signed]
+    /// s3: a file with aws_access_key_id = … and so on [default: AWS_ACCESS_KEY_ID … of the
+    /// environment; without any, requests are not signed]
     #[arg(long, value_name = "FILE", help_heading = "How")]
     credentials: Option<PathBuf>,
-    /// https: certificates (PEM) that the service's must go back to [default: those of the system]
+    /// https: trusted root certificates (PEM) [default: the system's]
     #[arg(long, value_name = "FILE", help_heading = "How")]
     ca_file: Option<PathBuf>,
-    /// Threads that generate
+    /// Number of generator threads
     #[arg(long, default_value_t = 1, value_name = "N", help_heading = "How")]
     threads: usize,
     /// The most connections
     #[arg(long, default_value_t = 8192, value_name = "N", help_heading = "How")]
     connections: usize,
-    /// When a request without a reply is given up
+    /// Time after which a request without a reply is abandoned
     #[arg(long, default_value = "10s", value_parser = seconds, value_name = "TIME")]
     #[arg(help_heading = "How")]
     timeout: f64,
-    /// Where all random numbers come from
+    /// Seed of all random numbers
     #[arg(long, default_value_t = 1, value_name = "N", help_heading = "How")]
     seed: u64,
 
@@ -114,7 +115,7 @@ pub(super) struct LoadOptions {
 }
 
 impl LoadOptions {
-    /// Mean and distribution of think times.
+    /// The mean and the distribution of think times.
     pub fn think(&self) -> (f64, Think) {
         let think = match self.think {
             ThinkArg::Exponential => Think::Exponential,
@@ -123,7 +124,7 @@ impl LoadOptions {
         (self.think_ms, think)
     }
 
-    /// Generated keys.
+    /// The generated keys.
     pub fn generated(&self) -> Keys {
         Keys::Synthetic {
             popularity: self.keys,
@@ -134,7 +135,7 @@ impl LoadOptions {
         }
     }
 
-    /// A plan of all this; a fill is by so many clients.
+    /// Makes a plan from these options; `fill_clients` is the number of clients of a fill.
     pub fn plan(&self, load: Load, keys: Keys, fill_clients: usize) -> anyhow::Result<Plan> {
         let out = self.out.clone().unwrap_or_else(default_out);
         let token = self.token_file.as_deref().map(|path| read("token", path)).transpose()?;
@@ -156,7 +157,8 @@ impl LoadOptions {
         })
     }
 
-    /// Who asks a bucket: the file says it, else the environment. Other services are not told.
+    /// The credentials for an S3 bucket: from the file if given, otherwise from the environment.
+    /// Other services get none.
     fn credentials(
         &self,
         variable: impl Fn(&str) -> Option<String>,
@@ -178,8 +180,8 @@ impl LoadOptions {
             })),
             (None, None) => Ok(None),
             _ => anyhow::bail!(
-                "one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set and the other is not: set both, \
-                 or neither for requests without a signature"
+                "only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set: set both, or neither for \
+                 requests without a signature"
             ),
         }
     }

@@ -17,25 +17,25 @@ use report::objective::share;
 /// Examples at the end of the help.
 const EXAMPLES: &str = "\
 Examples:
-  Find the saturation, then measure at shares of it, at most ten minutes:
+  Find the saturation, then measure at shares of it, for at most ten minutes:
     concertina measure http://127.0.0.1:7070 --count 10000 --size 16k --fill
-  An nginx that serves files /img/0.jpg … /img/999.jpg, at rates of your choice:
+  An nginx that serves files /img/0.jpg … /img/999.jpg, at given rates:
     concertina measure 'http://127.0.0.1:80/img/{key}.jpg' --key-format '{i}' --count 1000 \\
       --rates 100,200,400 --half-width 2% --budget 10m --out runs/nginx
-  One page, a closed loop of more and more clients that think 50 ms:
+  One page, closed loops of more and more clients with a think time of 50 ms:
     concertina measure 'http://127.0.0.1:8080/search?q=x' --fixed --clients 1,2,4,8,16 --think-ms 50
   A memcached, and a bucket of an S3-compatible store:
     concertina measure memcached://127.0.0.1:11211 --count 100000 --size 1k --fill --multi-get 10
     concertina measure 's3://photos/2026?endpoint=http://127.0.0.1:7480' --rates 50,100 --fill
-  What the clients saw beside what the server recorded, and a model of it:
+  Compare the clients' side with the server's recording, and fit a model:
     concertina check runs/nginx runs/server && concertina fit runs/nginx runs/server
 
-docs/measure.md says how to read the table.
+docs/measure.md explains the table.
 
-Exit codes: 0 measured (the table says which intervals are wide); 1 it could not be, wrong bytes came, or
-nothing but errors; 130 interrupted (Ctrl-C; what was measured is kept).";
+Exit codes: 0 measured (the table marks wide intervals); 1 the measurement failed, replies had wrong bytes,
+or all replies were errors; 130 interrupted (Ctrl-C; the measurements so far are kept).";
 
-/// How arrivals follow each other.
+/// The distribution of the gaps between arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ArrivalsArg {
     /// Exponential gaps
@@ -44,7 +44,7 @@ enum ArrivalsArg {
     Constant,
 }
 
-/// Arguments of the command. Boxed, because they are many and other commands have few.
+/// Arguments of the command, boxed because there are many more than those of other commands.
 #[derive(clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{TARGETS}"))]
 pub struct Args {
@@ -57,55 +57,55 @@ struct Flags {
     #[command(flatten)]
     options: LoadOptions,
 
-    /// Open loops of these rates, requests/s
+    /// Open loops at these rates, requests/s
     #[arg(long, value_delimiter = ',', value_name = "R,…", help_heading = "Loads")]
     rates: Vec<f64>,
-    /// Closed loops of these numbers of clients
+    /// Closed loops with these numbers of clients
     #[arg(long, value_delimiter = ',', value_name = "N,…", help_heading = "Loads")]
     #[arg(conflicts_with = "rates")]
     clients: Vec<usize>,
-    /// Without either: open loops at these shares of the saturation, which is searched for first
+    /// Default: open loops at these shares of the saturation, which is searched for first
     #[arg(long, value_delimiter = ',', value_name = "SHARE,…", help_heading = "Loads")]
     #[arg(default_value = "0.2,0.4,0.6,0.8,0.9", conflicts_with_all = ["rates", "clients"])]
     shares: Vec<f64>,
-    /// The most clients of that search
+    /// The largest number of clients in that search
     #[arg(long, default_value_t = 1024, value_name = "N", help_heading = "Loads")]
     clients_max: usize,
-    /// How the arrivals of an open loop follow each other
+    /// The distribution of the gaps between arrivals of an open loop
     #[arg(long, value_enum, default_value = "poisson", help_heading = "Loads")]
     arrivals: ArrivalsArg,
 
-    /// Every load is measured so often at least
-    #[arg(long, default_value_t = 3, value_name = "N", help_heading = "How well")]
+    /// Measure every load at least N times
+    #[arg(long, default_value_t = 3, value_name = "N", help_heading = "Precision")]
     repeat: usize,
     /// Length of a repetition, after its warm-up
     #[arg(long, default_value = "10s", value_parser = seconds, value_name = "TIME")]
-    #[arg(help_heading = "How well")]
+    #[arg(help_heading = "Precision")]
     duration: f64,
-    /// Load before each repetition that is not counted; what is left of a ramp is cut off as well
+    /// Warm-up before each repetition, which is not counted; the rest of a ramp is cut off as well
     #[arg(long, default_value = "2s", value_parser = seconds, value_name = "TIME")]
-    #[arg(help_heading = "How well")]
+    #[arg(help_heading = "Precision")]
     warmup: f64,
-    /// Half of the 95 % interval of mean and quantile, as a share of the value: measured until it is reached
+    /// Target: half of the 95 % interval of mean and quantile, relative to the value
     #[arg(long, default_value = "5%", value_parser = share, value_name = "SHARE")]
-    #[arg(help_heading = "How well")]
+    #[arg(help_heading = "Precision")]
     half_width: f64,
-    /// The quantile that must be so narrow
+    /// The quantile that must reach this precision
     #[arg(long, default_value = "99%", value_parser = share, value_name = "SHARE")]
-    #[arg(help_heading = "How well")]
+    #[arg(help_heading = "Precision")]
     quantile: f64,
-    /// The most time that measuring may take, the search included and the fill not
+    /// The largest total time for measuring, including the search but not the fill
     #[arg(long, default_value = "10m", value_parser = seconds, value_name = "TIME")]
-    #[arg(help_heading = "How well")]
+    #[arg(help_heading = "Precision")]
     budget: f64,
 
-    /// Length of the recorded windows; ramps are found to five of them
+    /// Length of the recorded windows; ramps are detected to within five of them
     #[arg(long, default_value = "100ms", value_parser = seconds, value_name = "TIME")]
     #[arg(help_heading = "Result")]
     window: f64,
 }
 
-/// Clients of the fill.
+/// Number of clients of the fill.
 const FILL_CLIENTS: usize = 64;
 
 /// Runs the command.
@@ -136,7 +136,7 @@ fn exit_code(measured: &Measurement) -> ExitCode {
         return ExitCode::from(130);
     }
     if measured.is_wrong() || measured.is_all_errors() || measured.points.is_empty() {
-        errln!("concertina: wrong bytes came, or nothing but errors: see above");
+        errln!("concertina: replies had wrong bytes, or all replies were errors: see above");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS

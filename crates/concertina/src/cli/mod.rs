@@ -15,7 +15,6 @@ mod data_import;
 mod data_layers;
 mod data_print;
 mod data_push;
-mod data_served;
 mod data_server;
 mod demo;
 mod factors;
@@ -47,33 +46,34 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Start a node, load it, fit, predict, compare, report: the whole loop in a few minutes
+    /// Start a node, load it, fit, predict, compare and report: the whole loop in a few minutes
     Demo(demo::Args),
     /// Serve objects over HTTP
     Serve(serve::Args),
-    /// Load a server and record what it did as a run folder
+    /// Load a server and record its behaviour as a run folder
     Load(load::Args),
     /// Measure a service over a sweep of loads until its intervals are narrow
     Measure(measure::Args),
-    /// Check operational laws over run folders: can the measurements be trusted?
+    /// Check operational laws over run folders, to see whether the measurements can be trusted
     Check(check::Args),
-    /// Run a configuration in virtual time and record what it did as a run folder
+    /// Run a configuration in virtual time and record its behaviour as a run folder
     Simulate(simulate::Args),
-    /// Turn an access log, iostat or Prometheus answer of any service into a run folder
+    /// Convert an access log, iostat output or a Prometheus response of any service into a run
+    /// folder
     Import(import::Args),
     /// Fit a model from run folders
     Fit(fit::Args),
-    /// Predict response times from a model at loads of your choice
+    /// Predict response times from a model at given loads
     Predict(predict::Args),
-    /// Say what a system can do, from a table of measured throughputs
+    /// Compute the capacity of a system from a table of measured throughputs
     Capacity(capacity::Args),
-    /// Say which factors of an experiment matter, from a table of its runs or from run folders
+    /// Compute which factors of an experiment matter, from a table of its runs or from run folders
     Factors(factors::Args),
-    /// The cheapest servers that hold an objective at a load, and what to buy next
+    /// Find the cheapest servers that meet an objective at a load, and what to buy next
     Plan(plan::Args),
     /// Solve a network of queues: throughput, response, bottleneck, bounds, what-if
     Network(network::Args),
-    /// Records, compressed and searched as they are: import, search, get, append
+    /// Import, search, read and append records in compressed datasets
     Data(data::Args),
     /// Write a report of runs and a model as one HTML file
     Report(report::Args),
@@ -81,7 +81,7 @@ enum Command {
     Config(config::Args),
 }
 
-/// Parses the command line, runs the command and prints its error, if it has one, on standard error.
+/// Parses the command line, runs the command, and prints its error, if any, to standard error.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {

@@ -12,7 +12,7 @@ use crate::cli::output::{out, outln};
 use report::grid::{Grid, printable};
 use report::objective::{digits, time};
 
-/// Rows of a sweep at most.
+/// The largest number of rows in a sweep.
 const ROWS_MAX: u32 = 100;
 
 /// Arguments of the command.
@@ -30,23 +30,24 @@ A file has stations and classes:
   servers = 16                # kind = \"delay\", rates = [1.0, 1.8, 2.4], or curve = [[1, 90.0], [8, 500.0]]
   [station.disk]              # one server
   [class.readers]
-  customers = 100             # closed: they wait for the answer and think; or rate = 50.0, open
+  customers = 100             # closed: they wait for the reply and think; or rate = 50.0, open
   think_ms = 250.0
   service_ms = { front = 2.0, disk = 8.0 }
-  visits = { disk = 1.5 }     # 1 where not said
+  visits = { disk = 1.5 }     # default 1
 
-Networks that are too large for an exact solution are solved approximately, and the answer says so.
-All of it: docs/network.md.")]
+Networks that are too large for an exact solution are solved approximately and marked as such. docs/network.md
+describes the file in full.")]
 pub struct Args {
     /// The network (TOML)
     file: PathBuf,
-    /// What if: station.NAME.KEY=VALUE or class.NAME.KEY=VALUE; may be repeated. Before and after are shown
+    /// What if: station.NAME.KEY=VALUE or class.NAME.KEY=VALUE; may be repeated. Shows before and
+    /// after
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Solve for other populations of a closed class: 1..100, 100..1000:100, or a list 10,20,50
     #[arg(long, value_name = "RANGE")]
     customers: Option<String>,
-    /// The class that --customers is about, where there are several
+    /// The class that --customers applies to, if there are several
     #[arg(long, value_name = "NAME", requires = "customers")]
     class: Option<String>,
     /// Print JSON
@@ -103,7 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Everything about a network, as JSON.
+/// The whole solution of a network, as JSON.
 fn answer(network: &Network, solution: &Solution) -> Value {
     let bottlenecks = (0..network.classes().len()).filter_map(|c| {
         let found = network.bottleneck(c).ok()?;
@@ -132,7 +133,7 @@ fn answer(network: &Network, solution: &Solution) -> Value {
     })
 }
 
-/// The distribution of the response time of a closed class, where it is known.
+/// The distribution of the response time of a closed class, for the networks where it is known.
 enum ResponseLaw {
     /// Through one station, any population.
     Station(Sojourn),
@@ -169,7 +170,7 @@ impl ResponseLaw {
     }
 }
 
-/// Which station limits as the mix of two classes changes.
+/// The ranges of the mix of two classes, with the station that limits in each.
 fn sectors(network: &Network) -> Option<Vec<Value>> {
     let [a, _] = network.classes() else { return None };
     let all = network.sectors(0, 1).ok()?;
@@ -182,14 +183,14 @@ fn sectors(network: &Network) -> Option<Vec<Value>> {
 
 fn how(solution: &Solution) -> String {
     let name = solution.method.name();
-    // What the tests of `model::network` hold each method to.
+    // The deviations that the tests of `model::network` enforce for each method.
     let within = if solution.method == Method::Schweitzer { "5 %" } else { "2 %" };
     match solution.method.is_exact() {
         true => format!("Solved exactly ({name}).\n"),
         false => format!(
             "! APPROXIMATE ({name}): the populations are too large for an exact solution. On networks small enough \
-             for one, throughputs are within {within} of it, and within 10 % where stations have several servers, \
-             which are taken for a fast one and a delay.\n"
+             for one, throughputs deviate by less than {within}, and by less than 10 % where stations have several servers, \
+             which are approximated by a fast one and a delay.\n"
         ),
     }
 }
@@ -198,7 +199,7 @@ fn percent(share: f64) -> String {
     format!("{:.1}", share * 100.0)
 }
 
-/// How busy a station is; nobody waits at a delay.
+/// The utilisation of a station; a delay station has none.
 fn busy(network: &Network, solution: &Solution, k: usize) -> String {
     match network.stations()[k].rate_max().is_finite() {
         true => percent(solution.stations[k].utilisation),
@@ -244,7 +245,7 @@ fn tables(network: &Network, solution: &Solution) -> String {
     format!("{}\n{}\n{}", how(solution), classes.text(), stations.text())
 }
 
-/// Before and after, line by line.
+/// Compares two solutions line by line.
 fn compared(changes: &[String], old: &Solution, new: &Solution) -> String {
     let mut grid = Grid::new("llrrr", &["", "", "before", "after", "change"]);
     let change = |a: f64, b: f64| match a > 0.0 {
@@ -268,7 +269,7 @@ fn compared(changes: &[String], old: &Solution, new: &Solution) -> String {
     out
 }
 
-/// Bottlenecks and bounds.
+/// Formats bottlenecks and bounds.
 fn limits(network: &Network) -> String {
     let mut out = String::new();
     for (c, class) in network.classes().iter().enumerate() {
@@ -328,14 +329,15 @@ fn limits(network: &Network) -> String {
             time(most),
             match law.is_exact() {
                 true => "",
-                false => " (nearly: where several are served at once, requests overtake)",
+                false =>
+                    " (approximate: where several requests are served concurrently, they overtake)",
             }
         );
     }
     out
 }
 
-/// The populations that a text asks for.
+/// Parses a list of populations.
 fn populations(text: &str) -> anyhow::Result<Vec<u32>> {
     let wrong = || format!("--customers {text}: write it like 1..100, 100..1000:100 or 10,20,50");
     let number = |text: &str| text.trim().parse::<u32>().with_context(wrong);
@@ -361,7 +363,7 @@ fn populations(text: &str) -> anyhow::Result<Vec<u32>> {
     text.split(',').map(number).collect()
 }
 
-/// Solutions for other populations of a class, with its name.
+/// Solves the network for other populations of a class; returns the class's name and the solutions.
 fn sweep(
     network: &Network,
     range: &str,
@@ -374,11 +376,16 @@ fn sweep(
     let class = match (class, &closed[..]) {
         (Some(asked), _) => match closed.iter().find(|&&c| name(c) == asked) {
             Some(&c) => c,
-            None => bail!("--class {asked}: no closed class has that name; there are: {}", names()),
+            None => bail!(
+                "--class {asked}: no closed class has that name; the closed classes are: {}",
+                names()
+            ),
         },
         (None, [only]) => *only,
         (None, []) => bail!("--customers: the network has no closed class"),
-        (None, _) => bail!("--customers: which class? Say --class and one of: {}", names()),
+        (None, _) => {
+            bail!("--customers applies to one class: add --class with one of: {}", names())
+        }
     };
     let solve = |n: u32| -> anyhow::Result<(u32, Solution)> {
         let solved = network.with_customers(class, n).and_then(|network| network.solve());

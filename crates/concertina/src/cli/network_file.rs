@@ -1,4 +1,4 @@
-//! Networks of queues as TOML: stations and classes that a person can read and edit.
+//! Reads networks of queues from TOML: stations and classes that people can write and edit.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use model::network::{Class, Network, Station};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-/// The largest text that is read.
+/// The largest file that is read, bytes.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// What a file says.
+/// The contents of a file, before validation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -52,22 +52,22 @@ struct ClassKeys {
     visits: BTreeMap<String, f64>,
 }
 
-/// A network and what it is called.
+/// A network and its name.
 pub(super) struct Described {
     pub(super) title: Option<String>,
     pub(super) network: Network,
 }
 
-/// The text of a file, at most 16 MiB.
+/// Reads a file of at most 16 MiB.
 pub(super) fn read(path: &std::path::Path) -> anyhow::Result<String> {
     let size = std::fs::metadata(path).with_context(|| format!("{}", path.display()))?.len();
     if size > BYTES_MAX {
-        bail!("{}: {size} bytes are too many for a network", path.display());
+        bail!("{}: {size} bytes are too large for a network file", path.display());
     }
     std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))
 }
 
-/// The network of a text; `name` is what errors call it.
+/// Parses a network; `name` identifies it in errors.
 pub(super) fn parse(text: &str, name: &str, changes: &[String]) -> anyhow::Result<Described> {
     let file: File = toml::from_str(text).with_context(|| name.to_owned())?;
     if changes.is_empty() {
@@ -82,11 +82,11 @@ pub(super) fn parse(text: &str, name: &str, changes: &[String]) -> anyhow::Resul
     described(file).with_context(what)
 }
 
-/// Puts `station.NAME.key=value` or `class.NAME.key=value` on top. Stations and classes that are not
-/// there are not made.
+/// Applies `station.NAME.key=value` or `class.NAME.key=value`. Unknown stations and classes are
+/// errors.
 fn set(table: &mut Table, change: &str) -> anyhow::Result<()> {
     let Some((path, value)) = change.split_once('=') else {
-        bail!("has no `=`; write it as station.NAME.servers=4");
+        bail!("missing `=`; write it as station.NAME.servers=4");
     };
     let value = match format!("v = {value}").parse::<Table>() {
         Ok(mut parsed) if parsed.len() == 1 => parsed.remove("v"),
@@ -112,13 +112,13 @@ fn set(table: &mut Table, change: &str) -> anyhow::Result<()> {
     let Some(mut at) = all.get_mut(name).and_then(Value::as_table_mut) else {
         bail!("`{kind}.{name}` is not a section");
     };
-    let (last, middle) = keys.split_last().context("names no key")?;
+    let (last, middle) = keys.split_last().context("missing key")?;
     if let [section] = middle {
         let entry = at.entry(*section).or_insert_with(|| Value::Table(Table::new()));
         at = entry.as_table_mut().with_context(|| format!("`{section}` is not a section"))?;
     }
     at.insert((*last).to_owned(), value);
-    // A station is of one kind: the new one.
+    // A station has one kind, so the new one replaces the old.
     if kind == "station" {
         for other in ["kind", "servers", "rates", "curve"].iter().filter(|key| *key != last) {
             at.remove(*other);
@@ -133,10 +133,10 @@ fn value_of(change: &str) -> &str {
 
 fn described(file: File) -> anyhow::Result<Described> {
     if file.station.is_empty() {
-        bail!("no stations; add a section like [station.disk]");
+        bail!("the file has no stations; add a section like [station.disk]");
     }
     if file.class.is_empty() {
-        bail!("no classes; add a section like [class.clients]");
+        bail!("the file has no classes; add a section like [class.clients]");
     }
     let mut stations = Vec::new();
     for (name, keys) in &file.station {
@@ -151,9 +151,9 @@ fn described(file: File) -> anyhow::Result<Described> {
 
 fn station(name: &str, keys: &StationKeys) -> anyhow::Result<Station> {
     let StationKeys { kind, servers, rates, curve } = keys;
-    let said = [kind == &Some(Kind::Delay), servers.is_some(), rates.is_some(), curve.is_some()];
-    if said.iter().filter(|said| **said).count() > 1 {
-        bail!("is of several kinds; say one of kind = \"delay\", servers, rates, curve");
+    let kinds = [kind == &Some(Kind::Delay), servers.is_some(), rates.is_some(), curve.is_some()];
+    if kinds.iter().filter(|kind| **kind).count() > 1 {
+        bail!("several kinds given; use one of kind = \"delay\", servers, rates, curve");
     }
     Ok(match (servers, rates, curve) {
         (Some(m), ..) => Station::servers(name, *m)?,
@@ -177,7 +177,7 @@ fn class(
     for (part, values) in parts {
         if let Some(unknown) = values.keys().find(|name| !stations.contains_key(*name)) {
             let known: Vec<&str> = stations.keys().map(String::as_str).collect();
-            bail!("{part}.{unknown} names no station; there are: {}", known.join(", "));
+            bail!("{part}.{unknown}: there is no such station; there are: {}", known.join(", "));
         }
     }
     let (mut demands, mut visits) = (Vec::new(), Vec::new());
@@ -192,11 +192,11 @@ fn class(
         let demand = match (service, demand) {
             (Some(_), Some(_)) => {
                 bail!(
-                    "service_ms.{name} and demand_ms.{name}: say one; a demand is visits × service time"
+                    "use either service_ms.{name} or demand_ms.{name}; a demand is visits × service time"
                 )
             }
             (Some(_), None) | (None, Some(_)) if station.curve.is_some() => {
-                bail!("{name} has a measured curve, which says how fast it is; leave its times out")
+                bail!("{name} has a measured curve, which determines its speed; remove its times")
             }
             (Some(service), None) => service * 1e-3 * count,
             (None, Some(demand)) => demand * 1e-3,
@@ -211,7 +211,7 @@ fn class(
         (Some(customers), None) => Class::closed(name, customers, keys.think_ms * 1e-3, &demands)?,
         (None, Some(rate)) if keys.think_ms == 0.0 => Class::open(name, rate, &demands)?,
         (None, Some(_)) => bail!("think_ms is for customers; an open class (rate) does not think"),
-        _ => bail!("say either customers (closed) or rate in requests/s (open)"),
+        _ => bail!("give either customers (closed) or rate in requests/s (open)"),
     };
     Ok(class.with_visits(&visits)?)
 }

@@ -1,17 +1,18 @@
-//! What a command says, on standard output.
+//! Writing to standard output and standard error.
 //!
-//! Whoever reads it may have seen enough (`| head`): that is no error and no panic. A command that only prints records
-//! ends there; one that says what came of it goes on in silence to its exit code. A connection that breaks has the
-//! same kind of error, and is one.
+//! A reader may close the pipe early (`| head`), which is neither an error nor a panic. A command
+//! that only prints records ends there; a command whose exit code carries a result continues
+//! silently. A broken network connection has the same kind of I/O error, but remains an error.
 
 use std::fmt;
 use std::io::{self, StdoutLock, Write};
 
-/// Standard output. Its errors can be told from those of files and connections by [`is_unread`].
+/// Locked standard output. [`is_unread`] distinguishes its errors from those of files and
+/// connections.
 #[derive(Debug)]
 pub(super) struct Output(StdoutLock<'static>);
 
-/// Standard output, locked until it is dropped.
+/// Locks standard output until the result is dropped.
 pub(super) fn output() -> Output {
     Output(io::stdout().lock())
 }
@@ -21,13 +22,13 @@ struct Unread;
 
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("nobody reads the output any more")
+        f.write_str("the reader of the output has closed it")
     }
 }
 
 impl std::error::Error for Unread {}
 
-fn told_apart(error: io::Error) -> io::Error {
+fn mark_unread(error: io::Error) -> io::Error {
     match error.kind() {
         kind @ io::ErrorKind::BrokenPipe => io::Error::new(kind, Unread),
         _ => error,
@@ -36,46 +37,48 @@ fn told_apart(error: io::Error) -> io::Error {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(told_apart)
+        self.0.write(bytes).map_err(mark_unread)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().map_err(told_apart)
+        self.0.flush().map_err(mark_unread)
     }
 }
 
-/// Whether a command ended because nobody reads its output any more.
+/// Whether a command failed because the reader closed its output.
 pub(super) fn is_unread(error: &anyhow::Error) -> bool {
     let of_output = |cause: &io::Error| cause.get_ref().is_some_and(|inner| inner.is::<Unread>());
     error.chain().any(|cause| cause.downcast_ref().is_some_and(of_output))
 }
 
-/// What came of saying something that the rest of a command does not depend on: no error if nobody reads it.
-pub(super) fn said(result: io::Result<()>) -> anyhow::Result<()> {
+/// Converts the result of writing output that the rest of a command does not depend on. A closed
+/// pipe is not an error.
+pub(super) fn unless_unread(result: io::Result<()>) -> anyhow::Result<()> {
     result.map_err(anyhow::Error::from).or_else(|error| match is_unread(&error) {
         true => Ok(()),
         false => Err(error.context("cannot write to standard output")),
     })
 }
 
-/// As `print!`, with an error where that panics, and none if nobody reads: the command goes on, so that its exit code
-/// is the same. For functions that return [`anyhow::Result`].
+/// Like `print!`, but returns an error where `print!` panics, and ignores a closed pipe, so that
+/// the command continues and its exit code stays the same. For functions that return
+/// [`anyhow::Result`].
 macro_rules! out {
     ($($argument:tt)*) => {
-        $crate::cli::output::said(std::io::Write::write_fmt(
+        $crate::cli::output::unless_unread(std::io::Write::write_fmt(
             &mut $crate::cli::output::output(),
             format_args!($($argument)*),
         ))?
     };
 }
 
-/// As `println!`, in the way of [`out`].
+/// Like `println!`; see [`out`].
 macro_rules! outln {
     () => { $crate::cli::output::out!("\n") };
     ($($argument:tt)*) => { $crate::cli::output::out!("{}\n", format_args!($($argument)*)) };
 }
 
-/// As `eprintln!`, which panics where nobody reads (`2>&1 | head`): what cannot be said is not.
+/// Like `eprintln!`, but ignores errors where `eprintln!` panics (`2>&1 | head`).
 macro_rules! errln {
     ($($argument:tt)*) => {{
         let line = format_args!("{}\n", format_args!($($argument)*));
@@ -94,13 +97,13 @@ mod tests {
     #[test]
     fn only_broken_output_is_unread() {
         let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
-        let of_output = Err::<(), _>(told_apart(broken())).context("cannot say it").unwrap_err();
+        let of_output = Err::<(), _>(mark_unread(broken())).context("cannot say it").unwrap_err();
         assert!(is_unread(&of_output), "{of_output:#}");
         let of_connection = Err::<(), _>(broken()).context("cannot send it").unwrap_err();
         assert!(!is_unread(&of_connection), "{of_connection:#}");
-        let full = || told_apart(io::ErrorKind::StorageFull.into());
+        let full = || mark_unread(io::ErrorKind::StorageFull.into());
         assert!(!is_unread(&full().into()));
-        assert!(said(Err(told_apart(broken()))).is_ok());
-        assert!(said(Err(full())).is_err());
+        assert!(unless_unread(Err(mark_unread(broken()))).is_ok());
+        assert!(unless_unread(Err(full())).is_err());
     }
 }

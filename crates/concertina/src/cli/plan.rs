@@ -25,7 +25,7 @@ Examples:
   concertina plan cluster.toml --choices choices.toml --objective \"95% within 20ms\" --rate 5000 --json
   concertina plan model.toml --choices choices.toml --objective \"99% within 1s\" --rate 12000 --limit published
 
-choices.toml says what can be bought, for each server:
+choices.toml describes what can be bought for each server:
 
   [servers]
   counts = { from = 1, to = 40 }    # or a list: [1, 2, 4]
@@ -39,33 +39,34 @@ choices.toml says what can be bought, for each server:
   counts = [4, 8, 16]
   price = 25
 
-docs/plan.md has all keys. Configurations that hold are ranked by cost. MODEL is what `concertina
-fit` writes; of a cluster file, the slowest node is taken for every server.")]
+docs/plan.md describes all keys. Configurations that meet the objective are ranked by cost. MODEL is
+written by `concertina fit`; for a cluster file, every server is assumed to be like its slowest node.")]
 pub struct Args {
     /// The model file, or a cluster file, from `concertina fit`
     model: PathBuf,
-    /// What can be bought, and for how much: a TOML file (docs/plan.md)
+    /// What can be bought, and its prices: a TOML file (docs/plan.md)
     #[arg(long, value_name = "FILE")]
     choices: PathBuf,
-    /// What must hold, like "99% within 50ms"
+    /// The objective to meet, like "99% within 50ms"
     #[arg(long, value_name = "OBJECTIVE")]
     objective: Objective,
-    /// The load now, requests/s on all servers
+    /// The current load, requests/s on all servers
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     rate: f64,
-    /// How the load grows, like 5%/month or 60%/year: the objective must hold to the end
+    /// Growth of the load, like 5%/month or 60%/year: the objective must be met until the end
     #[arg(long, value_name = "PART/TIME")]
     growth: Option<MonthlyGrowth>,
-    /// For how many months
+    /// The number of months that the load grows
     #[arg(long, default_value_t = 12, requires = "growth", value_parser = clap::value_parser!(u32).range(0..=1200))]
     months: u32,
-    /// The objective must hold with one server lost as well
+    /// The objective must also be met with one server lost
     #[arg(long)]
     with_one_lost: bool,
-    /// A confidence limit that the load must not pass; without it, a load past ours is marked
+    /// A confidence limit that the load must not exceed; without it, a load past ours is only
+    /// marked
     #[arg(long, value_enum, default_value_t = Limit::None)]
     limit: Limit,
-    /// How many configurations to show
+    /// Number of configurations to show
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     top: u32,
     /// Print JSON
@@ -77,13 +78,13 @@ pub struct Args {
 enum Limit {
     /// No limit
     None,
-    /// Ours: mean number at a device is 1, and balls into bins
+    /// Concertina's: the mean number at a device is 1, with balls into bins
     Ours,
     /// The Spotify model's
     Published,
 }
 
-/// The part by which a load grows in a month.
+/// The relative growth of a load in one month.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct MonthlyGrowth(f64);
 
@@ -91,12 +92,14 @@ impl FromStr for MonthlyGrowth {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no growth: write it like `5%/month` or `60%/year`");
+        let wrong = || format!("invalid growth `{text}`: write it like `5%/month` or `60%/year`");
         let (percent, time) = text.split_once('/').ok_or_else(wrong)?;
         let percent = percent.trim().strip_suffix('%').ok_or_else(wrong)?.trim();
         let part = percent.parse::<f64>().map_err(|_| wrong())? / 100.0;
         if !(part > -0.99 && part <= 100.0) {
-            return Err(format!("`{text}`: a growth is above -99 % and at most 10,000 %"));
+            return Err(format!(
+                "invalid growth `{text}`: it lies above -99 % and is at most 10,000 %"
+            ));
         }
         match time.trim() {
             "month" => Ok(MonthlyGrowth(part)),
@@ -106,14 +109,14 @@ impl FromStr for MonthlyGrowth {
     }
 }
 
-/// The server that a plan is made of.
+/// The server that a plan is based on.
 struct Server {
     model: Model,
-    /// What lies before it, seconds.
+    /// Delay of gateway and network before the server, seconds.
     delay_s: f64,
-    /// It was one of so many, where that is known.
+    /// The number of servers that it was one of, if known.
     of: Option<f64>,
-    /// What was chosen, in words.
+    /// A sentence about the choice of the server.
     note: Option<String>,
 }
 
@@ -126,19 +129,19 @@ impl Server {
             return Ok(Server { model, delay_s: 0.0, of: None, note: None });
         }
         let file = ClusterFile::read(path)?;
-        file.model().with_context(|| format!("{} makes no cluster", path.display()))?;
+        file.model().with_context(|| format!("invalid cluster file {}", path.display()))?;
         let delay_s = file.delay.value;
         let within_s = objective.within_s - delay_s;
         if within_s <= 0.0 {
-            bail!("gateway and network alone take longer than {objective} allows");
+            bail!("the delay of gateway and network alone exceeds {objective}");
         }
         let holds = |model: &Model| model.largest_rate(within_s, objective.share).unwrap_or(0.0);
         let slowest = file.nodes.into_iter().filter(|node| node.share > 0.0);
         let slowest = slowest.min_by(|a, b| holds(&a.model).total_cmp(&holds(&b.model)));
         let node = slowest.context("no node of the cluster has a share of the requests")?;
         let note = format!(
-            "Every server is taken to be like {}, the slowest node of the cluster, which had {} % of its \
-             requests.",
+            "Every server is assumed to be like {}, the slowest node of the cluster, which received {} % of \
+             its requests.",
             node.name,
             report::table::percent(node.share)
         );
@@ -149,7 +152,7 @@ impl Server {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !(args.rate.is_finite() && args.rate > 0.0) {
-        bail!("--rate {}: a load is a number of requests/s above 0", args.rate);
+        bail!("invalid --rate {}: a load is a number of requests/s above 0", args.rate);
     }
     let server = Server::read(&args.model, args.objective)?;
     let (choices, prices) = choices::read(&args.choices, server.of)?;
@@ -187,7 +190,7 @@ fn json(server: &Server, plan: &Plan) -> anyhow::Result<serde_json::Value> {
     Ok(value)
 }
 
-/// Whether the choices say how many devices of a class a server has.
+/// The classes of devices for which the choices give a number of devices in a server.
 fn chosen_classes(choices: &Choices) -> impl Iterator<Item = &str> {
     choices.devices.iter().map(|d| d.class.as_str())
 }

@@ -31,28 +31,30 @@ Examples:
   concertina predict --cluster cluster.toml --rate 5000 --without b --popularity zipf:0.8:1000000
   concertina predict --node a.model.toml:0.5 --node b.model.toml:0.5 --speed b=0.5 --memory a=2
 
-A prediction past the confidence limit (the load at which the mean number at a device is 1)
-is marked everywhere, and so is one past the load up to which the model is trusted: its own
-interval and its error on loads held out of the fit. A load past saturation is not predicted: queues would grow without bound.")]
+A prediction past the confidence limit (the load at which the mean number of requests at a device is 1)
+is always marked, and so is one past the load up to which the model is trusted, which follows from its
+interval and its errors on held-out loads. A load past saturation has no prediction, because queues
+would grow without bound.")]
 pub struct Args {
     /// The model file, from `concertina fit`
     #[arg(required_unless_present_any = ["cluster", "node"])]
     model: Option<PathBuf>,
     #[command(flatten)]
     cluster: predict_cluster::Args,
-    /// Loads in requests/s on all servers; 10 to 90 % of saturation if not given
+    /// Loads in requests/s on all servers [default: 10 to 90 % of saturation]
     #[arg(long, value_delimiter = ',', value_name = "RATE", allow_negative_numbers = true)]
     rate: Vec<f64>,
-    /// Servers like the fitted one that share the load equally
+    /// Number of servers like the fitted one, which share the load equally
     #[arg(long, default_value_t = 1, conflicts_with_all = ["cluster", "node"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     servers: u32,
-    /// What if all replies of a server shared a link of so many bytes per second, like 1Gbit/s or 40MB/s
+    /// What if all replies of a server shared a link of this bandwidth, like 1Gbit/s or 40MB/s
     #[arg(long, value_name = "RATE", conflicts_with_all = ["cluster", "node"], value_parser = objective::bytes_per_s)]
     link: Option<f64>,
-    /// What if replies had so many bytes on average, for the link
+    /// What if replies had this many bytes on average, for the link
     #[arg(long, value_name = "SIZE", conflicts_with_all = ["cluster", "node"])]
     reply_bytes: Option<Size>,
-    /// What if a server answered so many requests at once, each for the whole of its response
+    /// What if a server answered at most this many requests concurrently, each for its whole
+    /// response time
     #[arg(long, value_name = "N", conflicts_with_all = ["cluster", "node"], value_parser = clap::value_parser!(u32).range(1..=i64::from(WORKERS_MAX)))]
     workers: Option<u32>,
     /// Response times
@@ -64,7 +66,7 @@ pub struct Args {
         value_parser = objective::seconds
     )]
     within: Vec<f64>,
-    /// An objective, like "99% within 50ms": the largest load that holds it
+    /// An objective, like "99% within 50ms": compute the largest load that meets it
     #[arg(long, value_name = "OBJECTIVE")]
     objective: Vec<Objective>,
     /// Print JSON
@@ -75,7 +77,7 @@ pub struct Args {
     plot: Option<PathBuf>,
 }
 
-/// What is said of a load: a prediction and the response of 99 %, or why there is none, and from which load on.
+/// The prediction at one load and its 99th percentile, or the saturation where there is none.
 struct Answer {
     rate: f64,
     found: Result<(Prediction, Parameter), (String, f64)>,
@@ -84,7 +86,7 @@ struct Answer {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(rate) = args.rate.iter().find(|r| !(r.is_finite() && **r > 0.0)) {
-        bail!("--rate {rate}: a load is a number of requests/s above 0");
+        bail!("invalid --rate {rate}: a load is a number of requests/s above 0");
     }
     let Some(path) = &args.model else {
         let (rate, within_s, objectives) = (&args.rate, &args.within, &args.objective);
@@ -94,7 +96,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut model = report::read_model(path)?;
     if args.link.is_some() || args.reply_bytes.is_some() || args.workers.is_some() {
         let bytes = args.reply_bytes.map(|size| size.0 as f64);
-        model = model.with_front(args.link, bytes, args.workers).context("that is no what-if")?;
+        model = model
+            .with_front(args.link, bytes, args.workers)
+            .context("invalid --link, --reply-bytes or --workers")?;
     }
     let limits = model.limits()?;
     let spread = match args.cluster.popularity() {
@@ -141,7 +145,7 @@ fn answer(model: &Model, rate: f64, servers: u32, within_s: &[f64]) -> anyhow::R
     Ok(Answer { rate, found })
 }
 
-/// The confidence limits of all servers: ours and the published one.
+/// The confidence limits of all servers: by our model and by the published one.
 fn cluster_limits(limits: &Limits, servers: u32) -> (Parameter, Parameter) {
     let of = |limit: &Parameter| {
         let all = |one: f64| balls_into_bins_limit(one, servers, BETA);
@@ -161,7 +165,7 @@ fn text(
 ) -> anyhow::Result<String> {
     let mut out = String::new();
     if let Some(note) = &model.about.laboratory {
-        out += &format!("LABORATORY: {}\n\n", printable(note));
+        out += &format!("EMULATED: {}\n\n", printable(note));
     }
     out += &grid(args, answers).text();
     let found = || answers.iter().filter_map(|a| a.found.as_ref().ok());
@@ -186,7 +190,7 @@ fn text(
     if args.servers > 1 {
         let (ours, published) = cluster_limits(limits, args.servers);
         out += &format!(
-            "Confidence limit of {} servers (balls into bins): {}; by the Spotify model {}; \
+            "Confidence limit of {} servers (balls into bins): {}; Spotify model: {}; \
              saturation {}.\n",
             args.servers,
             rate_text(&ours, 1.0),
@@ -212,11 +216,11 @@ fn grid(args: &Args, answers: &[Answer]) -> Grid {
         head.push("Spotify".to_owned());
     }
     head.extend(["mean", "p99 [95 %]", ""].map(String::from));
-    // Words are in the last column alone; eight columns and two for each time.
+    // Text is allowed in the last column only; there are eight columns and two for each time.
     let mut grid = Grid { head, align: "", rows: Vec::new() };
     for answer in answers {
         let Ok((p, p99)) = &answer.found else {
-            grid.row([digits(answer.rate, 4), "not stable".to_owned()]);
+            grid.row([digits(answer.rate, 4), "unstable".to_owned()]);
             continue;
         };
         let busy = tenths(p.utilisation_max.value);
@@ -289,7 +293,7 @@ fn plot(model: &Model, limits: &Limits, args: &Args, answers: &[Answer]) -> Stri
     let plots = figures::predictions(model, limits, &args.within, args.servers, &asked);
     let mut notes = Vec::new();
     if let Some(note) = &model.about.laboratory {
-        notes.push(format!("Laboratory: {note}"));
+        notes.push(format!("Emulated: {note}"));
     }
     notes.push(
         "Shaded: past the confidence limit (pink), past the load up to which the model is trusted \

@@ -16,7 +16,7 @@ use report::objective::{digits, time};
 use report::popularity::{self, Law};
 use report::table::{cluster_limits_text, percent, tenths};
 
-/// Which cluster, and what is changed in it.
+/// The cluster, and the changes to it.
 #[derive(clap::Args)]
 #[group(skip)]
 #[command(group = clap::ArgGroup::new("is_cluster").args(["cluster", "node"]))]
@@ -24,27 +24,28 @@ pub struct Args {
     /// A cluster file: fitted nodes and their shares (docs/models.md)
     #[arg(long, value_name = "FILE", conflicts_with = "model")]
     cluster: Option<PathBuf>,
-    /// A node of a cluster: its model file and its share of the requests; once for each
+    /// A node of a cluster: its model file and its share of the requests; once for each node
     #[arg(long, value_name = "MODEL:SHARE", conflicts_with = "model")]
     node: Vec<String>,
-    /// What if this node is lost, and its replicas have filled
+    /// What if this node is lost, and its replicas have been filled
     #[arg(long, value_name = "NAME", requires = "is_cluster")]
     without: Option<String>,
     /// What if a node's devices had another speed: 0.5 is half as fast
     #[arg(long, value_name = "NAME=FACTOR", requires = "is_cluster")]
     speed: Vec<Factor>,
-    /// What if a node had so many times its memory
+    /// What if a node had this multiple of its memory
     #[arg(long, value_name = "NAME=FACTOR", requires = "is_cluster")]
     memory: Vec<Factor>,
     /// What if the nodes (those that are left) had these shares of the requests, in their order
     #[arg(long, value_delimiter = ',', value_name = "SHARE", requires = "is_cluster")]
     shares: Vec<f64>,
-    /// How hits follow memory for each object: 1 if all are equally popular, 1 − s for Zipf's s < 1
+    /// How the hit ratio of each object depends on memory: 1 if all are equally popular, 1 − s for
+    /// Zipf's s < 1
     #[arg(long, value_name = "EXPONENT", requires = "is_cluster")]
     memory_exponent: Option<f64>,
-    /// The same by Che's approximation, zipf:S:OBJECTS, or as a trace or the samples of a run folder have it
-    /// [default: the cluster file's, or equally popular objects]. With --servers: how unevenly the objects of
-    /// zipf:S:OBJECTS or of a trace load them
+    /// The same by Che's approximation, zipf:S:OBJECTS, or from a trace or the samples of a run
+    /// folder [default: the cluster file's, or equally popular objects]. With --servers: how
+    /// unevenly the objects of zipf:S:OBJECTS or of a trace load them
     #[arg(long, value_name = "LAW", conflicts_with = "memory_exponent")]
     popularity: Option<String>,
 }
@@ -66,13 +67,15 @@ impl FromStr for Factor {
             Some((name, factor)) if factor > 0.0 && !name.is_empty() => {
                 Ok(Factor { name: name.to_owned(), factor })
             }
-            _ => Err(format!("`{text}`: write a node and a factor above 0, like `b=0.5`")),
+            _ => Err(format!(
+                "invalid factor `{text}`: write a node and a factor above 0, like `b=0.5`"
+            )),
         }
     }
 }
 
 impl Args {
-    /// What is to be changed, in the order in which it is.
+    /// The changes, in the order in which they apply.
     fn changes(&self, file: &ClusterFile) -> Vec<Change> {
         let own = |f: &Factor| (f.name.clone(), f.factor);
         let memory = self.memory.iter().map(own);
@@ -94,12 +97,13 @@ impl Args {
 }
 
 impl Args {
-    /// The law of popularity, as it was given.
+    /// The popularity argument, as given.
     pub fn popularity(&self) -> Option<&str> {
         self.popularity.as_deref()
     }
 
-    /// How hits follow memory: as the command line says, or the file, or for equally popular objects.
+    /// How the hit ratio depends on memory: by the command line, else the cluster file, else for
+    /// equally popular objects.
     fn law(&self, file: &ClusterFile) -> anyhow::Result<Law> {
         match (&self.popularity, self.memory_exponent) {
             (Some(text), _) => popularity::read(text, Path::new("")).context("--popularity"),
@@ -111,31 +115,31 @@ impl Args {
     }
 }
 
-/// A law in words.
-fn law_words(law: &Law) -> String {
+/// Describes a law.
+fn law_text(law: &Law) -> String {
     match law {
         Law::Power(p) if *p == Popularity::EQUAL => {
-            "as if all objects were equally popular (--popularity says otherwise)".to_owned()
+            "as if all objects were equally popular (change with --popularity)".to_owned()
         }
-        Law::Power(_) => "by the power that was given".to_owned(),
-        Law::Catalogue(_) => "by Che's approximation for the popularity that was given".to_owned(),
-        Law::Stream(_) => "as on the stream of keys that was given".to_owned(),
+        Law::Power(_) => "by the given exponent".to_owned(),
+        Law::Catalogue(_) => "by Che's approximation for the given popularity".to_owned(),
+        Law::Stream(_) => "as on the given stream of keys".to_owned(),
     }
 }
 
-/// What is asked of it.
+/// The requested predictions.
 pub struct Asked<'a> {
-    /// Loads in requests/s; 10 to 90 % of saturation if there are none.
+    /// Loads in requests/s; if empty, 10 to 90 % of saturation.
     pub rate: &'a [f64],
     /// Response times, seconds.
     pub within_s: &'a [f64],
-    /// Objectives whose largest load is wanted.
+    /// Objectives whose largest load is computed.
     pub objectives: &'a [Objective],
     /// Print JSON.
     pub json: bool,
 }
 
-/// A load, and what is said of it or why nothing is.
+/// The prediction at one load, or the reason why there is none.
 struct Answer {
     rate: f64,
     found: Result<ClusterPrediction, String>,
@@ -157,7 +161,9 @@ pub fn run(args: &Args, asked: &Asked) -> anyhow::Result<ExitCode> {
     let rates = match (asked.rate.is_empty(), limits.saturation.is_finite()) {
         (false, _) => asked.rate.to_vec(),
         (true, true) => [0.1, 0.3, 0.5, 0.7, 0.9].map(|x| x * limits.saturation).to_vec(),
-        (true, false) => bail!("memory answers everything: say at which --rate"),
+        (true, false) => {
+            bail!("memory answers everything, so there are no default loads: add --rate")
+        }
     };
     let mut answers = Vec::new();
     for rate in rates {
@@ -173,16 +179,16 @@ pub fn run(args: &Args, asked: &Asked) -> anyhow::Result<ExitCode> {
         statements.push(statement(&model, &limits, *objective)?);
     }
     if asked.json {
-        let law = law_words(&law);
+        let law = law_text(&law);
         outln!("{:#}", json(&limits, (&changes, &law), &answers, &statements)?);
     } else {
-        let law = law_words(&law);
+        let law = law_text(&law);
         out!("{}", text(&limits, (&changes, &law), &answers, &statements, asked.within_s));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The largest load that holds an objective, in words.
+/// States the largest load that meets an objective.
 fn statement(
     model: &ClusterModel,
     limits: &ClusterLimits,
@@ -207,8 +213,8 @@ fn statement(
     Ok(format!("{objective} holds up to {value} requests/s [{low}, {high}].{beyond}{untrusted}"))
 }
 
-/// A change in words.
-fn words(change: &Change) -> String {
+/// Describes a change.
+fn change_text(change: &Change) -> String {
     let list = |shares: &[f64]| {
         shares.iter().map(|s| format!("{} %", tenths(*s))).collect::<Vec<_>>().join(", ")
     };
@@ -236,14 +242,14 @@ fn text(
     let found = || answers.iter().filter_map(|a| a.found.as_ref().ok());
     let mut out = String::new();
     for note in found().next().iter().flat_map(|p| &p.laboratory) {
-        out += &format!("LABORATORY: {}\n", printable(note));
+        out += &format!("EMULATED: {}\n", printable(note));
     }
     for change in changes {
-        out += &format!("What if: {}\n", printable(&words(change)));
+        out += &format!("What if: {}\n", printable(&change_text(change)));
     }
-    // The speed of devices changes no hits.
+    // The speed of devices does not change the hit ratio.
     if changes.iter().any(|change| !matches!(change, Change::Speed { .. })) {
-        out += &format!("Hits follow memory for each object {law}.\n");
+        out += &format!("The hit ratio of each object depends on memory {law}.\n");
     }
     out += &grid(answers, within_s).text();
     if found().any(|p| p.beyond_limit) {
@@ -270,8 +276,8 @@ fn text(
     out
 }
 
-/// The marks of a prediction: `!` past the confidence limit, `>` past every fitted load, `?` past the
-/// trusted load.
+/// The marks of a prediction: `!` past the confidence limit, `>` past every fitted load, `?` past
+/// the trusted load.
 pub fn marks(beyond_limit: bool, beyond_fitted: bool, beyond_trust: bool) -> String {
     let all = [(beyond_limit, '!'), (beyond_fitted, '>'), (beyond_trust, '?')];
     all.into_iter().filter(|mark| mark.0).map(|mark| mark.1).collect()
@@ -287,7 +293,7 @@ fn grid(answers: &[Answer], within_s: &[f64]) -> Grid {
     let mut grid = Grid { head, align: "", rows: Vec::new() };
     for answer in answers {
         let Ok(p) = &answer.found else {
-            grid.row([digits(answer.rate, 4), "not stable".to_owned()]);
+            grid.row([digits(answer.rate, 4), "unstable".to_owned()]);
             continue;
         };
         let busy = tenths(p.utilisation_max);
@@ -304,7 +310,7 @@ fn grid(answers: &[Answer], within_s: &[f64]) -> Grid {
     grid
 }
 
-/// The nodes at the largest load that is stable.
+/// The nodes at the largest stable load.
 fn nodes_grid(answers: &[Answer]) -> Grid {
     let head = ["node", "share %", "rate/s", "busy %", "memory %", "number at a device", ""];
     let mut grid = Grid::new("lrrrrrl", &head);
@@ -344,7 +350,7 @@ fn json(
         });
     }
     Ok(serde_json::json!({
-        "what_if": changes.iter().map(words).collect::<Vec<_>>(),
+        "what_if": changes.iter().map(change_text).collect::<Vec<_>>(),
         "hits_follow_memory": law,
         "limits": limits,
         "predictions": predictions,

@@ -1,13 +1,13 @@
-//! `concertina predict --servers N --popularity LAW`: how unevenly objects load equal servers, and the limit that
-//! follows from it, without a unit of time.
+//! `concertina predict --servers N --popularity LAW`: how unevenly objects load equal servers, and
+//! the resulting limit, without regard to time.
 //!
 //! | `LAW` | objects |
 //! |---|---|
 //! | `zipf:0.8:1000000` | a million, popularity falling as rank^−0.8 |
-//! | a trace | its keys, as often as they are read there |
+//! | a trace | its keys, as often as it reads them |
 //!
-//! Counts of a short trace overstate the popularity of what was read once. Other laws (an exponent, the
-//! samples of a run) do not say how popular single objects are, and are refused.
+//! The counts of a short trace overstate the popularity of keys that it reads once. Other laws (an
+//! exponent, the samples of a run) do not state the popularity of single objects and are rejected.
 
 use std::path::Path;
 
@@ -23,31 +23,33 @@ use record::trace::Trace;
 use report::objective::digits;
 use report::popularity;
 
-/// In so many placements the limit holds.
+/// The probability with which the limit holds for a random placement.
 const CHANCE: f64 = 0.95;
 
-/// Placements that are drawn where there is no formula, and random numbers for them at most: a second or two.
+/// Number of placements to draw if there is no formula, and the largest number of random numbers to
+/// spend on them: a second or two.
 const PLACEMENTS: u32 = 1_000;
 const DRAWS_MAX: f64 = 1e8;
 
-/// Random numbers of a placement beside one for each server ([`Imbalance::drawn`]).
+/// Random numbers for a placement in addition to one for each server ([`Imbalance::drawn`]).
 const DRAWS_OF_OBJECTS: f64 = 2_000.0;
 
 const SEED: u64 = 1;
 
-/// Objects placed at random on servers of equal chances. Shares are of all requests, of the fullest server.
+/// The imbalance of objects placed at random on servers of equal capacity. Shares are the fullest
+/// server's share of all requests.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spread {
     #[serde(skip)]
     servers: u32,
-    /// So many equally popular objects would load them as unevenly.
+    /// The number of equally popular objects that would load the servers as unevenly.
     effective_objects: f64,
     share_max_mean: f64,
-    /// In 95 % of placements it is at most this.
+    /// The 95 % quantile over placements.
     share_max_p95: f64,
-    /// The bound of balls into bins, with objects for balls.
+    /// The balls-into-bins bound, with objects for balls.
     share_max_bound: f64,
-    /// Placements that were drawn, where some object is too popular for the formula.
+    /// The number of placements drawn, if some object is too popular for the formula.
     placements: Option<u32>,
     /// Requests/s on all servers up to which, in 95 % of placements, no server is past its limit.
     confidence_limit: f64,
@@ -55,17 +57,22 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of the objects of a law on servers with this confidence limit each, requests/s.
+    /// Computes the imbalance of a law's objects on servers that each have this confidence limit,
+    /// requests/s.
     ///
     /// # Errors
-    /// If there is one server, the law says nothing of single objects, or the trace cannot be read.
+    /// If there is one server, the law does not describe single objects, or the trace cannot be
+    /// read.
     pub fn read(law: &str, servers: u32, server_limit: f64) -> anyhow::Result<Spread> {
-        ensure!(servers > 1, "--popularity: objects are placed on several servers; say --servers");
+        ensure!(
+            servers > 1,
+            "--popularity needs several servers to place objects on: add --servers"
+        );
         let objects = catalogue(law).context("--popularity")?;
         let imbalance = Imbalance::new(servers, &objects)?;
         let (mean, p95, placements) = match imbalance.share_max_quantile(CHANCE) {
             Ok(p95) => (imbalance.share_max_mean(), p95, None),
-            // An object has much of what a server gets: it counts where it falls.
+            // One object is a large part of a server's load, so its placement matters.
             Err(_) => drawn(&imbalance, servers)?,
         };
         let bound = imbalance.share_max_bound();
@@ -76,13 +83,13 @@ impl Spread {
             share_max_p95: p95,
             share_max_bound: bound,
             placements,
-            // Infinite where no load reaches the limit of a server.
+            // Infinite if no load reaches the limit of a server.
             confidence_limit: server_limit / p95,
             confidence_limit_bound: server_limit / bound,
         })
     }
 
-    /// In words.
+    /// Describes the imbalance.
     pub fn text(&self) -> String {
         let even = |share: f64| digits(share * f64::from(self.servers), 3);
         let how = match self.placements {
@@ -90,7 +97,7 @@ impl Spread {
             None => String::new(),
         };
         format!(
-            "Without a unit of time, for objects placed at random (as unevenly as {} equally popular ones): the \
+            "Without regard to time, for objects placed at random (as unevenly as {} equally popular ones): the \
              fullest server has {} times an even share on average and at most {} times in 95 % of placements{how}, \
              so the limit is {} requests/s; by the bound {}.\n",
             digits(self.effective_objects, 4),
@@ -102,7 +109,8 @@ impl Spread {
     }
 }
 
-/// Mean and 95 % quantile of the fullest server's share in random placements, and how many were drawn.
+/// The mean and the 95 % quantile of the fullest server's share in random placements, and the
+/// number of placements drawn.
 fn drawn(imbalance: &Imbalance, servers: u32) -> anyhow::Result<(f64, f64, Option<u32>)> {
     let placements = placements_of(servers);
     let shares = imbalance.drawn(placements, &mut StdRng::seed_from_u64(SEED))?;
@@ -111,7 +119,7 @@ fn drawn(imbalance: &Imbalance, servers: u32) -> anyhow::Result<(f64, f64, Optio
     Ok((mean, p95, Some(placements)))
 }
 
-/// How many placements are drawn.
+/// The number of placements to draw.
 fn placements_of(servers: u32) -> u32 {
     let most = DRAWS_MAX / (DRAWS_OF_OBJECTS + f64::from(servers));
     PLACEMENTS.min(most as u32).max(1)
@@ -125,7 +133,7 @@ fn catalogue(law: &str) -> anyhow::Result<Catalogue> {
     let path = Path::new(law);
     ensure!(
         path.is_file(),
-        "`{law}` does not say how popular single objects are: write zipf:0.8:1000000, or a trace"
+        "`{law}` does not state the popularity of single objects: write zipf:0.8:1000000, or a trace"
     );
     let trace = Trace::open(path, None, true)?;
     let mut counts = vec![0u64; trace.keys()];

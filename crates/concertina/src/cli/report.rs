@@ -30,19 +30,19 @@ pub struct Args {
     /// The HTML file to write
     #[arg(long, short, default_value = "report.html", value_name = "FILE")]
     out: PathBuf,
-    /// Response times to compare at; those that the runs counted at if not given
+    /// Response times to compare at [default: the objectives of the runs]
     #[arg(long, value_delimiter = ',', value_name = "TIME", value_parser = objective::seconds)]
     within: Vec<f64>,
-    /// Objectives, like "99% within 50ms": the largest load that holds each
+    /// Objectives, like "99% within 50ms": report the largest load that meets each
     #[arg(long, default_value = "99% within 50ms", value_name = "OBJECTIVE")]
     objective: Vec<Objective>,
-    /// Steps to show: numbers (0,2 or 0-3) or rates (1500/s); all if not given
+    /// Steps to show: numbers (0,2 or 0-3) or rates (1500/s) [default: all]
     #[arg(long, value_delimiter = ',', value_name = "STEP")]
     steps: Vec<StepChoice>,
     /// The title of the page
     #[arg(long, default_value = "Response times: prediction and measurement")]
     title: String,
-    /// The runs are of different machines whose clocks agree
+    /// Combine runs of different machines, whose clocks agree
     #[arg(long)]
     across_machines: bool,
     /// Print the comparison as JSON
@@ -60,9 +60,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let model = match models.as_slice() {
         [model] => model,
         [] => {
-            bail!("no model file is given; make one with `concertina fit RUN…`, then name it last")
+            bail!("no model file given; make one with `concertina fit RUN…`, then name it last")
         }
-        _ => bail!("{} files are given, and one model is needed; runs are folders", models.len()),
+        _ => bail!("{} model files given, but one is needed; runs are folders", models.len()),
     };
     let fitted = report::read_model(model)?;
     let selection = Selection::new(&args.steps, args.across_machines);

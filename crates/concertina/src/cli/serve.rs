@@ -20,7 +20,7 @@ pub struct Args {
     /// Override a key: section.key=value; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// What this process is: all, gateway or node (serve.role)
+    /// The role of this process: all, gateway or node (serve.role)
     #[arg(long, value_name = "ROLE")]
     role: Option<String>,
     /// Print the address as one line of JSON on standard output when listening
@@ -33,7 +33,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let _ = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_target(false)
-        // Of requests to a store that are tried again there may be thousands a second.
+        // The object store's client logs every retried request, possibly thousands a second.
         .with_env_filter("info,object_store=warn")
         .try_init();
     let mut set = args.set;
@@ -41,7 +41,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut config = Config::load(args.config.as_deref(), &set)?;
     config.origin.fill_credentials(|name| std::env::var(name).ok());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Before anything is written, so that no signal finds the process without its handler.
+    // Install the handlers before writing anything, so that an early signal is not lost.
     let signals = runtime.block_on(async { signals() })?;
     let laboratory = config.laboratory();
     let server = Server::start(config.clone(), None)?;
@@ -54,13 +54,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "laboratory": laboratory,
             "pid": std::process::id(),
         });
-        // A server goes on whoever listens to it.
+        // A server keeps running if its standard output is closed.
         if let Err(error) = writeln!(output(), "{line}") {
-            warn!("cannot say on standard output where this is: {error}");
+            warn!("cannot write the address to standard output: {error}");
         }
     }
     let name = runtime.block_on(first(signals));
-    info!("{name}: requests in flight end, at most {} s", config.serve.drain_s);
+    info!("{name}: waiting at most {} s for requests in flight", config.serve.drain_s);
     server.stop();
     info!("stopped");
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,5 @@
-//! A CSV file of measurements: a line of names, then rows; every mistake with its file and line.
+//! Reads CSV files of measurements: a line of column names, then rows. Every error names its file
+//! and line.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,10 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use csv::{ErrorKind, ReaderBuilder, Trim};
 
-/// Most rows that are read.
+/// The largest number of rows.
 const ROWS_MAX: usize = 1 << 20;
 
-/// A file read whole. Lines that begin with `#` are comments.
+/// A CSV file in memory. Lines that begin with `#` are comments.
 pub struct Sheet {
     path: PathBuf,
     head: Vec<String>,
@@ -33,8 +34,8 @@ impl Sheet {
             let line = line_of(&text, error.position());
             match error.kind() {
                 ErrorKind::UnequalLengths { expected_len, len, .. } => anyhow::anyhow!(
-                    "{shown}:{line}: {len} fields where the first line names {expected_len}; separate \
-                     them by commas and quote what holds one"
+                    "{shown}:{line}: {len} fields, but the first line has {expected_len}; separate fields by commas \
+                     and quote a field that contains one"
                 ),
                 ErrorKind::Utf8 { .. } => anyhow::anyhow!("{shown}:{line}: this is not UTF-8 text"),
                 _ => anyhow::anyhow!("{shown}:{line}: {error}"),
@@ -44,7 +45,7 @@ impl Sheet {
             reader.headers().map_err(wrong)?.iter().map(str::to_owned).collect();
         let mut seen = BTreeSet::new();
         if let Some(twice) = head.iter().find(|name| !seen.insert(name.as_str())) {
-            bail!("{shown}: two columns are named {twice:?}; give each a name of its own");
+            bail!("{shown}: two columns are named {twice:?}; give each its own name");
         }
         if head.is_empty() || head.iter().all(String::is_empty) {
             bail!(
@@ -61,12 +62,12 @@ impl Sheet {
             rows.push(Row { line, cells: record.iter().map(str::to_owned).collect() });
         }
         if rows.is_empty() {
-            bail!("{shown} has no rows below the names of its columns");
+            bail!("{shown} has no rows below the column names");
         }
         Ok(Sheet { path: path.to_owned(), head, rows })
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -81,12 +82,12 @@ impl Sheet {
         &self.rows
     }
 
-    /// Whether there is a column of that name.
+    /// Whether there is a column with this name.
     pub fn has(&self, name: &str) -> bool {
         self.head.iter().any(|h| h == name)
     }
 
-    /// The place of a column.
+    /// The index of a column.
     pub fn column(&self, name: &str) -> anyhow::Result<usize> {
         match self.head.iter().position(|h| h == name) {
             Some(at) => Ok(at),
@@ -98,12 +99,12 @@ impl Sheet {
         }
     }
 
-    /// Where a row is: `FILE:LINE`.
+    /// The position of a row: `FILE:LINE`.
     pub fn place(&self, row: &Row) -> String {
         format!("{}:{}", self.path.display(), row.line)
     }
 
-    /// The text of a cell; an empty one is a mistake.
+    /// The text of a cell; an empty cell is an error.
     pub fn text<'a>(&self, row: &'a Row, column: usize) -> anyhow::Result<&'a str> {
         match row.cells.get(column).map(String::as_str) {
             Some(text) if !text.is_empty() => Ok(text),
@@ -115,7 +116,7 @@ impl Sheet {
         }
     }
 
-    /// The number in a cell, which must lie in a range.
+    /// The number in a cell, which must lie in `range`.
     pub fn number(
         &self,
         row: &Row,
@@ -125,16 +126,21 @@ impl Sheet {
         let text = self.text(row, column)?;
         let (place, name) = (self.place(row), &self.head[column]);
         let Ok(value) = text.parse::<f64>() else {
-            bail!("{place}: {name} is {text:?}, which is no number");
+            bail!("{place}: {name} is not a number: {text:?}");
         };
         if value.is_finite() && range.contains(&value) {
             return Ok(value);
         }
-        bail!("{place}: {name} is {text}: it must be from {} to {}", range.start(), range.end())
+        bail!(
+            "{place}: {name} is {text}, but must lie between {} and {}",
+            range.start(),
+            range.end()
+        )
     }
 }
 
-/// The line of a record, from 1. Its position may be that of empty lines and comments before it.
+/// The line number of a record, from 1. Its position may be that of empty lines and comments before
+/// it.
 fn line_of(text: &[u8], position: Option<&csv::Position>) -> u64 {
     let Some(position) = position else { return 0 };
     let rest = text.get(position.byte() as usize..).unwrap_or_default();
@@ -144,9 +150,10 @@ fn line_of(text: &[u8], position: Option<&csv::Position>) -> u64 {
     position.line() + skipped as u64
 }
 
-/// A level of confidence, like `0.95` or `95%`.
+/// Parses a confidence level, like `0.95` or `95%`.
 pub fn confidence(text: &str) -> Result<f64, String> {
-    let wrong = || format!("`{text}`: a confidence is from 0.5 to 0.9999, like 0.95 or 95%");
+    let wrong =
+        || format!("invalid confidence `{text}`: it lies between 0.5 and 0.9999, like 0.95 or 95%");
     let value = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|p| p / 100.0),
         None => text.trim().parse::<f64>(),

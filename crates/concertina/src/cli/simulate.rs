@@ -21,75 +21,76 @@ Examples:
   concertina simulate --config cluster.toml --rate 2000 --read-share 0.9 --gateways 3 --loss 1% \\
     --duplicates 1% --late 1%:50ms --fault kill:a@10s+5s --fault cut:origin@30s+2s --drift 200 --check
 
-With --check the history is judged as the simulator's seeds are: after an acknowledged write no later read
-returns an older version, and nothing acknowledged is lost. What broke is told, with exit code 1; the same
-command with the same --seed does it again.")]
+With --check the history is judged as in the simulator's own tests: after an acknowledged write no later
+read returns an older version, and no acknowledged write is lost. Violations are listed, with exit code 1;
+the same command with the same --seed reproduces them.")]
 pub struct Args {
-    /// Configuration file (TOML) of a server; its [[member]]s become nodes
+    /// Configuration file (TOML) of a server; each [[member]] becomes a node
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Override a key: section.key=value; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Requests/s, one step for each of a list
+    /// Requests/s; a list makes one step for each
     #[arg(long, value_delimiter = ',', value_name = "R,…", required = true)]
     rate: Vec<f64>,
     /// Length of each step, in virtual time
     #[arg(long, default_value = "300s", value_parser = seconds, value_name = "TIME")]
     duration: f64,
-    /// What precedes each step and is not counted
+    /// Time before each step that is not counted
     #[arg(long, default_value = "30s", value_parser = seconds, value_name = "TIME")]
     warmup: f64,
     /// Distinct keys
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     keys: u32,
-    /// Which keys are asked for: zipf:S or uniform
+    /// Popularity of keys: zipf:S or uniform
     #[arg(long, default_value = "zipf:0.99", value_parser = popularity, value_name = "LAW")]
     popularity: Popularity,
     /// Size of objects: 4096, 16k, or MIN..MAX
     #[arg(long, default_value = "4k", value_parser = size, value_name = "BYTES")]
     size: Size,
-    /// Share of requests that read
+    /// Share of requests that are reads
     #[arg(long, default_value_t = 1.0, value_name = "SHARE")]
     read_share: f64,
-    /// Time of a message one way
+    /// One-way delay of a message
     #[arg(long, default_value = "0.1ms", value_parser = seconds, value_name = "TIME")]
     network: f64,
-    /// Mean time of a call of the origin (exponential)
+    /// Mean response time of the origin (exponential)
     #[arg(long, default_value = "5ms", value_parser = seconds, value_name = "TIME")]
     origin: f64,
-    /// So many nodes alike in place of the configuration's members
+    /// Simulate this many identical nodes instead of the configuration's members
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
-    /// What if this member were dead; may be repeated
+    /// This member is down; may be repeated
     #[arg(long, value_name = "NAME")]
     lost: Vec<String>,
-    /// What if this member's devices ran at so many times their speed: NAME:0.5
+    /// This member's devices run at this multiple of their speed: NAME:0.5; may be repeated
     #[arg(long, value_parser = slow, value_name = "NAME:SPEED")]
     slow: Vec<(String, f64)>,
-    /// Gateways before the nodes, if there are several nodes
+    /// Number of gateways, if there are several nodes
     #[arg(long, default_value_t = 1, value_name = "N")]
     gateways: u32,
-    /// Share of messages between processes that is lost, like 1%
+    /// Share of messages between processes that are lost, like 1%
     #[arg(long, value_parser = share, value_name = "SHARE")]
     loss: Option<f64>,
-    /// Share of messages that arrives twice
+    /// Share of messages that arrive twice
     #[arg(long, value_parser = share, value_name = "SHARE")]
     duplicates: Option<f64>,
-    /// Share of messages that is late, and by how much on average: 1%:50ms
+    /// Share of messages that are late, and their mean delay: 1%:50ms
     #[arg(long, value_parser = late, value_name = "SHARE:TIME")]
     late: Option<(f64, f64)>,
-    /// What goes wrong after the warm-up, and for how long: kill:a@10s+5s. Kinds: kill, wipe (devices lost),
-    /// pause, cut, slow=FACTOR; of a member, gateway, gateway-1 … or origin; without +TIME for ever
+    /// A fault after the warm-up: KIND:WHO@AT+FOR, like kill:a@10s+5s. Kinds: kill, wipe (devices
+    /// lost), pause, cut, slow=FACTOR; of a member, gateway, gateway-1 … or origin; permanent
+    /// without +FOR
     #[arg(long, value_name = "KIND:WHO@AT+TIME")]
     fault: Vec<AskedFault>,
-    /// Clocks run so many millionths too fast and too slow in turn
+    /// Clocks run alternately fast and slow by this many millionths
     #[arg(long, default_value_t = 0, value_name = "PPM")]
     drift: i32,
-    /// Judge the history of reads and writes; what broke is told, with exit code 1
+    /// Check the history of reads and writes; list violations, with exit code 1
     #[arg(long)]
     check: bool,
-    /// Where all random numbers come from
+    /// Seed of all random numbers
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
     /// The run folder [default: runs/TIME]
@@ -153,11 +154,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             outcome.speed()
         );
         if let Some(violations) = &outcome.violations {
-            let more = if violations.is_empty() {
-                "nothing that was promised was broken"
-            } else {
-                "BROKEN:"
-            };
+            let more = if violations.is_empty() { "no consistency violations" } else { "BROKEN:" };
             outln!("seed {}: {more}", plan.seed);
             for violation in violations {
                 outln!("  {violation}");
@@ -170,7 +167,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if outcome.summary.interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS })
 }
 
-/// `SHARE:TIME`.
+/// Parses `SHARE:TIME`.
 fn late(text: &str) -> Result<(f64, f64), String> {
     let (of, time) = text
         .split_once(':')
@@ -178,7 +175,7 @@ fn late(text: &str) -> Result<(f64, f64), String> {
     Ok((share(of)?, seconds(time)?))
 }
 
-/// `NAME:SPEED`.
+/// Parses `NAME:SPEED`.
 fn slow(text: &str) -> Result<(String, f64), String> {
     let wrong = || format!("`{text}`: NAME:SPEED expected, e.g. a:0.5");
     let (name, speed) = text.rsplit_once(':').ok_or_else(wrong)?;

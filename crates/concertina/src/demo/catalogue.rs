@@ -1,4 +1,4 @@
-//! What the demo asks for: the keys and sizes of a trace, and how much memory makes them interesting.
+//! The requests of the demo: keys and sizes of a trace, and a suitable size of memory.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,25 +11,25 @@ use rand_distr::{Distribution, Zipf};
 
 use record::trace::Trace;
 
-/// Size of an object whose size the trace does not say.
+/// Assumed size of an object whose size the trace does not state.
 const SIZE_UNKNOWN_BYTES: u64 = 1024;
 
 /// The first rows of a trace.
 pub struct Catalogue {
-    /// The trace's file.
+    /// The path of the trace.
     pub path: PathBuf,
-    /// What it is, for a person.
+    /// A description for people.
     pub description: String,
     requests: Vec<(u32, u64)>,
 }
 
 impl Catalogue {
-    /// The first `rows` rows of a trace.
+    /// Reads the first `rows` rows of a trace.
     pub fn of_trace(path: &Path, rows: usize) -> anyhow::Result<Catalogue> {
         let trace = Trace::open(path, Some(0..rows as u64), false)?;
         if trace.rows.len() < rows {
             bail!(
-                "{} has {} rows; the demo replays {rows}. Use a longer one, or none",
+                "{} has {} rows, but the demo replays {rows}; use a longer trace, or none",
                 path.display(),
                 trace.rows.len()
             );
@@ -44,11 +44,11 @@ impl Catalogue {
         })
     }
 
-    /// Makes a trace with the published statistics of the Twitter cluster that the demo uses otherwise:
-    /// Zipf(0.99) over 248,646 keys, 203 bytes on average.
+    /// Generates a trace with the published statistics of the Twitter cluster whose trace the demo
+    /// otherwise uses: Zipf(0.99) over 248,646 keys, 203 bytes on average.
     pub fn generated(path: &Path, rows: usize) -> anyhow::Result<Catalogue> {
         let mut rng = StdRng::seed_from_u64(1);
-        let popularity = Zipf::new(248_646.0, 0.99).context("the law of popularity")?;
+        let popularity = Zipf::new(248_646.0, 0.99).context("invalid Zipf distribution")?;
         let mut text = String::from("time_ms,key,size,op\n");
         let mut requests = Vec::with_capacity(rows);
         let sizes: Vec<u64> = (0..4096)
@@ -58,7 +58,7 @@ impl Catalogue {
             let key = popularity.sample(&mut rng) as u32;
             let size = sizes[key as usize % sizes.len()];
             requests.push((key, size));
-            // 2,000 requests/s, as in the original; the demo sets its own rates.
+            // 2,000 requests/s, as in the original. The demo sets its own rates.
             let _ = writeln!(text, "{},k{key},{size},get", row / 2);
         }
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -69,11 +69,11 @@ impl Catalogue {
         })
     }
 
-    /// The share of requests after the first `warmup` that a memory tier of so many bytes answers.
+    /// The hit ratio of a memory tier of this size, over the requests after the first `warmup`.
     pub fn hit_ratio(&self, memory_bytes: u64, warmup: usize) -> f64 {
         let mut memory = Memory::new(memory_bytes);
         let mut hits = 0;
-        // The node replays the slice again and again: what is measured is a replay over a full memory.
+        // The node replays the slice repeatedly, so the measured replays start with a full memory.
         for round in 0..2 {
             for (index, &(key, size)) in self.requests.iter().enumerate() {
                 let name: engine::Key = key.to_be_bytes()[..].into();
@@ -87,7 +87,7 @@ impl Catalogue {
         hits as f64 / (self.requests.len() - warmup) as f64
     }
 
-    /// The least memory, to 5 %, that answers a share of the requests.
+    /// The smallest memory, within 5 %, that reaches a hit ratio.
     pub fn memory_for(&self, hit_ratio: f64, warmup: usize) -> u64 {
         let (mut low, mut high) = (1u64 << 12, 1u64 << 32);
         while high > low + low / 20 {
@@ -98,7 +98,7 @@ impl Catalogue {
     }
 }
 
-/// Bytes of metadata that the node keeps with a small object, about.
+/// Approximate size of the metadata that the node keeps with a small object, bytes.
 const METADATA_BYTES: u64 = 80;
 
 fn describe(what: &str, requests: &[(u32, u64)]) -> String {

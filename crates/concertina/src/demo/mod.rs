@@ -1,8 +1,9 @@
 //! The whole loop on one machine, in a few minutes: start, load, fit, predict, compare, report.
 //!
-//! The node is real, its devices are laboratory devices: each read of a real file is held for a drawn
-//! service time, because no laptop has the disks whose response times are worth predicting. The fit
-//! never sees the profile; it sees what the node and the load generator recorded.
+//! The node is real, but its devices are emulated: each read of a real file is held for a randomly
+//! drawn service time, because no laptop has the disks whose response times are worth predicting.
+//! The fit never sees the emulation profile, only the records of the node and of the load
+//! generator.
 
 mod catalogue;
 
@@ -19,16 +20,17 @@ use serve::config::{Config, Size};
 /// Devices of the node.
 const DEVICES: u32 = 8;
 
-/// Mean service time of a device, milliseconds, and its squared coefficient of variation.
+/// Mean service time of an emulated device in milliseconds, and its squared coefficient of
+/// variation.
 const SERVICE_MS: f64 = 2.0;
 const SERVICE_SCV: f64 = 2.0;
 
-/// Share of requests that memory is to answer, about: the rest makes the disks' queues.
+/// Approximate hit ratio of the memory. The other requests make the queues of the disks.
 const HIT_RATIO: f64 = 0.6;
 
-/// Loads of the sweep as shares of what saturates the devices, and whether the fit sees them. Those
-/// that it does not see lie between and beyond those that it does: what the model is wrong by there is its
-/// bias, from which follows up to which load it is trusted.
+/// Loads of the sweep, relative to the saturation of the devices, and whether the fit uses them.
+/// The held-out loads lie between and beyond the fitted ones: the model's errors there are its
+/// bias, which determines the load up to which it is trusted.
 const SWEEP: [(f64, bool); 7] = [
     (0.30, true),
     (0.40, false),
@@ -39,37 +41,37 @@ const SWEEP: [(f64, bool); 7] = [
     (0.90, false),
 ];
 
-/// Requests before each step that are not measured, and requests of each step: the same at every rate.
+/// Requests of the warm-up before each step, and of each step: the same at every rate.
 const WARMUP_REQUESTS: usize = 30_000;
 const STEP_REQUESTS: usize = 150_000;
 
-/// What to do.
+/// The options of a demo.
 pub struct Plan {
-    /// Where everything goes; must not exist yet.
+    /// Folder for all output; must not exist yet.
     pub dir: PathBuf,
-    /// A trace to replay; otherwise one with published statistics is made.
+    /// A trace to replay; `None` generates one with published statistics.
     pub trace: Option<PathBuf>,
-    /// Shows no progress.
+    /// Whether to hide progress.
     pub quiet: bool,
 }
 
 impl Plan {
-    /// The command that does it again.
+    /// The command that repeats the demo.
     fn command(&self) -> String {
         let trace = self.trace.as_ref().map(|trace| format!(" --trace {}", trace.display()));
         format!("concertina demo{}", trace.unwrap_or_default())
     }
 }
 
-/// What came of it.
+/// The result of a demo.
 pub struct Finished {
-    /// Measured and predicted, side by side.
+    /// The comparison of measurement and prediction.
     pub comparison: Comparison,
     /// The fitted model.
     pub model: model::Model,
-    /// Where the report is.
+    /// The path of the report.
     pub report: PathBuf,
-    /// Where the model file is.
+    /// The path of the model file.
     pub model_file: PathBuf,
 }
 
@@ -100,7 +102,7 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
     lab::write_config(&config, &server_config(&plan.dir, &server_run, memory_bytes)?)?;
     let server = Server::start(&config, &plan.dir.join("server.log"))?;
     say(format!(
-        "2/5  a node serves at {}: {:.1} MiB of memory, {DEVICES} laboratory devices that hold each read \
+        "2/5  a node serves at {}: {:.1} MiB of memory, {DEVICES} emulated devices that hold each read \
          for {SERVICE_MS} ms on average; filling it",
         server.url(),
         memory_bytes as f64 / f64::from(1 << 20),
@@ -137,21 +139,21 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
     let model_file = plan.dir.join("model.toml");
     write(&model_file, &model.to_toml()?)?;
 
-    say("5/5  setting predictions beside what was measured".to_owned());
+    say("5/5  comparing predictions with measurements".to_owned());
     let report_file = plan.dir.join("report.html");
     let page = Page { title: "Demo".to_owned(), commands: vec![plan.command()] };
     write(&report_file, &report::html(&comparison, &page))?;
     Ok(Finished { comparison, model, report: report_file, model_file })
 }
 
-/// The steps of the sweep that the fit does not see.
+/// The held-out steps of the sweep.
 fn held_out() -> Vec<StepChoice> {
     let unseen = SWEEP.iter().enumerate().filter(|(_, (_, seen))| !seen);
     unseen.map(|(index, _)| StepChoice::Indices(index..=index)).collect()
 }
 
-/// Fits a model to the steps of the sweep that it may see, judges it on the others, so that it carries its
-/// bias, and compares it with all of them.
+/// Fits a model to the fitted steps of the sweep, judges it on the others, so that it carries its
+/// bias, and compares it with all steps.
 fn judge(runs: Vec<RunFolder>) -> Result<(model::Model, Comparison), report::Error> {
     let selection = Selection { hold_out: held_out(), ..Selection::default() };
     let observed = Observed::new(runs, &selection)?;
@@ -186,7 +188,8 @@ mod tests {
     use crate::simulate;
     use load::Popularity;
 
-    /// The demo's node and sweep in virtual time; memory answers nothing, so that no trace is needed.
+    /// Simulates the demo's node and sweep in virtual time, without memory hits, so that no trace
+    /// is needed.
     #[test]
     fn the_model_carries_its_bias_and_every_output_says_what_is_not_trusted() {
         let dir = tempfile::tempdir().unwrap();
@@ -218,7 +221,7 @@ mod tests {
         let unseen = SWEEP.iter().filter(|(_, seen)| !seen).count();
         assert_eq!(model.fitted.len(), SWEEP.len() - unseen);
         assert_eq!(model.held_out.len(), unseen * comparison.within_s.len());
-        // What is said of trust is what the file says.
+        // The text about trust follows the model file.
         let again = model::Model::from_toml(&model.to_toml().unwrap()).unwrap();
         let trust = again.trust().unwrap();
         assert!(trust.bias_points.is_some() && trust.misfit_points.is_some(), "{trust:?}");

@@ -1,14 +1,15 @@
 //! Measures a service over a sweep of loads, each until its intervals are narrow enough.
 //!
-//! The load generator ([`load`]) drives any HTTP service. What is decided here is which load comes
-//! next: first, where no loads are given, a *search* for the saturation (a closed loop whose clients are
-//! doubled until the throughput rises no more) and from it rates at shares of the saturation; then every
-//! point in turn, so that a drift of the machine falls on all of them, as often as was asked; then those whose
-//! intervals are not narrow, in turn, until all are or the budget is spent. Each repetition is a step of
-//! one run folder, trimmed to its steady part, so `fit`, `report` and `check` read it as any other.
+//! The load generator ([`load`]) drives any HTTP service; this module decides which load comes
+//! next. If no loads are given, it first *searches* for the saturation (a closed loop whose clients
+//! are doubled until the throughput stops rising) and measures at rates that are shares of it.
+//! Every point is then measured in turn, as often as requested, so that a drift of the machine
+//! affects all points. Then the points with wide intervals are measured again, in turn, until all
+//! intervals are narrow or the budget is spent. Each repetition is a step of one run folder,
+//! trimmed to its steady part, so `fit`, `report` and `check` read it like any other run.
 //!
 //! - `point`: the figures of a load from its repetitions, with intervals.
-//! - `search`: the saturation.  `table`: what people read.  `docs/measure.md`: how to read it.
+//! - `search`: the saturation. `table`: the output for people, which `docs/measure.md` explains.
 
 mod point;
 mod search;
@@ -37,31 +38,32 @@ pub enum Sweep {
     Rates(Vec<f64>),
     /// Closed loops of these numbers of clients.
     Clients(Vec<usize>),
-    /// Open loops at these shares of the saturation, which is searched for with at most so many clients.
+    /// Open loops at these shares of the saturation, which is searched for with at most this many
+    /// clients.
     Shares(Vec<f64>, usize),
 }
 
-/// What is to be measured, and how well.
+/// The loads to measure, and the required precision.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What every step has in common: the service, the keys, the warm-up, the length of a repetition, the run
-    /// folder. Its load is the sweep's.
+    /// The parameters that all steps share: the service, the keys, the warm-up, the length of a
+    /// repetition, the run folder. The load comes from the sweep.
     pub plan: Plan,
     /// The loads.
     pub sweep: Sweep,
-    /// How arrivals of open loops follow each other.
+    /// The distribution of gaps between arrivals of open loops.
     pub arrivals: Arrivals,
-    /// Mean think time of closed loops, and how think times are distributed.
+    /// Mean think time of closed loops, and the distribution of think times.
     pub think_ms: f64,
-    /// How think times are distributed.
+    /// The distribution of think times.
     pub think: Think,
-    /// Every point is measured so often at least.
+    /// The smallest number of repetitions of every point.
     pub repeat: usize,
-    /// The half width of the 95 % interval that mean and quantile are to have, as a share of the value.
+    /// Target half width of the 95 % interval of mean and quantile, relative to the value.
     pub half_width: f64,
     /// The quantile, 0 to 1.
     pub quantile: f64,
-    /// Seconds that measuring may take (the fill not counted).
+    /// The largest time for measuring, seconds, without the fill.
     pub budget_s: f64,
 }
 
@@ -75,7 +77,7 @@ impl Settings {
         }
     }
 
-    /// Seconds of a step as planned, its warm-up included.
+    /// Planned length of a step, including its warm-up, seconds.
     fn step_s(&self) -> f64 {
         let seconds = |length: Option<Length>| match length {
             Some(Length::Seconds(s)) => s,
@@ -87,11 +89,11 @@ impl Settings {
     fn check(&self) -> anyhow::Result<()> {
         let share = |x: f64| x > 0.0 && x < 1.0;
         ensure!(self.repeat >= 1, "--repeat 0: measure every point at least once");
-        ensure!(share(self.half_width), "a half width of {}: 0 to 1 expected", self.half_width);
-        ensure!(share(self.quantile), "a quantile of {}: 0 to 1 expected", self.quantile);
+        ensure!(share(self.half_width), "invalid half width {}: 0 to 1 expected", self.half_width);
+        ensure!(share(self.quantile), "invalid quantile {}: 0 to 1 expected", self.quantile);
         ensure!(
             self.budget_s.is_finite() && self.budget_s > 0.0,
-            "a budget of {} s: above 0 expected",
+            "invalid budget {} s: above 0 expected",
             self.budget_s
         );
         let points = match &self.sweep {
@@ -100,12 +102,14 @@ impl Settings {
             Sweep::Shares(shares, _) => {
                 let fine = |x: &&f64| !(x.is_finite() && **x > 0.0 && **x <= 2.0);
                 if let Some(wrong) = shares.iter().find(fine) {
-                    bail!("a share of {wrong} of the saturation: above 0 and at most 2 expected");
+                    bail!(
+                        "invalid share {wrong} of the saturation: above 0 and at most 2 expected"
+                    );
                 }
                 shares.len()
             }
         };
-        ensure!(points > 0, "no load is given");
+        ensure!(points > 0, "no load given");
         let (step_s, points) = (self.step_s(), points as f64);
         ensure!(
             points * step_s <= self.budget_s,
@@ -114,57 +118,59 @@ impl Settings {
             self.budget_s
         );
         let taken = self.plan.out.join("run.toml").exists();
-        ensure!(!taken, "{} holds a run already; name another folder", self.plan.out.display());
+        ensure!(!taken, "{} already contains a run; name another folder", self.plan.out.display());
         Ok(())
     }
 }
 
-/// Why measuring ended.
+/// Why the measurement ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// Every steady point's intervals are narrow enough.
+    /// The intervals of all steady points are narrow enough.
     Narrow,
-    /// The budget was spent before.
+    /// The budget was spent.
     Budget,
-    /// It was interrupted; what was measured until then is kept.
+    /// The user interrupted it; the measurements so far are kept.
     Interrupted,
 }
 
-/// Where throughput ends.
+/// The largest throughput of the service.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Saturation {
     /// The largest throughput, requests/s.
     pub rate: f64,
-    /// Clients at which the asymptotic bounds meet, N* = X·(R₁ + Z); known where one client was measured alone.
+    /// The number of clients where the asymptotic bounds meet, N* = X·(R₁ + Z); known if a single
+    /// client was measured.
     pub clients: Option<f64>,
-    /// How it is known.
+    /// The evidence for it.
     pub basis: String,
 }
 
-/// What was measured.
+/// The result of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measurement {
     /// The run folder of the sweep.
     pub dir: PathBuf,
-    /// The search for the saturation, if there was one; its run folder is in it.
+    /// The search for the saturation, if there was one, with its run folder.
     pub search: Option<Search>,
-    /// The points, in the order of their loads.
+    /// The points in order of load.
     pub points: Vec<Point>,
-    /// The saturation, where it was reached.
+    /// The saturation, if it was reached.
     pub saturation: Option<Saturation>,
-    /// The point of largest throughput over response time (Kleinrock's power), as an index into `points`.
+    /// The index into `points` of the largest ratio of throughput to response time (Kleinrock's
+    /// power).
     pub knee: Option<usize>,
-    /// The half width that was asked for, as a share.
+    /// The requested half width, as a share.
     pub half_width: f64,
-    /// Seconds that measuring took.
+    /// Duration of the measurement, seconds.
     pub seconds: f64,
     /// Why it ended.
     pub ended: Ended,
 }
 
 impl Measurement {
-    /// Whether nothing but errors came.
+    /// Whether all replies were errors.
     pub fn is_all_errors(&self) -> bool {
         !self.points.is_empty() && self.points.iter().all(|p| p.errors == p.completions)
     }
@@ -175,11 +181,11 @@ impl Measurement {
     }
 }
 
-/// How much time is left.
+/// The time budget.
 struct Budget {
     begun: Nanos,
     end: Nanos,
-    /// The longest step so far, or as planned.
+    /// The length of the longest step so far, at least as planned.
     step: Nanos,
 }
 
@@ -190,7 +196,7 @@ impl Budget {
         Budget { begun, end: begun.saturating_add(nanos(seconds)), step: nanos(step_s) }
     }
 
-    /// Whether another step fits.
+    /// Whether there is time for another step.
     fn allows(&self) -> bool {
         clock::now().saturating_add(self.step) <= self.end
     }
@@ -199,14 +205,15 @@ impl Budget {
         self.step = self.step.max(clock::now().saturating_sub(since));
     }
 
-    /// The share that is spent.
+    /// The share of the budget that is spent.
     fn spent(&self) -> f64 {
         let whole = (self.end - self.begun).max(1);
         (clock::now().saturating_sub(self.begun) as f64 / whole as f64).min(1.0)
     }
 }
 
-/// Measures. `stop` ends it early and keeps what was measured; `progress` is told how it goes.
+/// Runs a measurement. `stop` ends it early and keeps the measurements so far; `progress` receives
+/// updates.
 pub fn run(
     settings: &Settings,
     stop: &Arc<AtomicBool>,
@@ -229,7 +236,7 @@ pub fn run(
         }
     };
     if search.is_some() {
-        // It has filled already.
+        // The search has already filled the service.
         settings.plan.fill = None;
     }
     loads.sort_by(At::order);
@@ -261,12 +268,12 @@ pub fn run(
     })
 }
 
-/// A rate to three digits: as exact as a search is.
+/// Rounds a rate to three digits, the precision of a search.
 fn rounded(rate: f64) -> f64 {
     format!("{rate:.2e}").parse().unwrap_or(rate)
 }
 
-/// The sweep as one load, for the record of what was asked.
+/// The sweep as one load, for the record of the run's parameters.
 fn whole(settings: &Settings, loads: &[At]) -> Load {
     let rates: Vec<f64> = loads.iter().filter_map(|at| at.rate()).collect();
     let clients: Vec<usize> = loads.iter().filter_map(|at| at.clients()).collect();
@@ -278,7 +285,7 @@ fn whole(settings: &Settings, loads: &[At]) -> Load {
     }
 }
 
-/// Measures every point as often as asked, then those that are not narrow again and again.
+/// Measures every point as often as requested, then those with wide intervals again and again.
 fn sweep(
     settings: &Settings,
     session: &mut Session,
@@ -295,7 +302,7 @@ fn sweep(
             next_wide(settings, points)
         };
         let Some(next) = next else { return Ok(Ended::Narrow) };
-        // The first round was found to fit; what it really takes may be more.
+        // The first round was planned to fit the budget, but its steps may have taken longer.
         if turn >= points.len() && !budget.allows() || budget.spent() >= 1.0 {
             return Ok(Ended::Budget);
         }
@@ -317,8 +324,8 @@ fn sweep(
     }
 }
 
-/// The point to be measured again: of those that are steady and not narrow enough the one that was measured
-/// least often, so that one that never becomes narrow does not take the budget of all.
+/// The next point to repeat: the least often measured one that is steady and not narrow enough, so
+/// that a point that never becomes narrow does not use the whole budget.
 fn next_wide(settings: &Settings, points: &[Repeated]) -> Option<usize> {
     let wide = points.iter().enumerate().filter(|(_, repeated)| {
         let point = repeated.point(settings);
@@ -327,7 +334,7 @@ fn next_wide(settings: &Settings, points: &[Repeated]) -> Option<usize> {
     wide.min_by_key(|(_, repeated)| repeated.repetitions()).map(|(i, _)| i)
 }
 
-/// A gain of throughput below this is none.
+/// The smallest relative gain of throughput that counts.
 const GAIN: f64 = 0.05;
 
 fn saturation(
@@ -347,7 +354,7 @@ fn saturation(
     let mut open: Vec<(f64, &Point)> =
         points.iter().filter_map(|point| Some((point.at.rate()?, point))).collect();
     open.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // What is lost at the lowest load as well is lost for another reason.
+    // A loss that also occurs at the lowest load has another reason than saturation.
     let past = match &open[..] {
         [] => false,
         [(_, only)] => only.is_past_saturation(),
@@ -357,7 +364,7 @@ fn saturation(
     };
     if past && rate > 0.0 {
         let basis =
-            "open loop: at the highest load less was answered well than was sent".to_owned();
+            "open loop: at the highest load, fewer requests succeeded than were sent".to_owned();
         return Some(Saturation { rate, clients: None, basis });
     }
     let closed: Vec<&Point> = points.iter().filter(|p| p.at.clients().is_some()).collect();

@@ -1,10 +1,12 @@
-//! The figures of a load from its repetitions, each with its interval.
+//! Computes the figures of a load from its repetitions, each with its interval.
 //!
-//! Each repetition is cut into five batches of successive windows. The half widths of throughput and mean
-//! are those of a ratio of sums over all batches; with five repetitions or more, of the repetitions' own
-//! means, if that is wider (what differs from repetition to repetition, batches of one do not show). Those of
-//! quantiles are by sectioning (Asmussen, Glynn: "Stochastic Simulation", 2007, section III.5): the batches'
-//! own quantiles about that of all, batches being joined until each has ten requests beyond the quantile.
+//! Each repetition is cut into five batches of successive windows. The half widths of throughput
+//! and mean are those of a ratio of sums over all batches. From five repetitions on, those of the
+//! repetitions' own means are used if they are wider, because the batches of one repetition do not
+//! show the variation between repetitions. The half widths of quantiles come from sectioning
+//! (Asmussen, Glynn: "Stochastic Simulation", 2007, section III.5): the batches' own quantiles
+//! about the quantile of all requests, with batches joined until each has ten requests beyond the
+//! quantile.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -20,11 +22,11 @@ use report::laws::client_laws;
 use report::measured::Estimate;
 use report::objective::digits;
 
-/// Batches of a repetition.
+/// Number of batches of a repetition.
 const BATCHES: usize = 5;
-/// From so many repetitions on, their own means are compared.
+/// Number of repetitions from which their own means are compared.
 const REPETITIONS: usize = 5;
-/// Requests beyond a quantile that a batch must have.
+/// Number of requests that a batch must have beyond a quantile.
 const BEYOND: f64 = 10.0;
 /// The quantiles of every table.
 const QUANTILES: [f64; 3] = [0.5, 0.95, 0.99];
@@ -33,14 +35,14 @@ const QUANTILES: [f64; 3] = [0.5, 0.95, 0.99];
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum At {
-    /// An open loop: requests/s.
+    /// An open loop with this rate, requests/s.
     Rate(f64),
-    /// A closed loop: clients.
+    /// A closed loop with this number of clients.
     Clients(usize),
 }
 
 impl At {
-    /// Its rate, if it is an open loop.
+    /// The rate, if it is an open loop.
     pub fn rate(self) -> Option<f64> {
         match self {
             At::Rate(rate) => Some(rate),
@@ -48,7 +50,7 @@ impl At {
         }
     }
 
-    /// Its clients, if it is a closed loop.
+    /// The number of clients, if it is a closed loop.
     pub fn clients(self) -> Option<usize> {
         match self {
             At::Rate(_) => None,
@@ -75,65 +77,66 @@ impl std::fmt::Display for At {
 /// A quantile of the response time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Quantile {
-    /// Which, 0 to 1.
+    /// The probability, 0 to 1.
     pub p: f64,
-    /// The response that a share p does not exceed, seconds.
+    /// The quantile, seconds.
     pub response_s: Estimate,
 }
 
-/// A load and what was measured at it. Times are of answers without error.
+/// A load with its measurements. Times are those of successful replies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// The load.
     #[serde(flatten)]
     pub at: At,
-    /// How often it was measured.
+    /// Number of repetitions.
     pub repetitions: usize,
-    /// Seconds of steady windows.
+    /// Length of the steady windows, seconds.
     pub seconds: f64,
-    /// Requests that ended in them.
+    /// Requests completed in them.
     pub completions: u64,
-    /// Of these, errors.
+    /// Completed requests that were errors.
     pub errors: u64,
     /// Replies with wrong bytes.
     pub mismatches: u64,
-    /// Answers without error per second.
+    /// Successful replies per second.
     pub throughput: Estimate,
-    /// Mean response, seconds.
+    /// Mean response time, seconds.
     pub response_mean_s: Estimate,
-    /// Quantiles of the response: 50, 95, 99 % and the one that was asked for.
+    /// Quantiles of the response time: 50, 95, 99 % and the requested one.
     pub quantiles: Vec<Quantile>,
-    /// Whether it was steady: what was sent came back, few errors, nothing dropped, no drift.
+    /// Whether the point was steady: requests were completed as fast as sent, with few errors,
+    /// nothing dropped, no drift.
     pub steady: bool,
-    /// Whether the intervals of mean and asked quantile are as narrow as was asked.
+    /// Whether the intervals of mean and requested quantile are as narrow as requested.
     pub narrow: bool,
-    /// Operational laws.
+    /// The checks of operational laws.
     pub laws: Vec<Check>,
-    /// What makes it doubtful, each with the number of repetitions that said so.
+    /// Reasons to doubt the point, each with the number of repetitions that reported it.
     pub notes: Vec<String>,
-    /// The quantile that was asked for.
+    /// The requested quantile.
     #[serde(skip)]
     pub asked: f64,
 }
 
 impl Point {
-    /// The wider of the relative half widths of mean and asked quantile.
+    /// The wider of the relative half widths of mean and requested quantile.
     pub fn width(&self) -> Option<f64> {
         let relative = |e: &Estimate| e.half_width.filter(|_| e.value > 0.0).map(|h| h / e.value);
         let asked = self.quantiles.iter().find(|q| q.p == self.asked)?;
         Some(relative(&self.response_mean_s)?.max(relative(&asked.response_s)?))
     }
 
-    /// Whether an open loop got back less than it sent.
+    /// Whether an open loop completed fewer requests than it sent.
     pub fn is_past_saturation(&self) -> bool {
         self.at.rate().is_some_and(|rate| {
-            // Poisson arrivals come in numbers that vary by their root.
+            // The standard deviation of a Poisson count is its square root.
             let chance = 4.0 / (rate * self.seconds).max(1.0).sqrt();
             self.throughput.value < rate * (1.0 - chance.max(0.03))
         })
     }
 
-    /// The law that is farthest off.
+    /// The law with the largest deviation.
     pub fn worst_law(&self) -> Option<&Check> {
         let off = |c: &&Check| (c.verdict == Verdict::Broken, c.deviation_percent.abs());
         let by = |a: &&Check, b: &&Check| {
@@ -153,7 +156,7 @@ pub(super) struct Repeated {
     complaints: BTreeMap<String, usize>,
 }
 
-/// Sums over some windows, of answers without error.
+/// Sums over some windows, of successful replies.
 #[derive(Clone, Default)]
 struct Batch {
     seconds: f64,
@@ -209,7 +212,7 @@ impl Repeated {
         }
     }
 
-    /// The figures.
+    /// Computes the figures.
     pub fn point(&self, settings: &Settings) -> Point {
         let batches: Vec<Batch> = self.repetitions.iter().flat_map(|w| cut(w)).collect();
         let whole = Batch::all(&batches);
@@ -256,7 +259,7 @@ impl Repeated {
     }
 }
 
-/// The batches of a repetition; the oldest windows that fill none are left out.
+/// The batches of a repetition, without the oldest windows that do not fill a batch.
 fn cut(windows: &[Window]) -> Vec<Batch> {
     let size = (windows.len() / BATCHES).max(1);
     let mut batches: Vec<Batch> =

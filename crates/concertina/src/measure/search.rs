@@ -1,4 +1,5 @@
-//! The search for the saturation: a closed loop whose clients are doubled until that gains nothing.
+//! Searches for the saturation: a closed loop whose clients are doubled until the throughput stops
+//! rising.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,23 +10,23 @@ use serde::Serialize;
 use super::{At, Budget, GAIN, Settings};
 use load::{Length, Load, Plan, Progress, Session};
 
-/// Doublings in a row that gain nothing before the search ends: one may be chance.
+/// Number of successive doublings without gain that end the search: a single one may be chance.
 const PATIENCE: usize = 2;
-/// The share of errors that ends it as well.
+/// The share of errors that also ends the search.
 const ERRORS: f64 = 0.01;
 
 /// A step of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Found {
-    /// Clients.
+    /// Number of clients.
     pub clients: usize,
-    /// Replies without error, per second.
+    /// Successful replies per second.
     pub throughput: f64,
-    /// Mean response, seconds.
+    /// Mean response time, seconds.
     pub response_mean_s: f64,
 }
 
-/// What the search found.
+/// The result of a search.
 #[derive(Clone, Debug, Serialize)]
 pub struct Search {
     /// Its run folder.
@@ -34,12 +35,12 @@ pub struct Search {
     pub steps: Vec<Found>,
     /// The largest throughput, requests/s.
     pub throughput_max: f64,
-    /// Whether more clients gained nothing. If not, the saturation lies higher.
+    /// Whether more clients gained nothing. If not, the saturation is higher.
     pub saturated: bool,
 }
 
 impl Search {
-    /// The mean response of a client alone.
+    /// The mean response time of a single client.
     pub(super) fn alone_s(&self) -> Option<f64> {
         self.steps.first().filter(|s| s.clients == 1).map(|s| s.response_mean_s)
     }
@@ -48,8 +49,8 @@ impl Search {
 /// The share of the budget that a search may take.
 const BUDGET: f64 = 0.5;
 
-/// Searches with at most `clients_max` clients, and starts the clock of the budget. Its steps are short: a
-/// third of a repetition.
+/// Searches with at most `clients_max` clients, and starts the budget's clock. Its steps are a
+/// third as long as a repetition.
 pub(super) fn search(
     settings: &Settings,
     clients_max: usize,

@@ -1,4 +1,4 @@
-//! What was measured, for people.
+//! Formats a measurement for people.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use report::objective::{digits, time};
 use report::table::points;
 
 impl Measurement {
-    /// The points as a table, then the saturation, the knee and what is doubtful.
+    /// Formats the points as a table, then the saturation, the knee and reasons for doubt.
     pub fn table(&self) -> String {
         let mut out = String::new();
         if let Some(search) = &self.search {
@@ -25,7 +25,7 @@ impl Measurement {
             out += "search for the saturation (closed loop):\n";
             out += &grid.text();
             if !search.saturated {
-                out += "more clients would have gained more: the saturation lies higher\n";
+                out += "more clients would have gained more: the saturation is higher\n";
             }
             out.push('\n');
         }
@@ -62,13 +62,10 @@ impl Measurement {
             ),
             Ended::Budget => writeln!(
                 out,
-                "The budget is spent ({seconds} s); {wide} steady points are wider than {asked} %."
+                "The budget is spent ({seconds} s); {wide} steady points have intervals wider than {asked} %."
             ),
             Ended::Interrupted => {
-                writeln!(
-                    out,
-                    "Interrupted after {seconds} s: what was measured until then is kept."
-                )
+                writeln!(out, "Interrupted after {seconds} s: the measurements so far are kept.")
             }
         };
         let dir = match (&self.search, self.points.is_empty()) {
@@ -110,13 +107,13 @@ impl Measurement {
             });
             grid.row(row);
         }
-        // The last column is of words, however many quantiles there are.
+        // Only the last column is text; the number of quantiles varies.
         grid.align = if grid.head.len() == 10 { "rrrrrrrrrl" } else { "rrrrrrrrrrl" };
         grid
     }
 }
 
-/// A time and the half width of its interval, percent.
+/// Formats a time with the half width of its interval in percent.
 fn with_width(estimate: &Estimate) -> String {
     let relative = estimate.half_width.filter(|_| estimate.value > 0.0);
     let half =
@@ -124,10 +121,14 @@ fn with_width(estimate: &Estimate) -> String {
     format!("{} ± {half}", time(estimate.value))
 }
 
-/// What makes a point doubtful.
+/// Formats the reasons to doubt a point.
 fn doubts(point: &Point, out: &mut String) {
     if point.is_past_saturation() {
-        let _ = writeln!(out, "{}: less came back than was sent: past the saturation.", point.at);
+        let _ = writeln!(
+            out,
+            "{}: fewer requests were completed than sent: past the saturation.",
+            point.at
+        );
     }
     for law in &point.laws {
         if let Some(advice) = advice(law) {

@@ -1,4 +1,4 @@
-//! What goes wrong in a simulation, as it is asked for.
+//! Parses the faults of a simulation.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,15 +9,15 @@ use model::window::Nanos;
 
 use super::nanos;
 
-/// What happens to whom, when and for how long: `kill:a@10s+5s`.
+/// A fault with its target, start and duration: `kill:a@10s+5s`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AskedFault {
     kind: Kind,
-    /// A member, `gateway`, `gateway-1` …, or `origin`.
+    /// The target: a member, `gateway`, `gateway-1` …, or `origin`.
     who: String,
-    /// Seconds after the warm-up.
+    /// Start, seconds after the warm-up.
     at_s: f64,
-    /// Seconds; `None`: for ever.
+    /// Duration in seconds; `None` is permanent.
     for_s: Option<f64>,
 }
 
@@ -36,7 +36,7 @@ impl FromStr for AskedFault {
     fn from_str(text: &str) -> Result<AskedFault, String> {
         let wrong = || {
             format!(
-                "`{text}` is no fault: write KIND:WHO@AT+FOR, like `kill:a@10s+5s`; kinds are kill, wipe, pause, \
+                "invalid fault `{text}`: write KIND:WHO@AT+FOR, like `kill:a@10s+5s`; kinds are kill, wipe, pause, \
                  cut and slow=FACTOR, and without +FOR it lasts"
             )
         };
@@ -61,7 +61,7 @@ impl FromStr for AskedFault {
             _ => return Err(wrong()),
         };
         if kind == Kind::Pause && lasts.is_none() {
-            return Err(format!("`{text}`: say how long it is paused, like `pause:a@10s+5s`"));
+            return Err(format!("`{text}`: a pause needs a duration, like `pause:a@10s+5s`"));
         }
         let (at_s, for_s) = (seconds(at)?, lasts.map(seconds).transpose()?);
         Ok(AskedFault { kind, who: who.to_owned(), at_s, for_s })
@@ -83,10 +83,10 @@ impl fmt::Display for AskedFault {
 }
 
 impl AskedFault {
-    /// What the simulator is told, with the names of the nodes and so many gateways.
+    /// The fault for the simulator, given the names of the nodes and the number of gateways.
     ///
     /// # Errors
-    /// Of who is not there, and of what cannot happen to it.
+    /// If the target does not exist, or the fault does not apply to it.
     pub fn fault(&self, names: &[&str], gateways: usize, warmup_s: f64) -> anyhow::Result<Fault> {
         let at = nanos(warmup_s + self.at_s).max(1);
         let time = self.for_s.map_or(Nanos::MAX, nanos);
@@ -94,7 +94,7 @@ impl AskedFault {
             let kind = match self.kind {
                 Kind::Cut | Kind::Kill => FaultKind::OriginDead { time },
                 Kind::Slow(factor) => FaultKind::OriginSlow { factor, time },
-                Kind::Wipe | Kind::Pause => bail!("{self}: an origin is cut or slow"),
+                Kind::Wipe | Kind::Pause => bail!("{self}: an origin can only be cut or slow"),
             };
             return Ok(Fault { at, kind });
         }
@@ -107,7 +107,7 @@ impl AskedFault {
         let gateway = gateway.filter(|g| *g < gateways).map(|g| names.len() + g);
         let Some(process) = node.or(gateway).and_then(|p| Process::try_from(p).ok()) else {
             bail!(
-                "{self}: nobody is named {:?}; there are {names:?}, {gateways} gateway(s) and \"origin\"",
+                "{self}: there is no {:?}; there are {names:?}, {gateways} gateway(s) and \"origin\"",
                 self.who
             );
         };
@@ -123,21 +123,22 @@ impl AskedFault {
     }
 }
 
-/// Shares of messages that do not arrive once and in time.
+/// Shares of messages that are lost, duplicated or delayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Messages {
-    /// Share that is lost.
+    /// Share of messages that are lost.
     pub loss: f64,
-    /// Share that arrives twice.
+    /// Share of messages that arrive twice.
     pub duplicates: f64,
-    /// Share that is late, overtaken by others, by an exponential time of mean `late_s`.
+    /// Share of messages that are delayed, so that others overtake them, by an exponential time of
+    /// mean `late_s`.
     pub late: f64,
-    /// Seconds.
+    /// Mean delay, seconds.
     pub late_s: f64,
 }
 
 impl Messages {
-    /// The network that has them.
+    /// Applies these faults to a network.
     pub fn network(&self, network: Network) -> Network {
         let mut network = Network { loss: self.loss, duplicates: self.duplicates, ..network };
         if self.late > 0.0 {

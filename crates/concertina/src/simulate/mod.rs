@@ -1,9 +1,9 @@
-//! Runs a configuration in virtual time, by the code that serves, and writes a run folder like that of
-//! a measurement.
+//! Runs a configuration in virtual time with the code that serves, and writes a run folder like
+//! that of a measurement.
 //!
-//! The members of the configuration become nodes of [`engine::sim`], with gateways before them if
-//! there are several; devices take the times of their laboratory profiles. What that leaves out is
-//! listed in `docs/simulate.md`.
+//! The members of the configuration become nodes of [`engine::sim`], behind gateways if there are
+//! several nodes. Devices take the times of their emulation profiles. `docs/simulate.md` lists what
+//! the simulation leaves out.
 
 mod faults;
 
@@ -26,76 +26,77 @@ use serve::config::{Config, Kind, Member, Service};
 use serve::disk::empirical;
 use serve::{cluster_of, settings_of};
 
-/// What is to be simulated.
+/// The parameters of a simulation.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The configuration that a server would have.
+    /// The configuration of the simulated servers.
     pub config: Config,
-    /// Requests/s, one step for each.
+    /// Requests/s of each step.
     pub rates: Vec<f64>,
-    /// Seconds of each step.
+    /// Length of each step, seconds.
     pub duration_s: f64,
-    /// Seconds before each step that are not counted.
+    /// Time before each step that is not counted, seconds.
     pub warmup_s: f64,
-    /// How many keys there are.
+    /// Number of distinct keys.
     pub keys: u32,
-    /// Which of them are asked for.
+    /// Popularity of the keys.
     pub popularity: Popularity,
     /// Smallest and largest object, bytes.
     pub bytes: (u64, u64),
-    /// Share of requests that read.
+    /// Share of requests that are reads.
     pub read_share: f64,
-    /// Time of a message one way, seconds.
+    /// One-way delay of a message, seconds.
     pub network_s: f64,
-    /// Mean time of a call of the origin, seconds.
+    /// Mean response time of the origin, seconds.
     pub origin_s: f64,
-    /// Where all random numbers come from.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// So many nodes alike in place of the configuration's members.
+    /// Number of identical nodes that replace the configuration's members.
     pub nodes: Option<u32>,
-    /// Members that are dead from the start.
+    /// Members that are down from the start.
     pub lost: Vec<String>,
-    /// Members whose devices run at so many times their speed.
+    /// Members whose devices run at a multiple of their speed.
     pub slow: Vec<(String, f64)>,
-    /// Gateways before the nodes, if there are several nodes.
+    /// Number of gateways, if there are several nodes.
     pub gateways: u32,
-    /// What messages meet on their way.
+    /// Faults of messages.
     pub messages: Messages,
-    /// What goes wrong, after each step's warm-up.
+    /// Faults of processes and devices, timed from the end of each step's warm-up.
     pub faults: Vec<AskedFault>,
-    /// Clocks run this many millionths too fast and too slow in turn.
+    /// Clocks run alternately fast and slow by this many millionths.
     pub drift_ppm: i32,
-    /// Whether the history of reads and writes is judged.
+    /// Whether the history of reads and writes is checked.
     pub check: bool,
     /// The run folder.
     pub out: PathBuf,
 }
 
-/// What came of it.
+/// The result of a simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// What a load of a server would have printed.
+    /// The summary, as the load generator prints it for a real server.
     #[serde(flatten)]
     pub summary: Summary,
-    /// Requests simulated, warm-ups included.
+    /// Simulated requests, including warm-ups.
     pub simulated_requests: u64,
-    /// Seconds that it took.
+    /// Real time that the simulation took, seconds.
     pub seconds: f64,
-    /// Reads and writes that broke a promise, in words; `None` if they were not judged.
+    /// Descriptions of consistency violations; `None` if the history was not checked.
     pub violations: Option<Vec<String>>,
 }
 
 impl Outcome {
-    /// How fast it ran, requests for each second of real time.
+    /// The speed of the simulation, requests per second of real time.
     pub fn speed(&self) -> f64 {
         self.simulated_requests as f64 / self.seconds.max(1e-9)
     }
 }
 
-/// Runs it. `progress` is told what is done and how much of it, 0 to 1; `stop` ends it early.
+/// Runs a simulation. `progress` receives the current stage and its completed share, 0 to 1; `stop`
+/// ends the run early.
 ///
 /// # Errors
-/// Of a plan that cannot be simulated, and of the run folder.
+/// If the plan is invalid, or the run folder cannot be written.
 pub fn run(
     plan: &Plan,
     stop: &AtomicBool,
@@ -154,18 +155,18 @@ pub fn run(
     Ok(outcome)
 }
 
-/// Violations that are told.
+/// The largest number of violations that are listed.
 const VIOLATIONS_MAX: usize = 100;
 
-/// One step as it runs.
+/// A step while it runs.
 struct StepRun<'a> {
     plan: &'a Plan,
     names: Vec<String>,
-    /// The windows of the clients that count.
+    /// The clients' windows that are counted.
     total: Option<Window>,
     rate: f64,
     index: usize,
-    /// Time 0 of the simulation, nanoseconds since 1970.
+    /// The start of virtual time, nanoseconds since 1970.
     offset: i128,
 }
 
@@ -179,7 +180,7 @@ impl StepRun<'_> {
     ) -> anyhow::Result<()> {
         let warmup = nanos(self.plan.warmup_s);
         let end = warmup + nanos(self.plan.duration_s);
-        // Windows end with the warm-up, so that none has a part of both.
+        // End a window together with the warm-up, so that no window contains a part of both.
         let mut at = 0;
         while at < end && !stop.load(Ordering::Relaxed) {
             let border = if at < warmup { warmup } else { end };
@@ -234,7 +235,7 @@ fn nanos(seconds: f64) -> Nanos {
     (seconds * SECOND as f64) as Nanos
 }
 
-/// The configuration with the members that are asked for; one without any has one node.
+/// The configuration with its members replaced as requested; one without members has one node.
 fn members(plan: &Plan) -> anyhow::Result<Config> {
     let mut config = plan.config.clone();
     if let Some(nodes) = plan.nodes {
@@ -248,7 +249,7 @@ fn members(plan: &Plan) -> anyhow::Result<Config> {
         config.members.push(Member { name: "node".to_owned(), ..Member::default() });
         config.cluster.replicas = 1;
     }
-    ensure!(!plan.rates.is_empty(), "say what load: --rate R requests/s, or a list");
+    ensure!(!plan.rates.is_empty(), "no load given: add --rate R requests/s, or a list");
     for &rate in &plan.rates {
         ensure!(rate.is_finite() && rate > 0.0, "--rate must be positive, not {rate}");
     }
@@ -263,18 +264,21 @@ fn members(plan: &Plan) -> anyhow::Result<Config> {
     let named = plan.lost.iter().chain(plan.slow.iter().map(|(name, _)| name));
     for name in named {
         let names: Vec<&str> = config.members.iter().map(|m| m.name.as_str()).collect();
-        ensure!(names.contains(&name.as_str()), "no member is named {name:?}: {names:?}");
+        ensure!(
+            names.contains(&name.as_str()),
+            "unknown member {name:?}; the members are {names:?}"
+        );
     }
     Ok(config)
 }
 
-/// How long each device takes for a read.
+/// The service-time law of each device.
 fn laws(config: &Config) -> anyhow::Result<Vec<Law>> {
     let mut laws = Vec::new();
     for (index, group) in config.devices.iter().enumerate() {
         let Some(service) = &group.service else {
             bail!(
-                "device {index} has no `service` profile, so it is not known how long it takes: give it \
+                "device {index} has no `service` profile, so its service time is unknown: give it \
                  one, e.g. service = {{ kind = \"exponential\", mean_ms = 10.0 }}"
             );
         };
@@ -304,7 +308,7 @@ fn settings(
     rate: f64,
     offset: i128,
 ) -> anyhow::Result<Settings> {
-    let ring = config.ring().context("no ring can be made of these members")?;
+    let ring = config.ring().context("cannot make a ring of these members")?;
     let windows = window::Settings {
         window_ns: nanos(config.observe.window_s),
         objectives_ms: config.observe.objectives_ms.clone(),
@@ -384,7 +388,7 @@ fn settings(
     })
 }
 
-/// Bytes of the metadata of an object as `concertina load` stores it.
+/// Size of the metadata of an object that `concertina load` stores, bytes.
 fn metadata_bytes() -> u64 {
     let attributes =
         Attributes { content_type: Some("application/octet-stream".to_owned()), user: Vec::new() };
@@ -393,7 +397,7 @@ fn metadata_bytes() -> u64 {
     metadata.encode().len() as u64
 }
 
-/// What was asked, for the run folder.
+/// The parameters that are recorded in the run folder.
 fn asked(plan: &Plan, config: &Config) -> toml::Table {
     let mut asked = toml::Table::new();
     let names: Vec<&str> = config.members.iter().map(|m| m.name.as_str()).collect();

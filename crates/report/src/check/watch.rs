@@ -1,6 +1,8 @@
-//! Does a fitted model still describe a run? Its windows in the order of time, given to [`model::fit::Watch`].
+//! Detects whether a fitted model still describes a run, by feeding its windows in order of time to
+//! [`model::fit::Watch`].
 //!
-//! What it looks for and how rarely it is wrong is on that type's page; how to read the table: `docs/check.md`.
+//! The documentation of that type describes the test and its rate of false alarms; `docs/check.md`
+//! explains how to read the table.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -17,36 +19,37 @@ use record::RunFolder;
 
 use super::whole;
 
-/// A change, and where in the runs it began.
+/// A change, and the position in the runs where it began.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FoundChange {
     /// The change.
     #[serde(flatten)]
     pub change: Change,
-    /// Its parameter in words.
+    /// The name of the changed parameter.
     pub title: String,
-    /// The step that it began in.
+    /// The step in which the change began.
     pub step: String,
-    /// Seconds into that step.
+    /// Seconds from the start of that step.
     pub since_s: f64,
 }
 
-/// A model beside a stream of windows.
+/// The result of comparing a model with a stream of windows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Watched {
-    /// Whether nothing changed.
+    /// Whether no change was found.
     pub holds: bool,
-    /// What was watched, in words.
+    /// The names of the watched parameters.
     pub watched: Vec<String>,
-    /// Intervals that were looked at.
+    /// The number of intervals examined.
     pub intervals: u64,
-    /// Intervals between false alarms, at least, on average.
+    /// The mean number of intervals between false alarms, at least.
     pub false_alarm_intervals: f64,
-    /// What changed.
+    /// The changes found.
     pub changes: Vec<FoundChange>,
 }
 
-/// Watches the steps of runs in the order of time: a server's run alone is one step.
+/// Compares a model with the steps of runs in order of time. A server's run without a load
+/// generator's counts as one step.
 pub fn watch(
     dirs: &[PathBuf],
     selection: &Selection,
@@ -93,7 +96,7 @@ pub fn watch(
 }
 
 impl Watched {
-    /// A table of the changes, and the result.
+    /// Formats the changes as a table, followed by the result.
     pub fn table(&self) -> String {
         let mut out = String::new();
         if !self.changes.is_empty() {

@@ -1,7 +1,7 @@
-//! Access logs: lines of an nginx `log_format`, or JSON objects with the same names.
+//! Reads access logs: lines in an nginx `log_format`, or JSON objects with the same names.
 //!
-//! A line is written when its request is over, so it arrived at the line's time less `$request_time`.
-//! Read as a stream; memory does not grow with the lines.
+//! A line is written when its request is complete, so the request arrived at the line's time minus
+//! `$request_time`. The log is read as a stream; memory use does not grow with the number of lines.
 
 use std::borrow::Cow;
 use std::io::{BufRead, Read};
@@ -14,16 +14,16 @@ use super::error::Error;
 use super::spread::{Even, between_ticks};
 use super::time::{self, Reading};
 
-/// nginx's `combined`, and the time of the request behind it.
+/// nginx's `combined` format, followed by the request time.
 pub const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status \
     $body_bytes_sent \"$http_referer\" \"$http_user_agent\" $request_time";
 
-/// The longest line that is read.
+/// The longest accepted line, bytes.
 const LINE_MAX: u64 = 64 * 1024;
-/// Lines that are read before the resolution of their times is judged.
+/// Number of lines from which the resolution of the times is estimated.
 const FIRST: usize = 1000;
 
-/// The variables that are read, by their index in [`Fields`].
+/// The variables that are used, by their index in [`Fields`].
 const NAMES: [&str; 10] = [
     "msec",
     "time_iso8601",
@@ -47,19 +47,19 @@ fn index_of(name: &str) -> Option<usize> {
 #[derive(Clone, Debug, PartialEq)]
 enum Part {
     Literal(String),
-    /// A variable, by its index; `None` if it is passed over.
+    /// A variable, by its index; `None` if it is not used.
     Variable(Option<usize>),
 }
 
-/// How a line is read.
+/// A parsed log format.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Format(Option<Vec<Part>>);
 
 impl Format {
-    /// Reads an nginx `log_format` (`$name`, `${name}` and literal text), or `json`.
+    /// Parses an nginx `log_format` (`$name`, `${name}` and literal text), or `json`.
     ///
     /// # Errors
-    /// [`Error::Format`] if a time or `$request_time` is missing, or if two variables touch.
+    /// [`Error::Format`] if a time or `$request_time` is missing, or if two variables are adjacent.
     pub fn parse(text: &str) -> Result<Format, Error> {
         if text.trim() == "json" {
             return Ok(Format(None));
@@ -81,12 +81,12 @@ impl Format {
                 None => after.split_at(after.find(plain).unwrap_or(after.len())),
             };
             if name.is_empty() {
-                return Err(failed("a `$` without the name of a variable"));
+                return Err(failed("a `$` is not followed by the name of a variable"));
             }
             if matches!(parts.last(), Some(Part::Variable(_))) {
                 return Err(failed(&format!(
-                    "`${name}` follows another variable with nothing between, so nobody can tell \
-                     where it begins"
+                    "`${name}` follows another variable without text between them, so its start is \
+                     ambiguous"
                 )));
             }
             parts.push(Part::Variable(index_of(name)));
@@ -104,14 +104,14 @@ impl Format {
         }
         if !has("request_time") {
             return Err(failed(
-                "it has no $request_time, so nothing says how long a request took; add it to the \
+                "it has no $request_time, so the duration of a request is unknown; add it to the \
                  server's log_format",
             ));
         }
         Ok(Format(Some(parts)))
     }
 
-    /// The values of a line's variables.
+    /// Extracts the values of a line's variables.
     fn fields<'a>(&self, line: &'a str) -> Result<Fields<'a>, String> {
         let mut fields: Fields<'a> = [const { None }; COUNT];
         let Some(parts) = &self.0 else {
@@ -151,20 +151,21 @@ impl Format {
         if rest.is_empty() {
             Ok(fields)
         } else {
-            Err(format!("more than expected: `{}`", shown(rest)))
+            Err(format!("unexpected text after the last variable: `{}`", shown(rest)))
         }
     }
 
-    /// Reads a line.
+    /// Parses a line.
     fn entry(&self, line: &str) -> Result<Entry, String> {
         let fields = self.fields(line)?;
         let get = |name: &str| index_of(name).and_then(|i| fields[i].as_deref());
-        let read =
-            |name: &str, f: fn(&str) -> Option<Reading>| -> Result<Option<Reading>, String> {
-                get(name)
-                    .map(|v| f(v).ok_or_else(|| format!("${name} is `{}`: no time", shown(v))))
-                    .transpose()
-            };
+        let read = |name: &str,
+                    f: fn(&str) -> Option<Reading>|
+         -> Result<Option<Reading>, String> {
+            get(name)
+                .map(|v| f(v).ok_or_else(|| format!("${name} is not a valid time: `{}`", shown(v))))
+                .transpose()
+        };
         let mut end = read("msec", time::unix)?;
         if end.is_none() {
             end = read("time_iso8601", time::iso)?;
@@ -172,24 +173,25 @@ impl Format {
         if end.is_none() {
             end = read("time_local", time::local)?;
         }
-        let end = end.ok_or("none of msec, time_iso8601, time_local is there")?;
+        let end = end.ok_or("msec, time_iso8601 and time_local are all missing")?;
         let response = read("request_time", time::duration)?.ok_or("request_time is missing")?;
         let upstream = get("upstream_response_time").map_or(Ok(None), time::durations);
-        let upstream = upstream.map_err(|()| "$upstream_response_time is no time".to_owned())?;
+        let upstream =
+            upstream.map_err(|()| "$upstream_response_time is not a valid time".to_owned())?;
         let status: u16 = match get("status") {
             None => 200,
             Some(text) => text
                 .parse()
                 .ok()
                 .filter(|s| (100..1000).contains(s))
-                .ok_or_else(|| format!("$status is `{}`: no status", shown(text)))?,
+                .ok_or_else(|| format!("$status is not a valid status: `{}`", shown(text)))?,
         };
         let bytes = match get("body_bytes_sent").or(get("bytes_sent")) {
             None | Some("-") => 0,
             Some(text) => text
                 .parse::<u64>()
                 .map(|bytes| bytes.min(1 << 40))
-                .map_err(|_| format!("the bytes sent are `{}`: no number", shown(text)))?,
+                .map_err(|_| format!("the bytes sent are not a number: `{}`", shown(text)))?,
         };
         let request = get("request").and_then(|r| r.split(' ').next());
         let operation = match get("request_method").or(request) {
@@ -207,7 +209,7 @@ impl Format {
     }
 }
 
-/// A JSON value as a log would write it.
+/// Formats a JSON value as a text log would.
 fn plain_text(value: serde_json::Value) -> String {
     match value {
         serde_json::Value::String(text) => text,
@@ -224,7 +226,7 @@ fn plain_text(value: serde_json::Value) -> String {
     }
 }
 
-/// The beginning of a text, for messages.
+/// The beginning of a text, for error messages.
 fn shown(text: &str) -> String {
     text.chars().take(40).flat_map(char::escape_default).collect()
 }
@@ -247,32 +249,32 @@ struct Entry {
     cache: Cache,
 }
 
-/// How a log is read.
+/// How to read a log.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub format: Format,
     pub window_ns: Nanos,
     pub objectives_ms: Vec<f64>,
-    /// Lines that cannot be read are counted only, however many.
+    /// Skip any number of lines that cannot be parsed.
     pub lenient: bool,
-    /// Whether a hit of the server's cache counts as memory. Not where disks were watched: the cache's
-    /// files may have been read from them.
+    /// Whether a hit of the server's cache counts as memory. It does not if disks were observed,
+    /// because the cache's files may have been read from them.
     pub hits_are_memory: bool,
 }
 
-/// What a log said.
+/// The result of reading a log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     pub lines: u64,
     pub broken: u64,
-    /// The first line that could not be read, and why.
+    /// The first line that could not be parsed, and the reason.
     pub first_broken: Option<(u64, String)>,
     /// Resolution of a response time.
     pub resolution_ns: Nanos,
     /// Resolution of the time of completion.
     pub clock_ns: Nanos,
     pub gateway: Option<Collector>,
-    /// What `$upstream_response_time` says, as a queue of its own.
+    /// The windows of upstream requests, from `$upstream_response_time`.
     pub origin: Option<Collector>,
 }
 
@@ -280,14 +282,14 @@ struct Reader<'a> {
     settings: &'a Settings,
     path: &'a Path,
     log: Log,
-    /// Lines of the file, empty ones too.
+    /// Lines of the file, including empty ones.
     number: u64,
-    /// The first entries, until resolutions are known.
+    /// The first entries, buffered until the resolutions are known.
     first: Vec<Entry>,
     even: (Even, Even),
 }
 
-/// Reads a log to its end. `path` is for messages.
+/// Reads a log to its end. `path` is used in error messages.
 pub(super) fn read(
     mut input: impl BufRead,
     path: &Path,
@@ -328,7 +330,7 @@ impl Reader<'_> {
         Error::Broken { path: self.path.to_owned(), broken, lines, line, reason }
     }
 
-    /// An error if more than one line in a hundred could not be read.
+    /// Fails if more than one line in a hundred could not be parsed.
     fn judge(&self) -> Result<(), Error> {
         match &self.log.first_broken {
             Some((line, reason))
@@ -359,13 +361,14 @@ impl Reader<'_> {
                 if self.log.first_broken.is_none() {
                     self.log.first_broken = Some((self.number, reason));
                 }
-                // Not at the end only: the wrong format is found before a large log is read.
+                // Check early, so that a wrong format is detected before a large log has been read.
                 if self.log.broken >= FIRST as u64 { self.judge() } else { Ok(()) }
             }
         }
     }
 
-    /// Judges the resolutions by the first lines (the finest that was written) and takes these.
+    /// Estimates the resolutions from the first lines (the finest that occurs), then records these
+    /// lines.
     fn begin(&mut self) -> Result<(), Error> {
         let finest = |of: fn(&Entry) -> u32| {
             let decimals = self.first.iter().map(of).max().unwrap_or(0);
@@ -377,7 +380,7 @@ impl Reader<'_> {
         if clock > window {
             return Err(Error::Format {
                 reason: format!(
-                    "its times are good to {} s, and windows of {} s were asked for; log $msec, or \
+                    "its times have a resolution of {} s, but windows of {} s are requested; log $msec, or \
                      give a --window of at least that",
                     clock as f64 * 1e-9,
                     window as f64 * 1e-9
@@ -385,7 +388,7 @@ impl Reader<'_> {
             });
         }
         (self.log.clock_ns, self.log.resolution_ns) = (clock, resolution);
-        // Arrivals must be known to half a part of a window.
+        // Dispersion needs arrival times with a resolution of at most half a part of a window.
         let fine = (clock + resolution).saturating_mul(32) <= window;
         let objectives = &self.settings.objectives_ms;
         self.log.gateway = Some(Collector::new("gateway", window, objectives, fine));

@@ -1,22 +1,22 @@
-//! From requests in the order of their completion to the windows of a queue.
+//! Converts requests in order of completion into the windows of a queue.
 //!
-//! A live queue sees arrivals when they happen; a log says of them only when the answer is written, and
-//! its lines are not quite in order. So all windows stay open to the end: memory is in proportion to
-//! the windows, whatever the number of requests.
+//! A live queue records arrivals as they happen. A log records a request when its reply is written,
+//! and its lines are not exactly in order. So all windows stay open to the end: memory use grows
+//! with the number of windows, not with the number of requests.
 
 use std::collections::BTreeMap;
 
 use model::window::{Dispersion, Nanos, Operation, Outcome, SECOND, Window};
 
-/// Most windows of a queue.
+/// The largest number of windows of a queue.
 pub(super) const WINDOWS_MAX: u64 = 100_000;
-/// Parts of a window in which arrivals are counted for their dispersion, as `Window` says.
+/// Number of parts of a window in which arrivals are counted for their dispersion, as in `Window`.
 const PARTS: usize = 16;
 
-/// A request that was answered, or refused.
+/// A request that was answered or refused.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
-    /// End, nanoseconds since 1970.
+    /// Time of completion, nanoseconds since 1970.
     pub end: Nanos,
     /// Response time.
     pub response: Nanos,
@@ -38,12 +38,12 @@ pub(super) struct Collector {
     queue: String,
     window_ns: Nanos,
     objectives_ms: Vec<f64>,
-    /// Whether arrivals are known finely enough to count them in parts of a window.
+    /// Whether arrival times are fine enough to count them in parts of a window.
     dispersion: bool,
     open: BTreeMap<u64, Open>,
-    /// By how much the number of requests that are there throughout a window changes at it.
+    /// At each window, the change in the number of requests that are present throughout a window.
     through: BTreeMap<u64, i64>,
-    /// Windows of the first and the last end.
+    /// The windows of the first and the last completion.
     span: Option<(u64, u64)>,
 }
 
@@ -60,17 +60,18 @@ impl Collector {
         }
     }
 
-    /// How many windows lie between the first end and the last.
+    /// The number of windows from the first completion to the last.
     pub fn windows(&self) -> u64 {
         self.span.map_or(0, |(first, last)| last - first + 1)
     }
 
-    /// Whether there are no more windows than are allowed.
+    /// Whether the number of windows is within the limit.
     pub fn fits(&self) -> bool {
         let kept = self.open.len().max(self.through.len() / 2) as u64;
         self.windows().max(kept) <= WINDOWS_MAX
     }
 
+    /// Finds or creates a window.
     fn open(&mut self, index: u64) -> &mut Open {
         let (queue, length) = (&self.queue, self.window_ns);
         let objectives = &self.objectives_ms;
@@ -82,7 +83,7 @@ impl Collector {
         })
     }
 
-    /// Counts a request.
+    /// Records a request.
     pub fn add(&mut self, request: &Request) {
         let length = self.window_ns;
         let to = request.end / length;
@@ -119,7 +120,7 @@ impl Collector {
         }
     }
 
-    /// The windows from the first end to the last, without gaps.
+    /// The windows from the first completion to the last, without gaps.
     pub fn finish(mut self) -> Vec<Window> {
         let Some((first, last)) = self.span else { return Vec::new() };
         let length_s = self.window_ns as f64 / SECOND as f64;
@@ -131,7 +132,8 @@ impl Collector {
             let open = self.open(index);
             let window = &mut open.window;
             window.length_integral_s += through.max(0) as f64 * length_s;
-            // A request is in service, as far as anyone knows, while it is there.
+            // A log does not separate waiting from service: a request counts as in service while it
+            // is present.
             window.busy_s = window.length_integral_s;
             if dispersion {
                 window.dispersion = Dispersion {

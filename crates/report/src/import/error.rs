@@ -1,4 +1,4 @@
-//! What can be wrong with what is imported.
+//! The errors of imports.
 
 use std::path::PathBuf;
 
@@ -14,30 +14,30 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
-    /// The `--log-format` cannot be used.
-    #[error("the log format cannot be used: {reason}")]
+    /// The `--log-format` is invalid.
+    #[error("invalid log format: {reason}")]
     Format {
-        /// What is wrong, and what to write.
+        /// What is wrong, and what to write instead.
         reason: String,
     },
-    /// Too many lines could not be read.
+    /// Too many lines could not be parsed.
     #[error(
-        "{path}: {broken} of {lines} lines are not of the format, the first is line {line}: {reason}; \
-         give the `log_format` of the server by --log-format, or pass over such lines by --lenient"
+        "{path}: {broken} of {lines} lines do not match the format; the first is line {line}: {reason}; \
+         give the server's `log_format` with --log-format, or skip such lines with --lenient"
     )]
     Broken {
         /// The file.
         path: PathBuf,
-        /// Lines that could not be read.
+        /// Lines that could not be parsed.
         broken: u64,
         /// Lines read so far.
         lines: u64,
-        /// The first that could not be read.
+        /// The first line that could not be parsed.
         line: u64,
         /// What is wrong with it.
         reason: String,
     },
-    /// A document that is not what it should be.
+    /// A document has unexpected content.
     #[error("{path}: {reason}")]
     Content {
         /// The file.
@@ -45,7 +45,7 @@ pub enum Error {
         /// What is wrong, where, and what to do.
         reason: String,
     },
-    /// Nothing in it.
+    /// The source has no usable data.
     #[error("{path} has no {what}")]
     Empty {
         /// The file.
@@ -53,19 +53,19 @@ pub enum Error {
         /// What is missing, and what to do.
         what: String,
     },
-    /// More windows than are kept in memory.
+    /// The source covers more windows than are kept in memory.
     #[error(
-        "{path} reaches over {windows} windows of {window_s} s, and at most {most} are imported at \
+        "{path} covers {windows} windows of {window_s} s, and at most {most} are imported at \
          once; give a longer --window, or less of it"
     )]
     Windows {
         /// The file.
         path: PathBuf,
-        /// How many there would be.
+        /// The number of windows that it covers.
         windows: u64,
-        /// Their length.
+        /// Their length, seconds.
         window_s: f64,
-        /// How many there may be.
+        /// The largest number allowed.
         most: u64,
     },
 }

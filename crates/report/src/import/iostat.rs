@@ -1,8 +1,10 @@
-//! What `iostat -x -t` printed, as text or as JSON (`-o JSON`), as windows of `device/N` queues.
+//! Converts the output of `iostat -x -t`, as text or as JSON (`-o JSON`), into windows of
+//! `device/N` queues.
 //!
-//! iostat knows rates and means, no distributions. Service is found by the utilisation law, S = U/X, a
-//! device being taken for one server; its law is *assumed* exponential, and every output says so.
-//! The first report is passed over: without `-y` it is the mean since the host started.
+//! iostat reports rates and means but no distributions. The mean service time follows from the
+//! utilisation law, S = U/X, with a device treated as one server; its distribution is *assumed*
+//! exponential, and every output states that. The first report is skipped: without `-y` it is the
+//! mean since the host started.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +28,7 @@ struct Row {
     /// Mean response of a read, milliseconds.
     read_await_ms: f64,
     write_await_ms: f64,
-    /// Share, not percent.
+    /// A share, not percent.
     utilisation: f64,
 }
 
@@ -37,20 +39,20 @@ struct Report {
     rows: BTreeMap<String, Row>,
 }
 
-/// What iostat said.
+/// The windows and properties of a recording.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Devices {
     pub windows: Vec<Window>,
     /// Names of the devices, by the number of their queue.
     pub names: Vec<String>,
-    /// Whether its times had no zone and were taken for UTC.
+    /// Whether its times had no zone and were interpreted as UTC.
     pub zone_assumed: bool,
-    /// Reports passed over because their length was not to be known.
+    /// Number of reports that were skipped because their length is unknown.
     pub passed_over: u64,
 }
 
 impl Row {
-    /// Takes a column's value. Columns of no use are passed over.
+    /// Stores a column's value. Unused columns are ignored.
     fn set(&mut self, column: &str, value: f64) {
         match column {
             "r/s" => self.reads = value,
@@ -65,7 +67,7 @@ impl Row {
     }
 }
 
-/// The columns without which a row says nothing.
+/// The columns that every row needs.
 const NEEDED: [[&str; 2]; 3] = [["r/s", "r/s"], ["r_await", "r_await"], ["%util", "util"]];
 
 fn check_columns<'a>(columns: impl Iterator<Item = &'a str> + Clone) -> Result<(), String> {
@@ -82,7 +84,7 @@ fn number(text: &str) -> Option<f64> {
     (0.0..1e12).contains(&value).then_some(value)
 }
 
-/// Reads the text form.
+/// Parses the text form.
 fn text_reports(text: &str) -> Result<(Vec<Report>, bool), String> {
     let (mut reports, mut assumed) = (Vec::<Report>::new(), false);
     let mut columns: Vec<&str> = Vec::new();
@@ -106,11 +108,11 @@ fn text_reports(text: &str) -> Result<(Vec<Report>, bool), String> {
                     place(format!("{} columns expected, `{column}` is missing", columns.len() + 1))
                 })?;
                 let value = number(value)
-                    .ok_or_else(|| place(format!("`{column}` is `{value}`: no number")))?;
+                    .ok_or_else(|| place(format!("`{column}` is not a number: `{value}`")))?;
                 row.set(column, value);
             }
             let report = reports.last_mut().ok_or_else(|| {
-                place("devices before any time; record with `-t`, which prints it".to_owned())
+                place("devices before the first time; record with `-t`, which prints it".to_owned())
             })?;
             report.rows.insert(name, row);
         }
@@ -118,7 +120,7 @@ fn text_reports(text: &str) -> Result<(Vec<Report>, bool), String> {
     Ok((reports, assumed))
 }
 
-/// Reads the JSON form.
+/// Parses the JSON form.
 fn json_reports(text: &str) -> Result<(Vec<Report>, bool), String> {
     let value: Value = serde_json::from_str(text)
         .map_err(|e| format!("{e}; was iostat ended by a signal? It closes its JSON at the end"))?;
@@ -130,7 +132,7 @@ fn json_reports(text: &str) -> Result<(Vec<Report>, bool), String> {
         let place = |reason: &str| format!("report {}: {reason}", index + 1);
         let stamp = report["timestamp"].as_str().and_then(time::iostat);
         let (reading, without_zone) =
-            stamp.ok_or_else(|| place("no `timestamp` that is a time; record with `-t`"))?;
+            stamp.ok_or_else(|| place("missing or invalid `timestamp`; record with `-t`"))?;
         assumed |= without_zone;
         let mut rows = BTreeMap::new();
         for disk in report["disk"].as_array().into_iter().flatten() {
@@ -151,13 +153,14 @@ fn json_reports(text: &str) -> Result<(Vec<Report>, bool), String> {
     Ok((reports, assumed))
 }
 
-/// Whether a device is taken if nobody says which: real disks, not what is built on them.
+/// Whether a device is taken by default: physical disks, not the devices built on them.
 fn is_disk(name: &str) -> bool {
     let layered = ["loop", "ram", "zram", "dm-", "md", "sr", "fd"];
     !layered.iter().any(|start| name.starts_with(start))
 }
 
-/// Reads a recording of iostat. `only` names the devices to take; if it is empty, all disks that read.
+/// Reads a recording of iostat. `only` names the devices to take; if it is empty, all disks with
+/// reads are taken.
 pub(super) fn read(text: &str, path: &Path, only: &[String]) -> Result<Devices, Error> {
     let content = |reason| Error::Content { path: path.to_owned(), reason };
     let json = text.trim_start().starts_with('{');
@@ -177,7 +180,7 @@ pub(super) fn read(text: &str, path: &Path, only: &[String]) -> Result<Devices, 
     }
     if let Some(missing) = only.iter().find(|name| !seen.contains_key(name.as_str())) {
         let there = seen.keys().copied().collect::<Vec<_>>().join(", ");
-        return Err(content(format!("there is no device `{missing}`; there are {there}")));
+        return Err(content(format!("there is no device `{missing}`; the recording has {there}")));
     }
     let taken = |name: &str, reads: f64| match only {
         [] => is_disk(name) && reads > 0.0,
@@ -189,7 +192,7 @@ pub(super) fn read(text: &str, path: &Path, only: &[String]) -> Result<Devices, 
         .map(|(name, _)| (*name).to_owned())
         .collect();
     if names.is_empty() {
-        let what = "device that read, after its first report; record with `iostat -x -t -y 1`";
+        let what = "device with reads after its first report; record with `iostat -x -t -y 1`";
         return Err(Error::Empty { path: path.to_owned(), what: what.to_owned() });
     }
     let mut devices = Devices { names, zone_assumed, ..Devices::default() };
@@ -197,7 +200,7 @@ pub(super) fn read(text: &str, path: &Path, only: &[String]) -> Result<Devices, 
     for pair in reports.windows(2) {
         let [before, report] = pair else { continue };
         let length_s = report.at.saturating_sub(before.at) as f64 / SECOND as f64;
-        // A clock that was set, or a recording that was interrupted.
+        // The clock was set, or the recording was interrupted.
         if !(length_s > 0.0 && length_s <= 86_400.0) {
             devices.passed_over += 1;
             continue;
@@ -211,7 +214,7 @@ pub(super) fn read(text: &str, path: &Path, only: &[String]) -> Result<Devices, 
     Ok(devices)
 }
 
-/// Parts of the assumed law that a window's times are drawn from.
+/// Number of parts of the assumed distribution from which a window's times are drawn.
 const PARTS: u64 = 256;
 
 fn window(number: usize, from: Nanos, length_s: f64, row: &Row, even: &mut Even) -> Window {
@@ -229,7 +232,8 @@ fn window(number: usize, from: Nanos, length_s: f64, row: &Row, even: &mut Even)
     if count == 0 {
         return window;
     }
-    // The utilisation law, reads and writes alike; no read is served for longer than it responds.
+    // The utilisation law treats reads and writes alike. A read cannot be in service for longer
+    // than its response time.
     let response_s = row.read_await_ms * 1e-3;
     let service_s = (row.utilisation / (row.reads + row.writes)).min(response_s);
     window.bytes_squared = (window.bytes as f64).powi(2) / count as f64;

@@ -1,9 +1,10 @@
-//! What other services leave behind (access logs, iostat, Prometheus) becomes a run folder.
+//! Converts the records of other services (access logs, iostat, Prometheus) into a run folder.
 //!
-//! `access_log`, `iostat` and `prometheus` read one source each; `collector` makes windows of requests;
-//! this file puts them together, cuts steps, divides responses between memory and disks, and says how
-//! coarse the source was. That is written into `run.toml` ([`Imported`]); a fit widens its intervals by it
-//! ([`coarse`]) and says what it can do ([`warnings`]). What each source can say, and what is left out: `docs/import.md`.
+//! `access_log`, `iostat` and `prometheus` each read one source; `collector` makes windows of
+//! requests; this file combines them, cuts steps, divides responses between memory and disks, and
+//! records the resolution of the source. The resolution is written to `run.toml` ([`Imported`]); a
+//! fit widens its intervals by it ([`coarse`]) and states its effect ([`warnings`]).
+//! `docs/import.md` describes each source and what it lacks.
 
 mod access_log;
 mod collector;
@@ -28,49 +29,49 @@ use serde::Serialize;
 
 use record::{FORMAT, Generator, Machine, Run, RunWriter, Step, zst};
 
-/// What to import, and how.
+/// The options of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The run folder to write.
     pub out: PathBuf,
-    /// An access log; `-` is the standard input, `.zst` is decompressed.
+    /// An access log. `-` is the standard input; `.zst` files are decompressed.
     pub access_log: Option<PathBuf>,
-    /// Its format as an nginx `log_format`, or `json`; [`COMBINED`] if not given.
+    /// The log's format as an nginx `log_format`, or `json`; default [`COMBINED`].
     pub log_format: Option<String>,
-    /// What `iostat -x -t` printed.
+    /// The output of `iostat -x -t`.
     pub iostat: Option<PathBuf>,
-    /// Devices of it to take; all disks that read if empty.
+    /// Devices to take from it; if empty, all disks with reads.
     pub devices: Vec<String>,
-    /// A saved answer of Prometheus.
+    /// A saved response of Prometheus.
     pub prometheus: Option<PathBuf>,
-    /// Length of a window of the access log, seconds.
+    /// Length of a window made from the access log, seconds.
     pub window_s: f64,
-    /// Length of a step, seconds; one step if not given.
+    /// Length of a step, seconds; `None` makes one step.
     pub steps_s: Option<f64>,
-    /// Pass over lines that cannot be read, however many.
+    /// Skip any number of lines that cannot be parsed.
     pub lenient: bool,
 }
 
-/// What was imported.
+/// The result of an import.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// The run folder.
     pub out: PathBuf,
     /// Lines of the access log.
     pub lines: u64,
-    /// Those that could not be read.
+    /// Lines that could not be parsed.
     pub broken: u64,
-    /// Requests, by clients' windows.
+    /// Requests in the clients' windows.
     pub requests: u64,
-    /// Windows of all queues.
+    /// Number of windows of all queues.
     pub windows: usize,
-    /// Steps.
+    /// Number of steps.
     pub steps: Vec<Step>,
-    /// Resolution and notes, as in `run.toml`.
+    /// Resolution and notes, as written to `run.toml`.
     pub imported: Imported,
 }
 
-/// Where lines or text are read from.
+/// Opens a source for reading.
 fn open(path: &Path) -> Result<Box<dyn BufRead>, Error> {
     let failed = |source| Error::File { path: path.to_owned(), source };
     let input: Box<dyn Read> = if path == Path::new("-") {
@@ -80,7 +81,7 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, Error> {
         match path.extension() {
             Some(end) if end == "zst" => Box::new(zst::Decoder::new(file)),
             Some(end) if end == "gz" => {
-                let reason = "gzip is not read here; pipe it in: `zcat FILE | concertina import \
+                let reason = "gzip is not supported; decompress it: `zcat FILE | concertina import \
                     --access-log - …`";
                 return Err(Error::Content { path: path.to_owned(), reason: reason.to_owned() });
             }
@@ -90,7 +91,7 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, Error> {
     Ok(Box::new(BufReader::with_capacity(1 << 17, input)))
 }
 
-/// The most of a text that is read at once, bytes.
+/// The longest text that is read into memory, bytes.
 const TEXT_MAX: u64 = 1 << 29;
 
 fn text(path: &Path) -> Result<String, Error> {
@@ -98,17 +99,18 @@ fn text(path: &Path) -> Result<String, Error> {
     let read = open(path)?.take(TEXT_MAX + 1).read_to_end(&mut bytes);
     read.map_err(|source| Error::File { path: path.to_owned(), source })?;
     if bytes.len() as u64 > TEXT_MAX {
-        let reason = format!("longer than {TEXT_MAX} bytes; give less of it");
+        let reason = format!("longer than {TEXT_MAX} bytes; import a shorter recording");
         return Err(Error::Content { path: path.to_owned(), reason });
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// iostat writes the time of a report in whole seconds, and `%util` with two decimals.
+/// The resolution of iostat: it prints the time of a report in whole seconds, and `%util` with two
+/// decimals.
 const DEVICE_CLOCK_S: f64 = 1.0;
 const UTILISATION_RESOLUTION: f64 = 1e-4;
 
-/// All that was read.
+/// Everything read from the sources.
 #[derive(Default)]
 struct Sources {
     windows: Vec<Window>,
@@ -137,7 +139,7 @@ impl Sources {
         if let Some((line, reason)) = &log.first_broken {
             let (broken, lines) = (log.broken, log.lines);
             self.note(format!(
-                "{broken} of {lines} lines could not be read; the first is line {line}: {reason}"
+                "{broken} of {lines} lines could not be parsed; the first is line {line}: {reason}"
             ));
         }
         for collector in [log.gateway, log.origin].into_iter().flatten() {
@@ -151,12 +153,12 @@ impl Sources {
         let range = prometheus::read(&text(path)?, path, &objectives)?;
         let (series, resets) = (range.series, range.resets);
         self.note(format!(
-            "{series} series of buckets were taken; they began again {resets} times."
+            "{series} bucket series were read; their counters were reset {resets} times."
         ));
         if range.joined > 0 {
             self.note(format!(
-                "{} intervals were joined with others: a series had no sample there, or the query's step is \
-                 shorter than the interval at which samples were taken.",
+                "{} intervals were merged with others: a series had no sample there, or the query's step is \
+                 shorter than the sampling interval.",
                 range.joined
             ));
         }
@@ -164,12 +166,12 @@ impl Sources {
             let share = range.above as f64 / range.responses.max(1) as f64 * 100.0;
             let largest = range.edges_s.last().copied().unwrap_or(0.0);
             self.note(format!(
-                "{share:.2} % of the responses are above the largest bound, {largest} s, and were \
-                 taken for it: means are too low, and quantiles past it are not known."
+                "{share:.2} % of the responses are above the largest bound, {largest} s, and are \
+                 treated as equal to it: means are too low, and quantiles past it are unknown."
             ));
         }
         self.imported.edges_s = range.edges_s;
-        // A sample is what was scraped last before its time.
+        // A sample is the last scrape before its time.
         let step_s = range.windows.iter().map(|w| w.length_s).fold(0.0, f64::max);
         self.imported.clock_s = step_s;
         self.windows.extend(range.windows);
@@ -182,20 +184,22 @@ impl Sources {
             self.note(format!("Queue device/{number} is {name}."));
         }
         self.note(
-            "iostat knows means only: service times of the devices are assumed exponential, each \
+            "iostat reports means only: service times of the devices are assumed exponential, each \
              device one server, reads and writes served alike (utilisation law, S = U/X)."
                 .to_owned(),
         );
         if devices.zone_assumed {
             self.note(
-                "Times of iostat had no zone and were taken for UTC; record with TZ=UTC or \
+                "Times of iostat had no zone and were interpreted as UTC; record with TZ=UTC or \
                  S_TIME_FORMAT=ISO."
                     .to_owned(),
             );
         }
         if devices.passed_over > 0 {
             let n = devices.passed_over;
-            self.note(format!("{n} reports of iostat were passed over: their times ran back."));
+            self.note(format!(
+                "{n} reports of iostat were skipped: their times were out of order."
+            ));
         }
         self.imported.device_clock_s = DEVICE_CLOCK_S;
         self.imported.utilisation_resolution = UTILISATION_RESOLUTION;
@@ -204,8 +208,8 @@ impl Sources {
     }
 }
 
-/// The steady intervals: whole windows of the clients' queue (else of the devices'), the first and the
-/// last left out because the log cuts them.
+/// Cuts the steady intervals: whole windows of the clients' queue (or else of the devices'),
+/// without the first and the last, which the log may cut.
 fn steps(windows: &[Window], steps_s: Option<f64>) -> Vec<Step> {
     let of = |client: bool| {
         let wanted = move |w: &&Window| (w.queue == "gateway") == client && w.queue != "origin";
@@ -226,7 +230,7 @@ fn steps(windows: &[Window], steps_s: Option<f64>) -> Vec<Step> {
         step.1 = step.1.max(window.end_unix_us());
         step.2 += window.arrivals;
     }
-    // The rest at the end is no step of the same kind, unless it is all there is.
+    // A shorter remainder at the end is not a comparable step, unless it is the only one.
     let last = cut.keys().next_back().copied();
     let partial = |index: u64, end: u64| {
         let full = start.saturating_add((index + 1).saturating_mul(length_us));
@@ -244,13 +248,14 @@ fn steps(windows: &[Window], steps_s: Option<f64>) -> Vec<Step> {
     cut.into_values().filter(|s| s.1 > s.0).enumerate().map(step).collect()
 }
 
-/// Whether nobody said who answered these reads.
+/// Whether it is unknown which component answered these reads.
 fn unlabelled(times: &Times) -> bool {
     times.operation == Operation::Get && times.outcome == Outcome::Unknown
 }
 
-/// Divides the responses of a step that nobody labelled between memory and disks: the slowest, as many
-/// as the disks read, are the disks'. Returns reads per such request, which may be above 1.
+/// Divides a step's responses of unknown origin between memory and disks: the slowest, as many as
+/// the disks read, are attributed to the disks. Returns the number of disk reads for each such
+/// request, which may exceed 1.
 fn divide(windows: &mut [Window], step: &Step) -> Option<f64> {
     let inside =
         |w: &Window| w.start_unix_us >= step.start_unix_us && w.end_unix_us() <= step.end_unix_us;
@@ -306,19 +311,22 @@ fn check(options: &Options) -> anyhow::Result<()> {
     }
     if options.access_log.is_some() && options.prometheus.is_some() {
         bail!(
-            "an access log and Prometheus both say what clients saw; import them into two run \
-             folders, and fit with the finer one, the log's"
+            "an access log and Prometheus both describe the clients' side; import them into two run \
+             folders, and fit with the log's, which has the finer resolution"
         );
     }
     if sources.iter().filter(|s| s.as_deref() == Some(Path::new("-"))).count() > 1 {
         bail!("only one file can be `-`, the standard input");
     }
     if !(1e-3..=86_400.0).contains(&options.window_s) {
-        bail!("--window is {} s: between 1 ms and a day", options.window_s);
+        bail!("invalid --window {} s: it must be between 1 ms and one day", options.window_s);
     }
     match options.steps_s {
         Some(s) if !(options.window_s..=1e9).contains(&s) => {
-            bail!("--steps is {s} s: at least a window, {} s", options.window_s)
+            bail!(
+                "invalid --steps {s} s: a step must last at least one window, {} s",
+                options.window_s
+            )
         }
         _ => Ok(()),
     }
@@ -327,8 +335,8 @@ fn check(options: &Options) -> anyhow::Result<()> {
 /// Reads the sources and writes the run folder.
 ///
 /// # Errors
-/// Those of [`Error`], with the file and the line; what contradicts itself in the options; a run folder
-/// that exists.
+/// Those of [`Error`], with the file and the line; contradictory options; a run folder that already
+/// exists.
 pub fn import(options: &Options) -> anyhow::Result<Summary> {
     check(options)?;
     let mut sources = Sources::default();
@@ -346,14 +354,14 @@ pub fn import(options: &Options) -> anyhow::Result<Summary> {
     let reads = client.iter().fold(0.0, |a: f64, b| a.max(*b));
     if !client.is_empty() {
         sources.note(format!(
-            "Nobody said which requests read a disk: the slowest were taken for it, as many as the \
+            "It is unknown which requests read a disk: the slowest are assumed to, as many as the \
              disks read (at most {reads:.3} reads for each request of a step)."
         ));
     }
     if reads > 1.0 {
         sources.note(
-            "In a step the disks read more often than requests came: a request makes several reads, or \
-             others read too. All its requests were taken for reads of a disk."
+            "In a step the disks read more often than requests arrived: a request makes several reads, or \
+             other processes read as well. All its requests are treated as reads of a disk."
                 .to_owned(),
         );
     }
@@ -402,7 +410,7 @@ fn describe(options: &Options, sources: &Sources) -> anyhow::Result<Run> {
         kind: "import".to_owned(),
         start_unix_us: sources.windows.iter().map(|w| w.start_unix_us).min().unwrap_or(0),
         laboratory: None,
-        // The machine is the one that was watched, of which nothing is known.
+        // Nothing is known about the machine that was observed.
         machine: Machine { processor: "not known (imported)".to_owned(), ..Machine::default() },
         asked,
     })

@@ -1,10 +1,10 @@
-//! A saved answer of Prometheus's `/api/v1/query_range` to a query for the `_bucket` counters of a
-//! histogram, as windows of the queue `gateway`.
+//! Converts a saved response of Prometheus's `/api/v1/query_range`, to a query for the `_bucket`
+//! counters of a histogram, into windows of the queue `gateway`.
 //!
-//! Each series counts from its process's start; where it falls, the process was started again and
-//! counts from 0. Increments are summed over the series of the same `le`, so label sets (instances,
-//! paths) need no `sum by`. Between two bounds nobody knows where the responses were: they are spread
-//! evenly, and the bounds are the resolution.
+//! Each series counts from the start of its process; a decrease means that the process was
+//! restarted and counts from 0 again. Increments are summed over the series with the same `le`, so
+//! label sets (instances, paths) need no `sum by`. The distribution of responses between two bounds
+//! is unknown: they are spread evenly, and the bounds are the resolution.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,43 +36,45 @@ struct Series {
     values: Vec<(f64, String)>,
 }
 
-/// What Prometheus said.
+/// The windows and properties of a saved response.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Range {
     pub windows: Vec<Window>,
     /// The buckets' upper bounds, seconds, ascending.
     pub edges_s: Vec<f64>,
-    /// Responses, and those above the largest bound.
+    /// Number of responses, and number of those above the largest bound.
     pub responses: u64,
     pub above: u64,
-    /// Series that were taken, and how often one began again.
+    /// Number of series, and number of counter resets.
     pub series: usize,
     pub resets: u64,
-    /// Intervals that were joined with others.
+    /// Number of intervals that were merged with others.
     pub joined: u64,
 }
 
-/// Times of Prometheus are milliseconds.
+/// Converts a time of Prometheus to milliseconds.
 fn millis(seconds: f64) -> Option<u64> {
     (0.0..9e9).contains(&seconds).then(|| (seconds * 1e3).round() as u64)
 }
 
-/// Increments of every bound (its bits, so that infinity sorts last) by interval: (start, end) in ms.
+/// Increments by interval (start and end in ms), then by bound (its bits, so that infinity sorts
+/// last).
 type Increments = BTreeMap<(u64, u64), BTreeMap<u64, f64>>;
 
-/// Adds what a series counted in each interval; returns how often it began again.
+/// Adds the increments of one series; returns its number of resets.
 fn add(series: &[(f64, String)], bound: u64, to: &mut Increments) -> Result<u64, String> {
     let (mut resets, mut last) = (0, None::<(u64, f64)>);
     for (at, value) in series {
-        let at = millis(*at).ok_or_else(|| format!("`{at}` is no time"))?;
-        let value: f64 = value.parse().map_err(|_| format!("`{value}` at {at} ms is no number"))?;
+        let at = millis(*at).ok_or_else(|| format!("invalid time `{at}`"))?;
+        let value: f64 =
+            value.parse().map_err(|_| format!("invalid number `{value}` at {at} ms"))?;
         if !(0.0..1e15).contains(&value) {
             last = None;
             continue;
         }
         match last {
             Some((before, _)) if at <= before => {
-                return Err(format!("times run back at {at} ms"));
+                return Err(format!("times are out of order at {at} ms"));
             }
             Some((before, old)) => {
                 let increment = if value < old { value } else { value - old };
@@ -86,9 +88,10 @@ fn add(series: &[(f64, String)], bound: u64, to: &mut Increments) -> Result<u64,
     Ok(resets)
 }
 
-/// Intervals that say something each: those that overlap, because a series lacks a sample, are one; and where
-/// series change only at some of the samples, because the query's step is shorter than the interval at
-/// which they were taken, an interval without a change is one with the next. Says how many are gone.
+/// Merges intervals that carry no information of their own. Overlapping intervals, where a series
+/// lacks a sample, become one. If the query's step is shorter than the sampling interval, series
+/// change only at some samples; an interval without a change is then merged with the next. Returns
+/// the intervals and the number that was merged away.
 fn joined(increments: Increments) -> (Increments, u64) {
     let before = increments.len();
     let mut apart: Vec<((u64, u64), BTreeMap<u64, f64>)> = Vec::new();
@@ -101,7 +104,7 @@ fn joined(increments: Increments) -> (Increments, u64) {
     let total = |counts: &BTreeMap<u64, f64>| counts.values().copied().fold(0.0, f64::max);
     let sum: f64 = apart.iter().map(|(_, counts)| total(counts)).sum();
     let idle = apart.iter().filter(|(_, counts)| total(counts) == 0.0).count();
-    // By chance an interval of as many arrivals on average is as good as never empty.
+    // An interval with this many expected arrivals is practically never empty by chance.
     let is_sampled_late =
         sum >= BUSY_MEAN * apart.len() as f64 && IDLE_SHARE * idle as f64 >= apart.len() as f64;
     let mut kept: Vec<((u64, u64), BTreeMap<u64, f64>)> = Vec::new();
@@ -117,8 +120,8 @@ fn joined(increments: Increments) -> (Increments, u64) {
     (kept.into_iter().collect(), gone)
 }
 
-/// Arrivals of an interval on average, and one of so many intervals being empty, from which on empty ones are
-/// taken for samples that were repeated.
+/// Empty intervals are treated as repeated samples if intervals have at least `BUSY_MEAN` arrivals
+/// on average and at least one in `IDLE_SHARE` intervals is empty.
 const BUSY_MEAN: f64 = 20.0;
 const IDLE_SHARE: f64 = 10.0;
 
@@ -133,24 +136,21 @@ fn join(
     }
 }
 
-/// Reads an answer.
+/// Parses a saved response.
 pub(super) fn read(text: &str, path: &Path, objectives_ms: &[f64]) -> Result<Range, Error> {
     let content = |reason: String| Error::Content { path: path.to_owned(), reason };
-    let how = "save the answer of /api/v1/query_range?query=NAME_bucket&start=…&end=…&step=…";
+    let how = "save the response of /api/v1/query_range?query=NAME_bucket&start=…&end=…&step=…";
     let answer: Answer = serde_json::from_str(text)
-        .map_err(|e| content(format!("no answer of Prometheus ({e}); {how}")))?;
+        .map_err(|e| content(format!("not a response of Prometheus ({e}); {how}")))?;
     if answer.status != "success" {
         return Err(content(format!(
-            "Prometheus answered {} ({}); {how}",
+            "Prometheus replied {} ({}); {how}",
             answer.status, answer.error
         )));
     }
     let data = answer.data.ok_or_else(|| content(format!("no `data`; {how}")))?;
     if data.kind != "matrix" {
-        return Err(content(format!(
-            "its result is a {}, and a matrix is needed; {how}",
-            data.kind
-        )));
+        return Err(content(format!("its result is a {}, but must be a matrix; {how}", data.kind)));
     }
     let mut range = Range::default();
     let mut increments = Increments::new();
@@ -159,13 +159,15 @@ pub(super) fn read(text: &str, path: &Path, objectives_ms: &[f64]) -> Result<Ran
         let place = |reason: String| content(format!("series {}: {reason}", index + 1));
         let series: Series = serde_json::from_value(series).map_err(|e| place(e.to_string()))?;
         let Some(le) = series.metric.get("le") else {
-            return Err(place(format!("no label `le`, so it is no bucket of a histogram; {how}")));
+            return Err(place(format!(
+                "it has no label `le`, so it is not a histogram bucket; {how}"
+            )));
         };
-        let bound: f64 = le.parse().map_err(|_| place(format!("le `{le}` is no number")))?;
-        // Zero also where it is written -0, whose bits would sort last.
+        let bound: f64 = le.parse().map_err(|_| place(format!("invalid number le=`{le}`")))?;
+        // Adding 0.0 turns -0, whose bits would sort last, into 0.
         let bound = bound + 0.0;
         if bound.is_nan() || bound < 0.0 || (bound.is_finite() && bound > 1e6) {
-            return Err(place(format!("le `{le}` is no time in seconds")));
+            return Err(place(format!("le=`{le}` is not a time in seconds")));
         }
         range.resets += add(&series.values, bound.to_bits(), &mut increments).map_err(place)?;
         range.series += 1;
@@ -186,7 +188,7 @@ pub(super) fn read(text: &str, path: &Path, objectives_ms: &[f64]) -> Result<Ran
     range.joined = joined;
     range.edges_s = bounds.iter().copied().filter(|b| b.is_finite() && *b > 0.0).collect();
     for (interval, counts) in increments {
-        // An interval that a bound has no samples of says nothing.
+        // Skip an interval in which some bound has no samples.
         if bounds.iter().all(|b| counts.contains_key(&b.to_bits())) {
             let counts: Vec<f64> = counts.into_values().collect();
             range.window(interval, &bounds, &counts, objectives_ms);
@@ -200,7 +202,7 @@ pub(super) fn read(text: &str, path: &Path, objectives_ms: &[f64]) -> Result<Ran
     Ok(range)
 }
 
-/// Parts of a bucket that its responses are spread over.
+/// Number of points over which the responses in a bucket are spread.
 const PARTS: u64 = 64;
 
 impl Range {
@@ -216,12 +218,13 @@ impl Range {
         let times = window.times_mut(Operation::Get, Outcome::Unknown);
         let (mut low, mut below) = (0.0, 0u64);
         for (bound, cumulative) in bounds.iter().zip(counts) {
-            // Buckets are not read at one moment: a bound may be behind the one below it.
+            // Buckets are not scraped at the same moment, so a bound may lag behind the one below
+            // it.
             let count = (cumulative.round() as u64).saturating_sub(below);
             below += count;
             let nanos = |s: f64| (s * SECOND as f64) as Nanos;
             if bound.is_infinite() {
-                // Beyond every objective, as far as anyone knows.
+                // Treat these as past every objective, since their times are unknown.
                 times.response.record_many(nanos(low), count);
                 self.above += count;
                 continue;
@@ -332,10 +335,10 @@ mod tests {
         let no_infinity = answer(&[("1", "a", &[1.0, 2.0])]);
         let still = answer(&[("1", "a", &[1.0, 1.0]), ("+Inf", "a", &[1.0, 1.0])]);
         for (text, expected) in [
-            ("x", "no answer of Prometheus"),
+            ("x", "not a response of Prometheus"),
             (vector, "a vector"),
             (failed, "bad query"),
-            (no_le, "series 1: no label `le`"),
+            (no_le, "series 1: it has no label `le`"),
             (&no_infinity, "+Inf"),
             (&still, "no responses"),
         ] {

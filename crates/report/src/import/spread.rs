@@ -1,7 +1,8 @@
-//! Spreads what is known coarsely over what it may have been, without chance: the same input gives the
-//! same windows.
+//! Spreads coarsely known values over the range they may come from, deterministically: the same
+//! input gives the same windows.
 
-/// Numbers that fill [0, 1) evenly: the fractional parts of the multiples of an irrational number.
+/// A sequence that fills [0, 1) evenly: the fractional parts of the multiples of an irrational
+/// number.
 #[derive(Clone, Debug)]
 pub(super) struct Even {
     at: u64,
@@ -9,12 +10,12 @@ pub(super) struct Even {
 }
 
 impl Even {
-    /// By the golden ratio, the most even of all.
+    /// The sequence of the golden ratio, the most even of all.
     pub fn golden() -> Even {
         Even { at: 0, step: 0x9E37_79B9_7F4A_7C15 }
     }
 
-    /// By the root of two: beside the golden one, so that pairs fill the square.
+    /// The sequence of √2. Paired with the golden one, it fills the unit square evenly.
     pub fn root_of_two() -> Even {
         Even { at: 0, step: 0x6A09_E667_F3BC_C909 }
     }
@@ -26,9 +27,9 @@ impl Even {
     }
 }
 
-/// A difference of two readings of a clock that ticks once each `resolution`, as it may have been: the
-/// true difference lies within one resolution on either side, with a triangular density. `u` in [0, 1)
-/// says where. What falls below 0 is folded back.
+/// A plausible true value for the difference of two readings of a clock that ticks once each
+/// `resolution_ns`. The true difference lies within one resolution on either side, with a
+/// triangular density; `u` in [0, 1) selects a quantile. Values below 0 are reflected.
 pub(super) fn between_ticks(value_ns: u64, resolution_ns: u64, u: f64) -> u64 {
     let offset = if u < 0.5 { (2.0 * u).sqrt() - 1.0 } else { 1.0 - (2.0 * (1.0 - u)).sqrt() };
     (value_ns as f64 + offset * resolution_ns as f64).abs() as u64

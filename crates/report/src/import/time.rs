@@ -1,23 +1,24 @@
-//! Times as logs write them, in nanoseconds since 1970-01-01 UTC, with the clock's resolution.
+//! Parses times as logs write them, into nanoseconds since 1970-01-01 UTC, with the clock's
+//! resolution.
 
 use chrono::{DateTime, NaiveDateTime};
 use model::window::{Nanos, SECOND};
 
-/// A moment or a duration, and the decimals of a second with which it was written.
+/// A moment or a duration, and the number of decimals of a second it was written with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reading {
     /// Nanoseconds.
     pub ns: Nanos,
-    /// Decimals, at most 9.
+    /// Number of decimals, at most 9.
     pub decimals: u32,
 }
 
-/// Durations of more than this are none, seconds.
+/// The longest valid duration, seconds.
 const DURATION_MAX_S: u64 = 1_000_000;
-/// Moments after this are none (the year 2255): they would overflow.
+/// The latest valid moment (the year 2255), seconds since 1970: later ones would overflow.
 const UNIX_MAX_S: u64 = 9_000_000_000;
 
-/// Seconds with decimals. More than nine decimals are cut.
+/// Parses seconds with decimals. Digits after the ninth decimal are dropped.
 fn decimal(text: &str, most_s: u64) -> Option<Reading> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
@@ -31,13 +32,13 @@ fn decimal(text: &str, most_s: u64) -> Option<Reading> {
     Some(Reading { ns: whole * SECOND + part, decimals })
 }
 
-/// A duration in seconds: `0.042`.
+/// Parses a duration in seconds: `0.042`.
 pub(super) fn duration(text: &str) -> Option<Reading> {
     decimal(text.trim(), DURATION_MAX_S)
 }
 
-/// What `$upstream_response_time` says: `0.010`, or of several attempts `0.010, 0.020 : 0.005`, of which
-/// the sum counts. `None` if no upstream was asked (`-`).
+/// Parses `$upstream_response_time`: `0.010`, or for several attempts `0.010, 0.020 : 0.005`, which
+/// are summed. `None` if no upstream was contacted (`-`).
 pub(super) fn durations(text: &str) -> Result<Option<Reading>, ()> {
     let mut sum: Option<Reading> = None;
     for part in text.split([',', ':']).map(str::trim).filter(|p| !matches!(*p, "-" | "")) {
@@ -49,7 +50,7 @@ pub(super) fn durations(text: &str) -> Result<Option<Reading>, ()> {
     Ok(sum)
 }
 
-/// Seconds since 1970 (`$msec`).
+/// Parses seconds since 1970 (`$msec`).
 pub(super) fn unix(text: &str) -> Option<Reading> {
     decimal(text.trim(), UNIX_MAX_S)
 }
@@ -60,7 +61,7 @@ fn of_chrono(seconds: i64, nanos: u32, decimals: usize) -> Option<Reading> {
     Some(Reading { ns, decimals: decimals.min(9) as u32 })
 }
 
-/// ISO 8601 with a zone: `2026-11-22T04:15:00+00:00`, `…Z`, also with decimals.
+/// Parses ISO 8601 with a zone: `2026-11-22T04:15:00+00:00`, `…Z`, with or without decimals.
 pub(super) fn iso(text: &str) -> Option<Reading> {
     let text = text.trim();
     let time = DateTime::parse_from_rfc3339(text)
@@ -71,20 +72,20 @@ pub(super) fn iso(text: &str) -> Option<Reading> {
     of_chrono(time.timestamp(), time.timestamp_subsec_nanos(), decimals)
 }
 
-/// The common log format's: `22/Nov/2026:04:15:00 +0000`.
+/// Parses the common log format: `22/Nov/2026:04:15:00 +0000`.
 pub(super) fn local(text: &str) -> Option<Reading> {
     let time = DateTime::parse_from_str(text.trim(), "%d/%b/%Y:%H:%M:%S %z").ok()?;
     of_chrono(time.timestamp(), 0, 0)
 }
 
-/// A line of `iostat -t`: ISO 8601 (`S_TIME_FORMAT=ISO`), or one of the usual formats without a zone,
-/// which is taken for UTC; the second value says so.
+/// Parses a time line of `iostat -t`: ISO 8601 (`S_TIME_FORMAT=ISO`), or one of the usual formats
+/// without a zone, which is taken for UTC. The second value is true if the zone was missing.
 pub(super) fn iostat(text: &str) -> Option<(Reading, bool)> {
     let text = text.trim();
     if let Some(reading) = iso(text) {
         return Some((reading, false));
     }
-    // Years of two digits first: `%Y` would take 26 for the year 26.
+    // Two-digit years first: `%Y` would read 26 as the year 26.
     let formats = [
         "%m/%d/%y %I:%M:%S %p",
         "%m/%d/%Y %I:%M:%S %p",

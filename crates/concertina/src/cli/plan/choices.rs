@@ -1,4 +1,4 @@
-//! The file of choices: what can be bought, and for how much.
+//! Reads the file of choices: what can be bought, and its prices.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use model::plan::{Catalogue, Choices, DeviceChoice, Memory, SizeLaw};
 use model::storage::Popularity;
 use serde::Deserialize;
 
-/// The file's text as it is: docs/plan.md.
+/// The contents of the file, before validation; docs/plan.md describes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -78,7 +78,7 @@ struct CatalogueFile {
     gib: Option<f64>,
 }
 
-/// Whole numbers: a list or a range.
+/// A list or a range of whole numbers.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "counts are a list, [1, 2, 4], or a range, { from = 1, to = 40 }")]
 enum Counts {
@@ -105,7 +105,7 @@ impl Counts {
             Counts::List(list) => Ok(list),
             Counts::Range(Range { from, to, step }) => {
                 if step == 0 || from > to || (to - from) / step > 1_000_000 {
-                    bail!("{key}: a range goes from a number to a larger one, by steps above 0");
+                    bail!("{key}: a range must ascend, in steps above 0");
                 }
                 Ok((from..=to).step_by(step as usize).collect())
             }
@@ -113,7 +113,7 @@ impl Counts {
     }
 }
 
-/// How a share follows a size: an exponent or a table, not both.
+/// The dependence of a share on a size: an exponent or a table, not both.
 fn law(
     key: &str,
     exponent: Option<f64>,
@@ -136,8 +136,8 @@ fn memory(file: Option<MemoryFile>, shared: bool) -> anyhow::Result<Memory> {
     let Some(file) = file else {
         if shared {
             bail!(
-                "[memory] is missing: `catalogue.servers` makes memory for each object grow with the \
-                 servers, so say what the fitted server had (`fitted_gib`), and how the hit ratio \
+                "[memory] is missing: `catalogue.servers` makes the memory for each object grow with the \
+                 servers, so state what the fitted server had (`fitted_gib`), and how the hit ratio \
                  follows memory (`exponent` or `hit_ratio`)"
             );
         }
@@ -149,27 +149,27 @@ fn memory(file: Option<MemoryFile>, shared: bool) -> anyhow::Result<Memory> {
         Some(law) => law,
         None if sizes == [fitted] && !shared => Memory::default().hits,
         None => bail!(
-            "[memory]: say how the hit ratio follows it: `exponent` (1 if all objects are equally \
+            "[memory]: state how the hit ratio depends on it: `exponent` (1 if all objects are equally \
              popular, 1 - s for Zipf's s below 1), or `hit_ratio = [[GiB, share], …]`"
         ),
     };
     Ok(Memory { fitted, sizes, price: file.price_per_gib, hits })
 }
 
-/// Reads a file of choices. `servers`: of how many the fitted server was one, where the model says so and
-/// the file does not. With what the prices are in.
+/// Reads a file of choices, and the currency of its prices. `servers` is the number of servers that
+/// the fitted server was one of, used where the model knows it and the file does not state it.
 pub(super) fn read(path: &Path, servers: Option<f64>) -> anyhow::Result<(Choices, String)> {
     let shown = path.display();
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the choices {shown}"))?;
     let file: File = toml::from_str(&text)
-        .with_context(|| format!("{shown} is not as docs/plan.md says of choices"))?;
-    of(file, servers).with_context(|| format!("{shown} makes no choices"))
+        .with_context(|| format!("invalid choices file {shown} (docs/plan.md describes it)"))?;
+    of(file, servers).with_context(|| format!("invalid choices file {shown}"))
 }
 
 fn of(file: File, servers: Option<f64>) -> anyhow::Result<(Choices, String)> {
     let catalogue = file.catalogue.unwrap_or(CatalogueFile { servers: None, gib: None });
-    // Where memory is not spoken of, a cluster's servers keep the parts that they had.
+    // Without [memory], the servers of a cluster keep the memory that they had.
     let servers = catalogue.servers.or(servers.filter(|_| file.memory.is_some()));
     let memory = memory(file.memory, servers.is_some())?;
     let mut devices = Vec::new();

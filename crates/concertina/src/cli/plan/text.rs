@@ -1,4 +1,4 @@
-//! A plan as text.
+//! Formats a plan as text.
 
 use model::Model;
 use model::plan::{
@@ -12,21 +12,21 @@ use report::objective::{digits, time};
 use report::table::{percent, tenths, trust_text, warnings_text};
 use report::{Objective, compare};
 
-/// A plan, and what is needed to say it.
+/// A plan with the context that its text needs.
 pub(super) struct Shown<'a> {
     pub plan: &'a Plan,
     pub objective: Objective,
     pub choices: &'a Choices,
-    /// What prices are in.
+    /// The currency of the prices.
     pub prices: String,
 }
 
 impl Shown<'_> {
-    /// All of it.
+    /// Formats the whole plan.
     pub fn text(&self, model: &Model, note: Option<&str>) -> anyhow::Result<String> {
         let mut out = String::new();
         if let Some(note) = &model.about.laboratory {
-            out += &format!("LABORATORY: {}\n\n", printable(note));
+            out += &format!("EMULATED: {}\n\n", printable(note));
         }
         out += &self.asked();
         if let Some(note) = note {
@@ -42,7 +42,7 @@ impl Shown<'_> {
         }
         if let Some(now) = &self.plan.now {
             let load = digits(self.plan.question.rate, 6);
-            found += &format!("\nCheapest for the load of today, {load} requests/s:\n");
+            found += &format!("\nCheapest for the current load, {load} requests/s:\n");
             found += &self.grid(std::slice::from_ref(now)).text();
             found += &self.breaks(std::slice::from_ref(now));
         }
@@ -69,7 +69,7 @@ impl Shown<'_> {
             );
         }
         if question.with_one_lost {
-            out += ", with one server lost as well";
+            out += ", also with one server lost";
         }
         match question.limit {
             LimitRule::None => {}
@@ -77,7 +77,7 @@ impl Shown<'_> {
             LimitRule::Published => out += ", within the Spotify model's confidence limit",
         }
         let counts = [self.plan.configurations, self.plan.evaluated].map(|n| digits(n as f64, 9));
-        out + &format!(".\n{} configurations, {} looked at.\n", counts[0], counts[1])
+        out + &format!(".\n{} configurations, {} evaluated.\n", counts[0], counts[1])
     }
 
     fn grid(&self, all: &[Planned]) -> Grid {
@@ -124,7 +124,7 @@ impl Shown<'_> {
         cells
     }
 
-    /// The memory of a server; that of the fitted one may not be known.
+    /// The memory of a server; that of the fitted server may be unknown.
     fn memory(&self, configuration: &Configuration) -> String {
         match self.choices.memory == Memory::default() {
             true => "as fitted".to_owned(),
@@ -137,25 +137,25 @@ impl Shown<'_> {
         marks(forecast.beyond_limit, forecast.beyond_fitted, forecast.beyond_trust) + unlike
     }
 
-    /// What the marks mean that stand somewhere above.
+    /// The legend of the marks that occur in the text above.
     fn marks_text(&self, above: &str) -> String {
         let mut out = String::new();
         if above.contains('!') {
             out += "! PAST THE CONFIDENCE LIMIT: queues are long there, and small errors of the model grow.\n";
         }
         if above.contains('>') {
-            out += "> a server has more load than any that was fitted: extrapolated.\n";
+            out += "> a server has a larger load than every fitted one: extrapolated.\n";
         }
         if above.contains('?') {
             out += "? past the load up to which the model is trusted: see below.\n";
         }
         if above.contains('~') {
-            out += "~ not the server that was fitted: the laws of memory and devices made it of that one.\n";
+            out += "~ not the fitted server: derived from it by the laws of memory and devices.\n";
         }
         out
     }
 
-    /// What breaks first in each.
+    /// The limit that each configuration reaches first.
     fn breaks(&self, all: &[Planned]) -> String {
         let mut out = "\nWhat breaks first as the load grows:\n".to_owned();
         for planned in all {
@@ -164,14 +164,14 @@ impl Shown<'_> {
                 Some(month) => format!("; in month {month}"),
                 None => String::new(),
             };
-            let what = self.what(&planned.breaks_first);
+            let what = self.limit_text(&planned.breaks_first);
             out +=
                 &format!("  {cost}, {} servers: {what}{month}.\n", planned.configuration.servers);
         }
         out
     }
 
-    fn what(&self, first: &Break) -> String {
+    fn limit_text(&self, first: &Break) -> String {
         if !first.rate.is_finite() {
             return "nothing: memory answers everything".to_owned();
         }
@@ -194,13 +194,14 @@ impl Shown<'_> {
         )
     }
 
-    /// Why nothing holds, and what is the most that does.
+    /// The message if no configuration meets the objective: the reason, and the largest load that
+    /// one meets it at.
     fn none(&self) -> String {
         let Some(Reach { configuration: c, forecast, breaks_first, like_fitted }) =
             &self.plan.nearest
         else {
-            return "NONE of the choices can be built: replicas need servers, and room on devices; reads \
-                    need devices.\n"
+            return "NONE of the choices can be built: replicas need servers, and space on devices; reads \
+            need devices.\n"
                 .to_owned();
         };
         let mut what = vec![format!("{} servers", c.servers), format!("memory {}", self.memory(c))];
@@ -216,16 +217,16 @@ impl Shown<'_> {
         };
         let most = match breaks_first.rate > 0.0 {
             true => format!(
-                "It holds all that is asked up to {} requests/s",
+                "It meets all requirements up to {} requests/s",
                 digits(breaks_first.rate, 4)
             ),
-            false => "It holds what is asked at no load".to_owned(),
+            false => "It meets the requirements at no load".to_owned(),
         };
         format!(
-            "NONE of the choices holds. The nearest ({}; {}) {reached}.\n{most}: {}.\n",
+            "NONE of the choices meets the requirements. The nearest ({}; {}) {reached}.\n{most}: {}.\n",
             what.join(", "),
             self.price(c.cost),
-            self.what(breaks_first)
+            self.limit_text(breaks_first)
         )
     }
 
@@ -235,7 +236,7 @@ impl Shown<'_> {
                 .to_owned();
         }
         let per = format!("requests/s for 1 {}", printable(&self.prices));
-        let head = ["what buys most next", "price", "more requests/s", per.trim_end()];
+        let head = ["best purchases next", "price", "more requests/s", per.trim_end()];
         let mut grid = Grid::new("lrrr", &head);
         for purchase in &self.plan.purchases {
             let gain = match (purchase.gain, purchase.beyond_trust) {

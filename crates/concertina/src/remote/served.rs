@@ -1,59 +1,95 @@
-//! What `concertina data --server` asks of a dataset that a server has: `/datasets` of its HTTP API
-//! (`docs/data.md`), answered as the local commands answer.
+//! Operates on a dataset of a server through `/datasets` of its HTTP API (`docs/data.md`), with the
+//! same results as the local commands.
 
 use std::ops::Range;
-use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::data_print::{Page, Record, Records};
-use super::data_server::{Refused, Server, encoded};
+use super::server::{Refused, Server, encoded};
 
-/// Records that are asked for at once where an answer is several pages.
+/// Number of records in a request, for results of several pages.
 const RECORDS_AT_ONCE: usize = 1000;
-/// The most bytes of the text that a server gives at once.
+/// The most bytes of the text that a server sends at once.
 const EXTRACT_BYTES_MAX: u64 = 16 << 20;
-/// Bytes of ids in one address, well below the longest head that a server takes.
+/// The most bytes of ids in one URL, well below the longest head that a server accepts.
 const IDS_BYTES_MAX: usize = 6 << 10;
 
-/// What records are searched for.
-pub(super) enum What<'a> {
+/// A record with its id. A record need not be text; other records are shown as their bytes.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Record {
+    Text { id: u64, record: String },
+    Bytes { id: u64, bytes: Vec<u8> },
+}
+
+impl Record {
+    /// Makes a record of bytes, which may be text.
+    pub(crate) fn new(id: u64, bytes: Vec<u8>) -> Record {
+        match String::from_utf8(bytes) {
+            Ok(record) => Record::Text { id, record },
+            Err(error) => Record::Bytes { id, bytes: error.into_bytes() },
+        }
+    }
+
+    /// The bytes of the record, without its id.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Record::Text { record, .. } => record.as_bytes(),
+            Record::Bytes { bytes, .. } => bytes,
+        }
+    }
+}
+
+/// The properties of a page of records, besides the records.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Page {
+    pub(crate) next: Option<u64>,
+    pub(crate) has_more: bool,
+    pub(crate) located: u64,
+    pub(crate) verified: u64,
+    /// Parts of the dataset that no node answered for.
+    #[serde(default)]
+    pub(crate) missing: Vec<String>,
+}
+
+/// A search.
+pub(crate) enum Search<'a> {
     /// A query.
     Query(&'a str),
     /// A regular expression.
     Pattern(&'a str),
 }
 
-/// Which of the records are wanted.
-pub(super) struct Wanted {
-    pub(super) limit: usize,
-    pub(super) after: Option<u64>,
-    pub(super) sorted: bool,
-    /// Whether an answer will do that some parts of the dataset have no share in.
-    pub(super) partial: bool,
+/// The requested part of a result.
+pub(crate) struct Wanted {
+    pub(crate) limit: usize,
+    pub(crate) after: Option<u64>,
+    pub(crate) sorted: bool,
+    /// Whether a result without some parts of the dataset is acceptable.
+    pub(crate) partial: bool,
 }
 
 /// A dataset of a server.
-pub(super) struct Served<'a> {
+pub(crate) struct Served<'a> {
     server: &'a Server,
     path: String,
 }
 
-/// Records that follow one another, as they came.
-pub(super) struct Run {
-    pub(super) bytes: Bytes,
-    /// How many there are.
-    pub(super) records: u64,
-    /// The id that the next run begins with.
-    pub(super) next: u64,
-    /// The id that the next appended record gets.
-    pub(super) end: u64,
-    /// Tells the dataset from one that takes its place.
-    pub(super) dataset: String,
+/// Consecutive records, unchanged.
+pub(crate) struct Run {
+    pub(crate) bytes: Bytes,
+    /// The number of records.
+    pub(crate) records: u64,
+    /// The first id of the next run.
+    pub(crate) next: u64,
+    /// The id of the next record to be appended.
+    pub(crate) end: u64,
+    /// Distinguishes the dataset from one that replaces it.
+    pub(crate) dataset: String,
 }
 
 impl Run {
@@ -108,13 +144,13 @@ struct OfSeal {
     sealed: bool,
 }
 
-/// The datasets that a server has.
-pub(super) fn list(server: &Server) -> anyhow::Result<Vec<Value>> {
+/// Lists the datasets of a server.
+pub(crate) fn list(server: &Server) -> anyhow::Result<Vec<Value>> {
     Ok(server.json::<Datasets>(&Method::GET, "/datasets", None)?.datasets)
 }
 
 impl<'a> Served<'a> {
-    pub(super) fn new(server: &'a Server, name: &str) -> Served<'a> {
+    pub(crate) fn new(server: &'a Server, name: &str) -> Served<'a> {
         Served { server, path: format!("/datasets/{}", encoded(name)) }
     }
 
@@ -122,38 +158,38 @@ impl<'a> Served<'a> {
         self.server.json(&Method::GET, &format!("{}{rest}", self.path), None)
     }
 
-    pub(super) fn info(&self) -> anyhow::Result<Value> {
+    pub(crate) fn info(&self) -> anyhow::Result<Value> {
         Ok(self.get::<OfInfo>("")?.info)
     }
 
-    pub(super) fn record(&self, id: u64) -> anyhow::Result<Record> {
+    pub(crate) fn record(&self, id: u64) -> anyhow::Result<Record> {
         let bytes = self.server.bytes(&format!("{}/records/{id}", self.path))?;
         Ok(Record::new(id, bytes.to_vec()))
     }
 
-    pub(super) fn record_with_key(&self, key: &str) -> anyhow::Result<Option<Record>> {
+    pub(crate) fn record_with_key(&self, key: &str) -> anyhow::Result<Option<Record>> {
         let found: OfRecords = self.get(&format!("/records?key={}", encoded(key)))?;
         Ok(found.records.into_iter().next())
     }
 
-    /// Prints the records that match. A server may give fewer at once than are wanted: it is asked again,
-    /// which only a sorted search can be.
-    pub(super) fn search(
+    /// Passes the records that match to `take`, and returns their page. A server may send fewer
+    /// records than requested; then further pages are requested, which only a sorted search allows.
+    pub(crate) fn search(
         &self,
-        what: &What<'_>,
+        search: &Search<'_>,
         wanted: &Wanted,
-        as_json: bool,
-    ) -> anyhow::Result<ExitCode> {
-        let what = match what {
-            What::Query(query) => format!("query={}", encoded(query)),
-            What::Pattern(pattern) => format!("pattern={}", encoded(pattern)),
+        take: &mut dyn FnMut(Record) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Page> {
+        let search = match search {
+            Search::Query(query) => format!("query={}", encoded(query)),
+            Search::Pattern(pattern) => format!("pattern={}", encoded(pattern)),
         };
-        let mut records = Records::new(as_json);
+        let mut count = 0;
         let mut all = Page { next: wanted.after, ..Page::default() };
         loop {
-            let left = wanted.limit.saturating_sub(records.count() as usize);
+            let left = wanted.limit.saturating_sub(count);
             let limit = if wanted.sorted { left.min(RECORDS_AT_ONCE) } else { left };
-            let mut rest = format!("/records?{what}&limit={limit}&sorted={}", wanted.sorted);
+            let mut rest = format!("/records?{search}&limit={limit}&sorted={}", wanted.sorted);
             if let Some(after) = all.next {
                 rest.push_str(&format!("&after={after}"));
             }
@@ -161,10 +197,9 @@ impl<'a> Served<'a> {
                 rest.push_str("&partial=true");
             }
             let OfRecords { records: found, page } = self.get(&rest)?;
-            ensure!(found.len() <= limit, "{} gives more than it was asked for", self.server.url());
-            for record in found {
-                records.push(record)?;
-            }
+            ensure!(found.len() <= limit, "{} sent more records than requested", self.server.url());
+            count += found.len();
+            found.into_iter().try_for_each(&mut *take)?;
             let goes_on = page.next > all.next && page.next.is_some();
             all.next = page.next;
             all.has_more = page.has_more;
@@ -175,22 +210,22 @@ impl<'a> Served<'a> {
                     all.missing.push(part);
                 }
             }
-            if !goes_on || records.count() as usize >= wanted.limit {
-                return records.finish(Some(&all));
+            if !goes_on || count >= wanted.limit {
+                return Ok(all);
             }
         }
     }
 
-    pub(super) fn count(&self, query: &str) -> anyhow::Result<u64> {
+    pub(crate) fn count(&self, query: &str) -> anyhow::Result<u64> {
         Ok(self.get::<OfCount>(&format!("/count?query={}", encoded(query)))?.count)
     }
 
-    pub(super) fn occurrences(&self, bytes: &str) -> anyhow::Result<u64> {
+    pub(crate) fn occurrences(&self, bytes: &str) -> anyhow::Result<u64> {
         Ok(self.get::<OfCount>(&format!("/count?bytes={}", encoded(bytes)))?.count)
     }
 
-    /// Hands bytes of the text on, in pieces.
-    pub(super) fn extract(
+    /// Passes bytes of the text on, in pieces.
+    pub(crate) fn extract(
         &self,
         range: Range<u64>,
         take: &mut dyn FnMut(&[u8]) -> anyhow::Result<()>,
@@ -202,7 +237,7 @@ impl<'a> Served<'a> {
             let piece = self.server.bytes(&path)?;
             ensure!(
                 piece.len() as u64 == len,
-                "{} gives {} bytes for {len}",
+                "{} sent {} bytes instead of {len}",
                 self.server.url(),
                 piece.len()
             );
@@ -214,37 +249,41 @@ impl<'a> Served<'a> {
         }
     }
 
-    /// Where it is.
-    pub(super) fn url(&self) -> &str {
+    /// The address of the server.
+    pub(crate) fn url(&self) -> &str {
         self.server.url()
     }
 
-    /// The records from an id on, up to another if one is given: as many as the server gives at once.
+    /// Reads the records from an id on, up to another id if given: as many as the server sends at
+    /// once.
     ///
     /// # Errors
     ///
     /// As [`Server::bytes`].
-    pub(super) fn run(&self, from: u64, to: Option<u64>) -> Result<Run, Refused> {
+    pub(crate) fn run(&self, from: u64, to: Option<u64>) -> Result<Run, Refused> {
         let to = to.map(|to| format!("&to={to}")).unwrap_or_default();
         let path = format!("{}/export?from={from}{to}", self.path);
         let (headers, bytes) = self.server.headers_and_bytes(&path)?;
         let run = Run::of(&headers, bytes).with_context(|| {
-            format!("what {} answers is not understood; is it of another version?", self.url())
+            format!("cannot parse the reply of {}; is it the same version?", self.url())
         });
         run.map_err(Refused::Other)
     }
 
-    /// Appends records; gives their ids.
-    pub(super) fn append(&self, records: Vec<u8>) -> anyhow::Result<Range<u64>> {
+    /// Appends records; returns their ids.
+    pub(crate) fn append(&self, records: Vec<u8>) -> anyhow::Result<Range<u64>> {
         let path = format!("{}/records", self.path);
         let done: OfAppend = self.server.json(&Method::POST, &path, Some(records))?;
-        let end = done.first_id.checked_add(done.records).context("more ids than there are")?;
+        let end = done
+            .first_id
+            .checked_add(done.records)
+            .context("the server sent invalid record ids")?;
         Ok(done.first_id..end)
     }
 
-    /// Deletes records: with more ids than fit an address in several calls. The greatest come first, so that
-    /// one that never was is refused before anything is deleted.
-    pub(super) fn delete(&self, ids: &[u64]) -> anyhow::Result<u64> {
+    /// Deletes records, in several requests if their ids do not fit one URL. The largest ids come
+    /// first, so that an id that never existed is rejected before anything is deleted.
+    pub(crate) fn delete(&self, ids: &[u64]) -> anyhow::Result<u64> {
         let mut ids = ids.to_vec();
         ids.sort_unstable_by(|a, b| b.cmp(a));
         ids.dedup();
@@ -254,7 +293,7 @@ impl<'a> Served<'a> {
             let done = self.server.json::<OfDelete>(&Method::DELETE, &path, None);
             deleted += match done {
                 Err(error) if deleted > 0 => {
-                    return Err(error.context(format!("{deleted} records were deleted, and then")));
+                    return Err(error.context(format!("after {deleted} records were deleted")));
                 }
                 done => done?.deleted,
             };
@@ -262,20 +301,21 @@ impl<'a> Served<'a> {
         Ok(deleted)
     }
 
-    pub(super) fn seal(&self) -> anyhow::Result<bool> {
+    pub(crate) fn seal(&self) -> anyhow::Result<bool> {
         let path = format!("{}/seal", self.path);
         Ok(self.server.json::<OfSeal>(&Method::POST, &path, None)?.sealed)
     }
 
-    /// What the layers of its shards take; `bytes` sets it, to a number or to `auto`.
-    pub(super) fn layers(&self, bytes: Option<&str>) -> anyhow::Result<Value> {
+    /// Reads the state of the layers of its shards; `bytes` sets their limit, to a number or to
+    /// `auto`.
+    pub(crate) fn layers(&self, bytes: Option<&str>) -> anyhow::Result<Value> {
         let Some(bytes) = bytes else { return self.get("/layers") };
         let path = format!("{}/layers?bytes={bytes}", self.path);
         self.server.json(&Method::PUT, &path, None)
     }
 }
 
-/// Numbers with commas between them, in texts that are not too long.
+/// Joins numbers with commas into texts of limited length.
 fn joined(ids: &[u64]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for id in ids {
