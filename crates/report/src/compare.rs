@@ -3,6 +3,7 @@
 use model::{Limits, Model, Parameter, Point, Prediction, Trust};
 use serde::Serialize;
 
+use super::coverage::{Between, Expected};
 use super::error::Error;
 use super::measured::{Estimate, Measured, measure};
 use super::objective::{Objective, digits, time};
@@ -16,6 +17,8 @@ pub struct Row {
     pub step: String,
     /// Measured load, requests/s. The predictions are for this load.
     pub rate: f64,
+    /// Reads that were measured.
+    pub requests: u64,
     /// Measured mean utilisation of the devices.
     pub utilisation: f64,
     /// The time, seconds.
@@ -38,6 +41,9 @@ pub struct Row {
     pub beyond_trust: bool,
     /// Whether the model was fitted to this step; otherwise the step was held out.
     pub used_for_fit: bool,
+    /// The interval in which the measurement was expected; `None` without a prediction, and for the rows of a
+    /// cluster.
+    pub expected: Option<Expected>,
 }
 
 /// A step of the load with its measurement and prediction.
@@ -158,7 +164,12 @@ impl Comparison {
         for step in &observed.steps {
             steps.push(compare(step, model, &within_s)?);
         }
-        let rows = steps.iter().flat_map(|step| rows_of(&step.shown(), &within_s)).collect();
+        let mut rows: Vec<Row> =
+            steps.iter().flat_map(|step| rows_of(&step.shown(), &within_s)).collect();
+        let between = Between::of(&rows);
+        for row in &mut rows {
+            row.expected = between.expected(row);
+        }
         let mut laboratory = observed.laboratory();
         laboratory.extend(model.about.laboratory.clone().filter(|note| {
             let known = laboratory.join(" · ");
@@ -269,6 +280,7 @@ pub(super) fn rows_of(shown: &Shown, within_s: &[f64]) -> Vec<Row> {
         Row {
             step: shown.step.to_owned(),
             rate: shown.measured.rate,
+            requests: shown.measured.requests,
             utilisation: shown.utilisation,
             within_s,
             measured,
@@ -280,6 +292,7 @@ pub(super) fn rows_of(shown: &Shown, within_s: &[f64]) -> Vec<Row> {
             beyond_fitted: shown.beyond_fitted,
             beyond_trust: shown.beyond_trust,
             used_for_fit: shown.used_for_fit,
+            expected: None,
         }
     };
     within_s.iter().enumerate().map(row).collect()

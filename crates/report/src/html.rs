@@ -63,7 +63,6 @@ pub fn html(comparison: &Comparison, page: &Page) -> String {
          <a href=\"#error\">Errors</a><a href=\"#q\">Memory</a><a href=\"#cdf\">Distributions</a>\
          <a href=\"#model\">Model</a><a href=\"#trust\">Can it be trusted?</a><a href=\"#runs\">Runs</a></nav>\n",
     );
-    warnings(comparison, &mut out);
     results(comparison, &mut out);
     model(comparison, &mut out);
     trust(comparison, &mut out);
@@ -86,6 +85,10 @@ fn laboratory(comparison: &Comparison, out: &mut String) {
 }
 
 fn summary(comparison: &Comparison, out: &mut String) {
+    let opening = table::opening_text(comparison);
+    if !opening.is_empty() {
+        let _ = writeln!(out, "<pre class=\"opening\">{}</pre>", escape(&opening));
+    }
     out.push_str("<p class=\"lead\">");
     for largest in &comparison.largest_rates {
         let _ = writeln!(out, "{}<br>", escape(&largest.statement));
@@ -116,11 +119,12 @@ fn warnings(comparison: &Comparison, out: &mut String) {
     if comparison.warnings.is_empty() {
         return;
     }
-    out.push_str("<div class=\"note warn\"><strong>Warnings</strong><ul>\n");
+    let count = comparison.warnings.len();
+    let _ = writeln!(out, "<details class=\"note warn\"><summary>Warnings ({count})</summary><ul>");
     for warning in &comparison.warnings {
         let _ = writeln!(out, "<li>{}</li>", escape(warning));
     }
-    out.push_str("</ul></div>\n");
+    out.push_str("</ul></details>\n");
 }
 
 fn plots(plots: &[Plot], out: &mut String) {
@@ -214,6 +218,7 @@ fn trust(comparison: &Comparison, out: &mut String) {
          was not steady.",
         out,
     );
+    warnings(comparison, out);
     let steps = comparison.steps.iter().map(|s| (s.name.as_str(), &*s.measured.laws));
     let laws = table::laws_of_steps_grid(steps);
     out.push_str(&laws.html(|_| ""));

@@ -11,6 +11,7 @@ pub mod check;
 pub mod cluster;
 pub mod cluster_file;
 pub mod compare;
+pub mod coverage;
 mod disturbed;
 mod error;
 pub mod figures;

@@ -8,6 +8,7 @@ use model::{ClusterLimits, Limits, Model, POINTS_MAX, Parameter, Trust, TrustEnd
 
 use super::cluster::ClusterComparison;
 use super::compare::{Comparison, NamedParameter, Row, parameters, warnings_of};
+use super::coverage::coverage;
 use super::grid::{Grid, printable};
 use super::objective::{digits, time};
 use super::steps::short_name;
@@ -106,9 +107,8 @@ pub fn table(comparison: &Comparison) -> String {
     for note in &comparison.laboratory {
         let _ = writeln!(out, "EMULATED: {}", printable(note));
     }
-    if !comparison.laboratory.is_empty() {
-        out.push('\n');
-    }
+    out += &opening_text(comparison);
+    out.push('\n');
     out += &comparison_grid(comparison).text();
     let _ = writeln!(out, "{MARKS}\n");
     out += &limits_text(&comparison.limits);
@@ -117,8 +117,79 @@ pub fn table(comparison: &Comparison) -> String {
         let _ = writeln!(out, "{}", largest.statement);
     }
     out += &worst_text(comparison);
-    out += &warnings_text(&comparison.warnings);
+    out += &warnings_text(&grouped(&comparison.warnings, comparison.steps.len()));
     out
+}
+
+/// The result in three lines: a prediction, its measurement, and how often measurements fell inside their
+/// intervals. The prediction is that of the largest held-out load, within the shortest time. Empty if no
+/// load was held out.
+pub fn opening_text(comparison: &Comparison) -> String {
+    let held_out = comparison.rows.iter().filter(|row| !row.used_for_fit);
+    let largest = held_out
+        .filter(|row| row.expected.is_some())
+        .max_by(|a, b| a.rate.total_cmp(&b.rate).then_with(|| b.within_s.total_cmp(&a.within_s)));
+    let Some((row, predicted, expected)) =
+        largest.and_then(|row| Some((row, row.concertina.as_ref()?, row.expected?)))
+    else {
+        return String::new();
+    };
+    let half = row.measured.half_width.map_or("?".to_owned(), percent);
+    let (inside, judged) = coverage(&comparison.rows);
+    format!(
+        "Predicted  {} % within {} at {} requests/s, devices {} % busy (measured in 95 % of runs: \
+         {} to {} %)\n\
+         Measured   {} % ± {half}\n\
+         Coverage   {inside} of {judged} held-out measurements fell inside their predicted 95 % interval\n",
+        percent(predicted.value),
+        time(row.within_s),
+        digits(row.rate, 4),
+        tenths(row.utilisation),
+        percent(expected.low),
+        percent(expected.high),
+        percent(row.measured.value),
+    )
+}
+
+/// Most warnings that are shown above a report.
+const WARNINGS_MAX: usize = 5;
+
+/// Warnings that differ only in their step and figures as one, at most five in all.
+pub fn grouped(warnings: &[String], steps: usize) -> Vec<String> {
+    let mut groups: Vec<(String, &String, usize)> = Vec::new();
+    for warning in warnings {
+        let of_step = warning.strip_prefix("Step ").and_then(|rest| rest.split_once(": "));
+        let text = of_step.map_or(warning.as_str(), |(_, text)| text);
+        let mut shape: String =
+            text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        while shape.contains("00") {
+            shape = shape.replace("00", "0");
+        }
+        shape = shape.replace("0.0", "0");
+        match groups.iter_mut().find(|(known, ..)| *known == shape) {
+            Some((.., count)) => *count += 1,
+            None => groups.push((shape, warning, 1)),
+        }
+    }
+    // What concerns most steps first.
+    groups.sort_by_key(|(.., count)| std::cmp::Reverse(*count));
+    let mut shown: Vec<String> = groups
+        .iter()
+        .map(|(_, first, count)| match count {
+            1 => (*first).clone(),
+            n => format!("{n} of {steps} steps: as in {}", lower_first(first)),
+        })
+        .collect();
+    if shown.len() > WARNINGS_MAX {
+        let more = shown.split_off(WARNINGS_MAX - 1).len();
+        shown.push(format!("{more} more are in the report, under \"Can it be trusted?\"."));
+    }
+    shown
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |c| c.to_lowercase().chain(chars).collect())
 }
 
 /// The comparison of a cluster as text: rows, figures of each node, limits, warnings.
