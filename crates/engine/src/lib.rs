@@ -11,9 +11,11 @@
 //! - [`tier`]: where objects lie in a node: memory, and the segments of the devices.
 //! - [`layers`]: which shard of a node gets another layer, and which gives one back.
 //! - [`sim`]: a cluster of them in virtual time, with faults, and a checker of histories.
+//! - [`invariant`]: states that cannot occur, counted where a release build meets one.
 //! - [`queue`]: a bounded queue before one or more servers, which records its own windows.
 
 pub mod gateway;
+pub mod invariant;
 pub mod layers;
 pub mod node;
 pub mod queue;

@@ -27,6 +27,7 @@ use hashlink::LruCache;
 use model::window::{Finished, Nanos, Outcome, Recorder, Window, key_hash};
 
 use crate::Key;
+use crate::invariant::Invariants;
 use crate::route::{Ratio, SplitMix64, View};
 use budget::Budget;
 use nodes::{End, Node};
@@ -63,6 +64,7 @@ pub struct Gateway {
     turn: u64,
     counts: Counts,
     recorder: Recorder,
+    invariants: Invariants,
     /// The latest time that was told.
     now: Nanos,
 }
@@ -89,6 +91,7 @@ impl Gateway {
             turn: 0,
             counts: Counts::default(),
             recorder: Recorder::new("gateway", 0, settings.windows.clone(), now),
+            invariants: Invariants::default(),
             now,
             settings,
         }
@@ -142,6 +145,11 @@ impl Gateway {
         windows
     }
 
+    /// Invariants that broke since the start: states that cannot occur, counted instead of a crash.
+    pub fn invariants(&self) -> Invariants {
+        self.invariants.clone().merged(&self.requests.invariants)
+    }
+
     fn request(
         &mut self,
         now: Nanos,
@@ -151,8 +159,9 @@ impl Gateway {
         deadline: Nanos,
         actions: &mut Vec<Action>,
     ) {
+        // The driver never uses a name twice.
         if self.requests.slot_of(id).is_some() {
-            return;
+            return self.invariants.broken();
         }
         if self.requests.len() >= self.settings.requests_max as usize {
             self.recorder.refuse(now);
@@ -183,8 +192,9 @@ impl Gateway {
     }
 
     fn answered(&mut self, now: Nanos, id: AttemptId, head: &Head, actions: &mut Vec<Action>) {
+        // Late or repeated: the attempt was cancelled, or its request is over.
         let Some((slot, attempt)) = self.requests.take(id) else { return };
-        let Some(request) = self.requests.get(slot) else { return };
+        let Some(request) = self.requests.get(slot) else { return self.invariants.broken() };
         let (operation, hash, replicas) = (request.operation, request.hash, request.replicas);
         let is_final = head.status == Status::Final;
         let end = if is_final { End::Answered(head.outcome) } else { End::Failed };
@@ -225,7 +235,7 @@ impl Gateway {
         outcome: Outcome,
         actions: &mut Vec<Action>,
     ) {
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         request.phase = Phase::Relaying { outcome };
         self.counts.hedges_won += u64::from(attempt.hedge);
         actions.push(Action::Relay { request: request.id, attempt: attempt.id });
@@ -234,8 +244,9 @@ impl Gateway {
     }
 
     fn failed(&mut self, now: Nanos, id: AttemptId, why: Failed, actions: &mut Vec<Action>) {
+        // Late or repeated, as an answer.
         let Some((slot, attempt)) = self.requests.take(id) else { return };
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         let operation = request.operation;
         if attempt.target == Target::Origin {
             request.unavailable = 2;
@@ -253,7 +264,7 @@ impl Gateway {
 
     /// Drops the attempts of a request that are under way.
     fn cancel(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         let operation = request.operation;
         let attempts = std::mem::take(&mut request.attempts);
         for attempt in attempts.iter().flatten() {
@@ -264,9 +275,10 @@ impl Gateway {
 
     /// The client left, or has its answer.
     fn over(&mut self, now: Nanos, id: RequestId, actions: &mut Vec<Action>) {
+        // The client left just when its request was refused.
         let Some(slot) = self.requests.slot_of(id) else { return };
         self.cancel(now, slot, actions);
-        let Some(request) = self.requests.remove(slot) else { return };
+        let Some(request) = self.requests.remove(slot) else { return self.invariants.broken() };
         let outcome = match request.phase {
             Phase::Relaying { outcome } => outcome,
             Phase::Asking | Phase::Parked { .. } => Outcome::Unknown,
@@ -282,7 +294,7 @@ impl Gateway {
         actions: &mut Vec<Action>,
     ) {
         self.cancel(now, slot, actions);
-        let Some(request) = self.requests.remove(slot) else { return };
+        let Some(request) = self.requests.remove(slot) else { return self.invariants.broken() };
         self.counts.refuse(why);
         actions.push(Action::Refuse { request: request.id, why });
         self.finish(now, &request, Outcome::Error);
@@ -307,7 +319,7 @@ impl Gateway {
 
     /// A request's time has come.
     fn due(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
-        let Some(request) = self.requests.get(slot) else { return };
+        let Some(request) = self.requests.get(slot) else { return self.invariants.broken() };
         if request.deadline <= now {
             let sent = request.operation == Operation::Write && request.is_asking();
             let why = if sent { Refusal::Unknown } else { Refusal::TooLate };

@@ -84,7 +84,7 @@ impl Gateway {
             self.origin_attempts = self.origin_attempts.saturating_sub(1);
             return;
         };
-        let Some(node) = self.nodes.get_mut(at) else { return };
+        let Some(node) = self.nodes.get_mut(at) else { return self.invariants.broken() };
         node.load.leave();
         let outcome = match end {
             End::Answered(outcome) => outcome,
@@ -155,7 +155,7 @@ impl Gateway {
         fits: bool,
         actions: &mut Vec<Action>,
     ) {
-        let Some(node) = self.nodes.get_mut(at) else { return };
+        let Some(node) = self.nodes.get_mut(at) else { return self.invariants.broken() };
         // An answer that comes late or twice says nothing of now.
         if node.pinged.take().is_none() {
             return;
@@ -169,7 +169,8 @@ impl Gateway {
     }
 
     pub(super) fn ping_failed(&mut self, now: Nanos, at: NodeId, actions: &mut Vec<Action>) {
-        let Some(node) = self.nodes.get_mut(at) else { return };
+        let Some(node) = self.nodes.get_mut(at) else { return self.invariants.broken() };
+        // Already told, or taken for failed after twice the timeout: a late report says nothing.
         let Some(sent) = node.pinged.take() else { return };
         node.health.fail(now, sent, &self.settings.health);
         self.nodes_due = self.first_due();
@@ -178,8 +179,9 @@ impl Gateway {
 
     /// An attempt failed: the node is suspected, and pinged at once.
     pub(super) fn suspect(&mut self, now: Nanos, attempt: &Attempt) {
+        // The origin has no health: its failures end the request.
         let Target::Node(at) = attempt.target else { return };
-        let Some(node) = self.nodes.get_mut(at) else { return };
+        let Some(node) = self.nodes.get_mut(at) else { return self.invariants.broken() };
         node.health.fail(now, attempt.sent, &self.settings.health);
         if node.pinged.is_none() && !node.health.answers() {
             node.ping_at = node.ping_at.min(now);
@@ -197,12 +199,15 @@ impl Gateway {
             request.operation == Operation::Read && request.attempts.iter().flatten().any(there)
         });
         for slot in slots {
-            let Some(request) = self.requests.get(slot) else { continue };
-            let Some(id) = request.attempts.iter().flatten().find(|a| there(a)).map(|a| a.id)
-            else {
+            // A request's end touches no other request, so all that were found are still there.
+            let request = self.requests.get(slot);
+            let found = request.and_then(|r| r.attempts.iter().flatten().find(|a| there(a)));
+            let taken = found.map(|a| a.id).and_then(|id| self.requests.take(id));
+            let Some((_, attempt)) = taken else {
+                self.invariants.broken();
                 continue;
             };
-            let Some((_, attempt)) = self.requests.take(id) else { continue };
+            let id = attempt.id;
             actions.push(Action::Cancel { attempt: id });
             self.end(now, &attempt, Operation::Read, End::Failed);
             self.go_on(now, slot, actions);

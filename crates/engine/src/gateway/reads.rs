@@ -32,7 +32,10 @@ impl Gateway {
     /// The nodes that a read may go to now, of those that were not tried.
     fn choice(&mut self, now: Nanos, slot: Slot) -> Choice {
         let mut choice = Choice::default();
-        let Some(request) = self.requests.get(slot) else { return choice };
+        let Some(request) = self.requests.get(slot) else {
+            self.invariants.broken();
+            return choice;
+        };
         let (replicas, tried, hash) = (request.replicas, request.tried, request.hash);
         let warm = match self.settings.spread {
             Spread::Primary => 0,
@@ -98,7 +101,7 @@ impl Gateway {
 
     /// Sends a read that has no attempt under way to its next node, to the origin, or refuses it.
     pub(super) fn next_read(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
-        let Some(request) = self.requests.get(slot) else { return };
+        let Some(request) = self.requests.get(slot) else { return self.invariants.broken() };
         let (first, busy) = (request.sent == 0, request.busy);
         let unavailable = request.unavailable;
         let picked = if unavailable < 2 { self.pick(now, slot, true) } else { None };
@@ -128,7 +131,7 @@ impl Gateway {
 
     fn ask_origin(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
         let id = self.requests.name(slot);
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         request.asked_origin = true;
         request.hedge_at = Nanos::MAX;
         let name = request.id;
@@ -156,7 +159,7 @@ impl Gateway {
         actions: &mut Vec<Action>,
     ) {
         let id = self.requests.name(slot);
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         let node = &mut self.nodes[at];
         let read = request.operation == Operation::Read;
         let hedge = request.is_asking();
@@ -177,7 +180,7 @@ impl Gateway {
     }
 
     fn add(&mut self, now: Nanos, slot: Slot, attempt: Attempt) {
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         request.phase = Phase::Asking;
         request.add(attempt);
         if request.started.is_none() {
@@ -196,7 +199,7 @@ impl Gateway {
         head: &Head,
         actions: &mut Vec<Action>,
     ) {
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         match head.status {
             Status::Busy => request.busy = true,
             // The origin itself could not be reached, from here: there is nobody left to ask.
@@ -218,12 +221,12 @@ impl Gateway {
 
     /// A read's time has come: to be hedged, or to give up an attempt for another.
     pub(super) fn read_due(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
-        let Some(request) = self.requests.get(slot) else { return };
+        let Some(request) = self.requests.get(slot) else { return self.invariants.broken() };
         let late = request.attempts.iter().flatten().find(|a| a.until <= now).copied();
         if let Some(late) = late {
             self.give_up(now, slot, late, actions);
         }
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         if request.hedge_at <= now {
             request.hedge_at = Nanos::MAX;
             if request.attempts[1].is_none() {
@@ -235,7 +238,7 @@ impl Gateway {
 
     /// Tries another node in the place of a late attempt. Where there is none, it may go on.
     fn give_up(&mut self, now: Nanos, slot: Slot, late: Attempt, actions: &mut Vec<Action>) {
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         for attempt in request.attempts.iter_mut().flatten().filter(|a| a.id == late.id) {
             attempt.until = Nanos::MAX;
         }
@@ -244,13 +247,16 @@ impl Gateway {
         if sibling {
             return;
         }
+        // No other node is well: the attempts under way are all that can be had.
         let Some((place, node, avoid)) = self.pick(now, slot, false) else { return };
         if !self.retries.take() {
             self.counts.retries_left_out += 1;
             return;
         }
         self.counts.retries += 1;
-        let _ = self.requests.take(late.id);
+        if self.requests.take(late.id).is_none() {
+            self.invariants.broken();
+        }
         actions.push(Action::Cancel { attempt: late.id });
         self.end(now, &late, Operation::Read, End::Dropped);
         self.send(now, slot, (place, node), avoid, actions);
@@ -258,13 +264,15 @@ impl Gateway {
 
     /// Tries a second node beside a slow one, within the budget.
     fn hedge(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
+        // No other node is well: the attempts under way are all that can be had.
         let Some((place, node, avoid)) = self.pick(now, slot, false) else { return };
         if !self.hedges.take() {
             self.counts.hedges_left_out += 1;
             return;
         }
-        if let Some(request) = self.requests.get_mut(slot) {
-            request.hedged = true;
+        match self.requests.get_mut(slot) {
+            Some(request) => request.hedged = true,
+            None => self.invariants.broken(),
         }
         self.counts.hedges += 1;
         self.send(now, slot, (place, node), avoid, actions);

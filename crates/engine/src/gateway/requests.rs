@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, Hasher};
 use model::window::{Nanos, Outcome};
 
 use super::{AttemptId, Operation, RequestId};
+use crate::invariant::Invariants;
 use crate::route::{NodeId, Replicas};
 
 /// Bits of an attempt's name that are its request's slot.
@@ -184,6 +185,8 @@ pub(super) struct Requests {
     /// (when, request, slot); an entry that is not its request's timer is stale.
     timers: BinaryHeap<Reverse<(Nanos, RequestId, Slot)>>,
     serial: u64,
+    /// Slots that were named and are empty.
+    pub(super) invariants: Invariants,
 }
 
 impl Requests {
@@ -249,7 +252,9 @@ impl Requests {
 
     /// Sets a request's timer to when it is next due.
     pub(super) fn arm(&mut self, slot: Slot) {
-        let Some(request) = self.get_mut(slot) else { return };
+        let Some(request) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) else {
+            return self.invariants.broken();
+        };
         let due = request.due();
         if due == request.timer {
             return;

@@ -26,8 +26,10 @@ impl Gateway {
     /// Tries a write again that its node did not take. One that a node said is not its own waits for a
     /// view in which it is another's.
     pub(super) fn retry_write(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
-        let Some(request) = self.requests.get(slot) else { return };
-        let Phase::Parked { rerouted, .. } = request.phase else { return };
+        let Some(request) = self.requests.get(slot) else { return self.invariants.broken() };
+        let Phase::Parked { rerouted, .. } = request.phase else {
+            return self.invariants.broken();
+        };
         match self.primary(slot) {
             Some(to) if self.retries.take() => {
                 self.counts.retries += 1;
@@ -45,7 +47,7 @@ impl Gateway {
     /// Nothing was done: the write waits a little, longer each time.
     pub(super) fn park(&mut self, now: Nanos, slot: Slot, rerouted: bool) {
         let pause = self.settings.write_retry.max(1);
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         let pause = pause.saturating_mul(1 << request.sent.saturating_sub(1).min(4));
         request.phase = Phase::Parked { until: now.saturating_add(pause), rerouted };
         self.requests.arm(slot);

@@ -2,7 +2,7 @@
 
 use model::window::{Finished, Nanos, Outcome, SECOND};
 
-use super::flights::{At, Flight};
+use super::flights::{self, At, Flight};
 use super::{Action, Answered, Checked, Fetched, JobId, Node, Reply, Standing};
 use crate::queue::Queue;
 use crate::{Etag, Key, Payload};
@@ -44,9 +44,11 @@ impl<P: Payload> Node<P> {
 
     fn start_asks(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
         while let Some((job, at)) = self.start_next(now, |node| &mut node.peers, actions) {
-            let Some(flight) = self.flights.get_mut(job) else { continue };
-            if let At::Peer(peer) = at {
-                actions.push(Action::Ask { peer, key: flight.key.clone(), job });
+            match (self.flights.get_mut(job), at) {
+                (Some(flight), At::Peer(peer)) => {
+                    actions.push(Action::Ask { peer, key: flight.key.clone(), job });
+                }
+                _ => self.invariants.broken(),
             }
         }
     }
@@ -60,7 +62,11 @@ impl<P: Payload> Node<P> {
     ) -> Option<(JobId, At)> {
         loop {
             let started = queue(self).start(now)?;
-            let Some(flight) = self.flights.get_mut(started.job) else { continue };
+            let Some(flight) = self.flights.get_mut(started.job) else {
+                self.invariants.broken();
+                queue(self).finish(now, &flights::unserved());
+                continue;
+            };
             flight.started = started.start;
             if !flight.is_given_up(now) {
                 return Some((started.job, flight.at));
@@ -78,8 +84,9 @@ impl<P: Payload> Node<P> {
         result: Answered<P>,
         actions: &mut Vec<Action<P>>,
     ) {
+        // Late or repeated: the driver gave the peer up before.
         let Some(mut flight) = self.flights.remove(job) else { return };
-        let At::Peer(peer) = flight.at else { return };
+        let At::Peer(peer) = flight.at else { return self.invariants.broken() };
         let found = matches!(result, Answered::Found { .. });
         if let (Some(cluster), false) = (&mut self.cluster, matches!(result, Answered::Failed(_))) {
             cluster.asked(peer, found);
@@ -145,7 +152,10 @@ impl<P: Payload> Node<P> {
 
     fn start_fetches(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
         while let Some((job, _)) = self.start_next(now, |node| &mut node.origin, actions) {
-            let Some(flight) = self.flights.get_mut(job) else { continue };
+            let Some(flight) = self.flights.get_mut(job) else {
+                self.invariants.broken();
+                continue;
+            };
             let key = flight.key.clone();
             actions.push(match flight.check.clone() {
                 Some(etag) => Action::Check { key, etag, job },
@@ -168,7 +178,7 @@ impl<P: Payload> Node<P> {
         let etag = match (self.memory.get(key), self.index.get(key)) {
             (Some(kept), _) => kept.payload.etag(),
             (None, Some(on)) => on.etag.clone(),
-            (None, None) => return,
+            (None, None) => return self.invariants.broken(),
         };
         // Void if a flight for the key is under way: there is one that others join.
         let standing = standing.filter(|_| self.flights.joinable(key).is_none());
@@ -189,6 +199,7 @@ impl<P: Payload> Node<P> {
         result: Fetched<P>,
         actions: &mut Vec<Action<P>>,
     ) {
+        // Late or repeated: the driver gave the origin up before.
         let Some(mut flight) = self.flights.remove(job) else { return };
         let (outcome, bytes) = match &result {
             Fetched::Found(payload) => (Outcome::Origin, payload.bytes()),
@@ -225,6 +236,7 @@ impl<P: Payload> Node<P> {
         result: Checked,
         actions: &mut Vec<Action<P>>,
     ) {
+        // Late or repeated, as a fetch's result.
         let Some(mut flight) = self.flights.remove(job) else { return };
         let failed = matches!(result, Checked::Unavailable(_));
         self.origin_answered(now, failed);

@@ -210,6 +210,7 @@ impl Cluster {
 
 impl<P: Payload> Node<P> {
     pub(super) fn lease_asked(&mut self, now: Nanos, peer: NodeId, actions: &mut Vec<Action<P>>) {
+        // A peer's configuration may name this node although its own says that it is alone.
         let Some(cluster) = &mut self.cluster else { return };
         let known = peer < cluster.granted.len() && peer != cluster.me();
         // Who has not confirmed an invalidation gets no new lease, so that the write ends in time.
@@ -224,9 +225,10 @@ impl<P: Payload> Node<P> {
     }
 
     pub(super) fn lease_granted(&mut self, now: Nanos, peer: NodeId, asked: Nanos, term: Nanos) {
-        let Some(cluster) = &mut self.cluster else { return };
+        let Some(cluster) = &mut self.cluster else { return self.invariants.broken() };
         let until = asked.saturating_add(term.min(cluster.settings.lease));
-        let Some(lease) = cluster.leases.get_mut(peer) else { return };
+        let Some(lease) = cluster.leases.get_mut(peer) else { return self.invariants.broken() };
+        // The grant was longer on its way than it lasts.
         if until <= now {
             return;
         }
@@ -274,8 +276,9 @@ impl<P: Payload> Node<P> {
         done: bool,
         actions: &mut Vec<Action<P>>,
     ) {
-        let Some(cluster) = &mut self.cluster else { return };
+        let Some(cluster) = &mut self.cluster else { return self.invariants.broken() };
         let again = now + cluster.settings.tick();
+        // Late or repeated: the write ended with the peer's lease, or by its first confirmation.
         let Some(pending) = cluster.pending.get_mut(&request) else { return };
         if done {
             pending.peers.retain(|(owing, _)| *owing != peer);
@@ -287,6 +290,7 @@ impl<P: Payload> Node<P> {
 
     /// Ends the writes (one, or all) that no lease holds up any more.
     fn end_writes(&mut self, now: Nanos, only: Option<RequestId>, actions: &mut Vec<Action<P>>) {
+        // A node alone may be told the time too; it holds up no write.
         let Some(cluster) = &mut self.cluster else { return };
         let Cluster { pending, granted, .. } = cluster;
         let mut done = Vec::new();
@@ -305,12 +309,14 @@ impl<P: Payload> Node<P> {
             None => pending.iter_mut().for_each(|(&r, write)| end(r, write, &mut done)),
         }
         for request in done {
-            let Some(write) = cluster.pending.remove(&request) else { continue };
-            if let Some(count) = cluster.pending_of.get_mut(&write.key) {
-                *count -= 1;
-                if *count == 0 {
-                    cluster.pending_of.remove(&write.key);
-                }
+            let Some(write) = cluster.pending.remove(&request) else {
+                self.invariants.broken();
+                continue;
+            };
+            match cluster.pending_of.get_mut(&write.key) {
+                Some(count) if *count > 1 => *count -= 1,
+                Some(_) => _ = cluster.pending_of.remove(&write.key),
+                None => self.invariants.broken(),
             }
             let certain = !write.uncertain && cluster.is_primary(&write.key, now);
             actions.push(Action::WriteDone { request, certain });
@@ -318,8 +324,12 @@ impl<P: Payload> Node<P> {
     }
 
     pub(super) fn view(&mut self, now: Nanos, view: View, actions: &mut Vec<Action<P>>) {
-        let Some(cluster) = &mut self.cluster else { return };
-        if view.live.len() != cluster.leases.len() || view.epoch < cluster.view.epoch {
+        let Some(cluster) = &mut self.cluster else { return self.invariants.broken() };
+        if view.live.len() != cluster.leases.len() {
+            return self.invariants.broken();
+        }
+        // An older view that a newer one overtook.
+        if view.epoch < cluster.view.epoch {
             return;
         }
         let me = cluster.me();
@@ -339,6 +349,7 @@ impl<P: Payload> Node<P> {
 
     pub(super) fn tick(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
         self.end_writes(now, None, actions);
+        // A node alone may be told the time too.
         let Some(cluster) = &mut self.cluster else { return };
         let (me, tick) = (cluster.me(), cluster.settings.tick());
         for (&request, write) in &mut cluster.pending {

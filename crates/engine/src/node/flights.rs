@@ -6,6 +6,7 @@ use model::window::{Finished, Nanos, Operation, Outcome};
 
 use super::cluster::{Standing, Verified};
 use super::event::{DeviceId, JobId, RequestId, Stages};
+use crate::invariant::Invariants;
 use crate::route::NodeId;
 use crate::tier::Location;
 use crate::{Etag, Key};
@@ -131,11 +132,19 @@ impl Flight {
     }
 }
 
+/// The record of a job in a queue that no flight belongs to: it frees its server and served nobody.
+pub(super) fn unserved() -> Finished {
+    let (operation, outcome) = (Operation::Get, Outcome::Error);
+    Finished { operation, outcome, waiting: 0, service: 0, response: 0, bytes: 0 }
+}
+
 /// All flights, by job and by key.
 #[derive(Default)]
 pub(super) struct Flights {
     by_job: HashMap<JobId, Flight>,
     by_key: HashMap<Key, JobId>,
+    /// Keys whose flight is missing.
+    pub invariants: Invariants,
 }
 
 impl Flights {
@@ -170,8 +179,11 @@ impl Flights {
 
     /// Voids the flight for a key: later readers start their own.
     pub fn void(&mut self, key: &Key) {
-        if let Some(flight) = self.by_key.remove(key).and_then(|job| self.by_job.get_mut(&job)) {
-            flight.void = true;
+        // Most keys have none.
+        let Some(job) = self.by_key.remove(key) else { return };
+        match self.by_job.get_mut(&job) {
+            Some(flight) => flight.void = true,
+            None => self.invariants.broken(),
         }
     }
 }

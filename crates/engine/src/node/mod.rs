@@ -35,6 +35,7 @@ use std::collections::{HashMap, VecDeque};
 use model::window::{Nanos, Outcome, Recorder, SECOND, Window};
 use serde::{Deserialize, Serialize};
 
+use crate::invariant::Invariants;
 use crate::queue::Queue;
 use crate::tier::{Location, Log, Memory};
 use crate::{Etag, Key, Payload};
@@ -139,6 +140,7 @@ pub struct Node<P> {
     writers: HashMap<Key, Writers>,
     writes_waiting: u32,
     recorder: Recorder,
+    invariants: Invariants,
     next_job: JobId,
     /// The latest time that was told.
     now: Nanos,
@@ -188,6 +190,7 @@ impl<P: Payload> Node<P> {
             writers: HashMap::new(),
             writes_waiting: 0,
             recorder: Recorder::new("node", 0, settings.windows.clone(), now),
+            invariants: Invariants::default(),
             next_job: 0,
             now,
             settings,
@@ -197,7 +200,7 @@ impl<P: Payload> Node<P> {
     /// Takes over a segment that the disk code found on a device, in ascending order of segments. Its
     /// objects are checked against the origin before they are served.
     pub fn restore(&mut self, device: DeviceId, segment: u64, records: Vec<Restored>) {
-        let Some(on) = self.devices.get_mut(device) else { return };
+        let Some(on) = self.devices.get_mut(device) else { return self.invariants.broken() };
         let bytes = records.iter().map(|r| r.location.bytes()).sum();
         let keys = records.iter().map(|r| r.key.clone()).collect();
         on.log.restore(segment, bytes, keys);
@@ -268,6 +271,11 @@ impl<P: Payload> Node<P> {
             device_bytes: self.devices.iter().map(|d| d.log.bytes()).collect(),
             flights: self.flights.len(),
         }
+    }
+
+    /// Invariants that broke since the start: states that cannot occur, counted instead of a crash.
+    pub fn invariants(&self) -> Invariants {
+        self.invariants.clone().merged(&self.flights.invariants)
     }
 
     /// What this node knows of its peers; none without a cluster.

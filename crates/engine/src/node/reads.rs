@@ -2,7 +2,7 @@
 
 use model::window::{Finished, Nanos, Operation, Outcome};
 
-use super::flights::{At, Flight, Waiter};
+use super::flights::{self, At, Flight, Waiter};
 use super::{
     Action, Asker, DeviceId, Failure, JobId, Node, OnDevice, Reply, RequestId, Stages, Standing,
 };
@@ -184,7 +184,11 @@ impl<P: Payload> Node<P> {
     fn start_reads(&mut self, now: Nanos, device: DeviceId, actions: &mut Vec<Action<P>>) {
         while let Some(started) = self.devices[device].queue.start(now) {
             let job = started.job;
-            let Some(flight) = self.flights.get_mut(job) else { continue };
+            let Some(flight) = self.flights.get_mut(job) else {
+                self.invariants.broken();
+                self.devices[device].queue.finish(now, &flights::unserved());
+                continue;
+            };
             flight.started = started.start;
             if flight.is_given_up(now) {
                 let finished = flight.finished(started.start, Outcome::Error, 0);
@@ -205,8 +209,9 @@ impl<P: Payload> Node<P> {
 
     /// Answers a flight whose readers have all stopped waiting.
     pub(super) fn give_up(&mut self, now: Nanos, job: JobId, actions: &mut Vec<Action<P>>) {
-        if let Some(flight) = self.flights.remove(job) {
-            self.answer_all(now, flight, || Reply::TooLate, actions);
+        match self.flights.remove(job) {
+            Some(flight) => self.answer_all(now, flight, || Reply::TooLate, actions),
+            None => self.invariants.broken(),
         }
     }
 
@@ -217,8 +222,9 @@ impl<P: Payload> Node<P> {
         result: Result<P, Failure>,
         actions: &mut Vec<Action<P>>,
     ) {
-        let Some(mut flight) = self.flights.remove(job) else { return };
-        let At::Device(device) = flight.at else { return };
+        // A device ends each read once: nobody gives it up before.
+        let Some(mut flight) = self.flights.remove(job) else { return self.invariants.broken() };
+        let At::Device(device) = flight.at else { return self.invariants.broken() };
         let served = now.max(flight.started);
         let outcome = self.devices[device].outcome;
         // What was compared with the origin is the index's version: another one there is not it.

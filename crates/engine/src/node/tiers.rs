@@ -45,6 +45,7 @@ impl<P: Payload> Node<P> {
         let takes = |d: &Device| d.log.fits(bytes) && d.rests_until <= self.now;
         let candidates = self.devices.iter().enumerate().filter(|(_, d)| takes(d));
         let least = candidates.min_by(|(_, a), (_, b)| fullness(a).total_cmp(&fullness(b)));
+        // No device takes it: all are too small, or rest after a failure.
         let Some((device, _)) = least else { return };
         let (location, placed) = self.devices[device].log.place(key, bytes);
         if let Some(segment) = placed.sealed {
@@ -100,7 +101,10 @@ impl<P: Payload> Node<P> {
     }
 
     pub(super) fn appended(&mut self, job: JobId, written: bool, actions: &mut Vec<Action<P>>) {
-        let Some(appending) = self.appending.remove(&job) else { return };
+        // A device ends each write once.
+        let Some(appending) = self.appending.remove(&job) else {
+            return self.invariants.broken();
+        };
         self.appending_bytes -= appending.stored_bytes;
         let Appending { device, location, key, etag, verified, void, .. } = appending;
         if self.appending_of.get(&key) == Some(&job) {
@@ -125,9 +129,11 @@ impl<P: Payload> Node<P> {
 
     /// Sees to it that no record of a key that is being written is indexed.
     pub(super) fn void_append(&mut self, key: &Key) {
-        let job = self.appending_of.remove(key);
-        if let Some(appending) = job.and_then(|job| self.appending.get_mut(&job)) {
-            appending.void = true;
+        // Most keys have none.
+        let Some(job) = self.appending_of.remove(key) else { return };
+        match self.appending.get_mut(&job) {
+            Some(appending) => appending.void = true,
+            None => self.invariants.broken(),
         }
     }
 }

@@ -45,6 +45,7 @@ impl<P: Payload> Node<P> {
         payload: Option<P>,
         actions: &mut Vec<Action<P>>,
     ) {
+        // Refused when this node lost its place in the view, just when its client left.
         let Some(writers) = self.writers.get_mut(&key) else { return };
         if writers.current != request {
             // It waited for its turn and its client left.
@@ -72,7 +73,7 @@ impl<P: Payload> Node<P> {
     /// who wait are told so.
     fn next_turn(&mut self, now: Nanos, key: &Key, actions: &mut Vec<Action<P>>) {
         let primary = self.cluster.as_ref().is_none_or(|cluster| cluster.is_primary(key, now));
-        let Some(writers) = self.writers.get_mut(key) else { return };
+        let Some(writers) = self.writers.get_mut(key) else { return self.invariants.broken() };
         let next = if primary { writers.waiting.pop_front() } else { None };
         if let Some(request) = next {
             writers.current = request;
