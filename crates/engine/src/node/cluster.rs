@@ -110,6 +110,11 @@ impl Cluster {
         }
     }
 
+    /// Writes that wait for other nodes to drop their copies.
+    pub fn pending_writes(&self) -> usize {
+        self.pending.len()
+    }
+
     fn me(&self) -> NodeId {
         self.settings.me
     }

@@ -152,6 +152,11 @@ impl Flights {
         self.by_job.len()
     }
 
+    /// Readers that wait for any flight. Looks at all flights.
+    pub fn readers(&self) -> usize {
+        self.by_job.values().map(|flight| flight.waiters.len()).sum()
+    }
+
     pub fn insert(&mut self, job: JobId, flight: Flight) {
         if !flight.void {
             let before = self.by_key.insert(flight.key.clone(), job);

@@ -97,6 +97,10 @@ pub struct Contents {
     pub device_bytes: Vec<u64>,
     /// Reads that wait for a device or the origin, by key.
     pub flights: usize,
+    /// Readers that wait for these.
+    pub readers: usize,
+    /// Writes that have their turn, wait for it, or wait for other nodes.
+    pub writers: usize,
 }
 
 struct Device {
@@ -270,6 +274,10 @@ impl<P: Payload> Node<P> {
             device_objects: self.index.len(),
             device_bytes: self.devices.iter().map(|d| d.log.bytes()).collect(),
             flights: self.flights.len(),
+            readers: self.flights.readers(),
+            writers: self.writers.len()
+                + self.writes_waiting as usize
+                + self.cluster.as_ref().map_or(0, Cluster::pending_writes),
         }
     }
 

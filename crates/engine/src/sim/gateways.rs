@@ -86,10 +86,12 @@ impl Simulation {
             Action::Send { request, attempt, node, avoid, deadline } => {
                 let Some(asked) = self.requests.get_mut(request) else { return };
                 let key = self.keys[asked.key as usize].clone();
+                let until = asked.began + self.settings.clients.deadline;
                 let wait = Some(deadline.saturating_sub(self.local(process)));
+                let to_life = self.life(node);
                 let asked = self.requests.get_mut(request);
                 let call = match asked.and_then(|asked| asked.write) {
-                    Some(bytes) => Call::Write { key, bytes },
+                    Some(write) => Call::Write { key, write, life: to_life, until },
                     None => Call::Get { key, asker: Asker::Client { avoid }, wait },
                 };
                 let from = Caller::Gateway { gateway: at, life, attempt };
@@ -103,7 +105,7 @@ impl Simulation {
                 let Some(asked) = self.requests.get_mut(request) else { return };
                 let key = self.keys[asked.key as usize].clone();
                 let from = Reader::Gateway { gateway: at, life, attempt };
-                self.over_origin(process, 0, Happening::OriginRead { from, key, check: None });
+                self.to_origin(process, Happening::OriginRead { from, key, check: None });
             }
             Action::Relay { request, .. } => {
                 let answer = answer.unwrap_or(Answer::FAILED);

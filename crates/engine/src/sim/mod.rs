@@ -32,8 +32,8 @@ mod slab;
 pub use clients::Counts;
 pub use law::{Law, LawError, Popularity};
 pub use settings::{
-    Breakage, CLIENTS, Clients, Clock, Fault, FaultKind, MEMBERSHIP, Network, ORIGIN, Origin,
-    Process, Settings,
+    Breakage, CLIENTS, Clients, Clock, DeviceFaults, Fault, FaultKind, MEMBERSHIP, Network, ORIGIN,
+    Origin, Process, Settings,
 };
 
 use std::collections::VecDeque;
@@ -97,6 +97,7 @@ pub struct Simulation {
     cuts: Vec<faults::Cut>,
     checker: Checker,
     violations: Vec<Violation>,
+    broken: Vec<String>,
     counts: Counts,
     recorder: Recorder,
     node_actions: Vec<node::Action<Size>>,
@@ -148,6 +149,7 @@ impl Simulation {
             cuts: Vec::new(),
             checker,
             violations: Vec::new(),
+            broken: Vec::new(),
             counts: Counts::default(),
             recorder: Recorder::new("load", 0, settings.windows.clone(), 0),
             node_actions: Vec::new(),
@@ -230,9 +232,36 @@ impl Simulation {
             return;
         }
         for key in 0..self.settings.clients.keys {
-            let judged = self.checker.at_the_end(key, self.now, Some(self.origin.version(key)));
+            let judged = self.checker.at_the_end(key, self.now, self.origin.holds(key));
             self.violations.extend(judged.err());
         }
+    }
+
+    /// Invariants that broke in any process so far, and requests that an engine lost: none, unless the
+    /// engine or this driver is wrong.
+    pub fn broken(&mut self) -> Vec<String> {
+        let mut broken = self.broken.clone();
+        for process in 0..self.processes.len() {
+            broken.extend(self.broken_in(process));
+            if process < self.nodes.len() && self.processes[process].alive {
+                broken.extend(self.lost_requests(process));
+            }
+        }
+        broken
+    }
+
+    fn broken_in(&self, process: usize) -> Option<String> {
+        let invariants = match self.nodes.get(process) {
+            Some(node) => node.node.invariants(),
+            None => self.gateways[process - self.nodes.len()].gateway.invariants(),
+        };
+        (invariants.count() > 0).then(|| format!("process {process}: {invariants}"))
+    }
+
+    /// Keeps what a process counted before it is made anew.
+    fn count_broken(&mut self, process: usize) {
+        let broken = self.broken_in(process);
+        self.broken.extend(broken);
     }
 
     /// From now on keeps what happens, in words.
@@ -305,9 +334,8 @@ impl Simulation {
             Happening::Node { node, event, .. } => self.node_event(node, event),
             Happening::NodeTick { node, life } => self.node_tick(node, life),
             Happening::Call { node, from, call } => self.call_at_node(node, from, call),
-            Happening::PutOver { node, request, version, .. } => {
-                self.put_over(node, request, version);
-            }
+            Happening::PutOver { node, request, done, .. } => self.put_over(node, request, done),
+            Happening::WriteTimeout { node, request, .. } => self.write_timeout(node, request),
             Happening::Streamed { node, request, answer, .. } => {
                 self.answer_caller(node, request, answer);
             }
@@ -316,9 +344,7 @@ impl Simulation {
             }
             Happening::Wake { gateway, at, .. } => self.wake(gateway, at),
             Happening::OriginRead { from, key, check } => self.origin_read(from, &key, check),
-            Happening::OriginPut { node, life, request, key, bytes } => {
-                self.origin_put(node, life, request, key, bytes);
-            }
+            Happening::OriginPut { put } => self.origin_put(put),
             Happening::Renew { process, life } => self.renew(process, life),
             Happening::Renewing { process, life, asked } => self.renewing(process, life, asked),
             Happening::Viewed { process, view, asked, .. } => self.viewed(process, view, asked),
