@@ -17,6 +17,7 @@
 pub mod gateway;
 pub mod invariant;
 pub mod layers;
+mod mutant;
 pub mod node;
 pub mod queue;
 pub mod route;

@@ -4,6 +4,7 @@ use model::window::{Finished, Nanos, Outcome, SECOND};
 
 use super::flights::{self, At, Flight};
 use super::{Action, Answered, Checked, Fetched, JobId, Node, Reply, Standing};
+use crate::mutant::{self, Mutant};
 use crate::queue::Queue;
 use crate::{Etag, Key, Payload};
 
@@ -104,7 +105,7 @@ impl<P: Payload> Node<P> {
         };
         flight.served = Some((now, self.peers.length()));
         let compared = flight.started.saturating_sub(age);
-        if !flight.void {
+        if !flight.void || mutant::is(Mutant::StalePeerFillKept) {
             let verified = flight.verified(compared);
             self.append(&flight.key, &payload, verified, actions);
             // A copy made beforehand does not push out of memory what is read now.
@@ -211,7 +212,7 @@ impl<P: Payload> Node<P> {
         self.leave_origin(now, &mut flight, outcome, bytes, actions);
         match result {
             Fetched::Found(payload) => {
-                if !flight.void {
+                if !flight.void || mutant::is(Mutant::StaleOriginFillKept) {
                     // Compared with the origin when the fetch began: what came later was not seen.
                     let verified = flight.verified(flight.started);
                     self.append(&flight.key, &payload, verified, actions);
@@ -246,6 +247,9 @@ impl<P: Payload> Node<P> {
         match result {
             Checked::Current => self.checked_current(now, flight, actions),
             Checked::Unavailable(failure) => self.serve_spared(now, flight, &failure, actions),
+            Checked::Changed if mutant::is(Mutant::ChangedTakenForCurrent) => {
+                self.checked_current(now, flight, actions);
+            }
             Checked::Changed => {
                 if !flight.void {
                     self.forget(&flight.key);

@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use super::event::RequestId;
 use super::{Action, ClusterSettings, Node};
+use crate::mutant::{self, Mutant};
 use crate::route::{NodeId, View};
 use crate::{Key, Payload};
 
@@ -96,7 +97,10 @@ impl Cluster {
     pub fn new(settings: ClusterSettings, now: Nanos) -> Cluster {
         let members = settings.ring.members().len();
         // Whoever ran under this name before may have granted leases up to now.
-        let granted = vec![now + settings.lease + settings.margin(); members];
+        let granted = match mutant::is(Mutant::RestartForgetsLeases) {
+            true => vec![now; members],
+            false => vec![now + settings.lease + settings.margin(); members],
+        };
         Cluster {
             view: View::fixed(members),
             settled_from: now,
@@ -121,14 +125,18 @@ impl Cluster {
 
     /// Whether this node knows its place: its own membership lasts, and nobody acts on an older view.
     fn is_settled(&self, now: Nanos) -> bool {
-        self.settled_from <= now && now < self.view.until
+        let lasts = now < self.view.until || mutant::is(Mutant::MembershipIgnored);
+        self.settled_from <= now && lasts
     }
 
     pub fn standing(&self, key: &Key, now: Nanos) -> Option<Standing> {
         let primary = self.view.primary(&self.settings.ring.replicas(key))?;
         let lease = self.leases[primary];
-        let leased = primary == self.me() || now < lease.until;
-        let standing = Standing { primary, generation: lease.generation, epoch: self.view.epoch };
+        let lasts = now < lease.until || mutant::is(Mutant::ServeAfterLease);
+        let leased = primary == self.me() || lasts;
+        let ignored = mutant::is(Mutant::GenerationIgnored);
+        let generation = if ignored { 0 } else { lease.generation };
+        let standing = Standing { primary, generation, epoch: self.view.epoch };
         (leased && self.is_settled(now)).then_some(standing)
     }
 
@@ -157,7 +165,8 @@ impl Cluster {
         let replicas = self.settings.ring.replicas(key);
         let primary = self.view.primary(&replicas)?;
         let mine = primary == self.me();
-        if mine && self.pending_of.contains_key(key) {
+        let pending = self.pending_of.contains_key(key);
+        if mine && pending && !mutant::is(Mutant::AsksPeersWhilePending) {
             return None;
         }
         let asked = |node: NodeId| {
@@ -223,14 +232,17 @@ impl<P: Payload> Node<P> {
         if !known || !cluster.is_settled(now) || cluster.pending.values().any(owes) {
             return;
         }
-        let term = cluster.settings.lease.min(cluster.view.until - now);
-        let until = now + term + cluster.settings.margin();
+        let term = cluster.settings.lease.min(cluster.view.until.saturating_sub(now));
+        let no_margin = mutant::is(Mutant::NoMargin);
+        let margin = if no_margin { 0 } else { cluster.settings.margin() };
+        let until = now + term + margin;
         cluster.granted[peer] = cluster.granted[peer].max(until);
         actions.push(Action::Grant { peer, term });
     }
 
     pub(super) fn lease_granted(&mut self, now: Nanos, peer: NodeId, asked: Nanos, term: Nanos) {
         let Some(cluster) = &mut self.cluster else { return self.invariants.broken() };
+        let asked = if mutant::is(Mutant::LeaseFromArrival) { now } else { asked };
         let until = asked.saturating_add(term.min(cluster.settings.lease));
         let Some(lease) = cluster.leases.get_mut(peer) else { return self.invariants.broken() };
         // The grant was longer on its way than it lasts.
@@ -244,8 +256,12 @@ impl<P: Payload> Node<P> {
     }
 
     pub(super) fn invalidate(&mut self, key: &Key) {
-        self.forget(key);
-        self.flights.void(key);
+        if !mutant::is(Mutant::InvalidationKeepsCopies) {
+            self.forget(key);
+        }
+        if !mutant::is(Mutant::InvalidationKeepsFlights) {
+            self.flights.void(key);
+        }
     }
 
     /// A write is over at the origin and forgotten here: tells the key's other nodes.
@@ -263,11 +279,13 @@ impl<P: Payload> Node<P> {
         };
         let replicas = cluster.settings.ring.replicas(key);
         let leased = |node: &NodeId| *node != cluster.me() && now < cluster.granted[*node];
+        let leased = |node: &NodeId| leased(node) && !mutant::is(Mutant::InvalidationSkipped);
         let peers: Vec<NodeId> = replicas.iter().filter(leased).collect();
         for &peer in &peers {
             actions.push(Action::Invalidate { peer, key: key.clone(), request });
         }
-        let peers = peers.into_iter().map(|peer| (peer, None)).collect();
+        let awaited = |_: &NodeId| !mutant::is(Mutant::AckBeforePeers);
+        let peers = peers.into_iter().filter(awaited).map(|peer| (peer, None)).collect();
         *cluster.pending_of.entry(key.clone()).or_insert(0) += 1;
         cluster.pending.insert(request, Pending { key: key.clone(), uncertain, peers });
         self.end_writes(now, Some(request), actions);
@@ -346,7 +364,8 @@ impl<P: Payload> Node<P> {
             return;
         }
         cluster.view = view;
-        cluster.settled_from = now + cluster.settings.view_lag;
+        let at_once = mutant::is(Mutant::ViewLagIgnored);
+        cluster.settled_from = if at_once { now } else { now + cluster.settings.view_lag };
         cluster.pending.values_mut().for_each(|pending| pending.uncertain = true);
         self.writers.values_mut().for_each(|writers| writers.uncertain = true);
         self.tick(now, actions);

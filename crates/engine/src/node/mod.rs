@@ -36,6 +36,7 @@ use model::window::{Nanos, Outcome, Recorder, SECOND, Window};
 use serde::{Deserialize, Serialize};
 
 use crate::invariant::Invariants;
+use crate::mutant::{self, Mutant};
 use crate::queue::Queue;
 use crate::tier::{Location, Log, Memory};
 use crate::{Etag, Key, Payload};
@@ -208,8 +209,11 @@ impl<P: Payload> Node<P> {
         let bytes = records.iter().map(|r| r.location.bytes()).sum();
         let keys = records.iter().map(|r| r.key.clone()).collect();
         on.log.restore(segment, bytes, keys);
+        // Nothing is known of what happened to them meanwhile.
+        let trusted = Verified { at: self.now, standing: Standing::ALONE };
+        let verified = mutant::is(Mutant::RestoredTrusted).then_some(trusted);
         for Restored { key, etag, location } in records {
-            self.index.insert(key, OnDevice { device, location, etag, verified: None });
+            self.index.insert(key, OnDevice { device, location, etag, verified });
         }
     }
 

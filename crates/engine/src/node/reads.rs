@@ -6,6 +6,7 @@ use super::flights::{self, At, Flight, Waiter};
 use super::{
     Action, Asker, DeviceId, Failure, JobId, Node, OnDevice, Reply, RequestId, Stages, Standing,
 };
+use crate::mutant::{self, Mutant};
 use crate::tier::Location;
 use crate::{Key, Payload};
 
@@ -102,7 +103,8 @@ impl<P: Payload> Node<P> {
         actions: &mut Vec<Action<P>>,
     ) -> bool {
         let Some(flight) = self.flights.joinable(key) else { return false };
-        if flight.standing != standing || standing.is_none() {
+        let is_old = flight.standing != standing || standing.is_none();
+        if is_old && !mutant::is(Mutant::JoinsOldFlight) {
             // What it brings is of a lease or view that is over: nobody joins it any more.
             self.flights.void(key);
             return false;
@@ -122,7 +124,9 @@ impl<P: Payload> Node<P> {
         };
         waiter.length_met = length;
         if flight.waiters.len() < length_max as usize {
-            flight.waiters.push(waiter);
+            if !mutant::is(Mutant::ReaderLost) {
+                flight.waiters.push(waiter);
+            }
             self.recorder.join(now);
         } else {
             let reply = Reply::Busy { queue: queue.to_owned() };

@@ -1,6 +1,7 @@
 //! What the node keeps where: filling memory and devices, and forgetting.
 
 use super::{Action, Appending, Device, DeviceId, JobId, Kept, Node, OnDevice, REST, Verified};
+use crate::mutant::{self, Mutant};
 use crate::tier::RECORD_OVERHEAD_BYTES;
 use crate::{Key, Payload};
 
@@ -123,12 +124,17 @@ impl<P: Payload> Node<P> {
     /// Forgets every copy of a key.
     pub(super) fn forget(&mut self, key: &Key) {
         self.memory.remove(key);
-        self.index.remove(key);
+        if !mutant::is(Mutant::ForgetsMemoryOnly) {
+            self.index.remove(key);
+        }
         self.void_append(key);
     }
 
     /// Sees to it that no record of a key that is being written is indexed.
     pub(super) fn void_append(&mut self, key: &Key) {
+        if mutant::is(Mutant::AppendsNotVoided) {
+            return;
+        }
         // Most keys have none.
         let Some(job) = self.appending_of.remove(key) else { return };
         match self.appending.get_mut(&job) {

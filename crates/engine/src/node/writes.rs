@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use model::window::Nanos;
 
 use super::{Action, Node, Reply, RequestId, Stages, Verified, Writers};
+use crate::mutant::{self, Mutant};
 use crate::{Key, Payload};
 
 impl<P: Payload> Node<P> {
@@ -31,6 +32,9 @@ impl<P: Payload> Node<P> {
                 self.refuse_write(now, request, reply, actions);
             }
             Some(writers) => {
+                if mutant::is(Mutant::TurnShared) {
+                    actions.push(Action::WriteTurn { request });
+                }
                 writers.waiting.push_back(request);
                 self.writes_waiting += 1;
             }
@@ -56,8 +60,12 @@ impl<P: Payload> Node<P> {
         }
         let uncertain = writers.uncertain;
         self.next_turn(now, &key, actions);
-        self.forget(&key);
-        self.flights.void(&key);
+        if !mutant::is(Mutant::OwnCopyKept) {
+            self.forget(&key);
+        }
+        if !mutant::is(Mutant::OwnFlightsKept) {
+            self.flights.void(&key);
+        }
         // If the view changed since its turn came, another may have written after it: the answer of the
         // origin may have been long on its way.
         let standing = self.standing(&key, now).filter(|_| !uncertain);
@@ -74,6 +82,9 @@ impl<P: Payload> Node<P> {
     fn next_turn(&mut self, now: Nanos, key: &Key, actions: &mut Vec<Action<P>>) {
         let primary = self.cluster.as_ref().is_none_or(|cluster| cluster.is_primary(key, now));
         let Some(writers) = self.writers.get_mut(key) else { return self.invariants.broken() };
+        if mutant::is(Mutant::WriterLost) && writers.waiting.pop_front().is_some() {
+            self.writes_waiting -= 1;
+        }
         let next = if primary { writers.waiting.pop_front() } else { None };
         if let Some(request) = next {
             writers.current = request;

@@ -20,6 +20,8 @@ mod gateways;
 mod happening;
 mod law;
 mod members;
+#[cfg(test)]
+mod mutants;
 mod network;
 mod nodes;
 mod origin;

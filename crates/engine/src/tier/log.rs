@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use crate::Key;
+use crate::mutant::{self, Mutant};
 
 /// Bytes of a record beside its key and its stored payload: the header of the driver's format.
 pub const RECORD_OVERHEAD_BYTES: u64 = 32;
@@ -129,7 +130,10 @@ impl Log {
         let location = Location { segment: head.number, offset: head.bytes, bytes };
         head.bytes += bytes;
         head.keys.push(key.clone());
-        while self.bytes > self.bytes_max && self.segments.len() > 1 {
+        while self.bytes > self.bytes_max
+            && self.segments.len() > 1
+            && !mutant::is(Mutant::BudgetIgnored)
+        {
             let oldest = self.segments.pop_front().expect("more than one segment");
             self.bytes -= oldest.bytes;
             placed.dropped.push((oldest.number, oldest.keys));
