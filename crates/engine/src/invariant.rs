@@ -2,9 +2,10 @@
 //!
 //! A release build survives such a state: it does nothing with the event, counts the place in the
 //! source, and goes on, because a node that stops takes its healthy requests with it. The count is
-//! readable from outside ([`crate::node::Node::invariants`], [`crate::gateway::Gateway::invariants`]), so
-//! that the process can export it; the simulator treats any count as a failure of the seed. States that
-//! leave wrong data behind (a budget exceeded, two flights for one key) are panics instead.
+//! readable from outside ([`crate::node::Node::invariants`],
+//! [`crate::gateway::Gateway::invariants`]), so that the process can export it; the simulator
+//! treats any count as a failure of the seed. States that leave wrong data behind (a budget
+//! exceeded, two flights for one key) are panics instead.
 //!
 //! Cost: nothing until an invariant breaks; then a scan of the places that broke before.
 

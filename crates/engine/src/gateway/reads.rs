@@ -1,4 +1,4 @@
-//! Reads: which node is asked, which after it or beside it, and when the origin is.
+//! Reads: the choice of a node, retries, hedges, and the origin as the last resort.
 
 use model::window::Nanos;
 
@@ -8,15 +8,15 @@ use super::{Action, Gateway, Head, Operation, Refusal, Spread, Status};
 use crate::route::health::State;
 use crate::route::{Candidate, NodeId, REPLICAS_MAX};
 
-/// The nodes among which a read's is chosen.
+/// The candidate nodes of a read.
 #[derive(Default)]
 struct Choice {
     nodes: [NodeId; REPLICAS_MAX],
     places: [usize; REPLICAS_MAX],
     length: usize,
-    /// The first that may be asked where there is no other: its share is spent, or it rests.
+    /// The first node to use only if there is no other: its share is spent, or it rests.
     spare: Option<(usize, NodeId)>,
-    /// The first that was passed over because something is wrong with it.
+    /// The first node that was passed over because it is not healthy.
     passed: Option<NodeId>,
 }
 
@@ -29,7 +29,7 @@ impl Choice {
 }
 
 impl Gateway {
-    /// The nodes that a read may go to now, of those that were not tried.
+    /// The untried nodes that a read may go to now.
     fn choice(&mut self, now: Nanos, slot: Slot) -> Choice {
         let mut choice = Choice::default();
         let Some(request) = self.requests.get(slot) else {
@@ -67,8 +67,8 @@ impl Gateway {
         choice
     }
 
-    /// Chooses a node for a read; with it, the node that it should not ask. `spare`: also one that is
-    /// asked only where there is no other.
+    /// Chooses a node for a read, and the node that it should skip. With `spare`, also a node that
+    /// is used only if there is no other.
     fn pick(
         &mut self,
         now: Nanos,
@@ -190,7 +190,7 @@ impl Gateway {
         self.requests.arm(slot);
     }
 
-    /// A read's node answered, though not with the answer.
+    /// A read's node replied without the object.
     pub(super) fn read_declined(
         &mut self,
         now: Nanos,
@@ -202,7 +202,7 @@ impl Gateway {
         let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         match head.status {
             Status::Busy => request.busy = true,
-            // The origin itself could not be reached, from here: there is nobody left to ask.
+            // This gateway could not reach the origin either: nothing is left to try.
             Status::Unavailable if target == Target::Origin => request.unavailable = 2,
             Status::Unavailable => request.unavailable += 1,
             Status::Misdirected | Status::Final => {}
@@ -210,7 +210,8 @@ impl Gateway {
         self.go_on(now, slot, actions);
     }
 
-    /// An attempt of a read ended without its answer: the next is tried, if none is under way.
+    /// An attempt of a read ended without a usable reply: tries the next node if no attempt is
+    /// under way.
     pub(super) fn go_on(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
         if self.requests.get(slot).is_some_and(|request| !request.is_asking()) {
             self.next_read(now, slot, actions);
@@ -219,7 +220,7 @@ impl Gateway {
         }
     }
 
-    /// A read's time has come: to be hedged, or to give up an attempt for another.
+    /// A read's timer fired: hedges it, or replaces a late attempt.
     pub(super) fn read_due(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
         let Some(request) = self.requests.get(slot) else { return self.invariants.broken() };
         let late = request.attempts.iter().flatten().find(|a| a.until <= now).copied();
@@ -236,14 +237,14 @@ impl Gateway {
         self.requests.arm(slot);
     }
 
-    /// Tries another node in the place of a late attempt. Where there is none, it may go on.
+    /// Replaces a late attempt by one at another node. If there is no other, the attempt goes on.
     fn give_up(&mut self, now: Nanos, slot: Slot, late: Attempt, actions: &mut Vec<Action>) {
         let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         for attempt in request.attempts.iter_mut().flatten().filter(|a| a.id == late.id) {
             attempt.until = Nanos::MAX;
         }
         let sibling = request.attempts[1].is_some();
-        // Another is already under way beside it: that is the other try.
+        // A second attempt is under way already.
         if sibling {
             return;
         }

@@ -1,7 +1,7 @@
-//! The requests under way, by name and by attempt, and when to look at each next.
+//! The table of requests under way, by name and by attempt, with their timers.
 //!
-//! Requests lie in slots that are used again; an attempt's name carries its request's slot, so that an
-//! answer finds its request without a search. A name that is unknown or of another time finds nothing.
+//! Requests lie in slots that are reused. An attempt's name contains its request's slot, so a reply
+//! finds its request without a search; the name of an attempt that is over finds nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -28,13 +28,13 @@ pub(super) enum Target {
     Origin,
 }
 
-/// A try to have a request answered.
+/// An attempt to serve a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     pub(super) id: AttemptId,
     pub(super) target: Target,
     pub(super) sent: Nanos,
-    /// When another is tried in its place.
+    /// When it is replaced by an attempt at another node.
     pub(super) until: Nanos,
     /// The node's length when it was sent.
     pub(super) length_met: f64,
@@ -42,7 +42,7 @@ pub(super) struct Attempt {
     pub(super) hedge: bool,
 }
 
-/// How far a request is.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Has attempts.
@@ -81,7 +81,7 @@ pub(super) struct Request {
     /// When a second node is tried beside the first; `MAX` if none is.
     pub(super) hedge_at: Nanos,
     pub(super) hedged: bool,
-    /// When to look at it next; `MAX` if nothing is due.
+    /// When its timer fires; `MAX` if it is not set.
     timer: Nanos,
 }
 
@@ -151,8 +151,8 @@ impl Request {
     }
 }
 
-/// Hashes integers by a multiplication, with fixed keys: fast, and the same on every run. Names come from
-/// our own driver, so nobody chooses them to collide.
+/// Hashes integers by a multiplication, with fixed keys: fast, and the same on every run. Names
+/// come from our own driver, so nobody chooses them to collide.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct IntegerHash(u64);
 
@@ -243,7 +243,7 @@ impl Requests {
         found.into_iter().filter_map(|request| self.slot_of(request.id)).collect()
     }
 
-    /// That nothing is left of requests that are over.
+    /// Asserts that the table is empty.
     #[cfg(test)]
     pub(super) fn assert_empty(&self) {
         assert!(self.by_id.is_empty() && self.slots.iter().all(Option::is_none));

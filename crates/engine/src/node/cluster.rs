@@ -1,16 +1,18 @@
-//! A node among others: leases, invalidations, offers.
+//! The cluster protocol of a node: leases, invalidations, offers of copies.
 //!
-//! One node orders a key's writes: its *primary*, the first of the key's nodes that is live. The other
-//! nodes of the key may serve copies of it, under a *lease* from the primary that they renew all the
-//! time: as long as it lasts, the primary acknowledges no write to the key before they have dropped
-//! their copies (Gray and Cheriton, "Leases: an efficient fault-tolerant mechanism for distributed file
-//! cache consistency", SOSP 1989, with one lease for all keys of a primary). A node whose lease ran out
-//! may have missed an invalidation: what it holds is compared with the origin before it is served, and
-//! what it fetches meanwhile is not kept. Lengths of time are compared on one clock each, and who grants
-//! a lease holds it for longer than who has it, so clocks need not agree; their rates must, to 1/16.
+//! One node orders a key's writes: its *primary*, the first of the key's nodes that is live. The
+//! key's other nodes may serve copies under a *lease* from the primary, which they keep renewing.
+//! While a lease lasts, the primary acknowledges no write to the key before the lease's holder has
+//! dropped its copies (Gray and Cheriton, "Leases: an efficient fault-tolerant mechanism for
+//! distributed file cache consistency", SOSP 1989, with one lease for all keys of a primary). A
+//! node whose lease ran out may have missed an invalidation: it compares each copy with the origin
+//! before serving it, and keeps nothing that it fetches meanwhile. Each node measures durations on
+//! its own clock, and the granter counts a lease as 1/16 longer than the holder does. So clocks
+//! need not show the same time, but their rates must agree to within 1/16.
 //!
-//! A copy is tied to the lease under which it was compared with the origin, by its [`Standing`]: a lease
-//! that lapsed and was granted again has another generation, a changed view another epoch.
+//! Each copy records the [`Authority`] under which it was last compared with the origin. A lease
+//! that lapsed and was granted again has another generation, and a changed view another epoch, so
+//! copies verified under the old one are compared again.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,60 +25,60 @@ use crate::mutant::{self, Mutant};
 use crate::route::{NodeId, View};
 use crate::{Key, Payload};
 
-/// By whose leave a copy may be served. Copies of another standing than the present one are compared
-/// with the origin first.
+/// The primary, lease and view under which a copy may be served. A copy that was verified under
+/// another authority than the present one is compared with the origin first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct Authority {
     primary: NodeId,
     generation: u32,
     epoch: u64,
 }
 
-impl Standing {
-    /// That of a node without peers.
-    pub const ALONE: Standing = Standing { primary: 0, generation: 0, epoch: 0 };
+impl Authority {
+    /// The authority of a node without peers.
+    pub const ALONE: Authority = Authority { primary: 0, generation: 0, epoch: 0 };
 }
 
-/// When and by whose leave a copy was compared with the origin.
+/// When, and under which authority, a copy was last compared with the origin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verified {
     pub at: Nanos,
-    pub standing: Standing,
+    pub authority: Authority,
 }
 
 /// A lease from a peer.
 #[derive(Clone, Copy, Default)]
 struct Lease {
     until: Nanos,
-    /// Counts the times that it had lapsed when it was granted.
+    /// The number of times that it was granted after having lapsed.
     generation: u32,
-    /// When it was asked for last.
+    /// When it was last requested.
     asked: Option<Nanos>,
 }
 
-/// A write that is in the origin, and not yet known to all nodes of its key.
+/// A write that has ended at the origin and waits for the key's other nodes to drop their copies.
 struct Pending {
     key: Key,
     uncertain: bool,
-    /// Who has not confirmed, and when to tell it again.
+    /// The peers that have not confirmed, and when to repeat the invalidation.
     peers: Vec<(NodeId, Option<Nanos>)>,
 }
 
-/// What a node knows of its peers.
+/// A node's view of its peers.
 pub(super) struct Cluster {
     pub settings: ClusterSettings,
     view: View,
-    /// Since when all others act on this view too.
+    /// The time from which all other nodes act on this view too.
     settled_from: Nanos,
     leases: Vec<Lease>,
-    /// Until when each peer may hold a lease of this node's.
+    /// The time until which each peer may hold a lease from this node.
     granted: Vec<Nanos>,
     pending: BTreeMap<RequestId, Pending>,
-    /// How many pending writes each key has.
+    /// The number of pending writes of each key.
     pending_of: HashMap<Key, u32>,
-    /// How often each peer had what it was asked for lately, 0 to 1.
+    /// The share of recent requests to each peer that it could serve, 0 to 1.
     useful: Vec<f32>,
-    /// Bytes that may be offered now, and when that was reckoned.
+    /// Bytes that may be offered now, and when that was last computed.
     budget: (f64, Nanos),
 }
 
@@ -85,18 +87,18 @@ pub(super) struct Cluster {
 pub struct PeerStatus {
     /// Its name.
     pub name: String,
-    /// Whether it is live in the view.
+    /// Whether the view lists it as live.
     pub live: bool,
-    /// Whether this node holds a lease of it.
+    /// Whether this node holds a lease from it.
     pub leased: bool,
-    /// Whether it may hold a lease of this node.
+    /// Whether it may hold a lease from this node.
     pub granted: bool,
 }
 
 impl Cluster {
     pub fn new(settings: ClusterSettings, now: Nanos) -> Cluster {
         let members = settings.ring.members().len();
-        // Whoever ran under this name before may have granted leases up to now.
+        // The process that ran under this name before may have granted leases until just now.
         let granted = match mutant::is(Mutant::RestartForgetsLeases) {
             true => vec![now; members],
             false => vec![now + settings.lease + settings.margin(); members],
@@ -123,21 +125,22 @@ impl Cluster {
         self.settings.me
     }
 
-    /// Whether this node knows its place: its own membership lasts, and nobody acts on an older view.
+    /// Whether this node may act on the view: its own membership lasts, and no node acts on an
+    /// older view.
     fn is_settled(&self, now: Nanos) -> bool {
         let lasts = now < self.view.until || mutant::is(Mutant::MembershipIgnored);
         self.settled_from <= now && lasts
     }
 
-    pub fn standing(&self, key: &Key, now: Nanos) -> Option<Standing> {
+    pub fn authority(&self, key: &Key, now: Nanos) -> Option<Authority> {
         let primary = self.view.primary(&self.settings.ring.replicas(key))?;
         let lease = self.leases[primary];
         let lasts = now < lease.until || mutant::is(Mutant::ServeAfterLease);
         let leased = primary == self.me() || lasts;
         let ignored = mutant::is(Mutant::GenerationIgnored);
         let generation = if ignored { 0 } else { lease.generation };
-        let standing = Standing { primary, generation, epoch: self.view.epoch };
-        (leased && self.is_settled(now)).then_some(standing)
+        let authority = Authority { primary, generation, epoch: self.view.epoch };
+        (leased && self.is_settled(now)).then_some(authority)
     }
 
     pub fn is_mine(&self, key: &Key) -> bool {
@@ -150,10 +153,11 @@ impl Cluster {
         primary == Some(self.me()) && self.is_settled(now)
     }
 
-    /// The peers that are asked for an object that this node has not, in order, from place `from` on:
-    /// the primary, or if this node is that, the others. Who was not heard of lately is left out, and
-    /// who seldom has what it is asked for is asked only now and then. While a write is pending its
-    /// primary asks nobody: the others may still have the older version, which it would keep as its own.
+    /// The next peer to request a missing object from, starting at replica `from`: the primary, or,
+    /// if this node is the primary, one of the others. Skips peers whose lease has run out, and
+    /// most of the time those that seldom have the object. While a write of the key is pending the
+    /// primary requests it from no peer: they may still hold the older version, which it would then
+    /// keep as its own.
     pub fn next_peer(
         &self,
         key: &Key,
@@ -186,7 +190,8 @@ impl Cluster {
         *useful += (f32::from(u8::from(found)) - *useful) / 32.0;
     }
 
-    /// Whom to offer an object of so many bytes to, within the budget, as bits of places.
+    /// The peers to offer an object of this size to, within the budget, and the same as bits of
+    /// places.
     pub fn offer_to(&mut self, key: &Key, bytes: u64, now: Nanos) -> (Vec<NodeId>, u8) {
         let rate = self.settings.replicate_bytes_per_s as f64;
         let replicas = self.settings.ring.replicas(key);
@@ -227,7 +232,8 @@ impl<P: Payload> Node<P> {
         // A peer's configuration may name this node although its own says that it is alone.
         let Some(cluster) = &mut self.cluster else { return };
         let known = peer < cluster.granted.len() && peer != cluster.me();
-        // Who has not confirmed an invalidation gets no new lease, so that the write ends in time.
+        // A peer that owes a confirmation gets no new lease, so that the write need not wait for
+        // ever.
         let owes = |pending: &Pending| pending.peers.iter().any(|(owing, _)| *owing == peer);
         if !known || !cluster.is_settled(now) || cluster.pending.values().any(owes) {
             return;
@@ -264,7 +270,8 @@ impl<P: Payload> Node<P> {
         }
     }
 
-    /// A write is over at the origin and forgotten here: tells the key's other nodes.
+    /// A write has ended at the origin and its key is forgotten here: invalidates the other nodes'
+    /// copies.
     pub(super) fn spread_write(
         &mut self,
         now: Nanos,
@@ -311,7 +318,7 @@ impl<P: Payload> Node<P> {
         self.end_writes(now, Some(request), actions);
     }
 
-    /// Ends the writes (one, or all) that no lease holds up any more.
+    /// Ends those pending writes (one, or all) that wait for no peer's lease any more.
     fn end_writes(&mut self, now: Nanos, only: Option<RequestId>, actions: &mut Vec<Action<P>>) {
         // A node alone may be told the time too; it holds up no write.
         let Some(cluster) = &mut self.cluster else { return };
@@ -385,7 +392,7 @@ impl<P: Payload> Node<P> {
                 }
             }
         }
-        // Three tries in a lease's time, less a tick.
+        // Three attempts in the time of a lease, less a tick.
         let every = (cluster.settings.lease / 3).saturating_sub(tick);
         for (peer, lease) in cluster.leases.iter_mut().enumerate() {
             let due = lease.asked.is_none_or(|at| at + every <= now);

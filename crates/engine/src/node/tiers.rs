@@ -1,12 +1,15 @@
-//! What the node keeps where: filling memory and devices, and forgetting.
+//! Filling the memory tier and the devices, and forgetting keys.
 
-use super::{Action, Appending, Device, DeviceId, JobId, Kept, Node, OnDevice, REST, Verified};
+use super::{
+    APPEND_PAUSE, Action, Appending, Device, DeviceId, JobId, Kept, Node, OnDevice, Verified,
+};
 use crate::mutant::{self, Mutant};
 use crate::tier::RECORD_OVERHEAD_BYTES;
 use crate::{Key, Payload};
 
 impl<P: Payload> Node<P> {
-    /// Puts an object into the memory tier. What has to leave goes to a device, if none has it.
+    /// Puts an object into the memory tier. Evicted objects go to a device, unless one has them
+    /// already.
     pub(super) fn keep(
         &mut self,
         key: Key,
@@ -26,8 +29,8 @@ impl<P: Payload> Node<P> {
         }
     }
 
-    /// Writes an object to the device that is least full, in proportion to its budget. With too much
-    /// being written already, or no device that takes it, it is not kept: the origin has it.
+    /// Writes an object to the device that is least full in proportion to its budget. If too many
+    /// bytes are being written already, or no device takes it, it is not kept: the origin has it.
     pub(super) fn append(
         &mut self,
         key: &Key,
@@ -43,7 +46,7 @@ impl<P: Payload> Node<P> {
             return;
         }
         let fullness = |d: &Device| d.log.bytes() as f64 / d.log.bytes_max() as f64;
-        let takes = |d: &Device| d.log.fits(bytes) && d.rests_until <= self.now;
+        let takes = |d: &Device| d.log.fits(bytes) && d.paused_until <= self.now;
         let candidates = self.devices.iter().enumerate().filter(|(_, d)| takes(d));
         let least = candidates.min_by(|(_, a), (_, b)| fullness(a).total_cmp(&fullness(b)));
         // No device takes it: all are too small, or rest after a failure.
@@ -112,7 +115,7 @@ impl<P: Payload> Node<P> {
             self.appending_of.remove(&key);
         }
         if !written {
-            self.devices[device].rests_until = self.now + REST;
+            self.devices[device].paused_until = self.now + APPEND_PAUSE;
             if let Some(segment) = self.devices[device].log.seal_if(location.segment()) {
                 actions.push(Action::SealSegment { device, segment });
             }
@@ -130,7 +133,7 @@ impl<P: Payload> Node<P> {
         self.void_append(key);
     }
 
-    /// Sees to it that no record of a key that is being written is indexed.
+    /// Marks a record of the key that is being written, so that it will not be indexed.
     pub(super) fn void_append(&mut self, key: &Key) {
         if mutant::is(Mutant::AppendsNotVoided) {
             return;

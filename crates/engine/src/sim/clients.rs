@@ -8,7 +8,7 @@ use rand_distr::{Distribution, Exp1};
 
 use super::Simulation;
 use super::check::{Seen, Version};
-use super::happening::{Answer, AnswerKind, Call, Caller, Happening, RequestNumber, Written};
+use super::happening::{Call, Caller, ClientReply, Happening, ReplyKind, RequestNumber, Written};
 use super::settings::{CLIENTS, Process};
 use crate::node::Asker;
 
@@ -119,7 +119,7 @@ impl Simulation {
     }
 
     /// A client has its answer, or waits no longer.
-    pub(super) fn answer_client(&mut self, number: RequestNumber, answer: Answer) {
+    pub(super) fn answer_client(&mut self, number: RequestNumber, answer: ClientReply) {
         let Some(request) = self.requests.remove(number) else { return };
         let response = self.now - request.began;
         let operation = match request.write {
@@ -137,10 +137,10 @@ impl Simulation {
         };
         self.recorder.finish(self.now, &finished);
         match answer.kind {
-            AnswerKind::Busy => self.counts.refused += 1,
-            AnswerKind::Failed => self.counts.failed += 1,
-            AnswerKind::Written => self.counts.acknowledged += 1,
-            AnswerKind::Found { .. } | AnswerKind::NotFound => {
+            ReplyKind::Busy => self.counts.refused += 1,
+            ReplyKind::Failed => self.counts.failed += 1,
+            ReplyKind::Written => self.counts.acknowledged += 1,
+            ReplyKind::Found { .. } | ReplyKind::NotFound => {
                 *self.counts.reads.entry(answer.outcome).or_insert(0) += 1;
             }
         }
@@ -149,20 +149,20 @@ impl Simulation {
         }
     }
 
-    fn judge(&mut self, request: &Request, answer: &Answer) {
+    fn judge(&mut self, request: &Request, answer: &ClientReply) {
         let now = self.now;
         let (key, began) = (request.key, request.began);
         let judged = match answer.kind {
-            AnswerKind::Written => {
+            ReplyKind::Written => {
                 let version = request.write.map_or(0, |write| write.version);
                 self.checker.acknowledged(key, version, now)
             }
-            AnswerKind::Found { key: of, version } => {
+            ReplyKind::Found { key: of, version } => {
                 let seen = Seen::Version { key: of, version, bytes: answer.bytes };
                 self.checker.read(key, began, now, seen)
             }
-            AnswerKind::NotFound => self.checker.read(key, began, now, Seen::Nothing),
-            AnswerKind::Busy | AnswerKind::Failed => {
+            ReplyKind::NotFound => self.checker.read(key, began, now, Seen::Nothing),
+            ReplyKind::Busy | ReplyKind::Failed => {
                 if let Some(write) = request.write {
                     self.checker.given_up(key, write.version, now);
                 }

@@ -21,7 +21,7 @@ pub(super) enum Happening {
     /// A client's request comes to a gateway.
     Request { gateway: usize, request: RequestNumber },
     /// A client has its answer.
-    Answer { request: RequestNumber, answer: Answer },
+    ClientReply { request: RequestNumber, answer: ClientReply },
     /// A client stops waiting.
     Leave { request: RequestNumber },
     /// Something happens to a node: its own devices and times, and answers to what it asked.
@@ -35,9 +35,9 @@ pub(super) enum Happening {
     /// A write took longer than its client waits, or than the origin may take.
     WriteTimeout { node: usize, life: Life, request: u64 },
     /// What a node streams from the origin is there.
-    Streamed { node: usize, life: Life, request: u64, answer: Answer },
+    Streamed { node: usize, life: Life, request: u64, answer: ClientReply },
     /// Something happens to a gateway.
-    Gateway { gateway: usize, life: Life, event: gateway::Event, answer: Option<Answer> },
+    Gateway { gateway: usize, life: Life, event: gateway::Event, answer: Option<ClientReply> },
     /// A gateway asked to be told the time.
     Wake { gateway: usize, life: Life, at: Nanos },
     /// A read comes to the origin.
@@ -86,7 +86,7 @@ impl Happening {
             Happening::Node { .. }
             | Happening::Gateway { .. }
             | Happening::Viewed { .. }
-            | Happening::Answer { .. } => true,
+            | Happening::ClientReply { .. } => true,
             _ => false,
         }
     }
@@ -161,14 +161,14 @@ pub(super) enum Reader {
 
 /// What a client is answered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
-    pub kind: AnswerKind,
+pub(super) struct ClientReply {
+    pub kind: ReplyKind,
     pub outcome: Outcome,
     pub bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum AnswerKind {
+pub(super) enum ReplyKind {
     Found {
         key: u32,
         version: Version,
@@ -181,10 +181,11 @@ pub(super) enum AnswerKind {
     Failed,
 }
 
-impl Answer {
-    pub const BUSY: Answer = Answer { kind: AnswerKind::Busy, outcome: Outcome::Error, bytes: 0 };
-    pub const FAILED: Answer =
-        Answer { kind: AnswerKind::Failed, outcome: Outcome::Error, bytes: 0 };
+impl ClientReply {
+    pub const BUSY: ClientReply =
+        ClientReply { kind: ReplyKind::Busy, outcome: Outcome::Error, bytes: 0 };
+    pub const FAILED: ClientReply =
+        ClientReply { kind: ReplyKind::Failed, outcome: Outcome::Error, bytes: 0 };
 }
 
 /// The version of a key as the simulation's origin names it.
@@ -198,8 +199,8 @@ pub(super) fn parse_etag(etag: &str) -> Option<(u32, Version)> {
     Some((u32::from_str_radix(key, 16).ok()?, Version::from_str_radix(version, 16).ok()?))
 }
 
-/// The name of a key by its number: as the load generator calls it, so that the ring puts it where it
-/// would lie in a measurement.
+/// The name of a key by its number: as the load generator calls it, so that the ring puts it where
+/// it would lie in a measurement.
 pub(super) fn key_name(key: u32) -> Key {
     format!("k{key}").into_bytes().into()
 }

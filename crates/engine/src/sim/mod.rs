@@ -1,15 +1,15 @@
-//! A cluster in virtual time: the code that serves, run by a seed in one thread.
+//! A cluster in virtual time: the engine that serves real traffic, run from a seed in one thread.
 //!
-//! [`Simulation`] is a driver of [`crate::node::Node`] and [`crate::gateway::Gateway`] as the process is
-//! one, with everything else made up: clients, messages, devices, the origin, the membership, clocks, and
-//! what goes wrong with each ([`Fault`]). The same settings give the same run, to the nanosecond. The
+//! [`Simulation`] drives [`crate::node::Node`] and [`crate::gateway::Gateway`] as the process does,
+//! and simulates everything else: clients, messages, devices, the origin, the membership, clocks,
+//! and the faults of each ([`Fault`]). The same settings give the same run, to the nanosecond. The
 //! histories of clients are judged as they happen ([`check`]).
 //!
-//! What it leaves out: processors and the bandwidth of networks (a node decides in no time, and bytes
-//! take none), partial failures of one process, and clocks that jump. `docs/simulate.md` has the list.
+//! It leaves out processors and the bandwidth of networks (a decision and a transfer take no time),
+//! and partial failures of one process. `docs/simulate.md` has the list.
 //!
-//! - `settings`: what is simulated. `law`: distributions of times and keys. `seeds`: small clusters with
-//!   faults, drawn from a seed, for the search for violations.
+//! - `settings`: what is simulated. `law`: distributions of times and keys. `seeds`: small clusters
+//!   with faults, drawn from a seed, for the search for violations.
 //! - `happening`, `schedule`: what happens when. `network`: how messages pass.
 //! - `clients`, `nodes`, `gateways`, `origin`, `members`, `faults`: what each does.
 
@@ -57,13 +57,13 @@ use nodes::NodeProcess;
 use schedule::Schedule;
 use slab::Slab;
 
-/// What every process has.
+/// The state that nodes and gateways share.
 struct State {
     life: Life,
     alive: bool,
     /// How many pauses hold it.
     paused: u32,
-    /// What came while it was paused.
+    /// Events that arrived while it was paused.
     deferred: Vec<Happening>,
     clock: Clock,
     /// Until when it may act on its membership, on its clock.
@@ -107,11 +107,12 @@ pub struct Simulation {
     trace: Option<VecDeque<(Nanos, String)>>,
 }
 
-/// Lines of a trace that are kept.
+/// Maximum number of trace lines; the oldest are dropped.
 const TRACE_LINES_MAX: usize = 100_000;
 
 impl Simulation {
-    /// A cluster at time 0: every key has its first version in the origin, and nothing is kept anywhere.
+    /// A cluster at time 0: every key has its first version in the origin, and nothing is kept
+    /// anywhere.
     pub fn new(mut settings: Settings) -> Simulation {
         if settings.breakage == Some(Breakage::NoViewLag) {
             let clusters = settings.nodes.iter_mut().filter_map(|node| node.cluster.as_mut());
@@ -168,7 +169,7 @@ impl Simulation {
         simulation
     }
 
-    /// Runs until all that happens by `end` has happened.
+    /// Runs until virtual time `end`.
     pub fn run_to(&mut self, end: Nanos) {
         while let Some((now, what)) = self.schedule.pop(end) {
             self.now = now;
@@ -177,17 +178,17 @@ impl Simulation {
         self.now = self.now.max(end);
     }
 
-    /// The time that it is.
+    /// The virtual time now.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// What was asked for.
+    /// The settings it was made with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// What went wrong with the history so far.
+    /// Violations found in the history so far.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
@@ -207,8 +208,9 @@ impl Simulation {
         &self.gateways[gateway].gateway
     }
 
-    /// The windows that ended by now: of the clients (`load`), of each gateway, of each node; and with
-    /// `open` those that have not ended. With more than one process of a kind, each with its own names.
+    /// The windows that ended by now: of the clients (`load`), of each gateway, of each node; and
+    /// with `open` those that have not ended. With more than one process of a kind, each with its
+    /// own names.
     pub fn windows(&mut self, open: bool) -> Vec<Vec<Window>> {
         let now = self.now;
         let load = if open { self.recorder.flush(now) } else { self.recorder.roll(now) };
@@ -239,8 +241,8 @@ impl Simulation {
         }
     }
 
-    /// Invariants that broke in any process so far, and requests that an engine lost: none, unless the
-    /// engine or this driver is wrong.
+    /// Invariants that broke in any process so far, and requests that an engine lost: none, unless
+    /// the engine or this driver is wrong.
     pub fn broken(&mut self) -> Vec<String> {
         let mut broken = self.broken.clone();
         for process in 0..self.processes.len() {
@@ -266,23 +268,23 @@ impl Simulation {
         self.broken.extend(broken);
     }
 
-    /// From now on keeps what happens, in words.
+    /// From now on records a trace: a line of text for each event.
     pub fn trace(&mut self) {
         self.trace = Some(VecDeque::new());
     }
 
-    /// From now on keeps what a node is told and decides, for a replay.
+    /// From now on records a node's events and actions, for a replay.
     pub fn log(&mut self, node: usize) {
         self.nodes[node].log = Some(Vec::new());
     }
 
-    /// What [`Simulation::log`] kept.
+    /// The events and actions that [`Simulation::log`] recorded.
     pub fn logged(&self, node: usize) -> &[Logged] {
         self.nodes[node].log.as_deref().unwrap_or_default()
     }
 
-    /// What happened between two times that may have to do with a key, a line each: its own events, and
-    /// those of no key in particular. Nothing unless [`Simulation::trace`] was asked for.
+    /// The trace between two times, a line for each event that concerns a key or no key in
+    /// particular. Empty unless [`Simulation::trace`] was called before.
     pub fn traced(&self, key: u32, from: Nanos, to: Nanos) -> Vec<String> {
         let named = format!("key: {:?}", key_name(key));
         let number = format!("key: {key},");
@@ -313,7 +315,7 @@ impl Simulation {
     fn happen(&mut self, what: Happening) {
         if let Some((process, life)) = what.target(self.nodes.len()) {
             let state = &mut self.processes[process];
-            // A life that has ended handles nothing, nor does one that has not begun.
+            // Events of a life that has ended, or has not begun, are dropped.
             if life.is_some_and(|life| life != state.life || !state.alive) {
                 return;
             }
@@ -331,8 +333,10 @@ impl Simulation {
         match what {
             Happening::Arrival => self.arrive(),
             Happening::Request { gateway, request } => self.request_at_gateway(gateway, request),
-            Happening::Answer { request, answer } => self.answer_client(request, answer),
-            Happening::Leave { request } => self.answer_client(request, happening::Answer::FAILED),
+            Happening::ClientReply { request, answer } => self.answer_client(request, answer),
+            Happening::Leave { request } => {
+                self.answer_client(request, happening::ClientReply::FAILED)
+            }
             Happening::Node { node, event, .. } => self.node_event(node, event),
             Happening::NodeTick { node, life } => self.node_tick(node, life),
             Happening::Call { node, from, call } => self.call_at_node(node, from, call),
@@ -356,7 +360,7 @@ impl Simulation {
         }
     }
 
-    /// Whether a process takes what others ask.
+    /// Whether a process accepts requests.
     fn serves(&self, process: usize) -> bool {
         self.processes[process].alive && self.nodes.get(process).is_none_or(|node| node.joined)
     }

@@ -3,7 +3,7 @@
 use model::window::Nanos;
 use rand::RngExt;
 
-use super::happening::{Answer, Call, Caller, Happening};
+use super::happening::{Call, Caller, ClientReply, Happening};
 use super::settings::{CLIENTS, Process};
 use super::{Breakage, Simulation};
 use crate::gateway::Failed;
@@ -58,7 +58,7 @@ impl Simulation {
             Happening::Call { node, from, .. } => self.fail_call(node, from, Failed::Connect),
             Happening::Request { gateway, request } => {
                 let from = (self.nodes.len() + gateway) as Process;
-                let answer = Happening::Answer { request, answer: Answer::FAILED };
+                let answer = Happening::ClientReply { request, answer: ClientReply::FAILED };
                 self.send(from, CLIENTS, answer);
             }
             _ => {}
@@ -71,7 +71,7 @@ impl Simulation {
         let to_node = |node, life, event| Happening::Node { node, life, event };
         let (to, what) = match from {
             Caller::Client { request } => {
-                (CLIENTS, Happening::Answer { request, answer: Answer::FAILED })
+                (CLIENTS, Happening::ClientReply { request, answer: ClientReply::FAILED })
             }
             Caller::Gateway { gateway, life, attempt } => {
                 let event = gateway::Event::Failed { attempt, why };
@@ -113,12 +113,12 @@ impl Simulation {
     }
 
     /// Sends a read to the origin, unless its process is cut off from it.
-    pub(super) fn to_origin(&mut self, process: usize, what: Happening) {
+    pub(super) fn send_to_origin(&mut self, process: usize, what: Happening) {
         self.pass_origin(process as Process, super::ORIGIN, what);
     }
 
     /// Sends an answer of the origin to a process, unless that is cut off from it.
-    pub(super) fn from_origin(&mut self, process: usize, what: Happening) {
+    pub(super) fn send_from_origin(&mut self, process: usize, what: Happening) {
         self.pass_origin(super::ORIGIN, process as Process, what);
     }
 

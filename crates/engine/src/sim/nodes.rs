@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use model::window::{Nanos, Outcome};
 
 use super::happening::{
-    Answer, AnswerKind, Call, Caller, Happening, Life, Put, Reader, Written, etag, key_number,
+    Call, Caller, ClientReply, Happening, Life, Put, Reader, ReplyKind, Written, etag, key_number,
     parse_etag,
 };
 use super::network::ask_failed;
@@ -138,7 +138,7 @@ impl Simulation {
                 }
                 let breakage = self.settings.breakage;
                 if until <= self.now && breakage != Some(Breakage::LateWriteBegun) {
-                    return self.answer_from(at, from, &Answer::FAILED, None);
+                    return self.answer_from(at, from, &ClientReply::FAILED, None);
                 }
                 let write = Write { what, turn: false, over: false, done: false, told: false };
                 let incoming =
@@ -296,7 +296,7 @@ impl Simulation {
             self.own(at, self.settings.origin.timeout, event);
         }
         let from = Reader::Fetch { node: at, life, job };
-        self.to_origin(at, Happening::OriginRead { from, key, check });
+        self.send_to_origin(at, Happening::OriginRead { from, key, check });
     }
 
     fn write_turn(&mut self, at: usize, request: u64) {
@@ -315,8 +315,8 @@ impl Simulation {
     }
 
     /// A write took too long: its client is told so. If its turn has not come it leaves the queue;
-    /// otherwise it keeps the turn until the origin's answer is certain, because the next write must
-    /// not be overtaken by it.
+    /// otherwise it keeps the turn until the origin's answer is certain, because the next write
+    /// must not be overtaken by it.
     pub(super) fn write_timeout(&mut self, at: usize, request: u64) {
         let Some(incoming) = self.nodes[at].incoming.get_mut(request) else { return };
         let (key, from) = (incoming.key.clone(), incoming.from);
@@ -328,7 +328,7 @@ impl Simulation {
             self.nodes[at].incoming.remove(request);
             self.tell_node(at, Event::WriteEnd { request, key, payload: None });
         }
-        self.answer_from(at, from, &Answer::FAILED, None);
+        self.answer_from(at, from, &ClientReply::FAILED, None);
     }
 
     pub(super) fn put_over(&mut self, at: usize, request: u64, done: bool) {
@@ -374,8 +374,8 @@ impl Simulation {
         }
     }
 
-    /// Compares the requests that wait at a node with those that its engine knows of: an entry that the
-    /// engine lost would leave its client without an answer.
+    /// Compares the requests that wait at a node with those that its engine knows of: an entry that
+    /// the engine lost would leave its client without an answer.
     pub(super) fn lost_requests(&self, at: usize) -> Option<String> {
         let process = &self.nodes[at];
         let (mut readers, mut writers) = (0, 0);
@@ -403,11 +403,11 @@ impl Simulation {
             let key = incoming.key.clone();
             let from = Reader::Stream { node: at, life, request };
             if self.faulty {
-                let answer = Answer::FAILED;
+                let answer = ClientReply::FAILED;
                 let given_up = Happening::Streamed { node: at, life, request, answer };
                 self.schedule.push(self.now + self.settings.origin.timeout, given_up);
             }
-            return self.to_origin(at, Happening::OriginRead { from, key, check: None });
+            return self.send_to_origin(at, Happening::OriginRead { from, key, check: None });
         }
         let Some(incoming) = self.nodes[at].incoming.remove(request) else { return };
         if let Caller::Peer { node, life, job } = incoming.from {
@@ -422,16 +422,16 @@ impl Simulation {
             let what = Happening::Node { node, life, event };
             return self.send(at as Process, node as Process, what);
         }
-        let failed = |status| (status, Answer::FAILED, 0);
+        let failed = |status| (status, ClientReply::FAILED, 0);
         let (status, answer, warm) = match reply {
             Reply::Found { payload, outcome, warm, .. } => {
                 (Status::Final, found_answer(&payload, outcome), warm)
             }
             Reply::NotFound => {
-                let kind = AnswerKind::NotFound;
-                (Status::Final, Answer { kind, outcome: Outcome::Miss, bytes: 0 }, 0)
+                let kind = ReplyKind::NotFound;
+                (Status::Final, ClientReply { kind, outcome: Outcome::Miss, bytes: 0 }, 0)
             }
-            Reply::Busy { .. } => (Status::Busy, Answer::BUSY, 0),
+            Reply::Busy { .. } => (Status::Busy, ClientReply::BUSY, 0),
             Reply::NotHere | Reply::NotMine | Reply::NotPrimary => failed(Status::Misdirected),
             Reply::TooLate => failed(Status::Final),
             Reply::Unavailable(_) | Reply::Stream => failed(Status::Unavailable),
@@ -442,22 +442,22 @@ impl Simulation {
     }
 
     /// What a node streamed to a client is through.
-    pub(super) fn answer_caller(&mut self, at: usize, request: u64, answer: Answer) {
+    pub(super) fn answer_caller(&mut self, at: usize, request: u64, answer: ClientReply) {
         if let Some(incoming) = self.nodes[at].incoming.remove(request) {
             self.answer_from(at, incoming.from, &answer, None);
         }
     }
 
-    fn answer_from(&mut self, at: usize, to: Caller, answer: &Answer, head: Option<Head>) {
+    fn answer_from(&mut self, at: usize, to: Caller, answer: &ClientReply, head: Option<Head>) {
         let answer = *answer;
         match to {
             Caller::Client { request } => {
-                self.send(at as Process, CLIENTS, Happening::Answer { request, answer });
+                self.send(at as Process, CLIENTS, Happening::ClientReply { request, answer });
             }
             Caller::Gateway { gateway, life, attempt } => {
                 let status = match answer.kind {
-                    AnswerKind::Failed => Status::Unavailable,
-                    AnswerKind::Busy => Status::Busy,
+                    ReplyKind::Failed => Status::Unavailable,
+                    ReplyKind::Busy => Status::Busy,
                     _ => Status::Final,
                 };
                 let outcome = answer.outcome;
@@ -471,7 +471,11 @@ impl Simulation {
     }
 }
 
-fn write_answer(done: bool) -> Answer {
-    let kind = AnswerKind::Written;
-    if done { Answer { kind, outcome: Outcome::Origin, bytes: 0 } } else { Answer::FAILED }
+fn write_answer(done: bool) -> ClientReply {
+    let kind = ReplyKind::Written;
+    if done {
+        ClientReply { kind, outcome: Outcome::Origin, bytes: 0 }
+    } else {
+        ClientReply::FAILED
+    }
 }

@@ -5,7 +5,9 @@ use rand::RngExt;
 use rand::rngs::SmallRng;
 
 use super::check::{Checker, Seen, Version};
-use super::happening::{Answer, AnswerKind, Happening, Put, Reader, etag, key_number, parse_etag};
+use super::happening::{
+    ClientReply, Happening, Put, Reader, ReplyKind, etag, key_number, parse_etag,
+};
 use super::settings::Process;
 use super::{Breakage, ORIGIN, Settings, Simulation};
 use crate::node::{Checked, Failure, Fetched};
@@ -132,7 +134,7 @@ impl Simulation {
                 (self.nodes.len() + gateway, what)
             }
         };
-        self.from_origin(process, what);
+        self.send_from_origin(process, what);
     }
 
     /// By how much a put, or its answer, is late.
@@ -142,8 +144,8 @@ impl Simulation {
         if late { law.draw(&mut self.random.faults) } else { 0 }
     }
 
-    /// Sends a put to the origin. Its writer hears [`Happening::PutOver`] once, and not before it is
-    /// certain that the put will not land any more: until then it holds the key's turn.
+    /// Sends a put to the origin. Its writer hears [`Happening::PutOver`] once, and not before it
+    /// is certain that the put will not land any more: until then it holds the key's turn.
     pub(super) fn send_put(&mut self, put: Put, extra: Nanos) {
         let after = self.half_origin() + extra;
         if self.faulty && self.is_cut(put.node as Process, ORIGIN) {
@@ -153,7 +155,8 @@ impl Simulation {
         self.schedule.push(self.now + after, Happening::OriginPut { put });
     }
 
-    /// A put or its answer was lost: it is sent again, or its writer gives up on an unknown outcome.
+    /// A put or its answer was lost: it is sent again, or its writer gives up on an unknown
+    /// outcome.
     fn put_lost(&mut self, mut put: Put) {
         let Put { node, life, request, .. } = put;
         let after = self.settings.origin.timeout / 4;
@@ -197,15 +200,15 @@ impl Simulation {
 }
 
 /// What a client is told of an object.
-pub(super) fn answer_of(found: Option<&Size>, fails: bool) -> Answer {
+pub(super) fn answer_of(found: Option<&Size>, fails: bool) -> ClientReply {
     match found {
-        _ if fails => Answer::FAILED,
+        _ if fails => ClientReply::FAILED,
         Some(found) => found_answer(found, Outcome::Origin),
-        None => Answer { kind: AnswerKind::NotFound, outcome: Outcome::Miss, bytes: 0 },
+        None => ClientReply { kind: ReplyKind::NotFound, outcome: Outcome::Miss, bytes: 0 },
     }
 }
 
-pub(super) fn found_answer(found: &Size, outcome: Outcome) -> Answer {
+pub(super) fn found_answer(found: &Size, outcome: Outcome) -> ClientReply {
     let (key, version) = parse_etag(&found.etag).unwrap_or((u32::MAX, 0));
-    Answer { kind: AnswerKind::Found { key, version }, outcome, bytes: found.bytes }
+    ClientReply { kind: ReplyKind::Found { key, version }, outcome, bytes: found.bytes }
 }

@@ -118,8 +118,9 @@ impl Disk {
 }
 
 impl Simulation {
-    /// Puts the objects of all keys where they would be after all had been read, the last key first: on
-    /// each key's first node, or with `replicas` on all of its nodes. At time 0, with static membership.
+    /// Puts the objects of all keys where they would be after all had been read, the last key
+    /// first: on each key's first node, or with `replicas` on all of its nodes. At time 0, with
+    /// static membership.
     pub fn preload(&mut self, replicas: bool) {
         self.lend();
         for key in (0..self.settings.clients.keys).rev() {

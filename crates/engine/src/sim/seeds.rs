@@ -1,8 +1,8 @@
 //! Small clusters with faults, drawn from a seed: the search for violations.
 //!
 //! Everything is small and quick against what goes wrong: a handful of keys, leases of some tens of
-//! milliseconds, a second or two of a few hundred requests, so that a seed costs about a millisecond and
-//! a million of them an hour. A failing seed is run again with [`explain`].
+//! milliseconds, a second or two of a few hundred requests, so that a seed costs about a
+//! millisecond and a million of them an hour. A failing seed is run again with [`explain`].
 
 use std::sync::Arc;
 
@@ -67,9 +67,9 @@ pub enum Level {
 pub enum Mode {
     /// A fixed list, as it ships.
     Static,
-    /// Leases of a membership service, which does not ship. A primary that is replaced while its put is
-    /// on the way may be overtaken by its successor: [`Kind::Resurfaced`] and [`Kind::Lost`] are counted
-    /// apart there, since only a conditional put could prevent them.
+    /// Leases of a membership service, which does not ship. A primary that is replaced while its
+    /// put is on the way may be overtaken by its successor: [`Kind::Resurfaced`] and [`Kind::Lost`]
+    /// are counted apart there, since only a conditional put could prevent them.
     Leased,
 }
 
@@ -95,8 +95,8 @@ pub fn run(seed: u64, rings: &Rings, breakage: Option<Breakage>) -> Verdict {
     finish(seed, &mut prepare(seed, rings, breakage))
 }
 
-/// Runs a seed and tells what happened around its first violation, line by line; nothing if there is
-/// none.
+/// Runs a seed and tells what happened around its first violation, line by line; nothing if there
+/// is none.
 pub fn explain(seed: u64, rings: &Rings, breakage: Option<Breakage>) -> Vec<String> {
     let mut simulation = prepare(seed, rings, breakage);
     simulation.trace();
@@ -123,13 +123,13 @@ fn prepare(seed: u64, rings: &Rings, breakage: Option<Breakage>) -> Simulation {
     match breakage {
         Some(Breakage::ClocksDriftTooFar) => {
             for (process, clock) in settings.clocks.iter_mut().enumerate() {
-                clock.ppm = if process % 2 == 0 { 250_000 } else { -250_000 };
+                clock.ppm = if process.is_multiple_of(2) { 250_000 } else { -250_000 };
             }
         }
         Some(Breakage::ClocksJumpTooFar) => {
             let processes = settings.clocks.len() as u64;
             let jump = |i: u64| {
-                let by = if i % 2 == 0 { lease / 2 } else { (lease / 2).wrapping_neg() };
+                let by = if i.is_multiple_of(2) { lease / 2 } else { (lease / 2).wrapping_neg() };
                 let kind =
                     FaultKind::ClockJump { process: (i % processes) as Process, by: by as i64 };
                 Fault { at: until / 20 * (i + 1), kind }
@@ -371,8 +371,8 @@ fn network(level: Level, random: &mut SmallRng) -> Network {
     }
 }
 
-/// Clocks of different origins, whose rates are wrong by up to so many millionths: with 30,000 any two
-/// differ by 6 %, just below the promised 1/16.
+/// Clocks of different origins, whose rates are wrong by up to so many millionths: with 30,000 any
+/// two differ by 6 %, just below the promised 1/16.
 fn clock(ppm_max: i32, random: &mut SmallRng) -> Clock {
     Clock {
         offset: random.random_range(10..1000) * SECOND,

@@ -25,7 +25,8 @@ pub struct Settings {
     pub seed: u64,
     /// Where keys belong.
     pub ring: Arc<Ring>,
-    /// The nodes, one for each member of the ring. With [`node::Settings::cluster`] absent, one alone.
+    /// The nodes, one for each member of the ring. With [`node::Settings::cluster`] absent, one
+    /// alone.
     pub nodes: Vec<node::Settings>,
     /// How long each device of each node takes for a read.
     pub devices: Vec<Vec<Law>>,
@@ -53,16 +54,16 @@ pub struct Settings {
     pub windows: window::Settings,
 }
 
-/// Shares of a device's operations that go wrong. Readers of the process check a record's checksum and
-/// key, so damage shows as a failed read.
+/// Shares of a device's operations that go wrong. Readers of the process check a record's checksum
+/// and key, so damage shows as a failed read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DeviceFaults {
     /// Share of reads and writes that fail and say so.
     pub failures: f64,
     /// Share of writes that are reported as done and are not there.
     pub lies: f64,
-    /// Share of the writes under way at a crash of which a part is found at the restart, with the header
-    /// whole and the object torn.
+    /// Share of the writes under way at a crash of which a part is found at the restart, with the
+    /// header whole and the object torn.
     pub torn: f64,
 }
 
@@ -85,8 +86,8 @@ pub struct Clients {
     pub bytes: (u64, u64),
     /// When a client stops waiting.
     pub deadline: Nanos,
-    /// Share of reads that go to any of a key's nodes past the gateways. Without gateways all requests
-    /// go to nodes: so many of them to any, the others to the key's first.
+    /// Share of reads that go to any of a key's nodes past the gateways. Without gateways all
+    /// requests go to nodes: so many of them to any, the others to the key's first.
     pub any_node: f64,
 }
 
@@ -97,8 +98,8 @@ pub struct Network {
     pub delay: Law,
     /// Share that is lost.
     pub loss: f64,
-    /// Share that arrives twice: reads, answers and all that passes between nodes. A client's write is
-    /// sent once, and only if nothing was done again ([`Breakage::WriteSentTwice`]).
+    /// Share that arrives twice: reads, answers and all that passes between nodes. A client's write
+    /// is sent once, and only if nothing was done again ([`Breakage::WriteSentTwice`]).
     pub duplicates: f64,
     /// Share that is late, and by how much more.
     pub late: (f64, Law),
@@ -113,8 +114,9 @@ pub struct Origin {
     pub half: Law,
     /// Share of calls that fail. A put that failed has happened half of the time.
     pub failures: f64,
-    /// Share of puts that take effect late, and by how much: after their client has given up. As many
-    /// take effect in time, and their answers are late. Their writer holds the key's turn meanwhile.
+    /// Share of puts that take effect late, and by how much: after their client has given up. As
+    /// many take effect in time, and their answers are late. Their writer holds the key's turn
+    /// meanwhile.
     pub late: (f64, Law),
     /// After which a reader gives up, and a writer tells its client so.
     pub timeout: Nanos,
@@ -169,8 +171,8 @@ pub struct Fault {
 /// What can go wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultKind {
-    /// A process ends without notice and starts again after a while with an empty memory and, perhaps,
-    /// another clock.
+    /// A process ends without notice and starts again after a while with an empty memory and,
+    /// perhaps, another clock.
     Kill {
         /// Which.
         process: Process,
@@ -181,7 +183,8 @@ pub enum FaultKind {
         /// Its clock afterwards.
         clock: Clock,
     },
-    /// A process is stopped: it handles nothing, its clock goes on, and then it handles all at once.
+    /// A process is stopped: it handles nothing, its clock goes on, and then it handles all at
+    /// once.
     Pause {
         /// Which.
         process: Process,
@@ -220,7 +223,8 @@ pub enum FaultKind {
         /// For how long.
         time: Nanos,
     },
-    /// Records on a node's devices rot: the checksum of each fails from now on, with this probability.
+    /// Records on a node's devices rot: the checksum of each fails from now on, with this
+    /// probability.
     Rot {
         /// Which.
         process: Process,
@@ -250,8 +254,8 @@ pub enum FaultKind {
     },
 }
 
-/// Wrong drivers and broken assumptions, each of which must be found by the checker. What is wrong in the
-/// engine itself is a mutant (`crate::mutant`).
+/// Wrong drivers and broken assumptions, each of which must be found by the checker. What is wrong
+/// in the engine itself is a mutant (`crate::mutant`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breakage {
     /// Invalidations are reported as done and not sent.
@@ -268,7 +272,8 @@ pub enum Breakage {
     MembershipForEver,
     /// The others act on a change of the membership at once.
     NoViewLag,
-    /// A writer that gave up on the origin lets the key's next write begin, though its put may yet land.
+    /// A writer that gave up on the origin lets the key's next write begin, though its put may yet
+    /// land.
     TurnGivenUp,
     /// A write is begun however late it comes, though its client waits no longer.
     LateWriteBegun,
@@ -298,9 +303,9 @@ impl Settings {
             || self.origin.late.0 > 0.0
     }
 
-    /// The longest that some may still act on a view that was replaced: how [`node::ClusterSettings`]'s
-    /// `view_lag` must be set for a membership granted for `granted`, with clocks whose rates differ by
-    /// up to 1/16.
+    /// The longest that some may still act on a view that was replaced: how
+    /// [`node::ClusterSettings`]'s `view_lag` must be set for a membership granted for `granted`,
+    /// with clocks whose rates differ by up to 1/16.
     pub fn view_lag(granted: Nanos) -> Nanos {
         granted + granted / 16
     }

@@ -51,7 +51,8 @@ fn nodes_that_act_at_once_on_a_changed_membership() {
     is_found(Breakage::NoViewLag);
 }
 
-/// What the simulator itself did until its checker numbered writes by client: the process holds the turn.
+/// What the simulator itself did until its checker numbered writes by client: the process holds the
+/// turn.
 #[test]
 fn a_writer_that_gives_its_turn_away_while_its_put_may_land() {
     is_found(Breakage::TurnGivenUp);

@@ -1,18 +1,18 @@
-//! Judges histories: after an acknowledged write no later read returns an older version, what is read
-//! was written for that key, and what was acknowledged is in the origin.
+//! Judges histories: after an acknowledged write no later read returns an older version, what is
+//! read was written for that key, and what was acknowledged is in the origin.
 //!
 //! Writes are numbered by their clients, per key in the order in which they began, and never by the
-//! origin: a write that its client gave up and that lands after a later one was acknowledged must not
-//! count as the newer. A read (or the origin at the end) may show a write `v` only if both rules hold
-//! for every write `w` that was acknowledged before the read began:
+//! origin: a write that its client gave up and that lands after a later one was acknowledged must
+//! not count as the newer. A read (or the origin at the end) may show a write `v` only if both
+//! rules hold for every write `w` that was acknowledged before the read began:
 //!
-//! - **Clients' order.** The client of `v` did not stop waiting for it before `w` began. Whoever gave a
-//!   write up and wrote again never sees the older one come back.
-//! - **The origin's order.** `v` landed in the origin no earlier than `w`. This orders writes that overlap,
-//!   of which clients say nothing.
+//! - **Clients' order.** The client of `v` did not stop waiting for it before `w` began. Whoever
+//!   gave a write up and wrote again never sees the older one come back.
+//! - **The origin's order.** `v` landed in the origin no earlier than `w`. This orders writes that
+//!   overlap, of which clients say nothing.
 //!
-//! Otherwise a write whose client was not told its result may have happened or not. Reads that overlap
-//! a write may return either version. Times are those of one clock that all clients share.
+//! Otherwise a write whose client was not told its result may have happened or not. Reads that
+//! overlap a write may return either version. Times are those of one clock that all clients share.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -50,8 +50,8 @@ pub enum Kind {
     NeverWritten,
     /// A version older than one that was acknowledged before.
     Stale,
-    /// The same, of a version whose own write was never acknowledged: it landed after its client had
-    /// given it up and written again.
+    /// The same, of a version whose own write was never acknowledged: it landed after its client
+    /// had given it up and written again.
     Resurfaced,
     /// The origin itself does not hold what was acknowledged last, nor anything newer.
     Lost,
@@ -138,8 +138,8 @@ impl Write {
     }
 }
 
-/// Takes in a history as it happens and judges each read as it ends. Events must be told in order of
-/// their times. A read costs a binary search.
+/// Takes in a history as it happens and judges each read as it ends. Events must be told in order
+/// of their times. A read costs a binary search.
 #[derive(Default)]
 pub struct Checker {
     keys: HashMap<KeyNumber, Writes>,

@@ -11,8 +11,8 @@ enum Happened {
     Read { began: Nanos, seen: Seen },
 }
 
-/// The naive twin: for each read it compares every candidate with every acknowledged write, straight from
-/// the list of events.
+/// The naive twin: for each read it compares every candidate with every acknowledged write,
+/// straight from the list of events.
 struct Naive<'a>(&'a [(Nanos, Happened)]);
 
 impl Naive<'_> {
