@@ -6,8 +6,8 @@ use model::window::{Finished, Nanos, Recorder, Settings, Window};
 
 /// Requests of type `J` wait here in order of arrival for one of `servers`.
 ///
-/// The end of one service is the start of the next, at the same timestamp: a gap of dispatch between
-/// them would be counted as idle time and make the server look faster than it is.
+/// The end of one service is the start of the next, at the same timestamp: a gap of dispatch
+/// between them would be counted as idle time and make the server look faster than it is.
 pub struct Queue<J> {
     waiting: VecDeque<(J, Nanos)>,
     in_service: u32,
@@ -20,7 +20,7 @@ pub struct Queue<J> {
 pub struct Started<J> {
     /// The request.
     pub job: J,
-    /// When it came.
+    /// When it entered the queue.
     pub queued: Nanos,
     /// When its service begins.
     pub start: Nanos,
@@ -44,12 +44,12 @@ impl<J> Queue<J> {
         self.waiting.len() as u32 + self.in_service
     }
 
-    /// Most requests that it holds, those in service included.
+    /// Maximum number of requests, those in service included.
     pub fn length_max(&self) -> u32 {
         self.length_max
     }
 
-    /// Takes a request, unless the queue is full; then it comes back.
+    /// Appends a request; if the queue is full, returns it as the error.
     pub fn push(&mut self, job: J, now: Nanos) -> Result<(), J> {
         if self.length() >= self.length_max {
             self.recorder.refuse(now);

@@ -380,7 +380,7 @@ fn settings(
             ..Origin::default()
         },
         membership: None,
-        device_failures: 0.0,
+        device_faults: engine::sim::DeviceFaults::default(),
         faults,
         breakage: None,
         check: plan.check,

@@ -1,8 +1,8 @@
 //! Token buckets: what may be done beside the requests themselves, in proportion to them.
 
-/// Each request adds `share` of a token, up to `burst`; each further try takes one. So over any number of
-/// requests n there are at most `burst` + `share`·n further tries, whatever happens: retries cannot
-/// multiply a load that nodes already fail under.
+/// Each request adds `share` of a token, up to `burst`; each further try takes one. So over any
+/// number of requests n there are at most `burst` + `share`·n further tries, whatever happens:
+/// retries cannot multiply a load that nodes already fail under.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     tokens: f64,

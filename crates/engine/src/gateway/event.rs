@@ -1,8 +1,8 @@
-//! What a gateway is told and what it decides.
+//! A gateway's events (what its driver tells it) and actions (what it tells its driver to do).
 //!
-//! The engine sees heads of answers only: bodies pass from the node's connection to the client's in the
-//! driver. A request causes *attempts*, one at a time or, when hedged, two; one of them is chosen to be
-//! the answer ([`Action::Relay`]), the others are cancelled.
+//! The engine sees only the heads of replies: the driver passes bodies from the node's connection
+//! to the client's. A request causes *attempts*, one at a time or, when hedged, two. The reply to
+//! one of them is relayed to the client ([`Action::Relay`]); the others are cancelled.
 
 use model::window::{Nanos, Outcome};
 use serde::{Deserialize, Serialize};
@@ -13,95 +13,98 @@ use crate::route::{NodeId, View};
 /// Names a client's request; chosen by the driver, never used twice.
 pub type RequestId = u64;
 
-/// Names a try to have a request answered; chosen by the gateway, never used twice.
+/// Names an attempt to serve a request; chosen by the gateway, never used twice.
 pub type AttemptId = u64;
 
-/// What a client wants.
+/// The operation that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
-    /// Read: any of the key's nodes, then the origin; tried again as long as the deadline allows.
+    /// Read: sent to any of the key's nodes, then to the origin, again and again until the
+    /// deadline.
     Read,
-    /// Write: the key's primary alone; not tried again once a byte may have been taken, unless the node
-    /// said that it did nothing.
+    /// Write: sent to the key's primary alone, and sent again only if the node certainly did
+    /// nothing.
     Write,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
-    /// A client asks.
+    /// A client's request.
     Request {
-        /// Its name.
+        /// The attempt.
         request: RequestId,
-        /// Of which key.
+        /// The key.
         key: Key,
-        /// What it wants.
+        /// The operation.
         operation: Operation,
-        /// When it stops waiting.
+        /// When the client stops waiting.
         deadline: Nanos,
     },
-    /// The head of an answer came (or, where the driver gathers small answers before it tells, all of it).
+    /// The head of a reply arrived (or all of it, where the driver gathers small replies first).
     Answered {
-        /// Of which attempt.
+        /// The attempt.
         attempt: AttemptId,
-        /// What it said.
+        /// The head.
         head: Head,
     },
-    /// An attempt has no answer and will have none.
+    /// An attempt ended without a reply.
     Failed {
-        /// Which.
+        /// The attempt.
         attempt: AttemptId,
-        /// Why.
+        /// The reason.
         why: Failed,
     },
-    /// The client of a request left, or the answer that was relayed is over: whole (`Ok`) or broken off.
+    /// The client of a request left, or the relayed reply ended, complete or not.
     Over {
-        /// Which.
+        /// The request.
         request: RequestId,
     },
     /// A node answered [`Action::Ping`].
     Ponged {
-        /// Who.
+        /// The node.
         node: NodeId,
         /// Requests that wait in its queues.
         node_length: u32,
-        /// Whether its configuration and version are this gateway's; if not, nothing is sent to it.
+        /// Whether its configuration and version equal this gateway's; if not, nothing is sent to
+        /// it.
         fits: bool,
     },
     /// A node did not answer [`Action::Ping`] in time.
     PingFailed {
-        /// Who.
+        /// The node.
         node: NodeId,
     },
     /// The membership changed, or was confirmed.
     View(View),
-    /// Time has passed. Tell it at the time of the gateway's next wake, or a little later.
+    /// Time has passed. Sent at the time of [`super::Gateway::next_wake`] or a little later.
     Tick,
 }
 
-/// The head of an answer, as far as decisions need it.
+/// The part of a reply's head that decisions need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// What it is.
+    /// The kind of reply.
     pub status: Status,
-    /// Who had it.
+    /// Where the object came from.
     pub outcome: Outcome,
     /// Requests that wait in the node's queues, as the reply says.
     pub node_length: u32,
-    /// Which of the key's nodes have the object too : bit `i` for the node at place `i` of [`crate::route::Replicas`].
+    /// The key's nodes that have the object too: bit `i` for the node at place `i` of
+    /// [`crate::route::Replicas`].
     pub warm: u8,
 }
 
-/// What an answer is.
+/// The kind of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Status {
-    /// An answer for the client: an object, "no such key", or an error that is the client's own.
+    /// A reply for the client: an object, "no such key", or an error that the client caused.
     Final,
-    /// The node is too busy, or stops: nothing was done, another may be tried.
+    /// The node is too busy, or is stopping: nothing was done, another node may be tried.
     Busy,
     /// The node could not reach the origin.
     Unavailable,
-    /// The node says that the key, or its order of writes, is not its own: nothing was done.
+    /// The node does not hold the key or does not order its writes: nothing was done.
     Misdirected,
 }
 
@@ -110,57 +113,57 @@ pub enum Status {
 pub enum Failed {
     /// No connection: nothing was done.
     Connect,
-    /// The connection broke, or what came was no answer. A write may have happened.
+    /// The connection broke, or the reply was malformed. A write may have happened.
     Broken,
 }
 
-/// Something that the driver is to do.
+/// An operation for the driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
-    /// Send the request to a node; tell [`Event::Answered`] or [`Event::Failed`].
+    /// Send the request to a node. Ends with [`Event::Answered`] or [`Event::Failed`].
     Send {
-        /// For which request.
+        /// The request.
         request: RequestId,
-        /// Its name.
+        /// The attempt.
         attempt: AttemptId,
-        /// Where.
+        /// The node.
         node: NodeId,
-        /// A node that was tried and that this one should not ask.
+        /// A node that failed before and that this node should skip too.
         avoid: Option<NodeId>,
-        /// When nobody waits any more: the node is told what is left.
+        /// When the client stops waiting: the node is told how much time is left.
         deadline: Nanos,
     },
-    /// Get it from the origin itself; tell [`Event::Answered`] or [`Event::Failed`]. Reads only.
+    /// Read the object from the origin. Ends with [`Event::Answered`] or [`Event::Failed`].
     Origin {
-        /// For which request.
+        /// The request.
         request: RequestId,
-        /// Its name.
+        /// The attempt.
         attempt: AttemptId,
     },
-    /// This attempt's answer is the request's: relay it. Tell [`Event::Over`] when it is relayed. If it
-    /// breaks off, the driver asks for the rest by a new request.
+    /// Relay this attempt's reply to the client, then send [`Event::Over`]. If the reply breaks
+    /// off, the driver reads the rest by a new request.
     Relay {
         /// The request.
         request: RequestId,
-        /// The answer.
+        /// The attempt whose reply is relayed.
         attempt: AttemptId,
     },
-    /// Drop an attempt: its answer is not wanted any more.
+    /// Cancel an attempt: its reply is not needed any more.
     Cancel {
-        /// Which.
+        /// The attempt.
         attempt: AttemptId,
     },
     /// Refuse the request.
     Refuse {
-        /// Which.
+        /// The request.
         request: RequestId,
-        /// Why.
+        /// The reason.
         why: Refusal,
     },
-    /// Ask a node whether it is well, and what configuration it has; tell [`Event::Ponged`] or, after
-    /// the ping timeout, [`Event::PingFailed`].
+    /// Ping a node, for its health and its configuration. Ends with [`Event::Ponged`] or, after the
+    /// ping timeout, [`Event::PingFailed`].
     Ping {
-        /// Whom.
+        /// The node.
         node: NodeId,
     },
 }
@@ -168,15 +171,15 @@ pub enum Action {
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// The gateway has as many requests under way as it may have, or all of the key's nodes are busy:
-    /// 503 at once.
+    /// The gateway has as many requests under way as it may have, or all of the key's nodes are
+    /// busy: 503 at once.
     Busy,
     /// The deadline passed: 504.
     TooLate,
-    /// The node that orders the key's writes cannot be reached: 503.
+    /// The key's primary cannot be reached: 503.
     NoPrimary,
     /// Neither a node nor the origin could answer: 503.
     Unavailable,
-    /// A write was sent and its answer never came: 504; it may have happened.
+    /// A write was sent and no reply came: 504. The write may have happened.
     Unknown,
 }

@@ -1,14 +1,15 @@
-//! The access point's decisions: which node a request goes to, when another is tried beside or after
-//! it, what is given up.
+//! The gateway's decisions: which node a request goes to, when another node is tried beside or
+//! after it, and when the request is refused.
 //!
-//! A read goes to one of its key's nodes: the first that is well, or one of those that may have the object
-//! too, as the [`crate::route::Policy`] says. If it fails the next is asked, and after them the origin; if
-//! it is slow another is asked beside it, and the first answer counts. A write goes to the key's primary
-//! alone, and again only if nothing was done. What is tried beyond each request's first try is bounded by
-//! budgets in proportion to the requests, so that the gateway never multiplies a load under which nodes
-//! already fail.
+//! A read goes to one of its key's nodes: the first healthy one, or one of those that may hold the
+//! object too, chosen by the [`crate::route::Policy`]. If that node fails, the next is tried, and
+//! the origin last. If it is slow, another is tried beside it, and the first reply counts. A write
+//! goes to the key's primary alone, and is sent again only if nothing was done. Budgets bound all
+//! attempts after a request's first, in proportion to the requests, so that the gateway never
+//! multiplies a load under which nodes already fail.
 //!
-//! Events of names that are unknown or over are ignored, so answers may come late, twice or in any order.
+//! Events of attempts that are unknown or over are ignored: replies may come late, twice or in any
+//! order.
 
 mod budget;
 mod event;
@@ -27,6 +28,7 @@ use hashlink::LruCache;
 use model::window::{Finished, Nanos, Outcome, QueueName, Recorder, Window, key_hash};
 
 use crate::Key;
+use crate::invariant::Invariants;
 use crate::route::{Ratio, SplitMix64, View};
 use budget::Budget;
 use nodes::{End, Node};
@@ -44,33 +46,35 @@ impl Operation {
 
 /// An access point's state. See the module.
 ///
-/// `handle` costs some hundred nanoseconds for a request or an answer. Only the failure of a node and a
-/// change of the membership look at all requests under way.
+/// `handle` costs some hundred nanoseconds for a request or an answer. Only the failure of a node
+/// and a change of the membership look at all requests under way.
 pub struct Gateway {
     settings: Settings,
     view: View,
     nodes: Vec<Node>,
-    /// When something is next due at a node.
+    /// When the next ping or ping timeout is due.
     nodes_due: Nanos,
     requests: Requests,
-    /// Which of a key's nodes have its object, by the key's hash.
+    /// The nodes that hold a key's object, by the key's hash.
     hints: LruCache<u64, u8, IntegerHash>,
     retries: Budget,
     hedges: Budget,
     origin_attempts: u32,
-    /// Response per unit of length over all nodes: what is expected of one that is not known.
+    /// Response time per unit of queue length over all nodes: the estimate for a node without
+    /// history.
     ratio: Ratio,
     random: SplitMix64,
     turn: u64,
     counts: Counts,
     recorder: Recorder,
-    /// The latest time that was told.
+    invariants: Invariants,
+    /// The latest time of any event.
     now: Nanos,
 }
 
 impl Gateway {
-    /// A gateway that has asked nobody yet: all members are held for live and well until it hears
-    /// otherwise. Tell it [`Event::Tick`] at once: it pings them all.
+    /// A new gateway, which takes all members for live and healthy until it learns otherwise. Send
+    /// it [`Event::Tick`] at once: it pings them all.
     pub fn new(mut settings: Settings, now: Nanos) -> Gateway {
         settings.requests_max = settings.requests_max.min(SLOTS_MAX);
         let members = settings.ring.members();
@@ -94,13 +98,14 @@ impl Gateway {
             turn: 0,
             counts: Counts::default(),
             recorder: Recorder::new(&queue.to_string(), 0, settings.windows.clone(), now),
+            invariants: Invariants::default(),
             now,
             settings,
         }
     }
 
-    /// Takes in what happened at `now` and adds to `actions` what is to be done. A time before one that
-    /// was told counts as that one.
+    /// Handles an event that happened at `now` and appends the resulting actions. A time before
+    /// that of an earlier event counts as that event's time.
     pub fn handle(&mut self, now: Nanos, event: Event, actions: &mut Vec<Action>) {
         let now = self.now.max(now);
         self.excuse(now);
@@ -125,15 +130,15 @@ impl Gateway {
         self.run_nodes(now, actions);
     }
 
-    /// When to tell [`Event::Tick`] if nothing else happens before.
+    /// When to send [`Event::Tick`] if no other event comes first.
     pub fn next_wake(&self) -> Option<Nanos> {
         let due = self.requests.first_due().unwrap_or(Nanos::MAX).min(self.nodes_due);
         (due < Nanos::MAX).then_some(due)
     }
 
-    /// The windows that ended by `now`: `gateway` (waiting: before the first try; service: until the
-    /// request is over, relayed) and for each node `gateway/NODE` (service: from an attempt's sending to
-    /// the head of its answer; attempts that were dropped have the outcome `Unknown`).
+    /// The windows that ended by `now`: `gateway` (waiting: before the first try; service: until
+    /// the request is over, relayed) and for each node `gateway/NODE` (service: from an attempt's
+    /// sending to the head of its answer; attempts that were dropped have the outcome `Unknown`).
     pub fn windows(&mut self, now: Nanos) -> Vec<Window> {
         let mut windows = self.recorder.roll(now);
         windows.extend(self.nodes.iter_mut().flat_map(|node| node.recorder.roll(now)));
@@ -147,6 +152,11 @@ impl Gateway {
         windows
     }
 
+    /// Invariants that broke since the start: states that cannot occur, counted instead of a crash.
+    pub fn invariants(&self) -> Invariants {
+        self.invariants.clone().merged(&self.requests.invariants)
+    }
+
     fn request(
         &mut self,
         now: Nanos,
@@ -156,8 +166,9 @@ impl Gateway {
         deadline: Nanos,
         actions: &mut Vec<Action>,
     ) {
+        // The driver never uses a name twice.
         if self.requests.slot_of(id).is_some() {
-            return;
+            return self.invariants.broken();
         }
         if self.requests.len() >= self.settings.requests_max as usize {
             self.recorder.refuse(now);
@@ -180,7 +191,7 @@ impl Gateway {
                 self.next_read(now, slot, actions);
             }
             Operation::Write => {
-                // The replicas' copies are void after it.
+                // The write invalidates the replicas' copies.
                 self.hints.remove(&hash);
                 self.first_write(now, slot, actions);
             }
@@ -188,8 +199,9 @@ impl Gateway {
     }
 
     fn answered(&mut self, now: Nanos, id: AttemptId, head: &Head, actions: &mut Vec<Action>) {
+        // Late or repeated: the attempt was cancelled, or its request is over.
         let Some((slot, attempt)) = self.requests.take(id) else { return };
-        let Some(request) = self.requests.get(slot) else { return };
+        let Some(request) = self.requests.get(slot) else { return self.invariants.broken() };
         let (operation, hash, replicas) = (request.operation, request.hash, request.replicas);
         let is_final = head.status == Status::Final;
         let end = if is_final { End::Answered(head.outcome) } else { End::Failed };
@@ -230,7 +242,7 @@ impl Gateway {
         outcome: Outcome,
         actions: &mut Vec<Action>,
     ) {
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         request.phase = Phase::Relaying { outcome };
         self.counts.hedges_won += u64::from(attempt.hedge);
         actions.push(Action::Relay { request: request.id, attempt: attempt.id });
@@ -239,8 +251,9 @@ impl Gateway {
     }
 
     fn failed(&mut self, now: Nanos, id: AttemptId, why: Failed, actions: &mut Vec<Action>) {
+        // Late or repeated, as an answer.
         let Some((slot, attempt)) = self.requests.take(id) else { return };
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         let operation = request.operation;
         if attempt.target == Target::Origin {
             request.unavailable = 2;
@@ -256,9 +269,9 @@ impl Gateway {
         }
     }
 
-    /// Drops the attempts of a request that are under way.
+    /// Cancels the attempts of a request that are under way.
     fn cancel(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         let operation = request.operation;
         let attempts = std::mem::take(&mut request.attempts);
         for attempt in attempts.iter().flatten() {
@@ -267,11 +280,12 @@ impl Gateway {
         }
     }
 
-    /// The client left, or has its answer.
+    /// The client left, or has its reply.
     fn over(&mut self, now: Nanos, id: RequestId, actions: &mut Vec<Action>) {
+        // The client left just when its request was refused.
         let Some(slot) = self.requests.slot_of(id) else { return };
         self.cancel(now, slot, actions);
-        let Some(request) = self.requests.remove(slot) else { return };
+        let Some(request) = self.requests.remove(slot) else { return self.invariants.broken() };
         let outcome = match request.phase {
             Phase::Relaying { outcome } => outcome,
             Phase::Asking | Phase::Parked { .. } => Outcome::Unknown,
@@ -287,13 +301,14 @@ impl Gateway {
         actions: &mut Vec<Action>,
     ) {
         self.cancel(now, slot, actions);
-        let Some(request) = self.requests.remove(slot) else { return };
+        let Some(request) = self.requests.remove(slot) else { return self.invariants.broken() };
         self.counts.refuse(why);
         actions.push(Action::Refuse { request: request.id, why });
         self.finish(now, &request, Outcome::Error);
     }
 
-    /// Records that a request is over. What was refused without being sent was served in no time.
+    /// Records the end of a request. One that was refused without being sent has a service time of
+    /// 0.
     fn finish(&mut self, now: Nanos, request: &Request, outcome: Outcome) {
         if request.started.is_none() {
             self.recorder.start(now);
@@ -310,9 +325,9 @@ impl Gateway {
         self.recorder.finish(now, &finished);
     }
 
-    /// A request's time has come.
+    /// A request's timer fired.
     fn due(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
-        let Some(request) = self.requests.get(slot) else { return };
+        let Some(request) = self.requests.get(slot) else { return self.invariants.broken() };
         if request.deadline <= now {
             let sent = request.operation == Operation::Write && request.is_asking();
             let why = if sent { Refusal::Unknown } else { Refusal::TooLate };

@@ -1,4 +1,4 @@
-//! What a gateway knows of each node; pings, and what follows from them.
+//! A gateway's view of each node: health, load, pings and the results of attempts.
 
 use model::window::{Finished, Nanos, Outcome, QueueName, Recorder};
 
@@ -10,13 +10,13 @@ use crate::route::{Health, Load, NodeId, View};
 pub(super) struct Node {
     pub(super) health: Health,
     pub(super) load: Load,
-    /// When the ping that is under way was sent.
+    /// When the ping under way was sent.
     pinged: Option<Nanos>,
     /// When the next ping is due.
     ping_at: Nanos,
-    /// After how long a read there is tried elsewhere beside it; `MAX` if not known.
+    /// The time after which a read is hedged: also sent to another node; `MAX` if not known.
     pub(super) hedge_after: Nanos,
-    /// After how long a read there is given up for another.
+    /// The time after which a read is cancelled and sent to another node.
     pub(super) timeout: Nanos,
     pub(super) recorder: Recorder,
 }
@@ -35,7 +35,7 @@ impl Node {
         }
     }
 
-    /// When something is next due here.
+    /// When this node's next ping or ping timeout is due.
     fn due(&self, settings: &Settings) -> Nanos {
         match self.pinged {
             Some(sent) => sent.saturating_add(settings.ping_timeout.saturating_mul(2)),
@@ -43,7 +43,7 @@ impl Node {
         }
     }
 
-    /// Takes in how long an answer took, or that it had not come after so long.
+    /// Records the response time of an attempt, or a lower bound of it for one that was cancelled.
     fn respond(&mut self, now: Nanos, attempt: &Attempt, settings: &Settings) {
         let response = now.saturating_sub(attempt.sent);
         self.load.respond(now, response, attempt.length_met);
@@ -66,25 +66,26 @@ impl Node {
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum End {
-    /// With the request's answer.
+    /// With the reply that the client gets.
     Answered(Outcome),
-    /// With an answer that is none for the client, or with a failure.
+    /// Without a usable reply: an error reply or a transport failure.
     Failed,
-    /// It was dropped, since another answered or was to be tried, or nobody waits any more.
+    /// Cancelled: another attempt answered first, another node is tried instead, or the client
+    /// left.
     Dropped,
 }
 
 impl Gateway {
-    /// Records the end of an attempt, and what its time says of its node. A quick refusal says nothing of
-    /// a node's speed: it would make a busy node look like a fast one. One that was dropped took at least
-    /// so long; that counts if it is long: without it a node whose reads are all answered by hedges
-    /// would never be known to be slow.
+    /// Records the end of an attempt and its response time. A failure's time is left out: a quick
+    /// refusal would make a busy node look fast. A cancelled attempt's time is a lower bound; it
+    /// counts if it is long, since otherwise a node whose reads are all answered by hedges would
+    /// never be known to be slow.
     pub(super) fn end(&mut self, now: Nanos, attempt: &Attempt, operation: Operation, end: End) {
         let Target::Node(at) = attempt.target else {
             self.origin_attempts = self.origin_attempts.saturating_sub(1);
             return;
         };
-        let Some(node) = self.nodes.get_mut(at) else { return };
+        let Some(node) = self.nodes.get_mut(at) else { return self.invariants.broken() };
         node.load.leave();
         let outcome = match end {
             End::Answered(outcome) => outcome,
@@ -112,7 +113,8 @@ impl Gateway {
         }
     }
 
-    /// Sends the pings that are due, and takes those for failed that nobody told of.
+    /// Sends the pings that are due, and counts a ping as failed that the driver did not report in
+    /// time.
     pub(super) fn run_nodes(&mut self, now: Nanos, actions: &mut Vec<Action>) {
         if now < self.nodes_due {
             return;
@@ -131,8 +133,8 @@ impl Gateway {
         self.nodes_due = self.first_due();
     }
 
-    /// If this gateway itself stood still (its process was stopped, its machine asleep), pings that are
-    /// under way get their time anew: else it would hold all nodes for dead at once.
+    /// If this gateway itself stood still (its process was stopped, its machine asleep), the
+    /// timeouts of pings under way start again: otherwise all nodes would be suspected at once.
     pub(super) fn excuse(&mut self, now: Nanos) {
         if now.saturating_sub(self.nodes_due) < self.settings.ping_interval {
             return;
@@ -155,8 +157,8 @@ impl Gateway {
         fits: bool,
         actions: &mut Vec<Action>,
     ) {
-        let Some(node) = self.nodes.get_mut(at) else { return };
-        // An answer that comes late or twice says nothing of now.
+        let Some(node) = self.nodes.get_mut(at) else { return self.invariants.broken() };
+        // A late or repeated reply says nothing about the present.
         if node.pinged.take().is_none() {
             return;
         }
@@ -169,7 +171,8 @@ impl Gateway {
     }
 
     pub(super) fn ping_failed(&mut self, now: Nanos, at: NodeId, actions: &mut Vec<Action>) {
-        let Some(node) = self.nodes.get_mut(at) else { return };
+        let Some(node) = self.nodes.get_mut(at) else { return self.invariants.broken() };
+        // Already told, or taken for failed after twice the timeout: a late report says nothing.
         let Some(sent) = node.pinged.take() else { return };
         node.health.fail(now, sent, &self.settings.health);
         self.nodes_due = self.first_due();
@@ -178,8 +181,9 @@ impl Gateway {
 
     /// An attempt failed: the node is suspected, and pinged at once.
     pub(super) fn suspect(&mut self, now: Nanos, attempt: &Attempt) {
+        // The origin has no health: its failures end the request.
         let Target::Node(at) = attempt.target else { return };
-        let Some(node) = self.nodes.get_mut(at) else { return };
+        let Some(node) = self.nodes.get_mut(at) else { return self.invariants.broken() };
         node.health.fail(now, attempt.sent, &self.settings.health);
         if node.pinged.is_none() && !node.health.answers() {
             node.ping_at = node.ping_at.min(now);
@@ -187,7 +191,7 @@ impl Gateway {
         }
     }
 
-    /// All reads that are at a node go elsewhere.
+    /// Sends all reads that are at a node to other nodes.
     fn leave_node(&mut self, now: Nanos, at: NodeId, actions: &mut Vec<Action>) {
         if self.nodes[at].load.outstanding() == 0 {
             return;
@@ -197,19 +201,22 @@ impl Gateway {
             request.operation == Operation::Read && request.attempts.iter().flatten().any(there)
         });
         for slot in slots {
-            let Some(request) = self.requests.get(slot) else { continue };
-            let Some(id) = request.attempts.iter().flatten().find(|a| there(a)).map(|a| a.id)
-            else {
+            // A request's end touches no other request, so all that were found are still there.
+            let request = self.requests.get(slot);
+            let found = request.and_then(|r| r.attempts.iter().flatten().find(|a| there(a)));
+            let taken = found.map(|a| a.id).and_then(|id| self.requests.take(id));
+            let Some((_, attempt)) = taken else {
+                self.invariants.broken();
                 continue;
             };
-            let Some((_, attempt)) = self.requests.take(id) else { continue };
+            let id = attempt.id;
             actions.push(Action::Cancel { attempt: id });
             self.end(now, &attempt, Operation::Read, End::Failed);
             self.go_on(now, slot, actions);
         }
     }
 
-    /// Takes in who is a member now; writes that wait for it are tried.
+    /// Takes a new view of the membership, and retries the writes that wait for one.
     pub(super) fn viewed(&mut self, now: Nanos, view: View, actions: &mut Vec<Action>) {
         if view.epoch < self.view.epoch {
             return;

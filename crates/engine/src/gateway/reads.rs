@@ -1,4 +1,4 @@
-//! Reads: which node is asked, which after it or beside it, and when the origin is.
+//! Reads: the choice of a node, retries, hedges, and the origin as the last resort.
 
 use model::window::Nanos;
 
@@ -8,15 +8,15 @@ use super::{Action, Gateway, Head, Operation, Refusal, Spread, Status};
 use crate::route::health::State;
 use crate::route::{Candidate, NodeId, REPLICAS_MAX};
 
-/// The nodes among which a read's is chosen.
+/// The candidate nodes of a read.
 #[derive(Default)]
 struct Choice {
     nodes: [NodeId; REPLICAS_MAX],
     places: [usize; REPLICAS_MAX],
     length: usize,
-    /// The first that may be asked where there is no other: its share is spent, or it rests.
+    /// The first node to use only if there is no other: its share is spent, or it rests.
     spare: Option<(usize, NodeId)>,
-    /// The first that was passed over because something is wrong with it.
+    /// The first node that was passed over because it is not healthy.
     passed: Option<NodeId>,
 }
 
@@ -29,10 +29,13 @@ impl Choice {
 }
 
 impl Gateway {
-    /// The nodes that a read may go to now, of those that were not tried.
+    /// The untried nodes that a read may go to now.
     fn choice(&mut self, now: Nanos, slot: Slot) -> Choice {
         let mut choice = Choice::default();
-        let Some(request) = self.requests.get(slot) else { return choice };
+        let Some(request) = self.requests.get(slot) else {
+            self.invariants.broken();
+            return choice;
+        };
         let (replicas, tried, hash) = (request.replicas, request.tried, request.hash);
         let warm = match self.settings.spread {
             Spread::Primary => 0,
@@ -64,8 +67,8 @@ impl Gateway {
         choice
     }
 
-    /// Chooses a node for a read; with it, the node that it should not ask. `spare`: also one that is
-    /// asked only where there is no other.
+    /// Chooses a node for a read, and the node that it should skip. With `spare`, also a node that
+    /// is used only if there is no other.
     fn pick(
         &mut self,
         now: Nanos,
@@ -98,7 +101,7 @@ impl Gateway {
 
     /// Sends a read that has no attempt under way to its next node, to the origin, or refuses it.
     pub(super) fn next_read(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
-        let Some(request) = self.requests.get(slot) else { return };
+        let Some(request) = self.requests.get(slot) else { return self.invariants.broken() };
         let (first, busy) = (request.sent == 0, request.busy);
         let unavailable = request.unavailable;
         let picked = if unavailable < 2 { self.pick(now, slot, true) } else { None };
@@ -128,7 +131,7 @@ impl Gateway {
 
     fn ask_origin(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
         let id = self.requests.name(slot);
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         request.asked_origin = true;
         request.hedge_at = Nanos::MAX;
         let name = request.id;
@@ -156,7 +159,7 @@ impl Gateway {
         actions: &mut Vec<Action>,
     ) {
         let id = self.requests.name(slot);
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         let node = &mut self.nodes[at];
         let read = request.operation == Operation::Read;
         let hedge = request.is_asking();
@@ -177,7 +180,7 @@ impl Gateway {
     }
 
     fn add(&mut self, now: Nanos, slot: Slot, attempt: Attempt) {
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         request.phase = Phase::Asking;
         request.add(attempt);
         if request.started.is_none() {
@@ -187,7 +190,7 @@ impl Gateway {
         self.requests.arm(slot);
     }
 
-    /// A read's node answered, though not with the answer.
+    /// A read's node replied without the object.
     pub(super) fn read_declined(
         &mut self,
         now: Nanos,
@@ -196,10 +199,10 @@ impl Gateway {
         head: &Head,
         actions: &mut Vec<Action>,
     ) {
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         match head.status {
             Status::Busy => request.busy = true,
-            // The origin itself could not be reached, from here: there is nobody left to ask.
+            // This gateway could not reach the origin either: nothing is left to try.
             Status::Unavailable if target == Target::Origin => request.unavailable = 2,
             Status::Unavailable => request.unavailable += 1,
             Status::Misdirected | Status::Final => {}
@@ -207,7 +210,8 @@ impl Gateway {
         self.go_on(now, slot, actions);
     }
 
-    /// An attempt of a read ended without its answer: the next is tried, if none is under way.
+    /// An attempt of a read ended without a usable reply: tries the next node if no attempt is
+    /// under way.
     pub(super) fn go_on(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
         if self.requests.get(slot).is_some_and(|request| !request.is_asking()) {
             self.next_read(now, slot, actions);
@@ -216,14 +220,14 @@ impl Gateway {
         }
     }
 
-    /// A read's time has come: to be hedged, or to give up an attempt for another.
+    /// A read's timer fired: hedges it, or replaces a late attempt.
     pub(super) fn read_due(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
-        let Some(request) = self.requests.get(slot) else { return };
+        let Some(request) = self.requests.get(slot) else { return self.invariants.broken() };
         let late = request.attempts.iter().flatten().find(|a| a.until <= now).copied();
         if let Some(late) = late {
             self.give_up(now, slot, late, actions);
         }
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         if request.hedge_at <= now {
             request.hedge_at = Nanos::MAX;
             if request.attempts[1].is_none() {
@@ -233,24 +237,27 @@ impl Gateway {
         self.requests.arm(slot);
     }
 
-    /// Tries another node in the place of a late attempt. Where there is none, it may go on.
+    /// Replaces a late attempt by one at another node. If there is no other, the attempt goes on.
     fn give_up(&mut self, now: Nanos, slot: Slot, late: Attempt, actions: &mut Vec<Action>) {
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         for attempt in request.attempts.iter_mut().flatten().filter(|a| a.id == late.id) {
             attempt.until = Nanos::MAX;
         }
         let sibling = request.attempts[1].is_some();
-        // Another is already under way beside it: that is the other try.
+        // A second attempt is under way already.
         if sibling {
             return;
         }
+        // No other node is well: the attempts under way are all that can be had.
         let Some((place, node, avoid)) = self.pick(now, slot, false) else { return };
         if !self.retries.take() {
             self.counts.retries_left_out += 1;
             return;
         }
         self.counts.retries += 1;
-        let _ = self.requests.take(late.id);
+        if self.requests.take(late.id).is_none() {
+            self.invariants.broken();
+        }
         actions.push(Action::Cancel { attempt: late.id });
         self.end(now, &late, Operation::Read, End::Dropped);
         self.send(now, slot, (place, node), avoid, actions);
@@ -258,13 +265,15 @@ impl Gateway {
 
     /// Tries a second node beside a slow one, within the budget.
     fn hedge(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
+        // No other node is well: the attempts under way are all that can be had.
         let Some((place, node, avoid)) = self.pick(now, slot, false) else { return };
         if !self.hedges.take() {
             self.counts.hedges_left_out += 1;
             return;
         }
-        if let Some(request) = self.requests.get_mut(slot) {
-            request.hedged = true;
+        match self.requests.get_mut(slot) {
+            Some(request) => request.hedged = true,
+            None => self.invariants.broken(),
         }
         self.counts.hedges += 1;
         self.send(now, slot, (place, node), avoid, actions);

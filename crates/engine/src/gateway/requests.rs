@@ -1,7 +1,7 @@
-//! The requests under way, by name and by attempt, and when to look at each next.
+//! The table of requests under way, by name and by attempt, with their timers.
 //!
-//! Requests lie in slots that are used again; an attempt's name carries its request's slot, so that an
-//! answer finds its request without a search. A name that is unknown or of another time finds nothing.
+//! Requests lie in slots that are reused. An attempt's name contains its request's slot, so a reply
+//! finds its request without a search; the name of an attempt that is over finds nothing.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, Hasher};
 use model::window::{Nanos, Outcome};
 
 use super::{AttemptId, Operation, RequestId};
+use crate::invariant::Invariants;
 use crate::route::{NodeId, Replicas};
 
 /// Bits of an attempt's name that are its request's slot.
@@ -27,13 +28,13 @@ pub(super) enum Target {
     Origin,
 }
 
-/// A try to have a request answered.
+/// An attempt to serve a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     pub(super) id: AttemptId,
     pub(super) target: Target,
     pub(super) sent: Nanos,
-    /// When another is tried in its place.
+    /// When it is replaced by an attempt at another node.
     pub(super) until: Nanos,
     /// The node's length when it was sent.
     pub(super) length_met: f64,
@@ -41,7 +42,7 @@ pub(super) struct Attempt {
     pub(super) hedge: bool,
 }
 
-/// How far a request is.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Has attempts.
@@ -80,7 +81,7 @@ pub(super) struct Request {
     /// When a second node is tried beside the first; `MAX` if none is.
     pub(super) hedge_at: Nanos,
     pub(super) hedged: bool,
-    /// When to look at it next; `MAX` if nothing is due.
+    /// When its timer fires; `MAX` if it is not set.
     timer: Nanos,
 }
 
@@ -150,8 +151,8 @@ impl Request {
     }
 }
 
-/// Hashes integers by a multiplication, with fixed keys: fast, and the same on every run. Names come from
-/// our own driver, so nobody chooses them to collide.
+/// Hashes integers by a multiplication, with fixed keys: fast, and the same on every run. Names
+/// come from our own driver, so nobody chooses them to collide.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IntegerHash(u64);
 
@@ -184,6 +185,8 @@ pub(super) struct Requests {
     /// (when, request, slot); an entry that is not its request's timer is stale.
     timers: BinaryHeap<Reverse<(Nanos, RequestId, Slot)>>,
     serial: u64,
+    /// Slots that were named and are empty.
+    pub(super) invariants: Invariants,
 }
 
 impl Requests {
@@ -240,7 +243,7 @@ impl Requests {
         found.into_iter().filter_map(|request| self.slot_of(request.id)).collect()
     }
 
-    /// That nothing is left of requests that are over.
+    /// Asserts that the table is empty.
     #[cfg(test)]
     pub(super) fn assert_empty(&self) {
         assert!(self.by_id.is_empty() && self.slots.iter().all(Option::is_none));
@@ -249,7 +252,9 @@ impl Requests {
 
     /// Sets a request's timer to when it is next due.
     pub(super) fn arm(&mut self, slot: Slot) {
-        let Some(request) = self.get_mut(slot) else { return };
+        let Some(request) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) else {
+            return self.invariants.broken();
+        };
         let due = request.due();
         if due == request.timer {
             return;

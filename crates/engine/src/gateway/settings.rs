@@ -48,19 +48,19 @@ pub struct Settings {
     pub policy: Policy,
     /// Which nodes may be asked.
     pub spread: Spread,
-    /// Second tries of slow reads; `None`: none. There are none either where [`Spread::Primary`] says
-    /// that only one node is to be asked.
+    /// Second tries of slow reads; `None`: none. There are none either where [`Spread::Primary`]
+    /// says that only one node is to be asked.
     pub hedge: Option<Hedge>,
     /// Tries after a request's first, hedges apart, as a share of requests.
     pub retry_share: f64,
-    /// How many of them at once after a quiet time. When a node dies, each of its reads in flight takes
-    /// one; a read that finds none is refused.
+    /// How many of them at once after a quiet time. When a node dies, each of its reads in flight
+    /// takes one; a read that finds none is refused.
     pub retry_burst: u32,
     /// Requests under way, those that are being relayed included; past it they are refused. At most
     /// 1,048,576.
     pub requests_max: u32,
-    /// A read's try is given up for another after this many times the 0.99 quantile of the node's recent
-    /// responses (a dead node is found by pings sooner) …
+    /// A read's try is given up for another after this many times the 0.99 quantile of the node's
+    /// recent responses (a dead node is found by pings sooner) …
     pub attempt_timeout_factor: f64,
     /// … but not earlier than this …
     pub attempt_timeout_min: Nanos,
@@ -68,8 +68,8 @@ pub struct Settings {
     pub attempt_timeout_max: Nanos,
     /// Time between two pings of a node.
     pub ping_interval: Nanos,
-    /// After which the driver says [`super::Event::PingFailed`]. If it says nothing, the gateway takes it
-    /// as said after twice as long.
+    /// After which the driver says [`super::Event::PingFailed`]. If it says nothing, the gateway
+    /// takes it as said after twice as long.
     pub ping_timeout: Nanos,
     /// How nodes that failed are taken back.
     pub health: health::Settings,

@@ -500,8 +500,8 @@ fn a_slow_node_of_two_gets_less() {
     let spread = Spread::All;
     let mut desk = Desk::new(Settings { spread, hedge: None, ..settings(2, 2) });
     let slow = desk.order()[0];
-    // One server each, 4 ms and 1 ms, requests as they come at 0.5 of what both can serve (1,250/s):
-    // with lengths L and ratio s, the fast one is chosen while (L+1)·s is less.
+    // One server each, 4 ms and 1 ms, requests as they come at 0.5 of what both can serve
+    // (1,250/s): with lengths L and ratio s, the fast one is chosen while (L+1)·s is less.
     let (service, mut free) = ([4 * MS, MS], [0, 0]);
     let mut queues: [VecDeque<(Nanos, AttemptId, RequestId)>; 2] = Default::default();
     let mut counts = [0, 0];

@@ -1,4 +1,4 @@
-//! Writes: to the key's primary alone, and again only if nothing was done.
+//! Writes: sent to the key's primary alone, and again only if nothing was done.
 
 use model::window::Nanos;
 
@@ -7,7 +7,8 @@ use super::{Action, Gateway, Refusal, Status};
 use crate::route::NodeId;
 
 impl Gateway {
-    /// The node that orders a write, if it can be asked: a suspect that answered its last ping can.
+    /// The primary of a write's key, if it answers: a suspect node that answered its last ping
+    /// does.
     fn primary(&self, slot: Slot) -> Option<(usize, NodeId)> {
         let replicas = self.requests.get(slot)?.replicas;
         let node = self.view.primary(&replicas)?;
@@ -23,11 +24,13 @@ impl Gateway {
         }
     }
 
-    /// Tries a write again that its node did not take. One that a node said is not its own waits for a
-    /// view in which it is another's.
+    /// Sends a write again that its node did not take. A misdirected write waits for a view with
+    /// another primary.
     pub(super) fn retry_write(&mut self, now: Nanos, slot: Slot, actions: &mut Vec<Action>) {
-        let Some(request) = self.requests.get(slot) else { return };
-        let Phase::Parked { rerouted, .. } = request.phase else { return };
+        let Some(request) = self.requests.get(slot) else { return self.invariants.broken() };
+        let Phase::Parked { rerouted, .. } = request.phase else {
+            return self.invariants.broken();
+        };
         match self.primary(slot) {
             Some(to) if self.retries.take() => {
                 self.counts.retries += 1;
@@ -45,13 +48,13 @@ impl Gateway {
     /// Nothing was done: the write waits a little, longer each time.
     pub(super) fn park(&mut self, now: Nanos, slot: Slot, rerouted: bool) {
         let pause = self.settings.write_retry.max(1);
-        let Some(request) = self.requests.get_mut(slot) else { return };
+        let Some(request) = self.requests.get_mut(slot) else { return self.invariants.broken() };
         let pause = pause.saturating_mul(1 << request.sent.saturating_sub(1).min(4));
         request.phase = Phase::Parked { until: now.saturating_add(pause), rerouted };
         self.requests.arm(slot);
     }
 
-    /// The primary answered, though not with the answer.
+    /// The primary declined a write, or failed.
     pub(super) fn write_declined(
         &mut self,
         now: Nanos,

@@ -1,16 +1,18 @@
-//! The manager and its shards in a closed simulation: it changes their speed, and sees what comes of it.
+//! The manager and its shards in a closed simulation: it changes their speed, and sees what comes
+//! of it.
 //!
-//! Eight M/G/1 shards, one server each, whose service is as fast again with each layer and whose layers
-//! take as much again each time (the curve of the layered sampled arrays as BlowFish has it, without its
-//! ends). The load of one of them rises to four times what it was, and comes back. Beside it, the
-//! same requests meet shards that share the same budget in equal parts and never change.
+//! Eight M/G/1 shards, one server each, whose service is as fast again with each layer and whose
+//! layers take as much again each time (the curve of the layered sampled arrays as BlowFish has it,
+//! without its ends). The load of one of them rises to four times what it was, and comes back.
+//! Beside it, the same requests meet shards that share the same budget in equal parts and never
+//! change.
 //!
-//! With seeds 1 to 5 the hot shard's queue is 129 to 178 in its longest second and below the high mark within
-//! six; then the 0.99 quantile of its responses is 26 to 30 ms. With equal parts its queue is 4,200 to
-//! 5,000 when the load falls, and the quantile 14 to 16 s. Four changes do it: two others give a layer
-//! each, the hot shard grows, and it folds six to nine seconds after the load fell. A run that begins
-//! without any layer holds 8 to 10 of the 24 units before the rise and takes 15 seconds to answer it,
-//! because it comes from one layer less.
+//! With seeds 1 to 5 the hot shard's queue is 129 to 178 in its longest second and below the high
+//! mark within six; then the 0.99 quantile of its responses is 26 to 30 ms. With equal parts its
+//! queue is 4,200 to 5,000 when the load falls, and the quantile 14 to 16 s. Four changes do it:
+//! two others give a layer each, the hot shard grows, and it folds six to nine seconds after the
+//! load fell. A run that begins without any layer holds 8 to 10 of the 24 units before the rise and
+//! takes 15 seconds to answer it, because it comes from one layer less.
 
 use std::collections::VecDeque;
 

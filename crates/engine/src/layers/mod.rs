@@ -1,36 +1,39 @@
 //! Which shard of a node gets another layer, and which gives one back.
 //!
-//! A shard is faster the more layers it holds ("layered sampled arrays", crate `shard`), and memory for
-//! them is short. The manager looks at the queue of each shard, averaged exponentially: every interval
-//! Q̄ ← a·Q + (1 − a)·Q̄. A shard above a high mark grows by a layer, one below a low mark folds its
-//! lowest, and all of them together stay within a budget of bytes. Averages and marks are BlowFish's
-//! (NSDI 2016). What follows is ours:
+//! A shard is faster the more layers it holds ("layered sampled arrays", crate `shard`), and memory
+//! for them is short. The manager looks at the queue of each shard, averaged exponentially: every
+//! interval Q̄ ← a·Q + (1 − a)·Q̄. A shard above a high mark grows by a layer, one below a low mark
+//! folds its lowest, and all of them together stay within a budget of bytes. Averages and marks are
+//! BlowFish's (NSDI 2016). What follows is ours:
 //!
-//! - **A backlog is not a load.** A shard grows when an average in which each length counts as twice the
-//!   high mark at most, *and* the newest length, are above that mark: a server that stalls for a second, or
-//!   an average that only remembers a backlog, asks for nothing. It folds when average and newest length
-//!   are below the low mark. In between nothing changes, but for the next two rules.
-//! - **The hottest first.** What is free goes to the shard of the longest average. If that is not enough
-//!   for its next layer, others fold for it: the coldest first, and none whose average or newest length is
-//!   above [`Settings::spare`], so that who gives does not become hot by it, and who was hot a moment ago
-//!   does not give. If all of those together do not free enough, none folds, and a less hot shard that
-//!   needs less may have what is free. Memory is given again only when it was seen to be free.
-//! - **A smaller budget** ([`Manager::set_budget`]) folds the coldest until it holds, whatever their marks.
-//! - **Mistakes are remembered.** If a shard that folded because it was idle is busy again soon, it waits
-//!   twice as long before it folds next, up to [`PATIENCE_MAX`] times [`Settings::settle`]. Where a layer
-//!   gains so much that it takes a shard from above the high mark to below the low one, that makes rare
-//!   what would go to and fro for ever.
+//! - **A backlog is not a load.** A shard grows when an average in which each length counts as
+//!   twice the high mark at most, *and* the newest length, are above that mark: a server that
+//!   stalls for a second, or an average that only remembers a backlog, asks for nothing. It folds
+//!   when average and newest length are below the low mark. In between nothing changes, but for the
+//!   next two rules.
+//! - **The hottest first.** What is free goes to the shard of the longest average. If that is not
+//!   enough for its next layer, others fold for it: the coldest first, and none whose average or
+//!   newest length is above [`Settings::spare`], so that who gives does not become hot by it, and
+//!   who was hot a moment ago does not give. If all of those together do not free enough, none
+//!   folds, and a less hot shard that needs less may have what is free. Memory is given again only
+//!   when it was seen to be free.
+//! - **A smaller budget** ([`Manager::set_budget`]) folds the coldest until it holds, whatever
+//!   their marks.
+//! - **Mistakes are remembered.** If a shard that folded because it was idle is busy again soon, it
+//!   waits twice as long before it folds next, up to [`PATIENCE_MAX`] times [`Settings::settle`].
+//!   Where a layer gains so much that it takes a shard from above the high mark to below the low
+//!   one, that makes rare what would go to and fro for ever.
 //!
-//! Under a constant load and layers that gain a factor of two at most, a shard that grew is never asked to
-//! give and one that gave never becomes hot: there are at most as many changes as there are layers. In a
-//! closed simulation of eight shards, one of which gets four times its load, its queue is below the high
-//! mark again within six seconds, where equal parts of the same budget let it grow into the thousands
-//! (`closed.rs` has the figures).
+//! Under a constant load and layers that gain a factor of two at most, a shard that grew is never
+//! asked to give and one that gave never becomes hot: there are at most as many changes as there
+//! are layers. In a closed simulation of eight shards, one of which gets four times its load, its
+//! queue is below the high mark again within six seconds, where equal parts of the same budget let
+//! it grow into the thousands (`closed.rs` has the figures).
 //!
-//! **Cost.** O(n log n) for n shards once an interval, and some 100 bytes of memory a shard. When it is
-//! wrong: a queue is long for another reason than the speed of look-ups (a slow origin, a client that sends
-//! bursts), which more layers do not mend; and a layer is added only once requests wait, since
-//! lengths say nothing of the load that comes.
+//! **Cost.** O(n log n) for n shards once an interval, and some 100 bytes of memory a shard. When
+//! it is wrong: a queue is long for another reason than the speed of look-ups (a slow origin, a
+//! client that sends bursts), which more layers do not mend; and a layer is added only once
+//! requests wait, since lengths say nothing of the load that comes.
 
 #[cfg(test)]
 mod closed;
@@ -60,15 +63,16 @@ pub type ShardId = u64;
 pub struct Shard {
     /// Which.
     pub id: ShardId,
-    /// Requests waiting and in service: best the mean over the interval, or else now. Less than 0 is taken
-    /// as 0; what is not a finite number is taken as not observed.
+    /// Requests waiting and in service: best the mean over the interval, or else now. Less than 0
+    /// is taken as 0; what is not a finite number is taken as not observed.
     pub queue_length: f64,
-    /// Bytes of its layers: those being filled in full, and those that were dropped and are still read.
+    /// Bytes of its layers: those being filled in full, and those that were dropped and are still
+    /// read.
     pub held_bytes: u64,
     /// Bytes of the next layer, if it can have another.
     pub next_bytes: Option<u64>,
-    /// Bytes that come back when it drops the lowest layer, or gives up the one that is being filled; `None`
-    /// if there is nothing to drop.
+    /// Bytes that come back when it drops the lowest layer, or gives up the one that is being
+    /// filled; `None` if there is nothing to drop.
     pub lowest_bytes: Option<u64>,
     /// Whether a layer is being filled.
     pub growing: bool,
@@ -288,10 +292,10 @@ impl Manager {
         self.states.get(&id)?.lengths.map(|lengths| lengths.average)
     }
 
-    /// Takes what is observed of all shards, and says what is to change: at most one change a shard, and
-    /// nothing unless an interval is over (call it as often as you like). A shard that is not
-    /// among them is forgotten; of one that is named twice, the first counts. After a long gap the newest
-    /// length counts for all intervals that passed.
+    /// Takes what is observed of all shards, and says what is to change: at most one change a
+    /// shard, and nothing unless an interval is over (call it as often as you like). A shard that
+    /// is not among them is forgotten; of one that is named twice, the first counts. After a long
+    /// gap the newest length counts for all intervals that passed.
     pub fn observe(&mut self, now: Nanos, shards: &[Shard]) -> Vec<Change> {
         let Some(passed) = self.intervals_over(now) else { return Vec::new() };
         let mut by_id = BTreeMap::new();
@@ -382,8 +386,8 @@ impl Manager {
         self.average(shard.id).unwrap_or(0.0)
     }
 
-    /// Folds the coldest while the layers take more than the budget. A hotter shard folds only if all that
-    /// the colder ones hold is not enough, though they give it a layer at a time.
+    /// Folds the coldest while the layers take more than the budget. A hotter shard folds only if
+    /// all that the colder ones hold is not enough, though they give it a layer at a time.
     fn keep_budget(&mut self, round: &mut Round) {
         let mut over = -round.later;
         for shard in round.coldest_first.clone() {
@@ -429,7 +433,8 @@ impl Manager {
         }
     }
 
-    /// Grows what is above the high mark, the hottest first, from what is free or what others can spare.
+    /// Grows what is above the high mark, the hottest first, from what is free or what others can
+    /// spare.
     fn grow_busy(&mut self, round: &mut Round) {
         if round.later < 0 {
             // The budget is not held yet: what comes back first of all makes that good.
@@ -454,8 +459,8 @@ impl Manager {
         }
     }
 
-    /// Folds the coldest shards that can spare a layer until `wanted` bytes will be free for a shard; none
-    /// of them, and false, if that cannot be.
+    /// Folds the coldest shards that can spare a layer until `wanted` bytes will be free for a
+    /// shard; none of them, and false, if that cannot be.
     fn take(&mut self, round: &mut Round, by: ShardId, wanted: i128) -> bool {
         let mut room = round.later;
         let mut givers = Vec::new();
@@ -489,8 +494,9 @@ impl Manager {
 
     fn grow(&mut self, round: &mut Round, shard: &Shard, bytes: u64, why: Why) {
         let Some(state) = self.states.get_mut(&shard.id) else { return };
-        // Busy again soon after it folded: that was a mistake, so it waits longer next time. Eight times
-        // the time in which the average follows is enough to come from 0 to a length just above the mark.
+        // Busy again soon after it folded: that was a mistake, so it waits longer next time. Eight
+        // times the time in which the average follows is enough to come from 0 to a length just
+        // above the mark.
         let soon = |at: Nanos| round.now < at.saturating_add(state.patience.saturating_mul(8));
         let settle = self.settings.settle;
         state.patience = match state.folded.take() {

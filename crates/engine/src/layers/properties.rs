@@ -1,5 +1,5 @@
-//! Whatever is observed, and however late or badly the driver does what it is told: the budget holds and
-//! every change has its reason. Under a constant load the changes end.
+//! Whatever is observed, and however late or badly the driver does what it is told: the budget
+//! holds and every change has its reason. Under a constant load the changes end.
 
 use std::collections::BTreeMap;
 
@@ -259,7 +259,8 @@ proptest! {
                 prop_assert!(held <= manager.settings().budget_bytes, "not after six intervals");
             }
         }
-        // Without the last layer that a shard gave, all of the colder ones would not have been enough.
+        // Without the last layer that a shard gave, all of the colder ones would not have been
+        // enough.
         let over = all - manager.settings().budget_bytes;
         for (hot, length) in real.iter().zip(&lengths) {
             let Some(given) = hot.sizes.get(hot.layers + 1..) else { continue };
@@ -269,8 +270,8 @@ proptest! {
         }
     }
 
-    /// M/M/1 shards whose layers gain a factor of at most two, as the marks suppose: a shard only grows or
-    /// only gives, so all comes to rest.
+    /// M/M/1 shards whose layers gain a factor of at most two, as the marks suppose: a shard only
+    /// grows or only gives, so all comes to rest.
     #[test]
     fn under_constant_load_changes_end(
         loads in prop::collection::vec(0.01f64..20.0, SHARDS),
@@ -330,7 +331,8 @@ proptest! {
         prop_assert!(folded <= high * (1.0 + 1e-6), "{folded} after a fold");
     }
 
-    /// Whatever the layers gain, and though the marks be wrong for it: what goes to and fro gets rare.
+    /// Whatever the layers gain, and though the marks be wrong for it: what goes to and fro gets
+    /// rare.
     #[test]
     fn mistakes_get_rare(
         load in 0.01f64..2_000.0,

@@ -1,5 +1,5 @@
-//! How a [`Manager`](super::Manager) decides: its marks, its times and its budget, and which of them
-//! cannot hold.
+//! How a [`Manager`](super::Manager) decides: its marks, its times and its budget, and which of
+//! them cannot hold.
 
 use model::window::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct Settings {
     /// Time between two decisions (δ).
     pub interval: Nanos,
-    /// Weight of the newest length in a shard's average (a), above 0 and at most 1: the average follows
-    /// within about `interval / smoothing`.
+    /// Weight of the newest length in a shard's average (a), above 0 and at most 1: the average
+    /// follows within about `interval / smoothing`.
     pub smoothing: f64,
     /// Average length, in requests waiting and in service, above which a shard grows.
     pub high: f64,
@@ -18,15 +18,16 @@ pub struct Settings {
     pub low: f64,
     /// Bytes that the layers of all shards may take together.
     pub budget_bytes: u64,
-    /// Time after a change of a shard before its next one. A growth counts from when its layer is full, and
-    /// a shard that is new from when it was first seen. At least `interval / smoothing`, so that the
-    /// average has followed the last change before it decides on the next.
+    /// Time after a change of a shard before its next one. A growth counts from when its layer is
+    /// full, and a shard that is new from when it was first seen. At least `interval / smoothing`,
+    /// so that the average has followed the last change before it decides on the next.
     pub settle: Nanos,
 }
 
-/// A decision four times a second, on averages that follow within 2.5 s: a stall of a second is no reason,
-/// and a load that is too much gets its layer within two. The marks suit a shard with one server: 4 is a
-/// utilisation of 0.8, and 0.25 one of 0.2, which the loss of a layer doubles at most.
+/// A decision four times a second, on averages that follow within 2.5 s: a stall of a second is no
+/// reason, and a load that is too much gets its layer within two. The marks suit a shard with one
+/// server: 4 is a utilisation of 0.8, and 0.25 one of 0.2, which the loss of a layer doubles at
+/// most.
 impl Default for Settings {
     fn default() -> Self {
         Settings {
@@ -85,12 +86,13 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// The length below which a shard can lose a layer and stay below the high mark, and above which one
-    /// that grew at the high mark stays: `high / (high + 2)`, 0.67 for a high mark of 4.
+    /// The length below which a shard can lose a layer and stay below the high mark, and above
+    /// which one that grew at the high mark stays: `high / (high + 2)`, 0.67 for a high mark of 4.
     ///
-    /// It is so for an M/M/1 queue whose service a layer makes twice as fast at most: at the length h its
-    /// utilisation is h / (1 + h), and with half of that its length is h / (h + 2). More servers leave more
-    /// room. Where a layer gains more than that, [`Manager`](super::Manager) learns to wait instead.
+    /// It is so for an M/M/1 queue whose service a layer makes twice as fast at most: at the length
+    /// h its utilisation is h / (1 + h), and with half of that its length is h / (h + 2). More
+    /// servers leave more room. Where a layer gains more than that, [`Manager`](super::Manager)
+    /// learns to wait instead.
     pub fn spare(&self) -> f64 {
         self.high / (self.high + 2.0)
     }

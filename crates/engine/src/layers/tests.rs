@@ -122,7 +122,8 @@ fn a_stall_asks_for_nothing() {
         Manager::new(Settings { smoothing: 0.1, settle: 10 * SECOND, ..settings(10_000) }).unwrap();
     let mut asked = None;
     for second in 0..60 {
-        // Five long lengths count as 8 each: 0.9⁵ × 1 + (1 − 0.9⁵) × 8 = 3.9. The average is above 400.
+        // Five long lengths count as 8 each: 0.9⁵ × 1 + (1 − 0.9⁵) × 8 = 3.9. The average is above
+        // 400.
         let length = if (20..25).contains(&second) || second >= 50 { 1000.0 } else { 1.0 };
         if !manager.observe(second * SECOND, &[shard(1, length, 1)]).is_empty() {
             asked = asked.or(Some(second));
@@ -212,7 +213,8 @@ fn nobody_takes_until_a_smaller_budget_holds() {
     let mut shards = [shard(1, 0.4, 3), shard(2, 0.5, 2), shard(3, 9.0, 0)];
     manager.observe(0, &shards);
     manager.set_budget(held(2) + 50);
-    // Shard 1 must give all that it has, a layer at a time. Shard 2 need not, so nothing is taken from it.
+    // Shard 1 must give all that it has, a layer at a time. Shard 2 need not, so nothing is taken
+    // from it.
     for layers in [2, 1] {
         let second = 3 + 2 - u64::from(layers);
         assert_eq!(signed(&manager.observe(second * SECOND, &shards)), [(1, -(100 << layers))]);

@@ -1,16 +1,18 @@
-//! A node among others: leases, invalidations, offers.
+//! The cluster protocol of a node: leases, invalidations, offers of copies.
 //!
-//! One node orders a key's writes: its *primary*, the first of the key's nodes that is live. The other
-//! nodes of the key may serve copies of it, under a *lease* from the primary that they renew all the
-//! time: as long as it lasts, the primary acknowledges no write to the key before they have dropped
-//! their copies (Gray and Cheriton, "Leases: an efficient fault-tolerant mechanism for distributed file
-//! cache consistency", SOSP 1989, with one lease for all keys of a primary). A node whose lease ran out
-//! may have missed an invalidation: what it holds is compared with the origin before it is served, and
-//! what it fetches meanwhile is not kept. Lengths of time are compared on one clock each, and who grants
-//! a lease holds it for longer than who has it, so clocks need not agree; their rates must, to 1/16.
+//! One node orders a key's writes: its *primary*, the first of the key's nodes that is live. The
+//! key's other nodes may serve copies under a *lease* from the primary, which they keep renewing.
+//! While a lease lasts, the primary acknowledges no write to the key before the lease's holder has
+//! dropped its copies (Gray and Cheriton, "Leases: an efficient fault-tolerant mechanism for
+//! distributed file cache consistency", SOSP 1989, with one lease for all keys of a primary). A
+//! node whose lease ran out may have missed an invalidation: it compares each copy with the origin
+//! before serving it, and keeps nothing that it fetches meanwhile. Each node measures durations on
+//! its own clock, and the granter counts a lease as 1/16 longer than the holder does. So clocks
+//! need not show the same time, but their rates must agree to within 1/16.
 //!
-//! A copy is tied to the lease under which it was compared with the origin, by its [`Standing`]: a lease
-//! that lapsed and was granted again has another generation, a changed view another epoch.
+//! Each copy records the [`Authority`] under which it was last compared with the origin. A lease
+//! that lapsed and was granted again has another generation, and a changed view another epoch, so
+//! copies verified under the old one are compared again.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,63 +21,64 @@ use serde::Serialize;
 
 use super::event::RequestId;
 use super::{Action, ClusterSettings, Node};
+use crate::mutant::{self, Mutant};
 use crate::route::{NodeId, View};
 use crate::{Key, Payload};
 
-/// By whose leave a copy may be served. Copies of another standing than the present one are compared
-/// with the origin first.
+/// The primary, lease and view under which a copy may be served. A copy that was verified under
+/// another authority than the present one is compared with the origin first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct Authority {
     primary: NodeId,
     generation: u32,
     epoch: u64,
 }
 
-impl Standing {
-    /// That of a node without peers.
-    pub const ALONE: Standing = Standing { primary: 0, generation: 0, epoch: 0 };
+impl Authority {
+    /// The authority of a node without peers.
+    pub const ALONE: Authority = Authority { primary: 0, generation: 0, epoch: 0 };
 }
 
-/// When and by whose leave a copy was compared with the origin.
+/// When, and under which authority, a copy was last compared with the origin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verified {
     pub at: Nanos,
-    pub standing: Standing,
+    pub authority: Authority,
 }
 
 /// A lease from a peer.
 #[derive(Clone, Copy, Default)]
 struct Lease {
     until: Nanos,
-    /// Counts the times that it had lapsed when it was granted.
+    /// The number of times that it was granted after having lapsed.
     generation: u32,
-    /// When it was asked for last.
+    /// When it was last requested.
     asked: Option<Nanos>,
 }
 
-/// A write that is in the origin, and not yet known to all nodes of its key.
+/// A write that has ended at the origin and waits for the key's other nodes to drop their copies.
 struct Pending {
     key: Key,
     uncertain: bool,
-    /// Who has not confirmed, and when to tell it again.
+    /// The peers that have not confirmed, and when to repeat the invalidation.
     peers: Vec<(NodeId, Option<Nanos>)>,
 }
 
-/// What a node knows of its peers.
+/// A node's view of its peers.
 pub(super) struct Cluster {
     pub settings: ClusterSettings,
     view: View,
-    /// Since when all others act on this view too.
+    /// The time from which all other nodes act on this view too.
     settled_from: Nanos,
     leases: Vec<Lease>,
-    /// Until when each peer may hold a lease of this node's.
+    /// The time until which each peer may hold a lease from this node.
     granted: Vec<Nanos>,
     pending: BTreeMap<RequestId, Pending>,
-    /// How many pending writes each key has.
+    /// The number of pending writes of each key.
     pending_of: HashMap<Key, u32>,
-    /// How often each peer had what it was asked for lately, 0 to 1.
+    /// The share of recent requests to each peer that it could serve, 0 to 1.
     useful: Vec<f32>,
-    /// Bytes that may be offered now, and when that was reckoned.
+    /// Bytes that may be offered now, and when that was last computed.
     budget: (f64, Nanos),
 }
 
@@ -84,19 +87,22 @@ pub(super) struct Cluster {
 pub struct PeerStatus {
     /// Its name.
     pub name: String,
-    /// Whether it is live in the view.
+    /// Whether the view lists it as live.
     pub live: bool,
-    /// Whether this node holds a lease of it.
+    /// Whether this node holds a lease from it.
     pub leased: bool,
-    /// Whether it may hold a lease of this node.
+    /// Whether it may hold a lease from this node.
     pub granted: bool,
 }
 
 impl Cluster {
     pub fn new(settings: ClusterSettings, now: Nanos) -> Cluster {
         let members = settings.ring.members().len();
-        // Whoever ran under this name before may have granted leases up to now.
-        let granted = vec![now + settings.lease + settings.margin(); members];
+        // The process that ran under this name before may have granted leases until just now.
+        let granted = match mutant::is(Mutant::RestartForgetsLeases) {
+            true => vec![now; members],
+            false => vec![now + settings.lease + settings.margin(); members],
+        };
         Cluster {
             view: View::fixed(members),
             settled_from: now,
@@ -110,21 +116,31 @@ impl Cluster {
         }
     }
 
+    /// Writes that wait for other nodes to drop their copies.
+    pub fn pending_writes(&self) -> usize {
+        self.pending.len()
+    }
+
     fn me(&self) -> NodeId {
         self.settings.me
     }
 
-    /// Whether this node knows its place: its own membership lasts, and nobody acts on an older view.
+    /// Whether this node may act on the view: its own membership lasts, and no node acts on an
+    /// older view.
     fn is_settled(&self, now: Nanos) -> bool {
-        self.settled_from <= now && now < self.view.until
+        let lasts = now < self.view.until || mutant::is(Mutant::MembershipIgnored);
+        self.settled_from <= now && lasts
     }
 
-    pub fn standing(&self, key: &Key, now: Nanos) -> Option<Standing> {
+    pub fn authority(&self, key: &Key, now: Nanos) -> Option<Authority> {
         let primary = self.view.primary(&self.settings.ring.replicas(key))?;
         let lease = self.leases[primary];
-        let leased = primary == self.me() || now < lease.until;
-        let standing = Standing { primary, generation: lease.generation, epoch: self.view.epoch };
-        (leased && self.is_settled(now)).then_some(standing)
+        let lasts = now < lease.until || mutant::is(Mutant::ServeAfterLease);
+        let leased = primary == self.me() || lasts;
+        let ignored = mutant::is(Mutant::GenerationIgnored);
+        let generation = if ignored { 0 } else { lease.generation };
+        let authority = Authority { primary, generation, epoch: self.view.epoch };
+        (leased && self.is_settled(now)).then_some(authority)
     }
 
     pub fn is_mine(&self, key: &Key) -> bool {
@@ -137,10 +153,11 @@ impl Cluster {
         primary == Some(self.me()) && self.is_settled(now)
     }
 
-    /// The peers that are asked for an object that this node has not, in order, from place `from` on:
-    /// the primary, or if this node is that, the others. Who was not heard of lately is left out, and
-    /// who seldom has what it is asked for is asked only now and then. While a write is pending its
-    /// primary asks nobody: the others may still have the older version, which it would keep as its own.
+    /// The next peer to request a missing object from, starting at replica `from`: the primary, or,
+    /// if this node is the primary, one of the others. Skips peers whose lease has run out, and
+    /// most of the time those that seldom have the object. While a write of the key is pending the
+    /// primary requests it from no peer: they may still hold the older version, which it would then
+    /// keep as its own.
     pub fn next_peer(
         &self,
         key: &Key,
@@ -152,7 +169,8 @@ impl Cluster {
         let replicas = self.settings.ring.replicas(key);
         let primary = self.view.primary(&replicas)?;
         let mine = primary == self.me();
-        if mine && self.pending_of.contains_key(key) {
+        let pending = self.pending_of.contains_key(key);
+        if mine && pending && !mutant::is(Mutant::AsksPeersWhilePending) {
             return None;
         }
         let asked = |node: NodeId| {
@@ -172,7 +190,8 @@ impl Cluster {
         *useful += (f32::from(u8::from(found)) - *useful) / 32.0;
     }
 
-    /// Whom to offer an object of so many bytes to, within the budget, as bits of places.
+    /// The peers to offer an object of this size to, within the budget, and the same as bits of
+    /// places.
     pub fn offer_to(&mut self, key: &Key, bytes: u64, now: Nanos) -> (Vec<NodeId>, u8) {
         let rate = self.settings.replicate_bytes_per_s as f64;
         let replicas = self.settings.ring.replicas(key);
@@ -210,23 +229,29 @@ impl Cluster {
 
 impl<P: Payload> Node<P> {
     pub(super) fn lease_asked(&mut self, now: Nanos, peer: NodeId, actions: &mut Vec<Action<P>>) {
+        // A peer's configuration may name this node although its own says that it is alone.
         let Some(cluster) = &mut self.cluster else { return };
         let known = peer < cluster.granted.len() && peer != cluster.me();
-        // Who has not confirmed an invalidation gets no new lease, so that the write ends in time.
+        // A peer that owes a confirmation gets no new lease, so that the write need not wait for
+        // ever.
         let owes = |pending: &Pending| pending.peers.iter().any(|(owing, _)| *owing == peer);
         if !known || !cluster.is_settled(now) || cluster.pending.values().any(owes) {
             return;
         }
-        let term = cluster.settings.lease.min(cluster.view.until - now);
-        let until = now + term + cluster.settings.margin();
+        let term = cluster.settings.lease.min(cluster.view.until.saturating_sub(now));
+        let no_margin = mutant::is(Mutant::NoMargin);
+        let margin = if no_margin { 0 } else { cluster.settings.margin() };
+        let until = now + term + margin;
         cluster.granted[peer] = cluster.granted[peer].max(until);
         actions.push(Action::Grant { peer, term });
     }
 
     pub(super) fn lease_granted(&mut self, now: Nanos, peer: NodeId, asked: Nanos, term: Nanos) {
-        let Some(cluster) = &mut self.cluster else { return };
+        let Some(cluster) = &mut self.cluster else { return self.invariants.broken() };
+        let asked = if mutant::is(Mutant::LeaseFromArrival) { now } else { asked };
         let until = asked.saturating_add(term.min(cluster.settings.lease));
-        let Some(lease) = cluster.leases.get_mut(peer) else { return };
+        let Some(lease) = cluster.leases.get_mut(peer) else { return self.invariants.broken() };
+        // The grant was longer on its way than it lasts.
         if until <= now {
             return;
         }
@@ -237,11 +262,16 @@ impl<P: Payload> Node<P> {
     }
 
     pub(super) fn invalidate(&mut self, key: &Key) {
-        self.forget(key);
-        self.flights.void(key);
+        if !mutant::is(Mutant::InvalidationKeepsCopies) {
+            self.forget(key);
+        }
+        if !mutant::is(Mutant::InvalidationKeepsFlights) {
+            self.flights.void(key);
+        }
     }
 
-    /// A write is over at the origin and forgotten here: tells the key's other nodes.
+    /// A write has ended at the origin and its key is forgotten here: invalidates the other nodes'
+    /// copies.
     pub(super) fn spread_write(
         &mut self,
         now: Nanos,
@@ -256,11 +286,13 @@ impl<P: Payload> Node<P> {
         };
         let replicas = cluster.settings.ring.replicas(key);
         let leased = |node: &NodeId| *node != cluster.me() && now < cluster.granted[*node];
+        let leased = |node: &NodeId| leased(node) && !mutant::is(Mutant::InvalidationSkipped);
         let peers: Vec<NodeId> = replicas.iter().filter(leased).collect();
         for &peer in &peers {
             actions.push(Action::Invalidate { peer, key: key.clone(), request });
         }
-        let peers = peers.into_iter().map(|peer| (peer, None)).collect();
+        let awaited = |_: &NodeId| !mutant::is(Mutant::AckBeforePeers);
+        let peers = peers.into_iter().filter(awaited).map(|peer| (peer, None)).collect();
         *cluster.pending_of.entry(key.clone()).or_insert(0) += 1;
         cluster.pending.insert(request, Pending { key: key.clone(), uncertain, peers });
         self.end_writes(now, Some(request), actions);
@@ -274,8 +306,9 @@ impl<P: Payload> Node<P> {
         done: bool,
         actions: &mut Vec<Action<P>>,
     ) {
-        let Some(cluster) = &mut self.cluster else { return };
+        let Some(cluster) = &mut self.cluster else { return self.invariants.broken() };
         let again = now + cluster.settings.tick();
+        // Late or repeated: the write ended with the peer's lease, or by its first confirmation.
         let Some(pending) = cluster.pending.get_mut(&request) else { return };
         if done {
             pending.peers.retain(|(owing, _)| *owing != peer);
@@ -285,8 +318,9 @@ impl<P: Payload> Node<P> {
         self.end_writes(now, Some(request), actions);
     }
 
-    /// Ends the writes (one, or all) that no lease holds up any more.
+    /// Ends those pending writes (one, or all) that wait for no peer's lease any more.
     fn end_writes(&mut self, now: Nanos, only: Option<RequestId>, actions: &mut Vec<Action<P>>) {
+        // A node alone may be told the time too; it holds up no write.
         let Some(cluster) = &mut self.cluster else { return };
         let Cluster { pending, granted, .. } = cluster;
         let mut done = Vec::new();
@@ -305,12 +339,14 @@ impl<P: Payload> Node<P> {
             None => pending.iter_mut().for_each(|(&r, write)| end(r, write, &mut done)),
         }
         for request in done {
-            let Some(write) = cluster.pending.remove(&request) else { continue };
-            if let Some(count) = cluster.pending_of.get_mut(&write.key) {
-                *count -= 1;
-                if *count == 0 {
-                    cluster.pending_of.remove(&write.key);
-                }
+            let Some(write) = cluster.pending.remove(&request) else {
+                self.invariants.broken();
+                continue;
+            };
+            match cluster.pending_of.get_mut(&write.key) {
+                Some(count) if *count > 1 => *count -= 1,
+                Some(_) => _ = cluster.pending_of.remove(&write.key),
+                None => self.invariants.broken(),
             }
             let certain = !write.uncertain && cluster.is_primary(&write.key, now);
             actions.push(Action::WriteDone { request, certain });
@@ -318,8 +354,12 @@ impl<P: Payload> Node<P> {
     }
 
     pub(super) fn view(&mut self, now: Nanos, view: View, actions: &mut Vec<Action<P>>) {
-        let Some(cluster) = &mut self.cluster else { return };
-        if view.live.len() != cluster.leases.len() || view.epoch < cluster.view.epoch {
+        let Some(cluster) = &mut self.cluster else { return self.invariants.broken() };
+        if view.live.len() != cluster.leases.len() {
+            return self.invariants.broken();
+        }
+        // An older view that a newer one overtook.
+        if view.epoch < cluster.view.epoch {
             return;
         }
         let me = cluster.me();
@@ -331,7 +371,8 @@ impl<P: Payload> Node<P> {
             return;
         }
         cluster.view = view;
-        cluster.settled_from = now + cluster.settings.view_lag;
+        let at_once = mutant::is(Mutant::ViewLagIgnored);
+        cluster.settled_from = if at_once { now } else { now + cluster.settings.view_lag };
         cluster.pending.values_mut().for_each(|pending| pending.uncertain = true);
         self.writers.values_mut().for_each(|writers| writers.uncertain = true);
         self.tick(now, actions);
@@ -339,6 +380,7 @@ impl<P: Payload> Node<P> {
 
     pub(super) fn tick(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
         self.end_writes(now, None, actions);
+        // A node alone may be told the time too.
         let Some(cluster) = &mut self.cluster else { return };
         let (me, tick) = (cluster.me(), cluster.settings.tick());
         for (&request, write) in &mut cluster.pending {
@@ -350,7 +392,7 @@ impl<P: Payload> Node<P> {
                 }
             }
         }
-        // Three tries in a lease's time, less a tick.
+        // Three attempts in the time of a lease, less a tick.
         let every = (cluster.settings.lease / 3).saturating_sub(tick);
         for (peer, lease) in cluster.leases.iter_mut().enumerate() {
             let due = lease.asked.is_none_or(|at| at + every <= now);

@@ -1,4 +1,4 @@
-//! What a node is told and what it decides.
+//! A node's events (what its driver tells it) and actions (what it tells its driver to do).
 
 use model::window::{Nanos, Outcome};
 use serde::{Deserialize, Serialize};
@@ -10,69 +10,69 @@ use crate::{Etag, Key, Payload, Size};
 /// Names a request; chosen by the driver, never used twice.
 pub type RequestId = u64;
 
-/// Names a piece of work that the node asked for; chosen by the node, never used twice.
+/// Names an operation that the node requested; chosen by the node, never used twice.
 pub type JobId = u64;
 
 /// Index of a device in the node's settings.
 pub type DeviceId = usize;
 
-/// Who asks for an object.
+/// The sender of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Asker {
     /// A client, perhaps through a gateway.
     Client {
-        /// A node that the gateway could not get it from: it is not asked again.
+        /// A node that failed to serve the gateway: this node skips it too.
         avoid: Option<NodeId>,
     },
-    /// Another node that fills its tiers: it is answered from the tiers alone.
+    /// Another node that fills its tiers. It is answered from this node's tiers alone.
     Peer,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event<P> {
-    /// Somebody wants an object.
+    /// A read of an object.
     Get {
         /// The request.
         request: RequestId,
-        /// What for.
+        /// The key.
         key: Key,
-        /// Who asks.
+        /// The sender.
         asker: Asker,
-        /// When nobody waits for the answer any more.
+        /// When the reader stops waiting.
         deadline: Option<Nanos>,
     },
-    /// A client wants to write or delete an object, and waits for its turn in the key's order.
+    /// A client's write or deletion, which waits for its turn in the key's order.
     WriteBegin {
-        /// Who asks.
+        /// The request.
         request: RequestId,
-        /// Which key.
+        /// The key.
         key: Key,
     },
-    /// A write is over at the origin, with whatever result, or its client left while it waited. From here
-    /// on no read of this node returns the older version; [`Action::WriteDone`] says when no read of any
-    /// node does, which is when the client may be told.
+    /// A write ended at the origin, with any result, or its client left while it waited. From here
+    /// on no read of this node returns the older version. [`Action::WriteDone`] says when this
+    /// holds for every node, which is when the client may be answered.
     WriteEnd {
-        /// Who wrote.
+        /// The request.
         request: RequestId,
-        /// Which key.
+        /// The key.
         key: Key,
-        /// The new object, if the origin has it for certain and it is small enough to be kept.
+        /// The new object, if it certainly is in the origin and is small enough to be kept.
         payload: Option<P>,
     },
-    /// A device's read ended. The time of this event is its completion, which is the start of the next
-    /// read on that device, however late the driver learnt of it.
+    /// A device's read ended. The time of this event is the completion, at which the next read of
+    /// that device starts, however late the driver learnt of it.
     Read {
         /// The job of [`Action::Read`].
         job: JobId,
-        /// The object, or that it could not be read or was not what it should be.
+        /// The object, or why it could not be read or was not valid.
         result: Result<P, Failure>,
     },
     /// A device's write ended.
     Appended {
         /// The job of [`Action::Append`].
         job: JobId,
-        /// Whether the record is there to be read.
+        /// Whether the record can be read now.
         written: bool,
     },
     /// The origin answered [`Action::Fetch`].
@@ -89,7 +89,7 @@ pub enum Event<P> {
         /// The answer.
         result: Checked,
     },
-    /// A peer answered [`Action::Ask`], or did not.
+    /// A peer answered [`Action::Ask`], or failed to.
     Answered {
         /// The job.
         job: JobId,
@@ -99,74 +99,75 @@ pub enum Event<P> {
     /// A peer asks for a lease on the keys of which this node is the primary. Answered by
     /// [`Action::Grant`] at once, or not at all.
     LeaseAsked {
-        /// Who.
+        /// The peer.
         peer: NodeId,
     },
     /// A peer granted the lease that [`Action::AskLease`] asked for.
     LeaseGranted {
-        /// Who.
+        /// The peer.
         peer: NodeId,
-        /// When it was asked, on this node's clock: the lease counts from there.
+        /// When the lease was requested, on this node's clock: it counts from there.
         asked: Nanos,
-        /// For how long.
+        /// The duration.
         term: Nanos,
     },
-    /// A peer that orders a key's writes says that a write to it ended. When this event has been handled
-    /// the driver tells the peer so: no read of this node returns the older version any more.
+    /// A key's primary reports that a write to the key ended. When this event has been handled, no
+    /// read of this node returns the older version any more, and the driver confirms that to the
+    /// primary.
     Invalidate {
-        /// Which key.
+        /// The key.
         key: Key,
     },
-    /// A peer has carried out [`Action::Invalidate`], or it is not known whether it has.
+    /// A peer confirmed [`Action::Invalidate`], or failed to.
     Invalidated {
-        /// Of which write.
+        /// The write.
         request: RequestId,
-        /// Who.
+        /// The peer.
         peer: NodeId,
-        /// Whether it said so.
+        /// Whether it confirmed.
         done: bool,
     },
-    /// A key's primary has what a second reader asked for: this node may fetch it, to be warm before it
-    /// is needed.
+    /// A key's primary offers an object on its second read: this node may copy it before it is
+    /// needed.
     Offered {
-        /// Which key.
+        /// The key.
         key: Key,
     },
     /// The membership changed, or was confirmed.
     View(View),
-    /// Time has passed: tell it at least every [`super::ClusterSettings::tick`].
+    /// Time has passed. Sent at least every [`super::ClusterSettings::tick`].
     Tick,
 }
 
-/// What a peer says to [`Action::Ask`].
+/// A peer's reply to [`Action::Ask`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answered<P> {
-    /// It has it.
+    /// The object.
     Found {
         /// The object.
         payload: P,
-        /// How long ago it was compared with the origin.
+        /// Time since it was last compared with the origin.
         age: Nanos,
     },
-    /// It has it not, or may not say.
+    /// The peer does not hold it, or may not serve it now.
     NotHere,
-    /// It did not answer.
+    /// The peer did not answer.
     Failed(Failure),
 }
 
-/// Why a device or the origin could not do what it was asked.
+/// Why an operation of a device, a peer or the origin failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// In words, for logs and for the answer to the client.
+    /// A description, for logs and for the reply to the client.
     pub reason: String,
 }
 
-/// What the origin says to a fetch.
+/// The origin's reply to a fetch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Fetched<P> {
     /// The object.
     Found(P),
-    /// It exists, and is larger than what a node keeps: stream it past the node.
+    /// The object is larger than a node keeps: it is streamed past the node.
     TooLarge,
     /// It does not exist.
     NotFound,
@@ -174,51 +175,52 @@ pub enum Fetched<P> {
     Unavailable(Failure),
 }
 
-/// What the origin says to the question whether a version is still the current one.
+/// The origin's reply to the question whether a version is current.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Checked {
-    /// It is.
+    /// The version is current.
     Current,
-    /// It is not, or the key is gone.
+    /// The version is not current, or the key does not exist.
     Changed,
     /// The origin failed or took too long.
     Unavailable(Failure),
 }
 
-/// Something that the driver is to do.
+/// An operation for the driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Action<P> {
-    /// Answer a [`Event::Get`], or refuse a [`Event::WriteBegin`].
+    /// Reply to an [`Event::Get`], or refuse an [`Event::WriteBegin`].
     Reply {
-        /// To whom.
+        /// The request.
         request: RequestId,
-        /// What.
+        /// The reply.
         reply: Reply<P>,
-        /// When what happened to it.
+        /// The request's times.
         stages: Stages,
     },
     /// The turn of a write has come: write to the origin, then tell [`Event::WriteEnd`].
     WriteTurn {
-        /// Whose turn.
+        /// The request.
         request: RequestId,
     },
-    /// No node returns a version older than this write's: its client may be told what became of it.
+    /// No node returns a version older than this write's any more: its client may be told the
+    /// result.
     WriteDone {
-        /// Whose.
+        /// The request.
         request: RequestId,
-        /// Whether it may be acknowledged. If not, this node has lost its place in the membership
-        /// meanwhile, and it is not known whether the write will last.
+        /// Whether the write may be acknowledged. If not, this node lost its place in the
+        /// membership meanwhile, and another primary's write may replace this one.
         certain: bool,
     },
     /// Read a record, then tell [`Event::Read`].
     Read {
-        /// From which device.
+        /// The device.
         device: DeviceId,
-        /// Where.
+        /// The record's place.
         location: Location,
-        /// Which key the record must have; anything else there is a failure.
+        /// The key that the record must have; any other is a failure.
         key: Key,
-        /// Its name.
+        /// The name of this operation.
         job: JobId,
         /// When its service began.
         start: Nanos,
@@ -226,126 +228,126 @@ pub enum Action<P> {
     /// Write a record, then tell [`Event::Appended`]. Records of a segment are written at ascending
     /// offsets.
     Append {
-        /// To which device.
+        /// The device.
         device: DeviceId,
-        /// Where.
+        /// The record's place.
         location: Location,
         /// Its key.
         key: Key,
         /// The object.
         payload: P,
-        /// Its name.
+        /// The name of this operation.
         job: JobId,
     },
     /// No record will be added to this segment: write its index.
     SealSegment {
-        /// Of which device.
+        /// The device.
         device: DeviceId,
-        /// Which.
+        /// The segment.
         segment: u64,
     },
     /// Remove a segment. Reads of it that began may still end.
     DropSegment {
-        /// Of which device.
+        /// The device.
         device: DeviceId,
-        /// Which.
+        /// The segment.
         segment: u64,
     },
     /// Get an object from the origin, then tell [`Event::Fetched`].
     Fetch {
-        /// Which.
+        /// The key.
         key: Key,
-        /// Its name.
+        /// The name of this operation.
         job: JobId,
     },
     /// Ask the origin whether a version is still current, then tell [`Event::Checked`].
     Check {
-        /// Of which key.
+        /// The key.
         key: Key,
-        /// Which version.
+        /// The version.
         etag: Etag,
-        /// Its name.
+        /// The name of this operation.
         job: JobId,
     },
     /// Get an object from a peer's tiers ([`Asker::Peer`] there), then tell [`Event::Answered`].
     Ask {
-        /// Whom.
+        /// The peer.
         peer: NodeId,
-        /// For which object.
+        /// The key.
         key: Key,
-        /// Its name.
+        /// The name of this operation.
         job: JobId,
     },
     /// Ask a peer for a lease ([`Event::LeaseAsked`] there); if it grants one, tell
     /// [`Event::LeaseGranted`].
     AskLease {
-        /// Whom.
+        /// The peer.
         peer: NodeId,
-        /// The time now, to be told back.
+        /// The time now, to be returned with the grant.
         asked: Nanos,
     },
     /// The answer to [`Event::LeaseAsked`].
     Grant {
-        /// To whom.
+        /// The peer.
         peer: NodeId,
-        /// For how long.
+        /// The duration.
         term: Nanos,
     },
     /// Tell a peer [`Event::Invalidate`], then [`Event::Invalidated`] here.
     Invalidate {
-        /// Whom.
+        /// The peer.
         peer: NodeId,
-        /// Of which key.
+        /// The key.
         key: Key,
-        /// For which write.
+        /// The write.
         request: RequestId,
     },
-    /// Tell a peer [`Event::Offered`]; whether it hears does not matter.
+    /// Send a peer [`Event::Offered`]; it may be lost.
     Offer {
-        /// Whom.
+        /// The peer.
         peer: NodeId,
-        /// Which key.
+        /// The key.
         key: Key,
     },
 }
 
-/// An answer to a client or a peer.
+/// A reply to a client or a peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reply<P> {
     /// The object.
     Found {
         /// The object.
         payload: P,
-        /// Who had it.
+        /// Where it came from.
         outcome: Outcome,
-        /// How long ago it was compared with the origin, for a peer.
+        /// Time since it was last compared with the origin, for a peer.
         age: Nanos,
-        /// Which of the key's nodes have it too, as far as its primary knows: bit `i` for the node at
-        /// place `i` of [`crate::route::Ring::replicas`].
+        /// Which of the key's nodes have it too, as far as its primary knows: bit `i` for the node
+        /// at place `i` of [`crate::route::Ring::replicas`].
         warm: u8,
     },
-    /// It is too large to be kept: the driver streams it from the origin to this client.
+    /// The object is too large to be kept: the driver streams it from the origin to the client.
     Stream,
     /// It does not exist.
     NotFound,
-    /// A queue is full: try again later.
+    /// A queue is full: the client may try again later.
     Busy {
-        /// Which queue.
+        /// The queue.
         queue: String,
     },
-    /// The origin is needed and cannot be had.
+    /// The origin is needed and does not answer.
     Unavailable(Failure),
-    /// To a peer: it is not in the tiers, or may not be given.
+    /// To a peer: the object is not in the tiers, or may not be served.
     NotHere,
-    /// The key does not belong to this node: its configuration and the asker's differ.
+    /// The key does not belong to this node: its configuration and the sender's differ.
     NotMine,
-    /// This node does not order the key's writes now.
+    /// This node is not the key's primary now.
     NotPrimary,
     /// The deadline passed before its service began.
     TooLate,
 }
 
-/// When what happened to a request, on the node's clock.
+/// The times of a request's stages, on the node's clock.
 ///
 /// Waiting is `started − queued`, service `served − started`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,11 +1,12 @@
-//! Reads that wait: one flight for a key, joined by every later reader of it.
+//! Flights: one retrieval of a key, joined by every later reader of that key.
 
 use std::collections::HashMap;
 
 use model::window::{Finished, Nanos, Operation, Outcome};
 
-use super::cluster::{Standing, Verified};
+use super::cluster::{Authority, Verified};
 use super::event::{DeviceId, JobId, RequestId, Stages};
+use crate::invariant::Invariants;
 use crate::route::NodeId;
 use crate::tier::Location;
 use crate::{Etag, Key};
@@ -17,11 +18,11 @@ pub(super) struct Waiter {
     pub received: Nanos,
     pub length_met: u32,
     pub deadline: Option<Nanos>,
-    /// It is a peer, which is answered from the tiers alone.
+    /// The reader is a peer, which is answered from the tiers alone.
     pub peer: bool,
 }
 
-/// Where a flight waits or is served.
+/// The queue in which a flight waits or is served.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum At {
     Device(DeviceId),
@@ -29,47 +30,48 @@ pub(super) enum At {
     Peer(NodeId),
 }
 
-/// A piece of work for a key, and who waits for it.
+/// The retrieval of a key, and the readers that wait for it.
 pub(super) struct Flight {
     pub key: Key,
-    /// None, if nobody asked: a copy is made beforehand.
+    /// Empty if no reader waits: a copy is made in advance.
     pub waiters: Vec<Waiter>,
     pub at: At,
-    /// By whose leave what it brings is kept.
-    pub standing: Option<Standing>,
-    /// A node that is not to be asked.
+    /// The authority under which its result may be kept.
+    pub authority: Option<Authority>,
+    /// A node to skip.
     pub avoid: Option<NodeId>,
-    /// The place of the next of the key's nodes to ask.
+    /// The place of the next of the key's nodes to request it from.
     pub next_peer: u8,
-    /// Where on that device.
+    /// The record's place, if it is read from a device.
     pub location: Location,
-    /// The version to ask the origin about, rather than for the object.
+    /// If set, the origin is asked whether this version is current instead of for the object.
     pub check: Option<Etag>,
-    /// The version that the origin had after its readers asked: they may be given that.
+    /// The version that the origin confirmed after its readers had begun: they may be given it.
     pub settled: Option<Etag>,
     pub queued: Nanos,
     pub started: Nanos,
     /// When service ended, and the length of the queue then.
     pub served: Option<(Nanos, u32)>,
-    /// A write to the key ended since the flight began, or may have: it fills nothing and nobody joins it.
+    /// A write to the key ended, or may have, since the flight began: it fills no tier and no
+    /// reader joins.
     pub void: bool,
 }
 
 impl Flight {
-    /// A flight that begins now. Without a standing it is void from the start: others may write the key
-    /// without this node being told.
+    /// A flight that begins now. Without an authority it is void from the start: another node may
+    /// write the key without telling this one.
     pub fn new(
         key: Key,
         now: Nanos,
         waiters: Vec<Waiter>,
-        standing: Option<Standing>,
+        authority: Option<Authority>,
         avoid: Option<NodeId>,
     ) -> Flight {
         Flight {
             key,
             waiters,
             at: At::Origin,
-            standing,
+            authority,
             avoid,
             next_peer: 0,
             location: Location::new(0, 0, 0),
@@ -78,17 +80,17 @@ impl Flight {
             queued: now,
             started: now,
             served: None,
-            void: standing.is_none(),
+            void: authority.is_none(),
         }
     }
 
-    /// That what it brings is of the version that the origin had at a time.
+    /// The verification of its result, if that is the version that the origin had at a time.
     pub fn verified(&self, at: Nanos) -> Option<Verified> {
-        self.standing.map(|standing| Verified { at, standing })
+        self.authority.map(|authority| Verified { at, authority })
     }
 
-    /// Whether all who asked have stopped waiting.
-    pub fn is_given_up(&self, now: Nanos) -> bool {
+    /// Whether all its readers have stopped waiting.
+    pub fn is_abandoned(&self, now: Nanos) -> bool {
         let given_up = |waiter: &Waiter| waiter.deadline.is_some_and(|deadline| deadline <= now);
         !self.waiters.is_empty() && self.waiters.iter().all(given_up)
     }
@@ -116,7 +118,8 @@ impl Flight {
         }
     }
 
-    /// One reader's times. Who joined late entered the queue, and perhaps the service, when it came.
+    /// One reader's times. A reader that joined late entered the queue, or the service, when it
+    /// came.
     pub fn stages(&self, waiter: &Waiter, now: Nanos) -> Stages {
         let (served, length_left) = self.served.unwrap_or((now, 0));
         Stages {
@@ -131,16 +134,29 @@ impl Flight {
     }
 }
 
+/// The record of a job in a queue that no flight belongs to: it frees its server and served nobody.
+pub(super) fn unserved() -> Finished {
+    let (operation, outcome) = (Operation::Get, Outcome::Error);
+    Finished { operation, outcome, waiting: 0, service: 0, response: 0, bytes: 0 }
+}
+
 /// All flights, by job and by key.
 #[derive(Default)]
 pub(super) struct Flights {
     by_job: HashMap<JobId, Flight>,
     by_key: HashMap<Key, JobId>,
+    /// Keys whose flight is missing.
+    pub invariants: Invariants,
 }
 
 impl Flights {
     pub fn len(&self) -> usize {
         self.by_job.len()
+    }
+
+    /// Readers that wait for any flight. Looks at all flights.
+    pub fn readers(&self) -> usize {
+        self.by_job.values().map(|flight| flight.waiters.len()).sum()
     }
 
     pub fn insert(&mut self, job: JobId, flight: Flight) {
@@ -170,8 +186,11 @@ impl Flights {
 
     /// Voids the flight for a key: later readers start their own.
     pub fn void(&mut self, key: &Key) {
-        if let Some(flight) = self.by_key.remove(key).and_then(|job| self.by_job.get_mut(&job)) {
-            flight.void = true;
+        // Most keys have none.
+        let Some(job) = self.by_key.remove(key) else { return };
+        match self.by_job.get_mut(&job) {
+            Some(flight) => flight.void = true,
+            None => self.invariants.broken(),
         }
     }
 }

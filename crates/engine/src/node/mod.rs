@@ -1,24 +1,26 @@
-//! A storage server: memory tier, devices, the origin behind, coalescing of misses, order of writes.
+//! A storage server: its memory tier and devices, coalescing of misses, and the order of writes.
 //!
-//! A read is answered by the memory tier at once, or parks as a *flight*: one piece of work for a key
-//! that every later reader of that key joins. A flight goes to the device that holds the object, or to
-//! the origin; what it brings fills the memory tier and a device. A write takes its turn in its key's
-//! order; when it ends, whatever the result, the older version is gone from every tier and flights that
-//! may carry it are *voided*: they still answer those who asked before the write ended, and fill
-//! nothing. So after an acknowledged write no later read returns an older version.
+//! A read is answered from the memory tier at once, or waits in a *flight*: one retrieval of a key
+//! that every later reader of that key joins. A flight goes to the device that holds the object, to
+//! a peer or to the origin, and its result fills the memory tier and a device. The writes of a key
+//! take turns. When a write ends, whatever its result, the older version is removed from every tier
+//! and flights that may carry it are *voided*: they still answer the readers that came before the
+//! write ended, but fill no tier. So after an acknowledged write no later read returns an older
+//! version.
 //!
-//! In a cluster ([`ClusterSettings`]) a key belongs to several nodes. Its primary orders its writes and
-//! tells the others to drop their copies before a write is acknowledged; they serve copies under leases
-//! from the primary, and fill their tiers from it as it does from them.
+//! In a cluster ([`ClusterSettings`]) a key belongs to several nodes. Its primary orders its writes
+//! and tells the other nodes to drop their copies before a write is acknowledged. The others serve
+//! copies under leases from the primary; nodes fill their tiers from each other before they use the
+//! origin.
 //!
-//! Objects that came from a device's restored segments, and any that have not been compared with the
-//! origin for [`Settings::revalidate`], are checked by etag before they are served.
+//! Objects found on a device at a restart, and objects that were not compared with the origin for
+//! [`Settings::revalidate`], are compared with it by etag before they are served.
 
-mod behind;
 mod cluster;
 mod event;
 mod flights;
 mod reads;
+mod remote;
 mod settings;
 mod tiers;
 mod writes;
@@ -35,19 +37,21 @@ use std::collections::{HashMap, VecDeque};
 use model::window::{Nanos, Outcome, QueueName, Recorder, SECOND, Window};
 use serde::{Deserialize, Serialize};
 
+use crate::invariant::Invariants;
+use crate::mutant::{self, Mutant};
 use crate::queue::Queue;
 use crate::tier::{Location, Log, Memory};
 use crate::{Etag, Key, Payload};
-use cluster::{Cluster, Standing, Verified};
+use cluster::{Authority, Cluster, Verified};
 use flights::Flights;
 
 /// An object in memory.
 struct Kept<P> {
     payload: P,
     verified: Option<Verified>,
-    /// Times that it was read here, up to 2.
+    /// The number of reads from memory, counted up to 2.
     hits: u8,
-    /// Which of the key's nodes it was offered to.
+    /// The key's nodes it was offered to, as bits of their places.
     warm: u8,
 }
 
@@ -56,7 +60,7 @@ struct OnDevice {
     device: DeviceId,
     location: Location,
     etag: Etag,
-    /// When the origin was known to have this version; `None` since a restart.
+    /// When the origin was last known to hold this version; `None` after a restart.
     verified: Option<Verified>,
 }
 
@@ -68,7 +72,7 @@ struct Appending {
     etag: Etag,
     verified: Option<Verified>,
     stored_bytes: u64,
-    /// A write to the key ended since: the record is not to be indexed.
+    /// A write to the key ended meanwhile: the record must not be indexed.
     void: bool,
 }
 
@@ -79,7 +83,7 @@ pub struct Restored {
     pub key: Key,
     /// The object's version.
     pub etag: Etag,
-    /// Where it lies.
+    /// Its place on the device.
     pub location: Location,
 }
 
@@ -90,29 +94,33 @@ pub struct Contents {
     pub memory_objects: usize,
     /// Bytes of the memory tier, overhead included.
     pub memory_bytes: u64,
-    /// Objects that some device holds.
+    /// Objects on devices.
     pub device_objects: usize,
     /// Bytes on each device, replaced versions included.
     pub device_bytes: Vec<u64>,
     /// Reads that wait for a device or the origin, by key.
     pub flights: usize,
+    /// Readers that wait for these.
+    pub readers: usize,
+    /// Writes that have their turn, wait for it, or wait for other nodes.
+    pub writers: usize,
 }
 
 struct Device {
     queue: Queue<JobId>,
     log: Log,
     outcome: Outcome,
-    /// Until when nothing is written to it, after a write failed: a full device is not tried each time.
-    rests_until: Nanos,
+    /// No writes before this time, because one failed: a full device need not fail each of them.
+    paused_until: Nanos,
 }
 
-/// How long a device is not written to after a write to it failed.
-const REST: Nanos = 10 * SECOND;
+/// How long writes to a device pause after one of them failed.
+const APPEND_PAUSE: Nanos = 10 * SECOND;
 
-/// The writes of one key: the one whose turn it is, and those behind it.
+/// The writes of one key: the one that has its turn, and those that wait for theirs.
 struct Writers {
     current: RequestId,
-    /// The view changed since its turn came.
+    /// The view changed after its turn began, so another node may have written since.
     uncertain: bool,
     waiting: VecDeque<RequestId>,
 }
@@ -126,9 +134,9 @@ pub struct Node<P> {
     index: HashMap<Key, OnDevice>,
     devices: Vec<Device>,
     origin: Queue<JobId>,
-    /// The origin failed when it was asked last; when to ask again whether it is back.
+    /// Set while the origin's last request failed: when to probe it next.
     origin_down: Option<Nanos>,
-    /// Requests to peers for objects.
+    /// Requests for objects to peers.
     peers: Queue<JobId>,
     cluster: Option<Cluster>,
     flights: Flights,
@@ -139,8 +147,9 @@ pub struct Node<P> {
     writers: HashMap<Key, Writers>,
     writes_waiting: u32,
     recorder: Recorder,
+    invariants: Invariants,
     next_job: JobId,
-    /// The latest time that was told.
+    /// The latest time of any event.
     now: Nanos,
 }
 
@@ -157,7 +166,7 @@ impl<P: Payload> Node<P> {
             ),
             log: Log::new(d.bytes_max, d.segment_bytes),
             outcome: d.outcome,
-            rests_until: 0,
+            paused_until: 0,
         });
         let origin = &settings.origin;
         let peers = settings.cluster.as_ref().map_or(origin, |cluster| &cluster.peers);
@@ -188,26 +197,30 @@ impl<P: Payload> Node<P> {
             writers: HashMap::new(),
             writes_waiting: 0,
             recorder: Recorder::new(&QueueName::Node.to_string(), 0, settings.windows.clone(), now),
+            invariants: Invariants::default(),
             next_job: 0,
             now,
             settings,
         }
     }
 
-    /// Takes over a segment that the disk code found on a device, in ascending order of segments. Its
-    /// objects are checked against the origin before they are served.
+    /// Adds a segment that was found on a device at start; segments come in ascending order. Its
+    /// objects are compared with the origin before they are served.
     pub fn restore(&mut self, device: DeviceId, segment: u64, records: Vec<Restored>) {
-        let Some(on) = self.devices.get_mut(device) else { return };
+        let Some(on) = self.devices.get_mut(device) else { return self.invariants.broken() };
         let bytes = records.iter().map(|r| r.location.bytes()).sum();
         let keys = records.iter().map(|r| r.key.clone()).collect();
         on.log.restore(segment, bytes, keys);
+        // Nothing is known of what happened to them meanwhile.
+        let trusted = Verified { at: self.now, authority: Authority::ALONE };
+        let verified = mutant::is(Mutant::RestoredTrusted).then_some(trusted);
         for Restored { key, etag, location } in records {
-            self.index.insert(key, OnDevice { device, location, etag, verified: None });
+            self.index.insert(key, OnDevice { device, location, etag, verified });
         }
     }
 
-    /// Takes in what happened at `now` and adds to `actions` what is to be done. Times may run back by
-    /// as much as a completion is late in being told.
+    /// Handles an event that happened at `now` and appends the resulting actions. Times may run
+    /// back by as much as a completion is reported late.
     pub fn handle(&mut self, now: Nanos, event: Event<P>, actions: &mut Vec<Action<P>>) {
         self.now = self.now.max(now);
         match event {
@@ -259,7 +272,7 @@ impl<P: Payload> Node<P> {
         windows
     }
 
-    /// What the node holds.
+    /// What the node holds. Cost: a look at each flight.
     pub fn contents(&self) -> Contents {
         Contents {
             memory_objects: self.memory.len(),
@@ -267,45 +280,59 @@ impl<P: Payload> Node<P> {
             device_objects: self.index.len(),
             device_bytes: self.devices.iter().map(|d| d.log.bytes()).collect(),
             flights: self.flights.len(),
+            readers: self.flights.readers(),
+            writers: self.writers.len()
+                + self.writes_waiting as usize
+                + self.cluster.as_ref().map_or(0, Cluster::pending_writes),
         }
     }
 
-    /// What this node knows of its peers; none without a cluster.
+    /// Invariants that broke since the start: states that cannot occur, counted instead of a crash.
+    pub fn invariants(&self) -> Invariants {
+        self.invariants.clone().merged(&self.flights.invariants)
+    }
+
+    /// The state of each peer as this node sees it; empty without a cluster.
     pub fn peers(&self, now: Nanos) -> Vec<PeerStatus> {
         self.cluster.as_ref().map_or(Vec::new(), |cluster| cluster.status(now))
     }
 
-    /// By whose leave copies of a key are served now; `None`: each is compared with the origin first.
-    fn standing(&self, key: &Key, now: Nanos) -> Option<Standing> {
+    /// The authority to serve copies of a key now; `None`: each is compared with the origin first.
+    fn authority(&self, key: &Key, now: Nanos) -> Option<Authority> {
         match &self.cluster {
-            None => Some(Standing::ALONE),
-            Some(cluster) => cluster.standing(key, now),
+            None => Some(Authority::ALONE),
+            Some(cluster) => cluster.authority(key, now),
         }
     }
 
     /// Whether a copy may be served as it is.
-    fn is_fresh(&self, verified: Option<Verified>, standing: Option<Standing>, now: Nanos) -> bool {
-        self.is_within(verified, standing, now, 0)
-    }
-
-    /// Whether a copy may be served while the origin cannot be had.
-    fn is_spared(
+    fn is_fresh(
         &self,
         verified: Option<Verified>,
-        standing: Option<Standing>,
+        authority: Option<Authority>,
         now: Nanos,
     ) -> bool {
-        self.is_within(verified, standing, now, self.settings.stale_if_error)
+        self.is_within(verified, authority, now, 0)
+    }
+
+    /// Whether a copy may be served while the origin does not answer.
+    fn may_be_stale(
+        &self,
+        verified: Option<Verified>,
+        authority: Option<Authority>,
+        now: Nanos,
+    ) -> bool {
+        self.is_within(verified, authority, now, self.settings.stale_if_error)
     }
 
     fn is_within(
         &self,
         verified: Option<Verified>,
-        standing: Option<Standing>,
+        authority: Option<Authority>,
         now: Nanos,
         longer: Nanos,
     ) -> bool {
-        let Some(verified) = verified.filter(|v| Some(v.standing) == standing) else {
+        let Some(verified) = verified.filter(|v| Some(v.authority) == authority) else {
             return false;
         };
         let bound = self.settings.revalidate.map(|bound| bound.saturating_add(longer));

@@ -1,11 +1,12 @@
-//! Reads: from memory at once, or a flight to a device, a peer or the origin, and their answers.
+//! Reads: answered from memory at once, or by a flight to a device, a peer or the origin.
 
 use model::window::{Finished, Nanos, Operation, Outcome};
 
-use super::flights::{At, Flight, Waiter};
+use super::flights::{self, At, Flight, Waiter};
 use super::{
-    Action, Asker, DeviceId, Failure, JobId, Node, OnDevice, Reply, RequestId, Stages, Standing,
+    Action, Asker, Authority, DeviceId, Failure, JobId, Node, OnDevice, Reply, RequestId, Stages,
 };
+use crate::mutant::{self, Mutant};
 use crate::tier::Location;
 use crate::{Key, Payload};
 
@@ -25,8 +26,8 @@ impl<P: Payload> Node<P> {
             self.answer_at_once(now, request, Reply::NotMine, actions);
             return;
         }
-        let standing = self.standing(&key, now);
-        if self.get_from_memory(now, request, &key, standing, actions) {
+        let authority = self.authority(&key, now);
+        if self.get_from_memory(now, request, &key, authority, actions) {
             return;
         }
         let (peer, avoid) = match asker {
@@ -35,41 +36,41 @@ impl<P: Payload> Node<P> {
         };
         let waiter = Waiter { request, received: now, length_met: 0, deadline, peer };
         let on_device = self.index.get(&key).map(|on| (on.device, on.location, on.verified));
-        let on_device = on_device.filter(|(_, _, v)| self.is_fresh(*v, standing, now));
+        let on_device = on_device.filter(|(_, _, v)| self.is_fresh(*v, authority, now));
         if peer && on_device.is_none() {
             self.answer_at_once(now, request, Reply::NotHere, actions);
             return;
         }
-        if self.join(now, &key, waiter, standing, actions) {
+        if self.join(now, &key, waiter, authority, actions) {
             return;
         }
-        let flight = Flight::new(key, now, vec![waiter], standing, avoid);
+        let flight = Flight::new(key, now, vec![waiter], authority, avoid);
         match on_device {
             Some((device, location, _)) => {
                 self.enter_device(now, device, location, flight, actions);
             }
-            None => self.depart(now, flight, actions),
+            None => self.dispatch(now, flight, actions),
         }
     }
 
-    /// Answers from memory if what is there may be served.
+    /// Answers from memory, if it holds a copy that may be served.
     fn get_from_memory(
         &mut self,
         now: Nanos,
         request: RequestId,
         key: &Key,
-        standing: Option<Standing>,
+        authority: Option<Authority>,
         actions: &mut Vec<Action<P>>,
     ) -> bool {
         let Some(kept) = self.memory.get(key) else { return false };
         let (payload, verified, warm) = (kept.payload.clone(), kept.verified, kept.warm);
         kept.hits = (kept.hits + 1).min(2);
         let again = kept.hits == 2;
-        if !self.is_fresh(verified, standing, now) {
-            if self.origin_down.is_none() || !self.is_spared(verified, standing, now) {
+        if !self.is_fresh(verified, authority, now) {
+            if self.origin_down.is_none() || !self.may_be_stale(verified, authority, now) {
                 return false;
             }
-            self.ask_whether_back(now, key, standing, actions);
+            self.probe_origin(now, key, authority, actions);
         }
         let warm = if again && warm == 0 { self.offer(now, key, &payload, actions) } else { warm };
         let age = verified.map_or(0, |verified| now.saturating_sub(verified.at));
@@ -78,7 +79,7 @@ impl<P: Payload> Node<P> {
         true
     }
 
-    /// Offers what is read for the second time to the key's other nodes, as far as the budget goes.
+    /// Offers an object on its second read to the key's other nodes, within the budget.
     fn offer(&mut self, now: Nanos, key: &Key, payload: &P, actions: &mut Vec<Action<P>>) -> u8 {
         let Some(cluster) = &mut self.cluster else { return 0 };
         let (peers, warm) = cluster.offer_to(key, payload.stored_bytes(), now);
@@ -91,23 +92,25 @@ impl<P: Payload> Node<P> {
         warm
     }
 
-    /// Adds a reader to the flight for its key, if there is one that it may join; refuses it if as many
-    /// wait for that key as may wait in the queue. Returns whether there is such a flight.
+    /// Adds a reader to the flight of its key, if there is one that it may join. Refuses the reader
+    /// if as many wait for the key as may wait in the queue. Returns whether there is such a
+    /// flight.
     fn join(
         &mut self,
         now: Nanos,
         key: &Key,
         mut waiter: Waiter,
-        standing: Option<Standing>,
+        authority: Option<Authority>,
         actions: &mut Vec<Action<P>>,
     ) -> bool {
         let Some(flight) = self.flights.joinable(key) else { return false };
-        if flight.standing != standing || standing.is_none() {
-            // What it brings is of a lease or view that is over: nobody joins it any more.
+        let is_old = flight.authority != authority || authority.is_none();
+        if is_old && !mutant::is(Mutant::JoinsOldFlight) {
+            // Its result belongs to a lease or view that is over: no reader may join any more.
             self.flights.void(key);
             return false;
         }
-        // Two nodes that asked each other would wait for each other.
+        // Two nodes that requested a key from each other would wait for each other.
         if waiter.peer && !matches!(flight.at, At::Device(_)) {
             self.answer_at_once(now, waiter.request, Reply::NotHere, actions);
             return true;
@@ -122,7 +125,9 @@ impl<P: Payload> Node<P> {
         };
         waiter.length_met = length;
         if flight.waiters.len() < length_max as usize {
-            flight.waiters.push(waiter);
+            if !mutant::is(Mutant::ReaderLost) {
+                flight.waiters.push(waiter);
+            }
             self.recorder.join(now);
         } else {
             let reply = Reply::Busy { queue: queue.to_owned() };
@@ -133,22 +138,23 @@ impl<P: Payload> Node<P> {
         true
     }
 
-    /// Sends a flight to where its object is: a device, a peer, or the origin, which is asked whether
-    /// what lies here is still current if that is not known.
-    pub(super) fn depart(&mut self, now: Nanos, flight: Flight, actions: &mut Vec<Action<P>>) {
+    /// Sends a flight to where its object is: a device, a peer or the origin. If the tiers hold a
+    /// copy that may be out of date, the origin is asked whether it is current.
+    pub(super) fn dispatch(&mut self, now: Nanos, flight: Flight, actions: &mut Vec<Action<P>>) {
         if let Some(kept) = self.memory.get(&flight.key) {
             let etag = kept.payload.etag();
             return self.enter_origin(now, flight, Some(etag), actions);
         }
         let Some(on) = self.index.get(&flight.key) else {
-            return self.go_behind(now, flight, actions);
+            return self.go_to_peers(now, flight, actions);
         };
         let (device, location, verified, etag) =
             (on.device, on.location, on.verified, on.etag.clone());
-        let spared = self.origin_down.is_some() && self.is_spared(verified, flight.standing, now);
-        if self.is_fresh(verified, flight.standing, now) || spared {
-            if spared {
-                self.ask_whether_back(now, &flight.key, None, actions);
+        let stale =
+            self.origin_down.is_some() && self.may_be_stale(verified, flight.authority, now);
+        if self.is_fresh(verified, flight.authority, now) || stale {
+            if stale {
+                self.probe_origin(now, &flight.key, None, actions);
             }
             self.enter_device(now, device, location, flight, actions);
         } else {
@@ -184,9 +190,13 @@ impl<P: Payload> Node<P> {
     fn start_reads(&mut self, now: Nanos, device: DeviceId, actions: &mut Vec<Action<P>>) {
         while let Some(started) = self.devices[device].queue.start(now) {
             let job = started.job;
-            let Some(flight) = self.flights.get_mut(job) else { continue };
+            let Some(flight) = self.flights.get_mut(job) else {
+                self.invariants.broken();
+                self.devices[device].queue.finish(now, &flights::unserved());
+                continue;
+            };
             flight.started = started.start;
-            if flight.is_given_up(now) {
+            if flight.is_abandoned(now) {
                 let finished = flight.finished(started.start, Outcome::Error, 0);
                 self.devices[device].queue.finish(now, &finished);
                 self.give_up(now, job, actions);
@@ -203,10 +213,11 @@ impl<P: Payload> Node<P> {
         }
     }
 
-    /// Answers a flight whose readers have all stopped waiting.
+    /// Ends a flight whose readers have all stopped waiting.
     pub(super) fn give_up(&mut self, now: Nanos, job: JobId, actions: &mut Vec<Action<P>>) {
-        if let Some(flight) = self.flights.remove(job) {
-            self.answer_all(now, flight, || Reply::TooLate, actions);
+        match self.flights.remove(job) {
+            Some(flight) => self.answer_all(now, flight, || Reply::TooLate, actions),
+            None => self.invariants.broken(),
         }
     }
 
@@ -217,11 +228,13 @@ impl<P: Payload> Node<P> {
         result: Result<P, Failure>,
         actions: &mut Vec<Action<P>>,
     ) {
-        let Some(mut flight) = self.flights.remove(job) else { return };
-        let At::Device(device) = flight.at else { return };
+        // A device ends each read once: nobody gives it up before.
+        let Some(mut flight) = self.flights.remove(job) else { return self.invariants.broken() };
+        let At::Device(device) = flight.at else { return self.invariants.broken() };
         let served = now.max(flight.started);
         let outcome = self.devices[device].outcome;
-        // What was compared with the origin is the index's version: another one there is not it.
+        // The index's version is the one that was verified: a record of another version is a
+        // failure.
         let indexed = self.index.get(&flight.key);
         let indexed = indexed.filter(|on| on.device == device && on.location == flight.location);
         let right = |payload: &P| {
@@ -252,7 +265,7 @@ impl<P: Payload> Node<P> {
                 if self.index.get(&flight.key).is_some_and(there) {
                     self.index.remove(&flight.key);
                 }
-                self.dismiss_peers(served, &mut flight, actions);
+                self.refuse_peers(served, &mut flight, actions);
                 if !flight.waiters.is_empty() {
                     self.enter_origin(served, flight, None, actions);
                 }
@@ -260,8 +273,9 @@ impl<P: Payload> Node<P> {
         }
     }
 
-    /// Tells peers that wait for what is not in the tiers after all that it is not.
-    fn dismiss_peers(&mut self, now: Nanos, flight: &mut Flight, actions: &mut Vec<Action<P>>) {
+    /// Answers waiting peers that the object is not in the tiers after all: they fill from tiers
+    /// alone.
+    fn refuse_peers(&mut self, now: Nanos, flight: &mut Flight, actions: &mut Vec<Action<P>>) {
         let (peers, clients) = flight.waiters.iter().partition(|waiter| waiter.peer);
         flight.waiters = clients;
         let peers: Vec<Waiter> = peers;
@@ -271,7 +285,8 @@ impl<P: Payload> Node<P> {
         }
     }
 
-    /// Fills the memory tier with what a device gave, and writes it again if its segment goes soon.
+    /// Fills the memory tier with a record that was read, and writes it again if its segment goes
+    /// soon.
     fn keep_read(
         &mut self,
         device: DeviceId,

@@ -17,8 +17,8 @@ pub struct Settings {
     /// An object that was not compared with the origin for so long is, before it is served. `None`:
     /// only after a restart. It bounds how long a write made behind the node's back stays unseen.
     pub revalidate: Option<Nanos>,
-    /// While the origin cannot be had, objects whose time to be compared has come are served for so much
-    /// longer, as long as no write through Concertina was missed.
+    /// While the origin cannot be had, objects whose time to be compared has come are served for so
+    /// much longer, as long as no write through Concertina was missed.
     pub stale_if_error: Nanos,
     /// The devices.
     pub devices: Vec<DeviceSettings>,
@@ -42,12 +42,13 @@ pub struct ClusterSettings {
     pub ring: Arc<Ring>,
     /// Which of its members this node is.
     pub me: NodeId,
-    /// How long a lease lasts that a key's primary grants to the others. It bounds how long a write waits
-    /// for a node that died; a node that heard nothing for so long asks the origin about each read.
+    /// How long a lease lasts that a key's primary grants to the others. It bounds how long a write
+    /// waits for a node that died; a node that heard nothing for so long asks the origin about each
+    /// read.
     pub lease: Nanos,
-    /// How long after a change of the view some may still act on the older one: for so long this node
-    /// orders no writes and serves nothing that it has not compared with the origin. 0 where the
-    /// membership is static.
+    /// How long after a change of the view some may still act on the older one: for so long this
+    /// node orders no writes and serves nothing that it has not compared with the origin. 0 where
+    /// the membership is static.
     pub view_lag: Nanos,
     /// Requests to peers for objects.
     pub peers: OriginSettings,
@@ -61,8 +62,8 @@ impl ClusterSettings {
         (self.lease / 10).max(1)
     }
 
-    /// What a lease is held longer by who granted it than by who holds it, so that clocks whose rates
-    /// differ by a sixteenth do no harm.
+    /// What a lease is held longer by who granted it than by who holds it, so that clocks whose
+    /// rates differ by a sixteenth do no harm.
     pub fn margin(&self) -> Nanos {
         self.lease / 16
     }

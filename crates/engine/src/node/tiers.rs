@@ -1,11 +1,15 @@
-//! What the node keeps where: filling memory and devices, and forgetting.
+//! Filling the memory tier and the devices, and forgetting keys.
 
-use super::{Action, Appending, Device, DeviceId, JobId, Kept, Node, OnDevice, REST, Verified};
+use super::{
+    APPEND_PAUSE, Action, Appending, Device, DeviceId, JobId, Kept, Node, OnDevice, Verified,
+};
+use crate::mutant::{self, Mutant};
 use crate::tier::RECORD_OVERHEAD_BYTES;
 use crate::{Key, Payload};
 
 impl<P: Payload> Node<P> {
-    /// Puts an object into the memory tier. What has to leave goes to a device, if none has it.
+    /// Puts an object into the memory tier. Evicted objects go to a device, unless one has them
+    /// already.
     pub(super) fn keep(
         &mut self,
         key: Key,
@@ -25,8 +29,8 @@ impl<P: Payload> Node<P> {
         }
     }
 
-    /// Writes an object to the device that is least full, in proportion to its budget. With too much
-    /// being written already, or no device that takes it, it is not kept: the origin has it.
+    /// Writes an object to the device that is least full in proportion to its budget. If too many
+    /// bytes are being written already, or no device takes it, it is not kept: the origin has it.
     pub(super) fn append(
         &mut self,
         key: &Key,
@@ -42,9 +46,10 @@ impl<P: Payload> Node<P> {
             return;
         }
         let fullness = |d: &Device| d.log.bytes() as f64 / d.log.bytes_max() as f64;
-        let takes = |d: &Device| d.log.fits(bytes) && d.rests_until <= self.now;
+        let takes = |d: &Device| d.log.fits(bytes) && d.paused_until <= self.now;
         let candidates = self.devices.iter().enumerate().filter(|(_, d)| takes(d));
         let least = candidates.min_by(|(_, a), (_, b)| fullness(a).total_cmp(&fullness(b)));
+        // No device takes it: all are too small, or rest after a failure.
         let Some((device, _)) = least else { return };
         let (location, placed) = self.devices[device].log.place(key, bytes);
         if let Some(segment) = placed.sealed {
@@ -100,14 +105,17 @@ impl<P: Payload> Node<P> {
     }
 
     pub(super) fn appended(&mut self, job: JobId, written: bool, actions: &mut Vec<Action<P>>) {
-        let Some(appending) = self.appending.remove(&job) else { return };
+        // A device ends each write once.
+        let Some(appending) = self.appending.remove(&job) else {
+            return self.invariants.broken();
+        };
         self.appending_bytes -= appending.stored_bytes;
         let Appending { device, location, key, etag, verified, void, .. } = appending;
         if self.appending_of.get(&key) == Some(&job) {
             self.appending_of.remove(&key);
         }
         if !written {
-            self.devices[device].rests_until = self.now + REST;
+            self.devices[device].paused_until = self.now + APPEND_PAUSE;
             if let Some(segment) = self.devices[device].log.seal_if(location.segment()) {
                 actions.push(Action::SealSegment { device, segment });
             }
@@ -119,15 +127,22 @@ impl<P: Payload> Node<P> {
     /// Forgets every copy of a key.
     pub(super) fn forget(&mut self, key: &Key) {
         self.memory.remove(key);
-        self.index.remove(key);
+        if !mutant::is(Mutant::ForgetsMemoryOnly) {
+            self.index.remove(key);
+        }
         self.void_append(key);
     }
 
-    /// Sees to it that no record of a key that is being written is indexed.
+    /// Marks a record of the key that is being written, so that it will not be indexed.
     pub(super) fn void_append(&mut self, key: &Key) {
-        let job = self.appending_of.remove(key);
-        if let Some(appending) = job.and_then(|job| self.appending.get_mut(&job)) {
-            appending.void = true;
+        if mutant::is(Mutant::AppendsNotVoided) {
+            return;
+        }
+        // Most keys have none.
+        let Some(job) = self.appending_of.remove(key) else { return };
+        match self.appending.get_mut(&job) {
+            Some(appending) => appending.void = true,
+            None => self.invariants.broken(),
         }
     }
 }

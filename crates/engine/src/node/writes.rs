@@ -1,10 +1,11 @@
-//! Writes: one at a time for each key, and nothing older after them.
+//! Writes: one at a time for each key; when one ends, no older version is left in any tier.
 
 use std::collections::VecDeque;
 
 use model::window::Nanos;
 
 use super::{Action, Node, Reply, RequestId, Stages, Verified, Writers};
+use crate::mutant::{self, Mutant};
 use crate::{Key, Payload};
 
 impl<P: Payload> Node<P> {
@@ -31,6 +32,9 @@ impl<P: Payload> Node<P> {
                 self.refuse_write(now, request, reply, actions);
             }
             Some(writers) => {
+                if mutant::is(Mutant::TurnShared) {
+                    actions.push(Action::WriteTurn { request });
+                }
                 writers.waiting.push_back(request);
                 self.writes_waiting += 1;
             }
@@ -45,9 +49,10 @@ impl<P: Payload> Node<P> {
         payload: Option<P>,
         actions: &mut Vec<Action<P>>,
     ) {
+        // Refused when this node lost its place in the view, just when its client left.
         let Some(writers) = self.writers.get_mut(&key) else { return };
         if writers.current != request {
-            // It waited for its turn and its client left.
+            // Its client left while it waited for its turn.
             let before = writers.waiting.len();
             writers.waiting.retain(|&waiting| waiting != request);
             self.writes_waiting -= (before - writers.waiting.len()) as u32;
@@ -55,12 +60,16 @@ impl<P: Payload> Node<P> {
         }
         let uncertain = writers.uncertain;
         self.next_turn(now, &key, actions);
-        self.forget(&key);
-        self.flights.void(&key);
-        // If the view changed since its turn came, another may have written after it: the answer of the
-        // origin may have been long on its way.
-        let standing = self.standing(&key, now).filter(|_| !uncertain);
-        let verified = standing.map(|standing| Verified { at: now, standing });
+        if !mutant::is(Mutant::OwnCopyKept) {
+            self.forget(&key);
+        }
+        if !mutant::is(Mutant::OwnFlightsKept) {
+            self.flights.void(&key);
+        }
+        // If the view changed since its turn began, another node may have written after it, because
+        // the origin's answer may have been long on its way.
+        let authority = self.authority(&key, now).filter(|_| !uncertain);
+        let verified = authority.map(|authority| Verified { at: now, authority });
         if let Some(payload) = payload.filter(|_| verified.is_some()) {
             self.append(&key, &payload, verified, actions);
             self.keep(key.clone(), payload, verified, actions);
@@ -68,11 +77,14 @@ impl<P: Payload> Node<P> {
         self.spread_write(now, request, &key, uncertain, actions);
     }
 
-    /// Gives the turn to the next writer of a key. If this node does not order its writes any more, all
-    /// who wait are told so.
+    /// Gives the turn to the next writer of a key. If this node does not order the key's writes any
+    /// more, it refuses all that wait.
     fn next_turn(&mut self, now: Nanos, key: &Key, actions: &mut Vec<Action<P>>) {
         let primary = self.cluster.as_ref().is_none_or(|cluster| cluster.is_primary(key, now));
-        let Some(writers) = self.writers.get_mut(key) else { return };
+        let Some(writers) = self.writers.get_mut(key) else { return self.invariants.broken() };
+        if mutant::is(Mutant::WriterLost) && writers.waiting.pop_front().is_some() {
+            self.writes_waiting -= 1;
+        }
         let next = if primary { writers.waiting.pop_front() } else { None };
         if let Some(request) = next {
             writers.current = request;

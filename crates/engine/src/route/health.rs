@@ -1,10 +1,10 @@
 //! Whether a node may be asked: suspected at once, taken back carefully.
 //!
-//! A node is suspected at its first failure (no connection, a broken one, a ping without answer), because
-//! another can be asked instead and a mistake costs little. It is taken back when it answers a ping: its
-//! share of what it would get grows from [`Settings::share_first`] to all over [`Settings::recovery`],
-//! since its memory is cold and its failure may not be over. One that fails again and again is left
-//! alone for longer each time.
+//! A node is suspected at its first failure (no connection, a broken one, a ping without answer),
+//! because another can be asked instead and a mistake costs little. It is taken back when it
+//! answers a ping: its share of what it would get grows from [`Settings::share_first`] to all over
+//! [`Settings::recovery`], since its memory is cold and its failure may not be over. One that fails
+//! again and again is left alone for longer each time.
 
 use model::window::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
@@ -16,8 +16,8 @@ pub struct Settings {
     pub recovery: Nanos,
     /// The share that it begins with.
     pub share_first: f64,
-    /// How long a node that failed a second time is left alone, though it answers; twice as long each
-    /// further time.
+    /// How long a node that failed a second time is left alone, though it answers; twice as long
+    /// each further time.
     pub rest: Nanos,
     /// The longest rest.
     pub rest_max: Nanos,

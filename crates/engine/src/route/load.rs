@@ -1,18 +1,19 @@
 //! What a gateway knows of a node's load and speed.
 //!
-//! *Length*: replies and pings report the requests that wait in the node's queues. Some of them are this
-//! gateway's own, so what is kept of a report is the excess over what the gateway had outstanding then:
-//! the others' requests. That grows old (its weight falls to one half in [`REPORT_HALF`]); the own
-//! outstanding requests are known exactly. Length = others' + own.
+//! *Length*: replies and pings report the requests that wait in the node's queues. Some of them are
+//! this gateway's own, so what is kept of a report is the excess over what the gateway had
+//! outstanding then: the others' requests. That grows old (its weight falls to one half in
+//! [`REPORT_HALF`]); the own outstanding requests are known exactly. Length = others' + own.
 //!
-//! *Speed*: response time is about proportional to the length met plus one (exactly so for one server
-//! and exponential service), so speed is estimated as the ratio of two sums, of responses and of lengths
-//! met plus one, both weighted to the last [`RATIO_SAMPLES`] answers. A ratio of sums, not a mean of
-//! ratios: the latter gives one answer from memory beside a long queue the same say as a disk's.
+//! *Speed*: response time is about proportional to the length met plus one (exactly so for one
+//! server and exponential service), so speed is estimated as the ratio of two sums, of responses
+//! and of lengths met plus one, both weighted to the last [`RATIO_SAMPLES`] answers. A ratio of
+//! sums, not a mean of ratios: the latter gives one answer from memory beside a long queue the same
+//! say as a disk's.
 //!
 //! *Expected response* = (length + 1) × ratio. A node that is not chosen is not measured, so a slow
-//! ratio would last for ever: it is divided by 1 + age/[`PROBE_AFTER`] of the last answer, so that a node
-//! that looked ten times slower is asked once more after nine such times.
+//! ratio would last for ever: it is divided by 1 + age/[`PROBE_AFTER`] of the last answer, so that
+//! a node that looked ten times slower is asked once more after nine such times.
 
 use model::window::{Nanos, SECOND};
 
@@ -68,7 +69,8 @@ impl Load {
         self.others = f64::from(length.saturating_sub(self.outstanding));
     }
 
-    /// An answer took so long, or had not come after so long, when the length was as given at its sending.
+    /// An answer took so long, or had not come after so long, when the length was as given at its
+    /// sending.
     pub fn respond(&mut self, now: Nanos, response: Nanos, length_met: f64) {
         self.ratio.record(response, length_met);
         self.answered_at = now;
@@ -97,8 +99,8 @@ impl Load {
         f64::from(self.outstanding) + self.others / (1.0 + age)
     }
 
-    /// Expected response in seconds of a request sent now; `prior_s` is the response per unit of length
-    /// where nothing is known of this node.
+    /// Expected response in seconds of a request sent now; `prior_s` is the response per unit of
+    /// length where nothing is known of this node.
     pub fn expected_s(&self, now: Nanos, prior_s: f64) -> f64 {
         let age = now.saturating_sub(self.answered_at) as f64 / PROBE_AFTER as f64;
         let ratio_s = self.ratio.value_s().unwrap_or(prior_s) / (1.0 + age);
@@ -134,7 +136,8 @@ impl Ratio {
 
 /// Sub-buckets of an octave of [`Responses`].
 const SUB_BITS: u32 = 3;
-/// Responses are counted in units of 2¹⁰ ns, so that the first buckets are about a microsecond wide.
+/// Responses are counted in units of 2¹⁰ ns, so that the first buckets are about a microsecond
+/// wide.
 const UNIT_BITS: u32 = 10;
 /// Up to 2³⁷ ns, 137 s.
 const BUCKETS: usize = ((37 - UNIT_BITS - SUB_BITS + 1) << SUB_BITS) as usize;
@@ -143,9 +146,9 @@ const COUNTED_MAX: u32 = 1024;
 /// The quantile is computed anew each so many answers.
 const REFRESH: u32 = 32;
 
-/// Recent responses: a dense histogram (log-linear, 8 parts an octave: a quantile is at most an eighth
-/// too high) that forgets by halving. [`model::window::Histogram`] is exact and sparse; this one costs a
-/// few nanoseconds an answer and a scan of 216 counts for a quantile.
+/// Recent responses: a dense histogram (log-linear, 8 parts an octave: a quantile is at most an
+/// eighth too high) that forgets by halving. [`model::window::Histogram`] is exact and sparse; this
+/// one costs a few nanoseconds an answer and a scan of 216 counts for a quantile.
 #[derive(Clone, Debug)]
 pub struct Responses {
     counts: [u32; BUCKETS],
@@ -175,8 +178,8 @@ impl Responses {
         self.recorded.is_multiple_of(REFRESH)
     }
 
-    /// The response that a share `p` of the recent ones does not exceed, to the upper end of its bucket;
-    /// `None` before a few answers.
+    /// The response that a share `p` of the recent ones does not exceed, to the upper end of its
+    /// bucket; `None` before a few answers.
     pub fn quantile(&self, p: f64) -> Option<Nanos> {
         if self.counted < REFRESH {
             return None;

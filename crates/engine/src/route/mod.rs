@@ -2,8 +2,8 @@
 //!
 //! - [`Ring`]: consistent hashing of keys onto nodes: a primary and its replicas.
 //! - [`View`]: which members are there, as the membership says.
-//! - [`Health`], [`Load`], [`Policy`]: which of a key's nodes a gateway asks: those that answer, by what
-//!   is known of their load and speed.
+//! - [`Health`], [`Load`], [`Policy`]: which of a key's nodes a gateway asks: those that answer, by
+//!   what is known of their load and speed.
 
 pub mod health;
 mod load;
@@ -26,8 +26,9 @@ pub type NodeId = usize;
 /// Who is a member now, as a node or gateway was told.
 ///
 /// With a *static* membership all members are live for ever: the epoch never changes and `until` is
-/// `Nanos::MAX`. A *leased* membership (etcd) takes a member that does not renew its lease out of the
-/// view, and promises that whoever sees a view without it sees it after that member's own `until`.
+/// `Nanos::MAX`. A *leased* membership (etcd) takes a member that does not renew its lease out of
+/// the view, and promises that whoever sees a view without it sees it after that member's own
+/// `until`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
     /// Grows with each change.

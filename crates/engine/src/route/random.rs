@@ -1,7 +1,7 @@
 //! Seeded random numbers for decisions: the same seed gives the same decisions, on any machine.
 
-/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014):
-/// a few operations a number, good enough to choose between nodes, not for secrets.
+/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
+/// 2014): a few operations a number, good enough to choose between nodes, not for secrets.
 #[derive(Clone, Debug)]
 pub struct SplitMix64 {
     state: u64,

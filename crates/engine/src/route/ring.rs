@@ -1,12 +1,12 @@
 //! The native ring: weighted rendezvous hashing over a fixed number of slots.
 //!
-//! A key's hash names one of 65,536 slots; each slot ranks all members by −ln(u)/weight with u drawn
-//! from the hash of slot and name, and the least come first (weighted rendezvous hashing: Thaler and
-//! Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM ToN 6(1), 1998, with the
-//! exponential variables that make weights exact). So a member gets the share of keys that its weight
-//! says, give or take 1/√(slots × share), and adding or removing one moves no key between the others.
-//! A look-up costs one hash of the key and one read of the table; points on a circle would need many per
-//! member for the same balance, and a search.
+//! A key's hash names one of 65,536 slots; each slot ranks all members by −ln(u)/weight with u
+//! drawn from the hash of slot and name, and the least come first (weighted rendezvous hashing:
+//! Thaler and Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM ToN 6(1),
+//! 1998, with the exponential variables that make weights exact). So a member gets the share of
+//! keys that its weight says, give or take 1/√(slots × share), and adding or removing one moves no
+//! key between the others. A look-up costs one hash of the key and one read of the table; points on
+//! a circle would need many per member for the same balance, and a search.
 
 use std::fmt;
 
@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 use super::NodeId;
 use model::window::key_hash;
 
-/// Most nodes that a key belongs to.
+/// Maximum number of nodes that a key belongs to.
 pub const REPLICAS_MAX: usize = 8;
 
 const SLOT_BITS: u32 = 16;
 const SLOTS: usize = 1 << SLOT_BITS;
 
-/// Most members of a ring.
+/// Maximum number of members of a ring.
 const MEMBERS_MAX: usize = 4096;
 
 /// A node of the ring.
@@ -33,7 +33,7 @@ pub struct Member {
     pub weight: f64,
 }
 
-/// Why there can be no such ring.
+/// An invalid ring.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RingError {
@@ -46,16 +46,16 @@ pub enum RingError {
     /// Two members have one name.
     #[error("the ring has two members named {0:?}")]
     Duplicate(String),
-    /// A weight is no weight.
-    #[error("the weight of {name:?} is {weight}; it must be positive")]
+    /// A weight is not positive and finite.
+    #[error("invalid weight {weight} of {name:?}: it must be positive and finite")]
     Weight {
-        /// Whose.
+        /// The member.
         name: String,
-        /// What it is.
+        /// Its weight.
         weight: f64,
     },
-    /// There is no such number of replicas.
-    #[error("{0} replicas are asked for; it must be 1 to {REPLICAS_MAX}")]
+    /// The number of replicas is out of range.
+    #[error("invalid number of replicas {0}: it must be 1 to {REPLICAS_MAX}")]
     Replicas(usize),
 }
 
@@ -78,7 +78,7 @@ impl Replicas {
         usize::from(self.length)
     }
 
-    /// Whether there is none: never, for those of a ring.
+    /// Whether there are none; never true for the replicas of a ring.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -101,7 +101,7 @@ impl Replicas {
 /// # Ok::<(), engine::route::RingError>(())
 /// ```
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Asked", into = "Asked")]
+#[serde(try_from = "RingParts", into = "RingParts")]
 pub struct Ring {
     members: Vec<Member>,
     replicas: usize,
@@ -117,23 +117,23 @@ impl fmt::Debug for Ring {
     }
 }
 
-/// What a ring is made of.
+/// The serialised form of a ring: its table follows from it.
 #[derive(Clone, Serialize, Deserialize)]
-struct Asked {
+struct RingParts {
     members: Vec<Member>,
     replicas: usize,
 }
 
-impl TryFrom<Asked> for Ring {
+impl TryFrom<RingParts> for Ring {
     type Error = RingError;
-    fn try_from(asked: Asked) -> Result<Ring, RingError> {
-        Ring::new(asked.members, asked.replicas)
+    fn try_from(parts: RingParts) -> Result<Ring, RingError> {
+        Ring::new(parts.members, parts.replicas)
     }
 }
 
-impl From<Ring> for Asked {
-    fn from(ring: Ring) -> Asked {
-        Asked { members: ring.members, replicas: ring.replicas }
+impl From<Ring> for RingParts {
+    fn from(ring: Ring) -> RingParts {
+        RingParts { members: ring.members, replicas: ring.replicas }
     }
 }
 

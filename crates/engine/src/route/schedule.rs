@@ -1,8 +1,9 @@
 //! Which of several nodes gets a read.
 //!
 //! Sources: shortest queue and power of two choices: Mitzenmacher, "The power of two choices in
-//! randomized load balancing", IEEE TPDS 12(10), 2001; probability ∝ 1/(1 + length): BlowFish, NSDI 2016.
-//! The choice costs a pass over the candidates, of which there are at most as many as a key has nodes.
+//! randomized load balancing", IEEE TPDS 12(10), 2001; probability ∝ 1/(1 + length): BlowFish, NSDI
+//! 2016. The choice costs a pass over the candidates, of which there are at most as many as a key
+//! has nodes.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +13,9 @@ use super::SplitMix64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// The least length × response per unit of length (see [`super::Load`]). A node behind the first
-    /// must be better by a tenth: where nothing is gained, reads stay where their objects are.
+    /// The least length × response per unit of length (see [`super::Load`]). A node behind the
+    /// first must be better by a tenth: where nothing is gained, reads stay where their objects
+    /// are.
     #[default]
     SmallestExpectedResponse,
     /// With probability in proportion to 1/(1 + length).
@@ -41,8 +43,8 @@ pub struct Candidate {
 const BETTER: f64 = 0.9;
 
 impl Policy {
-    /// The index of the candidate that is chosen; they are in the key's order. `turn` grows by one with
-    /// each choice. 0 if there is no candidate.
+    /// The index of the candidate that is chosen; they are in the key's order. `turn` grows by one
+    /// with each choice. 0 if there is no candidate.
     pub fn choose(self, candidates: &[Candidate], turn: u64, random: &mut SplitMix64) -> usize {
         if candidates.len() < 2 {
             return 0;

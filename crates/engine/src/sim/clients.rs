@@ -7,16 +7,16 @@ use rand::RngExt;
 use rand_distr::{Distribution, Exp1};
 
 use super::Simulation;
-use super::check::Seen;
-use super::happening::{Answer, AnswerKind, Call, Caller, Happening, RequestNumber};
+use super::check::{Seen, Version};
+use super::happening::{Call, Caller, ClientReply, Happening, ReplyKind, RequestNumber, Written};
 use super::settings::{CLIENTS, Process};
 use crate::node::Asker;
 
 /// A request of a client that waits.
 pub(super) struct Request {
     pub key: u32,
-    /// What is written: bytes, or `None` for a deletion. `None`: it reads.
-    pub write: Option<Option<u64>>,
+    /// What is written; `None`: it reads.
+    pub write: Option<Written>,
     pub began: Nanos,
     /// The gateway that has it.
     pub gateway: Option<usize>,
@@ -39,6 +39,14 @@ pub struct Counts {
     pub reads: BTreeMap<Outcome, u64>,
 }
 
+impl Counts {
+    /// Requests with an answer that was judged: reads that showed a version or nothing, and
+    /// acknowledged writes. The others were refused, failed or got no answer.
+    pub fn judged(&self) -> u64 {
+        self.reads.values().sum::<u64>() + self.acknowledged
+    }
+}
+
 /// How much longer than its deadline a client waits for an answer that says so.
 const GRACE: Nanos = SECOND / 100;
 
@@ -53,11 +61,12 @@ impl Simulation {
         let random = &mut self.random.load;
         let key = self.popularity.draw(random);
         let writes = clients.write_share > 0.0 && random.random_bool(clients.write_share);
-        let write = writes.then(|| {
+        let bytes = writes.then(|| {
             let deletes = clients.delete_share > 0.0 && random.random_bool(clients.delete_share);
             (!deletes).then(|| random.random_range(clients.bytes.0..=clients.bytes.1))
         });
         let any = clients.any_node;
+        let write = bytes.map(|bytes| Written { version: self.begin_write(key, bytes), bytes });
         self.recorder.arrive(self.now);
         self.recorder.start(self.now);
         self.counts.requests += 1;
@@ -80,21 +89,26 @@ impl Simulation {
         self.send(CLIENTS, self.gateway_end(gateway), what);
     }
 
+    /// Numbers a client's write.
+    fn begin_write(&mut self, key: u32, bytes: Option<u64>) -> Version {
+        let version = self.origin.number(key);
+        if self.settings.check {
+            let begun = self.checker.begin(key, bytes, self.now);
+            assert_eq!(begun, version, "clients and checker count alike");
+        }
+        version
+    }
+
     /// Without gateways a client asks a key's first node, or any of them.
-    fn ask_node(
-        &mut self,
-        request: RequestNumber,
-        key: u32,
-        write: Option<Option<u64>>,
-        any: bool,
-    ) {
+    fn ask_node(&mut self, request: RequestNumber, key: u32, write: Option<Written>, any: bool) {
+        let until = self.now + self.settings.clients.deadline;
         let key = self.keys[key as usize].clone();
         let replicas = self.settings.ring.replicas(&key);
         let any = any && replicas.len() > 1;
         let place = if any { self.random.load.random_range(0..replicas.len()) } else { 0 };
         let node = replicas.iter().nth(place).unwrap_or(0);
         let call = match write {
-            Some(bytes) => Call::Write { key, bytes },
+            Some(write) => Call::Write { key, write, life: self.life(node), until },
             None => {
                 let wait = Some(self.settings.clients.deadline);
                 Call::Get { key, asker: Asker::Client { avoid: None }, wait }
@@ -105,13 +119,13 @@ impl Simulation {
     }
 
     /// A client has its answer, or waits no longer.
-    pub(super) fn answer_client(&mut self, number: RequestNumber, answer: Answer) {
+    pub(super) fn answer_client(&mut self, number: RequestNumber, answer: ClientReply) {
         let Some(request) = self.requests.remove(number) else { return };
         let response = self.now - request.began;
         let operation = match request.write {
             None => Operation::Get,
-            Some(Some(_)) => Operation::Put,
-            Some(None) => Operation::Delete,
+            Some(Written { bytes: Some(_), .. }) => Operation::Put,
+            Some(Written { bytes: None, .. }) => Operation::Delete,
         };
         let finished = Finished {
             operation,
@@ -123,10 +137,10 @@ impl Simulation {
         };
         self.recorder.finish(self.now, &finished);
         match answer.kind {
-            AnswerKind::Busy => self.counts.refused += 1,
-            AnswerKind::Failed => self.counts.failed += 1,
-            AnswerKind::Written { .. } => self.counts.acknowledged += 1,
-            AnswerKind::Found { .. } | AnswerKind::NotFound => {
+            ReplyKind::Busy => self.counts.refused += 1,
+            ReplyKind::Failed => self.counts.failed += 1,
+            ReplyKind::Written => self.counts.acknowledged += 1,
+            ReplyKind::Found { .. } | ReplyKind::NotFound => {
                 *self.counts.reads.entry(answer.outcome).or_insert(0) += 1;
             }
         }
@@ -135,17 +149,25 @@ impl Simulation {
         }
     }
 
-    fn judge(&mut self, request: &Request, answer: &Answer) {
+    fn judge(&mut self, request: &Request, answer: &ClientReply) {
         let now = self.now;
         let (key, began) = (request.key, request.began);
         let judged = match answer.kind {
-            AnswerKind::Written { version } => self.checker.acknowledged(key, version, now),
-            AnswerKind::Found { key: of, version } => {
+            ReplyKind::Written => {
+                let version = request.write.map_or(0, |write| write.version);
+                self.checker.acknowledged(key, version, now)
+            }
+            ReplyKind::Found { key: of, version } => {
                 let seen = Seen::Version { key: of, version, bytes: answer.bytes };
                 self.checker.read(key, began, now, seen)
             }
-            AnswerKind::NotFound => self.checker.read(key, began, now, Seen::Nothing),
-            AnswerKind::Busy | AnswerKind::Failed => Ok(()),
+            ReplyKind::NotFound => self.checker.read(key, began, now, Seen::Nothing),
+            ReplyKind::Busy | ReplyKind::Failed => {
+                if let Some(write) = request.write {
+                    self.checker.given_up(key, write.version, now);
+                }
+                Ok(())
+            }
         };
         if let Err(violation) = judged {
             self.note(|| format!("VIOLATION: {violation}"));

@@ -14,6 +14,8 @@ pub(super) struct Cut {
     pub process: Process,
     /// Empty: all.
     pub from: Vec<Process>,
+    /// Only what the process sends is lost.
+    pub one_way: bool,
 }
 
 impl Simulation {
@@ -52,8 +54,28 @@ impl Simulation {
                 time
             }
             FaultKind::Cut { process, from, time } => {
-                self.cuts.push(Cut { fault: index, process, from });
+                self.cuts.push(Cut { fault: index, process, from, one_way: false });
                 time
+            }
+            FaultKind::CutOneWay { process, to, time } => {
+                self.cuts.push(Cut { fault: index, process, from: to, one_way: true });
+                time
+            }
+            FaultKind::ClockJump { process, by } => {
+                self.jump_clock(usize::from(process), by);
+                return;
+            }
+            FaultKind::DiskFull { process, time } => {
+                if let Some(node) = self.nodes.get_mut(usize::from(process)) {
+                    node.full += 1;
+                }
+                time
+            }
+            FaultKind::Rot { process, share } => {
+                if let Some(node) = self.nodes.get_mut(usize::from(process)) {
+                    node.disks.iter_mut().for_each(|d| d.rot(share, &mut self.random.faults));
+                }
+                return;
             }
             FaultKind::OriginDead { time } => {
                 self.origin.dead += 1;
@@ -84,9 +106,30 @@ impl Simulation {
                     node.slow /= factor;
                 }
             }
-            FaultKind::Cut { .. } => self.cuts.retain(|cut| cut.fault != index),
+            FaultKind::ClockJump { .. } | FaultKind::Rot { .. } => {}
+            FaultKind::DiskFull { process, .. } => {
+                if let Some(node) = self.nodes.get_mut(usize::from(process)) {
+                    node.full -= 1;
+                }
+            }
+            FaultKind::Cut { .. } | FaultKind::CutOneWay { .. } => {
+                self.cuts.retain(|cut| cut.fault != index)
+            }
             FaultKind::OriginDead { .. } => self.origin.dead -= 1,
             FaultKind::OriginSlow { factor, .. } => self.origin.factor /= factor,
+        }
+    }
+
+    /// A clock jumps. What was planned by it is planned anew.
+    fn jump_clock(&mut self, process: usize, by: i64) {
+        let clock = &mut self.processes[process].clock;
+        *clock = clock.jumped(by);
+        if let (true, Some(gateway)) =
+            (self.processes[process].alive, process.checked_sub(self.nodes.len()))
+        {
+            let (at, life) = (self.now + 1, self.life(process));
+            self.gateways[gateway].wake = at;
+            self.schedule.push(at, Happening::Wake { gateway, life, at });
         }
     }
 
@@ -116,9 +159,9 @@ impl Simulation {
         node.log = None;
         let waiting: Vec<Caller> = node.incoming.values().map(|incoming| incoming.from).collect();
         node.incoming.clear();
-        let now = self.now;
+        let (now, torn) = (self.now, self.settings.device_faults.torn);
         for disk in &mut node.disks {
-            disk.lose(now, devices_lost);
+            disk.lose(now, devices_lost, torn, &mut self.random.faults);
         }
         if !devices_lost {
             waiting.into_iter().for_each(|from| self.fail_call(process, from, Failed::Broken));
@@ -126,6 +169,8 @@ impl Simulation {
     }
 
     fn restart(&mut self, process: usize) {
+        // What the life that ended counted would be lost with it.
+        self.count_broken(process);
         self.processes[process].alive = true;
         let now = self.local(process);
         let nodes = self.nodes.len();

@@ -2,7 +2,7 @@
 
 use model::window::Nanos;
 
-use super::happening::{Answer, Call, Caller, Happening, Reader, RequestNumber};
+use super::happening::{Call, Caller, ClientReply, Happening, Reader, RequestNumber};
 use super::settings::{CLIENTS, Process};
 use super::{Clock, Settings, Simulation};
 use crate::gateway::{Action, Event, Gateway, Operation};
@@ -46,7 +46,7 @@ impl Simulation {
     }
 
     /// Tells a gateway what happened; `answer` is what it may decide to relay.
-    pub(super) fn tell_gateway(&mut self, at: usize, event: Event, answer: Option<Answer>) {
+    pub(super) fn tell_gateway(&mut self, at: usize, event: Event, answer: Option<ClientReply>) {
         let process = self.nodes.len() + at;
         let now = self.local(process);
         let mut actions = std::mem::take(&mut self.gateway_actions);
@@ -79,17 +79,19 @@ impl Simulation {
         }
     }
 
-    fn gateway_act(&mut self, at: usize, action: Action, answer: Option<Answer>) {
+    fn gateway_act(&mut self, at: usize, action: Action, answer: Option<ClientReply>) {
         let process = self.nodes.len() + at;
         let life = self.life(process);
         match action {
             Action::Send { request, attempt, node, avoid, deadline } => {
                 let Some(asked) = self.requests.get_mut(request) else { return };
                 let key = self.keys[asked.key as usize].clone();
+                let until = asked.began + self.settings.clients.deadline;
                 let wait = Some(deadline.saturating_sub(self.local(process)));
+                let to_life = self.life(node);
                 let asked = self.requests.get_mut(request);
                 let call = match asked.and_then(|asked| asked.write) {
-                    Some(bytes) => Call::Write { key, bytes },
+                    Some(write) => Call::Write { key, write, life: to_life, until },
                     None => Call::Get { key, asker: Asker::Client { avoid }, wait },
                 };
                 let from = Caller::Gateway { gateway: at, life, attempt };
@@ -103,17 +105,17 @@ impl Simulation {
                 let Some(asked) = self.requests.get_mut(request) else { return };
                 let key = self.keys[asked.key as usize].clone();
                 let from = Reader::Gateway { gateway: at, life, attempt };
-                self.over_origin(process, 0, Happening::OriginRead { from, key, check: None });
+                self.send_to_origin(process, Happening::OriginRead { from, key, check: None });
             }
             Action::Relay { request, .. } => {
-                let answer = answer.unwrap_or(Answer::FAILED);
-                self.send(process as Process, CLIENTS, Happening::Answer { request, answer });
+                let answer = answer.unwrap_or(ClientReply::FAILED);
+                self.send(process as Process, CLIENTS, Happening::ClientReply { request, answer });
             }
             Action::Cancel { .. } => {}
             Action::Refuse { request, why } => {
                 let busy = matches!(why, crate::gateway::Refusal::Busy);
-                let answer = if busy { Answer::BUSY } else { Answer::FAILED };
-                self.send(process as Process, CLIENTS, Happening::Answer { request, answer });
+                let answer = if busy { ClientReply::BUSY } else { ClientReply::FAILED };
+                self.send(process as Process, CLIENTS, Happening::ClientReply { request, answer });
             }
             Action::Ping { node } => {
                 let from = Caller::Ping { gateway: at, life };

@@ -21,7 +21,7 @@ pub(super) enum Happening {
     /// A client's request comes to a gateway.
     Request { gateway: usize, request: RequestNumber },
     /// A client has its answer.
-    Answer { request: RequestNumber, answer: Answer },
+    ClientReply { request: RequestNumber, answer: ClientReply },
     /// A client stops waiting.
     Leave { request: RequestNumber },
     /// Something happens to a node: its own devices and times, and answers to what it asked.
@@ -30,18 +30,20 @@ pub(super) enum Happening {
     NodeTick { node: usize, life: Life },
     /// Somebody asks a node.
     Call { node: usize, from: Caller, call: Call },
-    /// A put of a node's is over; without a version it failed, or nobody knows.
-    PutOver { node: usize, life: Life, request: u64, version: Option<Version> },
+    /// A put of a node's is over: it is in the origin, or failed, or nobody knows.
+    PutOver { node: usize, life: Life, request: u64, done: bool },
+    /// A write took longer than its client waits, or than the origin may take.
+    WriteTimeout { node: usize, life: Life, request: u64 },
     /// What a node streams from the origin is there.
-    Streamed { node: usize, life: Life, request: u64, answer: Answer },
+    Streamed { node: usize, life: Life, request: u64, answer: ClientReply },
     /// Something happens to a gateway.
-    Gateway { gateway: usize, life: Life, event: gateway::Event, answer: Option<Answer> },
+    Gateway { gateway: usize, life: Life, event: gateway::Event, answer: Option<ClientReply> },
     /// A gateway asked to be told the time.
     Wake { gateway: usize, life: Life, at: Nanos },
     /// A read comes to the origin.
     OriginRead { from: Reader, key: Key, check: Option<Etag> },
     /// A put takes effect at the origin, or fails.
-    OriginPut { node: usize, life: Life, request: u64, key: u32, bytes: Option<u64> },
+    OriginPut { put: Put },
     /// A process is to confirm its membership.
     Renew { process: Process, life: Life },
     /// Its wish comes to the membership, with the time on its clock when it was sent.
@@ -63,6 +65,7 @@ impl Happening {
             Happening::Node { node, life, .. }
             | Happening::NodeTick { node, life }
             | Happening::PutOver { node, life, .. }
+            | Happening::WriteTimeout { node, life, .. }
             | Happening::Streamed { node, life, .. } => Some((node, Some(life))),
             Happening::Call { node, .. } => Some((node, None)),
             Happening::Gateway { gateway, life, .. } | Happening::Wake { gateway, life, .. } => {
@@ -76,13 +79,14 @@ impl Happening {
         }
     }
 
-    /// Whether it may arrive twice without harm: what is sent twice in earnest.
+    /// Whether the network may deliver it twice.
     pub fn may_repeat(&self) -> bool {
         match self {
-            Happening::Call { call, .. } => {
-                matches!(call, Call::Lease | Call::Invalidate { .. } | Call::Offer { .. })
-            }
-            Happening::Node { .. } | Happening::Gateway { .. } | Happening::Viewed { .. } => true,
+            Happening::Call { call, .. } => !matches!(call, Call::Write { .. }),
+            Happening::Node { .. }
+            | Happening::Gateway { .. }
+            | Happening::Viewed { .. }
+            | Happening::ClientReply { .. } => true,
             _ => false,
         }
     }
@@ -108,10 +112,14 @@ pub(super) enum Call {
         asker: Asker,
         wait: Option<Nanos>,
     },
-    /// Bytes to be put; `None`: a deletion.
     Write {
         key: Key,
-        bytes: Option<u64>,
+        write: Written,
+        /// The node's life that it was sent to: a connection does not outlive the process.
+        life: Life,
+        /// When its client stops waiting: from then on it is not begun. In the process the gateway
+        /// says so on the node's clock.
+        until: Nanos,
     },
     Ping,
     Lease,
@@ -121,6 +129,26 @@ pub(super) enum Call {
     Offer {
         key: Key,
     },
+}
+
+/// A client's write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written {
+    pub version: Version,
+    /// Bytes to be put; `None`: a deletion.
+    pub bytes: Option<u64>,
+}
+
+/// A put on its way to the origin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Put {
+    pub node: usize,
+    pub life: Life,
+    pub request: u64,
+    pub key: u32,
+    pub write: Written,
+    /// How often it may be sent again if its answer is lost.
+    pub retries: u8,
 }
 
 /// Who reads from the origin.
@@ -133,31 +161,31 @@ pub(super) enum Reader {
 
 /// What a client is answered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
-    pub kind: AnswerKind,
+pub(super) struct ClientReply {
+    pub kind: ReplyKind,
     pub outcome: Outcome,
     pub bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum AnswerKind {
+pub(super) enum ReplyKind {
     Found {
         key: u32,
         version: Version,
     },
     NotFound,
-    Written {
-        version: Version,
-    },
+    /// The write is acknowledged.
+    Written,
     /// Refused: nothing was done.
     Busy,
     Failed,
 }
 
-impl Answer {
-    pub const BUSY: Answer = Answer { kind: AnswerKind::Busy, outcome: Outcome::Error, bytes: 0 };
-    pub const FAILED: Answer =
-        Answer { kind: AnswerKind::Failed, outcome: Outcome::Error, bytes: 0 };
+impl ClientReply {
+    pub const BUSY: ClientReply =
+        ClientReply { kind: ReplyKind::Busy, outcome: Outcome::Error, bytes: 0 };
+    pub const FAILED: ClientReply =
+        ClientReply { kind: ReplyKind::Failed, outcome: Outcome::Error, bytes: 0 };
 }
 
 /// The version of a key as the simulation's origin names it.
@@ -171,8 +199,8 @@ pub(super) fn parse_etag(etag: &str) -> Option<(u32, Version)> {
     Some((u32::from_str_radix(key, 16).ok()?, Version::from_str_radix(version, 16).ok()?))
 }
 
-/// The name of a key by its number: as the load generator calls it, so that the ring puts it where it
-/// would lie in a measurement.
+/// The name of a key by its number: as the load generator calls it, so that the ring puts it where
+/// it would lie in a measurement.
 pub(super) fn key_name(key: u32) -> Key {
     format!("k{key}").into_bytes().into()
 }

@@ -1,9 +1,9 @@
 //! The service that keeps the membership, and how processes hear of it.
 //!
-//! A member that has not renewed for as long as it was granted, and a sixteenth more, is taken out; who
-//! renews is put in again. Each change is told to all at once, which may be late or lost, and with each
-//! renewal. So whoever was not told of a change has, after [`Settings::view_lag`], no membership of its
-//! own either: that is the bound that the nodes' protocol counts on.
+//! A member that has not renewed for as long as it was granted, and a sixteenth more, is taken out;
+//! who renews is put in again. Each change is told to all at once, which may be late or lost, and
+//! with each renewal. So whoever was not told of a change has, after [`Settings::view_lag`], no
+//! membership of its own either: that is the bound that the nodes' protocol counts on.
 
 use model::window::Nanos;
 
@@ -69,7 +69,8 @@ impl Simulation {
         self.send(MEMBERSHIP, process, Happening::Viewed { process, life, view, asked });
     }
 
-    /// A process is told of a view. How long it may act on its own place is counted from when it asked.
+    /// A process is told of a view. How long it may act on its own place is counted from when it
+    /// asked.
     pub(super) fn viewed(&mut self, process: Process, mut view: View, asked: Option<Nanos>) {
         let at = usize::from(process);
         let Some(granted) = self.settings.membership else { return };

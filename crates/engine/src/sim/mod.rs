@@ -1,15 +1,15 @@
-//! A cluster in virtual time: the code that serves, run by a seed in one thread.
+//! A cluster in virtual time: the engine that serves real traffic, run from a seed in one thread.
 //!
-//! [`Simulation`] is a driver of [`crate::node::Node`] and [`crate::gateway::Gateway`] as the process is
-//! one, with everything else made up: clients, messages, devices, the origin, the membership, clocks, and
-//! what goes wrong with each ([`Fault`]). The same settings give the same run, to the nanosecond. The
+//! [`Simulation`] drives [`crate::node::Node`] and [`crate::gateway::Gateway`] as the process does,
+//! and simulates everything else: clients, messages, devices, the origin, the membership, clocks,
+//! and the faults of each ([`Fault`]). The same settings give the same run, to the nanosecond. The
 //! histories of clients are judged as they happen ([`check`]).
 //!
-//! What it leaves out: processors and the bandwidth of networks (a node decides in no time, and bytes
-//! take none), partial failures of one process, and clocks that jump. `docs/simulate.md` has the list.
+//! It leaves out processors and the bandwidth of networks (a decision and a transfer take no time),
+//! and partial failures of one process. `docs/simulate.md` has the list.
 //!
-//! - `settings`: what is simulated. `law`: distributions of times and keys. `seeds`: small clusters with
-//!   faults, drawn from a seed, for the search for violations.
+//! - `settings`: what is simulated. `law`: distributions of times and keys. `seeds`: small clusters
+//!   with faults, drawn from a seed, for the search for violations.
 //! - `happening`, `schedule`: what happens when. `network`: how messages pass.
 //! - `clients`, `nodes`, `gateways`, `origin`, `members`, `faults`: what each does.
 
@@ -20,6 +20,8 @@ mod gateways;
 mod happening;
 mod law;
 mod members;
+#[cfg(test)]
+mod mutants;
 mod network;
 mod nodes;
 mod origin;
@@ -32,8 +34,8 @@ mod slab;
 pub use clients::Counts;
 pub use law::{Law, LawError, Popularity};
 pub use settings::{
-    Breakage, CLIENTS, Clients, Clock, Fault, FaultKind, MEMBERSHIP, Network, ORIGIN, Origin,
-    Process, Settings,
+    Breakage, CLIENTS, Clients, Clock, DeviceFaults, Fault, FaultKind, MEMBERSHIP, Network, ORIGIN,
+    Origin, Process, Settings,
 };
 
 use std::collections::VecDeque;
@@ -55,13 +57,13 @@ use nodes::NodeProcess;
 use schedule::Schedule;
 use slab::Slab;
 
-/// What every process has.
+/// The state that nodes and gateways share.
 struct State {
     life: Life,
     alive: bool,
     /// How many pauses hold it.
     paused: u32,
-    /// What came while it was paused.
+    /// Events that arrived while it was paused.
     deferred: Vec<Happening>,
     clock: Clock,
     /// Until when it may act on its membership, on its clock.
@@ -97,6 +99,7 @@ pub struct Simulation {
     cuts: Vec<faults::Cut>,
     checker: Checker,
     violations: Vec<Violation>,
+    broken: Vec<String>,
     counts: Counts,
     recorder: Recorder,
     node_actions: Vec<node::Action<Size>>,
@@ -104,11 +107,12 @@ pub struct Simulation {
     trace: Option<VecDeque<(Nanos, String)>>,
 }
 
-/// Lines of a trace that are kept.
+/// Maximum number of trace lines; the oldest are dropped.
 const TRACE_LINES_MAX: usize = 100_000;
 
 impl Simulation {
-    /// A cluster at time 0: every key has its first version in the origin, and nothing is kept anywhere.
+    /// A cluster at time 0: every key has its first version in the origin, and nothing is kept
+    /// anywhere.
     pub fn new(mut settings: Settings) -> Simulation {
         if settings.breakage == Some(Breakage::NoViewLag) {
             let clusters = settings.nodes.iter_mut().filter_map(|node| node.cluster.as_mut());
@@ -148,6 +152,7 @@ impl Simulation {
             cuts: Vec::new(),
             checker,
             violations: Vec::new(),
+            broken: Vec::new(),
             counts: Counts::default(),
             recorder: Recorder::new("load", 0, settings.windows.clone(), 0),
             node_actions: Vec::new(),
@@ -164,7 +169,7 @@ impl Simulation {
         simulation
     }
 
-    /// Runs until all that happens by `end` has happened.
+    /// Runs until virtual time `end`.
     pub fn run_to(&mut self, end: Nanos) {
         while let Some((now, what)) = self.schedule.pop(end) {
             self.now = now;
@@ -173,17 +178,17 @@ impl Simulation {
         self.now = self.now.max(end);
     }
 
-    /// The time that it is.
+    /// The virtual time now.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// What was asked for.
+    /// The settings it was made with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// What went wrong with the history so far.
+    /// Violations found in the history so far.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
@@ -203,8 +208,9 @@ impl Simulation {
         &self.gateways[gateway].gateway
     }
 
-    /// The windows that ended by now: of the clients (`load`), of each gateway, of each node; and with
-    /// `open` those that have not ended. With more than one process of a kind, each with its own names.
+    /// The windows that ended by now: of the clients (`load`), of each gateway, of each node; and
+    /// with `open` those that have not ended. With more than one process of a kind, each with its
+    /// own names.
     pub fn windows(&mut self, open: bool) -> Vec<Vec<Window>> {
         let now = self.now;
         let load = if open { self.recorder.flush(now) } else { self.recorder.roll(now) };
@@ -230,28 +236,55 @@ impl Simulation {
             return;
         }
         for key in 0..self.settings.clients.keys {
-            let judged = self.checker.at_the_end(key, self.now, Some(self.origin.version(key)));
+            let judged = self.checker.at_the_end(key, self.now, self.origin.holds(key));
             self.violations.extend(judged.err());
         }
     }
 
-    /// From now on keeps what happens, in words.
+    /// Invariants that broke in any process so far, and requests that an engine lost: none, unless
+    /// the engine or this driver is wrong.
+    pub fn broken(&mut self) -> Vec<String> {
+        let mut broken = self.broken.clone();
+        for process in 0..self.processes.len() {
+            broken.extend(self.broken_in(process));
+            if process < self.nodes.len() && self.processes[process].alive {
+                broken.extend(self.lost_requests(process));
+            }
+        }
+        broken
+    }
+
+    fn broken_in(&self, process: usize) -> Option<String> {
+        let invariants = match self.nodes.get(process) {
+            Some(node) => node.node.invariants(),
+            None => self.gateways[process - self.nodes.len()].gateway.invariants(),
+        };
+        (invariants.count() > 0).then(|| format!("process {process}: {invariants}"))
+    }
+
+    /// Keeps what a process counted before it is made anew.
+    fn count_broken(&mut self, process: usize) {
+        let broken = self.broken_in(process);
+        self.broken.extend(broken);
+    }
+
+    /// From now on records a trace: a line of text for each event.
     pub fn trace(&mut self) {
         self.trace = Some(VecDeque::new());
     }
 
-    /// From now on keeps what a node is told and decides, for a replay.
+    /// From now on records a node's events and actions, for a replay.
     pub fn log(&mut self, node: usize) {
         self.nodes[node].log = Some(Vec::new());
     }
 
-    /// What [`Simulation::log`] kept.
+    /// The events and actions that [`Simulation::log`] recorded.
     pub fn logged(&self, node: usize) -> &[Logged] {
         self.nodes[node].log.as_deref().unwrap_or_default()
     }
 
-    /// What happened between two times that may have to do with a key, a line each: its own events, and
-    /// those of no key in particular. Nothing unless [`Simulation::trace`] was asked for.
+    /// The trace between two times, a line for each event that concerns a key or no key in
+    /// particular. Empty unless [`Simulation::trace`] was called before.
     pub fn traced(&self, key: u32, from: Nanos, to: Nanos) -> Vec<String> {
         let named = format!("key: {:?}", key_name(key));
         let number = format!("key: {key},");
@@ -282,7 +315,7 @@ impl Simulation {
     fn happen(&mut self, what: Happening) {
         if let Some((process, life)) = what.target(self.nodes.len()) {
             let state = &mut self.processes[process];
-            // A life that has ended handles nothing, nor does one that has not begun.
+            // Events of a life that has ended, or has not begun, are dropped.
             if life.is_some_and(|life| life != state.life || !state.alive) {
                 return;
             }
@@ -300,14 +333,15 @@ impl Simulation {
         match what {
             Happening::Arrival => self.arrive(),
             Happening::Request { gateway, request } => self.request_at_gateway(gateway, request),
-            Happening::Answer { request, answer } => self.answer_client(request, answer),
-            Happening::Leave { request } => self.answer_client(request, happening::Answer::FAILED),
+            Happening::ClientReply { request, answer } => self.answer_client(request, answer),
+            Happening::Leave { request } => {
+                self.answer_client(request, happening::ClientReply::FAILED)
+            }
             Happening::Node { node, event, .. } => self.node_event(node, event),
             Happening::NodeTick { node, life } => self.node_tick(node, life),
             Happening::Call { node, from, call } => self.call_at_node(node, from, call),
-            Happening::PutOver { node, request, version, .. } => {
-                self.put_over(node, request, version);
-            }
+            Happening::PutOver { node, request, done, .. } => self.put_over(node, request, done),
+            Happening::WriteTimeout { node, request, .. } => self.write_timeout(node, request),
             Happening::Streamed { node, request, answer, .. } => {
                 self.answer_caller(node, request, answer);
             }
@@ -316,9 +350,7 @@ impl Simulation {
             }
             Happening::Wake { gateway, at, .. } => self.wake(gateway, at),
             Happening::OriginRead { from, key, check } => self.origin_read(from, &key, check),
-            Happening::OriginPut { node, life, request, key, bytes } => {
-                self.origin_put(node, life, request, key, bytes);
-            }
+            Happening::OriginPut { put } => self.origin_put(put),
             Happening::Renew { process, life } => self.renew(process, life),
             Happening::Renewing { process, life, asked } => self.renewing(process, life, asked),
             Happening::Viewed { process, view, asked, .. } => self.viewed(process, view, asked),
@@ -328,7 +360,7 @@ impl Simulation {
         }
     }
 
-    /// Whether a process takes what others ask.
+    /// Whether a process accepts requests.
     fn serves(&self, process: usize) -> bool {
         self.processes[process].alive && self.nodes.get(process).is_none_or(|node| node.joined)
     }

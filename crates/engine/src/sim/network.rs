@@ -3,9 +3,9 @@
 use model::window::Nanos;
 use rand::RngExt;
 
-use super::Simulation;
-use super::happening::{Answer, Caller, Happening};
+use super::happening::{Call, Caller, ClientReply, Happening};
 use super::settings::{CLIENTS, Process};
+use super::{Breakage, Simulation};
 use crate::gateway::Failed;
 use crate::node::{Answered, Failure};
 use crate::{gateway, node};
@@ -29,7 +29,9 @@ impl Simulation {
             self.note(|| format!("lost from {from} to {to}: {what:?}"));
             return;
         }
-        if twice && what.may_repeat() {
+        let again = self.settings.breakage == Some(Breakage::WriteSentTwice)
+            && matches!(what, Happening::Call { call: Call::Write { .. }, .. });
+        if again || (twice && what.may_repeat()) {
             self.schedule.push(second, what.clone());
         }
         self.schedule.push(self.now + delay, what);
@@ -56,7 +58,7 @@ impl Simulation {
             Happening::Call { node, from, .. } => self.fail_call(node, from, Failed::Connect),
             Happening::Request { gateway, request } => {
                 let from = (self.nodes.len() + gateway) as Process;
-                let answer = Happening::Answer { request, answer: Answer::FAILED };
+                let answer = Happening::ClientReply { request, answer: ClientReply::FAILED };
                 self.send(from, CLIENTS, answer);
             }
             _ => {}
@@ -69,7 +71,7 @@ impl Simulation {
         let to_node = |node, life, event| Happening::Node { node, life, event };
         let (to, what) = match from {
             Caller::Client { request } => {
-                (CLIENTS, Happening::Answer { request, answer: Answer::FAILED })
+                (CLIENTS, Happening::ClientReply { request, answer: ClientReply::FAILED })
             }
             Caller::Gateway { gateway, life, attempt } => {
                 let event = gateway::Event::Failed { attempt, why };
@@ -94,12 +96,13 @@ impl Simulation {
     }
 
     /// Whether messages between two ends are held up now.
-    fn is_cut(&self, from: Process, to: Process) -> bool {
+    pub(super) fn is_cut(&self, from: Process, to: Process) -> bool {
         let between = |one: Process, from: &[Process], a: Process, b: Process| {
             one == a && (from.is_empty() || from.contains(&b))
         };
         self.cuts.iter().any(|cut| {
-            between(cut.process, &cut.from, from, to) || between(cut.process, &cut.from, to, from)
+            between(cut.process, &cut.from, from, to)
+                || (!cut.one_way && between(cut.process, &cut.from, to, from))
         })
     }
 
@@ -109,12 +112,20 @@ impl Simulation {
         (half as f64 * self.origin.factor) as Nanos
     }
 
-    /// Plans what passes between a process and the origin, unless it is cut off from it; `extra` beside
-    /// what the way takes.
-    pub(super) fn over_origin(&mut self, process: usize, extra: Nanos, what: Happening) {
-        let after = self.half_origin() + extra;
-        if self.faulty && self.is_cut(process as Process, super::ORIGIN) {
-            self.note(|| format!("lost between {process} and the origin: {what:?}"));
+    /// Sends a read to the origin, unless its process is cut off from it.
+    pub(super) fn send_to_origin(&mut self, process: usize, what: Happening) {
+        self.pass_origin(process as Process, super::ORIGIN, what);
+    }
+
+    /// Sends an answer of the origin to a process, unless that is cut off from it.
+    pub(super) fn send_from_origin(&mut self, process: usize, what: Happening) {
+        self.pass_origin(super::ORIGIN, process as Process, what);
+    }
+
+    fn pass_origin(&mut self, from: Process, to: Process, what: Happening) {
+        let after = self.half_origin();
+        if self.faulty && self.is_cut(from, to) {
+            self.note(|| format!("lost from {from} to {to}: {what:?}"));
             return;
         }
         self.schedule.push(self.now + after, what);

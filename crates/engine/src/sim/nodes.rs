@@ -4,15 +4,17 @@ use std::collections::HashMap;
 
 use model::window::{Nanos, Outcome};
 
-use super::check::Version;
-use super::happening::{Answer, AnswerKind, Call, Caller, Happening, Life, Reader, key_number};
+use super::happening::{
+    Call, Caller, ClientReply, Happening, Life, Put, Reader, ReplyKind, Written, etag, key_number,
+    parse_etag,
+};
 use super::network::ask_failed;
 use super::origin::found_answer;
 use super::preload::Disk;
 use super::settings::{CLIENTS, Process};
 use super::slab::Slab;
 use super::{Breakage, Clock, Law, Logged, Settings, Simulation};
-use crate::gateway::{Head, Status};
+use crate::gateway::{Failed, Head, Status};
 use crate::node::{Action, Answered, Event, Fetched, JobId, Node, Reply, Stages};
 use crate::{Key, Size, gateway};
 
@@ -31,6 +33,8 @@ pub(super) struct NodeProcess {
     lease_asker: Option<(usize, Life, Nanos)>,
     /// What [`Breakage::VoidIgnored`] needs to know: which keys are being filled.
     fills: HashMap<JobId, u32>,
+    /// How many faults hold its devices full.
+    pub full: u32,
     pub log: Option<Vec<Logged>>,
 }
 
@@ -39,14 +43,19 @@ pub(super) struct Incoming {
     pub from: Caller,
     key: Key,
     write: Option<Write>,
+    /// The engine has answered: the object is streamed past it.
+    streams: bool,
 }
 
 struct Write {
-    bytes: Option<u64>,
-    version: Option<Version>,
-    /// The put is over, or was given up.
+    what: Written,
+    /// Its turn has come.
+    turn: bool,
+    /// The put is over.
     over: bool,
-    /// The client was told already, on purpose too early.
+    /// The origin said that it has it.
+    done: bool,
+    /// The client was told already: that it took too long, or, on purpose, too early.
     told: bool,
 }
 
@@ -62,6 +71,7 @@ impl NodeProcess {
             slow: 1.0,
             lease_asker: None,
             fills: HashMap::new(),
+            full: 0,
             log: None,
         }
     }
@@ -118,14 +128,27 @@ impl Simulation {
         match call {
             Call::Get { key, asker, wait } => {
                 let deadline = wait.map(|wait| self.local(at).saturating_add(wait));
-                let incoming = Incoming { from, key: key.clone(), write: None };
+                let incoming = Incoming { from, key: key.clone(), write: None, streams: false };
                 let request = self.nodes[at].incoming.insert(incoming);
                 self.tell_node(at, Event::Get { request, key, asker, deadline });
             }
-            Call::Write { key, bytes } => {
-                let write = Write { bytes, version: None, over: false, told: false };
-                let incoming = Incoming { from, key: key.clone(), write: Some(write) };
+            Call::Write { key, write: what, life, until } => {
+                if life != self.life(at) {
+                    return self.fail_call(at, from, Failed::Broken);
+                }
+                let breakage = self.settings.breakage;
+                if until <= self.now && breakage != Some(Breakage::LateWriteBegun) {
+                    return self.answer_from(at, from, &ClientReply::FAILED, None);
+                }
+                let write = Write { what, turn: false, over: false, done: false, told: false };
+                let incoming =
+                    Incoming { from, key: key.clone(), write: Some(write), streams: false };
                 let request = self.nodes[at].incoming.insert(incoming);
+                if self.faulty {
+                    let late = until.min(self.now + self.settings.origin.timeout).max(self.now + 1);
+                    let timeout = Happening::WriteTimeout { node: at, life, request };
+                    self.schedule.push(late, timeout);
+                }
                 self.tell_node(at, Event::WriteBegin { request, key });
             }
             Call::Ping => {
@@ -143,8 +166,10 @@ impl Simulation {
             }
             Call::Invalidate { key } => {
                 let Caller::Invalidation { node, life, request } = from else { return };
-                let ignored = self.settings.breakage == Some(Breakage::VoidIgnored)
-                    && self.nodes[at].fills.values().any(|&fill| fill == key_number(&key));
+                let lied = self.settings.breakage == Some(Breakage::InvalidationLied);
+                let ignored = lied
+                    || self.settings.breakage == Some(Breakage::VoidIgnored)
+                        && self.nodes[at].fills.values().any(|&fill| fill == key_number(&key));
                 if !ignored {
                     self.tell_node(at, Event::Invalidate { key });
                 }
@@ -163,7 +188,8 @@ impl Simulation {
             Action::WriteTurn { request } => self.write_turn(at, request),
             Action::WriteDone { request, certain } => self.write_done(at, request, certain),
             Action::Read { device, location, key, job, .. } => {
-                let found = self.nodes[at].disks[device].read(location, &key);
+                let trusting = self.settings.breakage == Some(Breakage::ChecksumIgnored);
+                let found = self.nodes[at].disks[device].read(location, &key, trusting);
                 let fails = self.device_fails();
                 let process = &self.nodes[at];
                 let service = process.laws[device].draw(&mut self.random.service);
@@ -173,13 +199,14 @@ impl Simulation {
                 self.own(at, service, Event::Read { job, result });
             }
             Action::Append { device, location, key, payload, job } => {
-                let written = !self.device_fails();
+                let written = !self.device_fails() && self.nodes[at].full == 0;
+                let lies = self.device_lies();
                 let after = if self.faulty {
                     Law::exponential(0.001).draw(&mut self.random.service)
                 } else {
                     0
                 };
-                if written {
+                if written && !lies {
                     let durable = self.now + after;
                     self.nodes[at].disks[device].write(location, key, payload, durable);
                 }
@@ -241,8 +268,15 @@ impl Simulation {
 
     fn device_fails(&mut self) -> bool {
         use rand::RngExt;
-        let failures = self.settings.device_failures;
+        let failures = self.settings.device_faults.failures;
         failures > 0.0 && self.random.faults.random_bool(failures)
+    }
+
+    /// Whether a device reports a write as done that it has not done.
+    fn device_lies(&mut self) -> bool {
+        use rand::RngExt;
+        let lies = self.settings.device_faults.lies;
+        lies > 0.0 && self.random.faults.random_bool(lies)
     }
 
     fn read_origin(&mut self, at: usize, key: Key, check: Option<crate::Etag>, job: JobId) {
@@ -262,39 +296,59 @@ impl Simulation {
             self.own(at, self.settings.origin.timeout, event);
         }
         let from = Reader::Fetch { node: at, life, job };
-        self.over_origin(at, 0, Happening::OriginRead { from, key, check });
+        self.send_to_origin(at, Happening::OriginRead { from, key, check });
     }
 
     fn write_turn(&mut self, at: usize, request: u64) {
         let life = self.life(at);
         let Some(incoming) = self.nodes[at].incoming.get_mut(request) else { return };
-        let Some(write) = &incoming.write else { return };
-        let (key, bytes) = (key_number(&incoming.key), write.bytes);
+        let Some(write) = &mut incoming.write else { return };
+        write.turn = true;
+        let (key, write) = (key_number(&incoming.key), write.what);
         let extra = self.late_put();
-        self.over_origin(at, extra, Happening::OriginPut { node: at, life, request, key, bytes });
-        if self.faulty {
-            let given_up = Happening::PutOver { node: at, life, request, version: None };
+        let put = Put { node: at, life, request, key, write, retries: 2 };
+        self.send_put(put, extra);
+        if self.faulty && self.settings.breakage == Some(Breakage::TurnGivenUp) {
+            let given_up = Happening::PutOver { node: at, life, request, done: false };
             self.schedule.push(self.now + self.settings.origin.timeout, given_up);
         }
     }
 
-    pub(super) fn put_over(&mut self, at: usize, request: u64, version: Option<Version>) {
+    /// A write took too long: its client is told so. If its turn has not come it leaves the queue;
+    /// otherwise it keeps the turn until the origin's answer is certain, because the next write
+    /// must not be overtaken by it.
+    pub(super) fn write_timeout(&mut self, at: usize, request: u64) {
+        let Some(incoming) = self.nodes[at].incoming.get_mut(request) else { return };
+        let (key, from) = (incoming.key.clone(), incoming.from);
+        let Some(write) = &mut incoming.write else { return };
+        if std::mem::replace(&mut write.told, true) {
+            return;
+        }
+        if !write.turn {
+            self.nodes[at].incoming.remove(request);
+            self.tell_node(at, Event::WriteEnd { request, key, payload: None });
+        }
+        self.answer_from(at, from, &ClientReply::FAILED, None);
+    }
+
+    pub(super) fn put_over(&mut self, at: usize, request: u64, done: bool) {
         let Some(incoming) = self.nodes[at].incoming.get_mut(request) else { return };
         let (key, from) = (incoming.key.clone(), incoming.from);
         let Some(write) = incoming.write.as_mut().filter(|write| !write.over) else { return };
-        write.over = true;
-        write.version = version;
-        let number = key_number(&key);
-        let stored = version
-            .zip(write.bytes)
-            .map(|(version, bytes)| self.origin.payload_of(number, version, bytes));
+        (write.over, write.done) = (true, done);
+        let (number, what, told) = (key_number(&key), write.what, write.told);
+        let bytes = what.bytes.filter(|_| done);
+        let stored = bytes.map(|bytes| self.origin.payload_of(number, what.version, bytes));
         let event = Event::WriteEnd { request, key, payload: stored };
-        if let (Some(Breakage::LateWriteEnd(late)), Some(version)) =
-            (self.settings.breakage, version)
-        {
-            write.told = true;
+        if let (Some(Breakage::LateWriteEnd(late)), true) = (self.settings.breakage, done) {
+            if let Some(write) = &mut incoming.write {
+                write.told = true;
+            }
             self.own(at, late, event);
-            return self.answer_from(at, from, &write_answer(Some(version)), None);
+            if !told {
+                self.answer_from(at, from, &write_answer(true), None);
+            }
+            return;
         }
         self.tell_node(at, event);
     }
@@ -303,39 +357,81 @@ impl Simulation {
         let Some(incoming) = self.nodes[at].incoming.remove(request) else { return };
         let Some(write) = incoming.write else { return };
         if !write.told {
-            let answer = write_answer(write.version.filter(|_| certain));
+            let answer = write_answer(write.done && certain);
             self.answer_from(at, incoming.from, &answer, None);
         }
+    }
+
+    /// What a peer sends of what it has: with [`Breakage::StalePeer`] the version before.
+    fn peers_version(&self, payload: Size) -> Size {
+        let older = |payload: &Size| {
+            let (key, version) = parse_etag(&payload.etag)?;
+            self.checker.before(key, version)
+        };
+        match older(&payload).filter(|_| self.settings.breakage == Some(Breakage::StalePeer)) {
+            None => payload,
+            Some((key, version, bytes)) => Size { bytes, etag: etag(key, version), ..payload },
+        }
+    }
+
+    /// Compares the requests that wait at a node with those that its engine knows of: an entry that
+    /// the engine lost would leave its client without an answer.
+    pub(super) fn lost_requests(&self, at: usize) -> Option<String> {
+        let process = &self.nodes[at];
+        let (mut readers, mut writers) = (0, 0);
+        for incoming in process.incoming.values() {
+            match &incoming.write {
+                Some(_) => writers += 1,
+                None if incoming.streams => {}
+                None => readers += 1,
+            }
+        }
+        let contents = process.node.contents();
+        let same = (contents.readers, contents.writers) == (readers, writers);
+        let what = format!(
+            "node {at} has {readers} reads and {writers} writes to answer, its engine knows of {} and {}",
+            contents.readers, contents.writers
+        );
+        (!same).then_some(what)
     }
 
     fn replied(&mut self, at: usize, request: u64, reply: Reply<Size>, stages: &Stages) {
         if matches!(reply, Reply::Stream) {
             let life = self.life(at);
             let Some(incoming) = self.nodes[at].incoming.get_mut(request) else { return };
+            incoming.streams = true;
             let key = incoming.key.clone();
             let from = Reader::Stream { node: at, life, request };
-            return self.over_origin(at, 0, Happening::OriginRead { from, key, check: None });
+            if self.faulty {
+                let answer = ClientReply::FAILED;
+                let given_up = Happening::Streamed { node: at, life, request, answer };
+                self.schedule.push(self.now + self.settings.origin.timeout, given_up);
+            }
+            return self.send_to_origin(at, Happening::OriginRead { from, key, check: None });
         }
         let Some(incoming) = self.nodes[at].incoming.remove(request) else { return };
         if let Caller::Peer { node, life, job } = incoming.from {
             let result = match reply {
-                Reply::Found { payload, age, .. } => Answered::Found { payload, age },
+                Reply::Found { payload, age, .. } => {
+                    let payload = self.peers_version(payload);
+                    Answered::Found { payload, age }
+                }
                 _ => Answered::NotHere,
             };
             let event = Event::Answered { job, result };
             let what = Happening::Node { node, life, event };
             return self.send(at as Process, node as Process, what);
         }
-        let failed = |status| (status, Answer::FAILED, 0);
+        let failed = |status| (status, ClientReply::FAILED, 0);
         let (status, answer, warm) = match reply {
             Reply::Found { payload, outcome, warm, .. } => {
                 (Status::Final, found_answer(&payload, outcome), warm)
             }
             Reply::NotFound => {
-                let kind = AnswerKind::NotFound;
-                (Status::Final, Answer { kind, outcome: Outcome::Miss, bytes: 0 }, 0)
+                let kind = ReplyKind::NotFound;
+                (Status::Final, ClientReply { kind, outcome: Outcome::Miss, bytes: 0 }, 0)
             }
-            Reply::Busy { .. } => (Status::Busy, Answer::BUSY, 0),
+            Reply::Busy { .. } => (Status::Busy, ClientReply::BUSY, 0),
             Reply::NotHere | Reply::NotMine | Reply::NotPrimary => failed(Status::Misdirected),
             Reply::TooLate => failed(Status::Final),
             Reply::Unavailable(_) | Reply::Stream => failed(Status::Unavailable),
@@ -346,22 +442,22 @@ impl Simulation {
     }
 
     /// What a node streamed to a client is through.
-    pub(super) fn answer_caller(&mut self, at: usize, request: u64, answer: Answer) {
+    pub(super) fn answer_caller(&mut self, at: usize, request: u64, answer: ClientReply) {
         if let Some(incoming) = self.nodes[at].incoming.remove(request) {
             self.answer_from(at, incoming.from, &answer, None);
         }
     }
 
-    fn answer_from(&mut self, at: usize, to: Caller, answer: &Answer, head: Option<Head>) {
+    fn answer_from(&mut self, at: usize, to: Caller, answer: &ClientReply, head: Option<Head>) {
         let answer = *answer;
         match to {
             Caller::Client { request } => {
-                self.send(at as Process, CLIENTS, Happening::Answer { request, answer });
+                self.send(at as Process, CLIENTS, Happening::ClientReply { request, answer });
             }
             Caller::Gateway { gateway, life, attempt } => {
                 let status = match answer.kind {
-                    AnswerKind::Failed => Status::Unavailable,
-                    AnswerKind::Busy => Status::Busy,
+                    ReplyKind::Failed => Status::Unavailable,
+                    ReplyKind::Busy => Status::Busy,
                     _ => Status::Final,
                 };
                 let outcome = answer.outcome;
@@ -375,12 +471,11 @@ impl Simulation {
     }
 }
 
-fn write_answer(version: Option<Version>) -> Answer {
-    match version {
-        None => Answer::FAILED,
-        Some(version) => {
-            let kind = AnswerKind::Written { version };
-            Answer { kind, outcome: Outcome::Origin, bytes: 0 }
-        }
+fn write_answer(done: bool) -> ClientReply {
+    let kind = ReplyKind::Written;
+    if done {
+        ClientReply { kind, outcome: Outcome::Origin, bytes: 0 }
+    } else {
+        ClientReply::FAILED
     }
 }

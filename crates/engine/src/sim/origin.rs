@@ -4,9 +4,12 @@ use model::window::{Nanos, Outcome};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use super::check::{Checker, Version};
-use super::happening::{Answer, AnswerKind, Happening, Life, Reader, etag, key_number, parse_etag};
-use super::{Settings, Simulation};
+use super::check::{Checker, Seen, Version};
+use super::happening::{
+    ClientReply, Happening, Put, Reader, ReplyKind, etag, key_number, parse_etag,
+};
+use super::settings::Process;
+use super::{Breakage, ORIGIN, Settings, Simulation};
 use crate::node::{Checked, Failure, Fetched};
 use crate::{Etag, Key, Size, gateway, node};
 
@@ -14,6 +17,8 @@ use crate::{Etag, Key, Size, gateway, node};
 #[derive(Clone, Copy)]
 struct Object {
     version: Version,
+    /// How many writes clients have begun.
+    begun: Version,
     /// `None`: it was deleted.
     bytes: Option<u64>,
 }
@@ -35,17 +40,33 @@ impl Store {
         let object = |key: u32| {
             let bytes = Some(random.random_range(min..=max));
             if settings.check {
-                checker.written(key, bytes);
+                // In the origin before all else, and known to be.
+                checker.begin(key, bytes, 0);
+                checker.landed(key, 1);
+                _ = checker.acknowledged(key, 1, 0);
             }
-            Object { version: 1, bytes }
+            Object { version: 1, begun: 1, bytes }
         };
         let objects = (0..settings.clients.keys).map(object).collect();
         let metadata_bytes = settings.origin.metadata_bytes;
         Store { objects, dead: 0, factor: 1.0, metadata_bytes }
     }
 
-    pub fn version(&self, key: u32) -> Version {
-        self.objects.get(key as usize).map_or(0, |object| object.version)
+    /// The number of a client's next write of a key.
+    pub fn number(&mut self, key: u32) -> Version {
+        let Some(object) = self.objects.get_mut(key as usize) else { return 0 };
+        object.begun += 1;
+        object.begun
+    }
+
+    /// What it holds of a key, as a read would show it.
+    pub fn holds(&self, key: u32) -> Seen {
+        match self.objects.get(key as usize) {
+            Some(Object { version, bytes: Some(bytes), .. }) => {
+                Seen::Version { key, version: *version, bytes: *bytes }
+            }
+            _ => Seen::Nothing,
+        }
     }
 
     /// What is stored under a key.
@@ -113,7 +134,7 @@ impl Simulation {
                 (self.nodes.len() + gateway, what)
             }
         };
-        self.over_origin(process, 0, what);
+        self.send_from_origin(process, what);
     }
 
     /// By how much a put, or its answer, is late.
@@ -123,48 +144,71 @@ impl Simulation {
         if late { law.draw(&mut self.random.faults) } else { 0 }
     }
 
+    /// Sends a put to the origin. Its writer hears [`Happening::PutOver`] once, and not before it
+    /// is certain that the put will not land any more: until then it holds the key's turn.
+    pub(super) fn send_put(&mut self, put: Put, extra: Nanos) {
+        let after = self.half_origin() + extra;
+        if self.faulty && self.is_cut(put.node as Process, ORIGIN) {
+            self.note(|| format!("lost on its way to the origin: {put:?}"));
+            return self.put_lost(put);
+        }
+        self.schedule.push(self.now + after, Happening::OriginPut { put });
+    }
+
+    /// A put or its answer was lost: it is sent again, or its writer gives up on an unknown
+    /// outcome.
+    fn put_lost(&mut self, mut put: Put) {
+        let Put { node, life, request, .. } = put;
+        let after = self.settings.origin.timeout / 4;
+        if put.retries == 0 {
+            let over = Happening::PutOver { node, life, request, done: false };
+            return self.schedule.push(self.now + after, over);
+        }
+        put.retries -= 1;
+        let after = after + self.half_origin();
+        self.schedule.push(self.now + after, Happening::OriginPut { put });
+    }
+
     /// A put takes effect, or fails; the answer is on its way back.
-    pub(super) fn origin_put(
-        &mut self,
-        node: usize,
-        life: Life,
-        request: u64,
-        key: u32,
-        bytes: Option<u64>,
-    ) {
-        if self.origin.dead > 0 {
+    pub(super) fn origin_put(&mut self, put: Put) {
+        let Put { node, life, request, key, write, .. } = put;
+        let ended = self.life(node) != life || !self.processes[node].alive;
+        // A folder's put ends with its process.
+        if ended && self.settings.breakage != Some(Breakage::OrphanedPut) {
             return;
+        }
+        if self.origin.dead > 0 {
+            return self.put_lost(put);
         }
         let failures = self.settings.origin.failures;
         let fails = failures > 0.0 && self.random.faults.random_bool(failures);
-        let mut version = None;
         if !fails || self.random.faults.random_bool(0.5) {
             let Some(object) = self.origin.objects.get_mut(key as usize) else { return };
-            object.version += 1;
-            object.bytes = bytes;
-            let written = object.version;
+            (object.version, object.bytes) = (write.version, write.bytes);
             if self.settings.check {
-                let of = self.checker.written(key, bytes);
-                assert_eq!(of, written, "origin and checker count alike");
+                self.checker.landed(key, write.version);
             }
-            self.note(|| format!("the origin has key: {key}, version {written}: {bytes:?} bytes"));
-            version = (!fails).then_some(written);
+            self.note(|| format!("the origin has key: {key}, {write:?}"));
         }
-        let extra = self.late_put();
-        self.over_origin(node, extra, Happening::PutOver { node, life, request, version });
+        let after = self.half_origin() + self.late_put();
+        if self.faulty && self.is_cut(ORIGIN, node as Process) {
+            return self.put_lost(put);
+        }
+        let over = Happening::PutOver { node, life, request, done: !fails };
+        self.schedule.push(self.now + after, over);
     }
 }
 
 /// What a client is told of an object.
-pub(super) fn answer_of(found: Option<&Size>, fails: bool) -> Answer {
+pub(super) fn answer_of(found: Option<&Size>, fails: bool) -> ClientReply {
     match found {
-        _ if fails => Answer::FAILED,
+        _ if fails => ClientReply::FAILED,
         Some(found) => found_answer(found, Outcome::Origin),
-        None => Answer { kind: AnswerKind::NotFound, outcome: Outcome::Miss, bytes: 0 },
+        None => ClientReply { kind: ReplyKind::NotFound, outcome: Outcome::Miss, bytes: 0 },
     }
 }
 
-pub(super) fn found_answer(found: &Size, outcome: Outcome) -> Answer {
+pub(super) fn found_answer(found: &Size, outcome: Outcome) -> ClientReply {
     let (key, version) = parse_etag(&found.etag).unwrap_or((u32::MAX, 0));
-    Answer { kind: AnswerKind::Found { key, version }, outcome, bytes: found.bytes }
+    ClientReply { kind: ReplyKind::Found { key, version }, outcome, bytes: found.bytes }
 }

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 
 use model::window::Nanos;
+use rand::RngExt;
+use rand::rngs::SmallRng;
 
 use super::Simulation;
 use super::happening::key_name;
@@ -29,6 +31,8 @@ struct Record {
     payload: Size,
     /// When it is certain to outlive the process.
     durable: Nanos,
+    /// Its checksum fails.
+    damaged: bool,
 }
 
 impl Disk {
@@ -42,11 +46,18 @@ impl Disk {
             self.segments.push_back(Segment { number, records: Vec::new() });
         }
         if let Some(index) = self.segment(number) {
-            self.segments[index].records.push(Record { location, key, payload, durable });
+            self.segments[index].records.push(Record {
+                location,
+                key,
+                payload,
+                durable,
+                damaged: false,
+            });
         }
     }
 
-    pub fn read(&self, location: Location, key: &Key) -> Option<Size> {
+    /// The record of a key at a place; with `trusting` also a damaged one, whose bytes are others.
+    pub fn read(&self, location: Location, key: &Key, trusting: bool) -> Option<Size> {
         let records = &self.segments[self.segment(location.segment())?].records;
         let offset = |record: &Record| record.location.offset();
         // Where it would be if all were of one size: a search among millions costs microseconds.
@@ -59,7 +70,11 @@ impl Disk {
         });
         let search = || records.binary_search_by_key(&location.offset(), offset).ok();
         let record = &records[guess.or_else(search)?];
-        (record.key == *key).then(|| record.payload.clone())
+        if record.damaged && trusting {
+            let bytes = record.payload.bytes + 1;
+            return Some(Size { bytes, ..record.payload.clone() });
+        }
+        (record.key == *key && !record.damaged).then(|| record.payload.clone())
     }
 
     pub fn drop(&mut self, number: u64) {
@@ -68,10 +83,23 @@ impl Disk {
         }
     }
 
-    /// Its process ended: what was not durable is gone, or all.
-    pub fn lose(&mut self, now: Nanos, all: bool) {
+    /// Each record's checksum fails from now on, with this probability.
+    pub fn rot(&mut self, share: f64, random: &mut SmallRng) {
+        for record in self.segments.iter_mut().flat_map(|segment| &mut segment.records) {
+            record.damaged |= random.random_bool(share);
+        }
+    }
+
+    /// Its process ended: what was not durable is gone, or torn; or all is gone.
+    pub fn lose(&mut self, now: Nanos, all: bool, torn: f64, random: &mut SmallRng) {
         for segment in &mut self.segments {
-            segment.records.retain(|record| !all && record.durable <= now);
+            segment.records.retain_mut(|record| {
+                if record.durable > now && torn > 0.0 && random.random_bool(torn) {
+                    record.damaged = true;
+                    return !all;
+                }
+                !all && record.durable <= now
+            });
         }
         self.segments.retain(|segment| !segment.records.is_empty());
     }
@@ -90,8 +118,9 @@ impl Disk {
 }
 
 impl Simulation {
-    /// Puts the objects of all keys where they would be after all had been read, the last key first: on
-    /// each key's first node, or with `replicas` on all of its nodes. At time 0, with static membership.
+    /// Puts the objects of all keys where they would be after all had been read, the last key
+    /// first: on each key's first node, or with `replicas` on all of its nodes. At time 0, with
+    /// static membership.
     pub fn preload(&mut self, replicas: bool) {
         self.lend();
         for key in (0..self.settings.clients.keys).rev() {

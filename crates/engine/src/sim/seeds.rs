@@ -1,8 +1,8 @@
 //! Small clusters with faults, drawn from a seed: the search for violations.
 //!
 //! Everything is small and quick against what goes wrong: a handful of keys, leases of some tens of
-//! milliseconds, a second or two of a few hundred requests, so that a seed costs about a millisecond and
-//! a million of them an hour. A failing seed is run again with [`explain`].
+//! milliseconds, a second or two of a few hundred requests, so that a seed costs about a
+//! millisecond and a million of them an hour. A failing seed is run again with [`explain`].
 
 use std::sync::Arc;
 
@@ -10,9 +10,10 @@ use model::window::{self, Nanos, Outcome, SECOND};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::check::Kind;
 use super::{
-    Breakage, Clients, Clock, Counts, Fault, FaultKind, Law, MEMBERSHIP, Network, ORIGIN, Origin,
-    Popularity, Process, Settings, Simulation,
+    Breakage, Clients, Clock, Counts, DeviceFaults, Fault, FaultKind, Law, MEMBERSHIP, Network,
+    ORIGIN, Origin, Popularity, Process, Settings, Simulation,
 };
 use crate::gateway::Spread;
 use crate::node::{ClusterSettings, DeviceSettings, OriginSettings};
@@ -52,15 +53,41 @@ impl Rings {
     }
 }
 
-/// What a seed came to.
+/// How much goes wrong in a seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// A few short faults: nearly all requests are answered, and their answers judged.
+    Light,
+    /// Much at once: many requests are refused or fail.
+    Heavy,
+}
+
+/// How a seed's cluster knows its members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// A fixed list, as it ships.
+    Static,
+    /// Leases of a membership service, which does not ship. A primary that is replaced while its
+    /// put is on the way may be overtaken by its successor: [`Kind::Resurfaced`] and [`Kind::Lost`]
+    /// are counted apart there, since only a conditional put could prevent them.
+    Leased,
+}
+
+/// The result of a seed.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// The seed.
     pub seed: u64,
+    /// How much went wrong.
+    pub level: Level,
+    /// How members were known.
+    pub mode: Mode,
     /// What its clients saw.
     pub counts: Counts,
-    /// What was wrong, in words; empty if nothing was.
+    /// Broken promises, invariants and bounds, each with a description; empty if all held.
     pub violations: Vec<String>,
+    /// Violations of promises that [`Mode::Leased`] does not make.
+    pub unpromised: usize,
 }
 
 /// Runs a seed.
@@ -68,22 +95,49 @@ pub fn run(seed: u64, rings: &Rings, breakage: Option<Breakage>) -> Verdict {
     finish(seed, &mut prepare(seed, rings, breakage))
 }
 
-/// Runs a seed and tells what happened around its first violation, line by line; nothing if there is
-/// none.
+/// Runs a seed and tells what happened around its first violation, line by line; nothing if there
+/// is none.
 pub fn explain(seed: u64, rings: &Rings, breakage: Option<Breakage>) -> Vec<String> {
     let mut simulation = prepare(seed, rings, breakage);
     simulation.trace();
-    finish(seed, &mut simulation);
-    let Some(first) = simulation.violations().first() else { return Vec::new() };
+    let verdict = finish(seed, &mut simulation);
+    let leased = verdict.mode == Mode::Leased;
+    let mut broken = simulation.violations().iter().filter(|v| !leased || is_promised(v.kind));
+    let Some(first) = broken.next() else { return verdict.violations };
     let from = first.began.saturating_sub(SECOND / 2);
     let mut lines = vec![first.to_string()];
     lines.extend(simulation.traced(first.key, from, first.ended));
     lines
 }
 
+/// Whether a leased membership promises that it does not happen.
+fn is_promised(kind: Kind) -> bool {
+    !matches!(kind, Kind::Resurfaced | Kind::Lost)
+}
+
 fn prepare(seed: u64, rings: &Rings, breakage: Option<Breakage>) -> Simulation {
     let mut settings = settings(seed, rings);
     settings.breakage = breakage;
+    let lease = settings.nodes[0].cluster.as_ref().map_or(SECOND / 10, |cluster| cluster.lease);
+    let until = settings.clients.until;
+    match breakage {
+        Some(Breakage::ClocksDriftTooFar) => {
+            for (process, clock) in settings.clocks.iter_mut().enumerate() {
+                clock.ppm = if process.is_multiple_of(2) { 250_000 } else { -250_000 };
+            }
+        }
+        Some(Breakage::ClocksJumpTooFar) => {
+            let processes = settings.clocks.len() as u64;
+            let jump = |i: u64| {
+                let by = if i.is_multiple_of(2) { lease / 2 } else { (lease / 2).wrapping_neg() };
+                let kind =
+                    FaultKind::ClockJump { process: (i % processes) as Process, by: by as i64 };
+                Fault { at: until / 20 * (i + 1), kind }
+            };
+            settings.faults.extend((0..19).map(jump));
+        }
+        _ => {}
+    }
     Simulation::new(settings)
 }
 
@@ -91,8 +145,15 @@ fn finish(seed: u64, simulation: &mut Simulation) -> Verdict {
     let end = simulation.settings().clients.until + 2 * simulation.settings().clients.deadline;
     simulation.run_to(end);
     simulation.check_at_the_end();
-    let mut violations: Vec<String> =
-        simulation.violations().iter().map(ToString::to_string).collect();
+    let leased = simulation.settings().membership.is_some();
+    let (broken, unpromised): (Vec<_>, Vec<_>) =
+        simulation.violations().iter().partition(|v| !leased || is_promised(v.kind));
+    let unpromised = unpromised.len();
+    let mut violations: Vec<String> = broken.into_iter().map(ToString::to_string).collect();
+    // A driver that is wrong on purpose may well tell an engine what cannot be.
+    if simulation.settings().breakage.is_none() {
+        violations.extend(simulation.broken());
+    }
     for (index, settings) in simulation.settings().nodes.iter().enumerate() {
         let contents = simulation.node(index).contents();
         let over = contents.device_bytes.iter().zip(&settings.devices);
@@ -102,13 +163,21 @@ fn finish(seed: u64, simulation: &mut Simulation) -> Verdict {
             violations.push(format!("node {index} holds more than it may: {contents:?}"));
         }
     }
-    Verdict { seed, counts: simulation.counts().clone(), violations }
+    let counts = simulation.counts().clone();
+    let mode = if leased { Mode::Leased } else { Mode::Static };
+    Verdict { seed, level: level(seed), mode, counts, violations, unpromised }
+}
+
+/// How much goes wrong in a seed: half of them are light.
+pub fn level(seed: u64) -> Level {
+    if seed.is_multiple_of(2) { Level::Light } else { Level::Heavy }
 }
 
 /// The cluster of a seed.
 pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let mut draw = SmallRng::seed_from_u64(seed ^ 0x5eed);
     let random = &mut draw;
+    let level = level(seed);
     // One in eight is a node alone.
     let nodes = if random.random_bool(0.125) { 1 } else { random.random_range(2..=NODES_MAX) };
     let alone = nodes == 1 && random.random_bool(0.75);
@@ -116,21 +185,14 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let replicas = if nodes > 1 { replicas.max(2) } else { replicas };
     let ring = rings.get(nodes, replicas);
     let gateways = if random.random_bool(0.7) { random.random_range(1..=2) } else { 0 };
-    let membership = (!alone && random.random_bool(0.6)).then(|| random.random_range(40..300) * MS);
-    let lease = if random.random_bool(0.5) { 10..60 } else { 60..300 };
+    let membership = (!alone && random.random_bool(0.3)).then(|| random.random_range(40..300) * MS);
+    let lease = match level {
+        Level::Heavy if random.random_bool(0.5) => 60..300,
+        _ => 10..60,
+    };
     let lease = random.random_range(lease) * MS;
     let until = random.random_range(600..1800) * MS;
-    let clients = Clients {
-        rate: random.random_range(150.0..400.0),
-        until,
-        keys: if random.random_bool(0.5) { 2 } else { random.random_range(2..12) },
-        popularity: Popularity::Uniform,
-        write_share: random.random_range(0.05..0.4),
-        delete_share: 0.2,
-        bytes: (1, 300),
-        deadline: random.random_range(100..800) * MS,
-        any_node: [0.0, 0.3, 0.3, 1.0][random.random_range(0..4)],
-    };
+    let clients = clients(level, until, random);
     let windows = window::Settings { window_ns: Nanos::MAX / 4, ..window::Settings::default() };
     let node = |me: NodeId, random: &mut SmallRng| {
         let cluster = ClusterSettings {
@@ -141,28 +203,39 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
             peers: OriginSettings { servers: 8, queue_length_max: 64 },
             replicate_bytes_per_s: if random.random_bool(0.7) { 100_000 } else { 0 },
         };
-        node_settings((!alone).then_some(cluster), windows.clone(), random)
+        node_settings((!alone).then_some(cluster), windows.clone(), level, random)
     };
     let nodes_settings: Vec<node::Settings> = (0..nodes).map(|me| node(me, random)).collect();
-    let law = Law::exponential(random.random_range(0.0005..0.02));
+    let device_mean_s = match level {
+        Level::Light => 0.0005..0.005,
+        Level::Heavy => 0.0005..0.02,
+    };
+    let law = Law::exponential(random.random_range(device_mean_s));
     let devices = nodes_settings.iter().map(|n| n.devices.iter().map(|_| law.clone()).collect());
     let devices = devices.collect();
     let processes = nodes + gateways;
-    let network = network(random);
-    let origin = Origin {
-        half: Law::exponential(random.random_range(0.0005..0.01)),
-        failures: if random.random_bool(0.5) { 0.05 } else { 0.0 },
-        late: if random.random_bool(0.4) {
-            (0.05, Law::exponential(random.random_range(0.05..0.6)))
-        } else {
-            (0.0, Law::constant(0.0))
-        },
-        timeout: random.random_range(30..1000) * MS,
-        ..Origin::default()
+    let network = network(level, random);
+    let origin = origin(level, random);
+    let device_faults = DeviceFaults {
+        failures: if random.random_bool(0.3) { 0.02 } else { 0.0 },
+        lies: if random.random_bool(0.3) { 0.05 } else { 0.0 },
+        torn: if random.random_bool(0.5) { 0.5 } else { 0.0 },
     };
+    // Drift and jumps share what is promised of clocks: 1/16 of a lease.
+    let jumps = random.random_bool(0.3);
+    let ppm_max = if jumps { 10_000 } else { 30_000 };
+    let clocks: Vec<Clock> = (0..processes).map(|_| clock(ppm_max, random)).collect();
+    let drawn = Drawn { level, nodes, processes, until, membership, ppm_max };
+    let mut faults = all_faults(&drawn, random);
+    if jumps {
+        faults.extend(clock_jumps(lease.min(membership.unwrap_or(lease)), &drawn, random));
+        faults.sort_by_key(|fault| fault.at);
+    }
     Settings {
         seed,
-        gateways: (0..gateways).map(|g| gateway_settings(&ring, g, &windows, random)).collect(),
+        gateways: (0..gateways)
+            .map(|g| gateway_settings(&ring, g, &windows, level, random))
+            .collect(),
         ring,
         nodes: nodes_settings,
         devices,
@@ -170,21 +243,66 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
         network,
         origin,
         membership,
-        device_failures: if random.random_bool(0.3) { 0.02 } else { 0.0 },
-        clocks: (0..processes).map(|_| clock(random)).collect(),
-        faults: all_faults(random, nodes, processes, until, membership),
+        device_faults,
+        clocks,
+        faults,
         breakage: None,
         check: true,
         windows,
     }
 }
 
+fn clients(level: Level, until: Nanos, random: &mut SmallRng) -> Clients {
+    let deadline = match level {
+        Level::Light => 400..800,
+        Level::Heavy => 100..800,
+    };
+    Clients {
+        rate: random.random_range(150.0..400.0),
+        until,
+        keys: if random.random_bool(0.5) { 2 } else { random.random_range(2..12) },
+        popularity: Popularity::Uniform,
+        write_share: match level {
+            Level::Light => random.random_range(0.05..0.2),
+            Level::Heavy => random.random_range(0.05..0.4),
+        },
+        delete_share: 0.2,
+        bytes: (1, 300),
+        deadline: random.random_range(deadline) * MS,
+        any_node: [0.0, 0.3, 0.3, 1.0][random.random_range(0..4)],
+    }
+}
+
+fn origin(level: Level, random: &mut SmallRng) -> Origin {
+    let none = (0.0, Law::constant(0.0));
+    let (half_s, failures, late) = match level {
+        Level::Light => (0.0005..0.003, 0.003, (0.005, 0.02..0.1)),
+        Level::Heavy => (0.0005..0.01, 0.05, (0.05, 0.05..0.6)),
+    };
+    let (share, late_s) = late;
+    Origin {
+        half: Law::exponential(random.random_range(half_s)),
+        failures: if random.random_bool(0.5) { failures } else { 0.0 },
+        late: if random.random_bool(0.4) {
+            (share, Law::exponential(random.random_range(late_s)))
+        } else {
+            none
+        },
+        timeout: random.random_range(30..1000) * MS,
+        ..Origin::default()
+    }
+}
+
 fn node_settings(
     cluster: Option<ClusterSettings>,
     windows: window::Settings,
+    level: Level,
     random: &mut SmallRng,
 ) -> node::Settings {
-    let length = random.random_range(3..40);
+    let length = match level {
+        Level::Light => random.random_range(32..64),
+        Level::Heavy => random.random_range(3..40),
+    };
     let device = |i: usize| DeviceSettings {
         name: format!("device/{i}"),
         outcome: Outcome::BulkDevice,
@@ -201,7 +319,7 @@ fn node_settings(
         devices: (0..random.random_range(0..3)).map(device).collect(),
         origin: OriginSettings { servers: 4, queue_length_max: length },
         appends_bytes_max: 2_000,
-        writes_waiting_max: 8,
+        writes_waiting_max: if level == Level::Light { 64 } else { 8 },
         cluster,
         windows,
     }
@@ -211,8 +329,10 @@ fn gateway_settings(
     ring: &Arc<Ring>,
     index: usize,
     windows: &window::Settings,
+    level: Level,
     random: &mut SmallRng,
 ) -> gateway::Settings {
+    let few = level == Level::Heavy && random.random_bool(0.2);
     let spreads = [Spread::Primary, Spread::Warm, Spread::All];
     gateway::Settings {
         spread: spreads[random.random_range(0..3)],
@@ -222,7 +342,7 @@ fn gateway_settings(
         ping_interval: 40 * MS,
         ping_timeout: 60 * MS,
         origin: random.random_bool(0.7),
-        requests_max: if random.random_bool(0.2) { 8 } else { 1000 },
+        requests_max: if few { 8 } else { 1000 },
         hints_max: 64,
         seed: index as u64,
         windows: windows.clone(),
@@ -230,43 +350,66 @@ fn gateway_settings(
     }
 }
 
-fn network(random: &mut SmallRng) -> Network {
+fn network(level: Level, random: &mut SmallRng) -> Network {
     let faulty = random.random_bool(0.7);
+    let none = (0.0, Law::constant(0.0));
+    let (loss, late_s, delay_s) = match level {
+        Level::Light => (0.0..0.004, 0.01..0.1, 0.0001..0.002),
+        Level::Heavy => (0.0..0.05, 0.01..0.2, 0.0001..0.005),
+    };
     Network {
-        delay: Law::exponential(random.random_range(0.0001..0.005)),
-        loss: if faulty { random.random_range(0.0..0.05) } else { 0.0 },
+        delay: Law::exponential(random.random_range(delay_s)),
+        loss: if faulty { random.random_range(loss) } else { 0.0 },
         duplicates: if faulty { 0.05 } else { 0.0 },
         late: if faulty {
             let share = if random.random_bool(0.5) { 0.02 } else { 0.2 };
-            (share, Law::exponential(random.random_range(0.01..0.2)))
+            (share, Law::exponential(random.random_range(late_s)))
         } else {
-            (0.0, Law::constant(0.0))
+            none
         },
         timeout: random.random_range(20..150) * MS,
     }
 }
 
-/// Clocks of different origins, whose rates differ by up to 4 %.
-fn clock(random: &mut SmallRng) -> Clock {
+/// Clocks of different origins, whose rates are wrong by up to so many millionths: with 30,000 any
+/// two differ by 6 %, just below the promised 1/16.
+fn clock(ppm_max: i32, random: &mut SmallRng) -> Clock {
     Clock {
-        offset: random.random_range(0..1000) * SECOND,
-        ppm: random.random_range(-20_000..=20_000),
+        offset: random.random_range(10..1000) * SECOND,
+        ppm: random.random_range(-ppm_max..=ppm_max),
     }
 }
 
-fn all_faults(
-    random: &mut SmallRng,
+/// What faults are drawn for.
+struct Drawn {
+    level: Level,
     nodes: usize,
     processes: usize,
     until: Nanos,
     membership: Option<Nanos>,
-) -> Vec<Fault> {
-    let mut drawn = faults(random, nodes, processes, until);
-    if let Some(granted) = membership.filter(|_| random.random_bool(0.6)) {
-        drawn.extend(stranded(random, nodes, until, granted));
+    ppm_max: i32,
+}
+
+fn all_faults(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
+    let mut faults = faults(drawn, random);
+    let stranding = if drawn.level == Level::Light { 0.2 } else { 0.6 };
+    if let Some(granted) = drawn.membership.filter(|_| random.random_bool(stranding)) {
+        faults.extend(stranded(random, drawn.nodes, drawn.until, granted));
     }
-    drawn.sort_by_key(|fault| fault.at);
-    drawn
+    faults.sort_by_key(|fault| fault.at);
+    faults
+}
+
+/// Each clock jumps once, by up to 2 % of a lease: with the drift, two of them stay within 1/16.
+fn clock_jumps(lease: Nanos, drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
+    let most = (lease / 50) as i64;
+    (0..drawn.processes as Process)
+        .map(|process| {
+            let by = random.random_range(-most..=most);
+            let at = random.random_range(0..drawn.until);
+            Fault { at, kind: FaultKind::ClockJump { process, by } }
+        })
+        .collect()
 }
 
 /// A member loses its membership, and when it is back some of the others do not hear of it.
@@ -288,34 +431,41 @@ fn stranded(random: &mut SmallRng, nodes: usize, until: Nanos, granted: Nanos) -
     faults
 }
 
-fn faults(random: &mut SmallRng, nodes: usize, processes: usize, until: Nanos) -> Vec<Fault> {
-    let count = random.random_range(0..7);
+fn faults(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
+    let count = match drawn.level {
+        Level::Light => random.random_range(0..3),
+        Level::Heavy => random.random_range(0..7),
+    };
     (0..count)
         .map(|_| {
-            let at = random.random_range(0..until);
-            let time = match random.random_range(0..3) {
-                0 => random.random_range(1..50) * MS,
-                1 => random.random_range(50..400) * MS,
-                _ => random.random_range(200..1000) * MS,
+            let at = random.random_range(0..drawn.until);
+            let time = match (drawn.level, random.random_range(0..3)) {
+                (Level::Light, _) => random.random_range(1..60) * MS,
+                (Level::Heavy, 0) => random.random_range(1..50) * MS,
+                (Level::Heavy, 1) => random.random_range(50..400) * MS,
+                (Level::Heavy, _) => random.random_range(200..1000) * MS,
             };
-            Fault { at, kind: fault(random, nodes, processes, time) }
+            Fault { at, kind: fault(drawn, time, random) }
         })
         .collect()
 }
 
-fn fault(random: &mut SmallRng, nodes: usize, processes: usize, time: Nanos) -> FaultKind {
+fn fault(drawn: &Drawn, time: Nanos, random: &mut SmallRng) -> FaultKind {
+    let (nodes, processes) = (drawn.nodes, drawn.processes);
     let process = random.random_range(0..processes) as Process;
-    match random.random_range(0..14) {
+    let node = process % nodes as Process;
+    match random.random_range(0..20) {
         0..=2 => {
             let devices_lost = random.random_bool(0.3);
-            FaultKind::Kill { process, down: time, devices_lost, clock: clock(random) }
+            let clock = clock(drawn.ppm_max, random);
+            FaultKind::Kill { process, down: time, devices_lost, clock }
         }
         3..=5 => FaultKind::Pause { process, time },
         6 => {
             let factor = random.random_range(2.0..50.0);
-            FaultKind::Slow { process: process % nodes as Process, factor, time }
+            FaultKind::Slow { process: node, factor, time }
         }
-        7..=11 => {
+        7..=14 => {
             let ends = [ORIGIN, MEMBERSHIP];
             let from = match random.random_range(0..6) {
                 0 => Vec::new(),
@@ -323,9 +473,14 @@ fn fault(random: &mut SmallRng, nodes: usize, processes: usize, time: Nanos) -> 
                 3 => (0..processes as Process).filter(|&other| other != process).collect(),
                 _ => vec![random.random_range(0..processes) as Process],
             };
-            FaultKind::Cut { process, from, time }
+            match random.random_bool(0.4) {
+                true => FaultKind::CutOneWay { process, to: from, time },
+                false => FaultKind::Cut { process, from, time },
+            }
         }
-        12 => FaultKind::OriginDead { time },
-        _ => FaultKind::OriginSlow { factor: random.random_range(2.0..50.0), time },
+        15 => FaultKind::OriginDead { time },
+        16 => FaultKind::OriginSlow { factor: random.random_range(2.0..50.0), time },
+        17 => FaultKind::DiskFull { process: node, time },
+        _ => FaultKind::Rot { process: node, share: random.random_range(0.1..1.0) },
     }
 }

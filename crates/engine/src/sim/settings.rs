@@ -25,7 +25,8 @@ pub struct Settings {
     pub seed: u64,
     /// Where keys belong.
     pub ring: Arc<Ring>,
-    /// The nodes, one for each member of the ring. With [`node::Settings::cluster`] absent, one alone.
+    /// The nodes, one for each member of the ring. With [`node::Settings::cluster`] absent, one
+    /// alone.
     pub nodes: Vec<node::Settings>,
     /// How long each device of each node takes for a read.
     pub devices: Vec<Vec<Law>>,
@@ -39,18 +40,31 @@ pub struct Settings {
     pub origin: Origin,
     /// For how long a membership is granted; `None`: it is static.
     pub membership: Option<Nanos>,
-    /// Share of reads and writes of devices that fail.
-    pub device_failures: f64,
+    /// What goes wrong at devices without a fault of its own.
+    pub device_faults: DeviceFaults,
     /// Clocks of the processes, in their order; those that are not named agree with the true time.
     pub clocks: Vec<Clock>,
     /// What goes wrong, in order of time.
     pub faults: Vec<Fault>,
-    /// What the driver does wrong on purpose, to see that it is found.
+    /// What is wrong on purpose, to see that it is found.
     pub breakage: Option<Breakage>,
     /// Whether the history is judged. It costs a few tens of nanoseconds a request.
     pub check: bool,
     /// How windows of the clients' record (queue `load`) are cut.
     pub windows: window::Settings,
+}
+
+/// Shares of a device's operations that go wrong. Readers of the process check a record's checksum
+/// and key, so damage shows as a failed read.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DeviceFaults {
+    /// Share of reads and writes that fail and say so.
+    pub failures: f64,
+    /// Share of writes that are reported as done and are not there.
+    pub lies: f64,
+    /// Share of the writes under way at a crash of which a part is found at the restart, with the
+    /// header whole and the object torn.
+    pub torn: f64,
 }
 
 /// What clients do: an open loop.
@@ -72,8 +86,8 @@ pub struct Clients {
     pub bytes: (u64, u64),
     /// When a client stops waiting.
     pub deadline: Nanos,
-    /// Share of reads that go to any of a key's nodes past the gateways. Without gateways all requests
-    /// go to nodes: so many of them to any, the others to the key's first.
+    /// Share of reads that go to any of a key's nodes past the gateways. Without gateways all
+    /// requests go to nodes: so many of them to any, the others to the key's first.
     pub any_node: f64,
 }
 
@@ -84,7 +98,8 @@ pub struct Network {
     pub delay: Law,
     /// Share that is lost.
     pub loss: f64,
-    /// Share that arrives twice, if it does no harm by what it is: a client's write is sent once.
+    /// Share that arrives twice: reads, answers and all that passes between nodes. A client's write
+    /// is sent once, and only if nothing was done again ([`Breakage::WriteSentTwice`]).
     pub duplicates: f64,
     /// Share that is late, and by how much more.
     pub late: (f64, Law),
@@ -99,10 +114,11 @@ pub struct Origin {
     pub half: Law,
     /// Share of calls that fail. A put that failed has happened half of the time.
     pub failures: f64,
-    /// Share of puts that take effect late, and by how much: after their writer has given up, or died.
-    /// As many take effect in time, and their answers are late.
+    /// Share of puts that take effect late, and by how much: after their client has given up. As
+    /// many take effect in time, and their answers are late. Their writer holds the key's turn
+    /// meanwhile.
     pub late: (f64, Law),
-    /// After which a caller gives up.
+    /// After which a reader gives up, and a writer tells its client so.
     pub timeout: Nanos,
     /// Bytes of an object's metadata: memory and devices hold them beside it.
     pub metadata_bytes: u64,
@@ -125,6 +141,11 @@ impl Clock {
         }
         let drift = i128::from(time) * i128::from(self.ppm) / 1_000_000;
         (i128::from(self.offset + time) + drift).max(0) as Nanos
+    }
+
+    /// The same clock after a jump by so many nanoseconds.
+    pub fn jumped(self, by: i64) -> Clock {
+        Clock { offset: self.offset.saturating_add_signed(by), ..self }
     }
 
     /// The first time at which it shows this or more; a nanosecond or two later at most.
@@ -150,8 +171,8 @@ pub struct Fault {
 /// What can go wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultKind {
-    /// A process ends without notice and starts again after a while with an empty memory and, perhaps,
-    /// another clock.
+    /// A process ends without notice and starts again after a while with an empty memory and,
+    /// perhaps, another clock.
     Kill {
         /// Which.
         process: Process,
@@ -162,7 +183,8 @@ pub enum FaultKind {
         /// Its clock afterwards.
         clock: Clock,
     },
-    /// A process is stopped: it handles nothing, its clock goes on, and then it handles all at once.
+    /// A process is stopped: it handles nothing, its clock goes on, and then it handles all at
+    /// once.
     Pause {
         /// Which.
         process: Process,
@@ -178,7 +200,38 @@ pub enum FaultKind {
         /// For how long.
         time: Nanos,
     },
-    /// No message passes between a process and others.
+    /// No message passes from a process to others, while theirs arrive.
+    CutOneWay {
+        /// From which.
+        process: Process,
+        /// To which; empty: to all.
+        to: Vec<Process>,
+        /// For how long.
+        time: Nanos,
+    },
+    /// A process' clock jumps. Safe while jumps and drift together stay below 1/16 of a lease.
+    ClockJump {
+        /// Which.
+        process: Process,
+        /// By how many nanoseconds, forward or back.
+        by: i64,
+    },
+    /// A node's devices take no further record: each write fails.
+    DiskFull {
+        /// Which.
+        process: Process,
+        /// For how long.
+        time: Nanos,
+    },
+    /// Records on a node's devices rot: the checksum of each fails from now on, with this
+    /// probability.
+    Rot {
+        /// Which.
+        process: Process,
+        /// The probability.
+        share: f64,
+    },
+    /// No message passes between a process and others, in either direction.
     Cut {
         /// Which.
         process: Process,
@@ -201,7 +254,8 @@ pub enum FaultKind {
     },
 }
 
-/// Wrong drivers, each of which must be found by the checker.
+/// Wrong drivers and broken assumptions, each of which must be found by the checker. What is wrong
+/// in the engine itself is a mutant (`crate::mutant`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breakage {
     /// Invalidations are reported as done and not sent.
@@ -218,17 +272,40 @@ pub enum Breakage {
     MembershipForEver,
     /// The others act on a change of the membership at once.
     NoViewLag,
+    /// A writer that gave up on the origin lets the key's next write begin, though its put may yet
+    /// land.
+    TurnGivenUp,
+    /// A write is begun however late it comes, though its client waits no longer.
+    LateWriteBegun,
+    /// A client's write arrives twice, as from a proxy that tries again.
+    WriteSentTwice,
+    /// A put lands after the process that sent it has died.
+    OrphanedPut,
+    /// A damaged record passes for whole: its checksum is not compared.
+    ChecksumIgnored,
+    /// A peer answers fills with the version before the one that it has.
+    StalePeer,
+    /// A member's copies are kept when it is told to drop them, and it says that it did.
+    InvalidationLied,
+    /// Clocks whose rates differ by a half, where a sixteenth is promised.
+    ClocksDriftTooFar,
+    /// Clocks that jump by half a lease.
+    ClocksJumpTooFar,
 }
 
 impl Settings {
     /// Whether anything can go wrong, so that callers need to give up.
     pub(super) fn is_faulty(&self) -> bool {
-        !self.faults.is_empty() || self.network.loss > 0.0 || self.network.late.0 > 0.0
+        !self.faults.is_empty()
+            || self.network.loss > 0.0
+            || self.network.late.0 > 0.0
+            || self.origin.failures > 0.0
+            || self.origin.late.0 > 0.0
     }
 
-    /// The longest that some may still act on a view that was replaced: how [`node::ClusterSettings`]'s
-    /// `view_lag` must be set for a membership granted for `granted`, with clocks whose rates differ by
-    /// up to 1/16.
+    /// The longest that some may still act on a view that was replaced: how
+    /// [`node::ClusterSettings`]'s `view_lag` must be set for a membership granted for `granted`,
+    /// with clocks whose rates differ by up to 1/16.
     pub fn view_lag(granted: Nanos) -> Nanos {
         granted + granted / 16
     }

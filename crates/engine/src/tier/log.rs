@@ -1,15 +1,17 @@
 //! The segments of one device: filled in order, reclaimed first-in-first-out.
 //!
-//! A device is a log of large segments. Records are placed one behind the other; when the byte budget
-//! is exceeded, the oldest segment goes as a whole, and what was still read in it had been written again
-//! at the head (*reinsertion*: the caller appends what it reads from an old segment, while the bytes are
-//! in hand). So there is no compaction and no free-space map, and devices see large sequential writes.
+//! A device is a log of large segments. Records are placed one behind the other; when the byte
+//! budget is exceeded, the oldest segment goes as a whole, and what was still read in it had been
+//! written again at the head (*reinsertion*: the caller appends what it reads from an old segment,
+//! while the bytes are in hand). So there is no compaction and no free-space map, and devices see
+//! large sequential writes.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Key;
+use crate::mutant::{self, Mutant};
 
 /// Bytes of a record beside its key and its stored payload: the header of the driver's format.
 pub const RECORD_OVERHEAD_BYTES: u64 = 32;
@@ -59,7 +61,8 @@ pub struct Placed {
 
 /// Decides where records go on one device, and which segments go.
 ///
-/// Bytes are counted when a record is placed, so the budget holds while its write is still under way.
+/// Bytes are counted when a record is placed, so the budget holds while its write is still under
+/// way.
 pub struct Log {
     segments: VecDeque<Segment>,
     bytes: u64,
@@ -71,7 +74,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// An empty log. A segment is at most half of the budget, so that dropping one leaves something.
+    /// An empty log. A segment is at most half of the budget, so that dropping one leaves
+    /// something.
     pub fn new(bytes_max: u64, segment_bytes: u64) -> Log {
         let segment_bytes = segment_bytes.min(bytes_max / 2).max(1);
         Log { segments: VecDeque::new(), bytes: 0, bytes_max, segment_bytes, next: 0, open: false }
@@ -92,8 +96,8 @@ impl Log {
         bytes <= self.segment_bytes
     }
 
-    /// Whether a segment is among the oldest eighth of a log that is nearly full: what is read there
-    /// should be written again before it goes.
+    /// Whether a segment is among the oldest eighth of a log that is nearly full: what is read
+    /// there should be written again before it goes.
     pub fn is_ageing(&self, segment: u64) -> bool {
         if self.bytes + 2 * self.segment_bytes < self.bytes_max {
             return false;
@@ -112,7 +116,8 @@ impl Log {
         self.open = false;
     }
 
-    /// Finds the place of a record that [`Log::fits`], dropping the oldest segments as the budget asks.
+    /// Finds the place of a record that [`Log::fits`], dropping the oldest segments as the budget
+    /// asks.
     pub fn place(&mut self, key: &Key, bytes: u64) -> (Location, Placed) {
         assert!(self.fits(bytes), "a record of {bytes} bytes does not fit a segment");
         let mut placed = Placed::default();
@@ -129,7 +134,10 @@ impl Log {
         let location = Location { segment: head.number, offset: head.bytes, bytes };
         head.bytes += bytes;
         head.keys.push(key.clone());
-        while self.bytes > self.bytes_max && self.segments.len() > 1 {
+        while self.bytes > self.bytes_max
+            && self.segments.len() > 1
+            && !mutant::is(Mutant::BudgetIgnored)
+        {
             let oldest = self.segments.pop_front().expect("more than one segment");
             self.bytes -= oldest.bytes;
             placed.dropped.push((oldest.number, oldest.keys));

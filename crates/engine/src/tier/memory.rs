@@ -1,7 +1,7 @@
 //! The memory tier: least recently used goes first, within a byte budget.
 //!
-//! LRU is what the models of the hit ratio describe (Che's approximation), and what the page cache of
-//! the systems that we are compared with comes close to.
+//! LRU is what the models of the hit ratio describe (Che's approximation), and what the page cache
+//! of the systems that we are compared with comes close to.
 
 use std::hash::BuildHasherDefault;
 

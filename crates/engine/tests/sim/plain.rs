@@ -78,7 +78,7 @@ impl Plain {
             network: Network::default(),
             origin: Origin::default(),
             membership: None,
-            device_failures: 0.0,
+            device_faults: engine::sim::DeviceFaults::default(),
             clocks: Vec::new(),
             faults: Vec::new(),
             breakage: None,

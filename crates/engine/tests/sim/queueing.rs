@@ -33,8 +33,8 @@ fn agrees(what: &str, simulated: &Histogram, exact: impl Fn(f64) -> f64, times: 
     }
 }
 
-/// Uniform keys, all on the device, none in memory: every read is one of the device. There are so many
-/// keys that two readers seldom share a flight.
+/// Uniform keys, all on the device, none in memory: every read is one of the device. There are so
+/// many keys that two readers seldom share a flight.
 fn device(rate: f64, servers: u32, service: Law) -> Plain {
     Plain {
         nodes: 1,

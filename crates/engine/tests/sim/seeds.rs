@@ -1,10 +1,15 @@
 //! Consistency and bounds under faults, over many seeds.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex};
 
 use engine::sim::Breakage;
-use engine::sim::seeds::{Rings, Verdict, explain, run};
+use engine::sim::seeds::{Level, Mode, Rings, Verdict, explain, run};
+
+/// Seeds of a test run; `make simulate` runs more.
+const SEEDS: u64 = 3_000;
 
 pub static RINGS: LazyLock<Rings> = LazyLock::new(|| Rings::new().unwrap());
 
@@ -44,36 +49,84 @@ pub fn search(seeds: std::ops::Range<u64>, breakage: Option<Breakage>) -> (Optio
     (found.into_inner().unwrap(), sums.into_inner().unwrap())
 }
 
-/// What clients saw over all seeds.
+/// What clients saw over all seeds, apart for each mode of membership and level of faults.
 #[derive(Debug, Default)]
-pub struct Sums {
-    pub requests: u64,
-    pub reads: u64,
-    pub acknowledged: u64,
-    pub refused: u64,
-    pub failed: u64,
+pub struct Sums(BTreeMap<(Mode, Level), Sum>);
+
+/// What clients saw over some seeds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sum {
+    seeds: u64,
+    requests: u64,
+    writes: u64,
+    acknowledged: u64,
+    judged: u64,
+    unpromised: u64,
+}
+
+impl Sum {
+    fn add(&mut self, other: &Sum) {
+        self.seeds += other.seeds;
+        self.requests += other.requests;
+        self.writes += other.writes;
+        self.acknowledged += other.acknowledged;
+        self.judged += other.judged;
+        self.unpromised += other.unpromised;
+    }
+
+    /// Share of requests whose answer was judged.
+    fn judged_share(&self) -> f64 {
+        self.judged as f64 / self.requests.max(1) as f64
+    }
 }
 
 impl Sums {
     fn add(&mut self, verdict: &Verdict) {
         let counts = &verdict.counts;
-        self.requests += counts.requests;
-        self.reads += counts.reads.values().sum::<u64>();
-        self.acknowledged += counts.acknowledged;
-        self.refused += counts.refused;
-        self.failed += counts.failed;
+        let sum = Sum {
+            seeds: 1,
+            requests: counts.requests,
+            writes: counts.writes,
+            acknowledged: counts.acknowledged,
+            judged: counts.judged(),
+            unpromised: verdict.unpromised as u64,
+        };
+        self.0.entry((verdict.mode, verdict.level)).or_default().add(&sum);
     }
 
     fn merge(&mut self, other: &Sums) {
-        self.requests += other.requests;
-        self.reads += other.reads;
-        self.acknowledged += other.acknowledged;
-        self.refused += other.refused;
-        self.failed += other.failed;
+        other.0.iter().for_each(|(of, sum)| self.0.entry(*of).or_default().add(sum));
+    }
+
+    pub fn requests(&self) -> u64 {
+        self.0.values().map(|sum| sum.requests).sum()
     }
 }
 
-/// Seeds that were once found to break a rule, and of what.
+impl fmt::Display for Sums {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for ((mode, level), sum) in &self.0 {
+            let Sum { seeds, requests, writes, acknowledged, unpromised, .. } = *sum;
+            let judged = 100.0 * sum.judged_share();
+            let written = 100.0 * acknowledged as f64 / writes.max(1) as f64;
+            write!(
+                f,
+                "{mode:?} membership, {level:?} faults: {seeds} seeds, no violation, {judged:.1} % of \
+                 {requests} requests judged, {written:.1} % of {writes} writes acknowledged"
+            )?;
+            match mode {
+                Mode::Static => writeln!(f)?,
+                Mode::Leased => {
+                    writeln!(f, "; {unpromised} violations of what it does not promise")?
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Seeds that were once found to break a rule, and of what. A change of the draws gives a seed another
+/// cluster: these were found with the draws before clients numbered their writes.
 const FOUND: &[(u64, &str)] =
     &[(440_234, "a gateway that was dead was told of a view, and acted in the name of the next")];
 
@@ -94,7 +147,7 @@ fn no_older_version_after_an_acknowledged_write() {
         }
         None => {
             let first = env("SIM_SEEDS_FROM").unwrap_or(0);
-            first..first + env("SIM_SEEDS").unwrap_or(10_000)
+            first..first + env("SIM_SEEDS").unwrap_or(SEEDS)
         }
     };
     let alone = seeds.end - seeds.start < 100;
@@ -102,7 +155,10 @@ fn no_older_version_after_an_acknowledged_write() {
     if let Some(Verdict { seed, violations, .. }) = found {
         panic!("SIM_SEED={seed}: {violations:#?}");
     }
-    println!("{sums:?}");
-    assert!(alone || sums.reads > sums.requests / 3, "most reads failed: {sums:?}");
-    assert!(alone || sums.acknowledged > sums.requests / 50, "most writes failed: {sums:?}");
+    println!("{sums}");
+    for ((mode, level), sum) in &sums.0 {
+        let least = if *level == Level::Light { 0.9 } else { 0.5 };
+        let share = sum.judged_share();
+        assert!(alone || share > least, "{mode:?}, {level:?}: only {share:.3} of requests judged");
+    }
 }

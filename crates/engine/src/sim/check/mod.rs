@@ -1,13 +1,18 @@
-//! Judges histories: after an acknowledged write no later read returns an older version, what is read
-//! was written for that key, and what was acknowledged is in the origin.
+//! Judges histories: after an acknowledged write no later read returns an older version, what is
+//! read was written for that key, and what was acknowledged is in the origin.
 //!
-//! The order of a key's writes is the origin's: version 1, 2 … as they took effect there. A write whose
-//! client was not told what became of it may have happened or not, and at any time after it began.
-//! Reads that overlap a write may return either; two such reads may disagree in either order as long
-//! as the write is not acknowledged. Times are those of one clock that all clients share.
+//! Writes are numbered by their clients, per key in the order in which they began, and never by the
+//! origin: a write that its client gave up and that lands after a later one was acknowledged must
+//! not count as the newer. A read (or the origin at the end) may show a write `v` only if both
+//! rules hold for every write `w` that was acknowledged before the read began:
 //!
-//! The history of a simulation and one that was gathered from real clients are judged alike; of the
-//! latter the caller must know the order in which the origin took the writes.
+//! - **Clients' order.** The client of `v` did not stop waiting for it before `w` began. Whoever
+//!   gave a write up and wrote again never sees the older one come back.
+//! - **The origin's order.** `v` landed in the origin no earlier than `w`. This orders writes that
+//!   overlap, of which clients say nothing.
+//!
+//! Otherwise a write whose client was not told its result may have happened or not. Reads that
+//! overlap a write may return either version. Times are those of one clock that all clients share.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,10 +22,10 @@ use model::window::Nanos;
 /// A key's number.
 pub type KeyNumber = u32;
 
-/// Number of a version in the origin's order, from 1.
+/// Number of a write of a key, from 1 in the order in which clients began them.
 pub type Version = u32;
 
-/// What a read answered.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// Bytes that were written for a key as a version.
@@ -36,49 +41,105 @@ pub enum Seen {
     Nothing,
 }
 
-/// A read or an acknowledgement that should not have been.
+/// A promise that was broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Bytes that are no version of the key.
+    WrongBytes,
+    /// A version that the origin never had, or nothing although nothing was deleted.
+    NeverWritten,
+    /// A version older than one that was acknowledged before.
+    Stale,
+    /// The same, of a version whose own write was never acknowledged: it landed after its client
+    /// had given it up and written again.
+    Resurfaced,
+    /// The origin itself does not hold what was acknowledged last, nor anything newer.
+    Lost,
+}
+
+/// A read, an acknowledgement or a final state of the origin that breaks a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Of which key.
+    /// The promise.
+    pub kind: Kind,
+    /// The key.
     pub key: KeyNumber,
     /// When the read began or the write was acknowledged.
     pub began: Nanos,
-    /// When that ended.
+    /// When it ended.
     pub ended: Nanos,
-    /// What is wrong, in words.
+    /// A description.
     pub what: String,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Violation { key, began, ended, what } = self;
-        write!(f, "key {key}, from {began} to {ended}: {what}")
+        let Violation { kind, key, began, ended, what } = self;
+        write!(f, "{kind:?}: key {key}, from {began} to {ended}: {what}")
     }
 }
 
-/// One version.
+/// One write of a key.
 #[derive(Clone, Copy)]
 struct Write {
-    /// Bytes of the object; `None`: it deletes.
+    /// Bytes of the object; `None` for a deletion.
     bytes: Option<u64>,
+    began: Nanos,
+    /// When its client stopped waiting, with or without an acknowledgement.
+    ended: Option<Nanos>,
+    acknowledged: bool,
+    /// Places of its first and last landing in the origin's order, from 1; 0 if it has not landed.
+    landed: (u32, u32),
 }
 
-/// One key's writes as the origin ordered them, and what was acknowledged when.
+/// What the writes acknowledged by a time demand of later reads: the largest of each.
+#[derive(Clone, Copy, Default)]
+struct Floor {
+    acknowledged: Nanos,
+    /// When the last of them began.
+    began: Nanos,
+    /// Place of the last of them in the origin's order.
+    landed: u32,
+    /// The version that set one of the two, for messages.
+    version: Version,
+}
+
+/// One key's writes.
 #[derive(Default)]
 struct Writes {
-    versions: Vec<Write>,
-    /// Times of acknowledgement in order, with the highest version acknowledged by then.
-    acknowledged: Vec<(Nanos, Version)>,
+    all: Vec<Write>,
+    landings: u32,
+    deletions: Vec<Version>,
+    /// In the order of the acknowledgements' times.
+    floors: Vec<Floor>,
 }
 
 impl Writes {
-    fn get(&self, version: Version) -> Option<Write> {
-        self.versions.get((version as usize).checked_sub(1)?).copied()
+    fn get(&self, version: Version) -> Option<&Write> {
+        self.all.get((version as usize).checked_sub(1)?)
+    }
+
+    fn get_mut(&mut self, version: Version) -> Option<&mut Write> {
+        self.all.get_mut((version as usize).checked_sub(1)?)
+    }
+
+    /// What a read that began then must respect.
+    fn floor(&self, began: Nanos) -> Floor {
+        let before = self.floors.partition_point(|floor| floor.acknowledged < began);
+        before.checked_sub(1).map_or(Floor::default(), |last| self.floors[last])
     }
 }
 
-/// Takes in a history as it happens and judges each read as it ends. Events must be told in order of
-/// their times. A read costs a binary search.
+impl Write {
+    /// Whether a read may show it. See the module for the two rules.
+    fn is_allowed(&self, floor: &Floor) -> bool {
+        let given_up_before = self.ended.is_some_and(|ended| ended < floor.began);
+        !given_up_before && self.landed.1 >= floor.landed
+    }
+}
+
+/// Takes in a history as it happens and judges each read as it ends. Events must be told in order
+/// of their times. A read costs a binary search.
 #[derive(Default)]
 pub struct Checker {
     keys: HashMap<KeyNumber, Writes>,
@@ -89,17 +150,40 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// The origin took a write of so many bytes, or (`None`) a deletion; gives its version.
-    pub fn written(&mut self, key: KeyNumber, bytes: Option<u64>) -> Version {
+    /// A client begins to write so many bytes, or (`None`) to delete; returns the write's version.
+    pub fn begin(&mut self, key: KeyNumber, bytes: Option<u64>, at: Nanos) -> Version {
         let writes = self.keys.entry(key).or_default();
-        writes.versions.push(Write { bytes });
-        writes.versions.len() as Version
+        let write = Write { bytes, began: at, ended: None, acknowledged: false, landed: (0, 0) };
+        writes.all.push(write);
+        let version = writes.all.len() as Version;
+        if bytes.is_none() {
+            writes.deletions.push(version);
+        }
+        version
+    }
+
+    /// The origin took a write; perhaps again, since a put may be sent more than once.
+    pub fn landed(&mut self, key: KeyNumber, version: Version) {
+        let writes = self.keys.entry(key).or_default();
+        writes.landings += 1;
+        let place = writes.landings;
+        if let Some(write) = writes.get_mut(version) {
+            let first = if write.landed.0 == 0 { place } else { write.landed.0 };
+            write.landed = (first, place);
+        }
+    }
+
+    /// A client was told that its write failed, or stopped waiting for it.
+    pub fn given_up(&mut self, key: KeyNumber, version: Version, at: Nanos) {
+        if let Some(write) = self.keys.entry(key).or_default().get_mut(version) {
+            write.ended.get_or_insert(at);
+        }
     }
 
     /// A client was told that its write is done.
     ///
     /// # Errors
-    /// If the origin has no such version.
+    /// If the origin never had that version.
     pub fn acknowledged(
         &mut self,
         key: KeyNumber,
@@ -108,25 +192,41 @@ impl Checker {
     ) -> Result<(), Violation> {
         self.acknowledgements += 1;
         let writes = self.keys.entry(key).or_default();
-        if writes.get(version).is_none() {
+        let last = writes.floors.last().copied().unwrap_or_default();
+        let Some(write) = writes.get_mut(version).filter(|write| write.landed.0 > 0) else {
             let what = format!("version {version} was acknowledged, which the origin never had");
-            return Err(Violation { key, began: at, ended: at, what });
-        }
-        let highest = writes.acknowledged.last().map_or(version, |last| last.1.max(version));
-        writes.acknowledged.push((at, highest));
+            return Err(Violation { kind: Kind::Lost, key, began: at, ended: at, what });
+        };
+        write.ended.get_or_insert(at);
+        write.acknowledged = true;
+        let raises = write.began > last.began || write.landed.0 > last.landed;
+        let floor = Floor {
+            acknowledged: at,
+            began: last.began.max(write.began),
+            landed: last.landed.max(write.landed.0),
+            version: if raises { version } else { last.version },
+        };
+        writes.floors.push(floor);
         Ok(())
     }
 
-    /// The highest version of a key that was acknowledged before a time; 0 if none was.
-    fn floor(writes: &Writes, began: Nanos) -> Version {
-        let before = writes.acknowledged.partition_point(|(at, _)| *at < began);
-        before.checked_sub(1).map_or(0, |last| writes.acknowledged[last].1)
+    /// The last version of bytes before one, with its bytes: what a stale peer would send.
+    pub(super) fn before(
+        &self,
+        key: KeyNumber,
+        version: Version,
+    ) -> Option<(KeyNumber, Version, u64)> {
+        let writes = self.keys.get(&key)?;
+        (1..version).rev().find_map(|older| {
+            let write = writes.get(older).filter(|write| write.landed.0 > 0)?;
+            Some((key, older, write.bytes?))
+        })
     }
 
     /// Judges a read that began at `began` and ended now.
     ///
     /// # Errors
-    /// If it should not have seen what it saw.
+    /// If it may not show what it showed.
     pub fn read(
         &mut self,
         key: KeyNumber,
@@ -135,53 +235,70 @@ impl Checker {
         seen: Seen,
     ) -> Result<(), Violation> {
         self.reads += 1;
-        let none = Writes::default();
-        let writes = self.keys.get(&key).unwrap_or(&none);
-        let floor = Checker::floor(writes, began);
-        let wrong = match seen {
-            Seen::Version { key: of, .. } if of != key => {
-                Some(format!("the bytes are those of key {of}"))
-            }
-            Seen::Version { version, bytes, .. } => match writes.get(version) {
-                None => Some(format!("version {version} was never written")),
-                Some(Write { bytes: written }) if written != Some(bytes) => {
-                    Some(format!("version {version} has {bytes} bytes, written were {written:?}"))
-                }
-                Some(_) if version < floor => Some(format!(
-                    "version {version} was read, but version {floor} was acknowledged before"
-                )),
-                Some(_) => None,
-            },
-            Seen::Nothing => {
-                let since = writes.versions.iter().skip((floor as usize).saturating_sub(1));
-                let gone = floor == 0 || since.clone().any(|write| write.bytes.is_none());
-                (!gone).then(|| {
-                    format!("nothing was found, but version {floor} was acknowledged before")
-                })
-            }
-        };
-        match wrong {
-            Some(what) => Err(Violation { key, began, ended, what }),
+        match self.fault(key, began, seen) {
+            Some((kind, what)) => Err(Violation { kind, key, began, ended, what }),
             None => Ok(()),
         }
     }
 
-    /// Judges what the origin has when all is over: a key's last version, `None` if it has none.
+    /// The promise that a read which began then breaks by showing this, with a description.
+    fn fault(&self, key: KeyNumber, began: Nanos, seen: Seen) -> Option<(Kind, String)> {
+        let none = Writes::default();
+        let writes = self.keys.get(&key).unwrap_or(&none);
+        let floor = writes.floor(began);
+        let (version, write) = match seen {
+            Seen::Version { key: of, .. } if of != key => {
+                return Some((Kind::WrongBytes, format!("the bytes are those of key {of}")));
+            }
+            Seen::Version { version, bytes, .. } => match writes.get(version) {
+                Some(write) if write.bytes != Some(bytes) => {
+                    let written = write.bytes;
+                    let what =
+                        format!("version {version} has {bytes} bytes, written were {written:?}");
+                    return Some((Kind::WrongBytes, what));
+                }
+                Some(write) if write.landed.0 > 0 => (version, write),
+                Some(_) | None => {
+                    let what = format!("version {version} was never in the origin");
+                    return Some((Kind::NeverWritten, what));
+                }
+            },
+            // Any deletion explains it: the last allowed one, or else the last of all.
+            Seen::Nothing => {
+                let landed = |version: &Version| {
+                    let write = writes.get(*version).filter(|write| write.landed.0 > 0);
+                    write.map(|write| (*version, write))
+                };
+                let mut deletions = writes.deletions.iter().rev().filter_map(landed);
+                let last = deletions.clone().next();
+                match deletions.find(|(_, write)| write.is_allowed(&floor)).or(last) {
+                    Some(found) => found,
+                    None if writes.landings == 0 => return None,
+                    None => {
+                        let what = "nothing was found, but nothing was deleted".to_owned();
+                        return Some((Kind::NeverWritten, what));
+                    }
+                }
+            }
+        };
+        if write.is_allowed(&floor) {
+            return None;
+        }
+        let kind = if write.acknowledged { Kind::Stale } else { Kind::Resurfaced };
+        let floor = floor.version;
+        let what =
+            format!("{seen:?} was read, of write {version}; {floor} was acknowledged before");
+        Some((kind, what))
+    }
+
+    /// Judges what the origin holds of a key when all is over, as a read that begins now.
     ///
     /// # Errors
-    /// If what was acknowledged is not there and nothing came after it.
-    pub fn at_the_end(
-        &self,
-        key: KeyNumber,
-        now: Nanos,
-        last: Option<Version>,
-    ) -> Result<(), Violation> {
-        let floor = self.keys.get(&key).map_or(0, |writes| Checker::floor(writes, Nanos::MAX));
-        if last.unwrap_or(0) >= floor {
-            return Ok(());
-        }
-        let what = format!("version {floor} was acknowledged, but the origin has {last:?}");
-        Err(Violation { key, began: now, ended: now, what })
+    /// If it is not what was acknowledged last, nor anything newer.
+    pub fn at_the_end(&self, key: KeyNumber, now: Nanos, holds: Seen) -> Result<(), Violation> {
+        let Some((found, what)) = self.fault(key, now, holds) else { return Ok(()) };
+        let what = format!("the origin holds something older at the end ({found:?}): {what}");
+        Err(Violation { kind: Kind::Lost, key, began: now, ended: now, what })
     }
 }
 

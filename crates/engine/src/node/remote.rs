@@ -1,18 +1,20 @@
-//! What is not in this node's tiers: peers, and the origin.
+//! Objects that are not in this node's tiers: requests to peers and to the origin, and their
+//! results.
 
 use model::window::{Finished, Nanos, Outcome, SECOND};
 
-use super::flights::{At, Flight};
-use super::{Action, Answered, Checked, Fetched, JobId, Node, Reply, Standing};
+use super::flights::{self, At, Flight};
+use super::{Action, Answered, Authority, Checked, Fetched, JobId, Node, Reply};
+use crate::mutant::{self, Mutant};
 use crate::queue::Queue;
 use crate::{Etag, Key, Payload};
 
-/// How often an origin that failed is asked whether it is back, by readers who do not wait for it.
-const ORIGIN_ASKED_EVERY: Nanos = SECOND;
+/// How often an origin that failed is probed on behalf of readers who do not wait for the result.
+const ORIGIN_PROBED_EVERY: Nanos = SECOND;
 
 impl<P: Payload> Node<P> {
     /// Sends a flight to the next peer that may have its object, or else to the origin.
-    pub(super) fn go_behind(
+    pub(super) fn go_to_peers(
         &mut self,
         now: Nanos,
         mut flight: Flight,
@@ -22,7 +24,7 @@ impl<P: Payload> Node<P> {
             cluster.next_peer(&flight.key, flight.next_peer, flight.avoid, self.next_job, now)
         });
         let Some((peer, next_peer)) = next else {
-            // A copy that nobody has asked for is not worth a request to the origin.
+            // A copy that no reader waits for is not worth a request to the origin.
             if !flight.waiters.is_empty() {
                 self.enter_origin(now, flight, None, actions);
             }
@@ -35,23 +37,25 @@ impl<P: Payload> Node<P> {
         match self.peers.push(job, now) {
             Ok(()) => {
                 self.flights.insert(job, flight);
-                self.start_asks(now, actions);
+                self.start_peer_requests(now, actions);
             }
             Err(_) if flight.waiters.is_empty() => {}
             Err(_) => self.enter_origin(now, flight, None, actions),
         }
     }
 
-    fn start_asks(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
+    fn start_peer_requests(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
         while let Some((job, at)) = self.start_next(now, |node| &mut node.peers, actions) {
-            let Some(flight) = self.flights.get_mut(job) else { continue };
-            if let At::Peer(peer) = at {
-                actions.push(Action::Ask { peer, key: flight.key.clone(), job });
+            match (self.flights.get_mut(job), at) {
+                (Some(flight), At::Peer(peer)) => {
+                    actions.push(Action::Ask { peer, key: flight.key.clone(), job });
+                }
+                _ => self.invariants.broken(),
             }
         }
     }
 
-    /// Starts the service of the next flight in a queue whose readers still wait.
+    /// Starts the service of a queue's next flight that a reader still waits for.
     fn start_next(
         &mut self,
         now: Nanos,
@@ -60,9 +64,13 @@ impl<P: Payload> Node<P> {
     ) -> Option<(JobId, At)> {
         loop {
             let started = queue(self).start(now)?;
-            let Some(flight) = self.flights.get_mut(started.job) else { continue };
+            let Some(flight) = self.flights.get_mut(started.job) else {
+                self.invariants.broken();
+                queue(self).finish(now, &flights::unserved());
+                continue;
+            };
             flight.started = started.start;
-            if !flight.is_given_up(now) {
+            if !flight.is_abandoned(now) {
                 return Some((started.job, flight.at));
             }
             let finished = flight.finished(started.start, Outcome::Error, 0);
@@ -78,8 +86,9 @@ impl<P: Payload> Node<P> {
         result: Answered<P>,
         actions: &mut Vec<Action<P>>,
     ) {
+        // Late or repeated: the driver gave the peer up before.
         let Some(mut flight) = self.flights.remove(job) else { return };
-        let At::Peer(peer) = flight.at else { return };
+        let At::Peer(peer) = flight.at else { return self.invariants.broken() };
         let found = matches!(result, Answered::Found { .. });
         if let (Some(cluster), false) = (&mut self.cluster, matches!(result, Answered::Failed(_))) {
             cluster.asked(peer, found);
@@ -91,16 +100,16 @@ impl<P: Payload> Node<P> {
         };
         let finished = flight.finished(now, outcome, bytes);
         self.peers.finish(now, &finished);
-        self.start_asks(now, actions);
+        self.start_peer_requests(now, actions);
         let Answered::Found { payload, age } = result else {
-            return self.go_behind(now, flight, actions);
+            return self.go_to_peers(now, flight, actions);
         };
         flight.served = Some((now, self.peers.length()));
         let compared = flight.started.saturating_sub(age);
-        if !flight.void {
+        if !flight.void || mutant::is(Mutant::StalePeerFillKept) {
             let verified = flight.verified(compared);
             self.append(&flight.key, &payload, verified, actions);
-            // A copy made beforehand does not push out of memory what is read now.
+            // A copy that nobody reads yet must not evict from memory what is read now.
             if !flight.waiters.is_empty() || self.devices.is_empty() {
                 self.keep(flight.key.clone(), payload.clone(), verified, actions);
             }
@@ -110,15 +119,15 @@ impl<P: Payload> Node<P> {
         self.answer_all(now, flight, reply, actions);
     }
 
-    /// A peer has an object that was asked for twice: makes a copy of it, if nothing is in the way.
+    /// A peer offers an object that was read twice: copies it, unless it is here or under way.
     pub(super) fn offered(&mut self, now: Nanos, key: Key, actions: &mut Vec<Action<P>>) {
-        let standing = self.standing(&key, now);
+        let authority = self.authority(&key, now);
         let mine = self.cluster.as_ref().is_some_and(|cluster| cluster.is_mine(&key));
         let here = self.memory.get(&key).is_some() || self.index.contains_key(&key);
-        if !mine || here || standing.is_none() || self.flights.joinable(&key).is_some() {
+        if !mine || here || authority.is_none() || self.flights.joinable(&key).is_some() {
             return;
         }
-        self.go_behind(now, Flight::new(key, now, Vec::new(), standing, None), actions);
+        self.go_to_peers(now, Flight::new(key, now, Vec::new(), authority, None), actions);
     }
 
     pub(super) fn enter_origin(
@@ -145,7 +154,10 @@ impl<P: Payload> Node<P> {
 
     fn start_fetches(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
         while let Some((job, _)) = self.start_next(now, |node| &mut node.origin, actions) {
-            let Some(flight) = self.flights.get_mut(job) else { continue };
+            let Some(flight) = self.flights.get_mut(job) else {
+                self.invariants.broken();
+                continue;
+            };
             let key = flight.key.clone();
             actions.push(match flight.check.clone() {
                 Some(etag) => Action::Check { key, etag, job },
@@ -154,12 +166,12 @@ impl<P: Payload> Node<P> {
         }
     }
 
-    /// Asks an origin that failed whether it is back, for a reader who is answered meanwhile.
-    pub(super) fn ask_whether_back(
+    /// Probes an origin that failed, on behalf of a reader who is answered meanwhile.
+    pub(super) fn probe_origin(
         &mut self,
         now: Nanos,
         key: &Key,
-        standing: Option<Standing>,
+        authority: Option<Authority>,
         actions: &mut Vec<Action<P>>,
     ) {
         if self.origin_down.is_none_or(|at| now < at) {
@@ -168,18 +180,18 @@ impl<P: Payload> Node<P> {
         let etag = match (self.memory.get(key), self.index.get(key)) {
             (Some(kept), _) => kept.payload.etag(),
             (None, Some(on)) => on.etag.clone(),
-            (None, None) => return,
+            (None, None) => return self.invariants.broken(),
         };
         // Void if a flight for the key is under way: there is one that others join.
-        let standing = standing.filter(|_| self.flights.joinable(key).is_none());
-        let flight = Flight::new(key.clone(), now, Vec::new(), standing, None);
-        self.origin_down = Some(now + ORIGIN_ASKED_EVERY);
+        let authority = authority.filter(|_| self.flights.joinable(key).is_none());
+        let flight = Flight::new(key.clone(), now, Vec::new(), authority, None);
+        self.origin_down = Some(now + ORIGIN_PROBED_EVERY);
         self.enter_origin(now, flight, Some(etag), actions);
     }
 
-    /// Remembers whether the origin answers.
+    /// Records whether the origin answers.
     fn origin_answered(&mut self, now: Nanos, failed: bool) {
-        self.origin_down = failed.then_some(now + ORIGIN_ASKED_EVERY);
+        self.origin_down = failed.then_some(now + ORIGIN_PROBED_EVERY);
     }
 
     pub(super) fn fetched(
@@ -189,6 +201,7 @@ impl<P: Payload> Node<P> {
         result: Fetched<P>,
         actions: &mut Vec<Action<P>>,
     ) {
+        // Late or repeated: the driver gave the origin up before.
         let Some(mut flight) = self.flights.remove(job) else { return };
         let (outcome, bytes) = match &result {
             Fetched::Found(payload) => (Outcome::Origin, payload.bytes()),
@@ -200,8 +213,8 @@ impl<P: Payload> Node<P> {
         self.leave_origin(now, &mut flight, outcome, bytes, actions);
         match result {
             Fetched::Found(payload) => {
-                if !flight.void {
-                    // Compared with the origin when the fetch began: what came later was not seen.
+                if !flight.void || mutant::is(Mutant::StaleOriginFillKept) {
+                    // Verified when the fetch began: a change after that may have been missed.
                     let verified = flight.verified(flight.started);
                     self.append(&flight.key, &payload, verified, actions);
                     self.keep(flight.key.clone(), payload.clone(), verified, actions);
@@ -225,6 +238,7 @@ impl<P: Payload> Node<P> {
         result: Checked,
         actions: &mut Vec<Action<P>>,
     ) {
+        // Late or repeated, as a fetch's result.
         let Some(mut flight) = self.flights.remove(job) else { return };
         let failed = matches!(result, Checked::Unavailable(_));
         self.origin_answered(now, failed);
@@ -233,7 +247,10 @@ impl<P: Payload> Node<P> {
         flight.served = None;
         match result {
             Checked::Current => self.checked_current(now, flight, actions),
-            Checked::Unavailable(failure) => self.serve_spared(now, flight, &failure, actions),
+            Checked::Unavailable(failure) => self.serve_stale(now, flight, &failure, actions),
+            Checked::Changed if mutant::is(Mutant::ChangedTakenForCurrent) => {
+                self.checked_current(now, flight, actions);
+            }
             Checked::Changed => {
                 if !flight.void {
                     self.forget(&flight.key);
@@ -245,8 +262,8 @@ impl<P: Payload> Node<P> {
         }
     }
 
-    /// The version that was asked about was the origin's after all who wait had asked: they may be
-    /// given it, and if the flight is not void, so may later readers.
+    /// The checked version was current after every waiting reader had begun, so they may have it;
+    /// later readers may too, unless the flight is void.
     fn checked_current(&mut self, now: Nanos, mut flight: Flight, actions: &mut Vec<Action<P>>) {
         let verified = flight.verified(flight.started);
         flight.settled = flight.check.take();
@@ -286,20 +303,20 @@ impl<P: Payload> Node<P> {
         }
     }
 
-    /// The origin cannot say whether a version is current: serves it if it may be served so, unless a
-    /// write may have been missed.
-    fn serve_spared(
+    /// The origin did not answer a check: serves the copy as it is if [`Settings::stale_if_error`]
+    /// allows it and no write can have been missed.
+    fn serve_stale(
         &mut self,
         now: Nanos,
         flight: Flight,
         failure: &super::Failure,
         actions: &mut Vec<Action<P>>,
     ) {
-        let standing = flight.standing.filter(|_| !flight.void);
+        let authority = flight.authority.filter(|_| !flight.void);
         let kept = self.memory.get(&flight.key).map(|k| (k.payload.clone(), k.verified));
         if let Some((payload, verified)) = kept
-            && standing.is_some()
-            && self.is_spared(verified, standing, now)
+            && authority.is_some()
+            && self.may_be_stale(verified, authority, now)
         {
             let age = verified.map_or(0, |verified| now.saturating_sub(verified.at));
             let outcome = Outcome::Memory;
@@ -309,9 +326,9 @@ impl<P: Payload> Node<P> {
         let on = self.index.get(&flight.key).map(|on| (on.device, on.location, on.verified));
         match on {
             Some((device, location, verified))
-                if standing.is_some()
+                if authority.is_some()
                     && !flight.waiters.is_empty()
-                    && self.is_spared(verified, standing, now) =>
+                    && self.may_be_stale(verified, authority, now) =>
             {
                 self.enter_device(now, device, location, flight, actions);
             }
