@@ -3,7 +3,7 @@
 use model::{Limits, Model, Parameter, Point, Prediction, Trust};
 use serde::Serialize;
 
-use super::coverage::{Between, Expected};
+use super::coverage::{Between, Expected, expected};
 use super::error::Error;
 use super::measured::{Estimate, Measured, measure};
 use super::objective::{Objective, digits, time};
@@ -166,10 +166,7 @@ impl Comparison {
         }
         let mut rows: Vec<Row> =
             steps.iter().flat_map(|step| rows_of(&step.shown(), &within_s)).collect();
-        let between = Between::of(&rows);
-        for row in &mut rows {
-            row.expected = between.expected(row);
-        }
+        expect(&mut rows, &steps, model, &within_s)?;
         let mut laboratory = observed.laboratory();
         laboratory.extend(model.about.laboratory.clone().filter(|note| {
             let known = laboratory.join(" · ");
@@ -232,6 +229,40 @@ pub(super) fn counted_at(observed: &Observed) -> Vec<f64> {
     });
     let found = windows.map(|w| &w.objectives_ms).find(|ms| !ms.is_empty());
     found.map_or(vec![0.020, 0.050, 0.100], |ms| ms.iter().map(|t| t * 1e-3).collect())
+}
+
+/// Sets the interval in which the measurement of each row is expected.
+fn expect(
+    rows: &mut [Row],
+    steps: &[ComparedStep],
+    model: &Model,
+    within_s: &[f64],
+) -> Result<(), Error> {
+    let fitted = steps.iter().filter(|step| step.used_for_fit);
+    let utilisations: Vec<(f64, f64)> = fitted
+        .filter_map(|step| {
+            let predicted = step.prediction.as_ref()?.utilisation_mean.value;
+            Some((step.measured.utilisation_mean, predicted))
+        })
+        .collect();
+    let between = Between::of(&utilisations);
+    for (step, rows) in steps.iter().zip(rows.chunks_mut(within_s.len().max(1))) {
+        let mut shares = [vec![0.0; within_s.len()], vec![0.0; within_s.len()]];
+        for (shares, rate) in shares.iter_mut().zip(between.rates(step.measured.rate)) {
+            // Past saturation nothing is answered in time for long.
+            match model.predict(rate, within_s) {
+                Ok(shifted) => {
+                    *shares = shifted.points.iter().map(|point| point.concertina.value).collect();
+                }
+                Err(model::Error::Unstable { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        for (row, (more, less)) in rows.iter_mut().zip(shares[0].iter().zip(&shares[1])) {
+            row.expected = expected(row, [*more, *less]);
+        }
+    }
+    Ok(())
 }
 
 fn compare(

@@ -2,14 +2,13 @@
 //!
 //! The interval of a predicted share says how well the model knows the share's mean. A measurement differs
 //! from it for two more reasons: its own noise (it counts a finite number of requests, which come in
-//! bursts), and whatever differs from one run to the next. The latter is estimated from the steps that the
-//! model was fitted to: the variance of their errors beyond their own noise, on the logit scale, on which
-//! errors near 0 and near 1 compare with errors in the middle. The three are independent and add in
-//! squares.
+//! bursts), and whatever differs from one run to the next (other keys are popular, a device is slower). The
+//! latter acts like another load: it is estimated from the steps that the model was fitted to, as the
+//! variance of (measured / predicted utilisation), and carried into a share by predicting at loads that
+//! differ by as much. The three are independent and add in squares.
 //!
 //! With few fitted steps the variance between runs is poorly known; Student's quantile widens for it.
 
-use model::Parameter;
 use model::statistics::student_95;
 use serde::Serialize;
 
@@ -26,47 +25,53 @@ pub struct Expected {
     pub inside: bool,
 }
 
-/// The variation between runs, on the logit scale.
+/// Shares are taken as at least this far from 0 and 1 where their noise is computed.
+const SHARE_MIN: f64 = 1e-4;
+
+/// The variation between runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Between {
-    /// Half the width of its 95 % interval.
+    /// Half the width of the 95 % interval of (load that acts / load that was offered).
     half_width: f64,
 }
 
-/// Shares are judged as if at least this far from 0 and 1: a logit is infinite there.
-const SHARE_MIN: f64 = 1e-4;
-
 impl Between {
-    /// Estimates the variation from the steps that were fitted; zero if there are fewer than two.
-    pub(crate) fn of(rows: &[Row]) -> Between {
-        let fitted = rows.iter().filter(|row| row.used_for_fit);
-        let excess: Vec<f64> = fitted.clone().filter_map(excess).collect();
-        let mut steps: Vec<&str> = fitted.map(|row| row.step.as_str()).collect();
-        steps.dedup();
-        if steps.len() < 2 || excess.is_empty() {
+    /// Estimates the variation from measured and predicted utilisations of the fitted steps; zero if there
+    /// are fewer than two.
+    pub(crate) fn of(utilisations: &[(f64, f64)]) -> Between {
+        let known =
+            utilisations.iter().filter(|(measured, predicted)| *measured > 0.0 && *predicted > 0.0);
+        let ratios: Vec<f64> = known.map(|(measured, predicted)| measured / predicted).collect();
+        if ratios.len() < 2 {
             return Between { half_width: 0.0 };
         }
-        let variance = excess.iter().sum::<f64>() / excess.len() as f64;
-        let quantile = student_95(steps.len() - 1);
-        Between { half_width: quantile * variance.max(0.0).sqrt() }
+        // About 1, the fit's own mean: one degree of freedom went into it.
+        let degrees = ratios.len() - 1;
+        let variance = ratios.iter().map(|r| (r - 1.0).powi(2)).sum::<f64>() / degrees as f64;
+        Between { half_width: student_95(degrees) * variance.sqrt() }
     }
 
-    /// The interval of what a row's step will measure. `None` without a prediction.
-    pub(crate) fn expected(&self, row: &Row) -> Option<Expected> {
-        let predicted = row.concertina.as_ref()?;
-        let slope = slope(predicted.value);
-        let noise = noise(row);
-        let end =
-            |known: f64| (known.powi(2) + noise.powi(2) + (self.half_width * slope).powi(2)).sqrt();
-        let low = (predicted.value - end(predicted.value - predicted.low)).max(0.0);
-        let high = (predicted.value + end(predicted.high - predicted.value)).min(1.0);
-        let inside = (low..=high).contains(&row.measured.value);
-        Some(Expected { low, high, inside })
+    /// The loads that `rate` may act like.
+    pub(crate) fn rates(&self, rate: f64) -> [f64; 2] {
+        [rate * (1.0 + self.half_width), rate * (1.0 - self.half_width).max(0.0)]
     }
 }
 
-/// The change of a share for a change of its logit.
-fn slope(share: f64) -> f64 {
+/// The interval of what a row's step measures. `shifted` are the shares predicted for [`Between::rates`],
+/// the larger load first. `None` without a prediction.
+pub(crate) fn expected(row: &Row, shifted: [f64; 2]) -> Option<Expected> {
+    let predicted = row.concertina.as_ref()?;
+    let noise = noise(row);
+    let end = |known: f64, between: f64| (known.powi(2) + noise.powi(2) + between.powi(2)).sqrt();
+    let value = predicted.value;
+    let low = (value - end(value - predicted.low, value - shifted[0])).max(0.0);
+    let high = (value + end(predicted.high - value, shifted[1] - value)).min(1.0);
+    let inside = (low..=high).contains(&row.measured.value);
+    Some(Expected { low, high, inside })
+}
+
+/// The variance of one request's being within the time.
+fn variance(share: f64) -> f64 {
     let share = share.clamp(SHARE_MIN, 1.0 - SHARE_MIN);
     share * (1.0 - share)
 }
@@ -76,21 +81,9 @@ fn slope(share: f64) -> f64 {
 fn noise(row: &Row) -> f64 {
     let independent = match row.requests {
         0 => 0.0,
-        n => 1.96 * (slope(row.measured.value) / n as f64).sqrt(),
+        n => 1.96 * (variance(row.measured.value) / n as f64).sqrt(),
     };
     row.measured.half_width.unwrap_or(0.0).max(independent)
-}
-
-/// The squared error of a fitted row beyond its own noise, on the logit scale.
-fn excess(row: &Row) -> Option<f64> {
-    let predicted: &Parameter = row.concertina.as_ref()?;
-    let logit = |share: f64| {
-        let share = share.clamp(SHARE_MIN, 1.0 - SHARE_MIN);
-        (share / (1.0 - share)).ln()
-    };
-    let error = logit(row.measured.value) - logit(predicted.value);
-    let noise = noise(row) / 1.96 / slope(row.measured.value);
-    Some(error * error - noise * noise)
 }
 
 /// How many held-out rows have an expected interval, and how many of their measurements fell inside.
@@ -103,6 +96,8 @@ pub fn coverage(rows: &[Row]) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::Parameter;
+
     use crate::measured::Estimate;
 
     fn row(step: &str, fitted: bool, measured: f64, predicted: f64) -> Row {
@@ -134,33 +129,35 @@ mod tests {
 
     #[test]
     fn the_interval_holds_the_measurements_noise() {
-        let calm = Between::of(&[row("a", true, 0.90, 0.90), row("b", true, 0.80, 0.80)]);
-        assert_eq!(calm, Between { half_width: 0.0 });
-        let expected = calm.expected(&row("c", false, 0.705, 0.70)).unwrap();
-        // The binomial noise of 10,000 requests is larger than the batches' here: 0.9 points.
-        assert!((expected.high - 0.7092).abs() < 2e-4 && expected.inside, "{expected:?}");
-        assert!(!calm.expected(&row("c", false, 0.715, 0.70)).unwrap().inside);
+        let expected = |measured| expected(&row("c", false, measured, 0.70), [0.70, 0.70]).unwrap();
+        // The noise of 10,000 independent requests is larger than that of the batches here: 0.9 points.
+        assert!((expected(0.705).high - 0.7092).abs() < 2e-4 && expected(0.705).inside);
+        assert!(!expected(0.715).inside);
     }
 
     #[test]
     fn what_differs_between_runs_widens_the_interval() {
-        let rows =
-            [row("a", true, 0.93, 0.90), row("b", true, 0.76, 0.80), row("c", true, 0.7, 0.7)];
-        let between = Between::of(&rows);
-        assert!(between.half_width > 0.5, "{between:?}");
-        let near_one = between.expected(&row("d", false, 0.99, 0.995)).unwrap();
-        let middle = between.expected(&row("d", false, 0.5, 0.55)).unwrap();
-        assert!(middle.high - middle.low > 5.0 * (near_one.high - near_one.low));
-        assert!(near_one.high <= 1.0 && middle.inside);
+        assert_eq!(Between::of(&[(0.5, 0.5)]), Between { half_width: 0.0 });
+        let between = Between::of(&[(0.51, 0.5), (0.588, 0.6), (0.707, 0.7), (0.8, 0.8)]);
+        let [more, less] = between.rates(1000.0);
+        assert!(
+            (more - 1056.0).abs() < 4.0 && (more + less - 2000.0).abs() < 1e-9,
+            "{more} {less}"
+        );
+        let wide = expected(&row("d", false, 0.55, 0.60), [0.50, 0.68]).unwrap();
+        assert!(wide.inside && wide.low < 0.501 && wide.high > 0.679, "{wide:?}");
+        let at_one = expected(&row("d", false, 1.0, 0.999), [0.99, 1.0]).unwrap();
+        assert!(at_one.high <= 1.0 && at_one.inside);
     }
 
     #[test]
     fn only_held_out_rows_count() {
         let mut rows =
             vec![row("a", true, 0.9, 0.9), row("b", false, 0.8, 0.8), row("c", false, 0.5, 0.8)];
-        let between = Between::of(&rows);
-        let expected: Vec<_> = rows.iter().map(|row| between.expected(row)).collect();
-        rows.iter_mut().zip(expected).for_each(|(row, expected)| row.expected = expected);
+        for row in &mut rows {
+            let same = row.concertina.as_ref().map_or(0.0, |p| p.value);
+            row.expected = expected(row, [same, same]);
+        }
         assert_eq!(coverage(&rows), (1, 2));
     }
 }

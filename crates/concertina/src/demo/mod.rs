@@ -29,16 +29,27 @@ const SERVICE_SCV: f64 = 2.0;
 /// Share of the requests that memory should answer, approximately. The rest queues at the devices.
 const HIT_RATIO: f64 = 0.6;
 
-/// Loads as shares of the load that saturates the devices. The model is fitted to the first list and judged
-/// on the second, whose loads lie between and beyond those: its errors there are its bias, from which
-/// follows the load up to which it is trusted.
-const FITTED: [f64; 3] = [0.40, 0.55, 0.70];
-const JUDGED: [f64; 4] = [0.50, 0.65, 0.80, 0.90];
+/// Loads as shares of the load that saturates the devices, in the order in which they run, and whether the
+/// model is fitted to them. It is judged on the others, which lie between and beyond those: its errors there
+/// are its bias, from which follows the load up to which it is trusted. Fitted and judged loads alternate, and
+/// loads do not grow with time, so that a drift in time is not taken for an effect of the load.
+const SWEEP: [(f64, bool); 8] = [
+    (0.60, true),
+    (0.50, false),
+    (0.35, true),
+    (0.80, false),
+    (0.72, true),
+    (0.66, false),
+    (0.45, true),
+    (0.90, false),
+];
 
-/// Rows of the trace: before each step a warm-up, then the requests that are measured. Fitted and judged
-/// loads replay different parts, so that the popularity of keys drifts between them as it does in life.
-const WARMUP_ROWS: usize = 20_000;
-const PART_ROWS: usize = 100_000;
+/// Requests before each step that warm the memory. Each step goes on in the trace where the one before ended,
+/// so that it meets requests that no other step met, and the popularity of keys drifts as it does in life.
+const WARMUP_ROWS: usize = 12_000;
+
+/// Rows of the trace for all steps and their warm-ups, at the largest load that the devices serve.
+const ROWS: usize = 500_000;
 
 /// Length of a step.
 const STEP_S: u32 = 8;
@@ -97,12 +108,11 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
     };
     std::fs::create_dir_all(&plan.dir)
         .with_context(|| format!("cannot make the folder {}", plan.dir.display()))?;
-    let rows = 2 * (WARMUP_ROWS + PART_ROWS);
     let catalogue = match &plan.trace {
-        Some(trace) => Catalogue::of_trace(trace, rows)?,
-        None => Catalogue::generated(&plan.dir.join("trace.csv"), rows)?,
+        Some(trace) => Catalogue::of_trace(trace, ROWS)?,
+        None => Catalogue::generated(&plan.dir.join("trace.csv"), ROWS)?,
     };
-    say(format!("1/6  {}", catalogue.description));
+    say(format!("1/5  {}", catalogue.description));
     let memory_bytes = catalogue.memory_for(HIT_RATIO, WARMUP_ROWS);
     let miss_ratio = (1.0 - catalogue.hit_ratio(memory_bytes, WARMUP_ROWS)).max(0.05);
     let trace = catalogue.path.display().to_string();
@@ -110,15 +120,16 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
 
     let probe = sweep.probe(memory_bytes)?;
     let rate_max = probe.rate_max();
-    let saturation = (rate_max / JUDGED[JUDGED.len() - 1])
-        .min(f64::from(DEVICES) * 1000.0 / SERVICE_MS_MIN / miss_ratio);
+    let largest = SWEEP.iter().map(|(share, _)| *share).fold(0.0, f64::max);
+    let saturation =
+        (rate_max / largest).min(f64::from(DEVICES) * 1000.0 / SERVICE_MS_MIN / miss_ratio);
     let service_ms = f64::from(DEVICES) * 1000.0 / saturation / miss_ratio;
     say(format!(
-        "2/6  a request costs {:.0} µs of {} processors here: loads up to {:.0} requests/s, so that they \
+        "2/5  a request costs {:.0} µs of {} processors here: loads up to {:.0} requests/s, so that they \
          stay below {:.0} % busy",
         probe.cost_s * 1e6,
         probe.cores,
-        JUDGED[JUDGED.len() - 1] * saturation,
+        largest * saturation,
         PROCESSOR_SHARE_MAX * 100.0,
     ));
 
@@ -130,30 +141,40 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
     )?;
     let server = Server::start(&config, &plan.dir.join("server.log"))?;
     say(format!(
-        "3/6  a node serves at {}: {:.1} MiB of memory, {DEVICES} emulated devices that hold each read \
+        "3/5  a node serves at {}: {:.1} MiB of memory, {DEVICES} emulated devices that hold each read \
          for {service_ms:.1} ms on average; filling it",
         server.url(),
         memory_bytes as f64 / f64::from(1 << 20),
     ));
-    sweep.fill(server.url(), rows, "fill")?;
+    sweep.fill(server.url(), ROWS, "fill")?;
 
-    let rates = |shares: &[f64]| -> Vec<f64> {
-        shares.iter().map(|share| (share * saturation).round()).collect()
+    let rates = SWEEP.map(|(share, fitted)| ((share * saturation).round(), fitted));
+    let of = |wanted: bool| {
+        let rates = rates.iter().filter(|(_, fitted)| *fitted == wanted);
+        rates.map(|(rate, _)| rate.to_string()).collect::<Vec<_>>().join(", ")
     };
-    let (fitted, judged) = (rates(&FITTED), rates(&JUDGED));
-    say(format!("4/6  loading it with {} requests/s, to fit a model", list(&fitted)));
+    say(format!(
+        "4/5  loading it: {} requests/s to fit a model, {} to judge it",
+        of(true),
+        of(false)
+    ));
     let mut runs = Vec::new();
-    for rate in &fitted {
-        runs.push(sweep.step(server.url(), *rate, 0)?);
-    }
-    say(format!("5/6  loading it with {} requests/s, to judge the model", list(&judged)));
-    for rate in &judged {
-        runs.push(sweep.step(server.url(), *rate, WARMUP_ROWS + PART_ROWS)?);
+    let mut from = 0;
+    for (rate, _) in rates {
+        let rows = (rate * f64::from(STEP_S) * 1.05) as usize;
+        // A trace that is too short for a fast machine begins anew.
+        if from + WARMUP_ROWS + rows > ROWS {
+            from = 0;
+        }
+        runs.push(sweep.step(server.url(), rate, from, rows)?);
+        from += WARMUP_ROWS + rows;
     }
     server.stop()?;
     runs.push(RunFolder::read(&server_run)?);
 
-    say("6/6  fitting, predicting, and comparing with the measurements".to_owned());
+    say("5/5  fitting, predicting, and comparing with the measurements".to_owned());
+    let judged: Vec<f64> =
+        rates.iter().filter(|(_, fitted)| !fitted).map(|(rate, _)| *rate).collect();
     let (model, comparison) = judge(runs, &judged)?;
     let model_file = plan.dir.join("model.toml");
     write(&model_file, &model.to_toml()?)?;
@@ -236,12 +257,12 @@ impl Sweep<'_> {
         Ok(Probe { cost_s, busy: before, cores })
     }
 
-    /// Runs one load over the part of the trace that begins at row `from`. A step that other guests of the
+    /// Runs one load over the part of the trace that begins at row `from`: a warm-up, then `rows` requests. A step that other guests of the
     /// hypervisor disturbed is repeated once, and the quieter one is kept.
-    fn step(&self, url: &str, rate: f64, from: usize) -> anyhow::Result<RunFolder> {
+    fn step(&self, url: &str, rate: f64, from: usize, rows: usize) -> anyhow::Result<RunFolder> {
         let warmed = from + WARMUP_ROWS;
         let (rate_text, length) = (rate.to_string(), format!("{STEP_S}s"));
-        let (warmup, rows) = (WARMUP_ROWS.to_string(), format!("{warmed}..{}", warmed + PART_ROWS));
+        let (warmup, rows) = (WARMUP_ROWS.to_string(), format!("{warmed}..{}", warmed + rows));
         let before = format!("{from}..{warmed}");
         let load = self.arguments(&[
             "--rate",
@@ -296,10 +317,6 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn list(rates: &[f64]) -> String {
-    rates.iter().map(f64::to_string).collect::<Vec<_>>().join(", ")
-}
-
 fn server_config(
     dir: &Path,
     run_dir: Option<&Path>,
@@ -328,11 +345,12 @@ mod tests {
     fn the_model_carries_its_bias_and_every_output_says_what_is_not_trusted() {
         let dir = tempfile::tempdir().unwrap();
         let saturation = f64::from(DEVICES) * 1000.0 / SERVICE_MS_MIN;
-        let judged: Vec<f64> = JUDGED.iter().map(|share| share * saturation).collect();
+        let unseen = SWEEP.iter().filter(|(_, fitted)| !fitted);
+        let judged: Vec<f64> = unseen.map(|(share, _)| share * saturation).collect();
         let plan = simulate::Plan {
             config: server_config(dir.path(), Some(&dir.path().join("server")), 0, SERVICE_MS_MIN)
                 .unwrap(),
-            rates: FITTED.iter().map(|share| share * saturation).chain(judged.clone()).collect(),
+            rates: SWEEP.iter().map(|(share, _)| share * saturation).collect(),
             duration_s: 8.0,
             warmup_s: 1.0,
             keys: 20_000,
@@ -355,8 +373,8 @@ mod tests {
         simulate::run(&plan, &AtomicBool::new(false), &mut |_, _| ()).unwrap();
         let (model, comparison) =
             judge(vec![RunFolder::read(&plan.out).unwrap()], &judged).unwrap();
-        let unseen = JUDGED.len();
-        assert_eq!(model.fitted.len(), FITTED.len());
+        let unseen = judged.len();
+        assert_eq!(model.fitted.len(), SWEEP.len() - unseen);
         assert_eq!(model.held_out.len(), unseen * comparison.within_s.len());
         // The text about trust follows the model file.
         let again = model::Model::from_toml(&model.to_toml().unwrap()).unwrap();
