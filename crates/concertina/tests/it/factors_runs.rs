@@ -179,7 +179,7 @@ fn a_servers_settings_are_factors_of_the_loads_it_served() {
     let found = json(dir.path(), &[&base[..], &["--factors", "serve.node.memory_bytes"]].concat());
     assert!(close(effect(&found, "A"), -10.5), "{found:#}");
     let refused = |factor: &str| refusal(dir.path(), &[&base[..], &["--factors", factor]].concat());
-    assert!(refused("serve.node.name").contains("name what they have in common"));
+    assert!(refused("serve.node.name").contains("name a setting that is the same"));
     assert!(refused("serve.node.memory").contains("`node` has memory_bytes, name"));
     assert!(refused("clients").contains("step 0 of r0/load was an open loop"));
     let alone = ["r0/load", "r1/load", "r1/server-a", "--response", "response_ms_mean"];
@@ -210,7 +210,7 @@ fn folders_that_are_no_design_are_refused_by_name() {
         }
     };
     copy("runs/share=0.5,x/1", "copies/share=0.5");
-    check(of(&[&["runs", "copies"], &share[..]].concat()), "a copy is no replication");
+    check(of(&[&["runs", "copies"], &share[..]].concat()), "a copy is not a replication");
     // A cell is missing, then one has a run too many.
     let all = ["runs/share=0.5,x/1", "runs/share=0.5,x/2", "runs/share=1,x/1", "odd"];
     let odd = |steps| {
