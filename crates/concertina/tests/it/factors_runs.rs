@@ -201,7 +201,7 @@ fn folders_that_are_no_design_are_refused_by_name() {
     check(of(&[&["runs"], &share[..]].concat()), "make the load a factor");
     check(refusal(root, &["runs", "--factors", "rate", "--response", "p99"]), "response_ms_mean");
     std::fs::create_dir(root.join("empty")).unwrap();
-    check(of(&[&["empty"], &share[..]].concat()), "holds none (no run.toml)");
+    check(of(&[&["empty"], &share[..]].concat()), "contains none (no run.toml)");
     check(of(&[&["nowhere"], &share[..]].concat()), "cannot read nowhere");
     let copy = |from: &str, to: &str| {
         std::fs::create_dir_all(root.join(to)).unwrap();
