@@ -53,7 +53,7 @@ fn a_dataset_is_pushed_and_pulled_as_it_is() {
     let export = answer(folder, &["export", "lines"]);
     assert!(export.ends_with("\nsecond\n") && !export.contains("first"));
     assert_eq!(answer(folder, &["export", "lines", "--folder", "copies"]), export);
-    refused(folder, &["pull", "lines", "--server", url], "", "there is datasets/lines already");
+    refused(folder, &["pull", "lines", "--server", url], "", "datasets/lines already exists");
 
     // What was pushed before stays until it is to be replaced.
     refused(folder, &["push", "lines", "--server", url], "", "--replace");
