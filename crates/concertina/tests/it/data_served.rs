@@ -49,7 +49,7 @@ fn a_dataset_is_pushed_and_pulled_as_it_is() {
     assert_eq!(keys(&mut client)[..3], expected);
     assert_eq!(keys(&mut client)[3], "datasets/lines/dataset.json");
     let text = answer(folder, &["pull", "lines", "--server", url, "--folder", "copies"]);
-    assert!(text.starts_with("lines: 10000 records are in copies/lines"), "{text}");
+    assert!(text.starts_with("lines: 10000 records copied to copies/lines"), "{text}");
     let export = answer(folder, &["export", "lines"]);
     assert!(export.ends_with("\nsecond\n") && !export.contains("first"));
     assert_eq!(answer(folder, &["export", "lines", "--folder", "copies"]), export);
@@ -296,7 +296,7 @@ fn a_gateway_answers_as_the_files_do_and_says_what_is_missing() {
     assert!(table.contains(" 000001 ") && table.contains(" 000002 "), "{table}");
     drop(nodes);
     let search = ["search", "packages", "Section:=editors", "--json", "--server", url];
-    refused(folder, &search, "", " answers 50");
+    refused(folder, &search, "", " replied 50");
     // Of what is not whole there is no file.
     let export = ["export", "packages", "--out", "all.txt", "--server", url];
     refused(folder, &export, "", "000001");

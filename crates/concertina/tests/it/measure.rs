@@ -277,7 +277,7 @@ fn what_cannot_be_measured_is_said_before_anything_is_sent() {
         (&["--rates", "1"][..], "Is the service running there?"),
         (&["--rates", "1", "--clients", "1"][..], "cannot be used with"),
         (&["--rates", "NaN"][..], "rate NaN"),
-        (&["--shares", "3"][..], "a share of 3 of the saturation"),
+        (&["--shares", "3"][..], "invalid share 3 of the saturation"),
         (&["--half-width", "0%", "--rates", "1"][..], "invalid share"),
         (&["--rates", "1", "--out", "taken"][..], "holds a run already"),
         (&["--rates", "1", "--fixed", "--fill"][..], "one fixed address"),
