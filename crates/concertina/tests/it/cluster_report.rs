@@ -279,7 +279,10 @@ fn predict_by_file(dir: &Path, fitted: &report::cluster::FittedCluster, model: &
     let by_file = ["--cluster", "skewed.toml", "--rate", "800", "--without", "a"];
     assert_eq!(value(&by_file), skewed);
     let (_, said, _) = predict(&by_file);
-    assert!(said.contains("The hit ratio of each object depends on memory by Che's approximation"), "{said}");
+    assert!(
+        said.contains("The hit ratio of each object depends on memory by Che's approximation"),
+        "{said}"
+    );
     // Without a ring the others' shares grow in proportion.
     let said = value(&[&load[..], &["--without", "a", "--shares", "0.5,0.5"]].concat());
     assert!((said - lost).abs() < 2e-3, "{said} {lost}");

@@ -72,7 +72,10 @@ fn what_cannot_be_read_is_named() {
         ("{", "closes its JSON"),
         ("{}", "sysstat.hosts"),
         ("Device r/s r_await %util\nsda 1 2 3\n", "line 2: devices before the first time"),
-        ("11/22/2026 04:15:02\nDevice r/s r_await %util\nsda 1 x 3\n", "`r_await` is not a number: `x`"),
+        (
+            "11/22/2026 04:15:02\nDevice r/s r_await %util\nsda 1 x 3\n",
+            "`r_await` is not a number: `x`",
+        ),
         ("11/22/2026 04:15:02\nDevice r/s r_await %util\nsda 1\n", "`r_await` is missing"),
     ] {
         let error = read(text, Path::new("io"), &[]).unwrap_err().to_string();
