@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::compare::{Row, Shown, rows_of};
 use super::error::Error;
 use super::measured::{Measured, measure};
+use super::objective::{Objective, digits};
 use super::steps::{Observed, Selection, run_name, same_step};
 use record::RunFolder;
 
@@ -242,4 +243,32 @@ pub fn compare(
         warnings,
         runs: runs.load.iter().chain(runs.nodes.iter().map(|n| &n.1)).map(run_name).collect(),
     })
+}
+
+/// States the largest load that meets an objective.
+///
+/// # Errors
+/// If the model cannot compute it.
+pub fn largest_rate_text(
+    model: &ClusterModel,
+    limits: &ClusterLimits,
+    objective: Objective,
+) -> Result<String, model::Error> {
+    let found = match model.largest_rate(objective.within_s, objective.share) {
+        Ok(found) => found,
+        Err(error @ model::Error::Unattainable { .. }) => return Ok(error.to_string()),
+        Err(error) => return Err(error),
+    };
+    let [value, low, high] = [found.value, found.low, found.high].map(|r| digits(r, 4));
+    let beyond = if found.value > limits.placed {
+        format!(" This is BEYOND THE CONFIDENCE LIMIT of {}.", digits(limits.placed, 4))
+    } else {
+        String::new()
+    };
+    let untrusted = if found.value > limits.trusted {
+        format!(" The models are trusted up to {} requests/s.", digits(limits.trusted, 4))
+    } else {
+        String::new()
+    };
+    Ok(format!("{objective} holds up to {value} requests/s [{low}, {high}].{beyond}{untrusted}"))
 }

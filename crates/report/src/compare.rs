@@ -209,7 +209,7 @@ impl Comparison {
     }
 
     /// The largest absolute error in points among the rows that match a condition.
-    pub fn worst_error(&self, holds: impl Fn(&Row) -> bool) -> Option<f64> {
+    pub(crate) fn worst_error(&self, holds: impl Fn(&Row) -> bool) -> Option<f64> {
         self.predicted(holds).map(|(_, error)| error.abs()).reduce(f64::max)
     }
 }

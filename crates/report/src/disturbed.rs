@@ -45,7 +45,7 @@ impl Disturbed {
     }
 
     /// Removes the disturbed windows of one queue.
-    pub fn leave_out(&self, windows: &mut Vec<Window>) {
+    pub(crate) fn leave_out(&self, windows: &mut Vec<Window>) {
         let mut stolen: Vec<f64> = windows.iter().map(|w| self.stolen(w)).collect();
         stolen.sort_by(f64::total_cmp);
         let Some(median) = stolen.get(stolen.len().saturating_sub(1) / 2) else { return };

@@ -117,7 +117,7 @@ fn measured_marks<'a, T: 'a>(
 }
 
 /// Plots the fraction answered within each time against load: the paper's Figures 6 and 7.
-pub fn within_against_rate(comparison: &Comparison) -> Vec<Plot> {
+pub(crate) fn within_against_rate(comparison: &Comparison) -> Vec<Plot> {
     let largest = comparison.rows.iter().map(|r| r.rate).fold(0.0, f64::max);
     let high = rate_max(&comparison.limits, largest);
     let plot = |&t_s: &f64| {
@@ -165,7 +165,7 @@ fn lowest_near(curves: &[Mark], load: f64) -> Vec<f64> {
 }
 
 /// Plots the hit ratio q against the arrival rate λ.
-pub fn hit_ratio(comparison: &Comparison) -> Plot {
+pub(crate) fn hit_ratio(comparison: &Comparison) -> Plot {
     let steps = &comparison.steps;
     let largest = steps.iter().map(|s| s.measured.rate).fold(0.0, f64::max);
     let high = rate_max(&comparison.limits, largest);
@@ -215,7 +215,7 @@ pub fn hit_ratio(comparison: &Comparison) -> Plot {
 
 /// Plots CDFs of the response time on a logarithmic axis, one plot for each step: the paper's
 /// Figures 8 and 9.
-pub fn cdfs(comparison: &Comparison) -> Vec<Plot> {
+pub(crate) fn cdfs(comparison: &Comparison) -> Vec<Plot> {
     comparison.steps.iter().map(|step| cdf(comparison, step)).collect()
 }
 
@@ -282,7 +282,7 @@ fn untrusted_from(comparison: &Comparison) -> Option<f64> {
 }
 
 /// Plots the errors of both models at each time against utilisation.
-pub fn errors(comparison: &Comparison) -> Vec<Plot> {
+pub(crate) fn errors(comparison: &Comparison) -> Vec<Plot> {
     let plot = |&t_s: &f64| {
         let rows: Vec<&Row> = comparison.rows.iter().filter(|r| r.within_s == t_s).collect();
         let series =
@@ -329,7 +329,7 @@ pub fn errors(comparison: &Comparison) -> Vec<Plot> {
 
 /// Plots the processor and disk use of the hosts over time, one plot for each run; the steps are
 /// shaded.
-pub fn hosts(comparison: &Comparison) -> Vec<Plot> {
+pub(crate) fn hosts(comparison: &Comparison) -> Vec<Plot> {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in comparison.steps.iter().flat_map(|s| &s.hosts) {
         if !names.contains(&name.as_str()) {
@@ -372,7 +372,7 @@ pub fn hosts(comparison: &Comparison) -> Vec<Plot> {
 }
 
 /// Plots how late the load generator sent its requests.
-pub fn lateness(comparison: &Comparison) -> Plot {
+pub(crate) fn lateness(comparison: &Comparison) -> Plot {
     let steps = &comparison.steps;
     let series = |class, shape, label: &str, of: &dyn Fn(&record::Generator) -> f64| {
         let point = |s: &ComparedStep| {

@@ -57,7 +57,7 @@ impl Grid {
 
     /// Renders the table as HTML, in a box that scrolls horizontally if the page is too narrow.
     /// `class_of` gives the CSS class of each row.
-    pub fn html(&self, class_of: impl Fn(usize) -> &'static str) -> String {
+    pub(crate) fn html(&self, class_of: impl Fn(usize) -> &'static str) -> String {
         let mut out = String::from("<div class=\"scroll\"><table>\n<thead><tr>");
         let align = |i: usize| if self.is_left(i) { "" } else { " class=\"n\"" };
         for (i, head) in self.head.iter().enumerate() {
@@ -88,7 +88,7 @@ pub fn printable(text: &str) -> String {
 
 /// Escapes text for HTML and SVG, in elements and in quoted attributes. Characters that XML forbids
 /// are replaced.
-pub fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

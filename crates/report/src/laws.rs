@@ -59,7 +59,7 @@ pub fn client_laws(
 
 /// Checks every law that applies to a step. `each_device` checks the devices one by one instead of
 /// together.
-pub fn laws(observed: &ObservedStep, each_device: bool, tolerance: f64) -> Vec<Check> {
+pub(crate) fn laws(observed: &ObservedStep, each_device: bool, tolerance: f64) -> Vec<Check> {
     let step = &observed.windows;
     let (load, gateway, node) = (sums(&step.load), sums(&step.gateway), sums(&step.node));
     let mut limited: Vec<(String, Vec<Quantities>)> = Vec::new();

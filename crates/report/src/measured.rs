@@ -153,7 +153,7 @@ fn reads(windows: &[Window]) -> impl Iterator<Item = &model::window::Times> {
 }
 
 /// Measures a step: the share answered within each of `within_s` seconds, and all other figures.
-pub fn measure(observed: &ObservedStep, within_s: &[f64]) -> Measured {
+pub(crate) fn measure(observed: &ObservedStep, within_s: &[f64]) -> Measured {
     let step = &observed.windows;
     let (client_queue, client) = client_side(step);
     let seconds: f64 = client.iter().map(|w| w.length_s).sum();

@@ -135,7 +135,7 @@ impl ObservedStep {
 }
 
 /// A step's name without its start time.
-pub fn short_name(name: &str) -> &str {
+pub(crate) fn short_name(name: &str) -> &str {
     match name.rsplit_once('@') {
         Some((short, start)) if start.parse::<u64>().is_ok() => short,
         _ => name,
@@ -198,7 +198,7 @@ impl Observed {
     }
 
     /// The input of a fit: the windows of the steps that are not held out.
-    pub fn fit_steps(&self) -> Vec<model::fit::Step> {
+    pub(crate) fn fit_steps(&self) -> Vec<model::fit::Step> {
         self.steps.iter().filter(|s| !s.held_out).map(|s| s.windows.clone()).collect()
     }
 
@@ -286,7 +286,7 @@ fn check_runs(runs: &[RunFolder], selection: &Selection) -> Result<(), Error> {
 }
 
 /// Describes how two machines differ; `None` if they do not.
-pub fn difference(a: &Machine, b: &Machine) -> Option<String> {
+pub(crate) fn difference(a: &Machine, b: &Machine) -> Option<String> {
     if a.processor != b.processor {
         return Some(format!("processor {:?} and {:?}", a.processor, b.processor));
     }

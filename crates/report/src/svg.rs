@@ -116,7 +116,7 @@ const PLOT: f64 = 230.0;
 const LEGEND_ROW: f64 = 18.0;
 
 /// The CSS classes of marks. Custom properties hold the colours, so that a page can change them.
-pub const STYLE: &str = "\
+pub(crate) const STYLE: &str = "\
 svg.plot{font:12.5px system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;display:block}
 svg.plot text{fill:var(--ink)}svg.plot .title{font-weight:600;font-size:13.5px}
 svg.plot .grid{stroke:var(--grid);stroke-width:.7}svg.plot .frame{fill:none;stroke:var(--axis)}
@@ -140,7 +140,7 @@ svg.plot .bar.spotify{stroke:var(--spotify)}svg.plot .bar.third{stroke:var(--thi
 ";
 
 /// The colours for light and dark display.
-pub const COLOURS: &str = "\
+pub(crate) const COLOURS: &str = "\
 :root{--paper:#fff;--ink:#1b1f24;--soft:#57606a;--grid:#e3e6ea;--axis:#8c959f;--panel:#f5f7f9;\
 --measured:#1b1f24;--ours:#0072b2;--spotify:#d55e00;--third:#117a5a;--limit:#8a3b7d;--shade:#cc79a71f;--untrusted:#e69f0026;\
 --warn:#8a4b00;--warnbg:#fff4e0;--lab:#5b2a86;--labbg:#f4ecfb}
@@ -151,7 +151,7 @@ pub const COLOURS: &str = "\
 
 impl Plot {
     /// Renders the plot as an `svg` element, for a page that includes [`STYLE`] and [`COLOURS`].
-    pub fn svg(&self) -> String {
+    pub(crate) fn svg(&self) -> String {
         let (body, height) = self.body();
         format!(
             "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {height:.0}\" width=\"100%\" role=\"img\" \

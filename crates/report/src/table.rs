@@ -14,7 +14,7 @@ use super::objective::{digits, time};
 use super::steps::short_name;
 
 /// The legend of the marks in a comparison.
-pub const MARKS: &str = "fit: the model was fitted to this step; the others were held out. \
+pub(crate) const MARKS: &str = "fit: the model was fitted to this step; the others were held out. \
      !: past the confidence limit. >: past every fitted load. ?: past the trusted load.\n\
      Errors in points (hundredths): prediction minus measurement.";
 
@@ -60,12 +60,12 @@ fn marks(row: &Row) -> String {
 
 /// Prediction beside measurement: rate, share within t measured, Spotify model, Concertina's model,
 /// and the errors of both.
-pub fn comparison_grid(comparison: &Comparison) -> Grid {
+pub(crate) fn comparison_grid(comparison: &Comparison) -> Grid {
     rows_grid(&comparison.rows)
 }
 
 /// The table of any comparison's rows.
-pub fn rows_grid(rows: &[Row]) -> Grid {
+pub(crate) fn rows_grid(rows: &[Row]) -> Grid {
     let mut grid = Grid::new(
         "rrrrrrrrl",
         &[
@@ -246,7 +246,7 @@ pub fn cluster_limits_text(limits: &ClusterLimits) -> String {
 }
 
 /// Describes the largest errors on held-out steps.
-pub fn worst_text(comparison: &Comparison) -> String {
+pub(crate) fn worst_text(comparison: &Comparison) -> String {
     let held = |row: &Row| !row.used_for_fit;
     let within = comparison.worst_error(|row| held(row) && !row.beyond_limit);
     let all = comparison.worst_error(held);
@@ -295,14 +295,14 @@ const LAW_HEAD: [&str; 9] =
     ["step", "law", "queue", "measured", "expected", "deviation", "± (95 %)", "tolerance", ""];
 
 /// The checks of one step.
-pub fn laws_grid<'a>(checks: impl Iterator<Item = &'a Check>) -> Grid {
+pub(crate) fn laws_grid<'a>(checks: impl Iterator<Item = &'a Check>) -> Grid {
     let mut grid = Grid::new("llrrrrrl", &LAW_HEAD[1..]);
     checks.for_each(|check| grid.row(law_cells(check)));
     grid
 }
 
 /// The checks of several steps, each row with its step's name.
-pub fn laws_of_steps_grid<'a>(steps: impl Iterator<Item = (&'a str, &'a [Check])>) -> Grid {
+pub(crate) fn laws_of_steps_grid<'a>(steps: impl Iterator<Item = (&'a str, &'a [Check])>) -> Grid {
     let mut grid = Grid::new("lllrrrrrl", &LAW_HEAD);
     for (step, checks) in steps {
         checks.iter().for_each(|c| grid.row([step.to_owned()].into_iter().chain(law_cells(c))));
@@ -401,7 +401,7 @@ fn parameter_cells(named: &NamedParameter) -> [String; 4] {
 }
 
 /// The table of parameters with their intervals.
-pub fn parameters_grid(named: &[NamedParameter]) -> Grid {
+pub(crate) fn parameters_grid(named: &[NamedParameter]) -> Grid {
     let mut grid = Grid::new("lrrl", &["parameter", "value", "95 % interval", "meaning"]);
     for n in named {
         grid.row(parameter_cells(n));
@@ -410,7 +410,7 @@ pub fn parameters_grid(named: &[NamedParameter]) -> Grid {
 }
 
 /// The table of the goodness of fit on the fitted steps.
-pub fn goodness_grid(model: &Model) -> Grid {
+pub(crate) fn goodness_grid(model: &Model) -> Grid {
     let mut grid = Grid::new(
         "lrrrrrrrrrr",
         &[
@@ -446,7 +446,7 @@ pub fn goodness_grid(model: &Model) -> Grid {
 }
 
 /// The table of the model's errors on loads that were held out of its fit.
-pub fn held_out_grid(model: &Model) -> Grid {
+pub(crate) fn held_out_grid(model: &Model) -> Grid {
     let head = ["held-out step", "rate/s", "within", "error", "measured ±"];
     let mut grid = Grid::new("lrrrr", &head);
     for held in &model.held_out {

@@ -36,7 +36,7 @@ pub struct Imported {
 
 impl Imported {
     /// Reads the properties from a run; `None` if it was not imported.
-    pub fn of(run: &Run) -> Option<Imported> {
+    pub(crate) fn of(run: &Run) -> Option<Imported> {
         if run.kind != "import" {
             return None;
         }
@@ -94,7 +94,7 @@ impl Imported {
 /// the resolution of the clients' response times, of the devices' utilisation, and of the clocks
 /// that assign windows to steps. Runs that were not imported add none, and neither do steps with
 /// windows of a load generator, which are fitted to those windows.
-pub fn coarse(observed: &Observed) -> Coarse {
+pub(crate) fn coarse(observed: &Observed) -> Coarse {
     let mut coarse = Coarse::default();
     let fitted = || observed.steps.iter().filter(|step| !step.held_out);
     for (index, run) in observed.runs.iter().enumerate() {
@@ -145,7 +145,7 @@ pub fn coarse(observed: &Observed) -> Coarse {
 ///
 /// A share can move by at most the responses within one resolution (or bucket) of the objective.
 /// Steps with windows of a load generator use those windows and are skipped.
-pub fn warnings(observed: &Observed) -> Vec<String> {
+pub(crate) fn warnings(observed: &Observed) -> Vec<String> {
     let mut all = Vec::new();
     for (index, run) in observed.runs.iter().enumerate() {
         let Some(imported) = Imported::of(&run.run) else { continue };

@@ -167,7 +167,8 @@ fn storage(args: &Args, sheet: &Sheet) -> anyhow::Result<(String, serde_json::Va
         };
         answers.push((asked.clone(), system.mix(parts, by).map_err(Into::into)));
     }
-    // One invalid point makes the command fail, although valid points beside it are then not printed.
+    // One invalid point makes the command fail, although valid points beside it are then not
+    // printed.
     let answers: Vec<(String, IoThroughput)> = answers
         .into_iter()
         .map(|(asked, found)| found.map(|f| (asked.clone(), f)).context(format!("at {asked}")))

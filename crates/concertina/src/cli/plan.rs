@@ -1,16 +1,15 @@
 //! `concertina plan`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
-use model::Model;
 use model::plan::{Choices, Growth, LimitRule, Plan, Question, plan};
 
 use crate::cli::output::{out, outln};
-use report::cluster_file::ClusterFile;
-use report::{self, Objective};
+use report::Objective;
+use report::plan_basis::PlanBasis;
 
 mod choices;
 mod text;
@@ -109,52 +108,12 @@ impl FromStr for MonthlyGrowth {
     }
 }
 
-/// The server that a plan is based on.
-struct Server {
-    model: Model,
-    /// Delay of gateway and network before the server, seconds.
-    delay_s: f64,
-    /// The number of servers that it was one of, if known.
-    of: Option<f64>,
-    /// A sentence about the choice of the server.
-    note: Option<String>,
-}
-
-impl Server {
-    fn read(path: &Path, objective: Objective) -> anyhow::Result<Server> {
-        let is_cluster = std::fs::read_to_string(path)
-            .is_ok_and(|text| text.lines().any(|line| line.trim() == "[[node]]"));
-        if !is_cluster {
-            let model = report::read_model(path)?;
-            return Ok(Server { model, delay_s: 0.0, of: None, note: None });
-        }
-        let file = ClusterFile::read(path)?;
-        file.model().with_context(|| format!("invalid cluster file {}", path.display()))?;
-        let delay_s = file.delay.value;
-        let within_s = objective.within_s - delay_s;
-        if within_s <= 0.0 {
-            bail!("the delay of gateway and network alone exceeds {objective}");
-        }
-        let holds = |model: &Model| model.largest_rate(within_s, objective.share).unwrap_or(0.0);
-        let slowest = file.nodes.into_iter().filter(|node| node.share > 0.0);
-        let slowest = slowest.min_by(|a, b| holds(&a.model).total_cmp(&holds(&b.model)));
-        let node = slowest.context("no node of the cluster has a share of the requests")?;
-        let note = format!(
-            "Every server is assumed to be like {}, the slowest node of the cluster, which received {} % of \
-             its requests.",
-            node.name,
-            report::table::percent(node.share)
-        );
-        Ok(Server { model: node.model, delay_s, of: Some(1.0 / node.share), note: Some(note) })
-    }
-}
-
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !(args.rate.is_finite() && args.rate > 0.0) {
         bail!("invalid --rate {}: a load is a number of requests/s above 0", args.rate);
     }
-    let server = Server::read(&args.model, args.objective)?;
+    let server = PlanBasis::read(&args.model, args.objective)?;
     let (choices, prices) = choices::read(&args.choices, server.of)?;
     let Objective { share, within_s } = args.objective;
     let question = Question {
@@ -181,7 +140,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if found.ranked.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn json(server: &Server, plan: &Plan) -> anyhow::Result<serde_json::Value> {
+fn json(server: &PlanBasis, plan: &Plan) -> anyhow::Result<serde_json::Value> {
     let mut value = serde_json::to_value(plan)?;
     value["laboratory"] = server.model.about.laboratory.clone().into();
     value["note"] = server.note.clone().into();

@@ -8,10 +8,10 @@ use model::storage::{BETA, WORKERS_MAX, balls_into_bins_limit};
 use model::{Limits, Model, Parameter, Prediction};
 
 use super::predict_cluster;
-use super::predict_objects::Spread;
 use crate::cli::output::{out, outln};
 use report::compare::{LargestRate, warnings_of};
 use report::grid::{Grid, printable};
+use report::imbalance::Placement;
 use report::objective::{digits, time};
 use report::table::{limits_text, percent, rate_text, tenths, trust_text, warnings_text};
 use report::{self, Objective, figures, objective, svg};
@@ -102,7 +102,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let limits = model.limits()?;
     let spread = match args.cluster.popularity() {
-        Some(law) => Some(Spread::read(law, args.servers, limits.mg1.value)?),
+        Some(law) => Some(Placement::read(law, args.servers, limits.mg1.value)?),
         None => None,
     };
     let n = f64::from(args.servers);
@@ -161,7 +161,7 @@ fn text(
     args: &Args,
     answers: &[Answer],
     objectives: &[LargestRate],
-    spread: Option<&Spread>,
+    spread: Option<&Placement>,
 ) -> anyhow::Result<String> {
     let mut out = String::new();
     if let Some(note) = &model.about.laboratory {
@@ -197,7 +197,7 @@ fn text(
             rate_text(&published, 1.0),
             rate_text(&limits.saturation, f64::from(args.servers))
         );
-        out += &spread.map_or_else(String::new, Spread::text);
+        out += &spread.map_or_else(String::new, Placement::text);
     } else {
         out += &limits_text(limits);
     }
@@ -244,7 +244,7 @@ fn json(
     args: &Args,
     answers: &[Answer],
     objectives: &[LargestRate],
-    spread: Option<&Spread>,
+    spread: Option<&Placement>,
 ) -> anyhow::Result<serde_json::Value> {
     let n = f64::from(args.servers);
     let mut predictions = Vec::new();

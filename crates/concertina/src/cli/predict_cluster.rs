@@ -6,10 +6,11 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use model::storage::{Change, Popularity};
-use model::{ClusterLimits, ClusterModel, ClusterPrediction, Parameter};
+use model::{ClusterLimits, ClusterPrediction, Parameter};
 
 use crate::cli::output::{out, outln};
 use report::Objective;
+use report::cluster::largest_rate_text;
 use report::cluster_file::ClusterFile;
 use report::grid::{Grid, printable};
 use report::objective::{digits, time};
@@ -176,7 +177,7 @@ pub fn run(args: &Args, asked: &Asked) -> anyhow::Result<ExitCode> {
     }
     let mut statements = Vec::new();
     for objective in asked.objectives {
-        statements.push(statement(&model, &limits, *objective)?);
+        statements.push(largest_rate_text(&model, &limits, *objective)?);
     }
     if asked.json {
         let law = law_text(&law);
@@ -186,31 +187,6 @@ pub fn run(args: &Args, asked: &Asked) -> anyhow::Result<ExitCode> {
         out!("{}", text(&limits, (&changes, &law), &answers, &statements, asked.within_s));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// States the largest load that meets an objective.
-fn statement(
-    model: &ClusterModel,
-    limits: &ClusterLimits,
-    objective: Objective,
-) -> anyhow::Result<String> {
-    let found = match model.largest_rate(objective.within_s, objective.share) {
-        Ok(found) => found,
-        Err(error @ model::Error::Unattainable { .. }) => return Ok(error.to_string()),
-        Err(error) => return Err(error.into()),
-    };
-    let [value, low, high] = [found.value, found.low, found.high].map(|r| digits(r, 4));
-    let beyond = if found.value > limits.placed {
-        format!(" This is BEYOND THE CONFIDENCE LIMIT of {}.", digits(limits.placed, 4))
-    } else {
-        String::new()
-    };
-    let untrusted = if found.value > limits.trusted {
-        format!(" The models are trusted up to {} requests/s.", digits(limits.trusted, 4))
-    } else {
-        String::new()
-    };
-    Ok(format!("{objective} holds up to {value} requests/s [{low}, {high}].{beyond}{untrusted}"))
 }
 
 /// Describes a change.

@@ -273,8 +273,8 @@ fn remove_others(
 ///
 /// # Errors
 ///
-/// If the dataset exists in the folder or not on the server, keeps changing, or arrives damaged; and
-/// those of [`Server::bytes`].
+/// If the dataset exists in the folder or not on the server, keeps changing, or arrives damaged;
+/// and those of [`Server::bytes`].
 pub(crate) fn pull(
     server: &Server,
     name: &str,

@@ -118,5 +118,5 @@ fn bad_tables_are_named_with_their_line() {
     with(&["--at", "0.5,8192"], "8192 bytes were not measured (measured: 4096)");
     with(&["--mix", "0.5,4096:1"], "--by");
     with(&["--mix", "0.5,4096:0.9", "--by", "ios"], "sum to 0.9, not to 1");
-    with(&["--confidence", "1"], "from 0.5 to 0.9999");
+    with(&["--confidence", "1"], "between 0.5 and 0.9999");
 }

@@ -146,7 +146,7 @@ fn what_is_broken_is_named_with_what_it_usually_means() {
     assert!((little["deviation_percent"].as_f64().unwrap() + 25.0).abs() < 0.5, "{little}");
     assert_eq!(little["verdict"], "broken");
     let interactive = law(&checked, "interactive", "load");
-    assert!(interactive["advice"].as_str().unwrap().contains("fewer than was asked"));
+    assert!(interactive["advice"].as_str().unwrap().contains("fewer of them than configured"));
     assert_eq!(law(&checked, "utilisation", "device/0")["verdict"], "holds");
     // A tolerance above the deviations.
     let loose = check(dir.path(), &["load", "server", "--tolerance", "90%"]);
@@ -156,10 +156,10 @@ fn what_is_broken_is_named_with_what_it_usually_means() {
     assert!(text.contains("BROKEN") && text.contains("2 of "), "{text}");
     for (args, words) in [
         (&["nothing"][..], "cannot read"),
-        (&["load", "load"][..], "give each run once"),
+        (&["load", "load"][..], "list each run once"),
         (&["load", "--steps", "7"][..], "there is no step 7"),
-        (&["load", "--tolerance=-1"][..], "no share"),
-        (&["load", "--tolerance", "200%"][..], "no share"),
+        (&["load", "--tolerance=-1"][..], "invalid share"),
+        (&["load", "--tolerance", "200%"][..], "invalid share"),
     ] {
         let failed = check(dir.path(), args);
         let error = String::from_utf8_lossy(&failed.stderr).into_owned();

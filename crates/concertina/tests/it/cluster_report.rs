@@ -169,7 +169,7 @@ fn a_cluster_is_predicted_from_its_nodes_before_and_after_changes() {
     assert!(comparison.rows[2].beyond_limit && !comparison.rows[0].beyond_limit);
     assert_eq!(comparison.laboratory, ["simulated nodes"]);
     let table = cluster_table(&comparison);
-    assert!(table.contains("Confidence limit") && table.contains("LABORATORY"), "{table}");
+    assert!(table.contains("Confidence limit") && table.contains("EMULATED"), "{table}");
 
     // c is lost: its part of the catalogue is divided, and memory holds less of each.
     let node = |name, share, hits| Simulated { name, share, hits, speed: 1.0 };
@@ -221,7 +221,7 @@ fn a_cluster_is_fitted_through_the_binary() {
     let samples: String = (0..6_000).map(sample).collect();
     std::fs::write(dir.path().join("fit-load/samples"), samples).unwrap();
     let (succeeded, text, errors) = fit(&["--out", "cluster.toml"]);
-    assert!(succeeded && text.contains("by the samples of ./fit-load"), "{text} {errors}");
+    assert!(succeeded && text.contains("from the samples of ./fit-load"), "{text} {errors}");
     assert!(file().contains("popularity = \"./fit-load\""), "{}", file());
     for file in ["a.model.toml", "b.model.toml", "c.model.toml", "cluster.toml"] {
         assert!(dir.path().join(file).exists(), "{file}");
@@ -279,7 +279,10 @@ fn predict_by_file(dir: &Path, fitted: &report::cluster::FittedCluster, model: &
     let by_file = ["--cluster", "skewed.toml", "--rate", "800", "--without", "a"];
     assert_eq!(value(&by_file), skewed);
     let (_, said, _) = predict(&by_file);
-    assert!(said.contains("Hits follow memory for each object by Che's approximation"), "{said}");
+    assert!(
+        said.contains("The hit ratio of each object depends on memory by Che's approximation"),
+        "{said}"
+    );
     // Without a ring the others' shares grow in proportion.
     let said = value(&[&load[..], &["--without", "a", "--shares", "0.5,0.5"]].concat());
     assert!((said - lost).abs() < 2e-3, "{said} {lost}");

@@ -49,11 +49,11 @@ fn a_dataset_is_pushed_and_pulled_as_it_is() {
     assert_eq!(keys(&mut client)[..3], expected);
     assert_eq!(keys(&mut client)[3], "datasets/lines/dataset.json");
     let text = answer(folder, &["pull", "lines", "--server", url, "--folder", "copies"]);
-    assert!(text.starts_with("lines: 10000 records are in copies/lines"), "{text}");
+    assert!(text.starts_with("lines: 10000 records copied to copies/lines"), "{text}");
     let export = answer(folder, &["export", "lines"]);
     assert!(export.ends_with("\nsecond\n") && !export.contains("first"));
     assert_eq!(answer(folder, &["export", "lines", "--folder", "copies"]), export);
-    refused(folder, &["pull", "lines", "--server", url], "", "there is datasets/lines already");
+    refused(folder, &["pull", "lines", "--server", url], "", "datasets/lines already exists");
 
     // What was pushed before stays until it is to be replaced.
     refused(folder, &["push", "lines", "--server", url], "", "--replace");
@@ -133,7 +133,7 @@ fn what_cannot_be_pushed_or_pulled_is_refused_with_a_word() {
     check(push(&["--token", "wrong"]), "401 Unauthorized");
     check(push(&["--token-file", "missing"]), "cannot read the token in missing");
     refused(folder, &["push", "packages"], "", "--server http://HOST:PORT");
-    refused(folder, &["push", "a/b", "--server", url], "", "no name of a dataset");
+    refused(folder, &["push", "a/b", "--server", url], "", "invalid dataset name");
     refused(folder, &["push", "packages", "--server", "https://h"], "", "http://HOST:PORT");
     refused(folder, &["push", "nothing", "--server", url], "", "there is no dataset nothing");
     std::fs::write(folder.join("token"), "secret\n").unwrap();
@@ -151,7 +151,7 @@ fn what_cannot_be_pushed_or_pulled_is_refused_with_a_word() {
     refused(folder, &pull, "", "000001.shard");
     assert_eq!(std::fs::read_dir(folder.join("copies")).unwrap().count(), 0);
     server.stop();
-    refused(folder, &push, "", "cannot reach");
+    refused(folder, &push, "", "cannot connect");
 }
 
 /// What makes changes seen soon.
@@ -296,7 +296,7 @@ fn a_gateway_answers_as_the_files_do_and_says_what_is_missing() {
     assert!(table.contains(" 000001 ") && table.contains(" 000002 "), "{table}");
     drop(nodes);
     let search = ["search", "packages", "Section:=editors", "--json", "--server", url];
-    refused(folder, &search, "", " answers 50");
+    refused(folder, &search, "", " replied 50");
     // Of what is not whole there is no file.
     let export = ["export", "packages", "--out", "all.txt", "--server", url];
     refused(folder, &export, "", "000001");
@@ -308,7 +308,7 @@ fn a_gateway_answers_as_the_files_do_and_says_what_is_missing() {
     assert_eq!(missing, ["000001", "000002"], "{found}");
     assert_eq!(found["records"].as_array().unwrap().len(), 1);
     assert_eq!(found["records"][0]["id"], 4);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("nobody answered for part 000001"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no node answered for part 000001"));
 }
 
 /// Whether no file is left that was being written.
@@ -360,14 +360,14 @@ fn a_servers_dataset_is_exported_as_its_files_are() {
     let read = || std::fs::read_to_string(folder.join("all.txt")).unwrap();
     assert!(read() == all);
     refused(folder, &out, "", "--replace");
-    refused(folder, &["export", "lines", "--out", "."], "", "no plain file");
+    refused(folder, &["export", "lines", "--out", "."], "", "not a regular file");
     answer(folder, &["delete", "lines", "0", "--server", url]);
     let text = answer(folder, &[&out[..], &["--replace"]].concat());
     assert!(text.starts_with("lines: 9999 records, "), "{text}");
     assert!(all.ends_with(&read()));
     refused(folder, &["export", "nothing", "--server", url], "", "there is no dataset");
     drop(server);
-    refused(folder, &[&out[..], &["--replace"]].concat(), "", "cannot reach");
+    refused(folder, &[&out[..], &["--replace"]].concat(), "", "cannot connect");
     assert!(all.ends_with(&read()) && no_temporary(folder));
 }
 
@@ -427,7 +427,7 @@ fn what_a_server_refuses_is_said_in_its_words() {
     let partial = ["search", "packages", "editors", "--partial", "--server", url];
     assert!(answer(folder, &partial).starts_with("Package: ed\n"));
     drop(server);
-    check(&["info", "packages"], "", "cannot reach");
+    check(&["info", "packages"], "", "cannot connect");
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn bad_designs_are_named() {
     };
     let most = "a,b,y\n1,1,5\n2,1,6\n1,2,7\n";
     check(most, &[], "the first being a = 2, b = 2");
-    check(most, &[], "--factors names them");
+    check(most, &[], "name them with --factors");
     check(
         &format!("{most}2,2,8\n2,2,9\n"),
         &[],

@@ -179,12 +179,12 @@ fn a_servers_settings_are_factors_of_the_loads_it_served() {
     let found = json(dir.path(), &[&base[..], &["--factors", "serve.node.memory_bytes"]].concat());
     assert!(close(effect(&found, "A"), -10.5), "{found:#}");
     let refused = |factor: &str| refusal(dir.path(), &[&base[..], &["--factors", factor]].concat());
-    assert!(refused("serve.node.name").contains("name what they have in common"));
+    assert!(refused("serve.node.name").contains("name a setting that is the same"));
     assert!(refused("serve.node.memory").contains("`node` has memory_bytes, name"));
     assert!(refused("clients").contains("step 0 of r0/load was an open loop"));
     let alone = ["r0/load", "r1/load", "r1/server-a", "--response", "response_ms_mean"];
     let refused = refusal(dir.path(), &[&alone[..], &["--factors", "serve.node.name"]].concat());
-    assert!(refused.contains("no run of the kind `serve` was being recorded during"), "{refused}");
+    assert!(refused.contains("no run of kind `serve` was recorded during"), "{refused}");
 }
 
 #[test]
@@ -196,12 +196,12 @@ fn folders_that_are_no_design_are_refused_by_name() {
     let share = ["--factors", "share"];
     let check = |said: String, words: &str| assert!(said.contains(words), "{words}: {said}");
     check(of(&["runs"]), "--factors");
-    check(of(&["runs", "--factors", "shares"]), "factor shares is not known");
+    check(of(&["runs", "--factors", "shares"]), "unknown factor shares");
     check(of(&["runs", "--factors", "load.keys.zipf"]), "`keys` has synthetic");
     check(of(&[&["runs"], &share[..]].concat()), "make the load a factor");
     check(refusal(root, &["runs", "--factors", "rate", "--response", "p99"]), "response_ms_mean");
     std::fs::create_dir(root.join("empty")).unwrap();
-    check(of(&[&["empty"], &share[..]].concat()), "holds none (no run.toml)");
+    check(of(&[&["empty"], &share[..]].concat()), "contains none (no run.toml)");
     check(of(&[&["nowhere"], &share[..]].concat()), "cannot read nowhere");
     let copy = |from: &str, to: &str| {
         std::fs::create_dir_all(root.join(to)).unwrap();
@@ -210,7 +210,7 @@ fn folders_that_are_no_design_are_refused_by_name() {
         }
     };
     copy("runs/share=0.5,x/1", "copies/share=0.5");
-    check(of(&[&["runs", "copies"], &share[..]].concat()), "a copy is no replication");
+    check(of(&[&["runs", "copies"], &share[..]].concat()), "a copy is not a replication");
     // A cell is missing, then one has a run too many.
     let all = ["runs/share=0.5,x/1", "runs/share=0.5,x/2", "runs/share=1,x/1", "odd"];
     let odd = |steps| {

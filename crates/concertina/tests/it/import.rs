@@ -287,7 +287,7 @@ fn what_cannot_be_imported_is_said() {
     fails(path, &["import", "--access-log", "none", "--out", "r"], &["cannot read none"]);
     fails(path, &["import", "--access-log", "a.gz", "--out", "r"], &["zcat"]);
     let both = ["import", "--access-log", "a.log", "--prometheus", "p", "--out", "r"];
-    fails(path, &both, &["both say what clients saw"]);
+    fails(path, &both, &["both describe the clients' side"]);
     fails(path, &["import", "--iostat", "a.log", "--out", "r"], &["no device that read"]);
     assert!(!path.join("r").exists(), "a failed import leaves no run");
 }

@@ -147,7 +147,7 @@ fn what_memcached_lacks_or_has_otherwise_is_told_apart() {
     for (out, several) in [("w1", "1"), ("w2", "4")] {
         let all = ["--count", "50", "--size", "100", "--rate", "300", "--verify"];
         let wrong = load(dir.path(), &url, out, &[&all[..], &["--multi-get", several]].concat());
-        assert!(!wrong.status.success() && said(&wrong).contains("wrong bytes came"));
+        assert!(!wrong.status.success() && said(&wrong).contains("replies had wrong bytes"));
         assert!(step(&wrong)["mismatches"].as_u64().unwrap() > 0);
     }
     // What does not fit is refused in memcached's words, and the connection goes on.

@@ -148,14 +148,14 @@ fn a_plan_reads_as_text() {
     let (out, error) = text(&output);
     assert!(output.status.success(), "{error}");
     for word in [
-        "LABORATORY: simulated devices",
+        "EMULATED: simulated devices",
         "growing 5 % a month to 7,183.43 in 12 months",
-        "with one server lost as well",
+        "also with one server lost",
         "66 configurations",
         "What breaks first",
         "in month",
-        "Cheapest for the load of today",
-        "what buys most next",
+        "Cheapest for the current load",
+        "best purchases next",
         "Trusted up to 1,515 requests/s of a server",
         "0.80 of bias",
     ] {
@@ -210,7 +210,7 @@ fn a_link_or_workers_bound_what_is_predicted_and_planned() {
     // Without the length of a reply a link is no limit of requests.
     for (wrong, word) in [
         (["--link", "1Gbit/s"], "how long they are"),
-        (["--link", "1Gbit"], "no rate of bytes"),
+        (["--link", "1Gbit"], "invalid bandwidth"),
         (["--workers", "0"], "1..=10000"),
     ] {
         let output = predict(&wrong);
@@ -247,7 +247,7 @@ fn objects_say_how_unevenly_they_load_servers() {
     assert_eq!(skewed["placements"], 1_000);
     assert!(number(&skewed, "confidence_limit") < 0.9 * limit, "{skewed}");
     let (out, error) = text(&predict(&["--servers", "25", "--popularity", "zipf:0.8:1000000"]));
-    for word in ["balls into bins", "Without a unit of time"] {
+    for word in ["balls into bins", "Without regard to time"] {
         assert!(out.contains(word), "{word} is missing in\n{out}{error}");
     }
     let without = json(&predict(&["--servers", "25", "--json"]));
@@ -268,7 +268,7 @@ fn what_none_holds_says_what_is_reached() {
     let output = lab.asks(&["--rate", "1000000"]);
     let (out, _) = text(&output);
     assert!(!output.status.success());
-    for word in ["NONE of the choices holds", "12 servers", "cannot serve that load", "up to"] {
+    for word in ["NONE of the choices meets", "12 servers", "cannot serve that load", "up to"] {
         assert!(out.contains(word), "{word} is missing in\n{out}");
     }
     let output = lab.plan(&[

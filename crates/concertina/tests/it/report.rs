@@ -241,7 +241,7 @@ fn what_is_fitted_light_predicts_heavy_load() {
     cut("load/steps");
     let fit = lab.succeeds(&["fit", "load", "server", "--steps", "0,2000/s"]);
     for word in
-        ["LABORATORY: Devices are profiled", "q₀", "SCV", "KS", "Confidence limit", "model.toml"]
+        ["EMULATED: Devices are profiled", "q₀", "SCV", "KS", "Confidence limit", "model.toml"]
     {
         assert!(fit.contains(word), "{word} is missing in\n{fit}");
     }
@@ -293,7 +293,7 @@ fn what_is_fitted_light_predicts_heavy_load() {
     assert!(plot.contains("confidence limit") && plot.contains("class=\"shade\""));
 
     let text = lab.succeeds(&["predict", "model.toml", "--rate", "1000,3200,9000"]);
-    for word in ["! PAST THE CONFIDENCE LIMIT", "not stable", "saturates at", "LABORATORY"] {
+    for word in ["! PAST THE CONFIDENCE LIMIT", "unstable", "saturates at", "EMULATED"] {
         assert!(text.contains(word), "{word} is missing in\n{text}");
     }
     assert!(!text.contains("NaN"));
@@ -377,7 +377,7 @@ fn page(html: &str) {
     }
     assert!(!html.contains("NaN") && !html.contains("<b>CPU") && !html.contains("<i>("));
     for word in [
-        "Laboratory conditions",
+        "Emulated devices",
         "Fraction served within 50 ms",
         "confidence limit",
         "&lt;late&gt;",
@@ -452,10 +452,10 @@ fn what_is_wrong_is_said_with_what_to_do() {
     lab.fails(&["fit", "nowhere"], &["cannot read nowhere/run.toml"]);
     lab.fails(&["fit", "load"], &["load has windows of device queues", "give the server's run"]);
     lab.fails(&["fit", "server"], &["none of server is a run of the load generator"]);
-    lab.fails(&["fit", "load", "server", "load"], &["give each run once"]);
+    lab.fails(&["fit", "load", "server", "load"], &["list each run once"]);
     lab.fails(&["fit", "load", "server", "--steps", "9"], &["no step 9", "0 (1000/s)"]);
     lab.fails(&["fit", "load", "server", "--steps", "77/s"], &["no step of 77/s"]);
-    lab.fails(&["fit", "load", "server", "--steps", "x"], &["names no step"]);
+    lab.fails(&["fit", "load", "server", "--steps", "x"], &["invalid step"]);
 
     let other = |text: String| text.replace("cores = 2", "cores = 64");
     changed(&lab, "server", "elsewhere", "run.toml", other);
@@ -484,21 +484,21 @@ fn what_is_wrong_is_said_with_what_to_do() {
     lab.fails(&["fit", "reversed", "server"], &["ends before it begins"]);
 
     std::fs::write(lab.path("notes.txt"), "mine").unwrap();
-    lab.fails(&["fit", "load", "server", "--out", "notes.txt"], &["is something else"]);
+    lab.fails(&["fit", "load", "server", "--out", "notes.txt"], &["is another kind of file"]);
     assert_eq!(std::fs::read_to_string(lab.path("notes.txt")).unwrap(), "mine");
     lab.fails(&["predict", "notes.txt"], &["notes.txt", "no model"]);
     lab.fails(&["predict", "load"], &["it is a folder"]);
     lab.succeeds(&["fit", "load", "server"]);
     lab.succeeds(&["fit", "load", "server"]);
     lab.fails(&["report", "load", "server"], &["no model file", "concertina fit"]);
-    lab.fails(&["report", "load", "model.toml", "model.toml"], &["2 files", "one model"]);
+    lab.fails(&["report", "load", "model.toml", "model.toml"], &["2 files", "one is needed"]);
     lab.fails(&["predict", "model.toml", "--rate", "-5"], &["requests/s above 0"]);
     lab.fails(&["predict", "model.toml", "--rate", "NaN"], &["requests/s above 0"]);
     lab.fails(&["predict", "model.toml", "--within", "50"], &["with its unit"]);
     lab.fails(&["predict", "model.toml", "--objective", "fast"], &["99% within 50ms"]);
     lab.fails(&["predict", "model.toml", "--servers", "0"], &["servers"]);
     let never = lab.succeeds(&["predict", "model.toml", "--objective", "99.999% within 1ms"]);
-    assert!(never.contains("No load holds 99.999 % within 1 ms"), "{never}");
+    assert!(never.contains("No load meets 99.999 % within 1 ms"), "{never}");
     let text = std::fs::read_to_string(lab.path("model.toml")).unwrap();
     std::fs::write(lab.path("bent.toml"), text.replacen("value = ", "value = nan # ", 1)).unwrap();
     lab.fails(&["predict", "bent.toml"], &["bent.toml"]);

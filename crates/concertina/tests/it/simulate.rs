@@ -122,10 +122,10 @@ fn what_goes_wrong_is_asked_for_and_breaks_no_promise() {
     let run = std::fs::read_to_string(dir.path().join("run/run.toml")).unwrap();
     assert!(run.contains("kill:a@5s+3s"), "{run}");
     for (wrong, word) in [
-        ("--fault=kill:z@1s", "nobody is named"),
+        ("--fault=kill:z@1s", "there is no"),
         ("--fault=burn:a@1s", "KIND:WHO@AT+FOR"),
         ("--gateways=0", "1 to 64"),
-        ("--loss=2", "no share"),
+        ("--loss=2", "invalid share"),
     ] {
         let asked = ["simulate", "--config", "c.toml", "--rate", "10", "--out", "bad", wrong];
         let output = concertina(dir.path(), &asked);
@@ -144,5 +144,5 @@ fn what_cannot_be_simulated_is_said() {
     let args =
         ["simulate", "--config", "c.toml", "--rate", "10", "--lost", "nobody", "--out", "run"];
     let output = concertina(dir.path(), &args);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no member is named"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("unknown member"));
 }

@@ -15,7 +15,7 @@ use super::spread::{Even, between_ticks};
 use super::time::{self, Reading};
 
 /// nginx's `combined` format, followed by the request time.
-pub const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status \
+pub(crate) const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status \
     $body_bytes_sent \"$http_referer\" \"$http_user_agent\" $request_time";
 
 /// The longest accepted line, bytes.

@@ -51,9 +51,9 @@ fn formats_that_cannot_be_read_are_named() {
     for (format, expected) in [
         ("$request_time", "no time of completion"),
         ("$msec", "no $request_time"),
-        ("$msec$request_time", "nothing between"),
+        ("$msec$request_time", "without text between"),
         ("$msec ${request_time", "not closed"),
-        ("$msec $ $request_time", "without the name"),
+        ("$msec $ $request_time", "not followed by the name"),
     ] {
         let error = Format::parse(format).unwrap_err().to_string();
         assert!(error.contains(expected), "{format}: {error}");

@@ -67,19 +67,22 @@ fn json_is_read_as_text_is() {
 fn what_cannot_be_read_is_named() {
     let cut = TEXT.replace("%util", "%x");
     for (text, expected) in [
-        ("", "no device that read"),
+        ("", "no device with reads"),
         (cut.as_str(), "line 7: the devices have no column `%util`"),
         ("{", "closes its JSON"),
         ("{}", "sysstat.hosts"),
-        ("Device r/s r_await %util\nsda 1 2 3\n", "line 2: devices before any time"),
-        ("11/22/2026 04:15:02\nDevice r/s r_await %util\nsda 1 x 3\n", "`r_await` is `x`"),
+        ("Device r/s r_await %util\nsda 1 2 3\n", "line 2: devices before the first time"),
+        (
+            "11/22/2026 04:15:02\nDevice r/s r_await %util\nsda 1 x 3\n",
+            "`r_await` is not a number: `x`",
+        ),
         ("11/22/2026 04:15:02\nDevice r/s r_await %util\nsda 1\n", "`r_await` is missing"),
     ] {
         let error = read(text, Path::new("io"), &[]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
     let error = read(TEXT, Path::new("io"), &["sdz".to_owned()]).unwrap_err().to_string();
-    assert!(error.contains("there are loop0, sda, sdb"), "{error}");
+    assert!(error.contains("the recording has loop0, sda, sdb"), "{error}");
 }
 
 proptest! {

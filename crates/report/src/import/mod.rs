@@ -15,7 +15,7 @@ mod spread;
 mod time;
 
 pub use crate::uncertainty::Imported;
-pub use access_log::{COMBINED, Format};
+use access_log::{COMBINED, Format};
 pub use error::Error;
 
 use std::collections::BTreeMap;

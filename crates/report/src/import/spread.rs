@@ -16,7 +16,7 @@ impl Even {
     }
 
     /// The sequence of √2. Paired with the golden one, it fills the unit square evenly.
-    pub fn root_of_two() -> Even {
+    pub(crate) fn root_of_two() -> Even {
         Even { at: 0, step: 0x6A09_E667_F3BC_C909 }
     }
 

@@ -1,5 +1,6 @@
-//! The runs of an experiment from run folders: each completed step is a run, its levels are what
-//! the folders say was asked, and the response is read off the windows of the queue `load`.
+//! Reads the runs of an experiment from run folders. Each completed step is a run; its levels come
+//! from the configurations recorded in the folders, and its response from the windows of the queue
+//! `load`.
 
 use std::path::{Path, PathBuf};
 
@@ -7,15 +8,15 @@ use anyhow::{Context, bail, ensure};
 use model::design::Run;
 use model::window::{Histogram, Outcome, Window};
 
+use crate::steps::{Observed, Selection, difference};
 use record::{RunFolder, Step};
-use report::steps::{Observed, Selection, difference};
 
-/// The most run folders that are read.
+/// The largest number of run folders.
 const FOLDERS_MAX: usize = 4096;
-/// How deep folders are searched for run folders.
+/// The depth to which folders are searched for run folders.
 const DEPTH: usize = 4;
 
-/// What is measured of a step.
+/// A measured figure of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Response {
     Throughput,
@@ -46,13 +47,13 @@ impl Response {
         };
         known.with_context(|| {
             format!(
-                "--response {text}: of run folders there are throughput_per_s, error_share, \
+                "unknown --response {text}: run folders have throughput_per_s, error_share, \
                  response_ms_mean, response_ms_p50 (p95, p999 …), service_ms_mean and service_ms_p50 …"
             )
         })
     }
 
-    /// Its value over the windows of a step; `None` if nothing was answered.
+    /// Its value over the windows of a step; `None` if no request was answered.
     fn of(self, windows: &[Window]) -> Option<f64> {
         let (mut seconds, mut completions, mut errors) = (0.0, 0, 0);
         let mut times = Histogram::default();
@@ -76,17 +77,17 @@ impl Response {
     }
 }
 
-/// Runs, and what makes them doubtful.
-pub struct Found {
-    /// One for each step, in the order in which they were run.
+/// Runs, and reasons to doubt them.
+pub(super) struct Found {
+    /// One for each step, in order of time.
     pub runs: Vec<Run>,
-    /// Where each is from: the folder, and the number of its step.
+    /// The folder and the step number of each run.
     pub places: Vec<(PathBuf, usize)>,
-    /// In words.
+    /// Reasons to doubt the runs.
     pub warnings: Vec<String>,
 }
 
-/// What is known of a folder once its windows are read.
+/// The properties of a folder that are kept after its windows have been read.
 struct Folder {
     dir: PathBuf,
     kind: String,
@@ -95,16 +96,15 @@ struct Folder {
     end_unix_us: u64,
 }
 
-/// A step, its response, and which folder it is of.
+/// A step, its response, and the index of its folder.
 struct Observation {
     folder: usize,
     step: Step,
     response: f64,
 }
 
-/// Reads the runs. `dirs` are run folders or hold some; the levels of `factors` are those of each
-/// step.
-pub fn read(
+/// Reads the runs of an experiment. `dirs` are run folders, or contain some.
+pub(super) fn read(
     dirs: &[PathBuf],
     factors: &[String],
     response: &str,
@@ -116,7 +116,10 @@ pub fn read(
         let before = paths.len();
         find(dir, DEPTH, &mut paths)?;
         let shown = dir.display();
-        ensure!(paths.len() > before, "{shown} is no run folder and holds none (no run.toml)");
+        ensure!(
+            paths.len() > before,
+            "{shown} is not a run folder and contains none (no run.toml)"
+        );
     }
     let (folders, mut observations) = observe(&paths, measured, response, selection)?;
     ensure!(
@@ -140,8 +143,8 @@ pub fn read(
         .collect();
     if let Some(first) = spoilt.first() {
         found.warnings.push(format!(
-            "the generator was in the way in {} of {} steps, the first being {first} (`concertina check` \
-             says how)",
+            "the load generator disturbed {} of {} steps, the first being {first} (`concertina check` \
+             reports how)",
             spoilt.len(),
             observations.len()
         ));
@@ -149,7 +152,8 @@ pub fn read(
     Ok(found)
 }
 
-/// Appends the run folders in a folder, in the order of their names. A run folder is not searched.
+/// Appends the run folders inside a folder, in order of their names. A run folder is not searched
+/// further.
 fn find(dir: &Path, depth: usize, found: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     if dir.join("run.toml").exists() {
         ensure!(
@@ -170,7 +174,7 @@ fn find(dir: &Path, depth: usize, found: &mut Vec<PathBuf>) -> anyhow::Result<()
     }
 }
 
-/// Reads the folders one after the other: what they asked, and the response of each of their steps.
+/// Reads the folders one after the other: their configurations, and the response of each step.
 fn observe(
     paths: &[PathBuf],
     measured: Response,
@@ -188,9 +192,9 @@ fn observe(
             (difference(machine, &run.run.machine), selection.across_machines)
         {
             bail!(
-                "{} and {} were recorded on different machines ({what}), whose effect would pass for one of \
-                 the factors: give runs of one machine, or say that the machine does not matter by \
-                 --across-machines",
+                "{} and {} were recorded on different machines ({what}), whose effect would be mistaken for \
+                 that of a factor: give runs of one machine, or add --across-machines if the machine does \
+                 not matter",
                 other.display(),
                 path.display()
             );
@@ -199,7 +203,9 @@ fn observe(
         let same = |f: &&Folder| f.start_unix_us == start_unix_us && f.kind == run.run.kind;
         if let Some(other) = folders.iter().find(same) {
             let (path, other) = (path.display(), other.dir.display());
-            bail!("{path} is the run that {other} is: give each once, a copy is no replication");
+            bail!(
+                "{path} and {other} are the same run; list each run once (a copy is not a replication)"
+            );
         }
         folders.push(Folder {
             dir: path.clone(),
@@ -217,7 +223,7 @@ fn observe(
             let step = seen.step;
             let response = measured.of(&seen.windows.load).with_context(|| {
                 let (path, step) = (path.display(), step.index);
-                format!("{path}, step {step}: no answer was recorded in it, so there is no {name}")
+                format!("{path}, step {step}: no reply was recorded, so there is no {name}")
             })?;
             observations.push(Observation { folder, step, response });
         }
@@ -246,14 +252,14 @@ fn level(folders: &[Folder], o: &Observation, name: &str) -> anyhow::Result<Stri
     let own = &folders[o.folder];
     match name.split_once('.') {
         Some((kind, path)) if folders.iter().any(|f| f.kind == kind) => {
-            asked(folders, o, kind, path).with_context(|| format!("factor {name}"))
+            configured(folders, o, kind, path).with_context(|| format!("factor {name}"))
         }
         _ => named(&own.dir, name).with_context(|| {
             let mut kinds: Vec<&str> = folders.iter().map(|f| &*f.kind).collect();
             kinds.sort_unstable();
             kinds.dedup();
             format!(
-                "factor {name} is not known: it is neither `rate` nor `clients`, nor in run.toml ({}), and {} \
+                "unknown factor {name}: it is neither `rate` nor `clients`, nor in run.toml ({}), and {} \
                  has no `{name}=LEVEL` in its name",
                 kinds.iter().map(|k| format!("`{k}.…`")).collect::<Vec<_>>().join(", "),
                 own.dir.display()
@@ -262,17 +268,21 @@ fn level(folders: &[Folder], o: &Observation, name: &str) -> anyhow::Result<Stri
     }
 }
 
-/// The level that a folder's name has, as in `runs/threads=8,servers=2/1`; that nearest the end
-/// counts.
+/// The level in a folder's path, as in `runs/threads=8,servers=2/1`; the one nearest the end counts.
 fn named(dir: &Path, name: &str) -> Option<String> {
     let parts = dir.iter().rev().filter_map(|part| part.to_str());
     let mut pairs = parts.flat_map(|part| part.split(',')).filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, value)| *key == name && !value.is_empty()).map(|(_, value)| value.to_owned())
 }
 
-/// The level that the run of a kind asked for: the step's own run, or those that were recorded
-/// meanwhile.
-fn asked(folders: &[Folder], o: &Observation, kind: &str, path: &str) -> anyhow::Result<String> {
+/// The level in the configuration of a run of some kind: the step's own run, or the runs recorded
+/// at the same time.
+fn configured(
+    folders: &[Folder],
+    o: &Observation,
+    kind: &str,
+    path: &str,
+) -> anyhow::Result<String> {
     let own = &folders[o.folder];
     let meanwhile = |f: &&Folder| {
         f.kind == kind
@@ -284,14 +294,14 @@ fn asked(folders: &[Folder], o: &Observation, kind: &str, path: &str) -> anyhow:
         false => folders.iter().filter(meanwhile).collect(),
     };
     let Some(first) = runs.first() else {
-        bail!("no run of the kind `{kind}` was being recorded during {}", place(folders, o));
+        bail!("no run of kind `{kind}` was recorded during {}", place(folders, o));
     };
     let level = text(first, kind, path, folders)?;
     for other in &runs[1..] {
         let differs = text(other, kind, path, folders)?;
         ensure!(
             differs == level,
-            "during {} it was {level} in {} and {differs} in {}: name what they have in common",
+            "during {} it was {level} in {} and {differs} in {}: name a setting that is the same in both",
             place(folders, o),
             first.dir.display(),
             other.dir.display()
@@ -300,7 +310,7 @@ fn asked(folders: &[Folder], o: &Observation, kind: &str, path: &str) -> anyhow:
     Ok(level)
 }
 
-/// What a run asked for at a path: as it is written, and `unset` where another run has it.
+/// The configured value at a path, as written; `unset` if only other runs have it.
 fn text(folder: &Folder, kind: &str, path: &str, folders: &[Folder]) -> anyhow::Result<String> {
     let there = match lookup(&folder.asked, path) {
         Ok(value) => return Ok(shown(value)),
@@ -321,7 +331,7 @@ fn shown(value: &toml::Value) -> String {
     }
 }
 
-/// The value at a path of names and numbers; the error says what there is instead.
+/// The value at a path of names and numbers. The error lists the existing entries.
 fn lookup<'a>(asked: &'a toml::Value, path: &str) -> Result<&'a toml::Value, String> {
     let mut here = asked;
     let mut before = "it".to_owned();
@@ -344,7 +354,8 @@ fn lookup<'a>(asked: &'a toml::Value, path: &str) -> Result<&'a toml::Value, Str
     Ok(here)
 }
 
-/// Steps of the same levels must be of the same load: otherwise its effect would pass for noise.
+/// Checks that steps with the same levels have the same load, whose effect would otherwise be
+/// mistaken for noise.
 fn same_loads(folders: &[Folder], all: &[Observation], runs: &[Run]) -> anyhow::Result<()> {
     let load = |step: &Step| match (step.rate, step.clients) {
         (Some(rate), _) => format!("{rate}/s"),
@@ -357,8 +368,8 @@ fn same_loads(folders: &[Folder], all: &[Observation], runs: &[Run]) -> anyhow::
         let (a, b) = (load(&before.step), load(&o.step));
         ensure!(
             a == b,
-            "{} was at {a} and {} at {b}, though their levels are the same: make the load a factor (rate or \
-             clients), or choose one by --steps",
+            "{} had {a} and {} had {b}, although their levels are the same: make the load a factor (rate or \
+             clients), or select one with --steps",
             place(folders, before),
             place(folders, o)
         );

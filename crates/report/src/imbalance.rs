@@ -1,4 +1,4 @@
-//! `concertina predict --servers N --popularity LAW`: how unevenly objects load equal servers, and
+//! How unevenly objects load equal servers, and
 //! the resulting limit, without regard to time.
 //!
 //! | `LAW` | objects |
@@ -19,9 +19,9 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde::Serialize;
 
+use crate::objective::digits;
+use crate::popularity;
 use record::trace::Trace;
-use report::objective::digits;
-use report::popularity;
 
 /// The probability with which the limit holds for a random placement.
 const CHANCE: f64 = 0.95;
@@ -39,7 +39,7 @@ const SEED: u64 = 1;
 /// The imbalance of objects placed at random on servers of equal capacity. Shares are the fullest
 /// server's share of all requests.
 #[derive(Clone, Debug, Serialize)]
-pub struct Spread {
+pub struct Placement {
     #[serde(skip)]
     servers: u32,
     /// The number of equally popular objects that would load the servers as unevenly.
@@ -56,14 +56,14 @@ pub struct Spread {
     confidence_limit_bound: f64,
 }
 
-impl Spread {
+impl Placement {
     /// Computes the imbalance of a law's objects on servers that each have this confidence limit,
     /// requests/s.
     ///
     /// # Errors
     /// If there is one server, the law does not describe single objects, or the trace cannot be
     /// read.
-    pub fn read(law: &str, servers: u32, server_limit: f64) -> anyhow::Result<Spread> {
+    pub fn read(law: &str, servers: u32, server_limit: f64) -> anyhow::Result<Placement> {
         ensure!(
             servers > 1,
             "--popularity needs several servers to place objects on: add --servers"
@@ -76,7 +76,7 @@ impl Spread {
             Err(_) => drawn(&imbalance, servers)?,
         };
         let bound = imbalance.share_max_bound();
-        Ok(Spread {
+        Ok(Placement {
             servers,
             effective_objects: imbalance.effective_objects(),
             share_max_mean: mean,
@@ -151,17 +151,17 @@ mod tests {
 
     #[test]
     fn many_small_objects_need_no_draws_and_few_large_ones_do() {
-        let even = Spread::read("zipf:0:1000000", 25, 780.0).unwrap();
+        let even = Placement::read("zipf:0:1000000", 25, 780.0).unwrap();
         assert!(even.placements.is_none() && even.share_max_mean < even.share_max_p95, "{even:?}");
         assert!((even.effective_objects / 1e6 - 1.0).abs() < 1e-6, "{even:?}");
         assert!((25.0 * even.share_max_mean - 1.0098).abs() < 1e-3, "{even:?}");
         assert!((even.confidence_limit * even.share_max_p95 - 780.0).abs() < 1e-6, "{even:?}");
-        let skewed = Spread::read("zipf:0.8:1000000", 25, 780.0).unwrap();
+        let skewed = Placement::read("zipf:0.8:1000000", 25, 780.0).unwrap();
         assert_eq!(skewed.placements, Some(PLACEMENTS));
         assert!((25.0 * skewed.share_max_mean - 1.32).abs() < 0.08, "{skewed:?}");
         assert!(skewed.share_max_mean < skewed.share_max_p95, "{skewed:?}");
         assert!(skewed.confidence_limit < even.confidence_limit, "{skewed:?}");
-        let free = Spread::read("zipf:0:1000000", 25, f64::INFINITY).unwrap();
+        let free = Placement::read("zipf:0:1000000", 25, f64::INFINITY).unwrap();
         assert!(free.text().contains('∞'), "{}", free.text());
         // A million servers take hardly more draws.
         assert_eq!([25, 1_000_000].map(placements_of), [1_000, 99]);
@@ -177,14 +177,14 @@ mod tests {
         }
         text += "0,c,100,put\n";
         std::fs::write(&path, text).unwrap();
-        let found = Spread::read(path.to_str().unwrap(), 2, 100.0).unwrap();
+        let found = Placement::read(path.to_str().unwrap(), 2, 100.0).unwrap();
         // 1/(0.75² + 0.25²).
         assert!((found.effective_objects - 1.6).abs() < 1e-9, "{found:?}");
         // Both on one server, or each on its own.
         assert!((0.75..=1.0).contains(&found.share_max_mean), "{found:?}");
         assert!(found.share_max_p95 > 0.999, "{found:?}");
         std::fs::write(&path, "time_ms,key,size,op\n0,c,100,put\n").unwrap();
-        let error = format!("{:#}", Spread::read(path.to_str().unwrap(), 2, 1.0).unwrap_err());
+        let error = format!("{:#}", Placement::read(path.to_str().unwrap(), 2, 1.0).unwrap_err());
         assert!(error.contains("has no reads"), "{error}");
     }
 
@@ -198,7 +198,7 @@ mod tests {
             ("zipf:0.8:0", 5, "number of objects"),
             ("zipf:0.8:100", 1, "--servers"),
         ] {
-            let error = format!("{:#}", Spread::read(law, servers, 1.0).unwrap_err());
+            let error = format!("{:#}", Placement::read(law, servers, 1.0).unwrap_err());
             assert!(error.contains(says), "{law}: {error}");
         }
     }
