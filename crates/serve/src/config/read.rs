@@ -39,7 +39,6 @@ fn read_alone(
         Value::Array(list) if list.iter().all(Value::is_table) => Value::Array(Vec::new()),
         single => single.clone(),
     };
-    let is_list = alone.is_array();
     if let Err(mut error) = around(alone).try_into::<Config>() {
         if error.message().ends_with("expected string only") {
             // One word of several: the error of an unknown word lists them.
@@ -56,7 +55,7 @@ fn read_alone(
                 read_alone(&inside(key), &around, value, mistakes);
             }
         }
-        Value::Array(list) if is_list => {
+        Value::Array(list) => {
             for (index, value) in list.iter().enumerate() {
                 let around = |value| around(Value::Array(vec![value]));
                 read_alone(&inside(&index.to_string()), &around, value, mistakes);
