@@ -30,15 +30,15 @@ pub use folder::Folder;
 pub use lock::Lock;
 pub use metadata::{Attributes, Metadata, VersionHasher};
 pub use s3::S3;
-pub use settings::{Secret, Settings, Size};
+pub use settings::{Checks, Kind, Mistake, Secret, Section, Settings, Size};
 pub use sharing::Sharing;
 
 /// Opens the origin that a configuration names. `sharing` says whether other processes use a folder at
 /// the same time; an S3-compatible store is shared with whoever has its keys.
 pub fn open(settings: &Settings, sharing: Sharing) -> anyhow::Result<Arc<dyn Origin>> {
-    Ok(match settings.kind.as_str() {
-        "s3" => Arc::new(S3::open(settings)?),
-        _ => Arc::new(Folder::open(&settings.path, settings.parallel, sharing)?),
+    Ok(match settings.kind {
+        Kind::S3 => Arc::new(S3::open(settings)?),
+        Kind::Folder => Arc::new(Folder::open(&settings.path, settings.parallel, sharing)?),
     })
 }
 

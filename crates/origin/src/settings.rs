@@ -1,7 +1,14 @@
-//! How an origin is reached, and limits on its use.
+//! `[origin]` of the configuration: how the origin is reached, and limits on its use.
+
+mod section;
 
 use std::fmt;
 use std::path::PathBuf;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use section::{Checks, Mistake, Section};
 
 /// A number of bytes, written as a number or as "64MiB".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +54,29 @@ impl std::str::FromStr for Size {
     }
 }
 
-/// A text that is never shown: not by `concertina config`, in a run's record, or for debugging.
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "must be bytes, like 4096 or \"64MiB\"")]
+        enum Written {
+            Number(u64),
+            Text(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Number(bytes) => Ok(Size(bytes)),
+            Written::Text(text) => text.parse().map_err(D::Error::custom),
+        }
+    }
+}
+
+/// A text that is never shown: not by `concertina config`, in a run's record, or for debugging. It
+/// can be read but not written, so fields of this type are skipped when a section is written.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -57,7 +86,7 @@ impl Secret {
         Secret(text)
     }
 
-    /// The text, for whom it is meant.
+    /// The text, for those who are meant to have it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -69,74 +98,80 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How an origin is reached: `[origin]` of the configuration.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// `folder` or `s3`.
-    pub kind: String,
-    /// Its folder.
-    pub path: PathBuf,
-    /// Where an S3-compatible store answers; AWS itself if unset.
-    pub endpoint: Option<String>,
-    /// Its bucket.
-    pub bucket: String,
-    /// Its region.
-    pub region: String,
-    /// What names in the bucket begin with.
-    pub prefix: String,
-    /// Whether requests may be sent without TLS.
-    pub allow_http: bool,
-    /// Who we are to the store.
-    pub access_key_id: Option<String>,
-    /// What proves it.
-    pub secret_access_key: Option<Secret>,
-    /// What temporary credentials have beside it.
-    pub session_token: Option<Secret>,
-    /// Bytes of uploads held in memory on their way to the store.
-    pub uploads_bytes_max: Size,
-    /// Requests at once.
-    pub parallel: u32,
-    /// Longest queue of fetches.
-    pub queue_length_max: u32,
-    /// How long one request may take.
-    pub timeout_s: f64,
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
+        // The value may be the secret, so the error must not repeat it.
+        String::deserialize(deserializer)
+            .map(Secret)
+            .map_err(|_| D::Error::custom("must be a string"))
+    }
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Settings {
-            kind: "folder".to_owned(),
-            path: PathBuf::from("concertina-data/origin"),
-            endpoint: None,
-            bucket: String::new(),
-            region: "us-east-1".to_owned(),
-            prefix: String::new(),
-            allow_http: false,
-            access_key_id: None,
-            secret_access_key: None,
-            session_token: None,
-            uploads_bytes_max: Size(256 << 20),
-            parallel: 16,
-            queue_length_max: 1024,
-            timeout_s: 10.0,
-        }
+/// Where objects are durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A local folder.
+    Folder,
+    /// A bucket of an S3-compatible store.
+    S3,
+}
+
+crate::section! {
+    /// Where objects are durable.
+    pub struct Settings {
+        /// "folder": a local folder, durable (temporary file, fsync, rename). "s3": a bucket of an
+        /// S3-compatible store.
+        pub kind: Kind = Kind::Folder,
+        /// folder: its path; created if missing.
+        pub path: PathBuf = "concertina-data/origin".into(),
+        /// s3: URL of the store, such as "https://s3.example.com". Unset: AWS itself.
+        pub endpoint: Option<String> = None,
+        /// s3: the bucket, which must exist.
+        pub bucket: String = String::new(),
+        /// s3: the region of the bucket.
+        pub region: String = "us-east-1".to_owned(),
+        /// s3: prefix of all names in the bucket: empty, or text that ends in "/".
+        pub prefix: String = String::new(),
+        /// s3: allow an endpoint without TLS. Secrets are never sent, but objects can be read on
+        /// the way.
+        pub allow_http: bool = false,
+        /// s3: the access key. Unset: AWS_ACCESS_KEY_ID of the environment.
+        pub access_key_id: Option<String> = None,
+        /// s3: the secret of the access key. Unset: AWS_SECRET_ACCESS_KEY of the environment. Never
+        /// shown.
+        #[serde(skip_serializing)]
+        pub secret_access_key: Option<Secret> = None,
+        /// s3: the token of temporary credentials. Unset, and access_key_id too: AWS_SESSION_TOKEN
+        /// of the environment. Never shown.
+        #[serde(skip_serializing)]
+        pub session_token: Option<Secret> = None,
+        /// s3: memory for all uploads in progress, each of which takes up to 16MiB. A PUT beyond it
+        /// is answered 503.
+        pub uploads_bytes_max: Size = Size(256 << 20),
+        /// Maximum concurrent requests to the origin.
+        pub parallel: u32 = 16,
+        /// Maximum reads waiting or in progress; requests that need a further one are answered 503.
+        pub queue_length_max: u32 = 1024,
+        /// Maximum time of a request to the origin in seconds; after it the client is answered 504.
+        pub timeout_s: f64 = 10.0,
     }
 }
 
 impl Settings {
-    /// Where it is, in words: a folder, or a bucket.
+    /// The place in words: a folder, or a bucket.
     pub fn in_words(&self) -> String {
-        match (self.kind.as_str(), &self.endpoint) {
-            ("s3", Some(endpoint)) => format!("bucket {} of {endpoint}", self.bucket),
-            ("s3", None) => format!("bucket {} in region {}", self.bucket, self.region),
-            _ => self.path.display().to_string(),
+        match (self.kind, &self.endpoint) {
+            (Kind::S3, Some(endpoint)) => format!("bucket {} of {endpoint}", self.bucket),
+            (Kind::S3, None) => format!("bucket {} in region {}", self.bucket, self.region),
+            (Kind::Folder, _) => self.path.display().to_string(),
         }
     }
 
-    /// Takes what the file leaves open of the credentials from the environment, if they are of use.
-    /// The caller looks it up, since nothing below the command line does.
+    /// Fills in credentials that are not set from the environment, for an S3-compatible store.
+    /// The caller looks variables up, since nothing below the command line does.
     pub fn fill_credentials(&mut self, variable: impl Fn(&str) -> Option<String>) {
-        if self.kind != "s3" {
+        if self.kind != Kind::S3 {
             return;
         }
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
@@ -150,5 +185,47 @@ impl Settings {
         if self.secret_access_key.is_none() {
             self.secret_access_key = variable("AWS_SECRET_ACCESS_KEY").map(Secret::new);
         }
+    }
+
+    /// Checks the values.
+    pub fn check(&self, mut checks: Checks<'_>) {
+        checks.between("timeout_s", self.timeout_s, 0.001, 1e6);
+        checks.between("parallel", self.parallel, 1, 256);
+        if self.kind != Kind::S3 {
+            return;
+        }
+        let (bucket, prefix) = (&self.bucket, &self.prefix);
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        checks.must(
+            !bucket.is_empty() && bucket.bytes().all(plain),
+            "bucket",
+            format!(
+                "invalid bucket name {bucket:?}; write the name of the bucket with the objects"
+            ),
+        );
+        if let Some(endpoint) = &self.endpoint {
+            let url: Option<http::Uri> = endpoint.parse().ok();
+            let scheme = url.as_ref().and_then(http::Uri::scheme_str);
+            checks.must(
+                matches!(scheme, Some("http" | "https")),
+                "endpoint",
+                format!("invalid URL {endpoint:?}; write it as \"https://s3.example.com\""),
+            );
+            checks.must(
+                scheme != Some("http") || self.allow_http,
+                "endpoint",
+                "has no TLS; use https, or set origin.allow_http = true if you trust the network",
+            );
+        }
+        checks.must(
+            prefix.is_empty() || prefix.strip_suffix('/').is_some_and(crate::is_plain_prefix),
+            "prefix",
+            format!(
+                "must be empty, or end in \"/\" and have at most 256 bytes without control characters, \
+                 empty parts, \".\" and \"..\"; not {prefix:?}"
+            ),
+        );
+        // One upload may take that much.
+        checks.at_least("uploads_bytes_max", self.uploads_bytes_max, Size(16 << 20));
     }
 }

@@ -105,7 +105,7 @@ fn answers(address: &str) -> bool {
 
 fn config_of(endpoint: &str) -> config::Origin {
     config::Origin {
-        kind: "s3".to_owned(),
+        kind: origin::Kind::S3,
         endpoint: Some(endpoint.to_owned()),
         bucket: "objects".to_owned(),
         allow_http: true,

@@ -99,9 +99,9 @@ impl Identity {
     /// A folder may be mounted at another place on every machine, and a store may have several addresses, so
     /// neither is compared.
     fn of(ring: &Ring, addresses: &[SocketAddr], origin: &Origin) -> Identity {
-        let behind = match origin.kind.as_str() {
-            "s3" => format!("s3 {:?} {:?}", origin.bucket, origin.prefix),
-            kind => kind.to_owned(),
+        let behind = match origin.kind {
+            origin::Kind::S3 => format!("s3 {:?} {:?}", origin.bucket, origin.prefix),
+            origin::Kind::Folder => "folder".to_owned(),
         };
         let mut text = String::new();
         for (member, address) in ring.members().iter().zip(addresses) {

@@ -1,74 +1,103 @@
-//! The sections of the configuration: their fields, defaults and explanations.
+//! The sections of a single process: what listens, what is kept and where, what is recorded.
 
 use std::path::{Path, PathBuf};
 
-use super::Size;
+use model::window::Nanos;
+use origin::{Checks, Secret, Size, section};
+use serde::{Deserialize, Deserializer, Serialize};
+
 use super::cluster::Role;
-use super::field::Visitor;
 
-/// `[serve]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Serve {
-    /// What the process is.
-    pub role: Role,
-    /// Address to listen on; port 0 lets the kernel choose.
-    pub listen: String,
-    /// Threads that serve connections; 0 means one for each core.
-    pub threads: u32,
-    /// What clients must present as `Authorization: Bearer`.
-    pub token: Option<String>,
-    /// Connections at once.
-    pub connections_max: u32,
-    /// Longest head of a request.
-    pub header_bytes_max: Size,
-    /// How long a silent connection is kept.
-    pub idle_s: f64,
-    /// How long requests in flight may take to end when the process is told to stop.
-    pub drain_s: f64,
-    /// Bytes of uploads held in memory for the tiers.
-    pub uploads_bytes_max: Size,
+const MIB: u64 = 1 << 20;
+
+section! {
+    /// Connections of clients, and of the other processes of a cluster.
+    pub struct Serve {
+        /// The role of this process: "node", "gateway", or "all": both, or only a node if there are
+        /// no members.
+        pub role: Role = Role::All,
+        /// Address and port of the gateway, or of a node without members. With port 0 the kernel
+        /// chooses the port. An address other than loopback needs a token.
+        pub listen: String = "127.0.0.1:7070".to_owned(),
+        /// Threads that serve connections; 0: one for each core.
+        pub threads: u32 = 0,
+        /// If set, every request (except /healthz and /readyz) must carry the header
+        /// `Authorization: Bearer TOKEN`. The processes of a cluster send it to each other.
+        #[serde(deserialize_with = "unshown")]
+        pub token: Option<String> = None,
+        /// Maximum open connections; further ones are answered 503 and closed.
+        pub connections_max: u32 = 4096,
+        /// Maximum bytes of a request's line and headers, at least 8KiB; longer ones are answered
+        /// 431.
+        pub header_bytes_max: Size = Size(64 << 10),
+        /// A connection is closed after this many seconds without a byte from the client, whether
+        /// between requests or within one.
+        pub idle_s: f64 = 60.0,
+        /// Seconds that requests in progress have to finish after SIGINT or SIGTERM.
+        pub drain_s: f64 = 10.0,
+        /// Memory for the bytes of uploads in progress that will fill the tiers; when it is full,
+        /// uploads go only to the origin.
+        pub uploads_bytes_max: Size = Size(64 * MIB),
+    }
 }
 
-/// `[node]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Node {
-    /// Budget of the memory tier.
-    pub memory_bytes: Size,
-    /// Largest object that the tiers keep.
-    pub object_bytes_max: Size,
-    /// How long a kept object is served without asking the origin.
-    pub revalidate_s: f64,
-    /// How much longer, while the origin cannot be had.
-    pub stale_if_error_s: f64,
-    /// Bytes on their way to devices.
-    pub appends_bytes_max: Size,
-    /// Writes that wait for their turn.
-    pub writes_waiting_max: u32,
+section! {
+    /// What a node keeps, and for how long without asking the origin.
+    pub struct Node {
+        /// Capacity of the memory tier in bytes of objects.
+        pub memory_bytes: Size = Size(64 * MIB),
+        /// Size of the largest object that memory and devices keep; larger ones are streamed from
+        /// the origin.
+        pub object_bytes_max: Size = Size(8 * MIB),
+        /// Seconds for which a kept object is served without asking the origin whether it is still
+        /// current: the bound on staleness after a write to the origin that bypassed Concertina.
+        /// Writes through Concertina are visible at once in any case. 0: ask once after a restart;
+        /// only correct if nobody else writes to the origin.
+        pub revalidate_s: f64 = 60.0,
+        /// While the origin is unavailable, objects past revalidate_s are served for this many
+        /// further seconds, unless a write through Concertina may have been missed. 0: they are
+        /// answered 503 or 504.
+        pub stale_if_error_s: f64 = 3600.0,
+        /// Memory for objects that wait to be written to the devices; when it is full, objects are
+        /// written to a device only when they are read again.
+        pub appends_bytes_max: Size = Size(64 * MIB),
+        /// Maximum PUTs and DELETEs that wait for another write of the same key; further ones are
+        /// answered 503.
+        pub writes_waiting_max: u32 = 1024,
+    }
 }
 
-/// `[[device]]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Device {
-    /// Its folder.
-    pub path: PathBuf,
-    /// How many devices of this kind there are.
-    pub count: u32,
-    /// Byte budget of each.
-    pub bytes: Size,
-    /// `hot` or `bulk`.
-    pub class: Class,
-    /// Longest queue.
-    pub queue_length_max: u32,
-    /// Reads at once.
-    pub parallel: u32,
-    /// Bytes of a segment; 0: chosen from `bytes`.
-    pub segment_bytes: Size,
-    /// The laboratory profile.
-    pub service: Option<Service>,
+section! {
+    /// Devices that hold objects beside memory. Repeat the section for devices of another kind.
+    pub struct Device {
+        /// Folder for the device's segments; created if missing. If count is above 1, each device
+        /// has a folder 00, 01 ... in it.
+        pub path: PathBuf = "concertina-data/device".into(),
+        /// Number of devices of this kind.
+        pub count: u32 = 1,
+        /// Capacity of each device.
+        pub bytes: Size = Size(1024 * MIB),
+        /// "bulk" or "hot": the name under which its reads are recorded and fitted. It does not
+        /// affect where objects are stored.
+        pub class: Class = Class::Bulk,
+        /// Maximum reads waiting or in service; further ones are answered 503.
+        pub queue_length_max: u32 = 1024,
+        /// Concurrent reads. 0: 8, or 1 with a service profile, which is a single server.
+        pub parallel: u32 = 0,
+        /// Size of the segments that hold the objects; the oldest segment is reclaimed first. 0:
+        /// 1/16 of bytes, at least 1MiB and at most 64MiB.
+        pub segment_bytes: Size = Size(0),
+        /// LABORATORY: hold each real read for a random time, to imitate a disk that this machine
+        /// does not have: { kind = "exponential" | "gamma" | "lognormal" | "empirical", mean_ms =
+        /// 10.0, scv = 1.0 (gamma, lognormal), file = "times" (empirical: milliseconds, one a
+        /// line), seed = 1 }. Every output names the profile.
+        pub service: Option<Service> = None,
+    }
 }
 
 /// Class of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Class {
     /// Holds the hot class.
     Hot,
@@ -76,23 +105,26 @@ pub enum Class {
     Bulk,
 }
 
-/// `service` of a device: the laboratory profile that holds each read for a drawn time.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Service {
-    /// Shape of the distribution.
-    pub kind: Kind,
-    /// Mean, milliseconds.
-    pub mean_ms: f64,
-    /// Squared coefficient of variation, for `gamma` and `lognormal`.
-    pub scv: f64,
-    /// Times in milliseconds, one a line, for `empirical`.
-    pub file: Option<PathBuf>,
-    /// Seed of the draws; device `i` of a group draws from `seed + i`.
-    pub seed: u64,
+section! {
+    /// The laboratory profile of a device: the distribution of the time for which each read is
+    /// held.
+    pub struct Service {
+        /// Shape of the distribution.
+        pub kind: Kind = Kind::Exponential,
+        /// Mean, milliseconds.
+        pub mean_ms: f64 = 0.0,
+        /// Squared coefficient of variation, for `gamma` and `lognormal`.
+        pub scv: f64 = 1.0,
+        /// File of times in milliseconds, one a line, for `empirical`.
+        pub file: Option<PathBuf> = None,
+        /// Seed of the random numbers; device `i` of a group uses `seed + i`.
+        pub seed: u64 = 1,
+    }
 }
 
 /// Shape of a profile's distribution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Exponential: SCV 1.
     Exponential,
@@ -104,215 +136,94 @@ pub enum Kind {
     Empirical,
 }
 
-/// `[observe]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Observe {
-    /// Run folder.
-    pub run_dir: Option<PathBuf>,
-    /// Length of a window.
-    pub window_s: f64,
-    /// Objectives at which responses are counted exactly.
-    pub objectives_ms: Vec<f64>,
-    /// One key in so many is sampled; 0: none.
-    pub sample_one_in: u64,
-    /// Whether the engine's events are recorded.
-    pub events: bool,
-}
-
-const MIB: u64 = 1 << 20;
-
-impl Default for Serve {
-    fn default() -> Self {
-        Serve {
-            role: Role::All,
-            listen: "127.0.0.1:7070".to_owned(),
-            threads: 0,
-            token: None,
-            connections_max: 4096,
-            header_bytes_max: Size(64 << 10),
-            idle_s: 60.0,
-            drain_s: 10.0,
-            uploads_bytes_max: Size(64 * MIB),
-        }
+section! {
+    /// Datasets of records, served from the origin.
+    pub struct Datasets {
+        /// Folder for local copies of the shards that this node serves; created if missing. It can
+        /// be deleted: missing copies are fetched from the origin again. Unset: no datasets are
+        /// served.
+        pub path: Option<PathBuf> = None,
+        /// Seconds between checks of the origin for new datasets and for records that other
+        /// processes appended: the time within which every process sees them.
+        pub refresh_s: f64 = 2.0,
+        /// Maximum requests waiting or in service at one shard; further ones are answered 503.
+        pub queue_length_max: u32 = 1000,
+        /// Memory for the layers of all shards, which make shards under load faster. 0: no layers.
+        pub layers_bytes: Size = Size(256 * MIB),
+        /// Seconds between two measurements of the queue lengths.
+        pub layers_interval_s: f64 = engine::layers::Settings::default().interval as f64 / 1e9,
+        /// Weight of the newest measurement in the moving average of a queue's length.
+        pub layers_smoothing: f64 = engine::layers::Settings::default().smoothing,
+        /// Average queue length above which a shard gets its next layer.
+        pub layers_high: f64 = engine::layers::Settings::default().high,
+        /// Average queue length below which a shard drops its lowest layer.
+        pub layers_low: f64 = engine::layers::Settings::default().low,
     }
 }
 
-impl Default for Node {
-    fn default() -> Self {
-        Node {
-            memory_bytes: Size(64 * MIB),
-            object_bytes_max: Size(8 * MIB),
-            revalidate_s: 60.0,
-            stale_if_error_s: 3600.0,
-            appends_bytes_max: Size(64 * MIB),
-            writes_waiting_max: 1024,
-        }
+section! {
+    /// What is recorded.
+    pub struct Observe {
+        /// Run folder to create (windows, samples, and the state of the host each second). Unset:
+        /// nothing is recorded to disk.
+        pub run_dir: Option<PathBuf> = None,
+        /// Length of a window in seconds.
+        pub window_s: f64 = 1.0,
+        /// Response times in milliseconds; the responses within each of them are counted exactly.
+        pub objectives_ms: Vec<f64> = vec![20.0, 50.0, 100.0],
+        /// One key in this many is sampled, with every request for it. 0: no samples.
+        pub sample_one_in: u64 = 64,
+        /// Record every event and action of the engine in the run folder, so that the run can be
+        /// replayed. For tests only: recording costs more than serving.
+        pub events: bool = false,
     }
 }
 
-impl Default for Device {
-    fn default() -> Self {
-        Device {
-            path: PathBuf::from("concertina-data/device"),
-            count: 1,
-            bytes: Size(1024 * MIB),
-            class: Class::Bulk,
-            queue_length_max: 1024,
-            parallel: 0,
-            segment_bytes: Size(0),
-            service: None,
-        }
-    }
-}
-
-impl Default for Service {
-    fn default() -> Self {
-        Service { kind: Kind::Exponential, mean_ms: 0.0, scv: 1.0, file: None, seed: 1 }
-    }
-}
-
-impl Default for Observe {
-    fn default() -> Self {
-        Observe {
-            run_dir: None,
-            window_s: 1.0,
-            objectives_ms: vec![20.0, 50.0, 100.0],
-            sample_one_in: 64,
-            events: false,
-        }
-    }
+/// Reads a token so that an error does not repeat it.
+fn unshown<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(Some(Secret::deserialize(deserializer)?.expose().to_owned()))
 }
 
 impl Serve {
-    pub(super) fn visit(&mut self, v: &mut dyn Visitor) {
-        v.field(
-            "role",
-            "What this process is: \"node\", \"gateway\", or \"all\": both, or without members a node \
-            alone.",
-            &mut self.role,
-        );
-        v.field(
-            "listen",
-            "Address and port of the gateway, or of a node alone. Port 0 lets the kernel choose. \
-            Anything wider than loopback needs a token.",
-            &mut self.listen,
-        );
-        v.field(
-            "threads",
-            "Threads that serve connections; 0: one for each core.",
-            &mut self.threads,
-        );
-        v.field(
-            "token",
-            "If set, every request (but /healthz and /readyz) must carry \
-            `Authorization: Bearer TOKEN`; the processes of a cluster send it to each other.",
-            &mut self.token,
-        );
-        v.field(
-            "connections_max",
-            "Connections at once; more are answered 503 and closed.",
-            &mut self.connections_max,
-        );
-        v.field(
-            "header_bytes_max",
-            "Longest head of a request, at least 8KiB; longer is answered 431.",
-            &mut self.header_bytes_max,
-        );
-        v.field(
-            "idle_s",
-            "A connection that sends nothing for so long (between requests, in a head \
-            or in a body) is closed.",
-            &mut self.idle_s,
-        );
-        v.field(
-            "drain_s",
-            "How long requests in flight may take to end after SIGINT or SIGTERM.",
-            &mut self.drain_s,
-        );
-        v.field(
-            "uploads_bytes_max",
-            "Bytes of uploads under way that are held in memory to fill the \
-            tiers; past it, uploads go to the origin alone.",
-            &mut self.uploads_bytes_max,
-        );
+    pub(super) fn check(&self, mut checks: Checks<'_>) {
+        match self.listen.parse::<std::net::SocketAddr>() {
+            Err(_) => checks.must(false, "listen", not_an_address(&self.listen)),
+            Ok(address) => checks.must(
+                address.ip().is_loopback() || self.token.is_some(),
+                "listen",
+                format!(
+                    "{address} is reachable from outside; set serve.token, or listen on 127.0.0.1"
+                ),
+            ),
+        }
+        checks.must(self.token.as_deref() != Some(""), "token", "is empty; leave it out or set it");
+        checks.at_least("connections_max", self.connections_max, 1);
+        checks.between("threads", self.threads, 0, 1024);
+        checks.between("header_bytes_max", self.header_bytes_max, Size(8 << 10), Size(16 * MIB));
+        checks.between("idle_s", self.idle_s, 0.01, 1e6);
+        checks.between("drain_s", self.drain_s, 0.0, 1e6);
     }
 }
 
+/// The mistake of an address that cannot be read.
+pub(super) fn not_an_address(text: &str) -> String {
+    format!("{text:?} is not an address and port; write it as \"127.0.0.1:7070\"")
+}
+
 impl Node {
-    pub(super) fn visit(&mut self, v: &mut dyn Visitor) {
-        v.field("memory_bytes", "Budget of the memory tier: object bytes.", &mut self.memory_bytes);
-        v.field(
+    pub(super) fn check(&self, mut checks: Checks<'_>) {
+        checks.between("revalidate_s", self.revalidate_s, 0.0, 1e6);
+        checks.between("stale_if_error_s", self.stale_if_error_s, 0.0, 1e6);
+        checks.must(
+            self.object_bytes_max.0 <= 1 << 30,
             "object_bytes_max",
-            "Largest object that memory and devices keep; larger ones are \
-            streamed from the origin.",
-            &mut self.object_bytes_max,
-        );
-        v.field("revalidate_s", "An object is served from the tiers at most so long without asking \
-            the origin whether it is still current: the bound on staleness after a write made behind \
-            Concertina's back. Writes through Concertina are seen at once, whatever this is. 0: ask \
-            once after a restart, and then believe that nobody else writes to the origin.",
-            &mut self.revalidate_s);
-        v.field(
-            "stale_if_error_s",
-            "While the origin cannot be had, objects whose revalidate_s has passed are served for so \
-            much longer, unless a write through Concertina may have been missed. 0: they are answered \
-            503 or 504.",
-            &mut self.stale_if_error_s,
-        );
-        v.field(
-            "appends_bytes_max",
-            "Bytes on their way to the devices; past it, objects are not \
-            written to a device until they are read again.",
-            &mut self.appends_bytes_max,
-        );
-        v.field(
-            "writes_waiting_max",
-            "PUTs and DELETEs that wait for another of the same key; past \
-            it they are answered 503.",
-            &mut self.writes_waiting_max,
+            "must be at most 1GiB: an object is read into memory as a whole before it is kept",
         );
     }
 }
 
 impl Device {
-    pub(super) fn visit(&mut self, v: &mut dyn Visitor) {
-        v.field(
-            "path",
-            "Folder of its segments; made if it is not there. With `count`, each device \
-            has a folder 00, 01 ... in it.",
-            &mut self.path,
-        );
-        v.field("count", "So many devices of this kind.", &mut self.count);
-        v.field("bytes", "Byte budget of each device.", &mut self.bytes);
-        v.field(
-            "class",
-            "\"bulk\" or \"hot\": the name under which its reads are recorded and fitted. What lies where \
-             does not depend on it.",
-            &mut self.class,
-        );
-        v.field(
-            "queue_length_max",
-            "Reads waiting and in service; past it they are answered 503.",
-            &mut self.queue_length_max,
-        );
-        v.field(
-            "parallel",
-            "Reads at once; 0: 8, or 1 with a `service` profile, which is one server.",
-            &mut self.parallel,
-        );
-        v.field(
-            "segment_bytes",
-            "Objects lie in segments of this size, and the oldest segment goes \
-            first; 0: 1/16 of `bytes`, between 1MiB and 64MiB.",
-            &mut self.segment_bytes,
-        );
-        v.field("service", "LABORATORY: hold each real read for a drawn time, as a disk would that \
-            this machine does not have: { kind = \"exponential\" | \"gamma\" | \"lognormal\" | \
-            \"empirical\", mean_ms = 10.0, scv = 1.0 (gamma, lognormal), file = \"times\" (empirical: \
-            milliseconds, one a line), seed = 1 }. Named in every output.", &mut self.service);
-    }
-
-    /// Reads at once.
+    /// Concurrent reads.
     pub fn servers(&self) -> u32 {
         match (self.parallel, &self.service) {
             (0, None) => 8,
@@ -336,17 +247,29 @@ impl Device {
         }
         (0..self.count).map(|i| self.path.join(format!("{i:02}"))).collect()
     }
+
+    pub(super) fn check(&self, mut checks: Checks<'_>) {
+        let segment = Size(self.segment());
+        checks.between("count", self.count, 1, 4096);
+        checks.between("parallel", self.servers(), 1, 1024);
+        checks.at_least("queue_length_max", self.queue_length_max, 1);
+        checks.between("segment_bytes", segment, Size(4096), Size(1 << 40));
+        checks.must(
+            self.bytes.0 / 2 >= segment.0,
+            "bytes",
+            format!("must hold two segments of {segment}; increase it, or decrease segment_bytes"),
+        );
+        let Some(service) = &self.service else { return };
+        checks.must(
+            self.parallel <= 1,
+            "parallel",
+            "a device with a service profile is one server; leave parallel out",
+        );
+        service.check(checks.of("service"));
+    }
 }
 
 impl Service {
-    pub(super) fn visit(&mut self, v: &mut dyn Visitor) {
-        v.field("kind", "", &mut self.kind);
-        v.field("mean_ms", "", &mut self.mean_ms);
-        v.field("scv", "", &mut self.scv);
-        v.field("file", "", &mut self.file);
-        v.field("seed", "", &mut self.seed);
-    }
-
     /// The profile in words: "an exponential time of mean 10.75 ms".
     pub fn in_words(&self) -> String {
         let mean = self.mean_ms;
@@ -360,31 +283,68 @@ impl Service {
             }
         }
     }
+
+    fn check(&self, mut checks: Checks<'_>) {
+        let empirical = self.kind == Kind::Empirical;
+        checks.between("mean_ms", self.mean_ms, 0.0, 1e6);
+        checks.must(
+            empirical || self.mean_ms != 0.0,
+            "mean_ms",
+            "must be above 0, in milliseconds",
+        );
+        checks.must(
+            self.scv > 0.0 && self.scv <= 1e4,
+            "scv",
+            format!("must be above 0 and at most 10000, not {}", self.scv),
+        );
+        checks.must(
+            self.kind != Kind::Exponential || self.scv == 1.0,
+            "scv",
+            "an exponential time has SCV 1; for another SCV set kind to gamma or lognormal",
+        );
+        checks.must(
+            empirical == self.file.is_some(),
+            "file",
+            "kind = \"empirical\" needs a file of times, and the other kinds have none",
+        );
+    }
+}
+
+impl Datasets {
+    /// The settings of the layer manager.
+    pub fn layers(&self) -> engine::layers::Settings {
+        engine::layers::Settings {
+            interval: (self.layers_interval_s * 1e9) as Nanos,
+            smoothing: self.layers_smoothing,
+            high: self.layers_high,
+            low: self.layers_low,
+            budget_bytes: self.layers_bytes.0,
+            ..Default::default()
+        }
+    }
+
+    pub(super) fn check(&self, mut checks: Checks<'_>) {
+        checks.between("refresh_s", self.refresh_s, 0.05, 1e6);
+        checks.between("layers_interval_s", self.layers_interval_s, 0.001, 1e6);
+        checks.at_least("queue_length_max", self.queue_length_max, 1);
+        if let Err(error) = self.layers().check() {
+            checks.must(false, "layers_*", error.to_string());
+        }
+    }
 }
 
 impl Observe {
-    pub(super) fn visit(&mut self, v: &mut dyn Visitor) {
-        v.field(
-            "run_dir",
-            "Run folder to be made (windows, samples, host each second); none if unset.",
-            &mut self.run_dir,
-        );
-        v.field("window_s", "Length of a window.", &mut self.window_s);
-        v.field(
+    pub(super) fn check(&self, mut checks: Checks<'_>) {
+        checks.between("window_s", self.window_s, 0.01, 1e6);
+        checks.must(
+            self.objectives_ms.iter().all(|ms| ms.is_finite() && *ms > 0.0),
             "objectives_ms",
-            "Responses within these are counted exactly.",
-            &mut self.objectives_ms,
+            "must all be above 0",
         );
-        v.field(
-            "sample_one_in",
-            "One key in so many is sampled, every request of it; 0: none.",
-            &mut self.sample_one_in,
-        );
-        v.field(
+        checks.must(
+            !self.events || self.run_dir.is_some(),
             "events",
-            "Record every event and action of the engine in the run folder, so that the \
-            run can be replayed. For tests: it costs more than serving.",
-            &mut self.events,
+            "needs observe.run_dir, the folder for the events",
         );
     }
 }

@@ -11,6 +11,9 @@ fn mistakes(text: &str, overrides: &[&str]) -> String {
 fn what_is_printed_reads_as_the_same() {
     let plain = Config::parse("", "", &[]).unwrap();
     assert_eq!(Config::parse(&plain.print(), "", &[]).unwrap(), plain);
+    let without = Config { devices: Vec::new(), ..plain };
+    assert_eq!(Config::parse(&without.print(), "", &[]).unwrap(), without);
+    assert_eq!(SECTIONS.len(), without.table().len());
     let text = r#"
         [serve]
         listen = "0.0.0.0:80"
@@ -50,13 +53,16 @@ fn overrides_reach_devices() {
             set("device.0.service={kind=\"exponential\",mean_ms=2}"),
             set("serve.listen=127.0.0.1:0"),
             set("observe.objectives_ms=[5]"),
+            set("observe.objectives_ms.1=7"),
+            set("device.1={path=\"second\"}"),
         ],
     )
     .unwrap();
+    assert_eq!(config.devices[1].path, Path::new("second"));
     assert_eq!(config.devices[0].path, Path::new("/d e"));
     assert_eq!(config.devices[0].service.as_ref().unwrap().mean_ms, 2.0);
     assert_eq!(config.devices[0].servers(), 1);
-    assert_eq!(config.observe.objectives_ms, [5.0]);
+    assert_eq!(config.observe.objectives_ms, [5.0, 7.0]);
 }
 
 #[test]
@@ -67,17 +73,62 @@ fn all_mistakes_are_told_at_once() {
         &["nonsense", "a=1", "device.7.path=x"],
     );
     for part in [
-        "serve.listen: must be a string",
-        "serve.port: is not a key",
-        "nod: is not a key; did you mean `node`?",
-        "node.memory_byte: is not a key; did you mean `memory_bytes`?",
-        "node.revalidate_s: must be a number",
-        "write [[device]]",
+        "serve.listen: must be a string, not integer `5`",
+        "serve.port: unknown key; the keys here are: role, listen, ",
+        "nod: unknown key; did you mean `node`?",
+        "node.memory_byte: unknown key; did you mean `memory_bytes`?",
+        "node.revalidate_s: must be a number, not string \"x\"",
+        "device: must be a list: write [[device]], not [device]",
         "--set nonsense: has no `=`",
-        "--set a=1: names no section",
+        "--set a: has no section",
     ] {
         assert!(told.contains(part), "{part:?} is missing in {told}");
     }
+}
+
+#[test]
+fn every_mistake_in_lists_and_tables_has_its_place_and_shows_no_secret() {
+    let text = r#"
+        [[device]]
+        bytes = "1 GiB"
+        [[device]]
+        count = -1
+        parallel = 1.5
+        service = { kind = 3, mean_ms = true, sdv = 2, file = 1 }
+        [observe]
+        objectives_ms = [1, "x"]
+        events = 1
+        [serve]
+        token = 123456
+        [origin]
+        session_token = [123456]
+        [gateway]
+        spread = "al"
+    "#;
+    let set = ["serve.listen.port=1", "device.9.count=1", "device.x.count=1", "token=123456"];
+    let told = mistakes(text, &set);
+    assert_eq!(
+        told.lines().map(str::trim).collect::<Vec<_>>(),
+        [
+            "15 mistakes in the configuration:",
+            "--set device.9.count: index 9 is beyond a list of 2",
+            "--set device.x.count: `x` is not an index of a list",
+            "--set token: has no section; write it as section.key=value",
+            "device.1.count: must be a whole number from 0 to 4294967295, not integer `-1`",
+            "device.1.parallel: must be a whole number from 0 to 4294967295, not floating point `1.5`",
+            "device.1.service.file: must be a path, not integer `1`",
+            "device.1.service.kind: must be one of `exponential`, `gamma`, `lognormal`, `empirical`, \
+             not `3`",
+            "device.1.service.mean_ms: must be a number, not boolean `true`",
+            "device.1.service.sdv: unknown key; did you mean `scv`?",
+            "gateway.spread: must be one of `primary`, `warm`, `all`, not `al`",
+            "observe.events: must be true or false, not integer `1`",
+            "observe.objectives_ms: must be a number, not string \"x\"",
+            "origin.session_token: must be a string",
+            "serve.listen: must be a string, not a table",
+            "serve.token: must be a string",
+        ]
+    );
 }
 
 #[test]
@@ -86,21 +137,24 @@ fn values_are_checked() {
         ("[serve]\nlisten = \"0.0.0.0:1\"", "set serve.token"),
         ("[serve]\nlisten = \"here\"", "not an address"),
         ("[serve]\nheader_bytes_max = 1", "between 8KiB and 16MiB"),
-        ("[node]\nmemory_bytes = -1", "bytes, like"),
+        ("[node]\nmemory_bytes = -1", "node.memory_bytes: must be bytes, like 4096 or"),
         ("[node]\nrevalidate_s = -1", "node.revalidate_s: must be between"),
         ("[[device]]\nbytes = \"1MiB\"", "must hold two segments"),
         (
             "[[device]]\nparallel = 4\nservice = { kind = \"exponential\", mean_ms = 1 }",
             "one server",
         ),
-        ("[[device]]\nservice = { kind = \"gamma\" }", "service.mean_ms: must be positive"),
-        ("[[device]]\nservice = { kind = \"normal\", mean_ms = 1 }", "\"lognormal\""),
+        ("[[device]]\nservice = { kind = \"gamma\" }", "device.0.service.mean_ms: must be above 0"),
+        (
+            "[[device]]\nservice = { kind = \"normal\", mean_ms = 1 }",
+            "device.0.service.kind: must be one of `exponential`, `gamma`, ",
+        ),
         ("[[device]]\nservice = { kind = \"exponential\", mean_ms = 1, scv = 2 }", "SCV 1"),
         ("[[device]]\n[[device]]", "is used twice"),
         ("[observe]\nevents = true", "needs observe.run_dir"),
-        ("[origin]\nkind = \"gcs\"", "\"folder\" and \"s3\" are"),
-        ("[origin]\nkind = \"s3\"", "origin.bucket: \"\" is no name"),
-        ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nendpoint = \"here\"", "is no address"),
+        ("[origin]\nkind = \"gcs\"", "origin.kind: must be `folder` or `s3`, not `gcs`"),
+        ("[origin]\nkind = \"s3\"", "origin.bucket: invalid bucket name \"\""),
+        ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nendpoint = \"here\"", "invalid URL"),
         ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nendpoint = \"http://a:1\"", "allow_http = true"),
         ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nprefix = \"a\"", "end in \"/\""),
         ("[origin]\nkind = \"s3\"\nbucket = \"b\"\nprefix = \"a//\"", "end in \"/\""),
@@ -166,27 +220,33 @@ fn mistakes_of_a_cluster_are_told_at_once() {
     "#;
     let told = mistakes(wrong, &[]);
     for part in [
-        "member.1.name: \"a\" is member.0 already",
-        "member.1.address: 127.0.0.1:7071 is member.0's",
-        "member.1.weight: must be positive",
-        "member.2.name: \"b c\" cannot be a name",
+        "member.1.name: \"a\" is already the name of member.0",
+        "member.1.address: 127.0.0.1:7071 is already the address of member.0",
+        "member.1.weight: must be above 0",
+        "member.2.name: invalid name \"b c\"",
         "member.2.address: \"here:0\" is not an address",
-        "cluster.name: \"x\" is no member; they are a, a, b c",
+        "cluster.name: there is no member \"x\"; write one of: a, a, b c",
         "cluster.replicas: must be between 1 and 8",
         "cluster.lease_s: must be between",
-        "gateway.hedge_quantile: must lie",
+        "gateway.hedge_quantile: must be above 0 and below 1",
         "gateway.ping_s: must be between",
     ] {
         assert!(told.contains(part), "{part:?} is missing in {told}");
     }
     let rows: &[(&[&str], &str)] = &[
-        (&[], "cluster.name: must say which of the members this node is: b, a"),
+        (&[], "cluster.name: is missing; write which member this node is, one of: b, a"),
         (&["serve.role=gateway", "cluster.name=a"], "a gateway is not a member"),
-        (&["serve.role=master"], "\"all\", \"gateway\" or \"node\""),
-        (&["cluster.name=a", "serve.listen=127.0.0.1:7071"], "the gateway of this process needs"),
+        (
+            &["serve.role=master"],
+            "serve.role: must be one of `all`, `gateway`, `node`, not `master`",
+        ),
+        (&["cluster.name=a", "serve.listen=127.0.0.1:7071"], "its gateway needs another"),
         (&["cluster.name=a", "member.1.address=10.0.0.1:1"], "serve.token: must be set"),
-        (&["cluster.name=a", "member.1.address=0.0.0.0:1"], "others can connect to"),
-        (&["cluster.name=a", "gateway.policy=fastest"], "gateway.policy: must be \"smallest"),
+        (&["cluster.name=a", "member.1.address=0.0.0.0:1"], "nobody can connect to 0.0.0.0:1"),
+        (
+            &["cluster.name=a", "gateway.policy=fastest"],
+            "gateway.policy: must be one of `smallest_expected_response`, ",
+        ),
     ];
     for (set, part) in rows {
         let told = mistakes(MEMBERS, set);
@@ -197,7 +257,7 @@ fn mistakes_of_a_cluster_are_told_at_once() {
     let told = mistakes("[member]\nname = \"a\"", &[]);
     assert!(told.contains("write [[member]], not [member]"), "{told}");
     let told = mistakes("", &["cluster.name=a"]);
-    assert!(told.contains("there are no members"), "{told}");
+    assert!(told.contains("there is no member \"a\"; list all nodes"), "{told}");
 }
 
 #[test]

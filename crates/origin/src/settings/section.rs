@@ -1,0 +1,120 @@
+//! What a section of the configuration is: keys with a default and an explanation, and checks of
+//! their values.
+//!
+//! [`section!`](crate::section) declares all that is said about a key in one place. `serde` does
+//! the reading and writing. A derived JSON schema (`schemars`) would bring the explanations too,
+//! but leaves defaults in a second place, and keeps the order of keys only where all JSON of the
+//! workspace does.
+
+use std::fmt::Display;
+
+/// A section of the configuration.
+pub trait Section {
+    /// Its explanation, as lines of TOML comments.
+    const ABOUT: &'static str;
+    /// Its keys in the order of their declaration, each with its explanation as lines of TOML
+    /// comments.
+    const KEYS: &'static [(&'static str, &'static str)];
+}
+
+/// Declares a section: a struct whose fields are keys with a default, and whose documentation is
+/// the explanation of the section and of each key. The struct can be read and written by `serde`:
+/// what is missing has its default, and unknown keys are errors.
+///
+/// ```
+/// use origin::Section;
+/// origin::section! {
+///     /// Where objects are durable.
+///     pub struct Store {
+///         /// Concurrent requests.
+///         pub parallel: u32 = 16,
+///     }
+/// }
+/// assert_eq!(Store::default().parallel, 16);
+/// assert_eq!(Store::ABOUT, "# Where objects are durable.\n");
+/// assert_eq!(Store::KEYS, [("parallel", "# Concurrent requests.\n")]);
+/// ```
+#[macro_export]
+macro_rules! section {
+    (@comment doc = $line:literal) => { concat!("#", $line, "\n") };
+    (@comment $($other:tt)*) => { "" };
+    (
+        $(#[$($about:tt)*])*
+        pub struct $name:ident {
+            $($(#[$($attribute:tt)*])* pub $key:ident: $type:ty = $default:expr,)*
+        }
+    ) => {
+        $(#[$($about)*])*
+        #[derive(Clone, Debug, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$($attribute)*])* pub $key: $type,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($key: $default,)* }
+            }
+        }
+
+        impl $crate::Section for $name {
+            const ABOUT: &'static str = concat!($($crate::section!(@comment $($about)*),)*);
+            const KEYS: &'static [(&'static str, &'static str)] = &[
+                $((stringify!($key), concat!($($crate::section!(@comment $($attribute)*),)*)),)*
+            ];
+        }
+    };
+}
+
+/// Something wrong in a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Key (`device.0.bytes`), or file and line.
+    pub place: String,
+    /// What is wrong, and what to write instead.
+    pub what: String,
+}
+
+/// Checks the values of a section and collects the mistakes.
+#[derive(Debug)]
+pub struct Checks<'a> {
+    prefix: String,
+    mistakes: &'a mut Vec<Mistake>,
+}
+
+impl<'a> Checks<'a> {
+    /// Checks of the whole configuration: keys are given with their section.
+    pub fn new(mistakes: &'a mut Vec<Mistake>) -> Checks<'a> {
+        Checks { prefix: String::new(), mistakes }
+    }
+
+    /// Checks of a part: a section, or the table that is the value of a key.
+    pub fn of(&mut self, part: &str) -> Checks<'_> {
+        Checks { prefix: format!("{}{part}.", self.prefix), mistakes: self.mistakes }
+    }
+
+    /// Adds a mistake unless a condition on a key's value holds.
+    pub fn must(&mut self, holds: bool, key: &str, what: impl Into<String>) {
+        if !holds {
+            let place = format!("{}{key}", self.prefix);
+            self.mistakes.push(Mistake { place, what: what.into() });
+        }
+    }
+
+    /// Adds a mistake if a value is not within two bounds, or not a number.
+    pub fn between<T: PartialOrd + Display + Copy>(
+        &mut self,
+        key: &str,
+        value: T,
+        low: T,
+        high: T,
+    ) {
+        let holds = (low..=high).contains(&value);
+        self.must(holds, key, format!("must be between {low} and {high}, not {value}"));
+    }
+
+    /// Adds a mistake if a value is below a bound, or not a number.
+    pub fn at_least<T: PartialOrd + Display>(&mut self, key: &str, value: T, low: T) {
+        self.must(low <= value, key, format!("must be at least {low}, not {value}"));
+    }
+}
