@@ -47,14 +47,6 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Iterates over the appended records.
-    pub fn appended(&self) -> impl Iterator<Item = &[u8]> {
-        self.entries.iter().filter_map(|entry| match entry {
-            Entry::Append(record) => Some(&record[..]),
-            Entry::Delete(_) => None,
-        })
-    }
-
     /// Encodes the chunk.
     ///
     /// # Errors

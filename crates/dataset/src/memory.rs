@@ -132,8 +132,8 @@ impl Plan {
                 );
                 ensure!(
                     plan.of_length(bytes) <= each(plan.jobs),
-                    "{} shards of {} MiB at a time take up to {} MiB of memory, but only {} MiB are \
-                     allowed: allow more (--memory), or choose smaller shards (--shard-size)",
+                    "{} shards of {} MiB at a time take up to {} MiB of memory, but only {} MiB \
+                     are allowed: allow more (--memory), or choose smaller shards (--shard-size)",
                     plan.jobs,
                     bytes >> 20,
                     (PROCESS_BYTES + plan.jobs * plan.of_length(bytes)).div_ceil(1 << 20),

@@ -64,7 +64,8 @@ impl Joined {
             reader.by_ref().take(header.len() as u64).read_until(b'\n', &mut line)?;
             if !line.is_empty() && line != *header {
                 bail!(
-                    "{}: the first line is not the header of the first file; name files with the same columns",
+                    "{}: the first line is not the header of the first file; name files with the \
+                     same columns",
                     path.display()
                 );
             }

@@ -9,7 +9,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::plan::{Length, Think};
 
-/// A generator that is the same for the same seed and purpose, on every machine and in every version.
+/// Creates a generator that is the same for equal seeds and purposes, on every machine and in
+/// every version.
 pub(super) fn random(seed: u64, purpose: u64) -> Xoshiro256PlusPlus {
     let mixed = (seed ^ purpose.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose;
     Xoshiro256PlusPlus::seed_from_u64(mixed)

@@ -199,8 +199,8 @@ impl Plan {
         let scheme = self.scheme();
         if matches!(scheme, "memcached" | "s3") {
             let http = self.fixed || self.prefix.is_some() || self.token.is_some();
-            let message = "a fixed URL, a prefix and a bearer token are for http:// only; write a key \
-                         prefix as s3://BUCKET/PREFIX, or in the key format";
+            let message = "a fixed URL, a prefix and a bearer token are for http:// only; write a \
+                         key prefix as s3://BUCKET/PREFIX, or in the key format";
             check(!http, message.into());
         }
         let s3 = scheme == "s3" || self.credentials.is_none();

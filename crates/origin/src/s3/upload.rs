@@ -199,7 +199,8 @@ impl Drop for Parts {
         self.store.thread.handle().spawn(async move {
             if let Err(error) = upload.abort().await {
                 let error = store.failed(&error, &format!("the end of {path}"), Access::Write);
-                tracing::warn!("an upload could not be aborted, and its parts are left to the bucket's lifecycle rule: {error}");
+                tracing::warn!("an upload could not be aborted, and its parts are left to the bucket's \
+                     lifecycle rule: {error}");
             }
         });
     }

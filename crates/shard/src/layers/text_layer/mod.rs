@@ -231,8 +231,8 @@ impl TextBuild {
             || tokens_max > TOKENS_MAX
         {
             return Err(Error::Layers(format!(
-                "invalid text layer: blocks of {block_bytes} bytes, {tokens_max} tokens; use a power of two \
-                 from 64 to 131,072, and up to {TOKENS_MAX} tokens"
+                "invalid text layer: blocks of {block_bytes} bytes, {tokens_max} tokens; use a power \
+                 of two from 64 to 131,072, and up to {TOKENS_MAX} tokens"
             )));
         }
         let text_len = text.len();
