@@ -198,9 +198,15 @@ impl Drop for Parts {
         let (store, path) = (self.store.clone(), self.path.clone());
         self.store.thread.handle().spawn(async move {
             if let Err(error) = upload.abort().await {
-                let error = store.failed(&error, &format!("the end of {path}"), Access::Write);
-                tracing::warn!("an upload could not be aborted, and its parts are left to the bucket's \
-                     lifecycle rule: {error}");
+                let error = store.failed(
+                    &error,
+                    &format!("the abort of an upload of {path}"),
+                    Access::Write,
+                );
+                tracing::warn!(
+                    "an upload could not be aborted, and its parts are left to the bucket's \
+                     lifecycle rule: {error}"
+                );
             }
         });
     }
