@@ -8,7 +8,7 @@
 //!
 //! Opening takes one pass over all bytes for the checksums (CRC-32, a few gigabytes per second).
 //! [`Reader::open_unchecked`] reads only header, table and trailer: for files just written, or
-//! verified later with [`Reader::verify`]. A checksum detects accidents, not forgery: a forged
+//! verified later with `Reader::verify`. A checksum detects accidents, not forgery: a forged
 //! shard may give wrong results, but cannot make its reader access memory outside of it, panic or
 //! loop forever.
 
@@ -42,7 +42,7 @@ const TRAILER_MAGIC: [u8; 8] = *b"CTSHEND\n";
 /// A section's place in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// Its name: 1 to [`NAME_BYTES_MAX`] bytes of `a-z`, `0-9`, `.`, `_` and `-`.
+    /// Its name: 1 to `NAME_BYTES_MAX` bytes of `a-z`, `0-9`, `.`, `_` and `-`.
     pub name: String,
     /// Its bytes in the container.
     pub range: Range<usize>,
@@ -111,7 +111,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Panics
     ///
-    /// If the name is invalid or used already; if there are [`SECTIONS_MAX`] sections already; if
+    /// If the name is invalid or used already; if there are `SECTIONS_MAX` sections already; if
     /// another section is open. Names are constants of the program, not part of its input.
     pub fn begin(&mut self, name: &str) {
         assert!(is_name(name.as_bytes()), "invalid name of a section: {name:?}");

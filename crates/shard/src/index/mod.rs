@@ -107,9 +107,8 @@ impl Index {
         Self::of(Reader::open(bytes)?)
     }
 
-    /// Opens a shard without reading all of it: for one that was just written, or that
-    /// [`verify`](Self::verify) is asked of later. Damaged bytes give wrong answers then, nothing
-    /// worse.
+    /// Opens a shard without reading all of it: for one that was just written, or that is verified
+    /// later by `Reader::verify`. Damaged bytes then give wrong answers, but cannot do worse.
     ///
     /// # Errors
     ///

@@ -111,7 +111,7 @@ impl Builder {
     /// # Errors
     ///
     /// [`Error::TooLarge`] past the size of a shard; [`Error::Schema`] for whole files, which are
-    /// added by [`push_file`](Self::push_file).
+    /// added by `push_file`.
     pub fn push(&mut self, chunk: &[u8]) -> Result<(), Error> {
         if self.schema.format == Format::Files {
             return Err(Error::Schema("whole files are added one by one, with their paths".into()));

@@ -119,9 +119,9 @@ impl Records {
 
     /// Encodes the section: version (4, little-endian), then parts, each a length (8) and its
     /// bytes. The parts are the JSON of schema, `text_bytes`, `whole_lines`, `all_good` and
-    /// `orders`; the starts ([`EliasFano::encode`]); and for each of `orders` the count of its
+    /// `orders`; the starts (`EliasFano::encode`); and for each of `orders` the count of its
     /// numbers (8), their records (`⌈log₂ records⌉` bits each, packed lowest first into words of 64
-    /// bits) and their keys (again [`EliasFano::encode`]).
+    /// bits) and their keys (again `EliasFano::encode`).
     pub fn encode(&self) -> Vec<u8> {
         // Cannot fail: JSON can represent strings, numbers and enums.
         let about = serde_json::to_vec(&self.about).unwrap_or_default();
