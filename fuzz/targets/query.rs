@@ -1,5 +1,5 @@
-//! Queries of any bytes: refused by name, or shown as they are read, and answered by the index as
-//! by a scan.
+//! Arbitrary queries: each is either rejected with an error, or survives formatting and parsing,
+//! and the index finds the same records as a scan.
 
 #![no_main]
 
@@ -19,7 +19,7 @@ static SHARDS: LazyLock<Vec<Shard>> = LazyLock::new(|| {
     datasets::TEXTS.iter().map(shard).collect()
 });
 
-// `[dataset]`, then the query.
+// Input: `[dataset]`, then the query.
 fuzz_target!(|data: &[u8]| {
     let [which, text @ ..] = data else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };

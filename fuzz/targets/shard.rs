@@ -1,7 +1,7 @@
-//! Shards as a wrong or hostile writer would make them: sections are changed, their checksums are
-//! right.
+//! Shards of a faulty or hostile writer: sections are changed, but their checksums are correct.
 //!
-//! They are refused, or answered (wrongly, it may be) within bounds; nothing panics.
+//! Such a shard is either rejected, or gives answers (possibly wrong ones) in bounded time and
+//! memory; nothing panics.
 
 #![no_main]
 
@@ -24,8 +24,8 @@ static QUERIES: LazyLock<Vec<Query>> = LazyLock::new(|| {
         .into()
 });
 
-// `[dataset, section]`, then changes: where (two bytes), what (0: set, 1: insert, 2: remove), and a
-// byte.
+// Input: `[dataset, section]`, then changes: position (two bytes), kind (0: set, 1: insert,
+// 2: remove), and a byte.
 fuzz_target!(|data: &[u8]| {
     let [which, section, changes @ ..] = data else { return };
     let reader = Reader::open(SHARDS[usize::from(*which) % SHARDS.len()].clone()).expect("a shard");

@@ -1,5 +1,4 @@
-//! Texts of any bytes and any format: records come back byte for byte, by the index and by a text
-//! layer.
+//! Arbitrary texts in all formats: the index and a text layer return their records byte for byte.
 
 #![no_main]
 
@@ -10,7 +9,7 @@ use shard::layers::{TextBuild, TextOptions};
 use shard::record::{Format, Schema};
 use shard::{Shard, Text as _};
 
-// `[format, where]`, then the text.
+// Input: `[format, position]`, then the text.
 fuzz_target!(|data: &[u8]| {
     let [format, at, text @ ..] = data else { return };
     let formats = [Format::JsonLines, Format::Stanzas, Format::Lines];
@@ -30,7 +29,7 @@ fuzz_target!(|data: &[u8]| {
     };
     assert_eq!(whole(&shard), text);
 
-    // What begins somewhere, as often as it is there.
+    // A pattern from the text is counted as often as it occurs.
     let start = usize::from(*at) % (text.len() + 1);
     let pattern = &text[start..text.len().min(start + 5)];
     let count = text.windows(pattern.len().max(1)).filter(|window| window == &pattern).count();
@@ -38,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(shard.index().count(pattern), count);
     }
 
-    // Seldom, as a layer takes milliseconds, for the tables that its tokens are chosen by.
+    // Rarely, because a layer takes milliseconds: choosing its tokens needs large tables.
     if text.len() % 64 != 7 {
         return;
     }

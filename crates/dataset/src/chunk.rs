@@ -1,62 +1,57 @@
-//! A chunk of a dataset's log: what one acknowledged call appended or deleted.
+//! A chunk of a dataset's log: the records appended or deleted by one acknowledged call.
 //!
 //! Layout, all integers little-endian:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 8 | `CNCTLOG1` |
 //! | 8 | number of the chunk, from 1 |
-//! | 8 | id of the first record that it appends |
-//! | 4 | entries |
-//! | … | each entry: a byte 1, four bytes of length and the bytes of a record that is appended; or a byte 2 and eight bytes of the id of a record that is deleted |
-//! | 4 | CRC-32 (IEEE) of all that precedes it |
+//! | 8 | id of the first appended record |
+//! | 4 | number of entries |
+//! | … | the entries (below) |
+//! | 4 | CRC-32 (IEEE) of all preceding bytes |
 //!
-//! A chunk is a file of its own that is renamed into place once it is synced, so that one that is there
-//! at all is whole: a chunk that does not read is damage and is reported, never skipped.
+//! An entry is either a byte 1, the length (4 bytes) and the bytes of an appended record, or a byte
+//! 2 and the id (8 bytes) of a deleted record.
+//!
+//! A chunk is a separate file, renamed into place once it is synced, so every existing chunk is
+//! complete. A chunk that cannot be decoded is damaged; it is reported, never skipped.
 
 use anyhow::{Context, bail, ensure};
 
-/// The most that one chunk holds, header and checksum included.
+/// The largest chunk, including header and checksum.
 pub const CHUNK_BYTES_MAX: usize = 64 << 20;
 
 const MAGIC: &[u8; 8] = b"CNCTLOG1";
 const APPEND: u8 = 1;
 const DELETE: u8 = 2;
 
-/// What a chunk does to a dataset, one after the other.
+/// One change in a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A record, with the separator that ends it; its id is one more than that of the one before it.
+    /// Appends a record, given with its separator; its id is the next free one.
     Append(Vec<u8>),
-    /// The id of a record that is no longer part of the dataset.
+    /// Deletes the record with this id.
     Delete(u64),
 }
 
-/// One chunk.
+/// A chunk of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Number of the chunk, from 1, without gaps.
+    /// The number of the chunk; chunks are numbered from 1 without gaps.
     pub number: u64,
-    /// Id of the first record that is appended.
+    /// The id of the first appended record.
     pub first_id: u64,
-    /// What it does.
+    /// The changes, in order.
     pub entries: Vec<Entry>,
 }
 
 impl Chunk {
-    /// The records that it appends.
-    pub fn appended(&self) -> impl Iterator<Item = &[u8]> {
-        self.entries.iter().filter_map(|entry| match entry {
-            Entry::Append(record) => Some(&record[..]),
-            Entry::Delete(_) => None,
-        })
-    }
-
-    /// Its bytes.
+    /// Encodes the chunk.
     ///
     /// # Errors
     ///
-    /// If there are more than [`CHUNK_BYTES_MAX`].
+    /// If it is larger than [`CHUNK_BYTES_MAX`].
     pub fn encode(&self) -> anyhow::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(MAGIC);
@@ -89,19 +84,22 @@ impl Chunk {
         Ok(bytes)
     }
 
-    /// Reads one back.
+    /// Decodes a chunk.
     ///
     /// # Errors
     ///
-    /// If the bytes are not exactly what [`encode`](Chunk::encode) wrote.
+    /// If the bytes are not exactly an [encoded](Chunk::encode) chunk.
     pub fn decode(bytes: &[u8]) -> anyhow::Result<Chunk> {
-        ensure!(bytes.len() <= CHUNK_BYTES_MAX, "it has more than {CHUNK_BYTES_MAX} bytes");
+        ensure!(bytes.len() <= CHUNK_BYTES_MAX, "the chunk is larger than {CHUNK_BYTES_MAX} bytes");
         let Some((content, checksum)) = bytes.split_last_chunk::<4>() else {
-            bail!("it has only {} bytes", bytes.len());
+            bail!("the chunk has only {} bytes", bytes.len());
         };
-        ensure!(content.starts_with(MAGIC), "it does not begin like a chunk of a log");
-        let (found, said) = (crc32fast::hash(content), u32::from_le_bytes(*checksum));
-        ensure!(found == said, "its checksum is {found:08x} and should be {said:08x}");
+        ensure!(content.starts_with(MAGIC), "wrong magic number at the start of the chunk");
+        let (computed, stored) = (crc32fast::hash(content), u32::from_le_bytes(*checksum));
+        ensure!(
+            computed == stored,
+            "checksum mismatch: {computed:08x} computed, {stored:08x} stored"
+        );
         let mut rest = Rest(&content[MAGIC.len()..]);
         let number = u64::from_le_bytes(rest.take()?);
         let first_id = u64::from_le_bytes(rest.take()?);
@@ -114,26 +112,28 @@ impl Chunk {
                     Entry::Append(rest.slice(length)?.to_vec())
                 }
                 [DELETE] => Entry::Delete(u64::from_le_bytes(rest.take()?)),
-                [other] => bail!("it has an entry of the unknown kind {other}"),
+                [other] => bail!("the chunk has an entry of the unknown kind {other}"),
             });
         }
-        ensure!(rest.0.is_empty(), "{} bytes follow its last entry", rest.0.len());
+        ensure!(rest.0.is_empty(), "{} bytes follow the last entry of the chunk", rest.0.len());
         Ok(Chunk { number, first_id, entries })
     }
 }
 
-/// What is still to be read.
+/// The bytes still to be decoded.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
     fn take<const N: usize>(&mut self) -> anyhow::Result<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk::<N>().context("it ends within an entry")?;
+        let (taken, rest) =
+            self.0.split_first_chunk::<N>().context("the chunk ends within an entry")?;
         self.0 = rest;
         Ok(*taken)
     }
 
     fn slice(&mut self, length: usize) -> anyhow::Result<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length).context("it ends within a record")?;
+        let (taken, rest) =
+            self.0.split_at_checked(length).context("the chunk ends within a record")?;
         self.0 = rest;
         Ok(taken)
     }
@@ -164,7 +164,9 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_or_cut_chunk_is_an_error(chunk in chunk(), at in any::<prop::sample::Index>(), bit in 0..8_u8) {
+        fn a_changed_or_cut_chunk_is_an_error(
+            chunk in chunk(), at in any::<prop::sample::Index>(), bit in 0..8_u8,
+        ) {
             let bytes = chunk.encode().unwrap();
             let at = at.index(bytes.len());
             let mut changed = bytes.clone();
@@ -173,7 +175,7 @@ mod tests {
             prop_assert!(Chunk::decode(&bytes[..at]).is_err());
         }
 
-        /// With a checksum that fits, so that what lies behind it is reached.
+        /// The checksum is correct, so that the decoder of entries is reached.
         #[test]
         fn no_bytes_make_it_panic(body in proptest::collection::vec(any::<u8>(), 0..80)) {
             let mut bytes = [&MAGIC[..], &body].concat();
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_is_not_larger_than_is_said() {
+    fn a_chunk_is_not_larger_than_the_limit() {
         let entries = vec![Entry::Append(vec![0; CHUNK_BYTES_MAX])];
         assert!(Chunk { number: 1, first_id: 0, entries }.encode().is_err());
     }

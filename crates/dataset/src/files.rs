@@ -1,17 +1,20 @@
-//! Files that are there whole or not at all.
+//! Atomic writes of files.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Writes a file of a folder under `name`: into a temporary file beside it, synced, renamed, the folder
-/// synced. After a crash at any moment there is the old file or the new one. With `replace` unset an
-/// existing file is an error ([`io::ErrorKind::AlreadyExists`]) and stays as it is.
+/// Writes the file `name` of a folder atomically and durably: `fill` writes to a temporary file,
+/// which is synced and renamed; then the folder is synced. After a crash at any moment either the
+/// old or the new file exists.
+///
+/// Unless `replace` is set, an existing file is an error ([`io::ErrorKind::AlreadyExists`]) and
+/// stays unchanged.
 ///
 /// # Errors
 ///
-/// Those of the system, of `fill` included; the file of that name is then as it was.
+/// Those of the file system and of `fill`; an existing file is then unchanged.
 pub fn write(
     folder: &Path,
     name: &str,
@@ -19,7 +22,7 @@ pub fn write(
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut builder = tempfile::Builder::new();
-    // As any file: a temporary one would be its owner's alone.
+    // The usual permissions: by default, only the owner can read a temporary file.
     builder.prefix(".writing-").permissions(std::fs::Permissions::from_mode(0o666));
     let temporary = builder.tempfile_in(folder)?;
     let mut writer = io::BufWriter::with_capacity(1 << 20, temporary);

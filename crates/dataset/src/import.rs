@@ -1,9 +1,9 @@
-//! Making a dataset of files: read as far as a shard may go ([`read`](super::read)), split on record boundaries, some
-//! shards built at the same time ([`jobs`](super::jobs)), within the memory that is allowed
-//! ([`memory`](super::memory)).
+//! Imports files as a dataset: reads a shard's text at a time ([`read`](super::read)), splits it at
+//! record boundaries, and builds several shards concurrently ([`jobs`](super::jobs)) within the
+//! memory limit ([`memory`](super::memory)).
 //!
-//! The next text is read when a shard may be begun, not before, so that each text in memory is one that is
-//! being built.
+//! The next text is read only when its build can start, so that every text in memory belongs to a
+//! build under way.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,89 +23,88 @@ use super::memory::{Counts, Machine, Plan};
 use super::read::Joined;
 use origin::Lock;
 
-/// Bytes of the input that its format is found from.
+/// The number of bytes from which the format is detected.
 const SAMPLE_BYTES: usize = 1 << 20;
 
-/// How a dataset is made.
+/// The options of an import.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the records are; found from the first of them if not given.
+    /// The format of the records; detected from the first ones if `None`.
     pub format: Option<Format>,
-    /// The attribute that records are got by.
+    /// The attribute that identifies records.
     pub key: Option<String>,
-    /// Attributes of which ranges of numbers are looked up in a table.
+    /// Attributes with a sorted table for queries of number ranges.
     pub orders: Vec<String>,
     /// Sampling rates of the index.
     pub index: index::Options,
-    /// Bytes of the input for each shard; 256 MiB if not given, or what memory allows.
+    /// Input bytes per shard; if `None`, 256 MiB or as much as the memory allows.
     pub shard_bytes: Option<usize>,
-    /// Shards that are built at the same time; as many as there are cores if not given, or what memory
-    /// allows.
+    /// Shards built concurrently; if `None`, one per core or as many as the memory allows.
     pub jobs: Option<usize>,
-    /// Memory that the process may take; half of what is available if not given.
+    /// Memory limit of the process; half of the available memory if `None`.
     pub memory_bytes: Option<usize>,
-    /// Whether a dataset of that name may be replaced.
+    /// Whether an existing dataset of the name is replaced.
     pub replace: bool,
 }
 
-/// What is being done, for whoever waits.
+/// A progress event.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// So many bytes of the input are read.
+    /// The number of input bytes read so far.
     Read(u64),
-    /// A shard is begun.
+    /// The build of a shard begins.
     Build {
         /// Number of the shard, from 1.
         shard: u64,
-        /// Bytes of its text.
+        /// Size of its text.
         text_bytes: usize,
-        /// The most memory that takes.
+        /// The most memory that the build takes.
         memory_bytes: usize,
-        /// The most that the process takes from now on, with the others that are being built.
+        /// The most memory that the process takes from now on, with all builds under way.
         process_bytes: usize,
     },
-    /// How far that is.
+    /// The progress of a build.
     Progress {
         /// Number of the shard.
         shard: u64,
-        /// What is done of it.
+        /// The phase of the build.
         progress: Progress,
     },
-    /// It is built.
+    /// The build of a shard is complete.
     Built {
         /// Number of the shard.
         shard: u64,
     },
 }
 
-/// What was made.
+/// The result of an import.
 #[derive(Debug, serde::Serialize)]
 pub struct Imported {
-    /// Records, the bad ones included.
+    /// The number of records, including malformed ones.
     pub records: u64,
-    /// Records that could not be read in the format: kept as text, without attributes.
+    /// Malformed records, kept as text without attributes.
     pub bad: u64,
-    /// The first of them, each with its line.
+    /// The first malformed records, each with its line.
     pub first_bad: Vec<String>,
-    /// The format that was found, or given.
+    /// The detected or given schema.
     pub schema: Schema,
     /// Bytes read.
     pub input_bytes: u64,
-    /// Bytes of all shards.
+    /// Size of all shards, bytes.
     pub shard_bytes: u64,
-    /// How many.
+    /// The number of shards.
     pub shards: usize,
-    /// The most memory that the process was said to take while it built them.
+    /// The largest estimate of the process's memory during the import.
     pub memory_bytes_max: usize,
 }
 
-/// Makes a dataset `name` in a folder of datasets from files, `-` for standard input. It is there when
-/// this returns, durably, and not before.
+/// Imports files (`-` is standard input) as the dataset `name` in the folder `datasets`. The
+/// dataset appears atomically, and is durable when this returns.
 ///
 /// # Errors
 ///
-/// If there is one already and it may not be replaced; if a file cannot be read, or the folder written;
-/// if the records are not as the options say.
+/// If the dataset exists and `replace` is not set; if a file cannot be read, or the folder written;
+/// if the records do not fit the options.
 pub fn import(
     datasets: &Path,
     name: &str,
@@ -118,14 +117,14 @@ pub fn import(
     let place = datasets.join(name);
     ensure!(
         options.replace || !place.exists(),
-        "there is a dataset {name} in {} already: name another, or replace it (--replace)",
+        "dataset {name} exists already in {}: choose another name, or replace it (--replace)",
         datasets.display()
     );
     std::fs::create_dir_all(datasets)
-        .with_context(|| format!("cannot make {}", datasets.display()))?;
-    // Built beside it and renamed: what an import that was stopped left is removed by the next.
+        .with_context(|| format!("cannot create {}", datasets.display()))?;
+    // Built in a sibling folder and renamed. The next import removes leftovers of an aborted one.
     let unfinished = datasets.join(format!(".importing-{name}"));
-    // Held from before there is anything to discard.
+    // Locked before the folder exists, so that `discard` does not miss it.
     let mut ours = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     std::fs::create_dir_all(&unfinished)?;
     let lock = Lock::take(&unfinished)?;
@@ -133,7 +132,7 @@ pub fn import(
     *ours = Some(unfinished.clone());
     drop(ours);
     let made = fill(&unfinished, inputs, options, plan, tell);
-    // From here on it is this that says what becomes of the folder, not `discard`.
+    // From here on, this function decides what happens to the folder, not `discard`.
     let mut ours = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     *ours = None;
     if made.is_err() {
@@ -145,12 +144,12 @@ pub fn import(
         std::fs::remove_dir_all(&old)?;
     }
     if place.exists() {
-        // Nobody may write to what is taken away.
+        // No writer may have the replaced dataset open.
         let _writer = Lock::take(&place)?;
         std::fs::rename(&place, &old)?;
     }
     std::fs::rename(&unfinished, &place)
-        .with_context(|| format!("cannot make {}", place.display()))?;
+        .with_context(|| format!("cannot create {}", place.display()))?;
     File::open(datasets)?.sync_all()?;
     drop(lock);
     if old.exists() {
@@ -159,11 +158,12 @@ pub fn import(
     Ok(made)
 }
 
-/// The folder that an import fills now. Held while it is renamed.
+/// The folder that an import is filling. Locked while the folder is renamed.
 static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Removes what an import of this process has made so far: for who ends the process while it runs. Waits
-/// while an import is put in its place, which it then is.
+/// Removes the unfinished folder of this process's import. To be called before the process exits
+/// while an import is running. If the import is just being renamed into place, waits until that is
+/// done, and keeps it.
 pub fn discard() {
     let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(folder) = unfinished.take() {
@@ -171,7 +171,8 @@ pub fn discard() {
     }
 }
 
-/// Removes a folder into which a thread may still write: that fails once the folder is gone.
+/// Removes a folder into which abandoned threads may still write. Retries because they may add
+/// files; their writes fail once the folder is gone.
 fn remove(folder: &Path) {
     for _ in 0..10 {
         if std::fs::remove_dir_all(folder).is_ok() {
@@ -183,12 +184,13 @@ fn remove(folder: &Path) {
 fn check_name(name: &str) -> anyhow::Result<()> {
     ensure!(
         super::is_name(name),
-        "{name:?} is no name of a dataset: letters, digits, `-`, `_` and `.`, not first, 100 at most"
+        "invalid dataset name {name:?}: use 1 to 100 letters, digits, `-`, `_` and `.`, without a \
+         leading `.`"
     );
     Ok(())
 }
 
-/// Removes all but the lock.
+/// Removes all files but the lock.
 fn clear(folder: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
@@ -232,7 +234,7 @@ pub(super) fn fill(
         }
         let schema = state.schema.clone();
         let rest = if ended { Vec::new() } else { state.cut(&mut buffer)? };
-        // They are read again, as the next shard's.
+        // The rest is counted again as part of the next shard.
         state.read_bytes -= rest.len() as u64;
         let text = std::mem::replace(&mut buffer, rest);
         let counts = Counts { bytes: text.len(), ..counts };
@@ -253,12 +255,15 @@ fn fill_files(
     let mut state = State::new(folder, options, plan, Schema::new(Format::Files));
     let (mut files, mut counts) = (Vec::new(), Counts::default());
     for path in inputs {
-        ensure!(path.as_os_str() != "-", "standard input is no file: give paths");
+        ensure!(
+            path.as_os_str() != "-",
+            "standard input cannot be imported as a whole file: give paths"
+        );
         let shown = path.display();
         let len = std::fs::metadata(path).with_context(|| format!("cannot read {shown}"))?.len();
         ensure!(
             len <= RECORD_BYTES_MAX as u64,
-            "{shown} has {len} bytes, and a record {RECORD_BYTES_MAX} at most"
+            "{shown} has {len} bytes, but a record has at most {RECORD_BYTES_MAX}"
         );
         let content = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
         let name = shown.to_string();
@@ -280,7 +285,7 @@ fn fill_files(
     state.finish(tell)
 }
 
-/// What a shard is built with, and into.
+/// The parameters and the output of a build.
 struct Build<'a> {
     orders: Vec<String>,
     index: index::Options,
@@ -289,16 +294,17 @@ struct Build<'a> {
 
 type Made = (ShardEntry, shard::Report);
 
-/// The dataset so far.
+/// The state of an import.
 struct State<'a> {
     folder: &'a Path,
     options: &'a Options,
     plan: Plan,
-    /// Of the shard that is begun next.
+    /// The schema of the next shard.
     schema: Schema,
     manifest: Manifest,
     jobs: Jobs<anyhow::Result<Made>>,
-    /// Shards that are built, and those before them are not.
+    /// Completed shards that wait for an earlier one. Small: each holds a manifest entry and a
+    /// report.
     waiting: BTreeMap<u64, Made>,
     bad: u64,
     first_bad: Vec<String>,
@@ -325,8 +331,8 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Leaves whole records in a text, and gives the rest: the last record may go on in what is not read
-    /// yet. What the records said of the schema holds for the next shard.
+    /// Cuts the last record off a text and returns it, because it may continue in bytes not read
+    /// yet. Passes the schema found in the records on to the next shard.
     fn cut(&mut self, text: &mut Vec<u8>) -> anyhow::Result<Vec<u8>> {
         let mut builder = Builder::new(self.schema.clone());
         builder.push(text)?;
@@ -335,13 +341,13 @@ impl<'a> State<'a> {
         let start = last.map_or(0, |range| range.start);
         ensure!(
             start > 0,
-            "one record fills a whole shard: is the format right? If it is, allow more memory (--memory)"
+            "one record fills a whole shard: check the format, or allow more memory (--memory)"
         );
         self.follow(records.schema());
         Ok(text.split_off(start))
     }
 
-    /// The records are as those of the first shard, which alone has a header.
+    /// Sets the schema of the next shard. Only the first shard has a header.
     fn follow(&mut self, schema: &Schema) {
         self.schema = schema.clone();
         if let Format::Csv { header, .. } = &mut self.schema.format {
@@ -349,7 +355,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Waits until another shard may be begun.
+    /// Waits until another build may begin.
     fn wait_for_room(&mut self, tell: &mut dyn FnMut(Step)) -> anyhow::Result<()> {
         while self.jobs.len() >= self.plan.jobs {
             self.wait(tell)?;
@@ -357,7 +363,7 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    /// Waits until a shard is built; says whether there was one.
+    /// Waits until a build ends. Returns whether one was under way.
     fn wait(&mut self, tell: &mut dyn FnMut(Step)) -> anyhow::Result<bool> {
         let mut progress = |shard, progress| tell(Step::Progress { shard, progress });
         let Some((shard, made)) = self.jobs.next(&mut progress) else { return Ok(false) };
@@ -369,7 +375,7 @@ impl<'a> State<'a> {
         Ok(true)
     }
 
-    /// Begins to build a shard of a text that has so much in it.
+    /// Begins the build of a shard whose text has the given counts.
     fn build(
         &mut self,
         counts: Counts,
@@ -387,7 +393,7 @@ impl<'a> State<'a> {
         let folder = self.folder.to_owned();
         let (orders, index) = (self.options.orders.clone(), self.options.index.clone());
         self.jobs.start(shard, memory_bytes, move |progress| {
-            // Its first id is known when the shards before it are.
+            // The first id is set later, when all earlier shards are complete.
             write_shard(&folder, (shard, 0), |out| work(Build { orders, index, out }, progress))
         })
     }
@@ -403,7 +409,7 @@ impl<'a> State<'a> {
         })
     }
 
-    /// Takes the next shard of the manifest.
+    /// Adds the next shard to the manifest.
     fn take(&mut self, (mut entry, report): Made) {
         let number = self.manifest.shards.len() + 1;
         let record::Report { bad, first_bad, .. } = report.records;
@@ -436,7 +442,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// Builds a shard into its file; `number` and the id of its first record are given.
+/// Builds a shard into its file, given its number and the id of its first record.
 pub(super) fn write_shard(
     folder: &Path,
     (number, first_id): (u64, u64),
@@ -448,7 +454,7 @@ pub(super) fn write_shard(
         report = Some(build(out).map_err(io::Error::other)?);
         Ok(())
     });
-    written.with_context(|| format!("cannot make the shard {}", folder.join(&file).display()))?;
+    written.with_context(|| format!("cannot build the shard {}", folder.join(&file).display()))?;
     let report = report.context("a shard that is written has a report")?;
     let entry = ShardEntry {
         first_id,

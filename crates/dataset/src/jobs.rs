@@ -1,20 +1,24 @@
-//! Shards that are built at the same time, each by a thread of its own.
+//! Builds several shards concurrently, each on its own thread.
 //!
-//! A shard's build is one thread's work, most of it in a sort that nothing can stop; so several shards use
-//! the cores there are, and one that is not wanted any more is left to itself: what it writes goes to a
-//! folder that is gone.
+//! The build of a shard uses one thread, mostly in a sort that cannot be interrupted. Several
+//! builds therefore use the available cores, and a build that is no longer needed is abandoned: it
+//! writes to a folder that has been removed.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
 use anyhow::Context as _;
 use shard::index::Progress;
 
-/// Work on shards of this number and that, with results of type `R`.
+/// The most events that wait to be received. Progress beyond that is dropped: a later event
+/// replaces it.
+const EVENTS_MAX: usize = 64;
+
+/// Builds of numbered shards, with results of type `R`.
 pub(super) struct Jobs<R> {
     running: BTreeMap<u64, Job<R>>,
-    sender: Sender<(u64, Event)>,
+    sender: SyncSender<(u64, Event)>,
     receiver: Receiver<(u64, Event)>,
 }
 
@@ -25,12 +29,13 @@ struct Job<R> {
 
 enum Event {
     Progress(Progress),
-    /// The thread ends, with its result or by a panic.
+    /// The thread is ending, with its result or by a panic.
     Ended,
 }
 
-/// Says that a thread has ended, however it does.
-struct Ending(u64, Sender<(u64, Event)>);
+/// Sends [`Event::Ended`] when it is dropped, also by a panic. Waits while the channel is full; the
+/// thread has no other work left by then.
+struct Ending(u64, SyncSender<(u64, Event)>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
@@ -39,27 +44,27 @@ impl Drop for Ending {
 }
 
 impl<R: Send + 'static> Jobs<R> {
-    /// None yet.
+    /// Creates an empty set.
     pub fn new() -> Jobs<R> {
-        let (sender, receiver) = channel();
+        let (sender, receiver) = sync_channel(EVENTS_MAX);
         Jobs { running: BTreeMap::new(), sender, receiver }
     }
 
-    /// How many are being built.
+    /// The number of builds under way.
     pub fn len(&self) -> usize {
         self.running.len()
     }
 
-    /// The most memory that these take together.
+    /// The most memory that they take together.
     pub fn memory_bytes(&self) -> usize {
         self.running.values().map(|job| job.memory_bytes).sum()
     }
 
-    /// Begins to build one, which takes at most so much memory.
+    /// Starts the build of a shard, which takes at most `memory_bytes`.
     ///
     /// # Errors
     ///
-    /// If the system gives no thread.
+    /// If the thread cannot be created.
     pub fn start(
         &mut self,
         shard: u64,
@@ -70,7 +75,7 @@ impl<R: Send + 'static> Jobs<R> {
         let work = move || {
             let ending = Ending(shard, sender);
             work(&mut |progress| {
-                let _ = ending.1.send((shard, Event::Progress(progress)));
+                let _ = ending.1.try_send((shard, Event::Progress(progress)));
             })
         };
         let named = Builder::new().name(format!("shard {shard}"));
@@ -79,10 +84,11 @@ impl<R: Send + 'static> Jobs<R> {
         Ok(())
     }
 
-    /// Waits until one is built, and gives its number and result; `None` if there is none.
+    /// Waits until a build ends and returns its number and result; `None` if no build is under way.
+    /// Resumes the panic of a build that panicked.
     pub fn next(&mut self, tell: &mut dyn FnMut(u64, Progress)) -> Option<(u64, R)> {
         while !self.running.is_empty() {
-            // There is a sender as long as this lives.
+            // Does not fail: `self` holds a sender.
             let (shard, event) = self.receiver.recv().ok()?;
             match event {
                 Event::Progress(progress) => tell(shard, progress),
@@ -126,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_a_job_is_one_of_who_waits() {
+    fn a_panic_of_a_job_reaches_the_waiting_thread() {
         let mut jobs: Jobs<()> = Jobs::new();
         jobs.start(1, 0, |_| panic!("as a test wants it")).unwrap();
         let waiting = std::panic::AssertUnwindSafe(|| jobs.next(&mut |_, _| ()));

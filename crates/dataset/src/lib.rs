@@ -1,14 +1,14 @@
-//! Datasets: records in compressed shards that are searched as they are, and a log of what was appended
-//! and deleted since.
+//! Datasets: records in compressed, searchable shards, and a log of later appends and deletes.
 //!
-//! A dataset is a folder. `dataset.json` (the [`Manifest`]) names the shards, which never change; a chunk
-//! of the log ([`chunk`]) is one acknowledged call of [`Writer::append`] or [`Writer::delete`]; sealing
-//! makes a shard of the log's records and replaces the manifest. Every file is there whole or not at all
-//! ([`files`]), so a crash at any moment loses nothing that was acknowledged: what the manifest does not
-//! name is left over and is removed by the next writer. Ids of records are given once, ascending, and
-//! never again: a deleted record leaves a gap.
+//! A dataset is a folder. `dataset.json` (the [`Manifest`]) lists the shards, which never change. A
+//! chunk of the log ([`chunk`]) is one acknowledged call of [`Writer::append`] or
+//! [`Writer::delete`]. Sealing builds a shard from the log's records and replaces the manifest.
+//! Every file is written atomically ([`files`]), so a crash at any moment loses no acknowledged
+//! change; files that the manifest does not list are leftovers, which the next writer removes.
+//! Record ids are assigned in ascending order and never reused: a deleted record leaves a gap.
 //!
-//! One process writes at a time; any number read, and see the dataset as it was when they opened it.
+//! One process writes at a time. Any number of processes read, and each sees the dataset as it was
+//! when opened.
 
 pub mod chunk;
 pub mod files;
@@ -40,82 +40,83 @@ use part::{Part, RUN_BYTES, Run, search_log};
 pub use write::Writer;
 pub use write::{SEAL_BYTES, split};
 
-/// A dataset, open to be read. Cloning it costs a few pointers.
+/// A dataset opened for reading. Cloning copies a few pointers.
 #[derive(Clone)]
 pub struct Dataset {
     folder: PathBuf,
     manifest: Arc<Manifest>,
     parts: Vec<Arc<Part>>,
-    /// Records of the log, the first with the id that follows those of the shards.
+    /// Records of the log; the first has the id after those of the shards.
     appended: Arc<Vec<Arc<[u8]>>>,
     /// Ids of deleted records.
     deleted: Arc<BTreeSet<u64>>,
-    /// Of those that the log deletes the chunk that does, and the id.
+    /// For each deletion in the log: the number of its chunk, and the id.
     deleted_by: Arc<Vec<(u64, u64)>>,
-    /// Number of the last chunk of the log.
+    /// The number of the last chunk of the log.
     last_chunk: u64,
 }
 
-/// Which part of an answer is wanted.
+/// The requested page of a search result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
-    /// Records at most.
+    /// The most records to return.
     pub limit: usize,
-    /// Only records with a greater id.
+    /// Return only records with a greater id.
     pub after: Option<u64>,
-    /// By id; if not, the first that are found.
+    /// Return the records with the smallest ids; if not set, any that are found first.
     pub sorted: bool,
 }
 
 /// Records that match a query.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Found {
-    /// Their ids.
+    /// The ids of the records.
     pub ids: Vec<u64>,
-    /// What the next page is after; `None` if there is no more, or if it was not sorted.
+    /// The value of [`Wanted::after`] for the next page; `None` after the last page, or if the page
+    /// is unsorted.
     pub next: Option<u64>,
-    /// Whether there may be more.
+    /// Whether more records may match.
     pub has_more: bool,
-    /// Occurrences that were located in the shards.
+    /// The number of occurrences located in the shards.
     pub located: usize,
-    /// Records that were read to be certain.
+    /// The number of records read and compared with the query.
     pub verified: usize,
 }
 
-/// What a dataset takes.
+/// The size and schema of a dataset.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Info {
     /// Records that are not deleted.
     pub records: u64,
-    /// Deleted records whose bytes are still there.
+    /// Deleted records whose bytes are still stored.
     pub deleted: u64,
-    /// Records of the log, which are in no shard yet.
+    /// Records in the log, not yet in a shard.
     pub in_log: u64,
-    /// Bytes of all records of the shards as they came.
+    /// Original size of all records of the shards, bytes.
     pub input_bytes: u64,
-    /// Bytes that the shards take.
+    /// Size of the shards, bytes.
     pub shard_bytes: u64,
-    /// The second over the first.
+    /// `shard_bytes` divided by `input_bytes`.
     pub footprint: f64,
-    /// Names of attributes that are known.
+    /// Names of the known attributes.
     pub attributes: Vec<String>,
-    /// The attribute that records are got by.
+    /// The attribute that identifies records.
     pub key: Option<String>,
-    /// Its shards.
+    /// The shards.
     pub shards: Vec<ShardEntry>,
 }
 
 impl Dataset {
-    /// Opens a dataset's folder, or a file that is a shard by itself, and verifies every byte of it.
+    /// Opens a dataset's folder, or a single shard file, and verifies every byte.
     ///
     /// # Errors
     ///
-    /// If it is neither, or damaged.
+    /// If the path is neither, or is damaged.
     pub fn open(path: &Path) -> anyhow::Result<Dataset> {
         if path.is_file() {
             return Dataset::open_file(path);
         }
-        // A writer may seal meanwhile, and remove what the manifest named that was just read.
+        // A writer may seal meanwhile and remove files listed in the manifest that was just read.
         for _ in 0..3 {
             let manifest = Manifest::read(path)?;
             match Dataset::of(path, manifest.clone()) {
@@ -156,8 +157,8 @@ impl Dataset {
         Ok(dataset)
     }
 
-    /// The dataset of a manifest, with those of its shards that are `wanted`, which are in the folder, and
-    /// without its log. Shards that are open already are not opened again.
+    /// Opens those shards of a manifest that are `wanted`, from the folder; ignores the log. Reuses
+    /// the shards in `open`.
     pub fn of_parts(
         folder: &Path,
         manifest: Manifest,
@@ -198,17 +199,17 @@ impl Dataset {
             .with_context(|| format!("{} is damaged; restore it", path.display()))?;
         ensure!(
             chunk.number == number && chunk.first_id == self.end_id(),
-            "{} is not the chunk that follows the one before it; restore it",
+            "{} does not follow the previous chunk of the log; restore it",
             path.display()
         );
         Ok(Some(chunk))
     }
 
-    /// Applies the next chunk of the log. Costs a copy of the list of what was appended if others hold it.
+    /// Applies the next chunk of the log. Copies the list of appended records if a clone shares it.
     pub fn take(&mut self, chunk: Chunk) -> anyhow::Result<()> {
         ensure!(
             chunk.number == self.last_chunk + 1 && chunk.first_id == self.end_id(),
-            "chunk {} of the log is not the one that follows {}",
+            "chunk {} of the log does not follow chunk {}",
             chunk.number,
             self.last_chunk
         );
@@ -217,7 +218,10 @@ impl Dataset {
             match entry {
                 Entry::Append(record) => Arc::make_mut(&mut self.appended).push(record.into()),
                 Entry::Delete(id) => {
-                    ensure!(id < self.end_id(), "the log deletes record {id}, which there is not");
+                    ensure!(
+                        id < self.end_id(),
+                        "the log deletes record {id}, which does not exist"
+                    );
                     if Arc::make_mut(&mut self.deleted).insert(id) {
                         Arc::make_mut(&mut self.deleted_by).push((self.last_chunk, id));
                     }
@@ -227,7 +231,7 @@ impl Dataset {
         Ok(())
     }
 
-    /// The shards as they were after an earlier chunk of the log: without what was deleted since.
+    /// The shards as of an earlier chunk of the log: later deletions are undone.
     pub fn shards_as_of(&self, chunk: u64) -> Dataset {
         let mut earlier = self.clone();
         for (by, id) in self.deleted_by.iter().rev().take_while(|(by, _)| *by > chunk) {
@@ -237,12 +241,12 @@ impl Dataset {
         earlier
     }
 
-    /// What it consists of.
+    /// The manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The shards that are open.
+    /// The open shards.
     pub fn parts(&self) -> &[Arc<Part>] {
         &self.parts
     }
@@ -252,22 +256,22 @@ impl Dataset {
         &self.deleted
     }
 
-    /// Number of the last chunk of the log.
+    /// The number of the last chunk of the log.
     pub fn last_chunk(&self) -> u64 {
         self.last_chunk
     }
 
-    /// The id that the next record gets.
+    /// The id that the next record will get.
     pub fn end_id(&self) -> u64 {
         self.manifest.end_id() + self.appended.len() as u64
     }
 
-    /// What its records are.
+    /// The format and attributes of the records.
     pub fn schema(&self) -> &Schema {
         &self.manifest.schema
     }
 
-    /// What it takes.
+    /// The size and schema of the dataset.
     pub fn info(&self) -> Info {
         let sum = |of: fn(&ShardEntry) -> u64| self.manifest.shards.iter().map(of).sum::<u64>();
         let (input_bytes, shard_bytes) = (sum(|s| s.input_bytes), sum(|s| s.file_bytes));
@@ -284,8 +288,9 @@ impl Dataset {
         }
     }
 
-    /// A page of the records that match, over all shards and the log. Costs what
-    /// [`shard::query::Searcher::search`] costs on each shard that it reaches, and reading the log.
+    /// Returns a page of the matching records of all shards and the log. Costs a
+    /// [`shard::query::Searcher::search`] on each shard until the page is full, and a scan of the
+    /// log.
     ///
     /// # Errors
     ///
@@ -307,12 +312,12 @@ impl Dataset {
         Ok(found)
     }
 
-    /// A page of the records of the log that match.
+    /// Returns a page of the matching records of the log.
     pub fn search_log(&self, query: &Query, wanted: &Wanted) -> Found {
         search_log(self.log(), self.schema(), query, wanted, &self.deleted)
     }
 
-    /// How many records match.
+    /// Counts the matching records.
     ///
     /// # Errors
     ///
@@ -325,29 +330,29 @@ impl Dataset {
         Ok(count)
     }
 
-    /// How many records of the log match.
+    /// Counts the matching records of the log.
     pub fn count_log(&self, query: &Query) -> u64 {
         let there = self.log().filter(|(id, _)| !self.deleted.contains(id));
         there.filter(|(_, record)| query.matches(self.schema(), record)).count() as u64
     }
 
-    /// How often a string of bytes occurs in the shards, deleted records included.
+    /// Counts the occurrences of a byte string in the shards, including deleted records.
     pub fn occurrences(&self, bytes: &[u8]) -> u64 {
         self.parts.iter().map(|part| part.shard().index().count(bytes) as u64).sum()
     }
 
-    /// A record, byte for byte as it came.
+    /// Returns a record, byte for byte as it was added.
     ///
     /// # Errors
     ///
-    /// If there is none of this id.
+    /// If no record has this id.
     pub fn get(&self, id: u64) -> anyhow::Result<Vec<u8>> {
         ensure!(!self.deleted.contains(&id), "record {id} was deleted");
         let stored = self.stored(id)?;
         Ok(self.schema().original(&stored).to_vec())
     }
 
-    /// The id of the first record with a key.
+    /// Returns the id of the first record with a key.
     ///
     /// # Errors
     ///
@@ -358,11 +363,11 @@ impl Dataset {
         Ok(self.search(&query, &wanted)?.ids.first().copied())
     }
 
-    /// Bytes of the text of the shards, one after the other.
+    /// Returns bytes of the concatenated texts of the shards.
     ///
     /// # Errors
     ///
-    /// If they are not all there.
+    /// If the range is not within them.
     pub fn extract(&self, range: Range<u64>) -> anyhow::Result<Vec<u8>> {
         let all: u64 = self.manifest.shards.iter().map(|shard| shard.input_bytes).sum();
         ensure!(
@@ -384,8 +389,8 @@ impl Dataset {
         Ok(bytes)
     }
 
-    /// Writes every record that is not deleted, as it came, and what precedes the first (the header of a
-    /// CSV file).
+    /// Writes every record that is not deleted, as it was added, preceded by the header of a CSV
+    /// file if there is one.
     ///
     /// # Errors
     ///
@@ -400,7 +405,7 @@ impl Dataset {
         Ok(written)
     }
 
-    /// Hands the same on, a run at a time.
+    /// Passes the bytes of [`export`](Dataset::export) to `take`, one run at a time.
     ///
     /// # Errors
     ///
@@ -408,7 +413,7 @@ impl Dataset {
     pub fn runs(&self, take: &mut dyn FnMut(&Run) -> anyhow::Result<()>) -> anyhow::Result<()> {
         for part in &self.parts {
             let mut ids = part.ids();
-            // One without records may have a header.
+            // Runs once even without records: the shard may have a header.
             loop {
                 let run = part.run(ids.clone(), &self.deleted)?;
                 take(&run)?;
@@ -427,7 +432,7 @@ impl Dataset {
         Ok(())
     }
 
-    /// Those of the log's records with these ids, as [`Part::run`] gives those of a shard.
+    /// Returns a run of the log's records with these ids; see [`Part::run`].
     pub fn run_of_log(&self, ids: Range<u64>) -> Run {
         let first = self.manifest.end_id();
         let mut run = Run { next: ids.start.max(first), ..Run::default() };
@@ -446,13 +451,13 @@ impl Dataset {
         run
     }
 
-    /// Records of the log with their ids.
+    /// Iterates over the records of the log with their ids.
     fn log(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let first = self.manifest.end_id();
         self.appended.iter().enumerate().map(move |(i, record)| (first + i as u64, &record[..]))
     }
 
-    /// A record as it stands in the text, deleted or not.
+    /// Returns a record as stored in the text, even if it is deleted.
     pub fn stored(&self, id: u64) -> anyhow::Result<Vec<u8>> {
         let end = self.end_id();
         ensure!(id < end, "there is no record {id}: ids are 0 to {}", end.saturating_sub(1));
@@ -462,24 +467,26 @@ impl Dataset {
         }
         let after = self.parts.partition_point(|part| part.entry().first_id <= id);
         let part = after.checked_sub(1).and_then(|at| self.parts.get(at));
-        part.filter(|part| part.ids().contains(&id)).context("the shard is not here")?.stored(id)
+        part.filter(|part| part.ids().contains(&id))
+            .context("the shard of this record is not open here")?
+            .stored(id)
     }
 }
 
-/// What asks for the record with a key.
+/// Returns the query for the record with a key.
 ///
 /// # Errors
 ///
 /// If the records have no key.
 pub fn key_query(schema: &Schema, key: &str) -> anyhow::Result<Query> {
     let Some(attribute) = schema.key.clone() else {
-        bail!("its records have no key; search for an attribute instead");
+        bail!("the dataset has no key attribute; search for an attribute instead");
     };
     let condition = shard::query::Condition::Equals(key.as_bytes().to_vec());
     Ok(Query::Test(shard::query::Test { attribute: Some(attribute), condition }))
 }
 
-/// Whether a dataset may have this name.
+/// Whether `name` is a valid name of a dataset.
 pub fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     (1..=100).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.')
@@ -494,8 +501,8 @@ fn open_shard(path: &Path) -> anyhow::Result<Shard> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
     #[expect(unsafe_code, reason = "mapping a file")]
-    // SAFETY: a shard's file is written once, under another name, and never changed: only somebody who
-    // truncates it behind our back could take the pages away.
+    // SAFETY: a shard's file is written once, under another name, and never changed. Only
+    // truncation by another program could remove mapped pages.
     let map = unsafe { memmap2::Mmap::map(&file) };
     let map = map.with_context(|| format!("cannot map {shown}"))?;
     Shard::open(map).with_context(|| format!("cannot read {shown}"))

@@ -1,4 +1,4 @@
-//! What a dataset consists of: one file, replaced whole, that names all others.
+//! The manifest of a dataset: one file, replaced atomically, that lists all others.
 
 use std::path::Path;
 
@@ -6,56 +6,58 @@ use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use shard::record::Schema;
 
-/// Name of the file in a dataset's folder.
+/// The name of the manifest in a dataset's folder.
 pub const FILE: &str = "dataset.json";
-/// The version that this build writes, and the only one that it reads.
+/// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
-/// The most shards that a dataset has.
+/// The most shards of a dataset.
 const SHARDS_MAX: usize = 100_000;
-/// The largest manifest that is read.
+/// The largest manifest that is accepted.
 pub const BYTES_MAX: u64 = 64 << 20;
 
 /// One shard of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShardEntry {
-    /// Name of its file in the dataset's folder.
+    /// The name of its file in the dataset's folder.
     pub file: String,
-    /// Id of its first record; the others follow.
+    /// The id of its first record; the others follow without gaps.
     pub first_id: u64,
-    /// How many records it has.
+    /// The number of its records.
     pub records: u64,
-    /// Bytes of the records as they came.
+    /// Original size of the records, bytes.
     pub input_bytes: u64,
-    /// Bytes of the file.
+    /// Size of the file, bytes.
     pub file_bytes: u64,
 }
 
-/// What a dataset consists of.
+/// The manifest of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Version of this file's layout.
+    /// The version of the file's layout.
     version: u32,
-    /// Sixteen hexadecimal digits, drawn when the dataset was made: a copy of a shard belongs to it only if
-    /// it was taken under the same.
+    /// Sixteen random hexadecimal digits, drawn when the dataset was created. They distinguish its
+    /// shards from those of another dataset of the same name.
     pub id: String,
-    /// What its records are. Those of the log have no header, whatever the first shard has.
+    /// The format and attributes of the records. Records of the log never include a header, even if
+    /// the first shard has one.
     pub schema: Schema,
-    /// Its shards, in the order of their ids.
+    /// The shards, in the order of their ids.
     pub shards: Vec<ShardEntry>,
-    /// Number of the next shard's file: never used twice.
+    /// The number of the next shard's file. Numbers are never reused.
     pub next_shard: u64,
-    /// Chunks of the log up to this number are part of the shards and of `deleted`.
+    /// Chunks of the log up to this number are included in `shards` and `deleted`.
     pub sealed_chunks: u64,
-    /// Ids of deleted records of the shards, ascending.
+    /// The ids of deleted records of the shards, ascending.
     pub deleted: Vec<u64>,
-    /// CRC-32 (IEEE) of the manifest as compact JSON in which this is empty, eight hexadecimal digits.
+    /// CRC-32 (IEEE) of the manifest as compact JSON with this field empty; eight hexadecimal
+    /// digits.
     checksum: String,
 }
 
 impl Manifest {
-    /// A dataset without records.
+    /// Creates the manifest of an empty dataset.
     pub fn new(schema: Schema) -> Manifest {
         Manifest {
             version: VERSION,
@@ -69,7 +71,7 @@ impl Manifest {
         }
     }
 
-    /// The id that follows those of the shards.
+    /// The first id after those of the shards.
     pub fn end_id(&self) -> u64 {
         self.shards.last().map_or(0, |shard| shard.first_id + shard.records)
     }
@@ -78,44 +80,50 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// If there is none, or not one that can be.
+    /// If it is missing or invalid.
     pub fn read(folder: &Path) -> anyhow::Result<Manifest> {
         let path = folder.join(FILE);
         let shown = path.display();
         let bytes = std::fs::metadata(&path).with_context(|| format!("cannot read {shown}"))?.len();
-        ensure!(bytes <= BYTES_MAX, "{shown} has {bytes} bytes, which no manifest has");
+        ensure!(
+            bytes <= BYTES_MAX,
+            "{shown} has {bytes} bytes; a manifest has at most {BYTES_MAX}"
+        );
         let text = std::fs::read(&path).with_context(|| format!("cannot read {shown}"))?;
         Manifest::parse(&text).with_context(|| format!("{shown} is not the manifest of a dataset"))
     }
 
-    /// Reads a manifest.
+    /// Parses and checks a manifest.
     ///
     /// # Errors
     ///
-    /// If it is not one that can be.
+    /// If it is malformed or inconsistent.
     pub fn parse(text: &[u8]) -> anyhow::Result<Manifest> {
         let manifest: Manifest = serde_json::from_slice(text)?;
-        let (found, said) = (manifest.checksum_now()?, &manifest.checksum);
-        ensure!(found == *said, "its checksum is {found} and should be {said}");
+        let (computed, stored) = (manifest.checksum_now()?, &manifest.checksum);
+        ensure!(computed == *stored, "checksum mismatch: {computed} computed, {stored} stored");
         let manifest = Manifest { checksum: String::new(), ..manifest };
         let version = manifest.version;
-        ensure!(version == VERSION, "it is of version {version}; this build reads {VERSION}");
+        ensure!(
+            version == VERSION,
+            "unsupported version {version}; this build reads version {VERSION}"
+        );
         let id = &manifest.id;
         ensure!(
             id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()),
             "{id:?} is not the id of a dataset"
         );
-        ensure!(manifest.shards.len() <= SHARDS_MAX, "it names more than {SHARDS_MAX} shards");
+        ensure!(manifest.shards.len() <= SHARDS_MAX, "it lists more than {SHARDS_MAX} shards");
         let mut next = 0_u64;
         for shard in &manifest.shards {
             let file = &shard.file;
-            ensure!(is_file_name(file), "{file:?} is not a name that a shard's file has");
+            ensure!(is_file_name(file), "{file:?} is not a valid name of a shard's file");
             ensure!(
                 shard.first_id == next,
-                "the records of {file} begin with id {} where {next} is next",
+                "the records of {file} begin with id {}, but {next} is next",
                 shard.first_id
             );
-            next = next.checked_add(shard.records).context("more ids than there are numbers")?;
+            next = next.checked_add(shard.records).context("the ids exceed 64 bits")?;
         }
         let ascending = manifest.deleted.is_sorted_by(|a, b| a < b);
         ensure!(ascending, "the ids of deleted records are not ascending");
@@ -131,21 +139,21 @@ impl Manifest {
         Ok(format!("{:08x}", crc32fast::hash(&serde_json::to_vec(&bare)?)))
     }
 
-    /// Its text, with its checksum.
+    /// Encodes the manifest with its checksum.
     ///
     /// # Errors
     ///
-    /// None that there should be.
+    /// Only those of the JSON encoder, which are not expected.
     pub fn encode(&self) -> serde_json::Result<Vec<u8>> {
         let checksum = self.checksum_now()?;
         serde_json::to_vec_pretty(&Manifest { checksum, ..self.clone() })
     }
 
-    /// Replaces the manifest of a folder, durably.
+    /// Replaces the manifest of a folder durably.
     ///
     /// # Errors
     ///
-    /// Those of the system; the old one is still there then.
+    /// Those of the file system; the old manifest is then unchanged.
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
         let text = self.encode()?;
         super::files::write(folder, FILE, true, |writer| writer.write_all(&text))
@@ -153,7 +161,7 @@ impl Manifest {
     }
 }
 
-/// The name of a shard's file.
+/// Returns the name of a shard's file.
 pub fn shard_file(number: u64) -> String {
     format!("{number:06}.shard")
 }
@@ -199,7 +207,7 @@ mod tests {
         for at in 0..text.len() {
             let mut changed = text.clone();
             changed[at] ^= 1;
-            // Blanks between tokens say nothing.
+            // White space between tokens is insignificant.
             if let Ok(read) = Manifest::parse(&changed) {
                 assert_eq!(read.encode().unwrap(), text, "byte {at}");
             }
@@ -207,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn inconsistent_manifests_are_refused() {
         let check = |change: &dyn Fn(&mut Manifest), says: &str| {
             let mut manifest = manifest();
             change(&mut manifest);
@@ -217,12 +225,12 @@ mod tests {
         };
         check(&|m| m.version = 2, "version 2");
         check(&|m| m.id = "../0123456789abc".to_owned(), "not the id");
-        check(&|m| m.shards[1].first_id = 11, "where 10 is next");
-        check(&|m| m.shards[0].file = "../x.shard".to_owned(), "not a name");
-        check(&|m| m.shards[0].file = "/etc/000001.shard".to_owned(), "not a name");
+        check(&|m| m.shards[1].first_id = 11, "but 10 is next");
+        check(&|m| m.shards[0].file = "../x.shard".to_owned(), "not a valid name");
+        check(&|m| m.shards[0].file = "/etc/000001.shard".to_owned(), "not a valid name");
         check(&|m| m.deleted = vec![5, 5], "not ascending");
         check(&|m| m.deleted = vec![20], "not in any shard");
-        check(&|m| m.shards[1].records = u64::MAX, "more ids");
+        check(&|m| m.shards[1].records = u64::MAX, "exceed 64 bits");
         assert!(Manifest::parse(b"{}").is_err());
     }
 }

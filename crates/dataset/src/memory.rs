@@ -1,15 +1,15 @@
-//! How much memory an import takes, and how large its shards may be for what it is allowed.
+//! Estimates the memory of an import, and chooses the size of shards for a memory limit.
 //!
-//! A shard is built in one of two states, and takes what the larger of them does: its text is split into
-//! records (the text, 8 bytes for the start of each record, 16 for each number of an attribute that is
-//! put in order), or its suffixes are sorted ([`index::build_memory_bytes`], about seven times the text at
-//! most). How many records a text has is not known before it is split; that they are not more than its
-//! lines is, so the reader counts those as it reads, and ends a shard before its length where records of a
-//! few bytes would take more than the text's index does.
+//! The build of a shard has two phases, and takes the memory of the larger: splitting its text into
+//! records (the text, 8 bytes for the start of each record, 16 for each number of an ordered
+//! attribute), and sorting its suffixes ([`index::build_memory_bytes`], at most about seven times
+//! the text). The number of records is unknown before the split, but at most the number of lines.
+//! The reader therefore counts lines, and ends a shard early if very short records would take more
+//! memory than the text's index.
 //!
-//! Beside the shards that are built there are the bytes of the last record that was read, which the next
-//! shard begins with, and the process itself: [`PROCESS_BYTES`]. What the system keeps of files that were
-//! read and written (the page cache) is not counted: it gives that up when memory is asked for.
+//! In addition there are the bytes of the last record read, with which the next shard begins, and
+//! the process itself: [`PROCESS_BYTES`]. The page cache is not counted, because the system frees
+//! it when memory is needed.
 
 use std::path::Path;
 
@@ -20,38 +20,39 @@ use shard::record::{Format, RECORD_BYTES_MAX};
 
 use super::import::Options;
 
-/// The least that a shard may be asked to hold: two of the longest records.
+/// The smallest size of a shard: two of the longest records.
 const SHARD_BYTES_MIN: usize = 2 * RECORD_BYTES_MAX;
-/// Bytes of a shard where nothing is asked for. More would make searches of large datasets faster, as there
-/// were fewer shards to ask, and the memory that somebody else's machine needs to build the same larger.
+/// The default size of a shard. Larger shards would make searches of large datasets faster, because
+/// there are fewer of them, but need more memory to build.
 const SHARD_BYTES_DEFAULT: usize = 256 << 20;
-/// What separates two inputs may be added to the last piece that is read.
+/// The longest separator that may be added after the last piece of an input.
 pub(super) const SEPARATOR_BYTES: usize = 2;
 
-/// The process without its shards: the program, buffers of files, what the allocator keeps, and the last
-/// record that was read, with the one after it.
+/// The process without its shards: the program, file buffers, memory kept by the allocator, and the
+/// last record read with the one after it.
 const PROCESS_BYTES: usize = (64 << 20) + 2 * RECORD_BYTES_MAX;
-/// Each record while a text is split: where it starts, and its part of the sequence made of that.
+/// Per record while a text is split: its start, and its share of the encoded sequence of starts.
 const RECORD_SPLIT_BYTES: usize = 12;
-/// Each record while the index is built.
+/// Per record while the index is built.
 const RECORD_BYTES: usize = 4;
-/// Each number of an attribute in order while a text is split: the number, its record, and sorted copies.
+/// Per number of an ordered attribute while a text is split: the number, its record, and sorted
+/// copies.
 const NUMBER_SPLIT_BYTES: usize = 40;
-/// Each of them while the index is built.
+/// Per number of an ordered attribute while the index is built.
 const NUMBER_BYTES: usize = 20;
-/// Each whole file beside its path and its content.
+/// Per whole file, besides its path and its content.
 const FILE_BYTES: usize = 100;
-/// Records that have not ended yet, and their copy, while a text is split.
+/// Incomplete records, and their copy, while a text is split.
 const PENDING_BYTES: usize = 4 * RECORD_BYTES_MAX + (2 << 20);
 
-/// What a text has at most, counted without reading its records.
+/// Upper bounds on the content of a text, counted without splitting it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     /// Bytes.
     pub bytes: usize,
     /// Line breaks.
     pub lines: usize,
-    /// Commas, between which the numbers of a JSON array are.
+    /// Commas, which bound the numbers in a JSON array.
     pub commas: usize,
 }
 
@@ -63,7 +64,7 @@ impl Counts {
         counts
     }
 
-    /// Adds what follows it.
+    /// Adds the counts of further text.
     pub fn add(&mut self, text: &[u8]) {
         let count = |wanted: u8| text.iter().filter(|&&byte| byte == wanted).count();
         self.bytes += text.len();
@@ -72,36 +73,36 @@ impl Counts {
     }
 }
 
-/// How an import is done within its memory.
+/// The sizes chosen for an import within its memory limit.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
-    /// Bytes of a shard's text at most.
+    /// The largest text of a shard, bytes.
     pub shard_bytes: usize,
-    /// Shards that are built at the same time.
+    /// The number of shards built concurrently.
     pub jobs: usize,
-    /// Memory of each of them at most.
+    /// The memory limit of each of them.
     job_bytes: usize,
     index: index::Options,
     format: Option<Format>,
     orders: usize,
 }
 
-/// What there is of what an import takes.
+/// The resources available to an import.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Machine {
-    /// Threads that run at the same time.
+    /// The number of concurrent threads.
     pub cores: usize,
-    /// Memory that could be had now.
+    /// The available memory.
     pub memory_bytes: usize,
 }
 
 impl Plan {
-    /// Chooses what the options leave open.
+    /// Chooses the values that the options leave open.
     ///
     /// # Errors
     ///
-    /// If they ask for more than the memory that they allow, with what that would take; if no shard is so
-    /// small or so large.
+    /// If the options need more memory than they allow (the message says how much); if a value is
+    /// out of range.
     pub fn new(options: &Options, machine: Machine) -> anyhow::Result<Plan> {
         let mut plan = Plan {
             shard_bytes: SHARD_BYTES_MIN,
@@ -111,13 +112,13 @@ impl Plan {
             format: options.format,
             orders: options.orders.len(),
         };
-        ensure!((1..=1024).contains(&plan.jobs), "1 to 1024 shards are built at the same time");
+        ensure!((1..=1024).contains(&plan.jobs), "1 to 1024 shards can be built at the same time");
         let least = PROCESS_BYTES + plan.jobs * plan.of_length(SHARD_BYTES_MIN);
-        // Without a word of the user: half of what there is, but never less than it takes.
+        // The default is half of the available memory, but at least the minimum.
         let memory = options.memory_bytes.unwrap_or((machine.memory_bytes / 2).max(least));
         ensure!(
             memory >= least,
-            "{} MiB of memory are too few: it takes at least {}",
+            "{} MiB of memory are too little: the import needs at least {}",
             memory >> 20,
             least.div_ceil(1 << 20)
         );
@@ -126,13 +127,13 @@ impl Plan {
             Some(bytes) => {
                 ensure!(
                     (SHARD_BYTES_MIN..=index::LEN_MAX - SEPARATOR_BYTES).contains(&bytes),
-                    "a shard holds {SHARD_BYTES_MIN} to {} bytes of input",
+                    "shard size out of range: a shard holds {SHARD_BYTES_MIN} to {} bytes of input",
                     index::LEN_MAX - SEPARATOR_BYTES
                 );
                 ensure!(
                     plan.of_length(bytes) <= each(plan.jobs),
-                    "{} shards of {} MiB at a time take up to {} MiB of memory, of {} MiB that are \
-                     allowed: allow more (--memory), or ask for smaller shards (--shard-size)",
+                    "{} shards of {} MiB at a time take up to {} MiB of memory, but only {} MiB \
+                     are allowed: allow more (--memory), or choose smaller shards (--shard-size)",
                     plan.jobs,
                     bytes >> 20,
                     (PROCESS_BYTES + plan.jobs * plan.of_length(bytes)).div_ceil(1 << 20),
@@ -150,12 +151,12 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The most memory that a shard of so many bytes takes, if its lines are not too many.
+    /// The most memory that a shard of `bytes` takes, unless its lines are very short.
     fn of_length(&self, bytes: usize) -> usize {
         self.memory_bytes(&Counts { bytes, ..Counts::default() })
     }
 
-    /// The longest text, up to the usual length, that takes no more than so much memory.
+    /// The longest text, up to the default size, that takes at most `memory`.
     fn largest(&self, memory: usize) -> usize {
         let (mut low, mut high) = (SHARD_BYTES_MIN, SHARD_BYTES_DEFAULT);
         while low < high {
@@ -165,14 +166,14 @@ impl Plan {
         low
     }
 
-    /// The most memory that building a shard of such a text takes, the text itself included.
+    /// The most memory that the build of a shard takes, including the text itself.
     pub fn memory_bytes(&self, counts: &Counts) -> usize {
         let &Counts { bytes, lines, commas } = counts;
         let records = lines + 1;
         let numbers = match (self.orders, self.format) {
             (0, _) => 0,
             (orders, Some(Format::Csv { .. })) => orders * records,
-            // One value a line, or in JSON between two commas.
+            // One value per line, or in JSON one between two commas.
             _ => commas + records,
         };
         let split =
@@ -180,7 +181,7 @@ impl Plan {
         let build = index::build_memory_bytes(bytes, &self.index)
             + RECORD_BYTES * records
             + NUMBER_BYTES * numbers;
-        // Whole files are held beside the text that is made of them.
+        // Whole files are held in memory besides the text made of them.
         let files = match self.format {
             Some(Format::Files) => bytes + FILE_BYTES * records,
             _ => 0,
@@ -188,17 +189,17 @@ impl Plan {
         split.max(build) + files
     }
 
-    /// Whether a text leaves room for more.
+    /// Whether a shard of this text stays within its memory limit.
     pub fn fits(&self, counts: &Counts) -> bool {
         self.memory_bytes(counts) <= self.job_bytes
     }
 
-    /// The most memory that the process takes while the shards being built take so much.
+    /// The most memory that the process takes while the builds take `shards_bytes`.
     pub fn total_bytes(&self, shards_bytes: usize) -> usize {
         PROCESS_BYTES + shards_bytes
     }
 
-    /// Says what the records are, once that is known.
+    /// Sets the format once it is known.
     pub fn follow(&mut self, format: Format) {
         self.format = Some(format);
     }
@@ -206,19 +207,19 @@ impl Plan {
 
 #[cfg(test)]
 impl Plan {
-    /// That of a large machine.
+    /// The plan for a large machine.
     pub fn default_of(options: &Options) -> Plan {
         Plan::new(options, Machine { cores: 4, memory_bytes: 64 << 30 }).unwrap()
     }
 }
 
 impl Machine {
-    /// This one: its cores, and the memory that could be had without taking any from somebody, within the
-    /// limits of this process's memory groups.
+    /// This machine: its cores, and the memory available within the limits of this process's
+    /// control groups.
     ///
     /// # Errors
     ///
-    /// If the system does not say.
+    /// If /proc/meminfo cannot be read.
     pub fn here() -> anyhow::Result<Machine> {
         let memory = Meminfo::current().context("cannot read /proc/meminfo")?;
         let available = memory.mem_available.unwrap_or(memory.mem_free);
@@ -233,8 +234,9 @@ impl Machine {
     }
 }
 
-/// The least limit of a memory group and those around it; `line` is one of /proc/self/cgroup. In version 2
-/// all controllers share one tree; in version 1 that of memory has its own.
+/// The smallest memory limit of a control group and its ancestors. `line` is a line of
+/// /proc/self/cgroup. In version 2 all controllers share one tree; in version 1 the memory
+/// controller has its own.
 fn group_limit(mounted: &Path, line: &str) -> Option<u64> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?);
@@ -285,13 +287,13 @@ mod tests {
         check(8 * GIB, 16, 256, 4);
         check(3 * GIB, 2, 256, 1);
         check(GIB, 2, 124, 1);
-        // Nothing is said, and there is next to nothing: small inputs are imported all the same.
+        // No limit given and almost no memory available: small inputs are imported all the same.
         assert_eq!(plan(&options(), 2, 0).unwrap().shard_bytes, SHARD_BYTES_MIN);
         assert_eq!(plan(&options(), 2, 8 * GIB).unwrap().jobs, 2);
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused_with_what_it_would_take() {
+    fn contradictory_options_are_refused_with_the_memory_they_need() {
         let refused = |options: Options, says: &str| {
             let error = format!("{:#}", plan(&options, 2, 8 * GIB).unwrap_err());
             assert!(error.contains(says), "{error}");

@@ -1,4 +1,4 @@
-//! A part of a dataset: a shard, or the log. What one of them answers; the dataset puts them together.
+//! Searches in one part of a dataset, a shard or the log. The dataset combines the results.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -11,19 +11,20 @@ use shard::{Shard, Text};
 use super::manifest::ShardEntry;
 use super::{Found, Wanted};
 
-/// Deleted records that are read together, to be left out of a count.
+/// The number of deleted records read together when they are subtracted from a count.
 const DELETED_AT_ONCE: usize = 32;
-/// Bytes of a run: a gateway gathers so much before it answers, and asks another node if one dies meanwhile.
-pub const RUN_BYTES: usize = 256 << 10;
-/// Ids that one run passes at most, however few of them are records still.
+/// Size of a run. A gateway buffers a run before it replies, so that it can retry on another node
+/// if one fails.
+pub(crate) const RUN_BYTES: usize = 256 << 10;
+/// The most ids covered by one run, however few of the records still exist.
 const RUN_IDS: usize = 1 << 16;
 
-/// Records that follow one another, as they came.
+/// Consecutive records as they were added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// Their bytes, and before the first record of a shard what precedes it: the header of a CSV file.
+    /// The bytes of the records, preceded at the start of a shard by the header of a CSV file.
     pub bytes: Vec<u8>,
-    /// How many there are.
+    /// The number of records.
     pub records: u64,
     /// The id that the next run begins with.
     pub next: u64,
@@ -37,12 +38,12 @@ pub struct Part {
 }
 
 impl Part {
-    /// A shard that the manifest names so.
+    /// Combines a shard with its manifest entry.
     ///
     /// # Errors
     ///
-    /// If it has another number of records than the manifest says.
-    pub fn new(entry: ShardEntry, shard: Shard) -> anyhow::Result<Part> {
+    /// If the number of records differs from the manifest's.
+    pub(crate) fn new(entry: ShardEntry, shard: Shard) -> anyhow::Result<Part> {
         let records = shard.records().len() as u64;
         ensure!(
             records == entry.records,
@@ -53,22 +54,22 @@ impl Part {
         Ok(Part { entry, shard })
     }
 
-    /// Its place.
+    /// The manifest entry.
     pub fn entry(&self) -> &ShardEntry {
         &self.entry
     }
 
-    /// Its index and records.
+    /// The shard's index and records.
     pub fn shard(&self) -> &Shard {
         &self.shard
     }
 
-    /// The ids of its records, deleted ones included.
+    /// The ids of its records, including deleted ones.
     pub fn ids(&self) -> Range<u64> {
         self.entry.first_id..self.entry.first_id + self.entry.records
     }
 
-    /// A page of its records that match and are not among the deleted.
+    /// Returns a page of the matching records that are not deleted.
     ///
     /// # Errors
     ///
@@ -87,7 +88,8 @@ impl Part {
         let searcher = self.shard.searcher()?;
         let after = wanted.after.and_then(|after| after.checked_sub(ids.start));
         let mut page = Page { limit: 0, after: after.map(|a| a as usize), sorted: wanted.sorted };
-        // Room for records that were deleted: none at first, since most that match are there.
+        // Extra room in the page for deleted records. None at first, since most matching records
+        // exist.
         let (mut extra, gone) = (0, deleted.range(ids.clone()).count());
         loop {
             page.limit = (wanted.limit - found.ids.len()).saturating_add(extra);
@@ -103,7 +105,8 @@ impl Part {
             }
             match answer.next {
                 Some(next) => page.after = Some(next),
-                // From the start: what is not sorted cannot be continued. If it was full, deleted records took room.
+                // An unsorted page cannot be continued. If deleted records filled it, start again
+                // with a larger one.
                 None if extra < gone && answer.records.len() >= page.limit => found.ids.clear(),
                 None => return Ok(found),
             }
@@ -111,7 +114,7 @@ impl Part {
         }
     }
 
-    /// How many of its records match and are not among the deleted.
+    /// Counts the matching records that are not deleted.
     ///
     /// # Errors
     ///
@@ -134,12 +137,12 @@ impl Part {
         Ok(count)
     }
 
-    /// Those of its records with these ids that are not among the deleted: of [`RUN_BYTES`] together, or a
-    /// single one of more.
+    /// Returns a run of its records with these ids that are not deleted: up to 256 KiB, or a single
+    /// larger record.
     ///
     /// # Errors
     ///
-    /// None that there should be.
+    /// Only if the shard is inconsistent.
     pub fn run(&self, ids: Range<u64>, deleted: &BTreeSet<u64>) -> anyhow::Result<Run> {
         let mine = self.ids();
         let start = ids.start.max(mine.start);
@@ -166,11 +169,11 @@ impl Part {
         Ok(run)
     }
 
-    /// A record as it stands in the text.
+    /// Returns a record as stored in the text.
     ///
     /// # Errors
     ///
-    /// If it is not one of this shard.
+    /// If the record is not in this shard.
     pub fn stored(&self, id: u64) -> anyhow::Result<Vec<u8>> {
         let range = self.range(id)?;
         let mut bytes = Vec::new();
@@ -178,15 +181,16 @@ impl Part {
         Ok(bytes)
     }
 
-    /// Where it stands.
+    /// The position of a record in the text.
     fn range(&self, id: u64) -> anyhow::Result<Range<usize>> {
-        let record = id.checked_sub(self.entry.first_id).context("a shard has its own records")?;
+        let record =
+            id.checked_sub(self.entry.first_id).context("the id is before those of the shard")?;
         let range = self.shard.records().range(usize::try_from(record)?);
-        range.context("a shard has the records that it says")
+        range.context("the id is after those of the shard")
     }
 }
 
-/// A page of the records of a log that match and are not among the deleted. Reads all of it.
+/// Returns a page of the matching records of a log that are not deleted. Scans the log.
 pub fn search_log<'a>(
     log: impl Iterator<Item = (u64, &'a [u8])>,
     schema: &Schema,
@@ -212,7 +216,7 @@ pub fn search_log<'a>(
 }
 
 impl Run {
-    /// Puts what a further part has behind it.
+    /// Appends the run of the next part.
     pub fn append(&mut self, further: Run) {
         self.bytes.extend(further.bytes);
         self.records += further.records;
@@ -221,8 +225,8 @@ impl Run {
 }
 
 impl Found {
-    /// Puts what a further part has found behind what earlier parts have, up to the limit. Parts come in the
-    /// order of their ids.
+    /// Appends the result of the next part, up to the limit. Parts must come in the order of their
+    /// ids.
     pub fn append(&mut self, further: Found, limit: usize) {
         let room = limit.saturating_sub(self.ids.len());
         self.has_more |= further.has_more || further.ids.len() > room;
@@ -231,8 +235,8 @@ impl Found {
         self.verified += further.verified;
     }
 
-    /// Says after which record the next page begins, once all parts are put together.
-    pub fn close(&mut self, wanted: &Wanted) {
+    /// Sets the start of the next page, after all parts have been appended.
+    pub(crate) fn close(&mut self, wanted: &Wanted) {
         self.next = self.ids.last().copied().filter(|_| self.has_more && wanted.sorted);
     }
 }

@@ -1,4 +1,4 @@
-//! Several inputs as one, read as far as the next shard may go.
+//! Reads several input files as one, a shard's text at a time.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -9,41 +9,38 @@ use shard::record::Format;
 
 use super::memory::{Counts, Plan, SEPARATOR_BYTES};
 
-/// Bytes that are read before they are counted.
+/// The number of bytes read before their lines are counted.
 const PIECE_BYTES: usize = 256 << 10;
-/// Room for the first of them; it doubles from there on, and never past a shard.
+/// Initial capacity of the buffer. It doubles from there on, up to the size of a shard.
 const ROOM_BYTES: usize = 4 << 20;
 
-/// Several files as one input. Between two of them a separator is added where the first does not end
-/// with one; the headers of later CSV files are left out.
+/// Several files as one input. Adds a separator after a file that does not end with one, and omits
+/// the headers of CSV files after the first.
 pub(super) struct Joined {
-    /// The files to come, the next one last.
+    /// The files still to read, in reverse order.
     to_come: Vec<PathBuf>,
     now: Option<(PathBuf, Box<dyn BufRead>)>,
     format: Option<Format>,
     header: Option<Vec<u8>>,
-    /// The last two bytes that were read.
+    /// The last two bytes read.
     end: Vec<u8>,
 }
 
 impl Joined {
-    /// Opens the first of them.
+    /// Opens the first file.
     ///
     /// # Errors
     ///
-    /// If there is none, or it cannot be opened.
+    /// If `inputs` is empty, or the file cannot be opened.
     pub(super) fn open(inputs: &[PathBuf]) -> anyhow::Result<Joined> {
-        ensure!(
-            !inputs.is_empty(),
-            "there is nothing to import: name files, or - for standard input"
-        );
+        ensure!(!inputs.is_empty(), "nothing to import: name files, or - for standard input");
         let to_come = inputs.iter().rev().cloned().collect();
         let mut joined = Joined { to_come, now: None, format: None, header: None, end: Vec::new() };
         joined.next_file()?;
         Ok(joined)
     }
 
-    /// Says what the records are, once that is known.
+    /// Sets the format once it is known. `sample` is the start of the input.
     pub(super) fn follow(&mut self, format: Format, sample: &[u8]) {
         self.format = Some(format);
         if let Format::Csv { header: true, .. } = format {
@@ -67,7 +64,8 @@ impl Joined {
             reader.by_ref().take(header.len() as u64).read_until(b'\n', &mut line)?;
             if !line.is_empty() && line != *header {
                 bail!(
-                    "{}: its first line is not the header of the first file; name files of one kind",
+                    "{}: the first line is not the header of the first file; name files with the \
+                     same columns",
                     path.display()
                 );
             }
@@ -76,12 +74,12 @@ impl Joined {
         Ok(true)
     }
 
-    /// Reads on until the buffer holds what one shard may; gives what it holds, and whether the input has
-    /// ended.
+    /// Reads until the buffer holds a shard's text. Returns the counts of the buffer, and whether
+    /// the input has ended.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, or is none of the kind of the first.
+    /// If a file cannot be read, or has another header than the first.
     pub(super) fn read_shard(
         &mut self,
         plan: &Plan,
@@ -91,7 +89,7 @@ impl Joined {
         while buffer.len() < plan.shard_bytes && plan.fits(&counts) {
             let from = buffer.len();
             if buffer.capacity() - from < PIECE_BYTES {
-                // Twice the room each time, so that little is copied, but no more than a shard.
+                // Doubles the capacity so that little is copied, but not beyond a shard.
                 let room = from.max(ROOM_BYTES).min(plan.shard_bytes - from);
                 buffer.reserve_exact(room + SEPARATOR_BYTES);
             }
@@ -104,8 +102,8 @@ impl Joined {
         Ok((counts, false))
     }
 
-    /// Fills a buffer up to `len` bytes, of the first file alone before [`follow`](Joined::follow); says
-    /// whether the input has ended.
+    /// Fills a buffer up to `len` bytes; before [`follow`](Joined::follow), from the first file
+    /// only. Returns whether the input has ended.
     pub(super) fn read_up_to(&mut self, len: usize, buffer: &mut Vec<u8>) -> anyhow::Result<bool> {
         while buffer.len() < len {
             let Some((path, reader)) = &mut self.now else { return Ok(true) };
@@ -121,7 +119,7 @@ impl Joined {
             } else if self.to_come.is_empty() {
                 self.now = None;
             } else if self.format.is_none() {
-                // The sample ends with the first file: how to go on to the next is not known yet.
+                // Before the format is known, it is unknown which separator belongs between files.
                 return Ok(false);
             } else {
                 if !self.end.is_empty() && !self.end.ends_with(b"\n") {

@@ -1,17 +1,21 @@
-//! Datasets in the origin: the files of a dataset's folder as objects, changed by many processes at once.
+//! Datasets in the origin: the files of a dataset's folder as objects, written by many processes
+//! concurrently.
 //!
-//! A dataset `NAME` is the object `datasets/NAME/dataset.json`, the [`Manifest`], and beside it
-//! `datasets/NAME/ID/` with shards and chunks of the log under the names that they have in a folder; `ID` is
-//! the manifest's. Shards and chunks are put only where there is nothing yet, and the manifest only in the
-//! place of the one that was read, so nobody needs a lock:
+//! A dataset `NAME` is the object `datasets/NAME/dataset.json`, the [`Manifest`], and below
+//! `datasets/NAME/ID/` the shards and the chunks of the log, named as in a folder; `ID` is the
+//! manifest's id. Shards and chunks are put only if the name is unused, and a manifest only
+//! replaces the one that was read, so writers need no lock:
 //!
-//! - An *append* puts the next chunk. Who comes second finds it there, reads it, and takes the next number. A
-//!   writer that slept while others appended *and* sealed could put a chunk where one was already sealed and
-//!   removed; so the manifest is compared after each put, and a chunk that it has sealed does not count.
-//! - *Sealing* puts a shard of what chunks appended and then the manifest that names it; if another manifest
-//!   came in between, the shard is removed and nothing has changed. Sealed chunks are removed after.
+//! - An *append* puts the next chunk. If two writers put the same number, the second one fails,
+//!   reads the first one's chunk and takes the next number. A writer that was suspended while
+//!   others appended *and* sealed could put a chunk under a number that was already sealed and
+//!   removed; so the manifest is compared after each put, and a chunk whose number is sealed does
+//!   not count.
+//! - *Sealing* puts a shard with the appended records, then the manifest that lists it. If another
+//!   manifest was put in between, the shard is removed and nothing has changed. Sealed chunks are
+//!   removed afterwards.
 //!
-//! A crash at any moment leaves at most objects that no manifest names.
+//! A crash at any moment leaves at most objects that no manifest lists.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,9 +32,9 @@ use origin::{
     Attributes, BoxFuture, Chunks, Condition, Error, Found, Listed, Origin, Staged, Whole,
 };
 
-/// What the keys of all datasets begin with.
+/// The prefix of the keys of all datasets.
 pub const PREFIX: &str = "datasets/";
-/// Objects of a page of a listing.
+/// Page size of listings.
 const LIST_MAX: usize = 1000;
 
 /// One dataset in an origin.
@@ -40,37 +44,38 @@ pub struct Remote {
     name: String,
 }
 
-/// What became of a chunk that was put.
+/// The result of putting a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// It is part of the log.
+    /// The chunk is part of the log.
     Done,
-    /// Another chunk has its number: read on, and try again.
+    /// Another chunk has this number: read it, and retry with the next number.
     Taken,
-    /// Its number is sealed: it came too late, or it was sealed at once. What is sealed there tells.
+    /// The number is sealed already. The chunk was either put too late or sealed at once; the
+    /// sealed records show which.
     Sealed,
 }
 
-/// A manifest, and what tells whether it is still the one that there is.
+/// A manifest with its version, which tells whether it is still current.
 #[derive(Clone, Debug)]
 pub struct Current {
     /// The manifest.
     pub manifest: Manifest,
-    /// Its version in the origin.
+    /// The version in the origin.
     pub etag: Etag,
 }
 
-/// The key of a file of a dataset.
+/// Returns the key of a dataset's file.
 pub fn key_of_file(name: &str, id: &str, file: &str) -> Key {
     Key::from(format!("{PREFIX}{name}/{id}/{file}").into_bytes())
 }
 
-/// The key of a dataset's manifest.
+/// Returns the key of a dataset's manifest.
 pub fn key_of_manifest(name: &str) -> Key {
     Key::from(format!("{PREFIX}{name}/{}", manifest::FILE).into_bytes())
 }
 
-/// The names of the datasets of an origin.
+/// Lists the names of the datasets in an origin.
 ///
 /// # Errors
 ///
@@ -95,16 +100,16 @@ pub async fn names(origin: &Arc<dyn Origin>) -> Result<Vec<String>, Error> {
 }
 
 impl Remote {
-    /// The dataset of this name.
+    /// Returns a handle of the dataset `name`, without accessing the origin.
     pub fn new(origin: Arc<dyn Origin>, name: &str) -> Remote {
         Remote { origin, name: name.to_owned() }
     }
 
-    /// Its manifest; `None` if there is no such dataset.
+    /// Reads the manifest; `None` if there is no such dataset.
     ///
     /// # Errors
     ///
-    /// Those of the origin; or if it is not a manifest.
+    /// Those of the origin; or if the manifest is invalid.
     pub async fn current(&self) -> anyhow::Result<Option<Current>> {
         let key = key_of_manifest(&self.name);
         let Some(Found { metadata, mut body }) = self.origin.get(&key, None).await? else {
@@ -116,7 +121,7 @@ impl Remote {
         Ok(Some(Current { manifest, etag: metadata.etag }))
     }
 
-    /// The version of its manifest.
+    /// Returns the version of the manifest.
     ///
     /// # Errors
     ///
@@ -126,11 +131,11 @@ impl Remote {
         Ok(found.map(|metadata| metadata.etag))
     }
 
-    /// A chunk of the log; `None` if there is none of this number.
+    /// Reads a chunk of the log; `None` if no chunk has this number.
     ///
     /// # Errors
     ///
-    /// Those of the origin; or if it is damaged.
+    /// Those of the origin; or if the chunk is damaged.
     pub async fn chunk(&self, id: &str, number: u64) -> anyhow::Result<Option<Chunk>> {
         let key = key_of_file(&self.name, id, &chunk_file(number));
         let Some(Found { metadata, mut body }) = self.origin.get(&key, None).await? else {
@@ -142,15 +147,16 @@ impl Remote {
         Ok(Some(chunk))
     }
 
-    /// Copies a shard into a folder, where it is whole or not there.
+    /// Copies a shard into a folder. The file appears there atomically.
     ///
     /// # Errors
     ///
-    /// Those of the origin and of the folder; or if it has another size than `bytes`.
+    /// Those of the origin and of the folder; or if the shard's size is not `bytes`.
     pub async fn fetch(&self, id: &str, file: &str, bytes: u64, to: &Path) -> anyhow::Result<()> {
         let key = key_of_file(&self.name, id, file);
         let found = self.origin.get(&key, None).await?;
-        let found = found.with_context(|| format!("{file} of {} is not there", self.name))?;
+        let found =
+            found.with_context(|| format!("{file} of {} is missing in the origin", self.name))?;
         let Found { metadata, mut body } = found;
         ensure!(
             metadata.size == bytes,
@@ -163,18 +169,19 @@ impl Remote {
         while let Some(piece) = body.next().await {
             out.write_all(&piece?).await?;
         }
-        // Not synced: it is a copy, and every byte is verified when it is opened.
+        // Not synced: every byte of the copy is verified when it is opened.
         out.flush().await?;
-        ensure!(out.metadata().await?.len() == bytes, "{file} broke off");
+        ensure!(out.metadata().await?.len() == bytes, "{file} was cut off");
         temporary.persist(to.join(file))?;
         Ok(())
     }
 
-    /// Puts a chunk of the log where there is none, durably; says whether it is part of the log.
+    /// Puts a chunk of the log durably, unless its number is taken. Returns whether it became part
+    /// of the log.
     ///
     /// # Errors
     ///
-    /// Those of the origin. Then it is not known whether it was put.
+    /// Those of the origin. It is then unknown whether the chunk was put.
     pub async fn put_chunk(&self, at: &Current, chunk: &Chunk) -> anyhow::Result<Put> {
         let key = key_of_file(&self.name, &at.manifest.id, &chunk_file(chunk.number));
         let bytes = Bytes::from(chunk.encode()?);
@@ -196,7 +203,7 @@ impl Remote {
         Ok(Put::Sealed)
     }
 
-    /// Puts a shard's file from a folder, where there is none.
+    /// Puts a shard's file from a folder, unless one of that name exists.
     ///
     /// # Errors
     ///
@@ -207,12 +214,12 @@ impl Remote {
         Ok(self.put(&key, &mut body, Condition::Absent).await?)
     }
 
-    /// Puts `manifest` in the place of the one that is `there`; gives its version, or `None` if that one is not
-    /// there any more.
+    /// Replaces the manifest of version `there`. Returns the new version, or `None` if another
+    /// manifest is current.
     ///
     /// # Errors
     ///
-    /// Those of the origin. Then it is not known which of the two is there.
+    /// Those of the origin. It is then unknown which manifest is current.
     pub async fn replace(&self, there: &Etag, manifest: &Manifest) -> anyhow::Result<Option<Etag>> {
         let text = Bytes::from(manifest.encode()?);
         let key = key_of_manifest(&self.name);
@@ -249,21 +256,21 @@ impl Remote {
     }
 }
 
-/// All bytes of a body that says to have `size`.
+/// Reads all bytes of a body of `size` bytes, at most `max`.
 async fn gather(body: &mut dyn Chunks, size: u64, max: u64) -> anyhow::Result<Vec<u8>> {
-    ensure!(size <= max, "{size} bytes, where at most {max} can be");
+    ensure!(size <= max, "{size} bytes, but at most {max} are allowed");
     let mut bytes = Vec::with_capacity(usize::try_from(size)?);
     while let Some(piece) = body.next().await {
         bytes.extend_from_slice(&piece?);
         if bytes.len() as u64 > size {
-            bail!("more than the {size} bytes that were said");
+            bail!("more than the announced {size} bytes");
         }
     }
-    ensure!(bytes.len() as u64 == size, "{} of {size} bytes", bytes.len());
+    ensure!(bytes.len() as u64 == size, "only {} of {size} bytes", bytes.len());
     Ok(bytes)
 }
 
-/// The bytes of a file.
+/// The bytes of a file, in pieces.
 struct FileChunks {
     file: tokio::fs::File,
     left: u64,
@@ -286,7 +293,7 @@ impl Chunks for FileChunks {
             }
             let mut piece = vec![0; self.left.min(PIECE_BYTES) as usize];
             if let Err(error) = self.file.read_exact(&mut piece).await {
-                return Some(Err(Error::of_io(&error, "reading a shard to put it")));
+                return Some(Err(Error::of_io(&error, "read a shard to upload it")));
             }
             self.left -= piece.len() as u64;
             Some(Ok(piece.into()))
@@ -298,8 +305,8 @@ impl Chunks for FileChunks {
     }
 }
 
-/// The folder of a copy of a dataset, in a folder of such copies; what is left of others of this name is
-/// removed.
+/// Creates the folder for a local copy of a dataset within the folder `copies`, and removes earlier
+/// copies of the same name with other ids.
 ///
 /// # Errors
 ///
@@ -308,11 +315,11 @@ pub fn folder_of_copy(copies: &Path, name: &str, id: &str) -> anyhow::Result<std
     let of_name = copies.join(name);
     let folder = of_name.join(id);
     std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot make {}", folder.display()))?;
+        .with_context(|| format!("cannot create {}", folder.display()))?;
     for entry in std::fs::read_dir(&of_name)? {
         let path = entry?.path();
         if path != folder {
-            // Files that are mapped stay readable until they are let go.
+            // Mapped files stay readable until they are unmapped.
             std::fs::remove_dir_all(&path)
                 .with_context(|| format!("cannot remove {}", path.display()))?;
         }

@@ -1,4 +1,4 @@
-//! Changing a dataset: append, delete, seal.
+//! Changes to a dataset: append, delete, seal.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::manifest::{self, Manifest};
 use super::{Dataset, chunk_file, files};
 use origin::Lock;
 
-/// A log of more bytes than this is sealed after an append.
+/// The log is sealed after an append if it has more bytes than this.
 pub const SEAL_BYTES: usize = 32 << 20;
 
-/// A dataset that only this process changes.
+/// A dataset opened for writing, by this process only.
 pub struct Writer {
     dataset: Dataset,
     options: Options,
@@ -25,26 +25,26 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Opens a dataset's folder to change it, and removes what an earlier writer left unfinished.
+    /// Opens a dataset's folder for writing, and removes leftovers of an earlier writer.
     ///
     /// # Errors
     ///
-    /// As [`Dataset::open`]; or if another process writes to it.
+    /// As [`Dataset::open`]; or if another process has it open for writing.
     pub fn open(folder: &Path) -> anyhow::Result<Writer> {
-        ensure!(folder.is_dir(), "{} is no dataset's folder", folder.display());
+        ensure!(folder.is_dir(), "{} is not a dataset's folder", folder.display());
         let lock = Lock::take(folder)?;
         let dataset = Dataset::open(folder)?;
         remove_left_over(folder, &dataset.manifest)?;
         Ok(Writer { dataset, options: Options::default(), _lock: lock })
     }
 
-    /// The dataset as it is now.
+    /// The dataset in its present state.
     pub fn dataset(&self) -> &Dataset {
         &self.dataset
     }
 
-    /// Appends the records of some bytes, which need not end with a separator. When this returns they are
-    /// durable. Gives their ids.
+    /// Appends the records in `bytes`, which need not end with a separator, and returns their ids.
+    /// The records are durable when this returns.
     ///
     /// # Errors
     ///
@@ -58,17 +58,18 @@ impl Writer {
         if self.dataset.log_bytes() > SEAL_BYTES
             && let Err(error) = self.seal()
         {
-            // What was appended is there; the next append tries again.
-            warn!("the log is not sealed yet: {error:#}");
+            // The append itself succeeded; the next one retries the seal.
+            warn!("the log could not be sealed, and the next append will retry: {error:#}");
         }
         Ok(first_id..first_id + count)
     }
 
-    /// Deletes records. When this returns that is durable. Gives how many of them there were.
+    /// Deletes records and returns how many of them existed. The deletion is durable when this
+    /// returns.
     ///
     /// # Errors
     ///
-    /// If one was never there, or if the log cannot be written: then nothing is deleted.
+    /// If an id was never assigned, or if the log cannot be written: then nothing is deleted.
     pub fn delete(&mut self, ids: &[u64]) -> anyhow::Result<u64> {
         let end = self.dataset.end_id();
         if let Some(id) = ids.iter().find(|id| **id >= end) {
@@ -95,11 +96,11 @@ impl Writer {
         self.dataset.take(chunk)
     }
 
-    /// Makes a shard of the log's records. Says whether there was anything to seal.
+    /// Builds a shard from the log's records. Returns whether the log held anything to seal.
     ///
     /// # Errors
     ///
-    /// If a file cannot be written; the dataset is as it was then.
+    /// If a file cannot be written; the dataset is then unchanged.
     pub fn seal(&mut self) -> anyhow::Result<bool> {
         let dataset = &self.dataset;
         let folder = dataset.folder.clone();
@@ -116,12 +117,12 @@ impl Writer {
 }
 
 impl Dataset {
-    /// Bytes of the records of the log.
+    /// Size of the records in the log, bytes.
     pub fn log_bytes(&self) -> usize {
         self.appended.iter().map(|record| record.len()).sum()
     }
 
-    /// Makes a shard of the log's records in a folder, and a manifest that has it in their place.
+    /// Builds a shard from the log's records in a folder, and updates the manifest to list it.
     pub fn seal_into(
         &self,
         folder: &Path,
@@ -139,7 +140,7 @@ impl Dataset {
         })?;
         ensure!(
             entry.0.records == self.appended.len() as u64,
-            "{} records of the log became {} of a shard; nothing is sealed",
+            "{} records of the log would become {} records of a shard; nothing is sealed",
             self.appended.len(),
             entry.0.records
         );
@@ -168,12 +169,12 @@ fn build(
     Shard::build(&text, schema.clone(), &[], options, out, &mut |_| ())
 }
 
-/// Splits what is appended; each record ends as the format wants it, so that it stays one when others
-/// follow.
+/// Splits bytes into records to append. Each is completed with the format's separator, so that it
+/// stays the same record when others follow.
 pub fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
     ensure!(
         schema.format != Format::Files,
-        "whole files cannot be appended yet: import them as a dataset of their own"
+        "whole files cannot be appended: import them as a new dataset"
     );
     let all_bytes = bytes;
     let bytes = without_blank_lines(schema.format, bytes);
@@ -184,13 +185,15 @@ pub fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
     let chunk_bytes = bytes.len() as u64 + ENTRY_BYTES * records.len() as u64;
     ensure!(
         chunk_bytes <= CHUNK_BYTES_MAX as u64,
-        "{} records of {} bytes are more than the log takes at a time; append them in parts",
+        "{} records of {} bytes exceed the limit of one append; append them in parts",
         records.len(),
         bytes.len()
     );
     if let Some(bad) = report.first_bad.first() {
         let bad_records = report.bad;
-        anyhow::bail!("{bad_records} records cannot be read, the first at {bad}; none is appended");
+        anyhow::bail!(
+            "{bad_records} records are malformed, the first at {bad}; nothing was appended"
+        );
     }
     let end: &[u8] = if schema.format == Format::Stanzas { b"\n\n" } else { b"\n" };
     let mut all = Vec::with_capacity(records.len());
@@ -205,19 +208,19 @@ pub fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
         }
         all.push(record);
     }
-    // A shard is made of them one after the other, and must find the same records.
+    // A shard is built from their concatenation, and must split it into the same records.
     let (again, report) = records_of(schema, &all.concat())?;
     let same = (0..again.len().max(all.len()))
         .all(|at| again.range(at).map(|range| range.len()) == all.get(at).map(Vec::len));
     ensure!(
         same && report.bad == 0,
-        "the records would not be the same behind others (one is too long, or a line without bytes \
-         is no record of its own); none is appended"
+        "the records would change when appended to others (one is too long, or an empty line is \
+         not a record by itself); nothing was appended"
     );
     Ok(all)
 }
 
-/// Bytes of a chunk that an appended record takes beside its own, at least.
+/// The overhead of an appended record in a chunk, bytes.
 const ENTRY_BYTES: u64 = 5;
 
 fn records_of(schema: &Schema, bytes: &[u8]) -> Result<(Records, Report), shard::Error> {
@@ -226,7 +229,7 @@ fn records_of(schema: &Schema, bytes: &[u8]) -> Result<(Records, Report), shard:
     builder.finish()
 }
 
-/// Without the blank lines at the start, which would belong to the record before.
+/// Strips blank lines at the start, which would become part of the previous record.
 fn without_blank_lines(format: Format, bytes: &[u8]) -> &[u8] {
     let blank: &[u8] = match format {
         Format::JsonLines | Format::Stanzas => b" \t\r",
@@ -241,11 +244,11 @@ fn without_blank_lines(format: Format, bytes: &[u8]) -> &[u8] {
         }
         rest = after;
     }
-    // A last line without an end may be blank too.
+    // A last line without a line break may be blank too.
     if rest.iter().all(|byte| blank.contains(byte)) { &[] } else { rest }
 }
 
-/// Whether a row of a CSV file holds the names of the columns: a file may bring its header along.
+/// Whether a row of a CSV file is its header, which appended bytes may include.
 fn is_header(schema: &Schema, record: &[u8]) -> bool {
     matches!(schema.format, Format::Csv { .. })
         && schema
@@ -253,7 +256,7 @@ fn is_header(schema: &Schema, record: &[u8]) -> bool {
             .is_ok_and(|fields| fields.iter().all(|field| *field.value == *field.name.as_bytes()))
 }
 
-/// Removes chunks that are sealed, shards that the manifest does not name, and temporary files.
+/// Removes sealed chunks, shards that the manifest does not list, and temporary files.
 fn remove_left_over(folder: &Path, manifest: &Manifest) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name();

@@ -1,4 +1,4 @@
-//! When requests are sent: arrival processes, and the times of a trace spread within their resolution.
+//! Send times: arrival processes, and the times of a trace spread within their resolution.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::plan::{Length, Think};
 
-/// A generator that is the same for the same seed and purpose, on every machine and in every version.
+/// Creates a generator that is the same for equal seeds and purposes, on every machine and in
+/// every version.
 pub(super) fn random(seed: u64, purpose: u64) -> Xoshiro256PlusPlus {
     let mixed = (seed ^ purpose.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose;
     Xoshiro256PlusPlus::seed_from_u64(mixed)
@@ -21,7 +22,7 @@ pub(super) fn exponential(rng: &mut Xoshiro256PlusPlus, mean: f64) -> f64 {
     -(1.0 - rng.random::<f64>()).ln() * mean
 }
 
-/// What sets the times of a phase.
+/// How the send times of a phase are chosen.
 #[derive(Clone, Debug)]
 pub(super) enum Pace {
     /// Exponential gaps at a rate (requests/s).
@@ -34,7 +35,7 @@ pub(super) enum Pace {
     Closed { clients: usize, think_ns: f64, think: Think },
 }
 
-/// The part of the keys that a phase asks for.
+/// The set of requests that a phase draws from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Warmup,
@@ -43,15 +44,15 @@ pub(super) enum Part {
     Fill,
 }
 
-/// A stretch of one pace.
+/// A stretch of a pass with one pace.
 #[derive(Clone, Debug)]
 pub(super) struct Phase {
     pub pace: Pace,
     pub length: Length,
     pub part: Part,
-    /// Its random numbers, beside the plan's seed.
+    /// Selects the phase's random stream, together with the plan's seed.
     pub purpose: u64,
-    /// The step that it is, if it is measured.
+    /// The index of the step, if the phase is measured.
     pub step: Option<usize>,
 }
 
@@ -65,8 +66,8 @@ pub(super) struct Arrival {
     pub at: Nanos,
 }
 
-/// The arrivals of phases that follow each other. Every thread draws all of them and takes its share,
-/// so the load is the same whatever the number of threads.
+/// The arrivals of consecutive phases. Every thread draws all of them and keeps its share, so that
+/// the load does not depend on the number of threads.
 pub(super) struct ArrivalStream {
     phases: Arc<[Phase]>,
     seed: u64,
@@ -94,8 +95,11 @@ impl ArrivalStream {
         }
     }
 
-    /// When each phase ends, in nanoseconds from the start of the pass; less phases once `stop` is set. Cost: nothing,
-    /// but for a number of Poisson arrivals, which are drawn: a second for some 10⁸.
+    /// Returns the end of each phase, in nanoseconds from the start of the pass; fewer entries if
+    /// `stop` is set meanwhile.
+    ///
+    /// Cost: constant, except for a phase of a given number of Poisson arrivals, which are all
+    /// drawn: about a second for 10⁸.
     pub fn ends(mut self, stop: &AtomicBool) -> Vec<Nanos> {
         while let Some(phase) = self.phases.get(self.phase) {
             let start = self.phase_start;
@@ -138,7 +142,7 @@ impl ArrivalStream {
         self.ends
     }
 
-    /// Whether the arrivals of a phase are not random, so that threads take them in turn.
+    /// Whether the arrivals of a phase are equally spaced, so that threads take them in turn.
     pub fn is_regular(&self, phase: usize) -> bool {
         matches!(self.phases.get(phase).map(|p| &p.pace), Some(Pace::Constant(_)))
     }
@@ -185,7 +189,7 @@ impl Iterator for ArrivalStream {
                     self.last = at;
                     return Some(arrival);
                 }
-                // A trace that ended before its time ends its phase.
+                // A trace that is shorter than its phase ends the phase early.
                 (None, limit) => {
                     let end = (self.last + 1.0).min(limit.unwrap_or(f64::INFINITY));
                     self.end_phase(end.max(self.phase_start));
@@ -197,8 +201,7 @@ impl Iterator for ArrivalStream {
     }
 }
 
-/// The greatest common divisor of the gaps between stamps: what they are multiples of. `None` if they
-/// do not advance.
+/// The greatest common divisor of the gaps between time stamps. `None` if all stamps are equal.
 pub(super) fn resolution_of(stamps: &[Nanos]) -> Option<Nanos> {
     let gcd = |mut a: u64, mut b: u64| {
         while b != 0 {
@@ -211,8 +214,8 @@ pub(super) fn resolution_of(stamps: &[Nanos]) -> Option<Nanos> {
     (found > 0).then_some(found)
 }
 
-/// Arrival times from the first stamp on: those with the same stamp are spread uniformly over its
-/// resolution, none reaches the next stamp, and the order stays.
+/// Returns arrival times relative to the first stamp. Arrivals with equal stamps are spread
+/// uniformly over the resolution, without reaching the next stamp; the order is kept.
 pub(super) fn spread(stamps: &[Nanos], resolution: Nanos, seed: u64) -> Vec<Nanos> {
     let mut rng = random(seed, 0x73707265);
     let first = stamps.first().copied().unwrap_or(0);
@@ -310,7 +313,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ends_are_those_that_the_arrivals_come_to(phases in prop::collection::vec(any_phase(), 1..6)) {
+        fn ends_agree_with_the_arrivals(phases in prop::collection::vec(any_phase(), 1..6)) {
             let (all, ends) = arrivals(phases.clone());
             let mut stream = ArrivalStream::new(phases.clone().into(), 7);
             stream.by_ref().for_each(drop);
@@ -318,7 +321,9 @@ mod tests {
             for (number, phase) in phases.iter().enumerate() {
                 let own: Vec<&Arrival> = all.iter().filter(|a| a.phase == number).collect();
                 prop_assert!(own.iter().all(|arrival| arrival.at <= ends[number]));
-                if let (Length::Requests(n), Pace::Poisson(_) | Pace::Constant(_)) = (phase.length, &phase.pace) {
+                if let (Length::Requests(n), Pace::Poisson(_) | Pace::Constant(_)) =
+                    (phase.length, &phase.pace)
+                {
                     prop_assert_eq!(own.len() as u64, n);
                 }
             }
@@ -326,7 +331,9 @@ mod tests {
 
         #[test]
         fn spreading_keeps_order_and_stays_within_the_resolution(
-            gaps in prop::collection::vec(0u64..4, 1..200), unit in 1u64..2_000_000_000, seed in any::<u64>(),
+            gaps in prop::collection::vec(0u64..4, 1..200),
+            unit in 1u64..2_000_000_000,
+            seed in any::<u64>(),
         ) {
             let stamps: Vec<Nanos> = gaps
                 .iter()

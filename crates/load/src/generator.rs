@@ -1,9 +1,12 @@
-//! A thread that generates: one event loop without a runtime.
+//! A generator thread: one event loop over epoll, without a runtime.
 //!
-//! The loop looks at the clock after each socket event, so an arrival is at most one event (some 10 µs)
-//! late as long as the thread has a processor; timers are those of epoll_pwait2, precise to the
-//! nanosecond with the thread's timer slack at its least. At most [`EVENTS`] events are taken at a time,
-//! because the time of a reply is the time of its read.
+//! The loop reads the clock after each socket event, so an arrival is at most one event (some 10
+//! µs) late as long as the thread has a processor. The timeout is that of epoll_pwait2, with the
+//! thread's timer slack at its minimum. At most [`EVENTS`] events are taken at a time, because a
+//! reply is timed when it is read.
+//!
+//! Bounds: `connections_max` slots, `backlog_max` waiting requests; `deadlines` holds at most the
+//! requests sent within one timeout.
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -15,29 +18,29 @@ use crossbeam_channel::Sender;
 use model::window::{Finished, Nanos, Operation, Outcome, SECOND, Sample, Settings, is_sampled};
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
-use super::answer::Answer;
-use super::keys::{KeySource, Wanted};
+use super::completion::Completion;
+use super::keys::{KeySource, Request};
 use super::phase::{Message, PhaseRecord};
 use super::source::{Job, Pass, Share, Source};
 use crate::client::{Body, Connection, Fault, Progress, ReplyError, Target};
 use record::clock;
 
-/// Socket events between two waits.
+/// The most socket events taken in one wait.
 const EVENTS: usize = 16;
-/// Arrivals sent between two looks at the sockets.
+/// The most arrivals sent before the sockets are polled again.
 const ARRIVALS: usize = 32;
-/// How often a request is tried again when its connection turns out to have been closed.
+/// The most retries of a request whose connection turns out to have been closed.
 const RETRIES: u32 = 2;
-/// How often a request of a fill is tried again.
-const INSISTENCE: u32 = 5;
-/// The longest wait, so that windows are rolled and a stop is seen.
+/// The most retries of a failed request of a fill.
+const FILL_RETRIES: u32 = 5;
+/// The longest wait, so that windows are rolled and a stop is noticed.
 const TICK: Nanos = SECOND / 20;
-/// How long replies are waited for when the run is interrupted.
-const FAREWELL: Nanos = SECOND / 2;
-/// Room for what a socket holds; bodies that nobody looks at never touch it.
+/// How long to wait for replies after the run is interrupted.
+const STOP_GRACE: Nanos = SECOND / 2;
+/// Size of the read buffer. Bodies that are not verified bypass it.
 const SCRATCH: usize = 1 << 20;
 
-/// What all threads of a run share.
+/// State shared by all threads of a run.
 pub(super) struct Shared {
     pub target: Target,
     pub keys: KeySource,
@@ -49,21 +52,22 @@ pub(super) struct Shared {
     pub stop: Arc<AtomicBool>,
 }
 
-/// A place for a connection.
+/// A slot for a connection.
 #[derive(Default)]
 struct Slot {
     connection: Option<Connection>,
-    /// Goes up when the connection is closed, so that events and deadlines of an earlier one are known.
+    /// Incremented when the connection is closed, so that events and deadlines of an earlier
+    /// connection are recognised.
     generation: u32,
     exchange: Option<Exchange>,
     watches_write: bool,
 }
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone, Copy)]
 struct Exchange {
     job: Job,
-    wanted: Wanted,
+    request: Request,
     serial: u64,
     started: Nanos,
     length_met: u64,
@@ -76,7 +80,7 @@ struct Waiting {
     length_met: u64,
 }
 
-/// One thread's connections and what it has under way. Lives through all passes of a run.
+/// One thread's connections and requests in flight. Kept through all passes of a run.
 pub(super) struct Generator {
     shared: Arc<Shared>,
     share: Share,
@@ -93,26 +97,29 @@ pub(super) struct Generator {
     key: Vec<u8>,
 }
 
-/// The part of a generator that belongs to one pass.
+/// The state of a generator during one pass.
 struct Course<'a> {
     pass: &'a Pass,
     source: Source,
     records: Vec<State>,
     out: &'a Sender<Message>,
-    /// Up to when everything was sent, if the run was interrupted: phases that end later are cut.
+    /// If the run was interrupted: the time up to which all arrivals were sent. Phases that end
+    /// later are marked as cut.
     stopped_at: Nanos,
 }
 
-/// Where a phase is.
+/// The state of a phase.
 enum State {
-    ToCome,
+    NotStarted,
     Open(Box<PhaseRecord>),
     Over,
 }
 
 impl Course<'_> {
-    /// The record of a phase that is open. It learns the phase's end as soon as this is known, which of an open
-    /// loop is from the start: nothing that comes late opens a window past the end.
+    /// The record of an open phase.
+    ///
+    /// Passes on the phase's end as soon as it is known (in an open loop, from the start), so that
+    /// a late event does not open a window past the end.
     fn record(&mut self, phase: usize) -> Option<&mut PhaseRecord> {
         match self.records.get_mut(phase) {
             Some(State::Open(record)) => {
@@ -152,7 +159,8 @@ impl Generator {
         })
     }
 
-    /// Sends all requests of a pass and waits for their replies; windows go to `out`.
+    /// Sends all requests of a pass and waits for their replies. Sends the recorded windows to
+    /// `out`.
     pub fn run(&mut self, pass: &Arc<Pass>, out: &Sender<Message>) {
         clock::precise_thread();
         clock::raise_thread();
@@ -160,7 +168,7 @@ impl Generator {
         let mut course = Course {
             pass,
             source,
-            records: pass.phases.iter().map(|_| State::ToCome).collect(),
+            records: pass.phases.iter().map(|_| State::NotStarted).collect(),
             out,
             stopped_at: Nanos::MAX,
         };
@@ -172,7 +180,7 @@ impl Generator {
             if give_up_at == Nanos::MAX && self.shared.stop.load(Ordering::Relaxed) {
                 course.stopped_at = course.source.next_at().map_or(now, |at| at.min(now));
                 course.source.stop();
-                give_up_at = now + FAREWELL;
+                give_up_at = now + STOP_GRACE;
             }
             let now = self.send_due(&mut course, now);
             self.expire(&mut course, now);
@@ -202,7 +210,8 @@ impl Generator {
         self.leave(&mut course);
     }
 
-    /// After an interrupt: requests without a reply are given up, phases are closed where they are.
+    /// After an interrupt: drops the requests without a reply and closes each phase at the present
+    /// time.
     fn leave(&mut self, course: &mut Course<'_>) {
         let now = clock::now();
         for phase in 0..course.records.len() {
@@ -225,12 +234,13 @@ impl Generator {
         self.backlog.is_empty() && self.slots.iter().all(|slot| slot.exchange.is_none())
     }
 
-    /// Opens the records of phases that have begun, and writes out what is over.
+    /// Opens the records of phases that have begun, and sends the windows that are over to the
+    /// writer.
     fn roll(&mut self, course: &mut Course<'_>, now: Nanos, give_up: bool) {
         for phase in 0..course.records.len() {
             let (start, end) = course.pass.bounds(phase);
             let Some(start) = start.filter(|&start| start <= now) else { return };
-            if let State::ToCome = course.records[phase] {
+            if let State::NotStarted = course.records[phase] {
                 self.open_record(course, phase, start);
             }
             let late = course.source.next_at();
@@ -239,7 +249,7 @@ impl Generator {
             let end = end.filter(is_whole);
             let Some(record) = course.record(phase) else { continue };
             let (messages, over) = record.roll(now, end, give_up);
-            // The writer is gone only when the run has failed already.
+            // The receiver is gone only if the run has already failed.
             messages.into_iter().for_each(|m| drop(course.out.send(m)));
             if over {
                 course.records[phase] = State::Over;
@@ -253,11 +263,11 @@ impl Generator {
         course.records[phase] = State::Open(Box::new(record));
     }
 
-    /// Sends what is due, at most [`ARRIVALS`]; returns the time after that.
+    /// Sends the requests that are due, at most [`ARRIVALS`]; returns the time afterwards.
     fn send_due(&mut self, course: &mut Course<'_>, mut now: Nanos) -> Nanos {
         for _ in 0..ARRIVALS {
             let Some(job) = course.source.take(now) else { break };
-            if let State::ToCome = course.records[job.phase] {
+            if let State::NotStarted = course.records[job.phase] {
                 let start = course.pass.bounds(job.phase).0.unwrap_or(now);
                 self.open_record(course, job.phase, start);
             }
@@ -287,7 +297,7 @@ impl Generator {
         }
     }
 
-    /// Sends what waits, as far as there are connections for it.
+    /// Sends requests from the backlog while connections are available.
     fn serve_backlog(&mut self, course: &mut Course<'_>, now: Nanos) {
         while !self.backlog.is_empty() {
             let room = !self.idle.is_empty()
@@ -307,30 +317,30 @@ impl Generator {
         let Some(record) = course.record(job.phase) else { return };
         record.start(now);
         let part = course.pass.phases[job.phase].part;
-        let wanted = self.shared.keys.request(part, self.shared.seed, job.index, &mut self.key);
+        let request = self.shared.keys.request(part, self.shared.seed, job.index, &mut self.key);
         self.serial += 1;
-        let exchange = Exchange { job, wanted, serial: self.serial, started: now, length_met };
+        let exchange = Exchange { job, request, serial: self.serial, started: now, length_met };
         self.send(course, exchange, true);
     }
 
-    /// Sends a request over an idle connection, or over a new one.
+    /// Sends a request over an idle connection (if `reuse`) or a new one.
     fn send(&mut self, course: &mut Course<'_>, exchange: Exchange, reuse: bool) {
         let idle = if reuse { self.idle.pop() } else { None };
         let slot = match idle.map_or_else(|| self.open(), Ok) {
             Ok(slot) => slot,
             Err(fault) => {
-                let answer = Answer::none(fault.to_string());
-                return self.finish(course, exchange, answer, clock::now());
+                let completion = Completion::failed(fault.to_string());
+                return self.finish(course, exchange, completion, clock::now());
             }
         };
         let shared = self.shared.clone();
         let place = &mut self.slots[slot as usize];
         place.exchange = Some(exchange);
-        let Exchange { wanted, serial, started, .. } = exchange;
+        let Exchange { request, serial, started, .. } = exchange;
         self.deadlines.push_back((started + shared.timeout_ns, slot, serial));
         let Some(connection) = &mut place.connection else { return };
-        let body = Body { key: wanted.hash, size: wanted.size };
-        connection.begin(&shared.target, wanted.operation, &self.key, body, shared.verify);
+        let body = Body { key: request.hash, size: request.size };
+        connection.begin(&shared.target, request.operation, &self.key, body, shared.verify);
         let sent = if idle.is_some() { connection.write() } else { Ok(()) };
         match sent.and_then(|()| self.watch(slot)) {
             Ok(()) => {}
@@ -360,7 +370,7 @@ impl Generator {
         }
     }
 
-    /// Has the kernel say when the socket can be written to, if something is left to write.
+    /// Registers for write events if, and only if, unsent bytes are left.
     fn watch(&mut self, slot: u32) -> Result<(), Fault> {
         let place = &mut self.slots[slot as usize];
         let Some(connection) = &place.connection else { return Ok(()) };
@@ -374,7 +384,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Forgets a connection; its socket is closed.
+    /// Closes a connection and frees its slot.
     fn close(&mut self, slot: u32) {
         let place = &mut self.slots[slot as usize];
         if place.connection.take().is_some() {
@@ -392,7 +402,8 @@ impl Generator {
         }
         let Some(connection) = &mut place.connection else { return };
         if place.exchange.is_none() {
-            // Nothing was asked: the service closed an idle connection, or talks out of turn.
+            // No request is in flight: the service closed an idle connection, or sent unsolicited
+            // bytes.
             self.idle.retain(|&other| other != slot);
             return self.close(slot);
         }
@@ -411,7 +422,7 @@ impl Generator {
         let Some(connection) = &mut self.slots[slot as usize].connection else { return };
         match connection.read(&mut self.scratch) {
             Ok(Progress::Pending) => {
-                // With TLS, what was read may have something to be written.
+                // With TLS, a read may produce bytes to write.
                 if let Err(fault) = self.watch(slot) {
                     self.broken(course, slot, &fault);
                 }
@@ -421,15 +432,15 @@ impl Generator {
         }
     }
 
-    /// A reply is complete.
+    /// Handles a complete reply.
     fn complete(&mut self, course: &mut Course<'_>, slot: u32) {
         let now = clock::now();
         let place = &mut self.slots[slot as usize];
         let (Some(exchange), Some(connection)) = (place.exchange.take(), &place.connection) else {
             return;
         };
-        let wrong = self.shared.verify && is_wrong(&exchange.wanted, connection);
-        let answer = Answer::of(connection.reply(), connection.words(), wrong);
+        let wrong = self.shared.verify && is_wrong(&exchange.request, connection);
+        let completion = Completion::of(connection.reply(), connection.error_text(), wrong);
         if connection.is_reusable() {
             self.idle.push(slot);
         } else {
@@ -438,41 +449,47 @@ impl Generator {
         if let Some(record) = course.record(exchange.job.phase) {
             record.account.mismatches += u64::from(wrong);
         }
-        self.finish(course, exchange, answer, now);
+        self.finish(course, exchange, completion, now);
         self.serve_backlog(course, now);
     }
 
-    fn finish(&mut self, course: &mut Course<'_>, exchange: Exchange, answer: Answer, now: Nanos) {
-        let Exchange { job, wanted, started, .. } = exchange;
-        let insist = course.pass.insist;
+    fn finish(
+        &mut self,
+        course: &mut Course<'_>,
+        exchange: Exchange,
+        completion: Completion,
+        now: Nanos,
+    ) {
+        let Exchange { job, request, started, .. } = exchange;
+        let retry_failed = course.pass.retry_failed;
         let Some(record) = course.record(job.phase) else { return };
         let finished = Finished {
-            operation: wanted.operation,
-            outcome: answer.outcome,
+            operation: request.operation,
+            outcome: completion.outcome,
             waiting: started.saturating_sub(job.intended),
             service: now.saturating_sub(started),
             response: now.saturating_sub(job.intended),
-            bytes: answer.bytes,
+            bytes: completion.bytes,
         };
-        let failed = answer.outcome == Outcome::Error;
-        if failed && insist && job.attempt < INSISTENCE {
+        let failed = completion.outcome == Outcome::Error;
+        if failed && retry_failed && job.attempt < FILL_RETRIES {
             record.retry(now, &finished);
-            return course.source.again(job, now);
+            return course.source.retry(job, now);
         }
-        record.finish(now, &finished, answer.refused);
-        if !insist && is_sampled(wanted.hash, self.shared.sample_one_in) {
+        record.finish(now, &finished, completion.refused);
+        if !retry_failed && is_sampled(request.hash, self.shared.sample_one_in) {
             let offset = self.shared.settings.unix_offset_ns;
-            record.samples.push(sample_of(&exchange, &answer, &finished, offset));
+            record.samples.push(sample_of(&exchange, &completion, &finished, offset));
         }
-        if let Some(words) = answer.fault {
-            record.fault(words);
+        if let Some(reason) = completion.fault {
+            record.fault(reason);
         }
         if let Some(client) = job.client {
             course.source.replied(client, now, failed);
         }
     }
 
-    /// A connection failed in the middle of an exchange.
+    /// Handles a connection that failed during an exchange.
     fn broken(&mut self, course: &mut Course<'_>, slot: u32, fault: &Fault) {
         let place = &mut self.slots[slot as usize];
         let Some(exchange) = place.exchange.take() else { return self.close(slot) };
@@ -480,8 +497,9 @@ impl Generator {
         self.close(slot);
         let closed = matches!(fault, Fault::Socket(_) | Fault::Reply(ReplyError::Closed(_)));
         if stale && closed && exchange.job.attempt < RETRIES {
-            // A connection may be closed by the other side just as a request is sent over it: every
-            // client tries that again on another. The time goes on from the first attempt.
+            // The service may close an idle connection just as a request is sent over it. Every
+            // client retries that on another connection; the response time counts from the first
+            // attempt.
             if let Some(record) = course.record(exchange.job.phase) {
                 record.account.retries += 1;
             }
@@ -492,11 +510,11 @@ impl Generator {
             return self.send(course, Exchange { job, ..exchange }, false);
         }
         let now = clock::now();
-        self.finish(course, exchange, Answer::none(fault.to_string()), now);
+        self.finish(course, exchange, Completion::failed(fault.to_string()), now);
         self.serve_backlog(course, now);
     }
 
-    /// Gives up requests that take too long, and backlog that is too old.
+    /// Fails the requests in flight, and drops those in the backlog, that are past the timeout.
     fn expire(&mut self, course: &mut Course<'_>, now: Nanos) {
         while let Some(&(deadline, slot, serial)) = self.deadlines.front() {
             let current = self.slots[slot as usize].exchange.filter(|e| e.serial == serial);
@@ -507,8 +525,8 @@ impl Generator {
             if let Some(exchange) = current {
                 self.close(slot);
                 let seconds = self.shared.timeout_ns as f64 / SECOND as f64;
-                let answer = Answer::none(format!("no reply within {seconds} s"));
-                self.finish(course, exchange, answer, now);
+                let completion = Completion::failed(format!("no reply within {seconds} s"));
+                self.finish(course, exchange, completion, now);
             }
         }
         while let Some(waiting) = self.backlog.front() {
@@ -528,29 +546,34 @@ impl Generator {
     }
 }
 
-fn sample_of(exchange: &Exchange, answer: &Answer, finished: &Finished, offset: i128) -> Sample {
-    let Exchange { job, wanted, length_met, .. } = exchange;
+fn sample_of(
+    exchange: &Exchange,
+    completion: &Completion,
+    finished: &Finished,
+    offset: i128,
+) -> Sample {
+    let Exchange { job, request, length_met, .. } = exchange;
     Sample {
-        key: wanted.hash,
-        size: match wanted.operation {
-            Operation::Put => wanted.size,
-            Operation::Head => answer.announced.unwrap_or(0),
-            _ => answer.bytes,
+        key: request.hash,
+        size: match request.operation {
+            Operation::Put => request.size,
+            Operation::Head => completion.announced.unwrap_or(0),
+            _ => completion.bytes,
         },
-        operation: wanted.operation,
-        outcome: answer.outcome,
+        operation: request.operation,
+        outcome: completion.outcome,
         received_unix_us: ((i128::from(job.intended) + offset) / 1000).max(0) as u64,
         queued_ns: 0,
         started_ns: finished.waiting,
         served_ns: finished.response,
         replied_ns: finished.response,
-        length_met: answer.length_met.unwrap_or_else(|| (*length_met).min(1 << 31) as u32),
+        length_met: completion.length_met.unwrap_or_else(|| (*length_met).min(1 << 31) as u32),
     }
 }
 
-/// Whether a reply has other bytes, or another number of them, than the key says.
-fn is_wrong(wanted: &Wanted, connection: &Connection) -> bool {
+/// Whether a get's reply differs from the generated object, in its bytes or its length.
+fn is_wrong(request: &Request, connection: &Connection) -> bool {
     let reply = connection.reply();
-    let short = || wanted.expected.is_some_and(|size| size != reply.body_bytes);
-    wanted.operation == Operation::Get && (connection.is_wrong() || reply.status == 200 && short())
+    let short = || request.expected.is_some_and(|size| size != reply.body_bytes);
+    request.operation == Operation::Get && (connection.is_wrong() || reply.status == 200 && short())
 }

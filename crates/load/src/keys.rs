@@ -1,5 +1,5 @@
-//! What requests ask for: a request is a function of the seed and its number, so that it can be made
-//! again (after a wait, on another connection, by another thread) without being kept.
+//! The requests of a load. A request is a function of the seed and its number, so that it can be
+//! regenerated (after a wait, on another connection, by another thread) instead of being stored.
 
 use std::ops::Range;
 
@@ -16,13 +16,13 @@ use record::trace::{Trace, TraceError};
 
 /// A request, without its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct Request {
     pub operation: Operation,
     /// `model::window::key_hash` of the key.
     pub hash: u64,
-    /// Bytes of the object: what a put uploads.
+    /// Size of the object in bytes; a put uploads as much.
     pub size: u64,
-    /// The length that a get must have, where that is certain.
+    /// The length of a correct get reply, where it is certain.
     pub expected: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum KeySource {
         before: String,
         after: String,
         read_share: f64,
-        /// Keys of a get.
+        /// Number of keys in a get.
         multi_get: usize,
     },
     Trace(TraceKeys),
@@ -46,13 +46,14 @@ pub(super) struct TraceKeys {
     trace: Trace,
     measured: Range<usize>,
     warmup: Range<usize>,
-    /// For each key: the size of its object, and whether all puts agree with it.
+    /// For each key: the size of its object, and whether all puts of the key have that size.
     sizes: Vec<(u64, bool)>,
     resolution_ms: Option<f64>,
 }
 
 impl KeySource {
-    /// Reads the trace, if it is one. Gets are for `multi_get` generated keys each.
+    /// Prepares the keys; reads the trace, if there is one. Each get is for `multi_get` generated
+    /// keys.
     pub fn open(keys: &Keys, multi_get: usize) -> anyhow::Result<KeySource> {
         match keys {
             Keys::Synthetic { popularity, count, size, format, read_share } => {
@@ -78,11 +79,15 @@ impl KeySource {
                 });
                 let trace = Trace::open(file, hull.clone(), *skip_broken).map_err(|error| {
                     let line = matches!(error, TraceError::Line { .. });
-                    let hint = "--skip-broken counts such lines and passes over them";
+                    let hint = "--skip-broken skips and counts such lines";
                     let error = anyhow::Error::from(error);
                     if line { error.context(hint) } else { error }
                 })?;
-                anyhow::ensure!(!trace.rows.is_empty(), "{} holds no request", file.display());
+                anyhow::ensure!(
+                    !trace.rows.is_empty(),
+                    "{} has no requests in the selected rows",
+                    file.display()
+                );
                 let first = hull.map_or(0, |h| h.start);
                 let rows = trace.rows.len();
                 let local = |r: &Range<u64>| -> anyhow::Result<Range<usize>> {
@@ -90,7 +95,7 @@ impl KeySource {
                     let end = range.end;
                     anyhow::ensure!(
                         end <= rows,
-                        "rows {}..{}: the trace has {rows}",
+                        "rows {}..{} requested, but the trace has only {rows}",
                         r.start,
                         r.end
                     );
@@ -105,7 +110,7 @@ impl KeySource {
         }
     }
 
-    /// How many distinct keys there are.
+    /// The number of distinct keys.
     pub fn distinct(&self) -> u64 {
         match self {
             KeySource::Synthetic { count, .. } => *count,
@@ -113,7 +118,7 @@ impl KeySource {
         }
     }
 
-    /// How many requests the measured slice of a trace holds.
+    /// The number of requests in the measured slice of a trace.
     pub fn slice_len(&self) -> Option<u64> {
         match self {
             KeySource::Synthetic { .. } => None,
@@ -121,7 +126,7 @@ impl KeySource {
         }
     }
 
-    /// Lines of the trace that were passed over.
+    /// The number of malformed lines of the trace that were skipped.
     pub fn broken(&self) -> u64 {
         match self {
             KeySource::Synthetic { .. } => 0,
@@ -129,10 +134,11 @@ impl KeySource {
         }
     }
 
-    /// Request number `index` of a part; its key is written to `key`, or its keys with a space between them.
+    /// Returns request number `index` of a part and writes its key to `key`. The keys of a get of
+    /// several are separated by spaces.
     ///
-    /// A get of several keys goes by the hash of its first, and has the sizes of all.
-    pub fn request(&self, part: Part, seed: u64, index: u64, key: &mut Vec<u8>) -> Wanted {
+    /// A get of several keys has the hash of its first key, and the sum of all sizes.
+    pub fn request(&self, part: Part, seed: u64, index: u64, key: &mut Vec<u8>) -> Request {
         key.clear();
         match self {
             KeySource::Synthetic { zipf, count, size, before, after, read_share, multi_get } => {
@@ -163,23 +169,25 @@ impl KeySource {
                     }
                 }
                 let operation = if read { Operation::Get } else { Operation::Put };
-                Wanted { operation, hash, size: bytes, expected: Some(bytes) }
+                Request { operation, hash, size: bytes, expected: Some(bytes) }
             }
             KeySource::Trace(keys) => keys.request(part, index, key),
         }
     }
 
-    /// The arrival times of the measured slice at a speed, and their mean rate.
+    /// Returns the arrival times of the measured slice at a speed, and their mean rate.
     pub fn times(&self, speed: Speed, seed: u64) -> anyhow::Result<(Vec<Nanos>, f64)> {
         match self {
-            KeySource::Synthetic { .. } => anyhow::bail!("the arrivals of a trace need a trace"),
+            KeySource::Synthetic { .. } => {
+                anyhow::bail!("arrival times of a trace require keys of a trace")
+            }
             KeySource::Trace(keys) => keys.times(speed, seed),
         }
     }
 }
 
 impl TraceKeys {
-    fn request(&self, part: Part, index: u64, key: &mut Vec<u8>) -> Wanted {
+    fn request(&self, part: Part, index: u64, key: &mut Vec<u8>) -> Request {
         let range = if part == Part::Warmup { &self.warmup } else { &self.measured };
         let (id, row) = if part == Part::Fill {
             (index as u32, None)
@@ -192,7 +200,7 @@ impl TraceKeys {
         let (size, agreed) = self.sizes.get(id as usize).copied().unwrap_or_default();
         let operation = row.map_or(Operation::Put, |row| row.operation);
         let own = row.and_then(|row| row.size).filter(|_| operation == Operation::Put);
-        Wanted {
+        Request {
             operation,
             hash: key_hash(key),
             size: own.map_or(size, u64::from),
@@ -205,7 +213,9 @@ impl TraceKeys {
         for (at, row) in self.trace.rows[self.measured.clone()].iter().enumerate() {
             let row_number = self.measured.start + at;
             let time = row.time.with_context(|| {
-                format!("row {row_number} of the trace has no time: --arrivals trace needs one")
+                format!(
+                    "row {row_number} of the trace has no time, which --arrivals trace requires"
+                )
             })?;
             if stamps.last().is_some_and(|&last| time < last) {
                 anyhow::bail!("row {row_number} of the trace is earlier than the row before it");
@@ -215,13 +225,13 @@ impl TraceKeys {
         let resolution = match self.resolution_ms {
             Some(ms) => (ms * 1e6) as Nanos,
             None => resolution_of(&stamps).context(
-                "all times of the trace's slice are the same; say --resolution-ms, or draw the \
-                 arrivals by --arrivals poisson",
+                "all times in the trace's slice are equal; give --resolution-ms, or draw the \
+                 arrivals with --arrivals poisson",
             )?,
         };
         let mut times = spread(&stamps, resolution, seed);
         let span = stamps[stamps.len() - 1] - stamps[0] + resolution;
-        anyhow::ensure!(span > 0, "the trace's slice takes no time");
+        anyhow::ensure!(span > 0, "the trace's slice has zero duration");
         let recorded = times.len() as f64 / (span as f64 / SECOND as f64);
         let factor = match speed {
             Speed::Factor(factor) => factor,
@@ -232,8 +242,8 @@ impl TraceKeys {
     }
 }
 
-/// For each key the size of its first row that has one, else the default; and whether all its puts
-/// upload as much.
+/// Returns, for each key, the size in the first of its rows that has one (else the default), and
+/// whether all its puts have that size.
 fn sizes_of(trace: &Trace, default: Size) -> Vec<(u64, bool)> {
     let mut sizes: Vec<Option<u64>> = vec![None; trace.keys()];
     for row in &trace.rows {
@@ -297,15 +307,15 @@ mod tests {
         let mut gets = 0;
         for index in 0..200 {
             let alone = one.request(Part::Measured, 5, index, &mut key);
-            let wanted = many.request(Part::Measured, 5, index, &mut keys);
-            assert_eq!((wanted.operation, wanted.hash), (alone.operation, alone.hash));
+            let request = many.request(Part::Measured, 5, index, &mut keys);
+            assert_eq!((request.operation, request.hash), (alone.operation, alone.hash));
             let each: Vec<&[u8]> = keys.split(|&b| b == b' ').collect();
             assert_eq!(each[0], key);
-            let get = wanted.operation == Operation::Get;
+            let get = request.operation == Operation::Get;
             assert_eq!(each.len(), if get { four } else { 1 });
             let size = Size { min: 100, max: 1000 };
             let total: u64 = each.iter().map(|k| size.of(key_hash(k))).sum();
-            assert_eq!(wanted.expected, Some(total));
+            assert_eq!(request.expected, Some(total));
             gets += u32::from(get);
         }
         assert!((100..180).contains(&gets), "{gets}");
@@ -344,11 +354,11 @@ mod tests {
         let (mut a, mut b) = (Vec::new(), Vec::new());
         let mut reads = 0;
         for index in 0..2000 {
-            let wanted = source.request(Part::Measured, 9, index, &mut a);
-            assert_eq!(wanted, source.request(Part::Measured, 9, index, &mut b));
+            let request = source.request(Part::Measured, 9, index, &mut a);
+            assert_eq!(request, source.request(Part::Measured, 9, index, &mut b));
             assert_eq!(a, b);
-            assert!((100..=1000).contains(&wanted.size));
-            reads += u32::from(wanted.operation == Operation::Get);
+            assert!((100..=1000).contains(&request.size));
+            reads += u32::from(request.operation == Operation::Get);
         }
         assert!((1300..1500).contains(&reads), "{reads} of 2000 reads, 1400 expected");
         source.request(Part::Fill, 9, 999, &mut a);
@@ -371,22 +381,22 @@ mod tests {
         };
         let source = KeySource::open(&keys(file), 1).unwrap();
         let mut key = Vec::new();
-        let mut asked = |part, index| {
-            let wanted = source.request(part, 0, index, &mut key);
+        let mut draw = |part, index| {
+            let request = source.request(part, 0, index, &mut key);
             (
                 String::from_utf8(key.clone()).unwrap(),
-                wanted.operation,
-                wanted.size,
-                wanted.expected,
+                request.operation,
+                request.size,
+                request.expected,
             )
         };
         use Operation::{Get, Head, Put};
-        assert_eq!(asked(Part::Warmup, 5), ("w".to_owned(), Get, 10, Some(10)));
-        assert_eq!(asked(Part::Measured, 0), ("a".to_owned(), Get, 20, None));
-        assert_eq!(asked(Part::Measured, 5), ("b".to_owned(), Get, 7, Some(7)));
-        assert_eq!(asked(Part::Measured, 2), ("a".to_owned(), Put, 30, None));
-        assert_eq!(asked(Part::Measured, 3), ("c".to_owned(), Head, 5, Some(5)));
-        assert_eq!(asked(Part::Fill, 1), ("a".to_owned(), Put, 20, None));
+        assert_eq!(draw(Part::Warmup, 5), ("w".to_owned(), Get, 10, Some(10)));
+        assert_eq!(draw(Part::Measured, 0), ("a".to_owned(), Get, 20, None));
+        assert_eq!(draw(Part::Measured, 5), ("b".to_owned(), Get, 7, Some(7)));
+        assert_eq!(draw(Part::Measured, 2), ("a".to_owned(), Put, 30, None));
+        assert_eq!(draw(Part::Measured, 3), ("c".to_owned(), Head, 5, Some(5)));
+        assert_eq!(draw(Part::Fill, 1), ("a".to_owned(), Put, 20, None));
         assert_eq!((source.distinct(), source.slice_len()), (4, Some(4)));
         let (times, rate) = source.times(Speed::Rate(8.0), 1).unwrap();
         assert!((rate - 8.0).abs() < 1e-9);

@@ -1,19 +1,24 @@
-//! The load generator: sends requests at times that do not depend on the replies (or by clients that
-//! wait for them), and records what came back as a run folder.
+//! The load generator: sends requests, either at times that do not depend on the replies (an open
+//! loop) or from clients that wait for each reply (a closed loop), and records the results in a run
+//! folder.
 //!
-//! A [`Plan`] says everything; [`run`] does it, and a [`Session`] step by step where one step decides the
-//! next. It measures what it does not share: it imports the client, the codecs and the model, and nothing
-//! of what serves, so that a mistake of one side cannot hide in the other. Latency counts from the *intended* send time. The generator says when it was the
-//! bottleneck itself: see [`Generator`](record::Generator) and `docs/load.md`.
+//! A [`Plan`] describes a load. [`run`] runs it from start to end; a [`Session`] runs it step by
+//! step, for callers that choose each step from the results of the one before.
 //!
-//! - `plan`: what a load is.  `arrivals`, `keys`: when requests are sent and what they ask for, both
-//!   functions of a seed.  `source`: a thread's share of them.
-//! - `generator`: the event loop of a thread.  `phase`: what it records.
-//! - `run`: merges the threads' records and writes the run folder.  `summary`: derives the result.
+//! The generator shares no code with the server: it depends on `record` and `model` only, so that a
+//! mistake in one cannot hide in the other. Latency counts from the *intended* send time. Each step
+//! also records whether the generator itself was the bottleneck: see
+//! [`Generator`](record::Generator) and `docs/load.md`.
+//!
+//! - `plan`: the description of a load. `arrivals` and `keys`: send times and requests, both
+//!   functions of a seed. `source`: one thread's share of them.
+//! - `generator`: the event loop of a thread. `phase`: what the thread records.
+//! - `run`: merges the records of all threads and writes the run folder. `summary`: derives the
+//!   result.
 
-mod answer;
 mod arrivals;
 pub mod client;
+mod completion;
 mod generator;
 mod keys;
 mod phase;

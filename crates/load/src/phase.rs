@@ -1,64 +1,65 @@
-//! What a thread records of a phase.
+//! One thread's record of a phase.
 //!
-//! Each request is counted in the phase that it *arrived* in, however late its reply: the last window
-//! of a phase stays open until all of the phase's requests are answered or given up. So the windows of
-//! a step hold exactly the requests of the step, and a service that stalls at its end cannot lose them.
+//! A request is counted in the phase in which it *arrived*, however late its reply: the last window
+//! of a phase stays open until all of the phase's requests have completed or timed out. The windows
+//! of a step therefore hold exactly the requests of the step, even if the service stalls at its
+//! end.
 
 use std::collections::BTreeMap;
 
 use model::window::{Finished, Nanos, Recorder, Sample, Settings, Window};
 use rustix::time::{ClockId, clock_gettime};
 
-/// What a thread tells the writer of the run folder.
+/// A message from a generator thread to the writer of the run folder.
 pub(super) enum Message {
-    /// A window of a phase, the `index`th of this thread.
+    /// A window of a phase; `index` is its number within this thread's phase.
     Window { phase: usize, index: usize, window: Window },
     /// Samples, of any phase.
     Samples(Vec<Sample>),
-    /// A phase is over and all its requests are answered.
+    /// A phase is over and all its requests have completed.
     Over { phase: usize, account: Account },
 }
 
-/// What a thread says of itself in a phase.
+/// A thread's own counters during a phase.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Account {
-    /// When the phase started and ended, monotonic.
+    /// Start and end of the phase, monotonic.
     pub start: Nanos,
     pub end: Nanos,
     pub dropped: u64,
     pub backlogged: u64,
     pub outstanding_max: u64,
-    /// Processor time from start to end, without what the wait for late replies took.
+    /// Processor time from start to end; excludes the wait for late replies.
     pub cpu_ns: Nanos,
     pub mismatches: u64,
     pub retries: u64,
-    /// Whether it was interrupted before its end.
+    /// Whether the phase was interrupted before its end.
     pub cut: bool,
-    /// Kinds of errors and how often each occurred.
+    /// The number of errors by message; at most [`FAULTS_MAX`] + 1 entries.
     pub faults: BTreeMap<String, u64>,
 }
 
-/// The most kinds of errors that are kept apart.
+/// The most distinct error messages that are counted separately.
 const FAULTS_MAX: usize = 20;
 
-/// What this thread has used of a processor.
+/// The processor time that this thread has used.
 pub(super) fn thread_cpu() -> Nanos {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A phase of a thread while it is recorded.
+/// The record of a phase in progress.
 pub(super) struct PhaseRecord {
     phase: usize,
     recorder: Recorder,
     window_ns: Nanos,
     windows: usize,
     cpu_start: Nanos,
-    /// The end, once it is known.
+    /// The end, once known.
     end: Option<Nanos>,
-    /// Whether no request of the phase is to come.
+    /// Whether the phase has ended: no request of it will arrive.
     ended: bool,
-    /// Requests that arrived and are not answered, those of the backlog included.
+    /// Requests that arrived and have not completed, including those in the backlog.
     unanswered: u64,
     refused: u64,
     pub account: Account,
@@ -82,61 +83,64 @@ impl PhaseRecord {
         }
     }
 
-    /// Tells when the phase ends, once that is known.
+    /// Sets the end of the phase; the first known end is kept.
     pub fn bound(&mut self, end: Option<Nanos>) {
         self.end = self.end.or(end);
     }
 
-    /// Times after the phase's end count as its end: its integrals stop there.
+    /// Clamps a time to the phase's end, where its integrals stop.
     fn within(&self, now: Nanos) -> Nanos {
         self.end.map_or(now, |end| now.min(end))
     }
 
-    /// A request arrived; `anew` if it is one that was tried before. Returns how many it found.
-    pub fn arrive(&mut self, intended: Nanos, anew: bool) -> u64 {
+    /// Records the arrival of a request. `is_retry`: it arrived before and failed. Returns the
+    /// number of requests it found outstanding.
+    pub fn arrive(&mut self, intended: Nanos, is_retry: bool) -> u64 {
         let met = self.recorder.length();
         self.recorder.arrive(self.within(intended));
-        self.unanswered += u64::from(!anew);
+        self.unanswered += u64::from(!is_retry);
         self.account.outstanding_max = self.account.outstanding_max.max(met + 1);
         met
     }
 
-    /// It is sent.
+    /// Records that a request is sent.
     pub fn start(&mut self, now: Nanos) {
         self.recorder.start(self.within(now));
     }
 
-    /// It was never sent.
+    /// Records that a request was dropped before it was sent.
     pub fn drop_arrival(&mut self, now: Nanos) {
         self.recorder.abandon(self.within(now));
         self.unanswered = self.unanswered.saturating_sub(1);
         self.account.dropped += 1;
     }
 
-    /// It was answered, or given up.
+    /// Records that a request completed or timed out.
     pub fn finish(&mut self, now: Nanos, finished: &Finished, refused: bool) {
         self.recorder.finish(self.within(now), finished);
         self.unanswered = self.unanswered.saturating_sub(1);
         self.refused += u64::from(refused);
     }
 
-    /// It failed and will arrive anew.
+    /// Records that a request failed and will arrive again.
     pub fn retry(&mut self, now: Nanos, finished: &Finished) {
         self.recorder.finish(self.within(now), finished);
         self.account.retries += 1;
     }
 
-    /// Counts an error by its words.
-    pub fn fault(&mut self, words: String) {
+    /// Counts an error by its message.
+    pub fn fault(&mut self, reason: String) {
         let faults = &mut self.account.faults;
-        let full = faults.len() >= FAULTS_MAX && !faults.contains_key(&words);
-        let words = if full { "other errors".to_owned() } else { words };
-        *faults.entry(words).or_insert(0) += 1;
+        let full = faults.len() >= FAULTS_MAX && !faults.contains_key(&reason);
+        let reason = if full { "other errors".to_owned() } else { reason };
+        *faults.entry(reason).or_insert(0) += 1;
     }
 
-    /// The windows that are over at `now`, and at the very end the account. `end` is the phase's, once
-    /// all its requests were begun; `give_up` ends it although some are unanswered. Returns whether it
-    /// is over.
+    /// Returns the windows that are over at `now`, followed by the account once the phase is over,
+    /// and whether it is over.
+    ///
+    /// `end` is the phase's end, passed once all its requests have begun. `give_up` closes the
+    /// phase even if some requests have not completed.
     pub fn roll(&mut self, now: Nanos, end: Option<Nanos>, give_up: bool) -> (Vec<Message>, bool) {
         if let Some(end) = end.filter(|&end| end <= now && !self.ended) {
             self.end = Some(end);
@@ -149,7 +153,7 @@ impl PhaseRecord {
         let windows = match self.end {
             Some(end) if over => self.recorder.flush(end),
             Some(end) if now >= end => {
-                // All but the last window, which waits for the replies that are to come.
+                // All but the last window, which stays open for late replies.
                 let whole = end.saturating_sub(self.account.start + 1) / self.window_ns;
                 self.recorder.roll(self.account.start + whole * self.window_ns)
             }
@@ -202,7 +206,7 @@ mod tests {
             response: 1,
             bytes: 1,
         };
-        // A reply, read in the window after the end, is told before the last arrival is sent.
+        // A reply read in the window after the end is recorded before the last arrival is sent.
         let late = start + 3 * settings.window_ns / 2;
         for (intended, sent) in [(start, start), (end - 1, late)] {
             record.arrive(intended, false);

@@ -1,5 +1,5 @@
-//! Runs a plan: the fill, then pass after pass; merges what the threads record, second by second, and
-//! writes the run folder.
+//! Runs a plan: the fill, then one pass after another. Merges the windows of the threads as they
+//! arrive and writes the run folder.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,27 +21,29 @@ use crate::client::Target;
 use record::clock;
 use record::{self, Awake, HostSampler, Machine, Run, RunWriter, Step};
 
-/// What is going on, several times a second.
+/// The progress of a run, reported several times a second.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// What is done: `fill`, `warm-up`, `step 1 of 5: 1000/s` …
+    /// The current stage: `fill`, `warm-up`, `step 1 of 5: 1000/s` …
     pub stage: String,
-    /// How much of the stage is done, 0 to 1.
+    /// The completed share of the stage, 0 to 1.
     pub done: f64,
     /// Replies for each second, in the last window.
     pub rate: f64,
-    /// 99 % of responses of the last window, ms.
+    /// The 99th percentile of response times in the last window, ms.
     pub p99_ms: f64,
     /// Errors so far.
     pub errors: u64,
 }
 
-/// How long the threads are given to get ready for a pass.
+/// The time between the creation of a pass and its start, for the threads to get ready.
 const LEAD: Nanos = SECOND / 50;
-/// Messages between threads and writer; a thread that fills it would be late, so it is large.
+/// Capacity of the channel from the threads to the writer. A thread that finds it full blocks and
+/// sends late, so it is large: each thread sends a few messages per window.
 const MESSAGES: usize = 1 << 16;
 
-/// Runs a load. `stop` ends it early and cleanly; `progress` is told how it goes.
+/// Runs a load. Setting `stop` ends it early and cleanly; `progress` is called several times a
+/// second.
 pub fn run(
     plan: &Plan,
     stop: &Arc<AtomicBool>,
@@ -53,10 +55,11 @@ pub fn run(
     session.close()
 }
 
-/// A load that is decided as it goes: one run folder, whose steps follow from what was measured before.
+/// A run whose steps are chosen while it is under way, from the results of earlier steps. All go
+/// into one run folder.
 pub struct Session {
     plan: Plan,
-    /// The passes of the plan's own load, until another is asked for.
+    /// The passes of the plan's own load, until a load is run.
     planned: Option<Vec<Vec<Phase>>>,
     shared: Arc<Shared>,
     generators: Vec<Generator>,
@@ -65,7 +68,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Makes ready: reads the keys, looks whether somebody listens, makes the run folder.
+    /// Prepares a run: checks the plan, reads the keys, checks that the service accepts
+    /// connections, and creates the run folder.
     pub fn open(plan: &Plan, stop: &Arc<AtomicBool>) -> anyhow::Result<Session> {
         let mistakes = plan.mistakes();
         if !mistakes.is_empty() {
@@ -73,9 +77,9 @@ impl Session {
         }
         let target = plan.target()?;
         let keys = KeySource::open(&plan.keys, plan.multi_get)?;
-        // Times of a trace are found to be wrong before anything is written.
+        // Invalid times in a trace are reported before anything is written.
         let planned = passes(plan, &plan.load, &keys, 0)?;
-        knock(&target)?;
+        check_reachable(&target)?;
         let awake = Awake::hold();
         let (connections, shortage) = raise_files(plan.connections);
         let settings = Settings {
@@ -117,13 +121,13 @@ impl Session {
             let share = Share { thread: thread as u64, threads: plan.threads as u64 };
             let (most, backlog) = (connections / plan.threads, plan.backlog / plan.threads);
             let made = Generator::new(shared.clone(), share, most, backlog);
-            generators.push(made.context("cannot make an epoll instance")?);
+            generators.push(made.context("cannot create an epoll instance")?);
         }
         let (plan, planned) = (plan.clone(), Some(planned));
         Ok(Session { plan, planned, shared, generators, runner, _awake: awake })
     }
 
-    /// Puts every distinct key once, if the plan says so.
+    /// Puts every distinct key once, if the plan has a fill.
     pub fn fill(&mut self, progress: &mut dyn FnMut(&Progress)) -> anyhow::Result<()> {
         let Some(clients) = self.plan.fill else { return Ok(()) };
         let (runner, distinct) = (&mut self.runner, self.shared.keys.distinct());
@@ -136,13 +140,13 @@ impl Session {
         if fill.stored < distinct && !runner.stop.load(Ordering::Relaxed) {
             let (stored, faults) = (fill.stored, fill.faults.clone());
             runner.writer.flush()?;
-            let why = faults.first_key_value().map_or("no reason is known", |(words, _)| words);
-            bail!("the fill is not complete: {stored} of {distinct} keys are stored ({why})");
+            let why = faults.first_key_value().map_or("unknown reason", |(reason, _)| reason);
+            bail!("the fill is incomplete: {stored} of {distinct} keys were stored ({why})");
         }
         Ok(())
     }
 
-    /// Runs the steps of a load after those before.
+    /// Runs the steps of a load and appends them to the run.
     pub fn load(&mut self, load: &Load, progress: &mut dyn FnMut(&Progress)) -> anyhow::Result<()> {
         let planned = self.planned.take().filter(|_| *load == self.plan.load);
         let passes = match planned {
@@ -159,17 +163,18 @@ impl Session {
         Ok(())
     }
 
-    /// What the run came to so far.
+    /// The results so far.
     pub fn summary(&self) -> &Summary {
         &self.runner.summary
     }
 
-    /// The windows of the last step, ramp-up and cool-down cut off. Only where the plan trims.
+    /// Takes the windows of the last step, without ramp-up and cool-down. Empty unless the plan
+    /// trims.
     pub fn take_windows(&mut self) -> Vec<Window> {
         std::mem::take(&mut self.runner.kept)
     }
 
-    /// Writes out what is left.
+    /// Flushes the run folder and returns the results.
     pub fn close(mut self) -> anyhow::Result<Summary> {
         self.runner.writer.flush()?;
         self.runner.summary.interrupted = self.runner.stop.load(Ordering::Relaxed);
@@ -177,8 +182,8 @@ impl Session {
     }
 }
 
-/// The phases of each pass. Passes are apart; phases of a pass follow each other without a pause. `step` steps
-/// were before.
+/// Returns the phases of each pass. The phases of a pass follow each other without a pause; between
+/// passes all replies are awaited. `step` is the number of earlier steps.
 fn passes(
     plan: &Plan,
     load: &Load,
@@ -246,14 +251,15 @@ fn passes(
     Ok(made)
 }
 
-/// The complaint of a step without a steady part.
+/// The complaint about a step without a steady part.
 pub const UNSETTLED: &str =
     "the step never became steady: its ramp, or a drift, reaches into its second half";
 
-/// Cuts the ramp-up and cool-down off a step, and says whether it was ever steady. `None`: not trimmed.
+/// Cuts the ramp-up and cool-down off a step and returns the rest, and whether the step ever became
+/// steady. `None` if there are no windows.
 ///
-/// The first window lacks the replies to what was sent before the step, and the last holds those that came after
-/// it (and may be short): both go, where there are enough to say anything.
+/// The first window lacks the replies to requests sent before the step, and the last holds replies
+/// that came after it (and may be short). Both are removed if there are at least ten windows.
 fn trimmed(mut windows: Vec<Window>) -> Option<(Vec<Window>, bool)> {
     windows.sort_by_key(|w| w.start_unix_us);
     if windows.is_empty() {
@@ -271,7 +277,7 @@ fn trimmed(mut windows: Vec<Window>) -> Option<(Vec<Window>, bool)> {
     Some((kept, steady.settled))
 }
 
-/// Windows that follow each other as one.
+/// Merges consecutive windows into one.
 fn merged(windows: &[Window]) -> Option<Window> {
     let mut rest = windows.iter();
     let mut sum = rest.next()?.clone();
@@ -279,8 +285,9 @@ fn merged(windows: &[Window]) -> Option<Window> {
     Some(sum)
 }
 
-/// Makes sure that somebody listens before anything is written; tries for two seconds.
-fn knock(target: &Target) -> anyhow::Result<()> {
+/// Checks that the service accepts connections, before anything is written. Retries for two
+/// seconds.
+fn check_reachable(target: &Target) -> anyhow::Result<()> {
     let mut last = None;
     for _ in 0..20 {
         let timeout = Duration::from_secs(2);
@@ -291,10 +298,11 @@ fn knock(target: &Target) -> anyhow::Result<()> {
         clock::sleep_until(clock::now() + SECOND / 10);
     }
     let why = last.map(|error| error.to_string()).unwrap_or_default();
-    bail!("cannot reach {target}: {why}. Is the service running there?")
+    bail!("cannot reach {target}: {why}; is the service running there?")
 }
 
-/// Raises the limit of open files to what so many connections need; returns how many can be had.
+/// Raises the limit of open files to what `connections` need. Returns the number of connections
+/// that fit, and a complaint if that is less.
 fn raise_files(connections: usize) -> (usize, Option<String>) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const OTHERS: u64 = 64;
@@ -313,7 +321,9 @@ fn raise_files(connections: usize) -> (usize, Option<String>) {
     let fit = now.saturating_sub(OTHERS).max(1) as usize;
     (
         fit,
-        Some(format!("only {fit} of {connections} connections: the limit of open files is {now}")),
+        Some(format!(
+            "only {fit} of {connections} connections possible: the limit of open files is {now}"
+        )),
     )
 }
 
@@ -333,7 +343,7 @@ fn unix_us(settings: &Settings, time: Nanos) -> u64 {
     ((i128::from(time) + settings.unix_offset_ns) / 1000).max(0) as u64
 }
 
-/// Writes a run, and sums it up.
+/// Writes the run folder and accumulates the summary.
 struct Runner {
     writer: RunWriter,
     host: HostSampler,
@@ -343,22 +353,22 @@ struct Runner {
     seed: u64,
     shortage: Option<String>,
     stop: Arc<AtomicBool>,
-    /// Steps of the whole plan, and those that were begun.
+    /// The number of steps in the whole plan, and of those begun.
     steps: usize,
     begun: usize,
-    /// Whether steps are trimmed, and the windows of the last one.
+    /// Whether steps are trimmed, and the windows kept of the last one.
     trim: bool,
     kept: Vec<Window>,
     summary: Summary,
 }
 
-/// What has come of a phase.
+/// The records of a phase received so far.
 #[derive(Default)]
 struct Gathered {
-    /// Windows that not all threads have handed in, with how many have.
+    /// Windows that some threads have not sent yet, with the number of those that have.
     parts: BTreeMap<usize, (Window, usize)>,
     total: Option<Window>,
-    /// All windows, where steps are trimmed.
+    /// All windows, if steps are trimmed.
     windows: Vec<Window>,
     accounts: Vec<Account>,
     begun: bool,
@@ -373,8 +383,8 @@ impl Runner {
         queue: &'static str,
         progress: &mut dyn FnMut(&Progress),
     ) -> anyhow::Result<()> {
-        let insist = queue == "fill";
-        let pass = Arc::new(Pass::new(phases, LEAD, queue, insist, self.seed, &self.stop));
+        let retry_failed = queue == "fill";
+        let pass = Arc::new(Pass::new(phases, LEAD, queue, retry_failed, self.seed, &self.stop));
         let (sender, receiver) = bounded(MESSAGES);
         std::thread::scope(|scope| {
             let workers: Vec<_> = generators
@@ -387,13 +397,13 @@ impl Runner {
             drop(sender);
             let gathered = self.gather(&pass, &receiver, progress);
             if gathered.is_err() {
-                // What cannot be recorded need not be measured.
+                // Without a record there is no point in going on.
                 self.stop.store(true, Ordering::Relaxed);
             }
             drop(receiver);
             let failed = workers.into_iter().filter_map(|worker| worker.join().err()).count();
             let fine = failed == 0;
-            anyhow::ensure!(fine, "a thread of the generator failed; this is a bug");
+            anyhow::ensure!(fine, "a generator thread panicked; this is a bug");
             gathered
         })
     }
@@ -493,7 +503,7 @@ impl Runner {
         Ok(())
     }
 
-    /// A phase is over in all threads.
+    /// Completes a phase that is over in all threads: summarises it and writes its step.
     fn over(&mut self, pass: &Pass, phase: usize, gathered: &mut Gathered) -> anyhow::Result<()> {
         let mut account = join(&gathered.accounts);
         let mut total = gathered.total.take().unwrap_or_else(|| {
@@ -501,7 +511,7 @@ impl Runner {
             Window::new(pass.queue, start, 0, &self.settings.objectives_ms)
         });
         let Phase { pace, step, .. } = &pass.phases[phase];
-        if pass.insist {
+        if pass.retry_failed {
             self.summary.fill = Some(Fill {
                 keys: 0,
                 stored: total.completions.saturating_sub(total.errors),
@@ -511,11 +521,12 @@ impl Runner {
             return self.writer.flush();
         }
         let Some(index) = *step else { return Ok(()) };
-        let mut said = generator(&total, &account, self.threads);
-        said.complaints.extend(self.shortage.clone());
+        let mut report = generator(&total, &account, self.threads);
+        report.complaints.extend(self.shortage.clone());
         let seconds = account.end.saturating_sub(account.start).max(1) as f64 * 1e-9;
         let mut start_unix_us = unix_us(&self.settings, account.start);
-        // In a closed loop a thread may have rolled a window before another one's last request made the end known.
+        // In a closed loop, one thread may roll a window before the last request of another sets
+        // the phase's end.
         let mut end_unix_us = unix_us(&self.settings, account.end).max(total.end_unix_us());
         if let Some((kept, settled)) = trimmed(std::mem::take(&mut gathered.windows)) {
             total = merged(&kept).unwrap_or(total);
@@ -523,7 +534,7 @@ impl Runner {
             end_unix_us = kept.last().map_or(end_unix_us, Window::end_unix_us);
             account.cpu_ns = (account.cpu_ns as f64 * (total.length_s / seconds).min(1.0)) as Nanos;
             if !settled {
-                said.complaints.push(UNSETTLED.to_owned());
+                report.complaints.push(UNSETTLED.to_owned());
             }
             self.kept = kept;
         }
@@ -540,9 +551,9 @@ impl Runner {
             },
             start_unix_us,
             end_unix_us,
-            generator: said,
+            generator: report,
         };
-        // A step that was interrupted is no step: its windows are in the folder all the same.
+        // An interrupted step is not recorded as a step; its windows stay in the folder.
         if !account.cut {
             self.writer.step(&step)?;
             self.summary.steps.push(step_summary(step, &total, account));
@@ -555,7 +566,7 @@ impl Runner {
         let at = phases.iter().rposition(|g| g.begun).unwrap_or(at).max(at);
         let Some(phase) = pass.phases.get(at) else { return };
         shown.stage = match (&phase.pace, phase.step) {
-            (_, None) if pass.insist => "fill".to_owned(),
+            (_, None) if pass.retry_failed => "fill".to_owned(),
             (_, None) => "warm-up".to_owned(),
             (Pace::Poisson(rate) | Pace::Constant(rate), Some(step)) => {
                 format!("step {} of {}: {rate}/s", step + 1, self.steps)

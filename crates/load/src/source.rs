@@ -1,5 +1,5 @@
-//! What a thread sends next, and when: its share of an open loop's arrivals, or its clients of a closed
-//! loop.
+//! The next request of a thread and its send time: the thread's share of an open loop's arrivals,
+//! or its clients of a closed loop.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,39 +13,42 @@ use super::arrivals::{Arrival, ArrivalStream, Pace, Phase, exponential, random};
 use super::plan::{Length, Think};
 use record::clock;
 
-/// What all threads share of a pass: phases that follow each other without a pause.
+/// A pass: phases that follow each other without a pause. Shared by all threads.
 pub(super) struct Pass {
     pub phases: Arc<[Phase]>,
     /// When the first phase starts.
     pub start: Nanos,
-    /// For open loops: when each phase ends, from the start.
+    /// For open loops: the end of each phase, relative to `start`.
     ends: Vec<Nanos>,
-    /// For closed loops: of each phase, how many requests were begun, and when it ended (0: not yet).
+    /// For closed loops: for each phase, the number of requests begun, and its end (0: still
+    /// running).
     pub tickets: Vec<(AtomicU64, AtomicU64)>,
     /// The name of the recorded queue.
     pub queue: &'static str,
-    /// Whether requests that fail are tried again until they succeed (a fill).
-    pub insist: bool,
+    /// Whether a failed request is retried, up to a limit (a fill).
+    pub retry_failed: bool,
 }
 
 impl Pass {
-    /// A pass that starts `lead` from when the ends of its phases are known, which of an open loop is before
-    /// anything is recorded (cost: [`ArrivalStream::ends`], which `stop` ends).
+    /// Creates a pass that starts `lead` from now.
+    ///
+    /// The phase ends of an open loop are computed first, so that they are known before anything is
+    /// recorded. Cost: that of [`ArrivalStream::ends`], which `stop` interrupts.
     pub fn new(
         phases: Vec<Phase>,
         lead: Nanos,
         queue: &'static str,
-        insist: bool,
+        retry_failed: bool,
         seed: u64,
         stop: &AtomicBool,
     ) -> Pass {
         let phases: Arc<[Phase]> = phases.into();
         let tickets = phases.iter().map(|_| Default::default()).collect();
         let ends = ArrivalStream::new(phases.clone(), seed).ends(stop);
-        Pass { phases, start: clock::now() + lead, ends, tickets, queue, insist }
+        Pass { phases, start: clock::now() + lead, ends, tickets, queue, retry_failed }
     }
 
-    /// When a phase starts and ends, as far as that is known.
+    /// The start and the end of a phase, each `None` while unknown.
     pub fn bounds(&self, phase: usize) -> (Option<Nanos>, Option<Nanos>) {
         let end = |phase: usize| match self.ends.get(phase) {
             Some(end) => Some(self.start + end),
@@ -54,7 +57,7 @@ impl Pass {
         (phase.checked_sub(1).map_or(Some(self.start), end), end(phase))
     }
 
-    /// When a phase of a closed loop ends, if that is known.
+    /// The end of a phase of a closed loop, if known.
     fn closed_end(&self, phase: usize) -> Option<Nanos> {
         match self.phases.get(phase)?.length {
             Length::Seconds(s) => Some(self.closed_start(phase)? + (s * SECOND as f64) as Nanos),
@@ -73,17 +76,17 @@ impl Pass {
     }
 }
 
-/// A request to be sent.
+/// A request to send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     pub phase: usize,
     /// Its number within the phase.
     pub index: u64,
-    /// When it was to be sent.
+    /// The intended send time.
     pub intended: Nanos,
     /// The client that sends it, in a closed loop.
     pub client: Option<u32>,
-    /// How often it was tried before.
+    /// The number of earlier attempts.
     pub attempt: u32,
 }
 
@@ -93,7 +96,7 @@ pub(super) enum Source {
     Closed { pass: Arc<Pass>, clients: Clients },
 }
 
-/// Which arrivals are a thread's.
+/// Selects the arrivals of one thread.
 #[derive(Clone, Copy)]
 pub(super) struct Share {
     pub thread: u64,
@@ -101,8 +104,10 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Thinned at random where arrivals are, so that each thread's are Poisson too and the dispersion
-    /// of its windows adds up; in turn where they are regular.
+    /// Whether this thread sends arrival `index`.
+    ///
+    /// Random arrivals are thinned at random, so that each thread's arrivals are Poisson too and
+    /// the dispersions of the threads' windows add up. Regular arrivals are dealt out in turn.
     fn has(&self, index: u64, regular: bool) -> bool {
         let by = if regular { index } else { index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33 };
         by % self.threads == self.thread
@@ -128,7 +133,7 @@ impl Source {
     fn advance(&mut self) {
         if let Source::Open { stream, next, share, .. } = self {
             *next = None;
-            // The stream ends, so this does.
+            // Terminates because the stream is finite.
             while let Some(arrival) = stream.next() {
                 let regular = stream.is_regular(arrival.phase);
                 if share.has(arrival.index, regular) {
@@ -139,7 +144,7 @@ impl Source {
         }
     }
 
-    /// When the next request is to be sent, if that is known.
+    /// The send time of the next request, if known.
     pub fn next_at(&self) -> Option<Nanos> {
         match self {
             Source::Open { next, start, .. } => next.map(|arrival| start + arrival.at),
@@ -147,7 +152,7 @@ impl Source {
         }
     }
 
-    /// Takes a request that is due at `now`.
+    /// Takes the next request if it is due at `now`.
     pub fn take(&mut self, now: Nanos) -> Option<Job> {
         match self {
             Source::Open { next, start, .. } => {
@@ -161,13 +166,15 @@ impl Source {
         }
     }
 
-    /// Whether no request is to come. Clients that wait for a reply may come back: the caller knows.
+    /// Whether no request is scheduled. A client that waits for a reply may still schedule one; the
+    /// caller knows whether any does.
     pub fn is_exhausted(&self) -> bool {
         self.next_at().is_none()
     }
 
-    /// A client has its reply. It thinks, then goes on; after an error it pauses, so that a service
-    /// that fails at once is not asked in a tight loop.
+    /// Records that a client received its reply: it thinks, then sends again. After an error it
+    /// pauses at least [`ERROR_PAUSE`], so that a service that fails at once is not called in a
+    /// tight loop.
     pub fn replied(&mut self, client: u32, now: Nanos, failed: bool) {
         if let Source::Closed { clients, .. } = self {
             let pause = if failed { ERROR_PAUSE } else { 0 };
@@ -176,8 +183,8 @@ impl Source {
         }
     }
 
-    /// A client tries the same again later.
-    pub fn again(&mut self, job: Job, now: Nanos) {
+    /// Schedules a retry of the client's failed request, with exponential back-off.
+    pub fn retry(&mut self, job: Job, now: Nanos) {
         if let (Source::Closed { clients, .. }, Some(client)) = (self, job.client) {
             let pause = ERROR_PAUSE << job.attempt.min(6);
             clients.retry.push((client, Job { attempt: job.attempt + 1, ..job }));
@@ -185,7 +192,7 @@ impl Source {
         }
     }
 
-    /// No more requests.
+    /// Cancels all requests that are not sent yet.
     pub fn stop(&mut self) {
         match self {
             Source::Open { next, .. } => *next = None,
@@ -197,10 +204,10 @@ impl Source {
     }
 }
 
-/// How long a client of a closed loop waits after an error.
+/// The least pause of a closed loop's client after an error.
 const ERROR_PAUSE: Nanos = SECOND / 100;
 
-/// The clients of a thread that think.
+/// The closed-loop clients of one thread that are thinking, ordered by wake-up time.
 pub(super) struct Clients {
     waking: BinaryHeap<Reverse<(Nanos, u32)>>,
     retry: Vec<(u32, Job)>,
@@ -267,7 +274,7 @@ impl Clients {
                 let index = begun.fetch_add(1, Ordering::AcqRel);
                 match phase.length {
                     Length::Requests(n) if index >= n => {
-                        // Read after the last request was taken, by whomever.
+                        // The thread that first finds the tickets used up sets the phase's end.
                         let _ = ended.compare_exchange(
                             0,
                             clock::now().max(1),
@@ -283,7 +290,7 @@ impl Clients {
             }
             self.phase += 1;
         }
-        // All phases are over: the client goes home.
+        // All phases are over: the client is done.
         None
     }
 }

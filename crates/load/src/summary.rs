@@ -1,4 +1,4 @@
-//! What a load came to: derived from the windows of each step, and from nothing else.
+//! The result of a load, derived from the windows of each step and the generator's own counters.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,78 +10,78 @@ use serde::Serialize;
 use super::phase::Account;
 use record::{Generator, Step};
 
-/// The generator complains when 1 % of the requests were sent later than this.
-pub const LATENESS_US_MAX: f64 = 500.0;
-/// And when it used more than this share of a core for each of its threads.
-pub const CPU_MAX: f64 = 0.9;
+/// The generator complains if 1 % of the requests were sent later than this.
+const LATENESS_US_MAX: f64 = 500.0;
+/// The generator complains if it used more than this share of a core for each of its threads.
+const CPU_MAX: f64 = 0.9;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
     /// The run folder.
     pub dir: PathBuf,
     /// The fill, if there was one.
     pub fill: Option<Fill>,
-    /// The steps that were completed.
+    /// The completed steps.
     pub steps: Vec<StepSummary>,
-    /// Lines of the trace that were passed over.
+    /// Malformed lines of the trace that were skipped.
     pub broken_lines: u64,
-    /// Whether it was interrupted.
+    /// Whether the run was interrupted.
     pub interrupted: bool,
 }
 
-/// What a fill came to.
+/// The result of a fill.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Fill {
-    /// Distinct keys.
+    /// The number of distinct keys.
     pub keys: u64,
     /// Keys whose put succeeded.
     pub stored: u64,
-    /// Seconds that it took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Errors by kind, of puts that failed for good.
+    /// Errors by message, of puts that failed after all retries.
     pub faults: BTreeMap<String, u64>,
 }
 
-/// What a step came to. Times are those of requests that were answered without an error.
+/// The result of a step. Times are those of successful requests.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepSummary {
     /// The step as recorded.
     pub step: Step,
     /// Seconds of arrivals.
     pub seconds: f64,
-    /// Requests that were to be sent.
+    /// Intended requests, including dropped ones.
     pub arrivals: u64,
-    /// Replies, and requests given up.
+    /// Replies and timeouts.
     pub completions: u64,
-    /// Of these, errors of any kind.
+    /// Completions that were errors of any kind.
     pub errors: u64,
-    /// Of these, "busy" (503 or 429).
+    /// Completions with status 503 or 429 ("busy").
     pub refusals: u64,
-    /// Replies without error for each second.
+    /// Successful replies per second.
     pub rate: f64,
-    /// Bytes of replies.
+    /// Bytes of reply bodies.
     pub bytes: u64,
     /// Response time, from the intended send time.
     pub response_ms: Quantiles,
     /// Service time, from the actual send time.
     pub service_ms: Quantiles,
-    /// For each objective in ms, the share of all arrivals (of all answers, where these are more) that was answered
-    /// within it, without error.
+    /// For each objective in ms, the share of arrivals (or of completions, if there were more of
+    /// these) that completed within it without an error.
     pub within: Vec<(f64, f64)>,
-    /// Share of completions for each outcome that occurred.
+    /// The share of completions with each outcome that occurred.
     pub outcomes: BTreeMap<&'static str, f64>,
     /// Replies with wrong bytes.
     pub mismatches: u64,
-    /// Requests sent again because their connection had been closed.
+    /// Requests retried because their connection had been closed.
     pub retries: u64,
-    /// Processor time of the generator for each request, microseconds.
+    /// The generator's processor time per request, microseconds.
     pub cpu_us_per_request: f64,
-    /// Errors by kind.
+    /// Errors by message.
     pub faults: BTreeMap<String, u64>,
 }
 
-/// A distribution in a few figures, ms.
+/// Summary statistics of a distribution, ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Quantiles {
     /// Mean.
@@ -99,7 +99,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// The figures of a histogram; zeros if it is empty.
+    /// The statistics of a histogram; zeros if it is empty.
     pub fn of(histogram: &Histogram) -> Quantiles {
         let at = |p| histogram.quantile_s(p).unwrap_or(0.0) * 1e3;
         Quantiles {
@@ -113,7 +113,7 @@ impl Quantiles {
     }
 }
 
-/// The accounts of all threads as one.
+/// Merges the accounts of all threads.
 pub(super) fn join(accounts: &[Account]) -> Account {
     let mut all = Account::default();
     for account in accounts {
@@ -126,14 +126,14 @@ pub(super) fn join(accounts: &[Account]) -> Account {
         all.cpu_ns += account.cpu_ns;
         all.mismatches += account.mismatches;
         all.retries += account.retries;
-        for (words, count) in &account.faults {
-            *all.faults.entry(words.clone()).or_insert(0) += count;
+        for (reason, count) in &account.faults {
+            *all.faults.entry(reason.clone()).or_insert(0) += count;
         }
     }
     all
 }
 
-/// What the generator says of itself in a step.
+/// The generator's report on its own performance in a step.
 pub(super) fn generator(total: &Window, account: &Account, threads: usize) -> Generator {
     let mut lateness = Histogram::default();
     total.times.iter().for_each(|times| lateness.merge(&times.waiting));
@@ -147,10 +147,10 @@ pub(super) fn generator(total: &Window, account: &Account, threads: usize) -> Ge
         cpu: account.cpu_ns as f64 * 1e-9 / seconds,
         complaints: Vec::new(),
     };
-    let mut complain = |words: String| made.complaints.push(words);
+    let mut complain = |complaint: String| made.complaints.push(complaint);
     if account.dropped > 0 {
         complain(format!(
-            "{} arrivals were dropped: connections and backlog were full",
+            "{} arrivals were dropped: all connections in use and the backlog full",
             account.dropped
         ));
     }
@@ -161,15 +161,18 @@ pub(super) fn generator(total: &Window, account: &Account, threads: usize) -> Ge
         ));
     }
     if made.lateness_us_p99 > LATENESS_US_MAX {
-        complain(format!("1 % of requests were sent {:.0} µs late or more", made.lateness_us_p99));
+        complain(format!("1 % of requests were sent at least {:.0} µs late", made.lateness_us_p99));
     }
     if made.cpu > CPU_MAX * threads as f64 {
-        complain(format!("it used {:.0} % of a core with {threads} thread(s)", made.cpu * 100.0));
+        complain(format!(
+            "the generator used {:.0} % of a core with {threads} thread(s)",
+            made.cpu * 100.0
+        ));
     }
     made
 }
 
-/// A step in figures. `total` is all its windows merged.
+/// Summarises a step. `total` is the merge of all its windows.
 pub(super) fn step_summary(step: Step, total: &Window, account: Account) -> StepSummary {
     let (mut response, mut service) = (Histogram::default(), Histogram::default());
     let mut within = vec![0u64; total.objectives_ms.len()];
@@ -185,8 +188,8 @@ pub(super) fn step_summary(step: Step, total: &Window, account: Account) -> Step
     }
     let arrivals = total.arrivals.max(1) as f64;
     let good = total.completions.saturating_sub(total.errors);
-    // A simulation's windows hold answers to what arrived before them, and lack others.
-    let asked = total.arrivals.max(total.completions).max(1) as f64;
+    // The windows of a simulation may hold completions of requests that arrived before them.
+    let requests = total.arrivals.max(total.completions).max(1) as f64;
     StepSummary {
         step,
         seconds: total.length_s,
@@ -202,7 +205,7 @@ pub(super) fn step_summary(step: Step, total: &Window, account: Account) -> Step
             .objectives_ms
             .iter()
             .zip(&within)
-            .map(|(&ms, &n)| (ms, n as f64 / asked))
+            .map(|(&ms, &n)| (ms, n as f64 / requests))
             .collect(),
         outcomes,
         mismatches: account.mismatches,
@@ -212,7 +215,7 @@ pub(super) fn step_summary(step: Step, total: &Window, account: Account) -> Step
     }
 }
 
-/// A step that was simulated: no generator was in its way.
+/// Summarises a simulated step, which has no load generator.
 pub fn simulated_step(step: Step, total: &Window) -> StepSummary {
     step_summary(step, total, Account::default())
 }
@@ -223,12 +226,12 @@ impl Summary {
         self.steps.iter().any(|step| step.mismatches > 0)
     }
 
-    /// Whether steps were measured and nothing but errors came.
+    /// Whether steps were measured and every request failed.
     pub fn is_all_errors(&self) -> bool {
         !self.steps.is_empty() && self.steps.iter().all(|s| s.errors == s.completions)
     }
 
-    /// The result as a table for people.
+    /// Formats the result as a text table.
     pub fn table(&self) -> String {
         let mut out = String::new();
         if let Some(fill) = &self.fill {
@@ -236,7 +239,7 @@ impl Summary {
             let _ = writeln!(out, "filled: {stored} of {keys} keys in {seconds:.1} s");
         }
         if self.broken_lines > 0 {
-            let _ = writeln!(out, "broken lines of the trace passed over: {}", self.broken_lines);
+            let _ = writeln!(out, "malformed lines of the trace skipped: {}", self.broken_lines);
         }
         if !self.steps.is_empty() {
             out.push_str(&self.rows());
@@ -250,7 +253,7 @@ impl Summary {
 
     fn rows(&self) -> String {
         let mut rows = vec![
-            ["asked", "got/s", "done", "errors", "mean", "p50", "p90", "p99", "p99.9", "max"]
+            ["load", "replies/s", "done", "errors", "mean", "p50", "p90", "p99", "p99.9", "max"]
                 .map(str::to_owned)
                 .to_vec(),
         ];
@@ -258,14 +261,14 @@ impl Summary {
         rows[0].extend(objectives.iter().map(|(ms, _)| format!("≤{ms} ms")));
         rows[0].extend(["service".to_owned(), "late p99".to_owned()]);
         for s in &self.steps {
-            let asked = match (s.step.rate, s.step.clients) {
+            let load = match (s.step.rate, s.step.clients) {
                 (Some(rate), _) => format!("{rate:.1}/s"),
                 (None, Some(clients)) => format!("{clients} clients"),
                 (None, None) => String::new(),
             };
             let r = &s.response_ms;
             let mut row = vec![
-                asked,
+                load,
                 format!("{:.1}", s.rate),
                 s.completions.to_string(),
                 s.errors.to_string(),
@@ -303,11 +306,11 @@ impl StepSummary {
             self.cpu_us_per_request,
             g.outstanding_max
         );
-        for words in &g.complaints {
-            let _ = writeln!(out, "step {index}: the generator was in the way: {words}");
+        for complaint in &g.complaints {
+            let _ = writeln!(out, "step {index}: the generator was in the way: {complaint}");
         }
-        for (words, count) in &self.faults {
-            let _ = writeln!(out, "step {index}: error ({count} times): {words}");
+        for (reason, count) in &self.faults {
+            let _ = writeln!(out, "step {index}: error ({count} times): {reason}");
         }
         if self.mismatches > 0 {
             let _ = writeln!(out, "step {index}: WRONG BYTES in {} replies", self.mismatches);

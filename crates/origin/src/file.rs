@@ -1,4 +1,5 @@
-//! The form of an object's file in the folder origin: bytes, then metadata and key, then a footer.
+//! The format of an object's file in the folder origin: bytes, then metadata and key, then a
+//! footer.
 
 use std::fs::File;
 use std::io;
@@ -8,17 +9,18 @@ use std::path::Path;
 use super::{Error, Metadata};
 
 /// Length of the footer.
-pub const FOOTER_BYTES: usize = 24;
-/// The end of every file.
-pub const MAGIC: &[u8; 8] = b"CONCobj1";
-/// Bytes read with the footer, in the hope that the metadata is among them.
+const FOOTER_BYTES: usize = 24;
+/// The last bytes of every file.
+const MAGIC: &[u8; 8] = b"CONCobj1";
+/// Bytes read together with the footer; mostly these include the metadata, which saves a second
+/// read.
 const TAIL_BYTES: u64 = 4096;
-/// Longest metadata and key that are read.
+/// The longest metadata and key that are accepted.
 const BLOCK_BYTES_MAX: u64 = 256 << 10;
 
-/// Reads metadata and key from a file's end.
+/// Reads metadata and key from the end of a file.
 pub(super) fn read_metadata(file: &File, path: &Path) -> Result<(Metadata, Vec<u8>), Error> {
-    let damaged = || Error::Damaged(format!("{} has no whole footer", path.display()));
+    let damaged = || Error::Damaged(format!("{} has no valid footer", path.display()));
     let failed = |e: &io::Error| Error::of_io(e, &format!("read {}", path.display()));
     let length = file.metadata().map_err(|e| failed(&e))?.len();
     let mut tail = vec![0; length.min(TAIL_BYTES) as usize];
@@ -47,8 +49,8 @@ pub(super) fn read_metadata(file: &File, path: &Path) -> Result<(Metadata, Vec<u
     Ok((metadata, key.to_vec()))
 }
 
-/// The end of a file: bytes of data, bytes of metadata and key, CRC-32 of both numbers and of the
-/// metadata and key, [`MAGIC`].
+/// The footer of a file: length of the data, length of metadata and key, CRC-32 of both numbers and
+/// of the metadata and key, [`MAGIC`].
 pub(super) struct Footer {
     data_bytes: u64,
     block_bytes: u32,
@@ -85,7 +87,7 @@ impl Footer {
     }
 }
 
-/// Metadata and key as they stand in a file.
+/// Encodes metadata and key as stored in a file.
 pub(super) fn block_of(metadata: &Metadata, key: &[u8]) -> Vec<u8> {
     let mut block = metadata.encode();
     block.extend_from_slice(key);

@@ -1,15 +1,18 @@
 //! The folder origin: each object is one durable file.
 //!
-//! A file holds the object's bytes, then its metadata and key, then a footer of 24 bytes that says how
-//! long each is, with a checksum (docs/device-format.md). The metadata comes last because the version
-//! is a hash that is known only at the end of an upload, and in the same file because a rename is atomic
-//! for one file only. A write goes to `tmp/`, is synced, renamed over the object, and the folder synced;
-//! what a crash leaves in `tmp/` is removed at the next start. The rename of a write and the removal of a
-//! delete take the turn of their folder `XX`, so that the condition of a write holds when it is made.
+//! A file holds the object's bytes, then its metadata and key, then a footer of 24 bytes with the
+//! length of each and a checksum (docs/device-format.md). The metadata comes last because the
+//! version is a hash that is known only at the end of an upload, and in the same file because a
+//! rename is atomic for one file only.
 //!
-//! File calls block, so they run on a bounded pool of threads. A listing reads all names of the folder
-//! (0.5 s for half a million) and the metadata of those it returns: it is for administration, not for
-//! serving.
+//! A write goes to a file in `tmp/`, which is synced and renamed over the object; then the folder
+//! is synced. Files that a crash leaves in `tmp/` are removed at the next start. Renames and
+//! removals hold the lock of their folder `XX`, so that the condition of a write still holds when
+//! it takes effect.
+//!
+//! File calls block, so they run on a bounded pool of threads. A listing reads all names of the
+//! folder (0.5 s for half a million) and the metadata of those that it returns: it is for
+//! administration, not for serving.
 
 use std::collections::BinaryHeap;
 use std::fs::{self, File, OpenOptions};
@@ -33,10 +36,10 @@ use super::{
     VersionHasher, Whole, now_unix_us,
 };
 
-/// Bytes that are read or written by one call.
+/// Bytes read or written by one call.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Folder and names, shared with the jobs.
+/// The state of the folder, shared with the pool's jobs.
 struct Tree {
     root: PathBuf,
     temporary: AtomicU64,
@@ -51,18 +54,19 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens the folder or makes it, and removes what a crash left in `tmp/`; `threads` do its calls.
+    /// Opens the folder, creating it if necessary, and removes temporary files that a crash left in
+    /// `tmp/`. Starts `threads` threads for file calls.
     pub fn open(root: &Path, threads: u32, sharing: Sharing) -> anyhow::Result<Folder> {
         let shown = root.display();
         fs::create_dir_all(root.join("tmp"))
-            .with_context(|| format!("cannot make the origin's folder {shown}"))?;
+            .with_context(|| format!("cannot create the origin's folder {shown}"))?;
         let entered = Entered::enter(root, sharing)?;
         for shard in 0..=255u8 {
             let shard = root.join(format!("{shard:02x}"));
             match fs::create_dir(&shard) {
                 // Another process of the cluster may be making it.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => made.with_context(|| format!("cannot make {}", shard.display()))?,
+                made => made.with_context(|| format!("cannot create {}", shard.display()))?,
             }
         }
         let turns = Turns::open(root, sharing)?;
@@ -86,7 +90,7 @@ impl Tree {
         };
         let (metadata, stored) = read_metadata(&file, &path)?;
         if stored != key {
-            return Err(Error::Damaged(format!("{} is of another key", path.display())));
+            return Err(Error::Damaged(format!("{} holds another key", path.display())));
         }
         Ok(Some((file, metadata)))
     }
@@ -98,11 +102,11 @@ impl Tree {
             .write(true)
             .create_new(true)
             .open(&path)
-            .map_err(|e| Error::of_io(&e, &format!("make {}", path.display())))?;
+            .map_err(|e| Error::of_io(&e, &format!("create {}", path.display())))?;
         Ok(Temporary { file, path, renamed: false })
     }
 
-    /// Makes a whole and synced file the object of its key, if the condition holds then.
+    /// Renames a complete and synced file over the key's object, if the condition holds.
     fn put(
         &self,
         key: &[u8],
@@ -128,7 +132,7 @@ impl Tree {
         };
         match removed {
             Ok(()) => {}
-            // An earlier try may have removed it and failed to make that durable.
+            // An earlier attempt may have removed the file and failed before the sync.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 sync_parent(&path)?;
                 return Ok(false);
@@ -139,8 +143,9 @@ impl Tree {
         Ok(true)
     }
 
-    /// The first `limit` objects in order of their keys. What vanished or is damaged is passed over, and
-    /// the page filled with what follows: a page that is not full is the last.
+    /// Returns the first `limit` objects in key order. Skips files that were removed meanwhile or
+    /// are damaged and fills the page with later ones, so that only the last page is shorter than
+    /// `limit`.
     fn list(
         &self,
         prefix: &[u8],
@@ -169,7 +174,8 @@ impl Tree {
         }
     }
 
-    /// Collects the `limit` smallest keys in a heap, whatever the number of objects.
+    /// Returns the `limit` smallest keys. Memory is bounded by `limit`, whatever the number of
+    /// objects.
     fn smallest(
         &self,
         prefix: &[u8],
@@ -213,7 +219,7 @@ impl Tree {
     }
 }
 
-/// A file in `tmp/` that vanishes unless it is renamed.
+/// A file in `tmp/` that is removed on drop unless it was renamed.
 struct Temporary {
     file: File,
     path: PathBuf,
@@ -257,7 +263,7 @@ fn sync_parent(path: &Path) -> Result<(), Error> {
         .map_err(|e| Error::of_io(&e, &format!("sync {}", parent.display())))
 }
 
-/// A write whose bytes are all there.
+/// A write whose bytes have all been received.
 struct StagedFile {
     tree: Arc<Tree>,
     pool: Pool,
@@ -267,9 +273,9 @@ struct StagedFile {
 }
 
 enum StagedBytes {
-    /// Small: one call at the commit does all.
+    /// A small object in memory; the commit writes the file in one job.
     Memory(Bytes),
-    /// In `tmp/`, synced.
+    /// A synced file in `tmp/`.
     File(Temporary),
 }
 
@@ -322,10 +328,10 @@ impl Origin for Folder {
             self.pool
                 .run(move || {
                     let Some((file, metadata)) = tree.open(&key)? else { return Ok(None) };
-                    let asked = range.unwrap_or(0..metadata.size);
-                    let end = asked.end.min(metadata.size);
-                    let at = asked.start.min(end);
-                    // Only a read of the whole can be held against the version.
+                    let range = range.unwrap_or(0..metadata.size);
+                    let end = range.end.min(metadata.size);
+                    let at = range.start.min(end);
+                    // Only a read of the whole object can be verified against its version.
                     let version = (at == 0 && end == metadata.size)
                         .then(|| (VersionHasher::default(), metadata.clone()));
                     let mut reader = Reader { file, at, end, version };
@@ -383,7 +389,7 @@ impl Origin for Folder {
     }
 }
 
-/// An upload on its way.
+/// An upload in progress.
 struct Upload<'a> {
     origin: &'a Folder,
     hasher: VersionHasher,
@@ -436,7 +442,8 @@ impl Upload<'_> {
     }
 }
 
-/// The next [`PIECE_BYTES`] or so, and whether there may be more.
+/// Collects at least [`PIECE_BYTES`] from the body, or all that is left. Returns the bytes and
+/// whether there may be more.
 async fn gather(body: &mut dyn Chunks) -> Result<(Bytes, bool), Error> {
     let mut first = match body.next().await {
         None => return Ok((Bytes::new(), false)),
@@ -473,14 +480,14 @@ impl Reader {
         if let Some((hasher, metadata)) = &mut self.version {
             hasher.update(&piece);
             if self.at == self.end && hasher.finish(&metadata.attributes) != metadata.etag {
-                return Err(Error::Damaged("its bytes are not of its version".to_owned()));
+                return Err(Error::Damaged("the bytes do not match the version".to_owned()));
             }
         }
         Ok(Bytes::from(piece))
     }
 }
 
-/// An object on its way out.
+/// The body of an object that is being read.
 struct Pieces {
     pool: Pool,
     first: Option<Bytes>,

@@ -1,10 +1,12 @@
-//! The origin: where objects are durable. An acknowledged write is in the origin.
+//! The origin: the durable store of objects. An acknowledged write is in the origin.
 //!
-//! [`Origin`] is a small trait so that a folder, an S3-compatible store and the faulty wrappers of the
-//! tests are the same to the process; one behaviour suite (`tests/it/origin.rs`) holds for all.
-//! A write has two steps: *staging* takes the bytes from the client, however slow it is, and changes
-//! nothing; *committing* makes them the object at once. Only the second needs the key's turn, so a
-//! slow upload holds up nobody, and one that breaks off leaves nothing.
+//! [`Origin`] is a small trait implemented by a folder, by an S3-compatible store and by the
+//! fault-injecting wrappers of the tests; one behaviour suite (`tests/it/origin.rs`) runs against
+//! all of them.
+//!
+//! A write has two steps. *Staging* receives the bytes from the client, however slowly, and changes
+//! nothing. *Committing* replaces the object atomically. Only the commit holds the key's lock, so a
+//! slow upload delays no other request, and an aborted one leaves nothing behind.
 
 mod file;
 mod folder;
@@ -33,8 +35,8 @@ pub use s3::S3;
 pub use settings::{Checks, Kind, Mistake, Secret, Section, Settings, Size};
 pub use sharing::Sharing;
 
-/// Opens the origin that a configuration names. `sharing` says whether other processes use a folder at
-/// the same time; an S3-compatible store is shared with whoever has its keys.
+/// Opens the configured origin. `sharing` states whether other processes use the folder at the same
+/// time; it does not matter for an S3-compatible store.
 pub fn open(settings: &Settings, sharing: Sharing) -> anyhow::Result<Arc<dyn Origin>> {
     Ok(match settings.kind {
         Kind::S3 => Arc::new(S3::open(settings)?),
@@ -42,7 +44,7 @@ pub fn open(settings: &Settings, sharing: Sharing) -> anyhow::Result<Arc<dyn Ori
     })
 }
 
-/// Whether names in a store may begin with this and a slash.
+/// Whether `text` is a valid prefix (before a slash) of object names in a store.
 pub fn is_plain_prefix(text: &str) -> bool {
     text.len() <= 255 && s3::is_plain(text)
 }
@@ -53,30 +55,31 @@ pub const KEY_BYTES_MAX: usize = 1024;
 /// A boxed future, so that the trait can be an object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Why the origin could not.
+/// Why an operation of the origin failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no space left for a write.
+    /// No space is left for a write.
     #[error("the origin is full: {0}")]
     Full(String),
-    /// The origin takes no writes.
+    /// The origin does not accept writes.
     #[error("the origin is read-only: {0}")]
     ReadOnly(String),
-    /// What it holds is not what was written.
+    /// The stored bytes are not those that were written.
     #[error("the origin's copy is damaged: {0}")]
     Damaged(String),
-    /// It took too long.
+    /// The operation took too long.
     #[error("the origin timed out: {0}")]
     TimedOut(String),
-    /// The client that was sending the bytes left, or broke its promise of their number.
+    /// The client disconnected during an upload, or sent a different number of bytes than
+    /// announced.
     #[error("the upload broke off: {0}")]
     Upload(String),
     /// The condition of a write does not hold.
-    #[error("the object is not as the write's condition says: {0}")]
+    #[error("the condition of the write does not hold: {0}")]
     Condition(String),
-    /// It cannot keep such an object, now or later.
-    #[error("the origin cannot keep this: {0}")]
+    /// The origin does not support such an object; retrying is useless.
+    #[error("the origin cannot store this object: {0}")]
     Refused(String),
     /// Anything else.
     #[error("the origin failed: {0}")]
@@ -84,10 +87,10 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error for what the operating system said while doing `what`.
-    pub fn of_io(error: &std::io::Error, what: &str) -> Error {
+    /// Converts an error of the operating system; `action` describes the failed operation.
+    pub fn of_io(error: &std::io::Error, action: &str) -> Error {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-        let text = format!("{what}: {error}");
+        let text = format!("{action}: {error}");
         match error.kind() {
             StorageFull | QuotaExceeded | FileTooLarge => Error::Full(text),
             ReadOnlyFilesystem => Error::ReadOnly(text),
@@ -96,11 +99,11 @@ impl Error {
     }
 }
 
-/// Bytes that come in pieces: an upload, or an object on its way out.
+/// A stream of bytes in pieces: an upload, or an object being read.
 pub trait Chunks: Send {
     /// The next piece; `None` after the last.
     fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>>;
-    /// How many bytes are left, where that is known beforehand.
+    /// The number of bytes left, if known in advance.
     fn bytes_left(&self) -> Option<u64>;
 }
 
@@ -108,7 +111,7 @@ pub trait Chunks: Send {
 pub struct Found {
     /// Its metadata.
     pub metadata: Metadata,
-    /// The bytes of the range that was asked for, or all.
+    /// The bytes of the requested range, or all.
     pub body: Box<dyn Chunks>,
 }
 
@@ -118,34 +121,38 @@ impl fmt::Debug for Found {
     }
 }
 
-/// What must be so when a write is committed.
+/// A condition that must hold when a write is committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// There is no object of the key.
+    /// The key has no object.
     Absent,
     /// The object has this etag.
     Is(Etag),
 }
 
 impl Condition {
-    /// [`Error::Condition`] unless it holds for the object that there is.
+    /// Returns [`Error::Condition`] unless the condition holds for the present `object`.
     pub fn judge(&self, object: Option<&Metadata>) -> Result<(), Error> {
         match (self, object) {
             (Condition::Absent, None) => Ok(()),
             (Condition::Is(etag), Some(object)) if object.etag == *etag => Ok(()),
-            (_, None) => Err(Error::Condition("there is none".to_owned())),
-            (_, Some(object)) => Err(Error::Condition(format!("it has the etag {}", object.etag))),
+            (_, None) => Err(Error::Condition("the object does not exist".to_owned())),
+            (_, Some(object)) => {
+                Err(Error::Condition(format!("the object has the etag {}", object.etag)))
+            }
         }
     }
 }
 
-/// A write whose bytes are all there. Dropped, it never was.
+/// A write whose bytes have all been received. Dropping it discards the write.
 pub trait Staged: Send {
-    /// What the object will be.
+    /// The metadata that the object will have.
     fn metadata(&self) -> &Metadata;
-    /// Makes it the object of its key, durably, if the condition holds: nobody, in this process or
-    /// another, writes between the look and the change. After an error the older object is still
-    /// there, or (only [`Error::Failed`] and [`Error::TimedOut`]) it is not known which of the two is.
+    /// Replaces the key's object durably, if the condition holds. The check and the replacement are
+    /// atomic with respect to all writers, in this process and others.
+    ///
+    /// After an error the previous object is unchanged; after [`Error::Failed`] and
+    /// [`Error::TimedOut`] it is unknown whether it was replaced.
     fn commit(
         self: Box<Self>,
         condition: Option<Condition>,
@@ -161,19 +168,19 @@ pub struct Listed {
     pub metadata: Metadata,
 }
 
-/// Where objects are durable.
+/// A durable store of objects.
 pub trait Origin: Send + Sync {
-    /// An object's metadata.
+    /// Returns an object's metadata.
     fn head(&self, key: &Key) -> BoxFuture<'_, Result<Option<Metadata>, Error>>;
 
-    /// An object, or a range of its bytes. The range is cut to what is there.
+    /// Returns an object, or a range of its bytes. The range is clamped to the object's size.
     fn get(
         &self,
         key: &Key,
         range: Option<Range<u64>>,
     ) -> BoxFuture<'_, Result<Option<Found>, Error>>;
 
-    /// Takes the bytes of a write from `body` to their end, and changes nothing yet.
+    /// Receives all bytes of a write from `body` without changing the object yet.
     fn stage<'a>(
         &'a self,
         key: &Key,
@@ -181,11 +188,11 @@ pub trait Origin: Send + Sync {
         body: &'a mut dyn Chunks,
     ) -> BoxFuture<'a, Result<Box<dyn Staged>, Error>>;
 
-    /// Removes an object, durably; says whether it was there.
+    /// Removes an object durably. Returns whether it existed.
     fn delete(&self, key: &Key) -> BoxFuture<'_, Result<bool, Error>>;
 
-    /// The first `limit` objects in the order of their keys' bytes whose key begins with `prefix` and
-    /// is greater than `after`.
+    /// Returns the first `limit` objects, in byte order of their keys, whose key begins with
+    /// `prefix` and is greater than `after`.
     fn list(
         &self,
         prefix: &[u8],
@@ -194,11 +201,11 @@ pub trait Origin: Send + Sync {
     ) -> BoxFuture<'_, Result<Vec<Listed>, Error>>;
 }
 
-/// Bytes that are all in memory.
+/// [`Chunks`] of bytes that are all in memory.
 pub struct Whole(Option<Bytes>);
 
 impl Whole {
-    /// One piece.
+    /// A stream of one piece.
     pub fn new(bytes: Bytes) -> Whole {
         Whole(Some(bytes))
     }

@@ -1,4 +1,4 @@
-//! A folder belongs to one process at a time, or to the processes of one cluster.
+//! Locks that reserve a folder for one process, or for the processes of one cluster.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -6,12 +6,13 @@ use std::path::Path;
 use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 
-/// Holds the `lock` file of a folder; the kernel lets go of it when the process ends, however it ends.
+/// A lock on the `lock` file of a folder. The kernel releases it when the process ends, however it
+/// ends.
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "held, not used")] File);
 
 impl Lock {
-    /// Takes the lock for this process alone, or says that another has it.
+    /// Takes the lock exclusively; an error if another process holds it.
     pub fn take(folder: &Path) -> anyhow::Result<Lock> {
         let file = lock_file(folder)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).with_context(|| {
@@ -23,12 +24,13 @@ impl Lock {
         Ok(Lock(file))
     }
 
-    /// Takes the lock together with the other processes of a cluster, or says that one has it alone.
-    pub fn share(folder: &Path) -> anyhow::Result<Lock> {
+    /// Takes the lock shared with the other processes of a cluster; an error if a process holds it
+    /// exclusively.
+    pub(crate) fn share(folder: &Path) -> anyhow::Result<Lock> {
         let file = lock_file(folder)?;
         flock(&file, FlockOperation::NonBlockingLockShared).with_context(|| {
             format!(
-                "{} is in use by a process that does not share it (a server that is no part of a \
+                "{} is in use by a process that does not share it (a server outside a \
                  cluster); stop it, or name another folder",
                 folder.display()
             )
@@ -41,7 +43,7 @@ fn lock_file(folder: &Path) -> anyhow::Result<File> {
     open_to_lock(&folder.join("lock"))
 }
 
-/// Opens a file that is there to be locked, and makes it if it is not there.
+/// Opens a lock file, creating it if necessary.
 pub(super) fn open_to_lock(path: &Path) -> anyhow::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).write(true);

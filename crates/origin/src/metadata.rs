@@ -1,8 +1,8 @@
-//! What is known of an object beside its bytes, and its form in files (docs/device-format.md).
+//! The metadata of objects and its encoding in files (docs/device-format.md).
 
 use engine::Etag;
 
-/// What a client says of an object.
+/// The attributes of an object that the client sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Content type.
@@ -11,23 +11,23 @@ pub struct Attributes {
     pub user: Vec<(String, String)>,
 }
 
-/// What is known of an object beside its bytes.
+/// The metadata of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// Bytes of the object.
+    /// Size of the object in bytes.
     pub size: u64,
-    /// Its version: a hash of bytes and attributes.
+    /// The version: a hash of the bytes and the attributes.
     pub etag: Etag,
-    /// When it was written, microseconds since 1970-01-01 UTC.
+    /// Time of the write, microseconds since 1970-01-01 UTC.
     pub modified_unix_us: u64,
-    /// What the client said of it.
+    /// The attributes set by the client.
     pub attributes: Attributes,
 }
 
 const VERSION: u8 = 1;
 
 impl Attributes {
-    /// Their bytes in files and in the hash of the version.
+    /// Appends the encoding used in files and in the hash of the version.
     fn encode(&self, into: &mut Vec<u8>) {
         let mut text = |text: &str| {
             // Bounded by the limits of the protocol (8 KiB), far below 64 KiB.
@@ -44,9 +44,10 @@ impl Attributes {
 }
 
 impl Metadata {
-    /// The block in files: version (1 byte), length of the etag (1), pairs of user metadata (2), size
-    /// (8), modified (8), etag, and each text with its length (2) before it: content type, then name
-    /// and value of each pair. Numbers are little-endian.
+    /// Encodes the block stored in files: format version (1 byte), length of the etag (1), number
+    /// of user metadata pairs (2), size (8), modified (8), etag, and texts with their length (2)
+    /// before each: the content type, then the name and value of each pair. Numbers are
+    /// little-endian.
     pub fn encode(&self) -> Vec<u8> {
         let mut block = Vec::with_capacity(64 + self.etag.len());
         block.push(VERSION);
@@ -59,7 +60,8 @@ impl Metadata {
         block
     }
 
-    /// Reads a block from the start of `bytes`; returns what follows it too. `None` if it is not one.
+    /// Decodes a block at the start of `bytes`. Returns the metadata and the bytes after the block;
+    /// `None` if the block is malformed.
     pub fn decode(bytes: &[u8]) -> Option<(Metadata, &[u8])> {
         let (head, rest) = bytes.split_first_chunk::<20>()?;
         let [version, etag_length, pairs @ ..] = head;
@@ -90,11 +92,11 @@ impl Metadata {
     }
 }
 
-/// Makes the version of an object: 128 bits of BLAKE3 over the BLAKE3 hash of its bytes and its
-/// attributes, in hexadecimal.
+/// Computes the version of an object: 128 bits of BLAKE3 over the BLAKE3 hash of its bytes followed
+/// by its attributes, in hexadecimal.
 ///
-/// The attributes are part of it because a version names all that a client is sent: the same bytes
-/// with another content type are not current because their bytes are.
+/// The attributes are included because a version identifies everything sent to a client: if only
+/// the content type changes, a cached copy is out of date.
 #[derive(Clone, Default)]
 pub struct VersionHasher(blake3::Hasher);
 
@@ -104,7 +106,7 @@ impl VersionHasher {
         self.0.update(bytes);
     }
 
-    /// The version.
+    /// Returns the version.
     pub fn finish(&self, attributes: &Attributes) -> Etag {
         let mut version = self.0.finalize().as_bytes().to_vec();
         attributes.encode(&mut version);

@@ -1,29 +1,30 @@
-//! Keys as names of files: any bytes, no traversal, no name too long, and back.
+//! Maps keys to file names and back. Any bytes are allowed in a key; names are never too long and
+//! never leave the folder.
 //!
-//! An object lies at `XX/NAME`: `XX` are two hexadecimal digits of the key's hash, so that half a
-//! million objects are two thousand to a folder; `NAME` is the key with every byte but letters, digits,
-//! `-`, `_` and an inner `.` written as `%` and two digits. A name over 200 characters is cut to its
-//! first 150 or so and gets `~` and 32 digits of the key's hash, and the whole key is in the file. No
-//! name is `.`, `..`, hidden or holds a `/`.
+//! An object is stored at `XX/NAME`. `XX` are two hexadecimal digits of the key's hash, so that
+//! half a million objects make two thousand per folder. `NAME` is the key with every byte but
+//! letters, digits, `-`, `_` and an inner `.` written as `%` and two digits. A name over 200
+//! characters is cut to about its first 150, followed by `~` and 32 digits of the key's hash; the
+//! file holds the whole key. No name is `.`, `..`, hidden or contains a `/`.
 
 use std::path::PathBuf;
 
-/// Longest escaped key that is a name as it is.
+/// The longest escaped key that is used as a name without a cut.
 const NAME_MAX: usize = 200;
-/// How much of a longer one is kept, for the eye.
+/// The length kept of a longer one, for readability.
 const NAME_KEPT: usize = 150;
 
-/// What a name says of its key.
+/// The key, or its start, decoded from a name.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Named {
-    /// The key.
+pub(crate) enum Named {
+    /// The whole key.
     Whole(Vec<u8>),
-    /// The key begins so; the file has all of it.
+    /// The start of the key; the file holds the whole key.
     Cut(Vec<u8>),
 }
 
-/// The folder and the name of a key's file.
-pub fn path_of(key: &[u8]) -> PathBuf {
+/// Returns the folder and the name of a key's file.
+pub(crate) fn path_of(key: &[u8]) -> PathBuf {
     let hash = blake3::hash(key).to_hex();
     let mut name = String::with_capacity(key.len() + 16);
     for (index, &byte) in key.iter().enumerate() {
@@ -41,7 +42,7 @@ pub fn path_of(key: &[u8]) -> PathBuf {
     }
     if name.len() > NAME_MAX {
         let mut cut = NAME_KEPT;
-        // Never inside of an escape.
+        // Never cut inside an escape.
         while name.as_bytes()[cut - 1] == b'%' || name.as_bytes()[cut - 2] == b'%' {
             cut -= 1;
         }
@@ -52,8 +53,8 @@ pub fn path_of(key: &[u8]) -> PathBuf {
     PathBuf::from(&hash.as_str()[..2]).join(name)
 }
 
-/// The key of a name; `None` if no key has this name.
-pub fn key_of(name: &str) -> Option<Named> {
+/// Decodes a name; `None` if no key has this name.
+pub(crate) fn key_of(name: &str) -> Option<Named> {
     let (escaped, cut) = match name.split_once('~') {
         Some((escaped, hash)) if hash.len() == 32 => (escaped, true),
         Some(_) => return None,

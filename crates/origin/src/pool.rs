@@ -1,4 +1,4 @@
-//! Threads for calls that block, with a bounded queue before them.
+//! A pool of threads for blocking calls, with a bounded queue.
 
 use std::io;
 
@@ -7,13 +7,13 @@ use tokio::sync::oneshot;
 
 use super::Error;
 
-/// Calls that may wait for a thread; past it they fail at once, so that a folder that hangs does not fill
-/// the memory.
+/// The most calls waiting for a thread. Further calls fail at once, so that a hanging folder does
+/// not exhaust the memory.
 const JOBS_WAITING_MAX: usize = 2048;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Threads for calls that block.
+/// A pool of threads for blocking calls.
 #[derive(Clone)]
 pub(super) struct Pool {
     jobs: Sender<Job>,
@@ -26,7 +26,7 @@ impl Pool {
             let queue = queue.clone();
             std::thread::Builder::new().name(format!("origin/{index}")).spawn(move || {
                 for job in queue {
-                    // A panic is the end of that job, which its waiter learns, not of the pool.
+                    // A panic ends the job, and its caller gets an error; the thread goes on.
                     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 }
             })?;
@@ -40,14 +40,18 @@ impl Pool {
     ) -> Result<T, Error> {
         let (send, receive) = oneshot::channel();
         let job = Box::new(move || {
-            // Nobody waits any more: a read that timed out.
+            // Skip the job if its caller has gone, as after a timeout.
             if !send.is_closed() {
                 let _ = send.send(job());
             }
         });
         if self.jobs.try_send(job).is_err() {
-            return Err(Error::Failed("too many requests wait for it; try again later".to_owned()));
+            return Err(Error::Failed(
+                "too many requests are waiting for the folder; try again later".to_owned(),
+            ));
         }
-        receive.await.unwrap_or_else(|_| Err(Error::Failed("its worker failed".to_owned())))
+        receive
+            .await
+            .unwrap_or_else(|_| Err(Error::Failed("the worker thread panicked".to_owned())))
     }
 }

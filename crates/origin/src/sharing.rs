@@ -1,4 +1,5 @@
-//! How the processes of a cluster share one folder: who made which temporary file, and whose turn it is.
+//! How the processes of a cluster share one folder: ownership of temporary files, and locks on the
+//! subfolders.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,20 +13,21 @@ use rustix::io::retry_on_intr;
 use super::Error;
 use super::lock::{Lock, open_to_lock};
 
-/// Who else may use the folder at the same time.
+/// Whether other processes may use the folder at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Nobody.
+    /// No other process.
     Alone,
-    /// The other processes of a cluster, all of which open it so.
+    /// The other processes of a cluster, which must all open it in this mode.
     Cluster,
 }
 
-/// The folder's lock, and the name by which this opener's temporary files are known.
+/// The folder's lock, and the name that marks this process's temporary files.
 ///
-/// In a cluster an opener holds a lock on `owners/NAME` as long as it lives, however it ends: temporary
-/// files whose owner is not locked are of the dead. Openers come one at a time (the lock on
-/// `opening`), so that none is between the making of its file and locking it when another looks.
+/// In a cluster, a process holds a lock on `owners/NAME` until it ends, however it ends. Temporary
+/// files whose owner file is not locked belong to a process that has ended. Processes open the
+/// folder one at a time (the lock on `opening`), so that none is seen between the creation of its
+/// owner file and locking it.
 #[derive(Debug)]
 pub(super) struct Entered {
     name: String,
@@ -34,7 +36,7 @@ pub(super) struct Entered {
 }
 
 impl Entered {
-    /// Takes the lock and removes temporary files that nobody will finish.
+    /// Takes the lock and removes temporary files of processes that have ended.
     pub(super) fn enter(root: &Path, sharing: Sharing) -> anyhow::Result<Entered> {
         let name = format!("{:016x}", rand::random::<u64>());
         let owners = root.join("owners");
@@ -50,7 +52,8 @@ impl Entered {
         let opening = open_to_lock(&root.join("opening"))?;
         retry_on_intr(|| flock(&opening, FlockOperation::LockExclusive))
             .with_context(|| format!("cannot lock {}", root.join("opening").display()))?;
-        fs::create_dir_all(&owners).with_context(|| format!("cannot make {}", owners.display()))?;
+        fs::create_dir_all(&owners)
+            .with_context(|| format!("cannot create {}", owners.display()))?;
         let path = owners.join(&name);
         let file = open_to_lock(&path)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)
@@ -63,7 +66,7 @@ impl Entered {
         Ok(Entered { name, owner: Some((path, file)), _lock: lock })
     }
 
-    /// The name of this opener's `number`-th temporary file.
+    /// The name of this process's `number`-th temporary file.
     pub(super) fn temporary_name(&self, number: u64) -> String {
         format!("{}-{number}", self.name)
     }
@@ -77,9 +80,9 @@ impl Drop for Entered {
     }
 }
 
-/// Whether an opener's file is locked.
+/// Whether a process's owner file is locked.
 fn is_alive(owner: &Path) -> anyhow::Result<bool> {
-    // To write, because a lock on a network file system needs that.
+    // Opened for writing because network file systems require it for locks.
     let file = match OpenOptions::new().write(true).open(owner) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -94,7 +97,7 @@ fn is_alive(owner: &Path) -> anyhow::Result<bool> {
     }
 }
 
-/// Removes the files of a folder that are to go; one that is gone already is no error.
+/// Removes the files of a folder that `goes` selects. A file that is already gone is not an error.
 fn remove_files(folder: &Path, goes: impl Fn(&str) -> anyhow::Result<bool>) -> anyhow::Result<()> {
     let entries =
         fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
@@ -113,10 +116,11 @@ fn remove_files(folder: &Path, goes: impl Fn(&str) -> anyhow::Result<bool>) -> a
     Ok(())
 }
 
-/// The turns to change a folder `XX`: between threads a mutex, between processes a lock on `turns/XX`.
+/// The locks on the folders `XX`: a mutex between threads, a lock on `turns/XX` between processes.
 pub(super) struct Turns(Vec<Mutex<Option<File>>>);
 
-/// A turn. It is held for a look and a rename, never while bytes are written or synced.
+/// A held lock on a folder. It is held for a check and a rename, never while bytes are written or
+/// synced.
 pub(super) struct Turn<'a>(MutexGuard<'a, Option<File>>);
 
 impl Turns {
@@ -124,7 +128,7 @@ impl Turns {
         let folder = root.join("turns");
         if sharing == Sharing::Cluster {
             fs::create_dir_all(&folder)
-                .with_context(|| format!("cannot make {}", folder.display()))?;
+                .with_context(|| format!("cannot create {}", folder.display()))?;
         }
         let turn = |shard: u8| match sharing {
             Sharing::Alone => Ok(Mutex::new(None)),
@@ -136,7 +140,7 @@ impl Turns {
         Ok(Turns((0..=255).map(turn).collect::<anyhow::Result<_>>()?))
     }
 
-    /// Waits for the turn of a key's folder.
+    /// Waits for the lock of a key's folder.
     pub(super) fn take(&self, key: &[u8]) -> Result<Turn<'_>, Error> {
         let shard = usize::from(blake3::hash(key).as_bytes()[0]);
         let guard = self.0[shard].lock().unwrap_or_else(PoisonError::into_inner);

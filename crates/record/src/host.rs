@@ -1,4 +1,4 @@
-//! What the host did, second by second: CPU, memory, network and disks, as `dstat` shows them.
+//! The host's activity, second by second: CPU, memory, network and disks, as `dstat` shows them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 
-/// The machine that a run was on.
+/// The machine of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Cores that this process may use.
@@ -19,14 +19,14 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// Version of the kernel.
     pub kernel: String,
-    /// Whether idle processors were [kept awake](Awake) when the run began; `None` if that cannot be
-    /// seen (only root may look).
+    /// Whether idle processors were [kept awake](Awake) when the run began; `None` if unknown (only
+    /// root can tell).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awake: Option<bool>,
 }
 
 impl Machine {
-    /// This machine; what cannot be found out is empty or 0.
+    /// Describes this machine; unknown values are empty or 0.
     pub fn here() -> Machine {
         let processor = procfs::CpuInfo::current()
             .ok()
@@ -45,26 +45,26 @@ impl Machine {
 /// The kernel's limit on how long a processor may take to wake up.
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
-/// The limit in force, microseconds, as all who hold the device ask for it together.
+/// The present limit in microseconds: the smallest that any process holding the device has set.
 fn latency_us() -> Option<i32> {
     let mut bytes = [0; 4];
     File::open(LATENCY).and_then(|mut file| file.read_exact(&mut bytes)).ok()?;
     Some(i32::from_ne_bytes(bytes))
 }
 
-/// Keeps idle processors from sleeping for as long as it lives, as `cyclictest` does.
+/// Keeps idle processors from sleeping until it is dropped, as `cyclictest` does.
 ///
-/// A processor that sleeps between requests takes its time to wake, and one of a virtual machine is
-/// given to other guests meanwhile: where a busy loop lost 1 % to them, a load that was half idle lost
-/// 34 %, and a message to the other processor and back took 93 µs instead of 8. Such a measurement is
-/// one of the hypervisor. The kernel's own interface for this (`/dev/cpu_dma_latency`) is for root
-/// alone, and ends with the process, however that ends.
+/// A processor that sleeps between requests wakes up late, and a virtual machine's is given to
+/// other guests meanwhile: where a busy loop lost 1 % of its time to them, a load that was half
+/// idle lost 34 %, and a message to the other processor and back took 93 µs instead of 8. Such a
+/// run measures the hypervisor. The kernel's interface (`/dev/cpu_dma_latency`) is available to
+/// root only; its effect ends with the process, however that ends.
 pub struct Awake {
     _held: File,
 }
 
 impl Awake {
-    /// Keeps all processors of this machine awake; `None` where that is not allowed.
+    /// Keeps all processors of this machine awake; `None` if that is not permitted.
     pub fn hold() -> Option<Awake> {
         let mut held = OpenOptions::new().write(true).open(LATENCY).ok()?;
         held.write_all(&0_i32.to_ne_bytes()).ok()?;
@@ -72,7 +72,7 @@ impl Awake {
     }
 }
 
-/// One interval of the host. Rates are over the interval.
+/// The host's activity in one interval. Shares are averages over the interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Host {
     /// End of the interval, in microseconds since 1970-01-01 UTC.
@@ -83,15 +83,15 @@ pub struct Host {
     pub cpu_user: f64,
     /// Share of all cores in the kernel, interrupts included.
     pub cpu_system: f64,
-    /// Share of all cores idle while a disk was waited for.
+    /// Share of all cores idle while waiting for a disk.
     pub cpu_wait: f64,
-    /// Share of all cores that the hypervisor gave to others.
+    /// Share of all cores that the hypervisor gave to other guests.
     pub cpu_stolen: f64,
-    /// Memory that is available, bytes.
+    /// Available memory, bytes.
     pub memory_available_bytes: u64,
     /// Memory in the page cache, bytes.
     pub memory_cached_bytes: u64,
-    /// Bytes received by all interfaces, the loopback included.
+    /// Bytes received by all interfaces, including the loopback.
     pub network_received_bytes: u64,
     /// Bytes sent.
     pub network_sent_bytes: u64,
@@ -112,7 +112,7 @@ struct Totals {
     busy_ms: Vec<(String, u64)>,
 }
 
-/// Takes the difference of the kernel's counters from one call to the next.
+/// Samples the differences of the kernel's counters between calls.
 pub struct HostSampler {
     at: u64,
     totals: Totals,
@@ -124,7 +124,7 @@ impl HostSampler {
         HostSampler { at: clock::now(), totals: totals() }
     }
 
-    /// Ends the interval and starts the next. What the kernel does not say is 0.
+    /// Ends the interval and starts the next. Values that the kernel does not provide are 0.
     pub fn sample(&mut self) -> Host {
         let now = clock::now();
         let length_s = (now - self.at) as f64 * 1e-9;
@@ -184,7 +184,7 @@ fn totals() -> Totals {
         }
     }
     if let Ok(disks) = procfs::diskstats() {
-        // Partitions repeat what their disk counts: a name that extends another's is one of them.
+        // A partition's name extends its disk's, and the disk's counters include it.
         let whole = |name: &str| !disks.iter().any(|d| d.name != name && name.starts_with(&d.name));
         for disk in disks.iter().filter(|d| whole(&d.name)) {
             totals.disk.0 += disk.sectors_read * 512;

@@ -1,10 +1,11 @@
-//! The run folder: what a run leaves behind, and how it is read again.
+//! The run folder: the files that a run writes, and how to read them.
 //!
-//! A run is a folder of four files. `run.toml` says what was asked, on what machine, with what
-//! versions; it is written before the first request. `windows`, `samples` and `host` are JSON, one
-//! record on each line, appended as the run goes and flushed each second, so that an unfinished run is
-//! readable up to its last second: a last line that was cut off is passed over, a broken line
-//! elsewhere is an error with its number. Everything that is shown or fitted is derived from these.
+//! `run.toml` describes the run: its configuration or load, the machine and the versions. It is
+//! written before the first request. `windows`, `samples`, `host` and, for a load, `steps` are
+//! JSON, one record per line, appended during the run and flushed every second, so that an
+//! unfinished run is readable up to its last second. An incomplete last line is ignored; a
+//! malformed line elsewhere is an error with its number. Everything that is shown or fitted is
+//! derived from these files.
 
 pub mod clock;
 mod host;
@@ -26,36 +27,36 @@ use serde::{Deserialize, Serialize};
 /// Version of the run folder's format.
 pub const FORMAT: u32 = 1;
 
-/// `run.toml`: what a run was.
+/// The content of `run.toml`: the description of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// [`FORMAT`].
     pub format: u32,
-    /// Version of the program that wrote it.
+    /// The version of the program that wrote it.
     pub version: String,
-    /// What wrote it: `load` or `serve`.
+    /// The command that wrote it: `load` or `serve`.
     pub kind: String,
     /// Start, in microseconds since 1970-01-01 UTC.
     pub start_unix_us: u64,
-    /// The laboratory conditions it ran under, in words (profiled devices, a generated origin); `None`
-    /// where everything was real. Shown in every output that is derived from the run.
+    /// The laboratory conditions of the run, as text (profiled devices, a generated origin); `None`
+    /// if everything was real. Shown in every output derived from the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub laboratory: Option<String>,
     /// The machine.
     pub machine: Machine,
-    /// What was asked: the configuration or the load, as its own table.
+    /// The configuration or the load, as a table.
     #[serde(default)]
     pub asked: toml::Table,
 }
 
 /// A steady interval of a load: one step of a sweep, after its warm-up.
 ///
-/// Written to the `steps` file of a load's run folder when the step is over.
+/// Written to the `steps` file of a load's run folder at the end of the step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Its place in the sweep, from 0.
+    /// The position in the sweep, from 0.
     pub index: usize,
-    /// The rate that was asked for, requests/s; `None` in a closed loop.
+    /// The intended rate, requests/s; `None` in a closed loop.
     pub rate: Option<f64>,
     /// The number of clients of a closed loop.
     pub clients: Option<usize>,
@@ -63,26 +64,26 @@ pub struct Step {
     pub start_unix_us: u64,
     /// When measuring ended.
     pub end_unix_us: u64,
-    /// What the generator says of itself: lateness, drops, its CPU.
+    /// The generator's own performance: lateness, drops, CPU.
     pub generator: Generator,
 }
 
-/// Whether the load generator was the bottleneck, by its own account.
+/// The load generator's report on its own performance, which tells whether it was the bottleneck.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generator {
     /// Mean of actual minus intended send time, microseconds.
     pub lateness_us_mean: f64,
-    /// 99 % of requests were sent at most this late, microseconds.
+    /// The 99th percentile of the lateness, microseconds.
     pub lateness_us_p99: f64,
-    /// The latest, microseconds.
+    /// The largest lateness, microseconds.
     pub lateness_us_max: f64,
-    /// Arrivals that were dropped because too many requests were outstanding.
+    /// Arrivals dropped because too many requests were outstanding.
     pub dropped: u64,
-    /// Most requests outstanding at once.
+    /// The most requests outstanding at once.
     pub outstanding_max: u64,
     /// Share of one core that the generator used.
     pub cpu: f64,
-    /// What was wrong with it, in words; empty if nothing was.
+    /// Complaints for the user; empty if the generator kept up.
     pub complaints: Vec<String>,
 }
 
@@ -96,11 +97,11 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Makes the folder and its `run.toml`. A folder that holds a run already is an error: runs are
-    /// never overwritten.
+    /// Creates the folder and its `run.toml`. It is an error if the folder contains a run already:
+    /// runs are never overwritten.
     pub fn create(dir: &Path, run: &Run) -> anyhow::Result<RunWriter> {
         let shown = dir.display();
-        fs::create_dir_all(dir).with_context(|| format!("cannot make the run folder {shown}"))?;
+        fs::create_dir_all(dir).with_context(|| format!("cannot create the run folder {shown}"))?;
         if dir.join("run.toml").exists() {
             anyhow::bail!("{shown} holds a run already; name another folder, or remove it first");
         }
@@ -121,11 +122,6 @@ impl RunWriter {
         })
     }
 
-    /// The folder.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
     /// Appends windows.
     pub fn windows(&mut self, windows: &[Window]) -> anyhow::Result<()> {
         append(&mut self.windows, windows, &self.dir, "windows")
@@ -136,17 +132,17 @@ impl RunWriter {
         append(&mut self.samples, samples, &self.dir, "samples")
     }
 
-    /// Appends what the host did in a second.
+    /// Appends the host's activity of one interval.
     pub fn host(&mut self, host: &Host) -> anyhow::Result<()> {
         append(&mut self.host, std::slice::from_ref(host), &self.dir, "host")
     }
 
-    /// Appends a step that is over.
+    /// Appends a completed step.
     pub fn step(&mut self, step: &Step) -> anyhow::Result<()> {
         append(&mut self.steps, std::slice::from_ref(step), &self.dir, "steps")
     }
 
-    /// Hands what was appended to the operating system. Called each second, and at the end.
+    /// Writes buffered records to the files. To be called every second and at the end.
     pub fn flush(&mut self) -> anyhow::Result<()> {
         for file in [&mut self.windows, &mut self.samples, &mut self.host, &mut self.steps] {
             file.flush().with_context(|| {

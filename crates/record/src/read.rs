@@ -16,18 +16,18 @@ pub enum ReadError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// `run.toml` is not what it should be.
-    #[error("{path} is not a run's description: {reason}")]
+    /// `run.toml` is invalid.
+    #[error("{path} is not a valid description of a run: {reason}")]
     Run {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         reason: String,
     },
-    /// A line in the middle of a file is broken.
+    /// A complete line is malformed.
     #[error("{path}, line {line}: {reason}")]
     Line {
         /// The file.
@@ -39,26 +39,26 @@ pub enum ReadError {
     },
 }
 
-/// A run folder in memory.
+/// A run folder, read into memory.
 #[derive(Clone, Debug)]
 pub struct RunFolder {
     /// The folder.
     pub dir: PathBuf,
-    /// What the run was.
+    /// The description of the run.
     pub run: Run,
-    /// Its windows, in the order written.
+    /// The windows, in the order written.
     pub windows: Vec<Window>,
-    /// Its samples.
+    /// The samples.
     pub samples: Vec<Sample>,
-    /// What the host did each second.
+    /// The host's activity in each second.
     pub host: Vec<Host>,
-    /// The steps that were completed; none in a server's run.
+    /// The completed steps; empty for a server's run.
     pub steps: Vec<Step>,
 }
 
 impl RunFolder {
-    /// Reads a run folder whole. Files other than `run.toml` may be missing (a run that was killed
-    /// early); a last line without its end is passed over.
+    /// Reads a run folder. Files other than `run.toml` may be missing (if the run was killed
+    /// early); an incomplete last line is ignored.
     pub fn read(dir: &Path) -> Result<RunFolder, ReadError> {
         let path = dir.join("run.toml");
         let text = std::fs::read_to_string(&path)
@@ -68,7 +68,7 @@ impl RunFolder {
         if run.format != FORMAT {
             return Err(ReadError::Run {
                 path,
-                reason: format!("format {}, and this version reads format {FORMAT}", run.format),
+                reason: format!("format {}, but this version reads format {FORMAT}", run.format),
             });
         }
         Ok(RunFolder {
@@ -88,7 +88,7 @@ fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, ReadError> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(source) => return Err(ReadError::File { path: path.to_owned(), source }),
     };
-    // Only whole lines count: what follows the last line end was being written when the run ended.
+    // An incomplete last line was being written when the run ended.
     let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
     let mut records = Vec::new();
     for (index, line) in bytes.get(..whole).unwrap_or_default().split(|&b| b == b'\n').enumerate() {

@@ -1,11 +1,13 @@
-//! Reads request traces: CSV of `time_ms,key,size,op`, plain or compressed by zstd.
+//! Reads request traces: CSV files with the columns `time_ms,key,size,op`, plain or compressed with
+//! zstd.
 //!
-//! One request on each line; an empty field means that the source does not say. `time_ms` counts from
-//! the first request and may have decimals; keys are text in which `,` and `"` are percent-encoded (and
-//! nothing else is: other percent signs are the key's own); `op` is `get`, `head`, `put`, `delete`, or
-//! `post`, which is taken for a put; empty means get. A line that is anything else is an error with its
-//! number, or is counted and passed over when asked to. Memory: 24 bytes for each request that is
-//! kept, and each distinct key once.
+//! Each line is a request; an empty field is unknown. `time_ms` counts from the first request and
+//! may have decimals. Keys are text in which only `,` and `"` are percent-encoded; other percent
+//! signs belong to the key. `op` is `get`, `head`, `put`, `delete` or `post`, which is read as a
+//! put; empty means get. A malformed line is an error with its number, or is skipped and counted if
+//! the caller chooses so.
+//!
+//! Memory: 24 bytes for each request that is kept, and each distinct key once.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -26,15 +28,15 @@ const LINE_MAX: u64 = 64 * 1024;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// The file is missing, cannot be read, or is not compressed as its name says.
+    /// The file is missing, cannot be read, or is not compressed although its name ends in `.zst`.
     #[error("cannot read {path}: {source}")]
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A line is broken.
+    /// A line is malformed.
     #[error("{path}, line {line}: {reason}")]
     Line {
         /// The file.
@@ -44,16 +46,16 @@ pub enum TraceError {
         /// What is wrong.
         reason: String,
     },
-    /// The rows asked for are not there.
-    #[error("{path} holds {rows} requests, and rows {from}..{to} were asked for")]
+    /// The selected rows do not exist.
+    #[error("{path} has {rows} requests, but rows {from}..{to} were selected")]
     Rows {
         /// The file.
         path: PathBuf,
-        /// How many it holds.
+        /// The number of requests in the file.
         rows: u64,
-        /// The first row asked for, from 0.
+        /// The first selected row, from 0.
         from: u64,
-        /// The row after the last.
+        /// The row after the last selected one.
         to: u64,
     },
 }
@@ -61,30 +63,31 @@ pub enum TraceError {
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// From the trace's first request, if the source says.
+    /// Time since the trace's first request, if known.
     pub time: Option<Nanos>,
     /// Index of the key in [`Trace::key`].
     pub key: u32,
-    /// Bytes of the object, if the source says.
+    /// Size of the object in bytes, if known.
     pub size: Option<u32>,
-    /// What was asked; a get where the source does not say.
+    /// The operation; a get if unknown.
     pub operation: Operation,
 }
 
 /// Rows of a trace, and their keys.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// The rows that were asked for, in their order.
+    /// The selected rows, in order.
     pub rows: Vec<Row>,
-    /// Lines that were broken and passed over.
+    /// The number of malformed lines skipped.
     pub broken: u64,
     text: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Trace {
-    /// Reads rows `slice` (from 0; broken lines are no rows) of a file, all of them if `None`. A name
-    /// that ends in `.zst` is decompressed. With `skip_broken`, broken lines are counted only.
+    /// Reads the rows `slice` of a file, or all if `None`. Rows are counted from 0, without
+    /// malformed lines. A file whose name ends in `.zst` is decompressed. With `skip_broken`,
+    /// malformed lines are skipped and counted instead of being errors.
     pub fn open(
         path: &Path,
         slice: Option<Range<u64>>,
@@ -170,12 +173,12 @@ impl Trace {
         Ok(())
     }
 
-    /// How many distinct keys there are.
+    /// The number of distinct keys.
     pub fn keys(&self) -> usize {
         self.ends.len()
     }
 
-    /// A key by its index; empty for one that does not exist.
+    /// A key by its index; empty if the index is out of range.
     pub fn key(&self, index: u32) -> &[u8] {
         let index = index as usize;
         let from = index.checked_sub(1).and_then(|i| self.ends.get(i)).copied().unwrap_or(0);
@@ -240,7 +243,7 @@ fn parse_line(line: &[u8]) -> Result<Line<'_>, String> {
     Ok(Line { time, key, size, operation })
 }
 
-/// Milliseconds, with decimals, in nanoseconds. At most a century.
+/// Parses milliseconds with decimals into nanoseconds. At most a century.
 fn parse_time(text: &[u8]) -> Option<Nanos> {
     let text = std::str::from_utf8(text).ok()?;
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
@@ -254,7 +257,7 @@ fn parse_time(text: &[u8]) -> Option<Nanos> {
     Some(whole * 1_000_000 + nanos)
 }
 
-/// Undoes the percent-encoding of `,` and `"`, and of nothing else.
+/// Decodes the percent-encoding of `,` and `"` only.
 fn decode_key(key: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(key.len());
     let mut rest = key;
@@ -302,7 +305,7 @@ mod tests {
         assert_eq!(slice.key(1), b"a");
         assert_eq!(slice.key(9), b"");
         let error = read(GOOD.as_bytes(), Some(1..9), false).unwrap_err();
-        assert_eq!(error, "t.csv holds 4 requests, and rows 1..9 were asked for");
+        assert_eq!(error, "t.csv has 4 requests, but rows 1..9 were selected");
     }
 
     #[test]
@@ -351,7 +354,8 @@ mod tests {
             let text = [HEADER.as_bytes(), b"\n", &bytes].concat();
             let lines = bytes.split(|&b| b == b'\n').filter(|l| !l.is_empty()).count();
             if let Ok(trace) = read(&text, None, skip) {
-                // Nothing is lost: each line is a row or is counted. Empty ones count as broken.
+                // Nothing is lost: each line is a row or is counted. Empty lines count as
+                // malformed.
                 prop_assert!(trace.rows.len() as u64 + trace.broken >= lines as u64);
             }
             let _ = read(&bytes, None, skip);

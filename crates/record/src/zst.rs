@@ -1,8 +1,8 @@
-//! Reads zstd-compressed files: one frame after another, each with its checksum verified.
+//! Reads zstd-compressed files of any number of frames, verifying each frame's checksum.
 //!
-//! `ruzstd` decodes one frame; files that `pzstd` or `cat` wrote hold several, with frames between them
-//! that decoders skip. Memory: the window of the frame, up to 100 MB; a frame that asks for more is an
-//! error.
+//! `ruzstd` decodes a single frame, but files written by `pzstd` or joined by `cat` contain
+//! several, and skippable frames between them. Memory: the window of the frame, up to 100 MB; a
+//! frame with a larger window is an error.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -20,7 +20,7 @@ pub struct Decoder<R> {
 }
 
 impl<R: Read> Decoder<BufReader<R>> {
-    /// Decompresses what `source` yields. Nothing is read yet.
+    /// Creates a decoder of `source`. Reads nothing yet.
     pub fn new(source: R) -> Decoder<BufReader<R>> {
         let source = BufReader::with_capacity(STEP_BYTES, source);
         Decoder { source, frame: FrameDecoder::new(), in_frame: false }
@@ -28,7 +28,7 @@ impl<R: Read> Decoder<BufReader<R>> {
 }
 
 impl<R: BufRead> Decoder<R> {
-    /// Reads the header of the next frame that holds data; false at the end of the file.
+    /// Reads the header of the next data frame. Returns `false` at the end of the file.
     fn next_frame(&mut self) -> io::Result<bool> {
         while !self.source.fill_buf()?.is_empty() {
             match self.frame.reset(&mut self.source) {

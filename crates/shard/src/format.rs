@@ -1,16 +1,16 @@
-//! The container of a shard: named sections with checksums, written in one pass and checked when
+//! The container of a shard: named sections with checksums, written in one pass and verified when
 //! opened.
 //!
-//! `docs/shard-format.md` has the bytes. In short: a header, the sections one after the other, each
-//! from a multiple of 64 bytes on, then the table of sections, then a trailer that says where the
-//! table is and how long the whole is. The table comes last so that a [`Writer`] needs no second
-//! pass and no seeking; a file that was cut short has no trailer and is refused.
+//! `docs/shard-format.md` describes the bytes. In short: a header, the sections, each aligned to 64
+//! bytes, the table of sections, and a trailer with the position of the table and the total length.
+//! The table comes last so that a [`Writer`] needs neither a second pass nor seeking. A truncated
+//! file has no trailer and is rejected.
 //!
-//! Opening costs one pass over all bytes for the checksums (CRC-32, a few gigabytes a second).
+//! Opening takes one pass over all bytes for the checksums (CRC-32, a few gigabytes per second).
 //! [`Reader::open_unchecked`] reads only header, table and trailer: for files just written, or
-//! verified later with [`Reader::verify`]. A checksum finds accidents, not forgers: whoever may
-//! write a shard may make it answer what he likes, but never make its reader read outside it, panic
-//! or run on for ever.
+//! verified later with `Reader::verify`. A checksum detects accidents, not forgery: a forged
+//! shard may give wrong results, but cannot make its reader access memory outside of it, panic or
+//! loop forever.
 
 use std::fmt;
 use std::io::Write;
@@ -19,19 +19,19 @@ use std::ops::Range;
 use crate::Error;
 use crate::bits::load::{u32_at, u64_at};
 
-/// First bytes of every shard.
+/// The first bytes of every shard.
 pub(crate) const MAGIC: [u8; 8] = *b"CTSHARD\n";
 
-/// Version of the format that this build writes and reads.
+/// The version of the format that is written and read.
 pub(crate) const VERSION: u32 = 1;
 
 /// Sections start at multiples of this many bytes.
 pub(crate) const ALIGNMENT: usize = 64;
 
-/// Longest name of a section, in bytes.
+/// The longest name of a section, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 16;
 
-/// Most sections that one shard may have.
+/// The most sections of a shard.
 pub(crate) const SECTIONS_MAX: usize = 4096;
 
 const HEADER_BYTES: usize = 64;
@@ -42,7 +42,7 @@ const TRAILER_MAGIC: [u8; 8] = *b"CTSHEND\n";
 /// A section's place in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// Its name: 1 to [`NAME_BYTES_MAX`] bytes of `a-z`, `0-9`, `.`, `_` and `-`.
+    /// Its name: 1 to `NAME_BYTES_MAX` bytes of `a-z`, `0-9`, `.`, `_` and `-`.
     pub name: String,
     /// Its bytes in the container.
     pub range: Range<usize>,
@@ -72,7 +72,7 @@ pub struct Writer<W: Write> {
     out: W,
     position: usize,
     sections: Vec<Section>,
-    /// Checksum of the section that is being written.
+    /// The checksum of the open section.
     open: Option<crc32fast::Hasher>,
 }
 
@@ -81,7 +81,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// [`Error::Write`] if `out` does not take the bytes.
+    /// [`Error::Write`] if writing to `out` fails.
     pub fn new(mut out: W) -> Result<Self, Error> {
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(&MAGIC);
@@ -96,7 +96,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     ///
-    /// [`Error::Write`] if the writer does not take the bytes.
+    /// [`Error::Write`] if the writer fails.
     ///
     /// # Panics
     ///
@@ -111,51 +111,54 @@ impl<W: Write> Writer<W> {
     ///
     /// # Panics
     ///
-    /// If the name is not one, or was given before; if there are [`SECTIONS_MAX`] sections already;
-    /// if another section has not been ended. Names are constants of the program, not of its input.
+    /// If the name is invalid or used already; if there are `SECTIONS_MAX` sections already; if
+    /// another section is open. Names are constants of the program, not part of its input.
     pub fn begin(&mut self, name: &str) {
-        assert!(is_name(name.as_bytes()), "{name:?} is no name of a section");
-        assert!(self.sections.iter().all(|section| section.name != name), "a second {name}");
+        assert!(is_name(name.as_bytes()), "invalid name of a section: {name:?}");
+        assert!(
+            self.sections.iter().all(|section| section.name != name),
+            "duplicate section {name}"
+        );
         assert!(self.sections.len() < SECTIONS_MAX && self.open.is_none(), "cannot begin {name}");
         let range = self.position..self.position;
         self.sections.push(Section { name: name.to_owned(), range, checksum: 0 });
         self.open = Some(crc32fast::Hasher::new());
     }
 
-    /// Adds bytes to the section that was begun.
+    /// Adds bytes to the open section.
     ///
     /// # Errors
     ///
-    /// [`Error::Write`] if the writer does not take the bytes.
+    /// [`Error::Write`] if the writer fails.
     ///
     /// # Panics
     ///
-    /// If no section was begun.
+    /// If no section is open.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.open.as_mut().expect("a section was begun").update(bytes);
+        self.open.as_mut().expect("a section is open").update(bytes);
         self.out.write_all(bytes)?;
         self.position += bytes.len();
         Ok(())
     }
 
-    /// Ends the section that was begun.
+    /// Ends the open section.
     ///
     /// # Errors
     ///
-    /// [`Error::Write`] if the writer does not take the padding.
+    /// [`Error::Write`] if writing the padding fails.
     ///
     /// # Panics
     ///
-    /// If no section was begun.
+    /// If no section is open.
     pub fn end(&mut self) -> Result<(), Error> {
-        let checksum = self.open.take().expect("a section was begun").finalize();
-        let section = self.sections.last_mut().expect("a section was begun");
+        let checksum = self.open.take().expect("a section is open").finalize();
+        let section = self.sections.last_mut().expect("a section is open");
         section.range.end = self.position;
         section.checksum = checksum;
         self.pad()
     }
 
-    /// The sections that were ended.
+    /// The completed sections.
     pub(crate) fn sections(&self) -> &[Section] {
         &self.sections
     }
@@ -167,17 +170,17 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes the table and the trailer, and gives the writer back.
+    /// Writes the table and the trailer, and returns the writer.
     ///
     /// # Errors
     ///
-    /// [`Error::Write`] if the writer does not take the bytes.
+    /// [`Error::Write`] if the writer fails.
     ///
     /// # Panics
     ///
-    /// If a section has not been ended.
+    /// If a section is open.
     pub fn finish(mut self) -> Result<W, Error> {
-        assert!(self.open.is_none(), "a section has not been ended");
+        assert!(self.open.is_none(), "a section is still open");
         let table_offset = self.position;
         let mut table = Vec::with_capacity(self.sections.len() * ENTRY_BYTES);
         for section in &self.sections {
@@ -206,7 +209,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// An opened container: bytes in memory, or a memory map, and the places of the sections in them.
+/// An opened container: bytes in memory or a memory map, with the positions of the sections.
 pub struct Reader {
     bytes: Box<dyn AsRef<[u8]> + Send + Sync>,
     sections: Vec<Section>,
@@ -227,19 +230,19 @@ fn offset_of(value: u64) -> Result<usize, Error> {
 }
 
 impl Reader {
-    /// Opens a container and verifies every byte of it.
+    /// Opens a container and verifies every byte.
     ///
     /// # Errors
     ///
-    /// [`Error::Unreadable`] if the bytes are not a container of this version, were cut short or
-    /// have bytes behind them; [`Error::Checksum`] if a section does not match its checksum.
+    /// [`Error::Unreadable`] if the bytes are not a container of this version, are truncated or
+    /// have trailing bytes; [`Error::Checksum`] if a section does not match its checksum.
     pub fn open(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self, Error> {
         let reader = Self::open_unchecked(bytes)?;
         reader.verify()?;
         Ok(reader)
     }
 
-    /// Opens a container without reading its sections; header, table and trailer are checked.
+    /// Opens a container without reading its sections. Header, table and trailer are verified.
     ///
     /// # Errors
     ///
@@ -249,7 +252,7 @@ impl Reader {
         Ok(Self { bytes: Box::new(bytes), sections })
     }
 
-    /// Compares every section with its checksum, and every byte between them with zero.
+    /// Verifies the checksum of every section, and that all padding is zero.
     ///
     /// # Errors
     ///
@@ -283,30 +286,30 @@ impl Reader {
         Ok(())
     }
 
-    /// The sections, in the order in which they were written.
+    /// The sections, in the order written.
     pub fn sections(&self) -> &[Section] {
         &self.sections
     }
 
-    /// The bytes of a section, if there is one of this name.
+    /// The bytes of a section, if it exists.
     pub fn section(&self, name: &str) -> Option<&[u8]> {
         let section = self.sections.iter().find(|section| section.name == name)?;
         Some(self.range(section.range.clone()))
     }
 
-    /// Bytes of the whole container.
+    /// The length of the whole container in bytes.
     pub fn len_bytes(&self) -> usize {
         self.bytes().len()
     }
 
-    /// Bytes that this reader holds on the heap beside the container.
+    /// Heap memory of this reader in bytes, besides the container.
     pub(crate) fn heap_bytes(&self) -> usize {
         let names: usize = self.sections.iter().map(|section| section.name.capacity()).sum();
         names + self.sections.capacity() * size_of::<Section>()
     }
 
-    /// Where a section's bytes are, for [`bytes`](Self::bytes); empty if there is none of this
-    /// name.
+    /// The range of a section's bytes, for [`bytes`](Self::bytes); empty if the section does not
+    /// exist.
     pub(crate) fn place(&self, name: &str) -> Range<usize> {
         let found = self.sections.iter().find(|section| section.name == name);
         found.map_or(0..0, |section| section.range.clone())
@@ -318,14 +321,14 @@ impl Reader {
         (*self.bytes).as_ref()
     }
 
-    /// A range of the container; empty if the owner of the bytes no longer has it.
+    /// A range of the container; empty if the underlying bytes have become shorter.
     #[inline]
     fn range(&self, range: Range<usize>) -> &[u8] {
         self.bytes().get(range).unwrap_or(&[])
     }
 }
 
-/// Checks header and trailer, and gives the sections of the table.
+/// Verifies header, table and trailer, and returns the sections of the table.
 fn read_table(bytes: &[u8]) -> Result<Vec<Section>, Error> {
     if bytes.get(..8) != Some(&MAGIC) {
         return Err(unreadable("it does not start with the eight bytes \"CTSHARD\\n\""));
@@ -334,7 +337,7 @@ fn read_table(bytes: &[u8]) -> Result<Vec<Section>, Error> {
     if version != VERSION {
         return Err(unreadable(format!("version {version}; this build reads version {VERSION}")));
     }
-    let header = bytes.get(..HEADER_BYTES).ok_or_else(|| unreadable("it is cut short"))?;
+    let header = bytes.get(..HEADER_BYTES).ok_or_else(|| unreadable("it is truncated"))?;
     if crc32fast::hash(&header[..12]) != u32_at(header, 12) || header[16..].iter().any(|&b| b != 0)
     {
         return Err(unreadable("the header is damaged"));
@@ -342,7 +345,7 @@ fn read_table(bytes: &[u8]) -> Result<Vec<Section>, Error> {
     let trailer_offset = bytes.len().saturating_sub(TRAILER_BYTES).max(HEADER_BYTES);
     let trailer = &bytes[trailer_offset.min(bytes.len())..];
     if trailer.len() != TRAILER_BYTES || trailer[56..] != TRAILER_MAGIC {
-        return Err(unreadable("it has no trailer: it was cut short, or has bytes behind its end"));
+        return Err(unreadable("it has no trailer: it is truncated, or has bytes after its end"));
     }
     if crc32fast::hash(&trailer[..28]) != u32_at(trailer, 28)
         || trailer[32..56].iter().any(|&b| b != 0)
@@ -389,11 +392,11 @@ fn read_entry(entry: &[u8]) -> Result<Section, Error> {
         Ok(text) if is_name(text.as_bytes()) && name[length..].iter().all(|&byte| byte == 0) => {
             text
         }
-        _ => return Err(unreadable("the name of a section is not one")),
+        _ => return Err(unreadable("invalid name of a section in the table")),
     };
     let start = offset_of(u64_at(rest, 0))?;
     let end = offset_of(u64_at(rest, 8))?.checked_add(start);
-    let end = end.ok_or_else(|| unreadable(format!("section {name} has no end")))?;
+    let end = end.ok_or_else(|| unreadable(format!("section {name} exceeds the container")))?;
     Ok(Section { name: name.to_owned(), range: start..end, checksum: u32_at(rest, 16) })
 }
 

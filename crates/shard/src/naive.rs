@@ -11,7 +11,7 @@ use crate::Error;
 #[derive(Clone, Debug)]
 pub struct Text {
     bytes: Vec<u8>,
-    /// Offsets of the suffixes in ascending order, the empty one first.
+    /// The offsets of the suffixes in ascending order, the empty suffix first.
     suffixes: Vec<usize>,
 }
 

@@ -2,8 +2,8 @@
 
 use std::io::{BufReader, Read, Write};
 
-/// The first lines of a file, `bytes_max` at most, or `None` (with a word why) where it is not at
-/// hand; in CI (`CI=true`) it must be.
+/// The first lines of a file, at most `bytes_max`; `None`, with a message, if the file is missing.
+/// In CI (`CI=true`) it must exist.
 #[allow(clippy::disallowed_methods)] // A test may read what it checks against.
 pub fn text(name: &str, bytes_max: usize) -> Option<Vec<u8>> {
     let path = format!("{}/../../../shared/data/text/{name}.zst", env!("CARGO_MANIFEST_DIR"));
@@ -20,7 +20,7 @@ pub fn text(name: &str, bytes_max: usize) -> Option<Vec<u8>> {
     match read() {
         Ok(text) => Some(text),
         Err(error) => {
-            // Not `eprintln!`: the harness would keep it to itself when the test passes.
+            // Not `eprintln!`, whose output the test harness hides when the test passes.
             let _ = writeln!(std::io::stderr(), "left out: the check against {path}: {error}");
             assert!(std::env::var_os("CI").is_none(), "left out in CI: {path}: {error}");
             None

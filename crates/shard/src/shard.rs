@@ -7,7 +7,7 @@ use crate::query::Searcher;
 use crate::record::{self, Builder, Format, Records, Schema};
 use crate::{Error, format};
 
-/// Name of the section that holds the records.
+/// The name of the section with the records.
 const RECORDS: &str = "records";
 
 /// A compressed text, searchable without decompression, and the records that it consists of.
@@ -46,9 +46,9 @@ pub struct Report {
 }
 
 impl Shard {
-    /// Builds a shard of a text whose records are as `schema` says, with a table of the numbers of
-    /// each attribute in `orders`, and writes it to `out`. Takes the memory that
-    /// [`index::build_memory_bytes`] says, and 8 bytes for each record.
+    /// Builds a shard of a text with records of `schema` and a table of numbers for each attribute
+    /// in `orders`, and writes it to `out`. Takes [`index::build_memory_bytes`] of memory, and 8
+    /// bytes per record.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Shard {
         write(text, builder, options, out, progress)
     }
 
-    /// The same of whole files: each with its path and its content.
+    /// Builds a shard of whole files, each given with its path and its content.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Shard {
         write(&text, builder, options, out, progress)
     }
 
-    /// Opens a shard, every byte verified: a memory map, or bytes that were read whole.
+    /// Opens a shard, given as a memory map or as bytes in memory, and verifies every byte.
     ///
     /// # Errors
     ///

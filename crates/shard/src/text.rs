@@ -30,12 +30,11 @@ pub trait Text {
         self.len() == 0
     }
 
-    /// The rows whose suffixes start with `pattern`: empty where there is none, and every row
+    /// The rows whose suffixes start with `pattern`: empty if it does not occur, and all rows
     /// (`0..len + 1`) for the empty pattern.
     fn rows(&self, pattern: &[u8]) -> Range<usize>;
 
-    /// [`rows`](Text::rows) of many patterns, which an index answers faster together than one by
-    /// one.
+    /// [`rows`](Text::rows) of many patterns, which is faster in one call than in many.
     fn rows_of_all(&self, patterns: &[&[u8]]) -> Vec<Range<usize>> {
         patterns.iter().map(|pattern| self.rows(pattern)).collect()
     }
@@ -47,7 +46,7 @@ pub trait Text {
     /// If a row is past `len`: rows come from [`rows`](Text::rows) of the same text.
     fn locate(&self, rows: Range<usize>, offsets: &mut Vec<usize>);
 
-    /// How often `pattern` occurs, overlapping occurrences included.
+    /// The number of occurrences of `pattern`, including overlapping ones.
     fn count(&self, pattern: &[u8]) -> usize {
         self.rows(pattern).len()
     }
@@ -56,10 +55,10 @@ pub trait Text {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] if they are not all within the text; nothing is appended then.
+    /// [`Error::OutOfRange`] if the range is not within the text; nothing is appended then.
     fn extract(&self, offset: usize, len: usize, bytes: &mut Vec<u8>) -> Result<(), Error>;
 
-    /// [`extract`](Text::extract) of many ranges, one after the other.
+    /// [`extract`](Text::extract) of many ranges, concatenated.
     ///
     /// # Errors
     ///

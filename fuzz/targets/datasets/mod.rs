@@ -1,11 +1,11 @@
-//! A small dataset of each format.
+//! A small text of each format.
 
 use shard::Shard;
 use shard::index::Options;
 use shard::record::Schema;
 
-#[allow(dead_code, reason = "not every target asks a fixed text")]
-/// Texts, of which each is found to be of another format.
+#[allow(dead_code, reason = "not every target uses a fixed text")]
+/// Texts, each detected as a different format.
 pub const TEXTS: [&[u8]; 4] = [
     b"Package: ed\nVersion: 1.20\nDepends: libc6 (>= 2.34), ed-data\nDescription: line editor\n old\n .\n small\n\n\
       Package: nano\nVersion: 8.4\nDepends: libc6, zlib1g\nInstalled-Size: 2900\n\nPackage: vim\nVersion: 9\nDepends: libc6,\n libselinux1 (>= 3.1~), libsodium23 (>= 1.0.14), libtinfo6 (>= 6),\n \
@@ -17,7 +17,7 @@ pub const TEXTS: [&[u8]; 4] = [
     b"one line\nanother line\n\nabracadabra abracadabra\n",
 ];
 
-/// A shard of a text, whose first attribute is in order where there is one.
+/// Builds a shard of a text.
 pub fn build(text: &[u8], schema: Schema) -> Vec<u8> {
     let mut file = Vec::new();
     let built = Shard::build(text, schema, &[], &Options::default(), &mut file, &mut |_| ());

@@ -93,7 +93,7 @@ fn what_cannot_be_is_refused_with_a_word() {
     assert!(run(folder, &["import", "-", "--name", "packages"], STANZAS).status.success());
     refused(folder, &["info", "nothing"], "", "there is no dataset nothing");
     refused(folder, &["import", "-", "--name", "packages"], STANZAS, "--replace");
-    refused(folder, &["import", "-", "--name", "a/b"], STANZAS, "no name of a dataset");
+    refused(folder, &["import", "-", "--name", "a/b"], STANZAS, "invalid dataset name");
     refused(folder, &["import", "missing.csv", "--name", "x"], "", "missing.csv");
     refused(folder, &["import", "-", "--name", "x", "--format", "xml"], "", "no format");
     refused(folder, &["search", "packages", "(a"], "", "the query");
@@ -102,7 +102,7 @@ fn what_cannot_be_is_refused_with_a_word() {
     refused(folder, &["get", "packages", "--key", "vi"], "", "no record has the key");
     refused(folder, &["extract", "packages", "0", "99999"], "", "not within");
     refused(folder, &["delete", "packages", "3"], "", "no record 3");
-    refused(folder, &["append", "packages", "-"], "no name here\n", "none is appended");
+    refused(folder, &["append", "packages", "-"], "no name here\n", "nothing was appended");
     // Nothing is found: as grep says it.
     let nothing = run(folder, &["search", "packages", "Section:=games"], "");
     assert_eq!((nothing.status.code(), nothing.stdout.len()), (Some(1), 0));

@@ -418,7 +418,7 @@ fn what_a_server_refuses_is_said_in_its_words() {
     check(&["get", "packages", "--key", "vi"], "", "no record has the key");
     check(&["extract", "packages", "0", "99999"], "", "not within");
     check(&["delete", "packages", "3"], "", "no record 3");
-    check(&["append", "packages", "-"], "no name here\n", "none is appended");
+    check(&["append", "packages", "-"], "no name here\n", "nothing was appended");
     check(&["layers", "nothing"], "", "there is no dataset");
     refused(folder, &["layers", "packages"], "", "--server http://HOST:PORT");
     refused(folder, &["search", "packages", "a", "--partial"], "", "--server");

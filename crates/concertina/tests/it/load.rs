@@ -205,7 +205,7 @@ fn broken_replies_are_errors_with_words() {
     let cases: [Case; 7] = [
         ("status 503", |_| (reply("503 Busy", "", b"busy"), true)),
         ("status 500", |_| (reply("500 No", "", b""), true)),
-        ("not HTTP", |_| (b"\0\xffgarbage\r\n\r\n".to_vec(), true)),
+        ("malformed HTTP head", |_| (b"\0\xffgarbage\r\n\r\n".to_vec(), true)),
         ("within the reply's body", |_| {
             (b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nabc".to_vec(), false)
         }),
@@ -251,7 +251,7 @@ fn nobody_there_is_an_error_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let asked = plan(&format!("http://{gone}"), dir.path(), open(10.0));
     let error = run(&asked, &Arc::new(AtomicBool::new(false)), &mut |_| {}).unwrap_err();
-    assert!(format!("{error:#}").contains("Is the service running there?"), "{error:#}");
+    assert!(format!("{error:#}").contains("is the service running there?"), "{error:#}");
     assert!(!asked.out.exists());
 }
 

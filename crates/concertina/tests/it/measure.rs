@@ -274,14 +274,14 @@ fn what_cannot_be_measured_is_said_before_anything_is_sent() {
     std::fs::write(dir.path().join("taken/run.toml"), "").unwrap();
     for (args, words) in [
         (&["--rates", "1,2", "--budget", "10s"][..], "longer than the budget of 10 s"),
-        (&["--rates", "1"][..], "Is the service running there?"),
+        (&["--rates", "1"][..], "is the service running there?"),
         (&["--rates", "1", "--clients", "1"][..], "cannot be used with"),
         (&["--rates", "NaN"][..], "rate NaN"),
         (&["--shares", "3"][..], "invalid share 3 of the saturation"),
         (&["--half-width", "0%", "--rates", "1"][..], "invalid share"),
         (&["--rates", "1", "--out", "taken"][..], "holds a run already"),
-        (&["--rates", "1", "--fixed", "--fill"][..], "one fixed address"),
-        (&["--rates", "1", "--multi-get", "3"][..], "gets of several keys are for memcached://"),
+        (&["--rates", "1", "--fixed", "--fill"][..], "a fixed URL"),
+        (&["--rates", "1", "--multi-get", "3"][..], "gets of several keys require memcached://"),
     ] {
         let mut all = vec!["measure", &gone];
         if !args.contains(&"--out") {
@@ -294,7 +294,7 @@ fn what_cannot_be_measured_is_said_before_anything_is_sent() {
     assert!(!dir.path().join("run").exists());
     let other = concertina(dir.path(), &["measure", "ftp://127.0.0.1:1", "--rates", "1"]);
     let error = String::from_utf8_lossy(&other.stderr).into_owned();
-    assert!(error.contains("http://, https://, s3:// and memcached:// are spoken"), "{error}");
+    assert!(error.contains("http://, https://, s3:// and memcached:// are supported"), "{error}");
 }
 
 #[test]

@@ -155,7 +155,7 @@ fn what_memcached_lacks_or_has_otherwise_is_told_apart() {
     assert!(said(&large).contains("SERVER_ERROR object too large for cache"), "{}", said(&large));
     for (args, words) in [
         (&["--rate", "1", "--fixed"][..], "are for http://"),
-        (&["--rate", "1", "--key-format", "a b{i}"], "1 to 250 plain characters"),
+        (&["--rate", "1", "--key-format", "a b{i}"], "1 to 250 printable ASCII characters"),
         (&["--rate", "1", "--multi-get", "1001"], "1 to 1000 expected"),
     ] {
         let refused = load(dir.path(), &url, "refused", args);
@@ -190,10 +190,10 @@ fn answers(bytes: &'static [u8]) -> String {
 fn servers_that_speak_badly_are_errors_by_name() {
     let dir = tempfile::tempdir().unwrap();
     for (i, (bytes, words)) in [
-        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "no answer to what was asked"),
+        (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "unexpected reply"),
         (b"VALUE k0 0 99999999999999999\r\n", "above 16 GiB"),
-        (b"VALUE other 0 1\r\nx\r\nEND\r\n", "not asked for"),
-        (b"VALUE k0 0 1\r\nxyz\r\nEND\r\n", "longer than it says"),
+        (b"VALUE other 0 1\r\nx\r\nEND\r\n", "not requested"),
+        (b"VALUE k0 0 1\r\nxyz\r\nEND\r\n", "longer than its announced"),
         (b"END\r\nEND\r\n", "bytes after the end"),
         (b"SERVER_ERROR busy\x07\r\n", "SERVER_ERROR busy?"),
         (&[b'x'; 4096], "longer than 2048 bytes"),
@@ -261,7 +261,7 @@ fn buckets_are_measured_with_signatures() {
         assert_eq!(step(&output)["errors"], 0);
         for (url, words) in [
             ("s3://objects", "the endpoint is missing"),
-            ("http://127.0.0.1:1", "credentials are for s3:// alone"),
+            ("http://127.0.0.1:1", "credentials are for s3:// only"),
         ] {
             let refused =
                 load(dir.path(), url, "no", &[&rate[..], &["--credentials", "keys"]].concat());

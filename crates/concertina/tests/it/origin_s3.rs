@@ -342,7 +342,7 @@ fn wrong_credentials_and_buckets_are_named_at_the_start() {
     assert!(told.contains("the credentials are not accepted (SignatureDoesNotMatch"), "{told}");
     let told = refusal(&config::Origin { bucket: "none".to_owned(), ..config.clone() });
     assert!(told.contains("bucket none of http://127.0.0.1"), "{told}");
-    assert!(told.contains("does not exist; make it, or correct origin.bucket"), "{told}");
+    assert!(told.contains("does not exist; create it, or correct origin.bucket"), "{told}");
     let told = refusal(&config::Origin { access_key_id: None, ..config });
     assert!(told.contains("origin.access_key_id is not set"), "{told}");
     // A bucket that vanishes later is an error too, and not an origin without objects.
@@ -522,7 +522,7 @@ fn odd_answers_of_a_store_are_errors_or_are_tried_again() {
         assert!(told.contains(part), "{told}");
     };
     check(vec![error("503 Slow Down", "SlowDown"), empty(), empty()], "0 objects");
-    check(vec![answer("200 OK", "", "<html>")], "what it sent is no listing");
+    check(vec![answer("200 OK", "", "<html>")], "invalid listing");
     check(vec![error("507 Insufficient Storage", "Full"); 4], "the origin is full");
     check(vec![error("403 Forbidden", "RequestTimeTooSkewed")], "clock");
     check(vec![answer("301 Moved", "location: http://x/\r\n", "")], "the bucket is elsewhere");

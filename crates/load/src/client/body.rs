@@ -1,22 +1,25 @@
 //! The bytes of generated objects.
 //!
-//! The object of a key is a prefix of an endless stream that the key alone determines: the 8-byte word
-//! `i` (from 0), little endian, is the output of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) at the
-//! state `key_hash(key) + (i + 1) × 0x9e3779b97f4a7c15`. Any word can be had without those before it,
-//! at about a nanosecond, so a body is written and checked in pieces, in any order, without being held.
-//! Not for secrets, and it does not compress: a service that compresses shows its worst with it.
+//! The object of a key is a prefix of an endless stream that the key alone determines: the 8-byte
+//! word `i` (from 0), little endian, is the output of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)
+//! at the state `key_hash(key) + (i + 1) × 0x9e3779b97f4a7c15`. Each word is computed
+//! independently, in about a nanosecond, so a body is written and checked in pieces, in any order,
+//! without being stored.
+//!
+//! Not for secrets. The bytes do not compress, which is the worst case for a service that
+//! compresses.
 
 /// The generated object of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Body {
     /// `model::window::key_hash` of the key.
     pub key: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub size: u64,
 }
 
 impl Body {
-    /// Writes the bytes from `offset` on over all of `out`, whatever the size.
+    /// Fills `out` with the stream's bytes from `offset` on, without regard to `size`.
     pub fn fill(&self, offset: u64, out: &mut [u8]) {
         let mut at = offset;
         let mut rest = out;
@@ -31,7 +34,7 @@ impl Body {
         }
     }
 
-    /// Whether `bytes` are those of this object from `offset` on.
+    /// Whether `bytes` equal this object's bytes from `offset` on.
     pub fn matches(&self, offset: u64, bytes: &[u8]) -> bool {
         let mut at = offset;
         let mut rest = bytes;
@@ -49,7 +52,7 @@ impl Body {
         true
     }
 
-    /// The whole object. For tests and small objects.
+    /// Returns the whole object. For tests and small objects.
     pub fn bytes(&self) -> Vec<u8> {
         let mut out = vec![0; self.size as usize];
         self.fill(0, &mut out);

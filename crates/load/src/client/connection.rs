@@ -1,4 +1,4 @@
-//! A socket with the request that it sends and the reply that it reads.
+//! A connection: a socket, the request being sent and the reply being read.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -13,10 +13,10 @@ use super::memcached::{self, Replies};
 use super::tls::Session;
 use super::{Body, Reply, ReplyError, ReplyReader, Target};
 
-/// Bytes of a generated body that are made at a time: about 10 µs of work, so that a large upload
-/// does not hold up the clock of the thread that makes it.
+/// Bytes of a generated body produced at a time: about 10 µs of work, so that a large upload does
+/// not delay the other connections of the thread.
 const PIECE: usize = 64 * 1024;
-/// How often one call reads before others get their turn.
+/// The most reads in one call, so that other connections get their turn.
 const READS_MAX: usize = 8;
 
 /// Why an exchange failed.
@@ -29,24 +29,24 @@ pub enum Fault {
     /// The socket failed.
     #[error("the connection failed: {0}")]
     Socket(Errno),
-    /// TLS was not agreed upon, or was broken.
+    /// The TLS handshake or a TLS record failed.
     #[error("TLS: {0}")]
     Tls(String),
-    /// What came is not a reply.
+    /// The reply is malformed.
     #[error("{0}")]
     Reply(#[from] ReplyError),
 }
 
-/// How far an exchange is.
+/// The progress of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// More is to come when the socket is ready.
+    /// Incomplete: continue when the socket is ready.
     Pending,
     /// The reply is complete.
     Complete,
 }
 
-/// A connection: at most one request is on its way.
+/// A connection with at most one request in flight.
 pub struct Connection {
     socket: OwnedFd,
     connected: bool,
@@ -58,21 +58,21 @@ pub struct Connection {
     exchanges: u64,
 }
 
-/// What understands the replies.
+/// The parser of the replies.
 enum Reader {
     Http(ReplyReader, Option<Check>),
     Memcached(Box<Replies>),
 }
 
-/// A body on its way out.
+/// A body being sent.
 struct Upload {
     body: Body,
     made: u64,
-    /// What follows it.
+    /// Bytes that follow the body.
     end: &'static [u8],
 }
 
-/// A body that is compared as it comes in.
+/// The comparison of a received body with the expected one.
 struct Check {
     body: Body,
     seen: u64,
@@ -80,8 +80,8 @@ struct Check {
 }
 
 impl Connection {
-    /// Begins to connect; the socket is ready for writing when that is over. All requests over this connection
-    /// are to the target.
+    /// Begins to connect to `target`; the socket becomes writable when the connection is
+    /// established or has failed.
     pub fn open(target: &Target) -> Result<Connection, Fault> {
         let address = &target.address;
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -109,17 +109,17 @@ impl Connection {
         })
     }
 
-    /// The socket, to be watched.
+    /// The socket, for polling.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Whether a reply has come over this connection before.
+    /// Whether this connection has completed an exchange.
     pub fn is_used(&self) -> bool {
         self.exchanges > 0
     }
 
-    /// Whether no byte of the present reply has come.
+    /// Whether no byte of the current reply has arrived.
     pub fn is_unanswered(&self) -> bool {
         match &self.reader {
             Reader::Http(reader, _) => reader.untouched(),
@@ -127,19 +127,19 @@ impl Connection {
         }
     }
 
-    /// Whether something waits for the socket to be ready for writing.
+    /// Whether bytes, or the connection itself, wait for the socket to become writable.
     pub fn wants_write(&self) -> bool {
         let unsent = self.sent < self.out.len() || self.upload.is_some();
         !self.connected
             || match &self.session {
                 None => unsent,
-                // What is to be sent before both sides agree waits for the other's bytes.
+                // During the handshake, the request waits for the peer's bytes, not for the socket.
                 Some(session) => session.wants_write() || unsent && !session.is_handshaking(),
             }
     }
 
-    /// Begins a request. `body` is what a put uploads, and with `check` what the reply to a get must
-    /// hold (of whatever length; the caller knows which is right).
+    /// Begins a request. A put uploads `body`. With `check`, the reply to a get is compared with
+    /// `body`, except for its length, which the caller checks.
     pub fn begin(
         &mut self,
         target: &Target,
@@ -167,7 +167,7 @@ impl Connection {
         self.upload = put.then_some(Upload { body, made: 0, end });
     }
 
-    /// Sends as much of the request as the socket takes.
+    /// Sends as much of the request as the socket accepts.
     pub fn write(&mut self) -> Result<(), Fault> {
         if !self.connected {
             match sockopt::socket_error(&self.socket).map_err(Fault::Connect)? {
@@ -209,8 +209,8 @@ impl Connection {
         }
     }
 
-    /// Reads what has come. `scratch` is room for it; bodies that need no look are dropped in the
-    /// kernel, without being copied.
+    /// Reads the available bytes into `scratch` and parses them. Bodies that are not checked are
+    /// discarded in the kernel (`MSG_TRUNC`), without a copy.
     pub fn read(&mut self, scratch: &mut [u8]) -> Result<Progress, Fault> {
         for _ in 0..READS_MAX {
             let skippable = match &self.reader {
@@ -234,7 +234,7 @@ impl Connection {
                 Some(session) => match session.receive(&self.socket, &mut *room)? {
                     Some(count) => count,
                     None => {
-                        // What came may be the other side's word that the request can be sent.
+                        // The handshake may have just completed: send the request.
                         self.write()?;
                         return Ok(Progress::Pending);
                     }
@@ -277,7 +277,7 @@ impl Connection {
         Progress::Complete
     }
 
-    /// The reply, complete or as far as it came.
+    /// The reply as far as it has arrived.
     pub fn reply(&self) -> &Reply {
         match &self.reader {
             Reader::Http(reader, _) => reader.reply(),
@@ -285,15 +285,16 @@ impl Connection {
         }
     }
 
-    /// What the service says is wrong, in its own words, where the protocol has any.
-    pub fn words(&self) -> Option<&str> {
+    /// The service's error message, if the protocol has one.
+    pub fn error_text(&self) -> Option<&str> {
         match &self.reader {
             Reader::Http(..) => None,
-            Reader::Memcached(replies) => replies.words(),
+            Reader::Memcached(replies) => replies.error_text(),
         }
     }
 
-    /// Whether bytes came that are not those of the checked body. What comes with an error is no body.
+    /// Whether the reply's bytes differ from the expected body. The body of an error reply is not
+    /// compared.
     pub fn is_wrong(&self) -> bool {
         match &self.reader {
             Reader::Http(reader, check) => {
@@ -303,7 +304,8 @@ impl Connection {
         }
     }
 
-    /// Whether the connection can take another request: the last was sent whole and its reply allows.
+    /// Whether the connection can carry another request: the last was sent completely and its reply
+    /// allows reuse.
     pub fn is_reusable(&self) -> bool {
         self.reply().keep_alive && !self.wants_write()
     }

@@ -1,27 +1,29 @@
-//! How the heads of HTTP requests are written, those of S3-compatible stores with their signature.
+//! Encodes the heads of HTTP requests; those for S3-compatible stores are signed.
 
 use model::window::Operation;
 
 use super::s3::Presigner;
 
-/// Writes the heads of requests for keys.
+/// Encodes the heads of requests for keys.
 #[derive(Clone)]
 pub(super) struct Heads {
-    /// What precedes the key in the path; begins with `/`.
+    /// The path before the key; begins with `/`.
     prefix: String,
-    /// What follows the key; `None` if there is no key at all.
+    /// The path and query after the key; `None` for a fixed URL without a key.
     suffix: Option<String>,
-    /// All header lines of a request, and the empty line.
+    /// All header lines of a request without a body, and the empty line.
     headers: String,
-    /// The same with room for a body's length.
+    /// The header lines of a put, up to the value of its content length.
     put_headers: String,
     signer: Option<Box<Presigner>>,
-    /// Whether each `/` of a key is sent as it is: to a store `a//b` is a key, other servers merge the two.
+    /// Whether every `/` of a key is sent unencoded. For an object store `a//b` is a key; other
+    /// servers merge repeated slashes.
     slashes: bool,
 }
 
 impl Heads {
-    /// Heads for a host, with a bearer token if there is one; both are what a header can hold.
+    /// Creates heads for a host, with a bearer token if given. The caller ensures that both are
+    /// valid in a header.
     pub fn new(host: &str, token: Option<&str>, prefix: String, suffix: Option<String>) -> Heads {
         let bearer = token.map(|t| format!("authorization: Bearer {t}\r\n")).unwrap_or_default();
         let common = format!(" HTTP/1.1\r\nhost: {host}\r\n{bearer}");
@@ -37,7 +39,8 @@ impl Heads {
         }
     }
 
-    /// Heads for the objects of a bucket that are named `PREFIX/KEY`, or `KEY` without a prefix; signed if there is a signer.
+    /// Creates heads for the objects `PREFIX/KEY` of a bucket (`KEY` if the prefix is empty);
+    /// signed if a signer is given.
     pub fn bucket(host: &str, bucket: &str, prefix: &str, signer: Option<Presigner>) -> Heads {
         let mut path = format!("/{bucket}/").into_bytes();
         encode_key(&mut path, prefix.as_bytes(), true);
@@ -49,12 +52,12 @@ impl Heads {
         Heads { signer: signer.map(Box::new), slashes: true, ..plain }
     }
 
-    /// What precedes the key.
+    /// The path before the key.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// Appends the head of a request for a key. `size` is the length of the body of a put.
+    /// Appends the head of a request for a key. `size` is the length of a put's body.
     pub fn write(&self, out: &mut Vec<u8>, operation: Operation, key: &[u8], size: u64) {
         let method = match operation {
             Operation::Get
@@ -88,9 +91,9 @@ impl Heads {
     }
 }
 
-/// Appends a key as it stands in a path: everything but letters, digits, `-._~` and `/` in percent form.
-/// Unless `slashes` are all kept, one that begins the key or follows another is encoded too, because
-/// servers merge runs of them.
+/// Appends a key to a path: everything but letters, digits, `-._~` and `/` is percent-encoded.
+/// Unless `slashes` is set, a slash at the start of the key or after another is encoded too,
+/// because servers merge runs of slashes.
 fn encode_key(out: &mut Vec<u8>, key: &[u8], slashes: bool) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut after_slash = true;
@@ -118,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_are_what_http_says() {
+    fn heads_are_valid_http() {
         let head = |heads: &Heads, operation, key| {
             let mut out = Vec::new();
             heads.write(&mut out, operation, key, 7);

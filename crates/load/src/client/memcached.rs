@@ -1,32 +1,33 @@
-//! memcached's text protocol (`doc/protocol.txt` of its sources): commands, and the parser of their replies;
-//! bytes in, events out, no socket.
+//! memcached's text protocol (`doc/protocol.txt` of its sources): the encoding of commands and the
+//! parser of their replies; bytes in, events out, no socket.
 //!
-//! Of the protocol what reading caches needs: `get` of one key or of several, `set`, `delete`. Replies are told
-//! in the words of the HTTP client, as a status: 200 for a value, `STORED` and `DELETED`; 404 where a key is
-//! missing, be it one of several; 500 for an error, whose words are kept. Lines and lengths are bounded, a value
-//! must be of a key that was asked for, and no reply may hold more values than keys were asked for.
-//! Nothing is allocated for a request once a connection is warm.
+//! Supported are `get` of one or several keys, `set` and `delete`. Replies are translated into HTTP
+//! status codes: 200 for a value, `STORED` and `DELETED`; 404 if any of the keys is missing; 500
+//! for an error, whose text is kept. Lines and lengths are bounded, a value's key must be one of
+//! the requested keys, and a reply may not hold more values than keys were requested. Once a
+//! connection is warm, a request allocates nothing.
 
 use model::window::{Operation, key_hash};
 
 use super::Body;
 use super::reply::{NO_REPLY, Reply, ReplyError, number};
 
-/// Where memcached listens.
+/// The default port of memcached.
 pub(super) const PORT: u16 = 11211;
-/// The longest line of a reply: the longest key is 250 bytes, and an error's words are few.
+/// The longest line of a reply: keys have at most 250 bytes, and error texts are short.
 const LINE_MAX: usize = 2048;
-/// The longest value that is accepted, as of the load generator's objects.
+/// The longest value that is accepted; the limit of the load generator's objects.
 const VALUE_MAX: u64 = 1 << 34;
-/// How many characters of an error's words are kept.
-const WORDS_MAX: usize = 120;
-/// What follows the bytes of a value.
+/// The number of characters kept of an error text.
+const ERROR_TEXT_MAX: usize = 120;
+/// The end of a line, and of a value.
 pub(super) const END: &[u8] = b"\r\n";
 
-/// Appends a command, and of a put all but the value and the [`END`] behind it.
+/// Appends a command; for a put, all but the value and the [`END`] after it.
 ///
-/// A key of a trace may hold what a memcached key cannot, control characters and spaces: those and `%` are sent
-/// in percent form. Where `several`, `key` is one key or more with a space between them, and sent as it is.
+/// Keys of a trace may contain control characters and spaces, which memcached does not allow: those
+/// and `%` are percent-encoded. With `several`, `key` is one or more keys separated by spaces, sent
+/// unchanged.
 pub(super) fn write_command(
     out: &mut Vec<u8>,
     operation: Operation,
@@ -37,7 +38,7 @@ pub(super) fn write_command(
     let command: &[u8] = match operation {
         Operation::Put | Operation::Append => b"set ",
         Operation::Delete => b"delete ",
-        // There is no other way to ask whether a key is there; and what is no question of a key is not asked.
+        // memcached has no `head`. The operations on several objects or datasets are never sent.
         _ => b"get ",
     };
     out.extend_from_slice(command);
@@ -65,52 +66,53 @@ fn encode_key(out: &mut Vec<u8>, key: &[u8]) {
     }
 }
 
-/// Where a reply is.
+/// The position of the parser in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// At a line, or within it.
+    /// At the start of a line, or within it.
     Line,
     /// Within a value.
     Value {
         left: u64,
     },
-    /// Before the line's end behind a value.
+    /// Before the line end after a value.
     ValueEnd {
         carriage: bool,
     },
     Done,
 }
 
-/// What was asked.
+/// The command that a reply answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum Command {
     Get,
     Set,
     Delete,
 }
 
-/// Reads one reply after another from a stream of bytes.
+/// Parses one reply after another from a stream of bytes.
 #[derive(Debug)]
 pub(super) struct Replies {
     state: State,
-    asked: Asked,
-    /// The keys of a get as sent, a space between them, and how many they are.
+    command: Command,
+    /// The keys of a get as sent, separated by spaces, and their number.
     keys: Vec<u8>,
     count: u64,
-    /// Where the next value's key is looked for first: they mostly come in the order asked.
+    /// The offset in `keys` where the search for the next value's key starts: values mostly come in
+    /// the requested order.
     next: usize,
-    /// The hash of the key where one was asked for: it may have been sent in another form.
+    /// The hash of the key if there is only one: its encoded form may have another hash.
     hash: Option<u64>,
-    /// Whether values are compared with those that their keys say.
+    /// Whether values are compared with the generated objects of their keys.
     check: bool,
     value: Body,
     seen: u64,
     wrong: bool,
     found: u64,
-    /// A line that is not whole yet.
+    /// An incomplete line; at most [`LINE_MAX`] bytes.
     line: Vec<u8>,
     begun: bool,
-    words: String,
+    error_text: String,
     reply: Reply,
 }
 
@@ -118,7 +120,7 @@ impl Default for Replies {
     fn default() -> Self {
         Replies {
             state: State::Done,
-            asked: Asked::Get,
+            command: Command::Get,
             keys: Vec::new(),
             count: 0,
             next: 0,
@@ -130,25 +132,26 @@ impl Default for Replies {
             found: 0,
             line: Vec::new(),
             begun: false,
-            words: String::new(),
+            error_text: String::new(),
             reply: NO_REPLY,
         }
     }
 }
 
 impl Replies {
-    /// Makes ready for the reply to a command as it was sent. `hash` is that of its key, before it was put
-    /// into the form that is sent; with `check` values are compared with those that [`Body`] says.
+    /// Prepares for the reply to `command`, given as it was sent. `hash` is the hash of its key
+    /// before encoding. With `check`, values are compared with the generated [`Body`] of their
+    /// keys.
     pub fn start(&mut self, command: &[u8], hash: u64, check: bool) {
         let line = command.strip_suffix(END).unwrap_or(command);
         self.keys.clear();
-        self.asked = match line.strip_prefix(b"get ") {
+        self.command = match line.strip_prefix(b"get ") {
             Some(keys) => {
                 self.keys.extend_from_slice(keys);
-                Asked::Get
+                Command::Get
             }
-            None if line.starts_with(b"set ") => Asked::Set,
-            None => Asked::Delete,
+            None if line.starts_with(b"set ") => Command::Set,
+            None => Command::Delete,
         };
         self.count = 1 + self.keys.iter().filter(|&&b| b == b' ').count() as u64;
         self.hash = (self.count == 1).then_some(hash);
@@ -156,31 +159,31 @@ impl Replies {
         (self.seen, self.found) = (0, 0);
         (self.wrong, self.begun) = (false, false);
         self.line.clear();
-        self.words.clear();
+        self.error_text.clear();
         self.reply = NO_REPLY;
     }
 
-    /// The reply as far as it is known. Its length is that of the values.
+    /// The reply as far as it has been parsed. Its length is the sum of all values.
     pub fn reply(&self) -> &Reply {
         &self.reply
     }
 
-    /// The words of an error.
-    pub fn words(&self) -> Option<&str> {
-        Some(&*self.words).filter(|words| !words.is_empty())
+    /// The text of an error reply.
+    pub fn error_text(&self) -> Option<&str> {
+        Some(&*self.error_text).filter(|text| !text.is_empty())
     }
 
-    /// Whether a value is not the one that its key says.
+    /// Whether a value differs from the generated object of its key.
     pub fn is_wrong(&self) -> bool {
         self.wrong
     }
 
-    /// Whether no byte of the reply has come yet.
+    /// Whether no byte of the reply has arrived.
     pub fn untouched(&self) -> bool {
         !self.begun && self.state == State::Line
     }
 
-    /// Takes bytes of the stream. True when the reply is complete.
+    /// Parses bytes of the stream. Returns whether the reply is complete.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<bool, ReplyError> {
         while !bytes.is_empty() {
             self.begun = true;
@@ -199,7 +202,11 @@ impl Replies {
                     self.state = match (carriage, bytes.first()) {
                         (false, Some(b'\r')) => State::ValueEnd { carriage: true },
                         (true, Some(b'\n')) => State::Line,
-                        _ => return Err(ReplyError::Memcached("a value is longer than it says")),
+                        _ => {
+                            return Err(ReplyError::Memcached(
+                                "a value is longer than its announced length",
+                            ));
+                        }
                     };
                     1
                 }
@@ -210,7 +217,8 @@ impl Replies {
         Ok(self.state == State::Done)
     }
 
-    /// How many bytes from here on are a value for certain that nobody compares.
+    /// The number of following bytes that are certain to be an unchecked value, and may be
+    /// discarded unread.
     pub fn skippable(&self) -> u64 {
         match self.state {
             State::Value { left } if !self.check => left,
@@ -218,7 +226,8 @@ impl Replies {
         }
     }
 
-    /// Bytes of a value went by. Never completes a reply: its last line is still to come.
+    /// Records that `count` bytes of a value were consumed. Never completes a reply: its last line
+    /// is still to come.
     pub fn skipped(&mut self, count: u64) {
         self.reply.body_bytes += count;
         self.seen += count;
@@ -230,7 +239,7 @@ impl Replies {
         }
     }
 
-    /// The stream ended, which no reply does by itself.
+    /// Records the end of the stream, which is an error within a reply.
     pub fn end_of_stream(&self) -> Result<(), ReplyError> {
         match self.state {
             State::Done => Ok(()),
@@ -239,7 +248,7 @@ impl Replies {
         }
     }
 
-    /// Takes bytes of a line; how many of them belonged to it.
+    /// Parses bytes of a line. Returns how many belong to it.
     fn line(&mut self, bytes: &[u8]) -> Result<usize, ReplyError> {
         let end = bytes.iter().position(|&b| b == b'\n');
         let taken = end.map_or(bytes.len(), |end| end + 1);
@@ -262,21 +271,24 @@ impl Replies {
     }
 
     fn whole_line(&mut self, line: &[u8]) -> Result<(), ReplyError> {
-        let line =
-            line.strip_suffix(END).ok_or(ReplyError::Memcached("a line ends in no \\r\\n"))?;
-        let status = match (self.asked, line) {
-            (Asked::Get, b"END") if self.found == self.count => 200,
-            (Asked::Get, b"END") | (Asked::Delete, b"NOT_FOUND") => 404,
-            (Asked::Set, b"STORED") | (Asked::Delete, b"DELETED") => 200,
-            (Asked::Get, line) if line.starts_with(b"VALUE ") => return self.value(line),
+        let line = line
+            .strip_suffix(END)
+            .ok_or(ReplyError::Memcached("a line does not end with \\r\\n"))?;
+        let status = match (self.command, line) {
+            (Command::Get, b"END") if self.found == self.count => 200,
+            (Command::Get, b"END") | (Command::Delete, b"NOT_FOUND") => 404,
+            (Command::Set, b"STORED") | (Command::Delete, b"DELETED") => 200,
+            (Command::Get, line) if line.starts_with(b"VALUE ") => return self.value(line),
             (_, line) if is_error(line) => {
-                let words: String = String::from_utf8_lossy(line).chars().take(WORDS_MAX).collect();
-                self.words = words.replace(char::is_control, "?");
-                // After the others, and a value that nobody took, the two may be out of step.
+                let text: String =
+                    String::from_utf8_lossy(line).chars().take(ERROR_TEXT_MAX).collect();
+                self.error_text = text.replace(char::is_control, "?");
+                // After other errors the server may not have consumed the value of a `set`, so the
+                // connection may be out of step.
                 self.reply.keep_alive = line.starts_with(b"SERVER_ERROR");
                 500
             }
-            _ => return Err(ReplyError::Memcached("what came is no answer to what was asked")),
+            _ => return Err(ReplyError::Memcached("unexpected reply to the command")),
         };
         self.reply.status = status;
         self.state = State::Done;
@@ -288,13 +300,13 @@ impl Replies {
         let mut fields = line.split(|&b| b == b' ').skip(1);
         let (key, flags, bytes) = (fields.next(), fields.next(), fields.next());
         let (Some(key), Some(_), Some(bytes)) = (key, flags.and_then(number), bytes) else {
-            return Err(ReplyError::Memcached("a VALUE lacks its key, flags or length"));
+            return Err(ReplyError::Memcached("a VALUE line lacks its key, flags or length"));
         };
         let size = number(bytes).filter(|&size| size <= VALUE_MAX);
-        let size = size.ok_or(ReplyError::Memcached("a length is none, or above 16 GiB"))?;
+        let size = size.ok_or(ReplyError::Memcached("invalid length, or a length above 16 GiB"))?;
         self.found += 1;
-        if self.found > self.count || !self.was_asked(key) {
-            return Err(ReplyError::Memcached("a value that was not asked for"));
+        if self.found > self.count || !self.was_requested(key) {
+            return Err(ReplyError::Memcached("a value that was not requested"));
         }
         self.value = Body { key: self.hash.unwrap_or_else(|| key_hash(key)), size };
         self.seen = 0;
@@ -306,13 +318,14 @@ impl Replies {
         Ok(())
     }
 
-    /// Whether a key is among those of the command. Looks from the last one on, then from the first.
-    fn was_asked(&mut self, key: &[u8]) -> bool {
+    /// Whether a key is among those of the command. Searches from the last match on, then from the
+    /// start.
+    fn was_requested(&mut self, key: &[u8]) -> bool {
         for from in [self.next, 0] {
             let mut at = from;
-            for asked in self.keys.get(from..).unwrap_or_default().split(|&b| b == b' ') {
-                at += asked.len() + 1;
-                if asked == key {
+            for requested in self.keys.get(from..).unwrap_or_default().split(|&b| b == b' ') {
+                at += requested.len() + 1;
+                if requested == key {
                     self.next = at.min(self.keys.len());
                     return true;
                 }

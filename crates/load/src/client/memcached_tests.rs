@@ -1,4 +1,5 @@
-//! Replies of memcached cut anywhere, and replies that are none; beside a parser of whole replies in a few lines.
+//! memcached replies split at any byte, malformed replies, and a naive parser of whole replies to
+//! compare with.
 
 use proptest::prelude::*;
 
@@ -22,7 +23,8 @@ fn value(key: &str, size: u64) -> Vec<u8> {
     [format!("VALUE {key} 0 {size}\r\n").as_bytes(), &body, END].concat()
 }
 
-/// The status and the bytes of values of a whole reply to a get, `None` if it is none: line by line.
+/// Parses a whole reply to a get line by line. Returns its status, the bytes of its values and
+/// whether any is wrong; `None` if it is malformed.
 fn naive(keys: &[&str], stream: &[u8]) -> Option<(u16, u64, bool)> {
     let (mut rest, mut found, mut bytes, mut wrong) = (stream, 0, 0, false);
     loop {
@@ -48,7 +50,7 @@ fn naive(keys: &[&str], stream: &[u8]) -> Option<(u16, u64, bool)> {
 }
 
 #[test]
-fn commands_are_what_the_protocol_says() {
+fn commands_follow_the_protocol() {
     let of = |operation, key: &[u8], several| {
         let mut out = Vec::new();
         write_command(&mut out, operation, key, several, 12);
@@ -81,7 +83,7 @@ fn replies_may_be_cut_at_every_byte() {
             let reply = replies.reply();
             assert!(done && !replies.is_wrong(), "cut at {cut}: {replies:?}");
             assert_eq!((reply.status, reply.body_bytes), (*status, *bytes), "cut at {cut}");
-            assert_eq!(replies.words().is_some(), *status == 500);
+            assert_eq!(replies.error_text().is_some(), *status == 500);
         }
         let every: Vec<usize> = (0..stream.len()).collect();
         assert!(read(command, stream, &every).unwrap().0);
@@ -94,7 +96,7 @@ fn replies_may_be_cut_at_every_byte() {
     let refused = |line: &[u8]| read(b"set a 0 0 3\r\n", line, &[]).unwrap().1;
     assert!(refused(b"SERVER_ERROR out of memory\r\n").reply().keep_alive);
     assert!(!refused(b"CLIENT_ERROR bad data chunk\r\n").reply().keep_alive);
-    assert_eq!(refused(b"CLIENT_ERROR a\x1bb\r\n").words(), Some("CLIENT_ERROR a?b"));
+    assert_eq!(refused(b"CLIENT_ERROR a\x1bb\r\n").error_text(), Some("CLIENT_ERROR a?b"));
 }
 
 #[test]
@@ -102,19 +104,19 @@ fn what_is_not_memcached_is_an_error() {
     let endless = vec![b'x'; LINE_MAX + 1];
     let stored = b"set a 0 0 1\r\n";
     let rows: &[(&[u8], &[u8], &str)] = &[
-        (b"get a\r\n", b"HTTP/1.1 400 Bad Request\r\n", "no answer to what was asked"),
-        (b"get a\r\n", b"STORED\r\n", "no answer to what was asked"),
-        (stored, b"END\r\n", "no answer to what was asked"),
-        (stored, b"STORED\n", "no \\r\\n"),
+        (b"get a\r\n", b"HTTP/1.1 400 Bad Request\r\n", "unexpected reply"),
+        (b"get a\r\n", b"STORED\r\n", "unexpected reply"),
+        (stored, b"END\r\n", "unexpected reply"),
+        (stored, b"STORED\n", "does not end with \\r\\n"),
         (stored, b"STORED\r\nSTORED\r\n", "bytes after the end"),
-        (b"get a\r\n", b"VALUE b 0 1\r\n", "not asked for"),
-        (b"get a\r\n", b"VALUE a 0 1\r\nxx", "longer than it says"),
-        (b"get a\r\n", b"VALUE a 0 0\r\n\r\nVALUE a 0 0\r\n\r\nEND\r\n", "not asked for"),
+        (b"get a\r\n", b"VALUE b 0 1\r\n", "not requested"),
+        (b"get a\r\n", b"VALUE a 0 1\r\nxx", "longer than its announced"),
+        (b"get a\r\n", b"VALUE a 0 0\r\n\r\nVALUE a 0 0\r\n\r\nEND\r\n", "not requested"),
         (b"get a\r\n", b"VALUE a 0\r\n", "lacks"),
         (b"get a\r\n", b"VALUE a x 1\r\n", "lacks"),
-        (b"get a\r\n", b"VALUE a 0 -1\r\n", "a length"),
-        (b"get a\r\n", b"VALUE a 0 99999999999999999999\r\n", "a length"),
-        (b"get a\r\n", b"VALUE a 0 17179869185\r\n", "a length"),
+        (b"get a\r\n", b"VALUE a 0 -1\r\n", "invalid length"),
+        (b"get a\r\n", b"VALUE a 0 99999999999999999999\r\n", "invalid length"),
+        (b"get a\r\n", b"VALUE a 0 17179869185\r\n", "invalid length"),
         (b"get a\r\n", &endless, "longer than 2048"),
     ];
     for (command, stream, words) in rows {
@@ -132,7 +134,7 @@ fn wrong_bytes_are_seen_wherever_they_are() {
         bad[at] ^= 1;
         assert!(read(b"get a\r\n", &bad, &[at]).unwrap().1.is_wrong(), "at {at}");
     }
-    // A key that was sent in another form is known by its own hash.
+    // A key that was encoded is checked by its original hash.
     let mut replies = Replies::default();
     replies.start(b"get x%20y\r\n", key_hash(b"x y"), true);
     let body = Body { key: key_hash(b"x y"), size: 8 }.bytes();
@@ -161,14 +163,14 @@ proptest! {
         let mut cuts = cuts;
         cuts.sort_unstable();
         let found = match read(b"get a bb a k3\r\n", &stream, &cuts) {
-            Ok((true, replies)) if replies.words().is_none() => {
+            Ok((true, replies)) if replies.error_text().is_none() => {
                 let reply = replies.reply();
                 Some((reply.status, reply.body_bytes, replies.is_wrong()))
             }
             _ => None,
         };
         match (naive(&keys, &stream), found) {
-            // Flags that are none, and lengths such as `+5`, are taken by the twin alone.
+            // Only the naive parser accepts invalid flags, and lengths such as `+5`.
             (Some(_), None) => prop_assert!(change.is_some()),
             (expected, found) => prop_assert_eq!(found, expected),
         }

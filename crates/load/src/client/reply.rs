@@ -1,7 +1,8 @@
-//! The parser of replies: bytes in, events out, no socket.
+//! The parser of HTTP replies: bytes in, events out, no socket.
 //!
-//! Heads are read by httparse, bodies by their length, by chunks or up to the end of the stream, and
-//! handed on without being copied or kept. Every length is bounded, and what is not HTTP is an error.
+//! Heads are parsed by httparse. Bodies are delimited by their length, by chunks or by the end of
+//! the stream, and are passed on without being copied or stored. Every length is bounded; malformed
+//! replies are errors.
 
 use model::window::Outcome;
 
@@ -9,37 +10,38 @@ use super::{OUTCOME_HEADER, QUEUE_LENGTH_HEADER};
 
 /// The longest head that is accepted.
 const HEAD_MAX: usize = 32 * 1024;
-/// The most bytes of chunk extensions and trailers in one reply.
+/// The most bytes of chunk extensions and trailers in a reply, besides a share of its body's
+/// length.
 const EXTRA_MAX: usize = 8 * 1024;
 /// The most header lines.
 const HEADERS_MAX: usize = 64;
 
-/// Why a reply cannot be understood.
+/// Why a reply cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplyError {
-    /// The head goes on too long.
+    /// The head is too long.
     #[error("the reply's head is longer than {HEAD_MAX} bytes")]
     HeadTooLong,
     /// The head is not HTTP.
-    #[error("the reply is not HTTP: {0}")]
+    #[error("malformed HTTP head: {0}")]
     Head(httparse::Error),
-    /// The length of the body is not a number, or is given twice and differently.
-    #[error("the reply's content-length cannot be understood")]
+    /// The content length is not a number, or two differ.
+    #[error("invalid or contradictory content-length")]
     Length,
-    /// A coding of the body that is not `chunked`.
-    #[error("the reply's transfer-encoding is not `chunked`")]
+    /// The transfer encoding is not `chunked`.
+    #[error("unsupported transfer-encoding (only `chunked` is)")]
     Coding,
     /// A chunk is malformed.
-    #[error("a chunk of the reply is malformed")]
+    #[error("malformed chunk")]
     Chunk,
-    /// What came is not of memcached's text protocol.
-    #[error("the reply is not of memcached's text protocol: {0}")]
+    /// The reply violates memcached's text protocol.
+    #[error("malformed memcached reply: {0}")]
     Memcached(&'static str),
-    /// A line of memcached's goes on too long.
+    /// A line of a memcached reply is too long.
     #[error("a line of the reply is longer than 2048 bytes")]
     LineTooLong,
-    /// Bytes after the end of the reply, though one request is sent at a time.
+    /// Bytes follow the end of the reply, although only one request is sent at a time.
     #[error("bytes after the end of the reply")]
     Extra,
     /// The stream ended within a reply.
@@ -47,20 +49,21 @@ pub enum ReplyError {
     Closed(&'static str),
 }
 
-/// What a reply's head said, and how much body came. memcached's answers are told in the codes of HTTP.
+/// The head of a reply and the length of its body so far. Replies of memcached are translated into
+/// HTTP status codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Status code.
     pub status: u16,
-    /// Who answered, if the service says so.
+    /// The outcome reported by the service, if any.
     pub outcome: Option<Outcome>,
-    /// The queue length that the request met, if the service says so.
+    /// The queue length that the request met, if the service reports it.
     pub queue_length: Option<u32>,
-    /// The length that the head announced.
+    /// The length announced by the head.
     pub content_length: Option<u64>,
-    /// Bytes of the body so far.
+    /// Bytes of the body received so far.
     pub body_bytes: u64,
-    /// Whether the connection may be used again.
+    /// Whether the connection may be reused.
     pub keep_alive: bool,
 }
 
@@ -87,11 +90,11 @@ enum State {
     Done,
 }
 
-/// Reads one reply after another from a stream of bytes.
+/// Parses one reply after another from a stream of bytes.
 #[derive(Debug)]
 pub struct ReplyReader {
     state: State,
-    /// Whether the request was a HEAD, whose reply has no body whatever its head says.
+    /// Whether the request was a HEAD, whose reply has no body whatever its headers announce.
     head_only: bool,
     partial: Vec<u8>,
     extra: usize,
@@ -111,7 +114,7 @@ impl Default for ReplyReader {
 }
 
 impl ReplyReader {
-    /// Makes ready for the reply to the next request.
+    /// Prepares for the reply to the next request. `head_only`: the request is a HEAD.
     pub fn start(&mut self, head_only: bool) {
         self.state = State::Head;
         self.head_only = head_only;
@@ -120,17 +123,18 @@ impl ReplyReader {
         self.reply = NO_REPLY;
     }
 
-    /// The reply as far as it is known.
+    /// The reply as far as it has been parsed.
     pub fn reply(&self) -> &Reply {
         &self.reply
     }
 
-    /// Whether no byte of the reply has come yet.
+    /// Whether no byte of the reply has arrived.
     pub fn untouched(&self) -> bool {
         self.state == State::Head && self.partial.is_empty()
     }
 
-    /// Takes bytes of the stream; pieces of the body go to `body`. True when the reply is complete.
+    /// Parses bytes of the stream and passes pieces of the body to `body`. Returns whether the
+    /// reply is complete.
     pub fn feed(
         &mut self,
         mut bytes: &[u8],
@@ -161,7 +165,7 @@ impl ReplyReader {
         Ok(self.state == State::Done)
     }
 
-    /// How many bytes from here on are body for certain, so that they need not be looked at.
+    /// The number of following bytes that are certain to be body, and may be discarded unread.
     pub fn skippable(&self) -> u64 {
         match self.state {
             State::Sized { left } | State::ChunkData { left } => left,
@@ -169,7 +173,8 @@ impl ReplyReader {
         }
     }
 
-    /// Body bytes went by unseen, at most [`ReplyReader::skippable`]. True when the reply is complete.
+    /// Records that `count` body bytes (at most [`ReplyReader::skippable`]) were discarded. Returns
+    /// whether the reply is complete.
     pub fn skipped(&mut self, count: u64) -> bool {
         self.reply.body_bytes += count;
         match &mut self.state {
@@ -190,7 +195,7 @@ impl ReplyReader {
         self.state == State::Done
     }
 
-    /// The stream ended. Fine only for a body that is delimited so.
+    /// Records the end of the stream, which is an error unless it delimits the body.
     pub fn end_of_stream(&mut self) -> Result<(), ReplyError> {
         match self.state {
             State::UntilClose | State::Done => {
@@ -204,7 +209,7 @@ impl ReplyReader {
         }
     }
 
-    /// Takes bytes of a head; how many of them belonged to it.
+    /// Parses bytes of a head. Returns how many belong to it.
     fn head(&mut self, bytes: &[u8]) -> Result<usize, ReplyError> {
         let before = self.partial.len();
         let length = if before == 0 {
@@ -223,14 +228,14 @@ impl ReplyReader {
         };
         self.partial.clear();
         self.state = self.after_head(coding);
-        // The earlier bytes alone were no whole head, so it ends within the new ones.
+        // The earlier bytes were an incomplete head, so the head ends within the new ones.
         Ok(length.saturating_sub(before).min(bytes.len()))
     }
 
     fn after_head(&mut self, chunked: bool) -> State {
         let status = self.reply.status;
         if (100..200).contains(&status) {
-            // An interim answer: the reply is still to come.
+            // An interim reply: the final one follows.
             self.reply = NO_REPLY;
             return State::Head;
         }
@@ -250,7 +255,7 @@ impl ReplyReader {
         }
     }
 
-    /// One byte of a chunk's frame.
+    /// Parses one byte of chunk framing.
     fn chunk_byte(&mut self, byte: u8) -> Result<(), ReplyError> {
         if !matches!(self.state, State::ChunkSize { .. }) {
             self.extra += 1;
@@ -286,7 +291,8 @@ impl ReplyReader {
             }
             _ => return Err(ReplyError::Chunk),
         };
-        // The frames of well-behaved chunks are short: two bytes each beside their sizes.
+        // Regular chunks have little framing: two bytes each besides their sizes. Bounds endless
+        // extensions and trailers.
         let frames = self.reply.body_bytes / 16;
         if self.extra as u64 > EXTRA_MAX as u64 + 4 * frames {
             return Err(ReplyError::Chunk);
@@ -295,7 +301,7 @@ impl ReplyReader {
     }
 }
 
-/// Reads a head. `None` when it is not whole yet, else its length and whether the body is chunked.
+/// Parses a head. Returns its length and whether the body is chunked; `None` if it is incomplete.
 fn parse_head(bytes: &[u8], reply: &mut Reply) -> Result<Option<(usize, bool)>, ReplyError> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
@@ -340,7 +346,7 @@ fn parse_head(bytes: &[u8], reply: &mut Reply) -> Result<Option<(usize, bool)>, 
     Ok(Some((length, chunked)))
 }
 
-/// A number of at most 18 digits.
+/// Parses a decimal number of at most 18 digits.
 pub(super) fn number(value: &[u8]) -> Option<u64> {
     let value = value.trim_ascii();
     if value.is_empty() || value.len() > 18 || !value.iter().all(u8::is_ascii_digit) {

@@ -1,4 +1,4 @@
-//! Replies cut anywhere, and replies that are none.
+//! Replies split at any byte, and malformed replies.
 
 use proptest::prelude::*;
 

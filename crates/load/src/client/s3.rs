@@ -1,42 +1,46 @@
-//! Requests to S3-compatible stores: addresses signed by AWS Signature Version 4 in their query
-//! ("presigned", AWS: "Authenticating Requests: Using Query Parameters"), so that bodies need no hash and the
-//! rest of a request is as any other.
+//! Requests to S3-compatible stores: URLs signed with AWS Signature Version 4 in their query
+//! ("presigned", AWS: "Authenticating Requests: Using Query Parameters"). Bodies then need no hash,
+//! and the rest of a request is the same as for other services.
 //!
-//! The date in the signature is that of [`Presigner::new`], and it is good for seven days, the most that S3
-//! allows: the key of the signatures and the query but for the signature are then made once, and a
-//! request costs two hashes over its path and no allocation. A run of more than seven days would be refused.
-//! `rusty-s3` and `object_store` do the same from URLs and strings that are made anew for each request,
-//! and paths that hold `..` cannot be said to them.
+//! All signatures carry the date of [`Presigner::new`] and are valid for seven days, the most that
+//! S3 allows. The signing key and the query without its signature are computed once, so a request
+//! costs two hashes over its path and no allocation. The store rejects requests of a run that takes
+//! longer than seven days.
+//!
+//! `rusty-s3` and `object_store` build URLs and strings anew for each request, and do not accept
+//! paths that contain `..`.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use ring::{digest, hmac};
 
-/// What AWS calls unreserved stands for itself.
+/// The characters to encode: all but those that AWS calls unreserved.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// How long a signature is good, seconds: seven days, the most that S3 takes.
+/// Validity of a signature in seconds: seven days, the maximum of S3.
 const EXPIRES_S: u32 = 604_800;
 
-/// Who asks an S3-compatible store.
+/// Credentials for an S3-compatible store.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// The access key's identifier.
     pub access_key_id: String,
-    /// The secret that belongs to it.
+    /// The secret access key.
     pub secret_access_key: String,
     /// The token of a temporary session.
     pub session_token: Option<String>,
 }
 
 impl std::fmt::Debug for Credentials {
-    // The secret and the token are not shown.
+    // Omits the secret and the token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Credentials({})", self.access_key_id)
     }
 }
 
 impl Credentials {
-    /// Reads a file of credentials as the tools of AWS keep it (`aws_access_key_id = …`): what stands before
-    /// the second `[section]`. The error says what is missing, and shows nothing of the file.
+    /// Parses a credentials file in the format of the AWS tools (`aws_access_key_id = …`). Reads
+    /// its first section only.
+    ///
+    /// The error names the missing line and shows no content of the file.
     pub fn parse(text: &str) -> Result<Credentials, String> {
         let mut sections = 0;
         let (mut id, mut secret, mut token) = (None, None, None);
@@ -56,7 +60,7 @@ impl Credentials {
                 _ => {}
             }
         }
-        let missing = |name: &str| format!("there is no line `{name} = …` in its first section");
+        let missing = |name: &str| format!("the line `{name} = …` is missing in its first section");
         Ok(Credentials {
             access_key_id: id.ok_or_else(|| missing("aws_access_key_id"))?,
             secret_access_key: secret.ok_or_else(|| missing("aws_secret_access_key"))?,
@@ -65,21 +69,22 @@ impl Credentials {
     }
 }
 
-/// Signs the addresses of one store.
+/// Signs the URLs of one store.
 #[derive(Clone)]
 pub(super) struct Presigner {
-    /// Good for one day, region and service.
+    /// The signing key of one day, region and service.
     key: hmac::Key,
     /// The query without its signature.
     query: String,
-    /// What follows the query in the canonical request.
+    /// The part of the canonical request after the query.
     canonical_end: String,
-    /// What precedes the hash in the string to sign.
+    /// The part of the string to sign before the hash.
     scope: String,
 }
 
 impl Presigner {
-    /// For requests to `host` (as the header says it) that are signed at a time, seconds since 1970.
+    /// Creates a signer for requests to `host` (as in the `host` header), dated `unix_s` (seconds
+    /// since 1970).
     pub fn new(credentials: &Credentials, region: &str, host: &str, unix_s: i64) -> Presigner {
         let (day, time) = stamp(unix_s);
         let scope = format!("{day}/{region}/s3/aws4_request");
@@ -104,7 +109,7 @@ impl Presigner {
         }
     }
 
-    /// Appends the query to the path that stands in `out` from `path` on, for a request of `method`.
+    /// Appends the signed query for a request of `method` to the path in `out[path..]`.
     pub fn sign(&self, out: &mut Vec<u8>, method: &str, path: usize) {
         let mut request = digest::Context::new(&digest::SHA256);
         request.update(method.as_bytes());
@@ -123,7 +128,7 @@ impl Presigner {
     }
 }
 
-/// 32 bytes in lower-case hexadecimal digits.
+/// Encodes 32 bytes in lower-case hexadecimal digits.
 fn hex(bytes: &[u8]) -> [u8; 64] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut out = [b'0'; 64];
@@ -133,7 +138,7 @@ fn hex(bytes: &[u8]) -> [u8; 64] {
     out
 }
 
-/// `20130524` and `20130524T000000Z`.
+/// Formats the day (`20130524`) and the time (`20130524T000000Z`).
 fn stamp(unix_s: i64) -> (String, String) {
     use chrono::{DateTime, Datelike, Timelike};
     let time = DateTime::from_timestamp(unix_s, 0).unwrap_or_default();
@@ -203,7 +208,7 @@ mod tests {
         assert_eq!(format!("{read:?}"), "Credentials(AK)");
         for text in ["", "aws_access_key_id = AK", "[a]\n[b]\naws_access_key_id = AK\n", "=\n=="] {
             let error = Credentials::parse(text).unwrap_err();
-            assert!(error.contains("there is no line") && !error.contains("AK"), "{error}");
+            assert!(error.contains("is missing") && !error.contains("AK"), "{error}");
         }
     }
 }

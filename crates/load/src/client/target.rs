@@ -1,4 +1,4 @@
-//! Where requests go, what is spoken there, and how requests are written.
+//! The target of requests: its address, its protocol, and the encoding of requests.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -9,39 +9,39 @@ use super::memcached;
 use super::s3::{Credentials, Presigner};
 use super::tls::{Secure, Trust};
 
-/// The path before the key, unless the address has a path of its own.
-pub const PREFIX: &str = "/objects/";
+/// The path before the key, unless the URL has a path of its own.
+const PREFIX: &str = "/objects/";
 
-/// Where the key belongs in an address that says so.
+/// The placeholder of the key in a URL.
 const KEY: &str = "{key}";
-/// The region of a store that does not say one.
+/// The default region.
 const REGION: &str = "us-east-1";
-/// How an address of a bucket is written.
+/// The form of a bucket's URL.
 const BUCKET: &str = "s3://BUCKET[/PREFIX]?endpoint=http[s]://HOST:PORT[&region=REGION]";
 
-/// Why an address cannot be used.
+/// Why a URL cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// What is not spoken.
+    /// The scheme is not supported.
     #[error(
-        "`{url}`: http://, https://, s3:// and memcached:// are spoken here (write http://HOST:PORT, {BUCKET}, \
-         or memcached://HOST:PORT)"
+        "invalid URL `{url}`: http://, https://, s3:// and memcached:// are supported (write \
+         http://HOST:PORT, {BUCKET}, or memcached://HOST:PORT)"
     )]
     Scheme {
         /// What was given.
         url: String,
     },
-    /// A part of the address is not what it should be.
-    #[error("`{url}`: {reason}")]
+    /// The URL is malformed.
+    #[error("invalid URL `{url}`: {reason}")]
     Malformed {
         /// What was given.
         url: String,
-        /// What is wrong with it.
+        /// What is wrong.
         reason: String,
     },
-    /// The name is not known.
-    #[error("`{host}` cannot be resolved: {source}")]
+    /// The host name cannot be resolved.
+    #[error("cannot resolve `{host}`: {source}")]
     Resolve {
         /// Host and port.
         host: String,
@@ -53,27 +53,27 @@ pub enum TargetError {
 /// A service under load.
 #[derive(Clone)]
 pub struct Target {
-    /// Its address.
+    /// The resolved address.
     pub address: SocketAddr,
     /// Host and port as given, for the `host` header.
     pub host: String,
     protocol: Protocol,
-    /// TLS, if that is spoken.
+    /// The TLS settings, for https.
     pub(super) secure: Option<Secure>,
 }
 
-/// What is spoken.
+/// The protocol of a target.
 #[derive(Clone)]
 enum Protocol {
     Http(Heads),
-    /// `several`: a get may be for several keys, with a space between them.
+    /// `several`: a get may be for several keys, separated by spaces.
     Memcached {
         several: bool,
     },
 }
 
 impl std::fmt::Debug for Target {
-    // The headers may hold a token: they are not shown.
+    // Omits the headers, which may hold a token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Target({self})")
     }
@@ -92,10 +92,11 @@ impl std::fmt::Display for Target {
 }
 
 impl Target {
-    /// Understands `http[s]://HOST[:PORT][/PREFIX]`, resolves the host, and notes a bearer token.
+    /// Parses `http[s]://HOST[:PORT][/PREFIX]` and resolves the host. `token` is a bearer token for
+    /// every request.
     ///
-    /// `prefix` is used where the address has no path of its own; without either it is `/objects/`. An
-    /// address may say itself where the key belongs, as `{key}`, in its path or its query.
+    /// `prefix` is used if the URL has no path of its own; without either the path is `/objects/`.
+    /// Instead, the URL may contain `{key}` in the place of the key, in its path or its query.
     pub fn parse(
         url: &str,
         prefix: Option<&str>,
@@ -123,16 +124,15 @@ impl Target {
         Target::http(url, host, heads, tls.then_some(trust))
     }
 
-    /// An address that is asked for as it is, its query included: no key is added.
+    /// A fixed URL, requested as it is, including its query: no key is added.
     pub fn fixed(url: &str, token: Option<&str>, trust: Trust<'_>) -> Result<Target, TargetError> {
         Target::templated(url, url, None, token, trust)
     }
 
     /// The objects of a bucket: `s3://BUCKET[/PREFIX]?endpoint=http[s]://HOST:PORT[&region=REGION]`.
     ///
-    /// The bucket is in the path; objects are named `PREFIX/KEY`. Requests are
-    /// signed where there are credentials, at the time `unix_s` (seconds since 1970), which is good
-    /// for seven days.
+    /// The bucket is in the path; objects are named `PREFIX/KEY`. With credentials, requests are
+    /// signed for the time `unix_s` (seconds since 1970); signatures are valid for seven days.
     pub fn s3(
         url: &str,
         credentials: Option<&Credentials>,
@@ -140,14 +140,14 @@ impl Target {
         trust: Trust<'_>,
     ) -> Result<Target, TargetError> {
         let wrong = |reason: &str| malformed(url, &format!("{reason}; write {BUCKET}"));
-        let rest = url.strip_prefix("s3://").ok_or_else(|| wrong("it is no bucket"))?;
+        let rest = url.strip_prefix("s3://").ok_or_else(|| wrong("not a bucket URL"))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (mut endpoint, mut region) = (None, REGION);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("endpoint", value)) => endpoint = Some(value),
                 Some(("region", value)) => region = value,
-                _ => return Err(wrong(&format!("`{pair}` is not known"))),
+                _ => return Err(wrong(&format!("unknown parameter `{pair}`"))),
             }
         }
         let endpoint = endpoint.ok_or_else(|| wrong("the endpoint is missing"))?;
@@ -159,8 +159,8 @@ impl Target {
             (1..=255).contains(&text.len()) && text.bytes().all(plain)
         };
         if !name(bucket) || !name(region) || host.contains('/') {
-            let reason = "bucket and region are of letters, digits, `.`, `-` and `_`, and the \
-                          endpoint has no path";
+            let reason = "bucket and region must consist of letters, digits, `.`, `-` and `_`, and \
+                          the endpoint must have no path";
             return Err(wrong(reason));
         }
         let signer = credentials.map(|c| Presigner::new(c, region, host, unix_s));
@@ -168,15 +168,14 @@ impl Target {
         Target::http(url, host, heads, tls.then_some(trust))
     }
 
-    /// A memcached: `memcached://HOST[:PORT]`, port 11211 unless it says another. With `several`, what a get
-    /// asks for is several keys with a space between them.
+    /// A memcached server: `memcached://HOST[:PORT]`, with default port 11211. With `several`, the
+    /// key of a get is several keys separated by spaces.
     pub fn memcached(url: &str, several: bool) -> Result<Target, TargetError> {
         let rest = url.strip_prefix("memcached://");
         let rest = rest.ok_or_else(|| TargetError::Scheme { url: url.to_owned() })?;
         let host = rest.strip_suffix('/').unwrap_or(rest);
         if host.contains('/') {
-            let reason = "there is nothing after the port: what precedes keys is part of them \
-                          (--key-format)";
+            let reason = "a memcached URL has no path; put a key prefix into --key-format";
             return Err(malformed(url, reason));
         }
         let address = resolve(url, host, memcached::PORT)?;
@@ -184,7 +183,7 @@ impl Target {
         Ok(Target { address, host, protocol, secure: None })
     }
 
-    /// An address in two parts, the key between them if there is one.
+    /// A URL in two parts with the key between them, or without a key if `after` is `None`.
     fn templated(
         url: &str,
         before: &str,
@@ -196,7 +195,7 @@ impl Target {
         let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         let suffix = after.unwrap_or_default();
         if after.is_some() && path.is_empty() {
-            let reason = "a key belongs into the path: write http://HOST:PORT/{key}";
+            let reason = "the key must be in the path or query: write http://HOST:PORT/{key}";
             return Err(malformed(url, reason));
         }
         let plain = |part: &str| part.bytes().all(|b| b.is_ascii_graphic()) && !part.contains('#');
@@ -220,12 +219,12 @@ impl Target {
         Ok(Target { address, host: host.to_owned(), protocol: Protocol::Http(heads), secure })
     }
 
-    /// Whether memcached's text protocol is spoken, and not HTTP.
+    /// Whether the protocol is memcached's text protocol rather than HTTP.
     pub(super) fn is_memcached(&self) -> bool {
         matches!(self.protocol, Protocol::Memcached { .. })
     }
 
-    /// Appends a request for a key, without its body. `size` is the length of the body of a put.
+    /// Appends a request for a key, without its body. `size` is the length of a put's body.
     pub fn write_head(&self, out: &mut Vec<u8>, operation: Operation, key: &[u8], size: u64) {
         match &self.protocol {
             Protocol::Http(heads) => heads.write(out, operation, key, size),
@@ -240,31 +239,31 @@ fn malformed(url: &str, reason: &str) -> TargetError {
     TargetError::Malformed { url: url.to_owned(), reason: reason.to_owned() }
 }
 
-/// A token that a header can hold; an empty one is none.
+/// Checks that a token is valid in a header; an empty token counts as `None`.
 fn checked<'a>(url: &str, token: Option<&'a str>) -> Result<Option<&'a str>, TargetError> {
     let token = token.map(str::trim).filter(|t| !t.is_empty());
     match token {
         Some(t) if !t.bytes().all(|b| b.is_ascii_graphic()) => {
-            Err(malformed(url, "the token holds what no header can"))
+            Err(malformed(url, "the token has characters that are invalid in a header"))
         }
         token => Ok(token),
     }
 }
 
-/// Whether a part of an address is of TLS, and what follows `http://` or `https://` in it.
+/// Splits off `http://` or `https://`. Returns whether it was https, and the rest.
 fn after_http<'a>(url: &str, part: &'a str) -> Result<(bool, &'a str), TargetError> {
     let plain = part.strip_prefix("http://").map(|rest| (false, rest));
     let secure = || part.strip_prefix("https://").map(|rest| (true, rest));
     plain.or_else(secure).ok_or_else(|| TargetError::Scheme { url: url.to_owned() })
 }
 
-/// Looks up a host, which must be one.
+/// Checks a host name and resolves it.
 fn resolve(url: &str, host: &str, port: u16) -> Result<SocketAddr, TargetError> {
     if host.is_empty() {
         return Err(malformed(url, "the host is missing"));
     }
     if host.contains(|c: char| c.is_whitespace() || c.is_control() || "@?#".contains(c)) {
-        return Err(malformed(url, "the host holds what no host can"));
+        return Err(malformed(url, "invalid character in the host name"));
     }
     let with_port = if has_port(host) { host.to_owned() } else { format!("{host}:{port}") };
     let failed = |source| TargetError::Resolve { host: with_port.clone(), source };
@@ -272,7 +271,7 @@ fn resolve(url: &str, host: &str, port: u16) -> Result<SocketAddr, TargetError> 
     found.next().ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))
 }
 
-/// Whether a host ends in a port; the colons of a bare IPv6 address in brackets are none.
+/// Whether a host ends with a port. The colons within a bracketed IPv6 address do not count.
 fn has_port(host: &str) -> bool {
     host.rsplit_once(':').is_some_and(|(before, port)| {
         !port.is_empty()
@@ -347,11 +346,11 @@ mod tests {
         for (url, part) in [
             ("s3://b", "the endpoint is missing"),
             ("s3://?endpoint=http://127.0.0.1:7", "bucket and region"),
-            ("s3://b?endpoint=http://127.0.0.1:7/x", "no path"),
-            ("s3://b?endpoint=http://127.0.0.1:7&x=1", "`x=1` is not known"),
+            ("s3://b?endpoint=http://127.0.0.1:7/x", "must have no path"),
+            ("s3://b?endpoint=http://127.0.0.1:7&x=1", "unknown parameter `x=1`"),
             ("s3://b?endpoint=127.0.0.1:7", "http://, https://, s3:// and memcached://"),
             ("s3://b\r\n?endpoint=http://127.0.0.1:7", "bucket and region"),
-            ("s3://b?endpoint=http://a b", "what no host can"),
+            ("s3://b?endpoint=http://a b", "invalid character in the host"),
         ] {
             let error = of(url).unwrap_err().to_string();
             assert!(error.contains(part) && !error.contains("hush"), "{url}: {error}");
@@ -373,7 +372,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_an_address_or_an_error(text in "(http|s3|memcached)://[ -~]{0,12}") {
-            // Names are not looked up here: only texts that fail before that, or are numeric.
+            // Avoids name resolution: only texts that fail before it, or are numeric.
             if text.contains('@') || text.len() < 8 {
                 let _ = Target::parse(&text, None, None, SYSTEM).is_err();
             }

@@ -1,8 +1,9 @@
-//! TLS for measuring, by rustls: what a socket carries is enciphered, all else is as without it.
+//! TLS connections for the load generator, by rustls.
 //!
-//! Certificates are checked against the system's roots or those of a file. A session is resumed where the server
-//! allows, so connections after the first cost it less, as with browsers. Bytes are copied twice more than
-//! without TLS and bodies cannot be dropped in the kernel: a generator of large objects needs more processor.
+//! Certificates are verified against the system's roots or those of a file. Sessions are resumed if
+//! the server allows it, so that connections after the first are cheaper, as with browsers.
+//! Compared with plain HTTP, bytes are copied twice more and bodies cannot be discarded in the
+//! kernel, so loads of large objects need more processor time.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -17,16 +18,16 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::{Fault, ReplyError};
 
-/// Whose certificates are believed.
+/// The trusted root certificates.
 #[derive(Clone, Copy, Debug)]
 pub enum Trust<'a> {
-    /// Those that the system trusts.
+    /// The system's roots.
     System,
-    /// Those that go back to a certificate of this PEM file.
+    /// The certificates in this PEM file.
     File(&'a Path),
 }
 
-/// How to speak TLS with a host.
+/// The TLS settings for a host.
 #[derive(Clone)]
 pub(super) struct Secure {
     config: Arc<ClientConfig>,
@@ -34,14 +35,15 @@ pub(super) struct Secure {
 }
 
 impl Secure {
-    /// For a host, whose port does not matter. The error says what is wrong with it or with the roots.
+    /// Creates the settings for a host, whose port is ignored. The error describes what is wrong
+    /// with the host name or the roots.
     pub fn new(host: &str, trust: Trust<'_>) -> Result<Secure, String> {
         let bare = match host.rsplit_once(':') {
             Some((before, _)) if !before.contains(':') || before.ends_with(']') => before,
             _ => host,
         };
         let bare = bare.trim_matches(['[', ']']).to_owned();
-        let name = ServerName::try_from(bare).map_err(|_| format!("`{host}` is no host"))?;
+        let name = ServerName::try_from(bare).map_err(|_| format!("invalid host name `{host}`"))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config =
             ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -62,7 +64,7 @@ fn roots(trust: Trust<'_>) -> Result<RootCertStore, String> {
     let mut store = RootCertStore::empty();
     match trust {
         Trust::System => {
-            // Some that every system has are of kinds that rustls does not take.
+            // Systems have some roots of kinds that rustls does not support: those are skipped.
             store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
         Trust::File(path) => {
@@ -76,29 +78,32 @@ fn roots(trust: Trust<'_>) -> Result<RootCertStore, String> {
         }
     }
     match store.is_empty() {
-        true => Err("there are no certificates to check the service's against".to_owned()),
+        true => {
+            Err("there are no root certificates to verify the service's certificate with"
+                .to_owned())
+        }
         false => Ok(store),
     }
 }
 
-/// The TLS of a connection.
+/// The TLS session of a connection.
 pub(super) struct Session {
     tls: ClientConnection,
 }
 
 impl Session {
-    /// Whether bytes wait for the socket to be ready for writing.
+    /// Whether bytes wait for the socket to become writable.
     pub fn wants_write(&self) -> bool {
         self.tls.wants_write()
     }
 
-    /// Whether it is not agreed yet how to speak: what is written waits.
+    /// Whether the handshake is under way; written bytes wait for its end.
     pub fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()
     }
 
-    /// Takes bytes to be sent and sends what the socket takes. Returns how many were taken; 0 means that
-    /// nothing more is until the socket, or the other side, is ready.
+    /// Accepts bytes and sends as much as the socket accepts. Returns the number of bytes accepted;
+    /// 0 means that the caller must wait for the socket or the peer.
     pub fn send(&mut self, socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Fault> {
         self.flush(socket)?;
         if self.tls.wants_write() {
@@ -109,7 +114,7 @@ impl Session {
         Ok(taken)
     }
 
-    /// Sends what is enciphered, as far as the socket takes it.
+    /// Sends encrypted bytes, as far as the socket accepts them.
     pub fn flush(&mut self, socket: &OwnedFd) -> Result<(), Fault> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut Socket(socket)) {
@@ -121,21 +126,23 @@ impl Session {
         Ok(())
     }
 
-    /// Receives into `room`; `None` if nothing is there now, 0 when the other side has said that it ends.
+    /// Receives into `room`. Returns `None` if no bytes are available now, and 0 when the peer has
+    /// closed the session.
     pub fn receive(&mut self, socket: &OwnedFd, room: &mut [u8]) -> Result<Option<usize>, Fault> {
         loop {
             match self.tls.reader().read(room) {
                 Ok(count) => return Ok(Some(count)),
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                    // Whoever cut the connection may not have been the service.
-                    return Err(Fault::Reply(ReplyError::Closed("without TLS's farewell")));
+                    // Without close_notify, somebody other than the service may have cut the
+                    // connection.
+                    return Err(Fault::Reply(ReplyError::Closed("without a TLS close_notify")));
                 }
                 Err(_) => {}
             }
             match self.tls.read_tls(&mut Socket(socket)) {
                 Ok(_) => {
                     if let Err(error) = self.tls.process_new_packets() {
-                        // The other side is told why.
+                        // Sends the alert that tells the peer why.
                         let _ = self.flush(socket);
                         return Err(Fault::Tls(error.to_string()));
                     }
@@ -158,7 +165,7 @@ fn fault(error: &std::io::Error) -> Fault {
     }
 }
 
-/// A socket as rustls wants it.
+/// Adapts a socket to the traits that rustls uses.
 struct Socket<'a>(&'a OwnedFd);
 
 impl Read for Socket<'_> {
@@ -189,7 +196,7 @@ mod tests {
         std::fs::write(&bad, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
             .unwrap();
         for (path, words) in [
-            (none, "no certificates to check"),
+            (none, "no root certificates"),
             (bad, "cannot read certificates of"),
             (dir.path().join("missing"), "cannot read certificates of"),
         ] {
@@ -197,6 +204,6 @@ mod tests {
             assert!(error.contains(words), "{error}");
         }
         let error = Secure::new("a b", Trust::System).err().unwrap();
-        assert!(error.contains("is no host"), "{error}");
+        assert!(error.contains("invalid host name"), "{error}");
     }
 }

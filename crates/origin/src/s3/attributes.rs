@@ -1,9 +1,10 @@
-//! Our metadata beside an object of an S3-compatible store (docs/device-format.md has the form).
+//! Encodes an object's metadata in the attributes of an S3-compatible store
+//! (docs/device-format.md).
 //!
-//! Content type and user metadata are the store's own, so that other tools see them. What the store
-//! cannot keep is in metadata of ours, `concertina-…`: the version, the time, a key that the name does not
-//! hold. An object without a `concertina-version` was written by another tool; its version is a hash
-//! of the store's etag and its attributes.
+//! Content type and user metadata are stored as the store's own, so that other tools see them. The
+//! rest is in attributes named `concertina-…`: the version, the time, and a key that the name does
+//! not hold completely. An object without a `concertina-version` was written by another tool; its
+//! version is a hash of the store's etag and its attributes.
 
 use std::borrow::Cow;
 
@@ -14,23 +15,23 @@ use percent_encoding::{AsciiSet, percent_decode_str, utf8_percent_encode};
 use super::super::{Attributes, Error, Metadata, VersionHasher};
 use super::name;
 
-/// What the names of our own metadata begin with.
+/// The prefix of our own attributes.
 const OURS: &str = "concertina-";
 const VERSION: &str = "concertina-version";
 const MODIFIED: &str = "concertina-modified-us";
 const KEY: &str = "concertina-key";
 const CONTENT_TYPE: &str = "concertina-content-type";
 const USER: &str = "concertina-user-";
-/// Bytes of metadata that a store keeps, names and values.
+/// The most bytes of metadata that a store accepts, names and values.
 const META_BYTES_MAX: usize = 2048;
-/// Stands for a text that is empty, which stores drop. No text is escaped to it.
+/// Represents an empty text, which stores would drop. No other text is escaped to it.
 const EMPTY: &str = "%";
-/// What the store is told where the content type is in our metadata.
+/// The content type sent to the store when the real one is in our own attribute.
 const OTHER_TYPE: &str = "application/octet-stream";
-/// What is not written as it is: all but visible ASCII and the space, and `%`.
+/// The characters to escape: `%`, and all but visible ASCII and the space.
 const ESCAPED: &AsciiSet = &percent_encoding::CONTROLS.add(b'%');
 
-/// The store's attributes of an object. [`Error::Refused`] if they are more than it keeps.
+/// Encodes the attributes of an object. [`Error::Refused`] if they are larger than stores accept.
 pub fn to_store(
     etag: &Etag,
     modified_unix_us: u64,
@@ -62,7 +63,7 @@ pub fn to_store(
     let bytes: usize = pairs.iter().map(|(name, value)| name.len() + value.len()).sum();
     if bytes > META_BYTES_MAX {
         return Err(Error::Refused(format!(
-            "its metadata takes {bytes} bytes in the store, of which an S3-compatible store keeps \
+            "the object's metadata takes {bytes} bytes, and an S3-compatible store accepts at most \
              {META_BYTES_MAX}; send less user metadata"
         )));
     }
@@ -72,7 +73,7 @@ pub fn to_store(
     Ok(stored)
 }
 
-/// What is known of an object by what the store says.
+/// Decodes the metadata of an object from the store's reply.
 pub fn from_store(meta: &ObjectMeta, stored: &object_store::Attributes) -> Metadata {
     let get =
         |name: &'static str| stored.get(&Attribute::Metadata(name.into())).map(|v| v.as_ref());
@@ -96,18 +97,19 @@ pub fn from_store(meta: &ObjectMeta, stored: &object_store::Attributes) -> Metad
     Metadata { size: meta.size, etag, modified_unix_us, attributes }
 }
 
-/// The whole key of an object whose name does not hold it.
+/// The whole key of an object whose name does not hold it completely.
 pub fn key_of(stored: &object_store::Attributes) -> Option<Vec<u8>> {
     name::bytes_of(stored.get(&Attribute::Metadata(KEY.into()))?.as_ref())
 }
 
-/// Whether a version of ours is a hash of the bytes, and not a number that an upload in parts drew.
+/// Whether a version of ours is a hash of the bytes rather than the random version of an upload in
+/// parts.
 pub fn is_hash(etag: &Etag) -> bool {
     etag.len() == 32 && etag.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The version of an upload in parts: the store wants to know it before the bytes are there, so it is
-/// drawn, not computed.
+/// Draws a random version for an upload in parts: the attributes are sent before the bytes, so the
+/// version cannot be their hash.
 pub fn drawn_version() -> Etag {
     Etag::from(&*format!("u-{:032x}", rand::random::<u128>()))
 }
@@ -141,7 +143,7 @@ fn attributes_of(stored: &object_store::Attributes, ours: bool) -> Attributes {
     Attributes { content_type, user }
 }
 
-/// A text as a header carries it unchanged: visible ASCII, and single spaces inside.
+/// Escapes a text so that a header carries it unchanged: visible ASCII, and single inner spaces.
 fn escape(text: &str) -> Cow<'_, str> {
     if text.is_empty() {
         return Cow::Borrowed(EMPTY);
@@ -196,7 +198,10 @@ mod tests {
         #[test]
         fn what_is_kept_comes_back(
             content_type in proptest::option::of("\\PC{1,20}"),
-            mut user in proptest::collection::vec(("(concertina-|concertina-user-0-)?[a-c]", "\\PC{0,9}| {0,3}"), 0..6),
+            mut user in proptest::collection::vec(
+                ("(concertina-|concertina-user-0-)?[a-c]", "\\PC{0,9}| {0,3}"),
+                0..6,
+            ),
             key in proptest::option::of(proptest::collection::vec(any::<u8>(), 1..1024)),
         ) {
             user.sort();
@@ -223,7 +228,7 @@ mod tests {
         let second = from_store(&meta(3), &stored);
         assert_ne!(first.etag, second.etag);
         assert_eq!(second.attributes.user, [("owner".to_owned(), "me%20".to_owned())]);
-        // A version that is none is another tool's business.
+        // A malformed version was written by another tool.
         stored.insert(Attribute::Metadata(VERSION.into()), "1.2".into());
         assert!(from_store(&meta(3), &stored).etag.starts_with("s3-"));
     }

@@ -1,4 +1,4 @@
-//! The store's errors in our words: what happened, where, and what to do.
+//! Translates errors of the store into [`Error`]: what failed, where, and what to do.
 
 use std::error::Error as _;
 
@@ -7,93 +7,95 @@ use object_store::client::HttpErrorKind;
 use super::super::Error;
 use super::http::kind_of;
 
-/// An error of the store, taken apart.
+/// A parsed error of the store.
 #[derive(Debug)]
 pub struct Trouble {
-    /// What the origin's error is.
+    /// The origin's error for it.
     pub error: Error,
-    /// The status of the answer, if there was one.
+    /// The status of the reply, if there was one.
     pub status: Option<u16>,
-    /// The store's code, such as `NoSuchKey`; empty if there was none.
+    /// The store's error code, such as `NoSuchKey`; empty if there was none.
     pub code: String,
 }
 
-/// Whether a request writes.
+/// Whether a request reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It reads.
+    /// The request reads.
     Read,
-    /// It writes.
+    /// The request writes.
     Write,
 }
 
-/// Takes an error apart. `place` is the bucket and the endpoint in words, `what` was being done.
-pub fn trouble(error: &object_store::Error, place: &str, what: &str, access: Access) -> Trouble {
+/// Parses an error. `place` names the bucket and the endpoint, `action` the failed operation.
+pub fn trouble(error: &object_store::Error, place: &str, action: &str, access: Access) -> Trouble {
     let text = innermost(error);
     let status = status_of(&text);
     let code = between(&text, "<Code>", "</Code>").unwrap_or_default().to_owned();
     let message = between(&text, "<Message>", "</Message>").unwrap_or_default();
-    let said = match (code.as_str(), status) {
-        ("", Some(status)) => format!("it answered {status}"),
+    let reason = match (code.as_str(), status) {
+        ("", Some(status)) => format!("status {status}"),
         ("", None) => shorten(&text),
         (code, _) => format!("{code}: {}", shorten(message)),
     };
-    let at = format!("{what} at {place}");
+    let at = format!("{action} at {place}");
     let error = match (code.as_str(), status) {
         ("NoSuchBucket", _) => Error::Failed(format!(
-            "{at}: the bucket does not exist; make it, or correct origin.bucket"
+            "{at}: the bucket does not exist; create it, or correct origin.bucket"
         )),
         ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "ExpiredToken" | "InvalidToken", _)
         | (_, Some(401)) => Error::Failed(format!(
-            "{at}: the credentials are not accepted ({said}); correct origin.access_key_id and \
+            "{at}: the credentials are not accepted ({reason}); correct origin.access_key_id and \
              origin.secret_access_key, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )),
         ("RequestTimeTooSkewed", _) => Error::Failed(format!(
-            "{at}: this machine's clock and the store's differ ({said}); set them right"
+            "{at}: the clocks of this machine and the store differ ({reason}); synchronise them"
         )),
         ("MetadataTooLarge" | "KeyTooLongError" | "EntityTooLarge", _) => {
-            Error::Refused(format!("{at}: {said}"))
+            Error::Refused(format!("{at}: {reason}"))
         }
         ("ExistingObjectIsDirectory" | "ObjectParentIsFile", _) => Error::Refused(format!(
-            "{at}: the store keeps objects as files, and another object's key is the start of this \
-             one's, or the other way round ({said})"
+            "{at}: the store keeps objects as files, and cannot store both this key and one that \
+             continues it after a slash ({reason})"
         )),
-        (code, status) if is_full(code, status) => Error::Full(format!("{at}: {said}")),
+        (code, status) if is_full(code, status) => Error::Full(format!("{at}: {reason}")),
         (_, Some(403)) if access == Access::Write => Error::ReadOnly(format!(
-            "{at}: access is denied ({said}); give the key of origin.access_key_id the right to \
+            "{at}: access is denied ({reason}); give the key of origin.access_key_id the right to \
              write"
         )),
         (_, Some(403)) => Error::Failed(format!(
-            "{at}: access is denied ({said}); give the key of origin.access_key_id the right to \
+            "{at}: access is denied ({reason}); give the key of origin.access_key_id the right to \
              list and read"
         )),
         (_, Some(301 | 307 | 308)) => Error::Failed(format!(
             "{at}: the bucket is elsewhere; correct origin.endpoint and origin.region"
         )),
         _ => match kind_of(error) {
-            Some(HttpErrorKind::Timeout) => Error::TimedOut(format!("{at}: {said}")),
+            Some(HttpErrorKind::Timeout) => Error::TimedOut(format!("{at}: {reason}")),
             Some(HttpErrorKind::Connect) => Error::Failed(format!(
-                "{at}: no connection ({said}); start the store, or correct origin.endpoint"
+                "{at}: no connection ({reason}); start the store, or correct origin.endpoint"
             )),
-            _ => Error::Failed(format!("{at}: {said}")),
+            _ => Error::Failed(format!("{at}: {reason}")),
         },
     };
     Trouble { error, status, code }
 }
 
-/// Whether the store has no space, in the words of those that have such words.
+/// Whether the store is full, by its status or by the error codes of known stores.
 fn is_full(code: &str, status: Option<u16>) -> bool {
-    let words = ["Quota", "StorageFull", "NoSpaceLeft"];
-    status == Some(507) || words.iter().any(|word| code.contains(word))
+    let codes = ["Quota", "StorageFull", "NoSpaceLeft"];
+    status == Some(507) || codes.iter().any(|part| code.contains(part))
 }
 
-/// The text of the first cause: the others wrap it in words of no use to an operator.
+/// Returns the text of the innermost error with a status or code. The outer errors add nothing of
+/// use to an operator.
 fn innermost(error: &object_store::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
         let inner = error.to_string();
-        // Some wrap an error without telling its text, some tell the status only outside.
+        // Some errors omit the text of their source, and some have the status only in the outer
+        // text.
         if !text.contains("<Code>") && status_of(&text).is_none() {
             text = inner;
         }
@@ -112,7 +114,7 @@ fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
     Some(rest.split_once(end)?.0)
 }
 
-/// At most so much of a text that the store chose.
+/// Limits a text sent by the store to 300 printable characters.
 fn shorten(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(300).collect()
 }

@@ -1,7 +1,8 @@
-//! How requests to the store are sent: on a thread of their own, each answer within the timeout.
+//! Sends requests to the store on a separate thread, with a timeout for each reply.
 //!
-//! A slow or dead store, TLS and long bodies thus hold up no thread that serves hits. `object_store` has
-//! such a sender (`SpawnService`), but its queue between the threads has no bound.
+//! A slow or dead store, TLS and long bodies therefore do not delay the threads that serve hits.
+//! `object_store` has such a service (`SpawnService`), but its queue between the threads is
+//! unbounded.
 
 use std::error::Error as _;
 use std::fmt;
@@ -25,18 +26,18 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// Pieces of a body that wait for who reads it.
+/// The most pieces of a body that are buffered for its reader.
 const PIECES_MAX: usize = 4;
-/// Longest page of a listing: a thousand names of 1024 bytes, with all that XML needs.
+/// The longest page of a listing: a thousand names of 1024 bytes in XML.
 const LIST_BYTES_MAX: usize = 16 << 20;
 
 tokio::task_local! {
-    /// A header for the requests of a task that `object_store` has no way to ask for: the condition of
-    /// the end of an upload in parts. The signature does not cover it, nor does it need to.
+    /// An additional header for the requests of a task: the condition on completing an upload in
+    /// parts, which `object_store` has no option for. The signature need not cover it.
     pub static EXTRA: (HeaderName, HeaderValue);
 }
 
-/// The thread and its runtime; dropped, it ends, and what is under way with it.
+/// The thread and its runtime. Dropping it stops the thread and cancels the requests under way.
 pub struct Thread {
     handle: Handle,
     _stop: oneshot::Sender<()>,
@@ -55,13 +56,14 @@ impl Thread {
         Ok(Thread { handle, _stop: stop })
     }
 
-    /// Its runtime.
+    /// The handle of its runtime.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// Runs a request there with what it computes, such as the hash of a body that is signed: 8 MiB of
-    /// that on a thread that serves would be felt by hits. Dropped, the request ends.
+    /// Runs a request on the thread, together with its computations such as the hash of a signed
+    /// body: hashing 8 MiB on a serving thread would delay hits. Dropping the future cancels the
+    /// request.
     pub async fn run<T: Send + 'static>(
         &self,
         request: impl Future<Output = object_store::Result<T>> + Send + 'static,
@@ -70,12 +72,12 @@ impl Thread {
         let _worker = Worker(self.handle.spawn(async move {
             let _ = send.send(request.await);
         }));
-        let closed = "the origin is being closed".into();
+        let closed = "the origin is closing".into();
         receive.await.unwrap_or(Err(object_store::Error::Generic { store: "S3", source: closed }))
     }
 }
 
-/// Makes the sender for `object_store`.
+/// Creates the HTTP client of `object_store`.
 #[derive(Debug)]
 pub struct Connector(Sender);
 
@@ -87,20 +89,21 @@ struct Sender {
 }
 
 impl Connector {
-    /// A sender on `runtime` whose answers come within `timeout`, each piece of a body also.
+    /// Creates a connector whose requests run on `runtime`. `timeout` applies to each reply and to
+    /// each piece of its body.
     pub fn new(runtime: Handle, timeout: Duration, allow_http: bool) -> anyhow::Result<Connector> {
-        // An error only says that it was chosen before.
+        // Fails only if a provider is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
-            // Environment variables are looked up in one place, and proxies are not among them.
+            // Environment variables are read in one place only, and proxies are not supported.
             .no_proxy()
             .http1_only()
             .https_only(!allow_http)
-            // The signature names the host: what is elsewhere is told, not followed.
+            // The signature covers the host, so redirects are reported rather than followed.
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(timeout)
             .build()
-            .context("cannot start a client for HTTP and TLS")?;
+            .context("cannot create an HTTP client with TLS")?;
         Ok(Connector(Sender { client, runtime, timeout }))
     }
 }
@@ -111,17 +114,17 @@ impl HttpConnector for Connector {
     }
 }
 
-/// The page of a listing as the store sent it; `object_store` sees an empty one.
+/// A page of a listing as the store sent it. `object_store` itself is given an empty page.
 #[derive(Clone)]
 pub struct Page(pub Bytes);
 
-/// An answer did not come in time.
+/// The error of a reply that did not arrive in time.
 #[derive(Debug)]
 struct Late(Duration);
 
 impl fmt::Display for Late {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no answer within {} s", self.0.as_secs_f64())
+        write!(f, "no reply within {} s", self.0.as_secs_f64())
     }
 }
 
@@ -147,7 +150,7 @@ impl HttpService for Sender {
             let sender = self.clone();
             let worker =
                 Worker(self.runtime.spawn(async move { sender.send(request, send).await }));
-            let ended = |_| Err(failed(HttpErrorKind::Interrupted, "the origin is being closed"));
+            let ended = |_| Err(failed(HttpErrorKind::Interrupted, "the origin is closing"));
             let (parts, pieces) = receive.await.unwrap_or_else(ended)?;
             let body = HttpResponseBody::new(Pieces { pieces, _worker: worker });
             Ok(HttpResponse::from_parts(parts, body))
@@ -159,7 +162,8 @@ type Piece = Result<Frame<Bytes>, HttpError>;
 type Answer = Result<(http::response::Parts, mpsc::Receiver<Piece>), HttpError>;
 
 impl Sender {
-    /// On the thread: sends the request, gives the head of the answer, then the body piece by piece.
+    /// Runs on the thread: sends the request, then passes on the head of the reply and the pieces
+    /// of its body.
     async fn send(self, request: HttpRequest, answer: oneshot::Sender<Answer>) {
         let late = || HttpError::new(HttpErrorKind::Timeout, Late(self.timeout));
         let listing = request.method() == Method::GET
@@ -190,7 +194,7 @@ impl Sender {
             return;
         }
         loop {
-            // Only the store is timed: who reads may be slow.
+            // The timeout applies to the store only: the reader may be slow.
             let piece = match tokio::time::timeout(self.timeout, body.frame()).await {
                 Ok(Some(piece)) => piece,
                 Ok(None) => return,
@@ -212,8 +216,8 @@ async fn whole(body: HttpResponseBody) -> Result<Bytes, HttpError> {
     })
 }
 
-/// Takes out headers that are not ASCII: `object_store` would refuse an object for one that another tool
-/// gave it.
+/// Removes headers that are not ASCII, for which `object_store` would reject an object of another
+/// tool.
 fn remove_unreadable(headers: &mut HeaderMap) {
     let unreadable: Vec<HeaderName> = headers
         .iter()
@@ -225,7 +229,7 @@ fn remove_unreadable(headers: &mut HeaderMap) {
     }
 }
 
-/// What goes on for a request on the thread ends when nobody waits for it.
+/// A task on the thread; aborted on drop.
 struct Worker(JoinHandle<()>);
 
 impl Drop for Worker {
@@ -248,7 +252,7 @@ impl Body for Pieces {
     }
 }
 
-/// The kind of an error of HTTP at the bottom of an error of the store, if that is what it is.
+/// The kind of the HTTP error that caused an error of the store, if there is one.
 pub fn kind_of(error: &object_store::Error) -> Option<HttpErrorKind> {
     let mut source = error.source();
     while let Some(error) = source {

@@ -1,9 +1,11 @@
-//! Listings in the order of keys: two sorted lists of names, of plain keys and of the others, merged.
+//! Listings in key order: merges two sorted lists of names, those of plain keys and those of
+//! escaped keys.
 //!
-//! A store lists names in the order of their bytes, and within each kind that is the order of the keys
-//! (`name`); so a page costs about the requests of its own length, wherever it begins. The store's listing
-//! does not have our metadata: each object of a page costs a HEAD. Keys of more than 120 bytes that
-//! are not plain have only those in their names; all that share them are looked at together.
+//! A store lists names in byte order, which within each kind is the order of the keys (`name`). A
+//! page therefore costs a number of requests proportional to its length, wherever it begins. The
+//! store's listing lacks our metadata, so each object of a page costs a HEAD. The name of an
+//! escaped key over 120 bytes holds only its first 120; all keys that share them are read and
+//! sorted together.
 
 use engine::Key;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -17,10 +19,10 @@ use super::http::Page;
 use super::name::{ESCAPED, Named, key_of, name_of, shared_digits};
 use super::{Store, attributes};
 
-/// Names of a page of the store.
+/// The most names in a page of the store's listing.
 const PAGE_NAMES: usize = 1000;
 
-/// What we read of a page.
+/// The fields of a page that are used.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct ListBucketResult {
@@ -34,7 +36,7 @@ struct Contents {
     key: String,
 }
 
-/// Names of one kind, page after page.
+/// Iterates over the names of one kind, page by page.
 struct Names<'a> {
     store: &'a Store,
     start: String,
@@ -53,7 +55,7 @@ impl Names<'_> {
                 if name <= self.last {
                     return Err(Error::Failed(format!(
                         "a listing at {}: the store does not list names in the order of their \
-                         bytes ({:?} after {:?}), so that pages would miss some",
+                         bytes ({:?} after {:?}), so pages would miss some",
                         self.store.place, name, self.last
                     )));
                 }
@@ -63,7 +65,7 @@ impl Names<'_> {
             if self.ended {
                 return Ok(None);
             }
-            // Once a token is there, it says where to go on.
+            // A token replaces the start position.
             let after = if self.token.is_some() { None } else { self.after.clone() };
             let page = self.store.page(&self.start, after, self.token.take(), self.limit).await;
             let page = page.map_err(|trouble| trouble.error)?;
@@ -75,20 +77,20 @@ impl Names<'_> {
     }
 }
 
-/// The keys that are asked for.
-struct Asked<'a> {
+/// The selection of keys of a listing.
+struct Selection<'a> {
     prefix: &'a [u8],
     after: Option<&'a [u8]>,
     limit: usize,
 }
 
-impl Asked<'_> {
+impl Selection<'_> {
     fn fits(&self, key: &[u8]) -> bool {
         key.starts_with(self.prefix) && self.after.is_none_or(|after| key > after)
     }
 }
 
-/// The longest start of these bytes that the store can be asked about as text.
+/// Returns the longest prefix of `bytes` that is valid as a text parameter of a listing.
 fn text_of(bytes: &[u8]) -> &str {
     let chunk = bytes.utf8_chunks().next();
     let text = chunk.map_or("", |chunk| chunk.valid());
@@ -98,8 +100,8 @@ fn text_of(bytes: &[u8]) -> &str {
 }
 
 impl Store {
-    /// The first objects in the order of their keys. What vanished is passed over, and the page filled
-    /// with what follows: a page that is not full is the last.
+    /// Returns the first objects in key order. Skips objects that were removed meanwhile and fills
+    /// the page with later ones, so that only the last page is shorter than `limit`.
     pub(super) async fn list(
         &self,
         prefix: &[u8],
@@ -109,9 +111,9 @@ impl Store {
         let mut listed = Vec::new();
         loop {
             let wanted = limit - listed.len();
-            let asked = Asked { prefix, after: after.as_deref(), limit: wanted };
-            let mut keys = self.plain_keys(&asked).await?;
-            keys.extend(self.escaped_keys(&asked).await?);
+            let selection = Selection { prefix, after: after.as_deref(), limit: wanted };
+            let mut keys = self.plain_keys(&selection).await?;
+            keys.extend(self.escaped_keys(&selection).await?);
             keys.sort();
             keys.truncate(wanted);
             let last = keys.len() < wanted;
@@ -132,7 +134,7 @@ impl Store {
     }
 
     fn names(&self, start: String, after: Option<String>, limit: usize) -> Names<'_> {
-        // A place before the first name is no help to the store, and some take it amiss.
+        // A start position before the first name is useless, and some stores reject it.
         let after = after.filter(|after| *after > start);
         let limit = limit.clamp(1, PAGE_NAMES);
         Names {
@@ -147,21 +149,21 @@ impl Store {
         }
     }
 
-    async fn plain_keys(&self, asked: &Asked<'_>) -> Result<Vec<Vec<u8>>, Error> {
+    async fn plain_keys(&self, selection: &Selection<'_>) -> Result<Vec<Vec<u8>>, Error> {
         let begin = |bytes: &[u8]| format!("{}{}", self.prefix, text_of(bytes));
-        let start = begin(asked.prefix);
+        let start = begin(selection.prefix);
         let escaped = format!("{}{ESCAPED}", self.prefix);
-        let mut names = self.names(start.clone(), asked.after.map(begin), asked.limit);
+        let mut names = self.names(start.clone(), selection.after.map(begin), selection.limit);
         let mut keys = Vec::new();
-        while keys.len() < asked.limit {
+        while keys.len() < selection.limit {
             let Some(name) = names.next().await? else { break };
             if name.starts_with(&escaped) {
-                // Behind the last of the others: `~` is greater than any digit.
-                names = self.names(start.clone(), Some(format!("{escaped}~")), asked.limit);
+                // Skip all escaped names: `~` is greater than any digit.
+                names = self.names(start.clone(), Some(format!("{escaped}~")), selection.limit);
                 continue;
             }
             if let Some(Named::Whole(key)) = key_of(&name, &self.prefix)
-                && asked.fits(&key)
+                && selection.fits(&key)
             {
                 keys.push(key);
             }
@@ -169,39 +171,40 @@ impl Store {
         Ok(keys)
     }
 
-    async fn escaped_keys(&self, asked: &Asked<'_>) -> Result<Vec<Vec<u8>>, Error> {
+    async fn escaped_keys(&self, selection: &Selection<'_>) -> Result<Vec<Vec<u8>>, Error> {
         let begin = |bytes: &[u8]| format!("{}{ESCAPED}{}", self.prefix, shared_digits(bytes));
-        let mut names = self.names(begin(asked.prefix), asked.after.map(begin), asked.limit);
+        let mut names =
+            self.names(begin(selection.prefix), selection.after.map(begin), selection.limit);
         let mut keys = Vec::new();
         let mut group = Group::default();
         while let Some(name) = names.next().await? {
             let named = key_of(&name, &self.prefix);
             let same = matches!(&named, Some(Named::Cut(start)) if *start == group.start);
             if !same {
-                keys.append(&mut group.finish(self, asked).await?);
-                if keys.len() >= asked.limit {
+                keys.append(&mut group.finish(self, selection).await?);
+                if keys.len() >= selection.limit {
                     return Ok(keys);
                 }
             }
             match named {
-                Some(Named::Whole(key)) if asked.fits(&key) => keys.push(key),
+                Some(Named::Whole(key)) if selection.fits(&key) => keys.push(key),
                 Some(Named::Cut(start)) => {
                     group.start = start;
                     group.names.push(name);
                     if group.names.len() == PAGE_NAMES {
-                        group.look(self, asked).await?;
+                        group.look(self, selection).await?;
                     }
                 }
                 _ => {}
             }
         }
-        keys.append(&mut group.finish(self, asked).await?);
+        keys.append(&mut group.finish(self, selection).await?);
         Ok(keys)
     }
 }
 
-/// Keys that begin with the same bytes, of which the names have no more: their order is known when all
-/// were looked at.
+/// Escaped keys whose names are cut to the same bytes: their order is known only when the whole
+/// keys have been read. Holds at most [`PAGE_NAMES`] names and `limit` keys.
 #[derive(Default)]
 struct Group {
     start: Vec<u8>,
@@ -210,32 +213,36 @@ struct Group {
 }
 
 impl Group {
-    /// Looks at the names that wait, and keeps the smallest keys.
-    async fn look(&mut self, store: &Store, asked: &Asked<'_>) -> Result<(), Error> {
+    /// Reads the whole keys of the collected names and keeps the smallest `limit`.
+    async fn look(&mut self, store: &Store, selection: &Selection<'_>) -> Result<(), Error> {
         let key_of = async |name: String| -> Result<Option<Vec<u8>>, Error> {
             let Ok(path) = Path::parse(&name) else { return Ok(None) };
             let head = store.head(&path).await?;
             let key = head.and_then(|head| attributes::key_of(&head.attributes));
-            Ok(key.filter(|key| name_of(key, &store.prefix).0 == name && asked.fits(key)))
+            Ok(key.filter(|key| name_of(key, &store.prefix).0 == name && selection.fits(key)))
         };
         let names = std::mem::take(&mut self.names);
         let looks = stream::iter(names).map(key_of).buffered(store.parallel);
         let found: Vec<Option<Vec<u8>>> = looks.try_collect().await?;
         self.keys.extend(found.into_iter().flatten());
         self.keys.sort();
-        self.keys.truncate(asked.limit);
+        self.keys.truncate(selection.limit);
         Ok(())
     }
 
-    async fn finish(&mut self, store: &Store, asked: &Asked<'_>) -> Result<Vec<Vec<u8>>, Error> {
-        self.look(store, asked).await?;
+    async fn finish(
+        &mut self,
+        store: &Store,
+        selection: &Selection<'_>,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        self.look(store, selection).await?;
         self.start.clear();
         Ok(std::mem::take(&mut self.keys))
     }
 }
 
 impl Store {
-    /// One page of names that begin with `start`.
+    /// Requests one page of names that begin with `start`.
     pub(super) async fn page(
         &self,
         start: &str,
@@ -253,9 +260,9 @@ impl Store {
         let page = async {
             let listed = self.client.list_paginated(start, options).await?;
             let page = listed.result.extensions.get::<Page>().map(|page| page.0.clone());
-            let page = page.ok_or_else(|| odd("it sent no page".into()))?;
+            let page = page.ok_or_else(|| odd("the reply has no page".into()))?;
             quick_xml::de::from_reader(&page[..])
-                .map_err(|error| odd(format!("what it sent is no listing: {error}").into()))
+                .map_err(|error| odd(format!("invalid listing: {error}").into()))
         };
         page.await.map_err(|error| self.trouble(&error, "a listing", Access::Read))
     }

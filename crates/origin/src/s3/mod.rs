@@ -1,9 +1,9 @@
-//! The S3 origin: objects in a bucket of any S3-compatible store, by the crate `object_store`.
+//! The S3 origin: objects in a bucket of any S3-compatible store, through the crate `object_store`.
 //!
-//! Keys are names (`name`), our metadata is the object's (`attributes`), requests are sent on a thread of
-//! their own (`http`), uploads over 8 MiB go in parts (`upload`), listings merge two kinds of names
-//! (`list`). Each request is tried again after an error that may pass, at most three times and not
-//! after `origin.timeout_s`; the last try may take as long again.
+//! `name` maps keys to names, `attributes` stores our metadata with the object, `http` sends
+//! requests on a separate thread, `upload` sends objects over 8 MiB in parts, and `list` merges the
+//! two kinds of names. A request is retried after a transient error, at most three times and not
+//! after `origin.timeout_s`; the last attempt may take as long again.
 
 mod attributes;
 mod errors;
@@ -38,7 +38,7 @@ use errors::{Access, Trouble, trouble};
 use http::{Connector, Thread};
 pub(super) use name::is_plain;
 
-/// Tries of a request after the first.
+/// The most retries of a request.
 const RETRIES_MAX: usize = 3;
 
 /// An S3-compatible store as the origin.
@@ -46,22 +46,22 @@ pub struct S3 {
     store: Arc<Store>,
 }
 
-/// What all requests share.
+/// State shared by all requests.
 struct Store {
     client: AmazonS3,
     thread: Thread,
-    /// What names begin with.
+    /// The prefix of all names.
     prefix: String,
-    /// Bucket and endpoint in words.
+    /// Bucket and endpoint, for messages.
     place: String,
-    /// Requests at once for one listing.
+    /// The most concurrent requests of one listing.
     parallel: usize,
-    /// KiB of uploads that may still be held in memory.
+    /// The memory left for uploads, KiB.
     held_kib: Arc<Semaphore>,
     held_bytes_max: u64,
 }
 
-/// What the store says of an object.
+/// The store's reply to a HEAD.
 struct Head {
     meta: ObjectMeta,
     attributes: object_store::Attributes,
@@ -69,9 +69,12 @@ struct Head {
 }
 
 impl S3 {
-    /// Connects to the store and lists the bucket once. What the store refuses (the bucket is not there,
-    /// the credentials are wrong) is an error; a store that does not answer is a warning, because what
-    /// needs it says so, and the rest can be served.
+    /// Connects to the store and lists the bucket once.
+    ///
+    /// # Errors
+    ///
+    /// If the store rejects the request (missing bucket, wrong credentials). A store that does not
+    /// reply causes only a warning: requests that need the origin fail, and the rest can be served.
     pub fn open(settings: &Settings) -> anyhow::Result<S3> {
         let store = Arc::new(Store::new(settings)?);
         let timeout = Duration::from_secs_f64(settings.timeout_s);
@@ -80,16 +83,16 @@ impl S3 {
         store.thread.handle().spawn(async move {
             let _ = send.send(probed.probe().await);
         });
-        // The longest that tries may take, and a moment.
+        // The longest time that the retries may take, plus a second.
         match receive.recv_timeout(timeout * 2 + Duration::from_secs(1)) {
             Ok(Ok(())) => {}
             Ok(Err(Trouble { error, status: Some(400..=499), .. })) => bail!("{error}"),
             Ok(Err(Trouble { error, .. })) => {
                 warn!(
-                    "{error}; serving starts, and what needs the origin is answered 503 till then"
+                    "{error}; serving starts, and requests that need the origin are answered 503"
                 );
             }
-            Err(_) => warn!("{} does not answer; serving starts all the same", store.place),
+            Err(_) => warn!("{} does not reply; serving starts without it", store.place),
         }
         Ok(S3 { store })
     }
@@ -124,7 +127,7 @@ impl Store {
             .with_secret_access_key(secret.expose())
             .with_allow_http(settings.allow_http)
             .with_retry(retry)
-            // Deleting many at once is a request of its own that not every store knows.
+            // Not every store supports bulk deletes.
             .with_disable_bulk_delete(true)
             .with_http_connector(connector);
         if let Some(token) = &settings.session_token {
@@ -136,7 +139,7 @@ impl Store {
         let held_bytes_max = settings.uploads_bytes_max.0;
         let held_kib = usize::try_from(held_bytes_max >> 10)?.min(Semaphore::MAX_PERMITS);
         Ok(Store {
-            client: builder.build().context("cannot use the [origin] of the configuration")?,
+            client: builder.build().context("invalid [origin] in the configuration")?,
             thread,
             prefix: settings.prefix.clone(),
             place: settings.in_words(),
@@ -158,11 +161,16 @@ impl Store {
         self.trouble(error, what, access).error
     }
 
-    /// The name of a key, and whether the metadata must have the whole key.
+    /// Returns the name of a key, and whether the metadata must hold the whole key.
     fn path(&self, key: &[u8]) -> Result<(Path, bool), Error> {
         let (name, cut) = name::name_of(key, &self.prefix);
         let path = Path::parse(&name);
-        Ok((path.map_err(|e| Error::Refused(format!("a name of the store: {e}")))?, cut))
+        Ok((
+            path.map_err(|e| {
+                Error::Refused(format!("the key cannot be a name in the store: {e}"))
+            })?,
+            cut,
+        ))
     }
 
     async fn head(&self, path: &Path) -> Result<Option<Head>, Error> {
@@ -173,11 +181,11 @@ impl Store {
                 Ok(Some(Head { meta: found.meta, attributes: found.attributes, metadata }))
             }
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(self.failed(&error, &format!("a look at {path}"), Access::Read)),
+            Err(error) => Err(self.failed(&error, &format!("a HEAD of {path}"), Access::Read)),
         }
     }
 
-    /// The metadata with no bytes: of an empty range.
+    /// Returns the metadata without bytes, for an empty range.
     async fn nothing_of(&self, path: &Path) -> Result<Option<Found>, Error> {
         let head = self.head(path).await?;
         let found = |head: Head| Found {
@@ -204,7 +212,7 @@ impl Store {
                 return match (trouble.status, trouble.code.as_str()) {
                     (Some(404), "NoSuchBucket") => Err(trouble.error),
                     (Some(404), _) => Ok(None),
-                    // The range begins past the end.
+                    // The range begins past the end of the object.
                     (Some(416), _) => self.nothing_of(&path).await,
                     _ => Err(trouble.error),
                 };
@@ -220,7 +228,7 @@ impl Store {
 
     async fn delete(&self, key: &[u8]) -> Result<bool, Error> {
         let (path, _) = self.path(key)?;
-        // The store's answer does not say whether there was one.
+        // The store's reply does not tell whether the object existed.
         if self.head(&path).await?.is_none() {
             return Ok(false);
         }
@@ -235,12 +243,12 @@ impl Store {
     }
 }
 
-/// An object on its way out.
+/// The body of an object that is being read.
 struct Body {
     store: Arc<Store>,
     stream: BoxStream<'static, object_store::Result<Bytes>>,
     left: u64,
-    /// For a read of the whole whose version is a hash: what is held against it at the end.
+    /// The expected version of a read of the whole object, if it is a hash. Verified at the end.
     version: Option<(VersionHasher, Metadata)>,
 }
 
@@ -265,18 +273,17 @@ impl Chunks for Body {
 }
 
 impl Body {
-    /// Counts a piece; the last is given only if all together are of the version.
+    /// Counts and hashes a piece. Returns the last piece only if the whole matches the version.
     fn checked(&mut self, piece: Bytes) -> Result<Bytes, Error> {
-        self.left = self
-            .left
-            .checked_sub(piece.len() as u64)
-            .ok_or_else(|| Error::Damaged("it sent more bytes than it said".to_owned()))?;
+        self.left = self.left.checked_sub(piece.len() as u64).ok_or_else(|| {
+            Error::Damaged("the store sent more bytes than it announced".to_owned())
+        })?;
         if let Some((hasher, metadata)) = &mut self.version {
             hasher.update(&piece);
             if self.left == 0 && hasher.finish(&metadata.attributes) != metadata.etag {
                 return Err(Error::Damaged(format!(
-                    "its bytes at {} are not of its version: another tool changed them and kept \
-                     our metadata, or the store lost them; write the object again",
+                    "the bytes at {} do not match the object's version: another tool changed them \
+                     and kept our metadata, or the store damaged them; write the object again",
                     self.store.place
                 )));
             }

@@ -1,37 +1,39 @@
-//! Keys as names of an S3-compatible store, and back.
+//! Maps keys to object names of an S3-compatible store, and back.
 //!
-//! A *plain* key is its own name, so that other tools see what they know and we see what they wrote: text
-//! in UTF-8 without control characters, whose parts between slashes are neither empty nor `.` nor `..`
-//! and have at most 255 bytes (stores that keep objects as files know no longer ones), and which fits the
-//! store's 1024 bytes; the first part is not `!key`. Any other key lies below `!key/`, named by its bytes in the hexadecimal alphabet
-//! of base 32 (RFC 4648, section 7: `0` to `9`, `a` to `v`, five bits each), which sorts as the bytes do.
-//! Of a key over 120 bytes the name has the first 120, `-` and 32 digits of the key's BLAKE3; the whole key
-//! is in the object's metadata.
+//! A *plain* key is its own name, so that it is the same for us and for other tools. A key is plain
+//! if it is UTF-8 text without control characters, its parts between slashes are neither empty nor
+//! `.` nor `..` and have at most 255 bytes (the limit of stores that keep objects as files), the
+//! name fits the store's 1024 bytes, and the first part is not `!key`.
 //!
-//! So both kinds are listed in the order of their keys, and a listing merges two sorted lists.
+//! The name of any other key is `!key/` and its bytes in base 32 with the extended hexadecimal
+//! alphabet (RFC 4648, section 7: `0` to `9`, `a` to `v`, five bits each), which sorts as the bytes
+//! do. If such a key is over 120 bytes, its name has the first 120, `-` and 32 digits of the key's
+//! BLAKE3; the whole key is in the object's metadata.
+//!
+//! Names of both kinds are thus listed in key order, and a listing merges two sorted lists.
 
 use std::fmt::Write;
 
-/// Where keys lie that are not their own names.
+/// The prefix of the names of keys that are not plain.
 pub const ESCAPED: &str = "!key/";
-/// Longest name of a store.
+/// The longest name in a store.
 pub const NAME_BYTES_MAX: usize = 1024;
-/// Longest part of a name.
+/// The longest part of a name between slashes.
 const PART_BYTES_MAX: usize = 255;
-/// Bytes of a key that is not plain which are in its name: 192 digits.
+/// The most bytes of a key in an escaped name (192 digits).
 pub const WHOLE_BYTES_MAX: usize = 120;
 const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 
-/// What a name says of its key.
+/// The key, or its start, decoded from a name.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Named {
-    /// The key.
+    /// The whole key.
     Whole(Vec<u8>),
-    /// The key begins so; the metadata has all of it.
+    /// The start of the key; the metadata holds the whole key.
     Cut(Vec<u8>),
 }
 
-/// Whether a text can be a name, or the start of one if it ends in `/`.
+/// Whether a text is a plain name. Followed by `/`, it can then start other plain names.
 pub fn is_plain(text: &str) -> bool {
     let parts = text.split('/');
     text.len() <= NAME_BYTES_MAX
@@ -43,13 +45,14 @@ pub fn is_plain(text: &str) -> bool {
             .all(|part| !matches!(part, "" | "." | "..") && part.len() <= PART_BYTES_MAX)
 }
 
-/// A plain key as text, in a store where names begin with `prefix`.
+/// Returns a plain key as text, for a store whose names begin with `prefix`; `None` if it is not
+/// plain.
 fn plain<'a>(key: &'a [u8], prefix: &str) -> Option<&'a str> {
     let text = std::str::from_utf8(key).ok()?;
     (is_plain(text) && prefix.len() + text.len() <= NAME_BYTES_MAX).then_some(text)
 }
 
-/// The name of a key, and whether the metadata must have the whole key.
+/// Returns the name of a key, and whether the metadata must hold the whole key.
 pub fn name_of(key: &[u8], prefix: &str) -> (String, bool) {
     if let Some(text) = plain(key, prefix) {
         return (format!("{prefix}{text}"), false);
@@ -63,7 +66,7 @@ pub fn name_of(key: &[u8], prefix: &str) -> (String, bool) {
     (name, cut)
 }
 
-/// The key of a name; `None` if no key has this name.
+/// Decodes a name; `None` if no key has this name.
 pub fn key_of(name: &str, prefix: &str) -> Option<Named> {
     let rest = name.strip_prefix(prefix)?;
     let Some(escaped) = rest.strip_prefix(ESCAPED) else {
@@ -76,11 +79,11 @@ pub fn key_of(name: &str, prefix: &str) -> Option<Named> {
         return whole.then_some(Named::Cut(start));
     }
     let key = bytes_of(escaped)?;
-    // One name for each key: not a plain one, nor one with other bits after its last byte.
+    // Each key has exactly one name: rejects escaped plain keys and non-zero padding bits.
     (name_of(&key, prefix).0 == name).then_some(Named::Whole(key))
 }
 
-/// Bytes in base 32; the last digit is filled up with zeros.
+/// Encodes bytes in base 32; the last digit is padded with zero bits.
 pub fn digits_of(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 8 / 5 + 1);
     let (mut held, mut bits) = (0u32, 0);
@@ -99,14 +102,14 @@ pub fn digits_of(bytes: &[u8]) -> String {
     text
 }
 
-/// The digits that all keys share which begin with these bytes.
+/// Returns the digits shared by the names of all keys that begin with these bytes.
 pub fn shared_digits(bytes: &[u8]) -> String {
     let mut digits = digits_of(&bytes[..bytes.len().min(WHOLE_BYTES_MAX)]);
     digits.truncate(bytes.len().min(WHOLE_BYTES_MAX) * 8 / 5);
     digits
 }
 
-/// The bytes of digits; `None` if these are no whole bytes, or none.
+/// Decodes digits; `None` if they are malformed or empty.
 pub fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(digits.len() * 5 / 8);
     let (mut held, mut bits) = (0u32, 0);

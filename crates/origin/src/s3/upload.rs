@@ -1,7 +1,8 @@
-//! Writes to the store: up to 8 MiB in memory until one PUT at the commit, more in parts as they come.
+//! Writes to the store. An object of up to 8 MiB stays in memory until one PUT at the commit; a
+//! larger one is sent in parts as its bytes arrive.
 //!
-//! The parts of an upload are no object until it is completed. One that is dropped is aborted; what a
-//! crash leaves is for the bucket's rule on incomplete uploads.
+//! The parts become an object only when the upload is completed. A dropped upload is aborted. The
+//! parts that a crash leaves are removed by the bucket's lifecycle rule for incomplete uploads.
 
 use std::sync::Arc;
 
@@ -20,16 +21,17 @@ use super::errors::Access;
 use super::http::EXTRA;
 use super::{Head, Store, Trouble, attributes};
 
-/// Bytes of a part, the last excepted; some stores want all the same. An object up to this is one PUT.
+/// Size of all parts but the last; some stores require equal sizes. An object up to this size is
+/// one PUT.
 pub const PART_BYTES: usize = 8 << 20;
-/// Parts that a store takes.
+/// The most parts of an upload.
 const PARTS_MAX: u64 = 10_000;
-/// Looks at an object that changes all the time, before a condition on it is given up.
+/// The most attempts to read consistent metadata of an object that is being written.
 const LOOKS_MAX: usize = 10;
-/// Steps in which memory is asked for.
+/// The granularity in which memory is reserved.
 const STEP_BYTES: usize = 256 << 10;
 
-/// Memory of an upload, taken from what all may hold.
+/// Memory reserved for an upload, out of the limit for all uploads.
 struct Held {
     from: Arc<Semaphore>,
     permits: Option<OwnedSemaphorePermit>,
@@ -37,7 +39,7 @@ struct Held {
 }
 
 impl Held {
-    /// Takes what is missing to hold so many bytes; `false` if there is no more.
+    /// Extends the reservation to at least `bytes`. Returns `false` if the limit is reached.
     fn grow_to(&mut self, bytes: usize) -> bool {
         if bytes <= self.bytes {
             return true;
@@ -62,7 +64,8 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// The next part: [`PART_BYTES`], or what is left.
+    /// Returns the next part: [`PART_BYTES`], or all that is left. `beside` is the size of the part
+    /// that is being sent meanwhile.
     async fn part(
         &mut self,
         store: &Store,
@@ -77,7 +80,7 @@ impl Source<'_> {
             let piece = piece?;
             if !held.grow_to(beside + self.buffer.len() + piece.len()) {
                 return Err(Error::Failed(format!(
-                    "uploads hold {} bytes of memory already, all that origin.uploads_bytes_max \
+                    "uploads already hold the {} bytes of memory that origin.uploads_bytes_max \
                      allows; try again later",
                     store.held_bytes_max
                 )));
@@ -93,7 +96,7 @@ impl Source<'_> {
     }
 }
 
-/// Takes an upload.
+/// Receives the bytes of an upload; see [`Origin::stage`](super::super::Origin::stage).
 pub async fn stage(
     store: &Arc<Store>,
     key: &[u8],
@@ -123,7 +126,7 @@ pub async fn stage(
     let mut parts = Parts::create(store, &path, stored).await?;
     let mut size = 0;
     let mut part = first;
-    // One part is sent while the next comes in.
+    // One part is sent while the next is received.
     for number in 1.. {
         if number > PARTS_MAX {
             return Err(too_large());
@@ -144,10 +147,10 @@ pub async fn stage(
 
 fn too_large() -> Error {
     let most = PARTS_MAX * PART_BYTES as u64;
-    Error::Refused(format!("an object of more than {most} bytes, {PARTS_MAX} parts"))
+    Error::Refused(format!("the object is larger than {most} bytes ({PARTS_MAX} parts)"))
 }
 
-/// An upload in parts that is aborted unless it is completed.
+/// An upload in parts. Aborted on drop unless it was completed.
 struct Parts {
     store: Arc<Store>,
     path: Path,
@@ -174,7 +177,7 @@ impl Parts {
         sent.map_err(|e| self.store.failed(&e, &what(), Access::Write))
     }
 
-    /// Makes the parts the object, under a condition that the store checks.
+    /// Completes the upload, under a condition that the store checks.
     async fn complete(
         &mut self,
         condition: Option<(HeaderName, HeaderValue)>,
@@ -195,8 +198,15 @@ impl Drop for Parts {
         let (store, path) = (self.store.clone(), self.path.clone());
         self.store.thread.handle().spawn(async move {
             if let Err(error) = upload.abort().await {
-                let error = store.failed(&error, &format!("the end of {path}"), Access::Write);
-                tracing::warn!("parts of an upload are left, for the bucket's rule: {error}");
+                let error = store.failed(
+                    &error,
+                    &format!("the abort of an upload of {path}"),
+                    Access::Write,
+                );
+                tracing::warn!(
+                    "an upload could not be aborted, and its parts are left to the bucket's \
+                     lifecycle rule: {error}"
+                );
             }
         });
     }
@@ -207,7 +217,7 @@ enum Content {
     Parts(Parts),
 }
 
-/// A write whose bytes are all there.
+/// A write whose bytes have all been received.
 struct StagedUpload {
     store: Arc<Store>,
     path: Path,
@@ -231,7 +241,8 @@ impl Staged for StagedUpload {
 impl StagedUpload {
     async fn write(self: Box<Self>, condition: Option<Condition>) -> Result<(), Error> {
         let StagedUpload { store, path, metadata, content } = *self;
-        // The condition names our version; the store knows its own, which the look tells.
+        // The condition names our version, but the store compares its own etag, which a HEAD
+        // returns.
         let looks = match (&condition, &content) {
             (Some(Condition::Is(_)), _) | (Some(_), Content::Parts(_)) => true,
             (Some(Condition::Absent) | None, _) => false,
@@ -242,7 +253,9 @@ impl StagedUpload {
             condition.judge(head.as_ref().map(|head| &head.metadata))?;
             if let Some(head) = head {
                 let missing = || {
-                    Error::Failed("the store gives no etag to hold a condition against".to_owned())
+                    Error::Failed(
+                        "the store returns no etag, which a conditional write needs".to_owned(),
+                    )
                 };
                 etag = Some(head.meta.e_tag.ok_or_else(missing)?);
             }
@@ -265,7 +278,9 @@ impl StagedUpload {
                     (Some(_), None) => Some((IF_NONE_MATCH, HeaderValue::from_static("*"))),
                     (Some(_), Some(etag)) => {
                         let value = HeaderValue::from_str(&etag);
-                        let odd = |_| Error::Failed("the store's etag is no header".to_owned());
+                        let odd = |_| {
+                            Error::Failed("the store's etag is not a valid header value".to_owned())
+                        };
                         Some((IF_MATCH, value.map_err(odd)?))
                     }
                 };
@@ -278,9 +293,11 @@ impl StagedUpload {
     }
 }
 
-/// Looks until two looks agree. A store that keeps metadata beside the bytes may answer one that meets a
-/// write with our version of before and its own of after (`versitygw` does), and a condition on that
-/// pair would let through what it is to stop.
+/// Reads an object's metadata until two consecutive reads agree.
+///
+/// A store that keeps metadata apart from the bytes (`versitygw` does) may return our version from
+/// before a concurrent write together with its own etag from after it. A condition based on that
+/// pair would overwrite the concurrent write.
 async fn consistent_head(store: &Store, path: &Path) -> Result<Option<Head>, Error> {
     let mut before = store.head(path).await?;
     for _ in 0..LOOKS_MAX {
@@ -293,11 +310,14 @@ async fn consistent_head(store: &Store, path: &Path) -> Result<Option<Head>, Err
         }
         before = now;
     }
-    Err(Error::Condition("it is being written".to_owned()))
+    Err(Error::Condition("the object is being written".to_owned()))
 }
 
-/// What a write that was answered by an error came to. If an answer was lost and the request sent again,
-/// the store may say that the object is there already, or the upload no more: then it is ours.
+/// Determines the result of a write that got an error reply.
+///
+/// If a reply was lost and the request retried, the store may report that the object exists
+/// already, or that the upload no longer exists. The write has then succeeded if the stored object
+/// is ours.
 async fn settle(
     store: &Store,
     path: &Path,
@@ -316,7 +336,7 @@ async fn settle(
     match (condition, trouble.status) {
         (Some(condition), Some(304 | 412 | 404)) => {
             condition.judge(head.as_ref().map(|head| &head.metadata))?;
-            // It held again by now; when the store looked, it did not.
+            // The condition holds now, but did not when the store checked it.
             Err(Error::Condition("another write came between".to_owned()))
         }
         _ => Err(trouble.error),

@@ -1,4 +1,4 @@
-//! A sequence of numbers that never fall, in little more than the bits that they need.
+//! Elias–Fano coding: a non-decreasing sequence of numbers in little more than the minimum of bits.
 //!
 //! Source: P. Elias, "Efficient storage and retrieval by content and address of static files" (J.
 //! ACM, 1974), and R. Fano's memorandum of 1971; the layout is the usual one (S. Vigna,
@@ -6,13 +6,12 @@
 //! bits packed, and its high bits written in unary into one bit vector: number `i` with high part
 //! `h` sets bit `h + i`.
 //!
-//! Cost: `n (2 + ⌊log₂(u / n)⌋)` bits and 1/8 more of its bit vector for the directory in memory;
+//! Cost: `n (2 + ⌊log₂(u / n)⌋)` bits, and 1/8 of its bit vector for the directory in memory.
 //! [`get`] and [`predecessor`] take `O(log n)` steps, by binary search in one directory, whatever
-//! the distribution. A directory for selection in constant time would be faster for a walk over the
-//! whole sequence: for that there is [`iter`].
+//! the distribution. A directory for selection in constant time would be faster for walks over the
+//! whole sequence, but those use [`iter`].
 //!
-//! It is the wrong structure for numbers that lie dense in long runs (a bitmap of runs is smaller),
-//! and for numbers that come unsorted.
+//! Not for numbers in long dense runs (a bitmap of runs is smaller), or for unsorted numbers.
 //!
 //! [`get`]: EliasFano::get
 //! [`predecessor`]: EliasFano::predecessor
@@ -20,7 +19,7 @@
 
 use crate::Error;
 
-/// Words of the bit vector that share one entry of the directory.
+/// The number of words of the bit vector per directory entry.
 const WORDS_PER_BLOCK: usize = 8;
 /// Bytes before the packed words: the count, the last value, the number of low bits.
 const HEADER_BYTES: usize = 24;
@@ -33,7 +32,7 @@ pub struct EliasFano {
     low_bits: u32,
     low: Vec<u64>,
     high: Vec<u64>,
-    /// Set bits of `high` before each block of words, and all of them at the end.
+    /// The number of set bits of `high` before each block of words, and the total at the end.
     ones_before: Vec<u64>,
 }
 
@@ -42,7 +41,7 @@ impl EliasFano {
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] if a value is below the one before it.
+    /// [`Error::Damaged`] if a value is below its predecessor.
     pub fn new(values: &[u64]) -> Result<Self, Error> {
         let last = values.last().copied().unwrap_or(0);
         let low_bits = low_bits(values.len(), last);
@@ -62,12 +61,12 @@ impl EliasFano {
         Ok(Self { len: values.len(), last, low_bits, low, high, ones_before })
     }
 
-    /// Elements of the sequence.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether the sequence is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -81,12 +80,12 @@ impl EliasFano {
         Some((high << self.low_bits) | self.low(index))
     }
 
-    /// The index of the last element that is at most `value`; `None` where the first is above it.
+    /// The index of the last element that is at most `value`; `None` if the first is above it.
     pub fn predecessor(&self, value: u64) -> Option<usize> {
         self.rank(value).checked_sub(1)
     }
 
-    /// How many elements are at most `value`.
+    /// The number of elements that are at most `value`.
     pub fn rank(&self, value: u64) -> usize {
         if self.len == 0 {
             return 0;
@@ -94,8 +93,8 @@ impl EliasFano {
         if value >= self.last {
             return self.len;
         }
-        // Elements with the same high part as `value` lie between two zeros of the bit vector: the
-        // zero number `h` ends the elements of high part `h`.
+        // Elements with the same high part as `value` lie between two zeros of the bit vector: zero
+        // number `h` ends the elements of high part `h`.
         let high = value >> self.low_bits;
         let mut start =
             if high == 0 { 0 } else { (self.select_zero(high - 1) + 1 - high) as usize };
@@ -129,9 +128,9 @@ impl EliasFano {
             .map(|(index, bit)| ((bit - index as u64) << self.low_bits) | self.low(index))
     }
 
-    /// The sequence as bytes, little-endian: count (8), last value (8), low bits (4), zero (4), the
+    /// Encodes the sequence, little-endian: count (8), last value (8), low bits (4), zero (4), the
     /// words of the low bits, the words of the bit vector. Both lengths follow from the header; the
-    /// directory is made again on reading.
+    /// directory is rebuilt on decoding.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + 8 * (self.low.len() + self.high.len()));
         bytes.extend_from_slice(&(self.len as u64).to_le_bytes());
@@ -144,12 +143,12 @@ impl EliasFano {
         bytes
     }
 
-    /// Reads what [`encode`](Self::encode) wrote, whoever wrote it: every element is checked, in
-    /// one pass.
+    /// Decodes the bytes of [`encode`](Self::encode). Checks every element, in one pass, so the
+    /// bytes need not be trusted.
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] where the bytes are anything else.
+    /// [`Error::Damaged`] if the bytes are malformed.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let (header, words) = bytes
             .split_at_checked(HEADER_BYTES)
@@ -158,12 +157,13 @@ impl EliasFano {
         let len = number(0).map_or(0, u64::from_le_bytes);
         let last = number(8).map_or(0, u64::from_le_bytes);
         let tail = number(16).map_or(0, u64::from_le_bytes);
-        // Each element sets one bit of the vector, so a count that the bytes cannot hold ends here.
+        // Each element sets one bit of the vector, so this rejects counts that the bytes cannot
+        // hold.
         let len = usize::try_from(len).ok().filter(|&len| len / 8 <= words.len());
         let len = len.ok_or_else(|| damaged("more elements than bytes for them".to_owned()))?;
         let low_bits = low_bits(len, last);
         if tail != u64::from(low_bits) {
-            return Err(damaged(format!("{tail} low bits where {low_bits} are right")));
+            return Err(damaged(format!("{tail} low bits, {low_bits} expected")));
         }
         let (low_len, high_len) = (packed_words(len, low_bits), high_words(len, last, low_bits));
         if low_len.checked_add(high_len).and_then(|n| n.checked_mul(8)) != Some(words.len()) {
@@ -180,12 +180,12 @@ impl EliasFano {
         Ok(read)
     }
 
-    /// Whether the words are what [`new`](Self::new) makes of the elements that they hold.
+    /// Checks that the words equal those that [`new`](Self::new) would produce for their elements.
     fn check(&self) -> Result<(), Error> {
         if self.ones_before.last() != Some(&(self.len as u64)) {
-            return Err(damaged("not as many set bits as elements".to_owned()));
+            return Err(damaged("the number of set bits differs from that of elements".to_owned()));
         }
-        // The last element has the largest high part: with it right, no other can overflow.
+        // The last element has the largest high part: if it is correct, no other can overflow.
         if let Some(last) = self.len.checked_sub(1) {
             let high = self.select_one(last as u64) - last as u64;
             if high != self.last >> self.low_bits {
@@ -202,7 +202,7 @@ impl EliasFano {
         if before != self.last {
             return Err(damaged(format!("ends with {before}, not with {}", self.last)));
         }
-        // Of a last word that is full, none is unused.
+        // A full last word has no unused bits.
         let used = (self.len * self.low_bits as usize % 64) as u32;
         let unused = self.low.last().map_or(0, |&word| word & !low_mask(used));
         if used > 0 && unused != 0 {
@@ -215,7 +215,7 @@ impl EliasFano {
         get(&self.low, index, self.low_bits)
     }
 
-    /// Position of set bit number `rank`; there are more than `rank`.
+    /// The position of set bit number `rank`, which must exist.
     fn select_one(&self, rank: u64) -> u64 {
         let block = self.ones_before.partition_point(|&ones| ones <= rank) - 1;
         let mut left = rank - self.ones_before[block];
@@ -227,12 +227,12 @@ impl EliasFano {
         64 * word as u64 + select_in_word(self.high[word], left)
     }
 
-    /// Position of clear bit number `rank`; there are more than `rank`.
+    /// The position of clear bit number `rank`, which must exist.
     fn select_zero(&self, rank: u64) -> u64 {
         let bits_per_block = 64 * WORDS_PER_BLOCK as u64;
         let blocks = self.ones_before.len() - 1;
         let (mut start, mut end) = (0, blocks);
-        // The last block with at most `rank` zeros before it.
+        // Finds the last block with at most `rank` zeros before it.
         while end - start > 1 {
             let middle = start + (end - start) / 2;
             if middle as u64 * bits_per_block - self.ones_before[middle] <= rank {
@@ -251,7 +251,7 @@ impl EliasFano {
     }
 }
 
-/// Position of set bit number `rank` of a word that has more than `rank`.
+/// The position of set bit number `rank` of a word, which must exist.
 fn select_in_word(mut word: u64, rank: u64) -> u64 {
     for _ in 0..rank {
         word &= word - 1;
@@ -268,13 +268,13 @@ fn low_mask(low_bits: u32) -> u64 {
     (1 << low_bits) - 1
 }
 
-/// Words of `len` packed integers of `width` bits. Saturating: a length that no memory holds
-/// differs from the length of the bytes at hand.
+/// The number of words of `len` packed integers of `width` bits. Saturates: the comparison with the
+/// actual length then fails.
 pub(crate) fn packed_words(len: usize, width: u32) -> usize {
     len.saturating_mul(width as usize).div_ceil(64)
 }
 
-/// Packed integer `index`, which the words have.
+/// Packed integer `index`, which must be within the words.
 pub(crate) fn get(words: &[u64], index: usize, width: u32) -> u64 {
     if width == 0 {
         return 0;
@@ -288,8 +288,8 @@ pub(crate) fn get(words: &[u64], index: usize, width: u32) -> u64 {
     value & low_mask(width)
 }
 
-/// One bit for each element and one more for each high part, so that every part up to the last ends
-/// in a zero.
+/// The length of the bit vector: one bit for each element and one for each high part, so that every
+/// part ends with a zero.
 fn high_words(len: usize, last: u64, low_bits: u32) -> usize {
     if len == 0 {
         return 0;
@@ -298,7 +298,7 @@ fn high_words(len: usize, last: u64, low_bits: u32) -> usize {
     parts.saturating_add(len).div_ceil(64)
 }
 
-/// Writes packed integer `index` into words that are clear there.
+/// Writes packed integer `index` into words that are zero there.
 pub(crate) fn put(words: &mut [u64], index: usize, width: u32, value: u64) {
     if width == 0 {
         return;

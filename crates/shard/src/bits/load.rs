@@ -1,10 +1,10 @@
-//! Little-endian numbers read from stored bytes, wherever they lie.
+//! Reads little-endian numbers from stored bytes, at any alignment.
 //!
-//! Stored bytes may be damaged, so a read past the end is no panic: it gives 0, and the caller's
-//! answer is then wrong but harmless. (Checksums are what tells damaged bytes from good ones.) Each
-//! read costs one comparison beside the load; no alignment is asked of the bytes.
+//! Stored bytes may be damaged, so a read past the end does not panic but returns 0; the caller's
+//! result is then wrong but harmless. (Damage is detected by checksums.) Each read costs one
+//! comparison besides the load.
 
-/// The eight bytes from `at` on; 0 if they are not all there.
+/// Reads eight bytes from `at` on; 0 if they are not all in range.
 #[inline(always)]
 pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     match bytes.get(at..at.wrapping_add(8)).and_then(|found| found.first_chunk()) {
@@ -13,7 +13,7 @@ pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     }
 }
 
-/// The four bytes from `at` on; 0 if they are not all there.
+/// Reads four bytes from `at` on; 0 if they are not all in range.
 #[inline(always)]
 pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     match bytes.get(at..at.wrapping_add(4)).and_then(|found| found.first_chunk()) {
@@ -22,7 +22,7 @@ pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     }
 }
 
-/// The two bytes from `at` on; 0 if they are not both there.
+/// Reads two bytes from `at` on; 0 if they are not both in range.
 #[inline(always)]
 pub fn u16_at(bytes: &[u8], at: usize) -> u16 {
     match bytes.get(at..at.wrapping_add(2)).and_then(|found| found.first_chunk()) {

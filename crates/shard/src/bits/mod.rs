@@ -1,9 +1,8 @@
-//! Bit vectors and packed integers: the small structures that the index and the records are made
-//! of.
+//! Bit vectors and packed integers: the building blocks of the index and the records.
 //!
-//! [`load`] reads numbers of stored bytes without ever panicking; [`packed`] is an array of
-//! integers of one width; [`elias_fano`] is a monotone sequence; [`word`] is selection in a word,
-//! in the two ways that processors have for it, and unsafe code, of which this crate has little.
+//! [`load`] reads numbers from stored bytes without panicking; [`packed`] is an array of integers
+//! of one width; [`elias_fano`] is a monotone sequence; [`word`] has selection in a word, in two
+//! implementations, with unsafe code.
 
 pub mod elias_fano;
 pub mod load;

@@ -1,24 +1,24 @@
-//! Arrays of unsigned integers of one width in bits, one after the other without gaps.
+//! Packed arrays of unsigned integers of a fixed width in bits, stored without gaps.
 //!
 //! Integer `i` of width `w` is the bits `i·w .. (i + 1)·w` of the array, counted from the lowest
-//! bit of the first byte. Eight zero bytes follow the last integer, so that one load of a word
-//! reads any of them: a read is a load, a shift and a mask, in O(1). Not for widths past 57, where
-//! an integer may reach into a ninth byte.
+//! bit of the first byte. Eight zero bytes follow the last integer, so that each integer can be
+//! read with one word load, a shift and a mask, in O(1). Not for widths above 57, where an integer
+//! may extend into a ninth byte.
 
 use super::load::u64_at;
 
-/// The widest integer that an array may hold: with it, any integer lies within eight bytes.
+/// The largest width: up to it, every integer lies within eight bytes.
 pub const WIDTH_MAX: u32 = 57;
 
-/// Zero bytes behind the last integer.
+/// Zero bytes after the last integer.
 const PADDING: usize = 8;
 
-/// The least width that holds `value`; at least 1.
+/// The smallest width that holds `value`; at least 1.
 pub fn width_of(value: u64) -> u32 {
     (u64::BITS - value.leading_zeros()).max(1)
 }
 
-/// Bytes of an array of `count` integers of `width` bits, its padding included.
+/// The size in bytes of an array of `count` integers of `width` bits, including padding.
 pub fn bytes_of(count: usize, width: u32) -> usize {
     (count * width as usize).div_ceil(8) + PADDING
 }
@@ -31,7 +31,7 @@ pub struct Packed<'a> {
 }
 
 impl<'a> Packed<'a> {
-    /// The array of integers of `width` bits that `bytes` holds, padding included.
+    /// The array of integers of `width` bits stored in `bytes`, which include the padding.
     pub fn new(bytes: &'a [u8], width: u32) -> Self {
         Self { bytes, width: width.clamp(1, WIDTH_MAX) }
     }
@@ -43,14 +43,14 @@ impl<'a> Packed<'a> {
         (u64_at(self.bytes, bit / 8) >> (bit % 8)) & ((1 << self.width) - 1)
     }
 
-    /// Asks for the memory of integer `index`, for a `get` that follows soon.
+    /// Prefetches integer `index` for a `get` that follows soon.
     #[inline(always)]
     pub fn prefetch(&self, index: usize) {
         super::word::prefetch(self.bytes, index.wrapping_mul(self.width as usize) / 8);
     }
 }
 
-/// Sets integer `index`, which was 0, of an array that fills `bytes` with integers of `width` bits.
+/// Sets integer `index`, which must be 0, of the array of `width` bits stored in `bytes`.
 ///
 /// # Panics
 ///
@@ -62,8 +62,7 @@ pub fn set(bytes: &mut [u8], width: u32, index: usize, value: u64) {
     bytes[bit / 8..bit / 8 + 8].copy_from_slice(&word.to_le_bytes());
 }
 
-/// Appends integers, each with how many bits it takes (up to 56), and fills up the last byte with
-/// zeros.
+/// Appends integers, each given with its width (up to 56 bits), and pads the last byte with zeros.
 pub fn append(values: impl Iterator<Item = (u64, u32)>, bytes: &mut Vec<u8>) {
     let (mut bits, mut held) = (0u64, 0);
     for (value, width) in values {
@@ -88,7 +87,7 @@ pub struct PackedVec {
 }
 
 impl PackedVec {
-    /// `count` zeros of `width` bits.
+    /// Creates an array of `count` zeros of `width` bits.
     ///
     /// # Panics
     ///
@@ -98,7 +97,7 @@ impl PackedVec {
         Self { bytes: vec![0; bytes_of(count, width)], width }
     }
 
-    /// Sets integer `index`, which was 0, to `value`.
+    /// Sets integer `index`, which must be 0, to `value`.
     ///
     /// # Panics
     ///
@@ -107,7 +106,7 @@ impl PackedVec {
         set(&mut self.bytes, self.width, index, value);
     }
 
-    /// The array as it is stored.
+    /// The array in its stored form.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

@@ -1,31 +1,31 @@
-//! Selection and counting in words, and asking for memory ahead: what processors have instructions
-//! for.
+//! Selection and counting in words, and prefetching, using special instructions of the processor.
 //!
-//! Unsafe code, one of the crate's two pieces (the other is `layers::memory`). It is sound whatever
-//! the stored bytes are: no pointer is read through, and a function that needs BMI2 can only be
-//! reached with a [`Bmi2`], which exists only where the processor was asked for it.
+//! Contains one of the crate's two pieces of unsafe code (the other is `layers::memory`). It is
+//! sound for any stored bytes: no pointer is dereferenced, and a function that needs BMI2 can only
+//! be called with a [`Bmi2`], which is created only after a check of the processor.
 //!
-//! Selection (the place of the `r`-th one in a word) is one `pdep` and one count of trailing zeros
-//! with BMI2, and six halvings without: both in O(1), with the same answers. A list of bytes is
-//! counted sixteen at once with AVX2, which all processors with BMI2 but a few have, and eight at
-//! once without: walks over 1 MB, where all is in the caches, are 6 % faster for it. On processors
-//! whose `pdep` is microcode (AMD before Zen 3) the portable way would be the faster one; it is not
-//! chosen there.
+//! Selection (the position of the `r`-th one bit in a word) takes one `pdep` and one count of
+//! trailing zeros with BMI2, and six halvings without: both in O(1), with the same result. Bytes of
+//! a list are counted sixteen at a time with AVX2, which almost all processors with BMI2 have, and
+//! eight at a time without: this makes walks over 1 MB, which fits the caches, 6 % faster. On
+//! processors that implement `pdep` in microcode (AMD before Zen 3) the portable variant would be
+//! faster, but is not chosen.
 
 #![allow(unsafe_code)]
 
-/// A way to select and count in words.
+/// An implementation of selection and counting in words.
 pub trait Word: Copy {
-    /// The place of one number `rank` (counted from 0) from the lowest bit on; 64 if there are no
-    /// more than `rank` ones. `rank` is below 64.
+    /// The position of one bit number `rank` (from 0), counted from the lowest bit; 64 if the word
+    /// has at most `rank` ones. `rank` must be below 64.
     fn select(self, word: u64, rank: u32) -> u32;
 
-    /// The lowest `count` bits of a word, all of them from 64 on. `count` is below 256.
+    /// The lowest `count` bits of a word; all bits if `count` is 64 or more. `count` must be below
+    /// 256.
     fn lowest(self, word: u64, count: u32) -> u64;
 
-    /// A bit for each of 16 bytes, the first the lowest: of ascending bytes below 128 at the
-    /// beginning those that are at most `most`, which is below 128; bits of what follows them may
-    /// be anything.
+    /// Returns one bit for each of 16 bytes, the lowest for the first byte: set if the byte is at
+    /// most `most`. Defined only for the ascending bytes below 128 at the beginning; further bits
+    /// are arbitrary. `most` must be below 128.
     fn at_most(self, bytes: (u64, u64), most: u32) -> u32;
 }
 
@@ -64,7 +64,8 @@ impl Word for Portable {
     }
 }
 
-/// How many bytes of a word, all below 128, are at most `most` before the first that is greater.
+/// The number of bytes of a word before the first that is greater than `most`. All bytes must be
+/// below 128.
 #[inline(always)]
 pub fn leading_at_most(bytes: u64, most: u32) -> u32 {
     let (low_bits, high_bits) = (0x0101_0101_0101_0101, 0x8080_8080_8080_8080);
@@ -72,15 +73,16 @@ pub fn leading_at_most(bytes: u64, most: u32) -> u32 {
     (at_most ^ high_bits).trailing_zeros() / 8
 }
 
-/// Selection with BMI2's `pdep`, counting with AVX2. One of these exists only if the processor has
-/// what it is compiled for.
+/// Selection with BMI2's `pdep`, counting with AVX2. A value exists only if the processor has the
+/// required instructions.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub struct Bmi2(());
 
 #[cfg(target_arch = "x86_64")]
 impl Bmi2 {
-    /// A proof that the processor has BMI1, BMI2, LZCNT, POPCNT and AVX2, if it has.
+    /// Returns a proof that the processor has BMI1, BMI2, LZCNT, POPCNT and AVX2; `None` if it
+    /// lacks any.
     fn detect() -> Option<Self> {
         (is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")
@@ -90,7 +92,7 @@ impl Bmi2 {
         .then_some(Self(()))
     }
 
-    /// Runs a job compiled for these instructions.
+    /// Runs a job that is compiled with these instructions.
     #[target_feature(enable = "bmi1,bmi2,lzcnt,popcnt,avx2")]
     fn run<J: Job>(self, job: J) -> J::Output {
         job.run(self)
@@ -123,18 +125,18 @@ impl Word for Bmi2 {
     }
 }
 
-/// A computation that selects in words, to be compiled once for each way of doing so. `run` should
-/// be `#[inline(always)]`, with all that is called in its loops, so that all of it is compiled that
-/// way.
+/// A computation that uses selection, compiled once for each implementation. `run`, and all
+/// functions called in its loops, should be `#[inline(always)]`, so that all of it is compiled with
+/// the same instructions.
 pub trait Job {
-    /// What comes out.
+    /// The result.
     type Output;
 
-    /// Computes it with the given selection.
+    /// Computes the result with the given implementation.
     fn run<W: Word>(self, word: W) -> Self::Output;
 }
 
-/// Which way of selecting is used.
+/// The choice of implementation.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     #[cfg(target_arch = "x86_64")]
@@ -142,7 +144,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The fastest that this processor has.
+    /// The fastest implementation for this processor.
     pub fn detect() -> Self {
         Self {
             #[cfg(target_arch = "x86_64")]
@@ -150,7 +152,7 @@ impl Kernel {
         }
     }
 
-    /// The one that every processor has, for tests that both ways agree.
+    /// The portable implementation, for tests that both agree.
     #[cfg(test)]
     pub fn portable() -> Self {
         Self {
@@ -164,27 +166,28 @@ impl Kernel {
     pub fn run<J: Job>(self, job: J) -> J::Output {
         #[cfg(target_arch = "x86_64")]
         if let Some(bmi2) = self.bmi2 {
-            // SAFETY: a `Bmi2` exists, so the processor has what `run` is compiled for.
+            // SAFETY: a `Bmi2` exists, so the processor has the instructions that `run` is compiled
+            // with.
             return unsafe { bmi2.run(job) };
         }
         job.run(Portable)
     }
 }
 
-/// Asks for the cache line of `bytes[at]`; does nothing where the processor cannot, or past the
-/// end.
+/// Prefetches the cache line of `bytes[at]`. Does nothing past the end, or on other processors than
+/// x86-64.
 #[inline(always)]
 pub fn prefetch(bytes: &[u8], at: usize) {
     prefetch_at(bytes.as_ptr().wrapping_add(at));
 }
 
-/// Asks for the cache line of a place in memory, or of none, as [`prefetch`] does.
+/// Prefetches the cache line of any address, valid or not; see [`prefetch`].
 #[inline(always)]
 pub fn prefetch_at<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch is a hint: it never faults, and the pointer is not read through.
+        // SAFETY: a prefetch is a hint: it never faults, and the pointer is not dereferenced.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]

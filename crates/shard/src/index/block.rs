@@ -1,31 +1,32 @@
 //! One block: Ψ of 128 adjacent rows, and the samples of the suffix array among them.
 //!
-//! Ψ takes the row of a suffix to the row of the suffix one byte shorter (Sadakane, *New text
+//! Ψ maps the row of a suffix to the row of the suffix one byte shorter (Sadakane, *New text
 //! indexing functionalities of the compressed suffix arrays*, 2003, after Grossi and Vitter, 2000).
-//! Within one symbol's column it ascends, and where the text repeats itself it ascends by one: such
-//! stretches are *runs*, and a row that does not continue one is a *head*. A block stores which
-//! rows are heads, and by how much more than one Ψ grows up to each head (its *jump*, a sum, so
-//! that jumps ascend) in Elias–Fano code: the low bits of each as they are, the high bits in unary.
-//! Then
+//! Within one symbol's column it ascends, and where the text repeats itself it ascends by one. Such
+//! stretches are *runs*, and a row that does not continue a run is a *head*. A block stores which
+//! rows are heads, and for each head its *jump*, the total by which Ψ has grown by more than one
+//! per row up to it. Jumps ascend, and are Elias–Fano coded: the low bits of each plain, the high
+//! bits in unary. Then
 //!
 //! `Ψ(i) = first + i + jump(heads among rows 1..=i)`
 //!
-//! in O(1): count heads, select a one among the high bits, add. Up to 15 heads are a list of bytes,
-//! more are a bitmap; both are counted without a branch on their number.
+//! in O(1): count heads, select a one among the high bits, add. Up to 15 heads are stored as a list
+//! of bytes, more as a bitmap; both are counted without branching on their number.
 //!
-//! The rows whose suffix starts at a multiple of the sampling rate are *marked*, in the same block,
-//! and the values of the marked rows follow: a walk learns at no further cache miss whether it has
-//! arrived.
+//! Rows whose suffix starts at a multiple of the sampling rate are *marked* in the same block,
+//! which also stores the values of the marked rows. A walk therefore learns without a further cache
+//! miss whether it has arrived.
 //!
-//! Blocks that reach into several columns (two for each symbol at most) hold Ψ as plain numbers.
-//! `docs/shard-format.md` has the bytes.
+//! Blocks that extend over several columns (at most two per symbol) store Ψ as plain numbers.
+//! `docs/shard-format.md` describes the bytes.
 //!
-//! A damaged block gives wrong numbers, nothing worse: it is read through a window of fixed length
-//! that no place within it can leave, and all loops are bounded.
+//! A damaged block gives wrong numbers, but cannot do worse: it is read through a window of fixed
+//! length that no read can leave, and all loops are bounded.
 //!
-//! Walks and searches meet blocks in no order, so that whatever a block holds comes as a surprise.
-//! Where Ψ depends on it one way or the other, both are computed and one is selected. Before that,
-//! half of the steps mispredicted a branch (by cachegrind, over 0.4 MB of package records).
+//! Walks and searches visit blocks in no particular order, so branches on a block's content are
+//! unpredictable. Where Ψ depends on the content, both alternatives are computed and one is
+//! selected. Before that, half of the steps mispredicted a branch (measured by cachegrind with 0.4
+//! MB of package records).
 
 use std::hint::select_unpredictable;
 
@@ -36,39 +37,40 @@ use crate::bits::word::{Word, leading_at_most, prefetch};
 /// Rows of a block.
 pub(crate) const ROWS: u32 = 128;
 
-/// Heads from which on they are a bitmap.
+/// The number of heads from which on they are stored as a bitmap.
 const HEADS_BITMAP: u32 = 16;
 
-/// Marks from which on they are a bitmap, and the number that says so.
+/// The number of marks from which on they are stored as a bitmap; also the count stored in that
+/// case.
 const MARKS_BITMAP: u32 = 15;
 const _: () = assert!(MARKS_BITMAP as usize + 1 == BITMAP_BYTES);
 
-/// The high bits of 127 jumps are no more than 48 bytes: 127 ones and 253 zeros.
+/// The high bits of 127 jumps take at most 48 bytes: 127 ones and 253 zeros.
 const JUMP_HIGHS_BITS: u32 = 384;
 
 const HEADER_BYTES: usize = 8;
 const BITMAP_BYTES: usize = 16;
 
-/// The most places of a window that reads can begin at: more bytes than any block has, a power of
-/// two.
+/// The number of positions in a window at which reads can begin: a power of two above the size of
+/// any block.
 const PLACES: usize = 2048;
 
-/// Bytes through which a block is read.
+/// The window of bytes through which a block is read.
 const WINDOW_BYTES: usize = PLACES + size_of::<u64>();
 
-/// The blocks' bytes, each block to be read through a window.
+/// The bytes of all blocks, each read through a window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blocks<'a> {
     bytes: &'a [u8],
     end: &'a End,
 }
 
-/// The last bytes of all blocks and zeros behind them, a window's length of each: for blocks near
-/// the end. A copy of what they were when the index was opened.
+/// For blocks near the end: the last bytes of all blocks and zeros after them, a window's length of
+/// each. Copied when the index is opened.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
     bytes: Box<[u8; 2 * WINDOW_BYTES]>,
-    /// Where they are among the blocks' bytes.
+    /// The offset of the copy among the blocks' bytes.
     start: usize,
 }
 
@@ -84,7 +86,7 @@ impl End {
         self.bytes.len()
     }
 
-    /// The window from byte `at` of all blocks on; past the end there are zeros.
+    /// The window that starts at byte `at` of all blocks; zeros past the end.
     #[cold]
     fn window(&self, at: usize) -> &[u8; WINDOW_BYTES] {
         let from = at.saturating_sub(self.start).min(WINDOW_BYTES);
@@ -93,12 +95,12 @@ impl End {
 }
 
 impl<'a> Blocks<'a> {
-    /// `end` is that of the same bytes.
+    /// `end` must be the copy of the end of the same bytes.
     pub fn new(bytes: &'a [u8], end: &'a End) -> Self {
         Self { bytes, end }
     }
 
-    /// Asks for the cache line of byte `at`.
+    /// Prefetches the cache line of byte `at`.
     #[inline(always)]
     pub fn ask(&self, at: usize) {
         prefetch(self.bytes, at);
@@ -119,10 +121,10 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// The eight bytes from `at` on, which is a place of the window.
+/// The eight bytes from position `at` of the window on.
 #[inline(always)]
 fn u64_in(window: &[u8; WINDOW_BYTES], at: usize) -> u64 {
-    // The compiler sees that they are in the window, and does not compare.
+    // The mask shows the compiler that they are within the window, so it omits the bounds check.
     let at = at % PLACES;
     window[at..at + 8].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
@@ -134,7 +136,7 @@ pub(crate) struct Block<'a> {
     header: u64,
 }
 
-/// The place of the one number `rank` of a bitmap of 128 bits.
+/// The position of the one bit number `rank` of a bitmap of 128 bits.
 #[inline(always)]
 fn selected<W: Word>(bitmap: (u64, u64), rank: u32, word: W) -> u32 {
     let before = bitmap.0.count_ones();
@@ -144,14 +146,14 @@ fn selected<W: Word>(bitmap: (u64, u64), rank: u32, word: W) -> u32 {
     select_unpredictable(is_first, 0, u64::BITS) + word.select(bits, rank & 63)
 }
 
-/// Ones of a bitmap of 128 bits at places up to `row`.
+/// The number of one bits of a bitmap of 128 bits up to position `row`.
 #[inline(always)]
 fn ones<W: Word>(bitmap: (u64, u64), row: u32, word: W) -> u32 {
     let (low, high) = (row + 1, (row + 1).saturating_sub(u64::BITS));
     word.lowest(bitmap.0, low).count_ones() + word.lowest(bitmap.1, high).count_ones()
 }
 
-/// Place of the first one of a bitmap past `row`, or 128.
+/// The position of the first one bit of a bitmap past `row`, or 128.
 #[inline(always)]
 fn next_one(bitmap: (u64, u64), row: u32) -> u32 {
     let bits = u128::from(bitmap.0) | u128::from(bitmap.1) << 64;
@@ -186,13 +188,13 @@ impl<'a> Block<'a> {
         (self.header >> 50) as u32 & 15
     }
 
-    /// The byte that the suffixes of the block's rows start with, if they all start with one.
+    /// The first byte of the suffixes of the block's rows, if it is the same for all.
     #[inline(always)]
     pub fn symbol(self) -> u8 {
         (self.header >> 54) as u8
     }
 
-    /// Whether the block reaches into several columns.
+    /// Whether the block extends over several columns.
     #[inline(always)]
     pub fn is_mixed(self) -> bool {
         self.header >> 62 & 1 == 1
@@ -210,11 +212,11 @@ impl<'a> Block<'a> {
 
     #[inline(always)]
     fn marks_bytes(self) -> usize {
-        // 15 stands for 16 bytes of a bitmap.
+        // The count 15 means a bitmap of 16 bytes.
         (self.marks() + (self.marks() + 1) / BITMAP_BYTES as u32) as usize
     }
 
-    /// Where the high bits start; in a mixed block, the numbers.
+    /// The start of the high bits; in a mixed block, of the numbers.
     #[inline(always)]
     fn high_at(self) -> usize {
         self.marks_at() + self.marks_bytes()
@@ -225,7 +227,7 @@ impl<'a> Block<'a> {
         (u64_in(self.window, at), u64_in(self.window, at + 8))
     }
 
-    /// Heads among rows `1..=row`.
+    /// The number of heads among rows `1..=row`.
     #[inline(always)]
     fn heads_up_to<W: Word>(self, row: u32, word: W) -> u32 {
         let words = self.words(HEADER_BYTES);
@@ -234,7 +236,7 @@ impl<'a> Block<'a> {
         select_unpredictable(self.heads() < HEADS_BITMAP, list, ones(words, row, word))
     }
 
-    /// Row of head `index`; the bitmap is searched for it.
+    /// The row of head `index`, by a search of the bitmap.
     #[inline(always)]
     fn head<W: Word>(self, index: u32, word: W) -> u32 {
         let words = self.words(HEADER_BYTES);
@@ -244,8 +246,8 @@ impl<'a> Block<'a> {
         select_unpredictable(self.heads() < HEADS_BITMAP, listed, mapped)
     }
 
-    /// The place of the one number `rank` of the high bits; of the zero of that number, if `flip`
-    /// is all ones. If there are not so many, some place past the jumps' high bits: in what follows
+    /// The position of the one bit number `rank` of the high bits, or of the zero bit if `flip` is
+    /// all ones. If there are too few, some position past the jumps' high bits: in the bits after
     /// them, or from [`JUMP_HIGHS_BITS`] on.
     #[inline(always)]
     fn place<W: Word>(self, rank: u32, flip: u64, word: W) -> u32 {
@@ -254,7 +256,7 @@ impl<'a> Block<'a> {
         let words = (words.0 ^ flip, words.1 ^ flip);
         let mut before = words.0.count_ones();
         if rank < before + words.1.count_ones() {
-            // At least eight times in ten, of package records.
+            // True at least eight times in ten for package records.
             return selected(words, rank, word);
         }
         let (mut base, mut bits) = (u64::BITS, words.1);
@@ -277,12 +279,12 @@ impl<'a> Block<'a> {
         high.wrapping_shl(width) | low as u32
     }
 
-    /// How many jumps have high bits of less than `high`.
+    /// The number of jumps whose high bits are less than `high`.
     #[inline(always)]
     fn jumps_below<W: Word>(self, high: u32, word: W) -> u32 {
-        // The zero number `high - 1` follows the last of them. High bits are less than twice the
-        // heads, as the width is that of the mean jump; and what is found of a zero past all of
-        // them is past as many jumps too.
+        // Zero number `high - 1` follows the last of them. High bits are less than twice the number
+        // of heads, because the width of the low bits is that of the mean jump. A position found
+        // past all zeros is past all jumps too.
         let high = high.min(2 * self.heads());
         let zero = high.saturating_sub(1);
         let jumps = self.place(zero, u64::MAX, word).wrapping_sub(zero).min(self.heads());
@@ -301,8 +303,8 @@ impl<'a> Block<'a> {
         self.first().wrapping_add(row).wrapping_add(jump)
     }
 
-    /// How many rows from `row` on are one run, `row` included: at least 1, past the block's end if
-    /// no head follows.
+    /// The length of the run from `row` on, including `row`: at least 1, and past the block's end
+    /// if no head follows.
     #[inline(always)]
     pub fn run<W: Word>(self, row: u32, word: W) -> u32 {
         if self.is_mixed() {
@@ -342,7 +344,7 @@ impl<'a> Block<'a> {
         if place < marks { (entry, place) } else { (ROWS, 0) }
     }
 
-    /// The value of mark number `index`, samples being `width` bits wide.
+    /// The value of mark number `index`, for samples of `width` bits.
     #[inline(always)]
     pub fn sample(self, index: u32, width: u32, rows: u32) -> u64 {
         let numbers = if self.is_mixed() {
@@ -355,8 +357,8 @@ impl<'a> Block<'a> {
         (word >> (bit % 8)) & ((1 << width) - 1)
     }
 
-    /// The first of the block's rows `from..to`, all of one column, whose Ψ is at least `target`,
-    /// or `to`.
+    /// The first of the block's rows `from..to`, which must be of one column, with Ψ at least
+    /// `target`; `to` if there is none.
     #[inline(always)]
     pub fn lower_bound<W: Word>(self, target: u32, (from, to): (u32, u32), word: W) -> u32 {
         if self.is_mixed() {
@@ -375,10 +377,11 @@ impl<'a> Block<'a> {
             None | Some(0) => return from,
             Some(above) => above,
         };
-        // The row is in the last run that starts below the target, or right behind it. A run starts
-        // above the block's first value by its head and its jump together, and a head is below 128.
-        // So a run whose jump is smaller by that starts below the target, and one whose jump is no
-        // smaller does not: where jumps are far apart, their high bits leave few runs between.
+        // The row is in the last run that starts below the target, or directly after it. A run
+        // starts at the block's first value plus its head plus its jump, and a head is below 128.
+        // So a run whose jump is at least 128 below the difference starts below the target,
+        // and one whose jump is not smaller does not. If jumps are far apart, comparing their high
+        // bits leaves few runs in between.
         let width = self.low_width();
         let mut run = self.jumps_below(above.saturating_sub(ROWS - 1) >> width, word);
         let mut end = self.jumps_below(((above - 1) >> width) + 1, word);
@@ -396,17 +399,17 @@ impl<'a> Block<'a> {
     }
 }
 
-/// A block while its rows are gathered.
+/// A block whose rows are being collected.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gathered {
     /// Ψ of each row.
     pub psi: Vec<u32>,
-    /// Marked rows of the block and their samples, rows ascending.
+    /// The marked rows of the block and their samples, rows ascending.
     pub samples: Vec<(u8, u64)>,
 }
 
 impl Gathered {
-    /// Appends the block as it is stored: of one column with this symbol, or else of several.
+    /// Appends the encoded block: of one column with this symbol, or of several columns.
     pub fn encode(&self, symbol: Option<u8>, width: u32, out: &mut Vec<u8>) {
         debug_assert!((1..=ROWS as usize).contains(&self.psi.len()));
         let first = self.psi.first().copied().unwrap_or(0);

@@ -1,15 +1,15 @@
-//! Building an index: suffix array, Ψ and samples, written section by section.
+//! Builds an index: suffix array, Ψ and samples, written section by section.
 //!
-//! The suffix array is libsais's (induced sorting, linear time). Ψ needs no inverse of it: row `r`
-//! of the suffix at `p` is Ψ of the row of the suffix at `p - 1`, which is the next row of the
-//! column of byte `text[p - 1]`; so one pass over the suffix array hands every column its values of
-//! Ψ in ascending order, with the offsets to be sampled, and each column encodes a block whenever
-//! 128 rows are full.
+//! The suffix array is built by libsais (induced sorting, linear time). Ψ needs no inverse of it:
+//! row `r` of the suffix at `p` is Ψ of the row of the suffix at `p - 1`, which is the next row of
+//! the column of byte `text[p - 1]`. One pass over the suffix array thus gives every column its
+//! values of Ψ in ascending order, with the offsets to sample, and a column encodes a block
+//! whenever it has 128 rows.
 //!
 //! **Cost.** 50 MB of Debian package records took 4.1 to 4.8 CPU seconds on one thread of a busy
-//! machine (`examples/rates`), most of them in libsais, and 5.9 times the text of memory. The most
-//! that it may take is stated by [`build_memory_bytes`] before anything is allocated. **When it is
-//! wrong**: for inputs whose suffix array does not fit into memory; they are split into shards.
+//! machine (`examples/rates`), mostly in libsais, and 5.9 times the text in memory.
+//! [`build_memory_bytes`] returns an upper bound in advance. **When not to use it**: for inputs
+//! whose suffix array does not fit into memory; split them into shards.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -27,29 +27,30 @@ use super::grams::{self, Code};
 use super::open::{BLOCKS_PADDING, Shape, names};
 use super::psi::{BLOCKS_PER_OFFSET, BLOCKS_PER_TOP};
 
-/// Rows between two reports of progress.
+/// The number of rows between progress reports.
 const PROGRESS_ROWS: usize = 1 << 20;
 
-/// Rows that the bytes before their suffixes are asked for ahead of.
+/// How many rows ahead the bytes before the suffixes are prefetched.
 const ROWS_AHEAD: usize = 24;
 
-/// Largest sampling rate.
+/// The largest sampling rate.
 pub(crate) const SAMPLING_MAX: u32 = 1 << 16;
 
-/// How an index is built.
+/// The options of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Offsets in the text that are multiples of this are marked among the rows, 1 to 65,536:
-    /// `locate` takes half as many steps on average, and the samples about `4 / sa_sampling` of the
-    /// text.
+    /// Sampling rate of the suffix array, 1 to 65,536: the rows of offsets that are multiples of it
+    /// are marked. `locate` takes half as many steps on average, and the samples take about `4 /
+    /// sa_sampling` of the text.
     pub sa_sampling: u32,
-    /// Rows of the offsets that are multiples of this are stored, 1 to 65,536: `extract` takes half
-    /// as many steps more on average, and the samples about `3.5 / isa_sampling` of the text.
+    /// Sampling rate of the inverse, 1 to 65,536: the rows of offsets that are multiples of it are
+    /// stored. `extract` takes half as many additional steps on average, and the samples take about
+    /// `3.5 / isa_sampling` of the text.
     pub isa_sampling: u32,
 }
 
 impl Default for Options {
-    /// Every 32nd offset both ways.
+    /// Both rates are 32.
     fn default() -> Self {
         Self { sa_sampling: 32, isa_sampling: 32 }
     }
@@ -69,25 +70,24 @@ impl Options {
     }
 }
 
-/// How far a build has come.
+/// The progress of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// The suffixes are being sorted; there is no telling how far that is. Most of the time goes
-    /// here.
+    /// The suffixes are being sorted. This takes most of the time; its progress is unknown.
     Sorting,
-    /// Rows of the suffix array are encoded.
+    /// Rows of the suffix array are being encoded.
     Encoding {
         /// Rows done.
         done: usize,
         /// Rows in all.
         all: usize,
     },
-    /// The sections are written.
+    /// The sections are being written.
     Writing,
 }
 
-/// What was built.
+/// The sizes of a built index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -95,7 +95,7 @@ pub struct Report {
     pub text_bytes: usize,
     /// Bytes of each section of the index, in the order in which they were written.
     pub sections: Vec<(String, usize)>,
-    /// Of the section `psi.blocks`, bytes of blocks that reach into several columns.
+    /// Bytes of the section `psi.blocks` in blocks that extend over several columns.
     pub mixed_bytes: usize,
 }
 
@@ -106,21 +106,21 @@ impl Report {
     }
 }
 
-/// Most memory that a build takes, in bytes, the text itself included: five times the text for it
-/// and its suffix array, and what is encoded before it is written. Texts of records take less than
-/// 6 times their length; the bound allows for random bytes.
+/// An upper bound on the memory of a build in bytes, including the text: five times the text for it
+/// and its suffix array, and the encoded sections before they are written. Texts of records take
+/// less than 6 times their length; the bound allows for random bytes.
 pub fn build_memory_bytes(len: usize, options: &Options) -> usize {
     let samples = len / options.sa_sampling.max(1) as usize * 6;
     let inverse = len / options.isa_sampling.max(1) as usize * 4;
     len * 5 + len * 2 + samples + inverse + (16 << 20)
 }
 
-/// Builds a shard with nothing but the index of `text`, and writes it to `out`.
+/// Builds a shard that contains only the index of `text`, and writes it to `out`.
 ///
 /// # Errors
 ///
-/// [`Error::TooLarge`] for a text of more than [`LEN_MAX`] bytes; [`Error::Options`] for rates that
-/// cannot be; [`Error::Write`] if `out` does not take the bytes.
+/// [`Error::TooLarge`] for a text of more than [`LEN_MAX`] bytes; [`Error::Options`] for rates out
+/// of range; [`Error::Write`] if writing to `out` fails.
 pub fn build(text: &[u8], options: &Options, out: &mut impl Write) -> Result<Report, Error> {
     let mut writer = Writer::new(out)?;
     let report = write_sections(text, options, &mut writer, &mut |_| ())?;
@@ -128,8 +128,8 @@ pub fn build(text: &[u8], options: &Options, out: &mut impl Write) -> Result<Rep
     Ok(report)
 }
 
-/// Builds an index of `text` and writes its sections into a shard that may have others. `progress`
-/// is called at the start of each part and at most once for every million rows.
+/// Builds an index of `text` and writes its sections into a shard that may have other sections.
+/// Calls `progress` at the start of each phase and at most once for every million rows.
 ///
 /// # Errors
 ///
@@ -176,7 +176,7 @@ pub(crate) fn write_sections(
     Ok(Report { text_bytes: text.len(), sections, mixed_bytes })
 }
 
-/// Offsets of the suffixes in ascending order, the empty one left out.
+/// The offsets of the suffixes in ascending order, without the empty suffix.
 fn suffix_array(text: &[u8]) -> Vec<i32> {
     if text.is_empty() {
         return Vec::new();
@@ -185,7 +185,7 @@ fn suffix_array(text: &[u8]) -> Vec<i32> {
     built.expect("a text of less than 2 GiB has a suffix array, given its memory").into_vec()
 }
 
-/// The bytes that occur, and where their columns are.
+/// The bytes that occur in a text, and their columns.
 struct Alphabet {
     symbols: Vec<u8>,
     codes: [Code; 256],
@@ -212,20 +212,20 @@ impl Alphabet {
     }
 }
 
-/// One symbol's column while its rows arrive.
+/// The column of a symbol being filled.
 struct Column {
     symbol: u8,
     /// The next row.
     row: u32,
-    /// First row of its first block that is all its own, and the row after its last.
+    /// The first row of its first block within the column, and the row after its last.
     own: (u32, u32),
     gathered: Gathered,
     blocks: Vec<u8>,
-    /// Length in bytes and first value of Ψ of each block.
+    /// The length in bytes and the first value of Ψ of each block.
     directory: Vec<(u16, u32)>,
 }
 
-/// All columns, and the blocks that belong to several.
+/// All columns, and the blocks that extend over several.
 struct Columns {
     shape: Shape,
     columns: Vec<Column>,
@@ -252,8 +252,8 @@ impl Columns {
         Self { shape, columns, mixed: BTreeMap::new() }
     }
 
-    /// Adds a row to a block of several columns. The rows of a column arrive in their order, but
-    /// columns in any.
+    /// Adds a row to a block of several columns. The rows of a column arrive in order, but
+    /// interleaved with those of other columns.
     fn push_mixed(&mut self, row: u32, psi: u32, sample: Option<u64>) {
         let start = row - row % ROWS;
         let rows = ROWS.min(self.shape.rows() - start);
@@ -281,7 +281,7 @@ impl Columns {
         }
     }
 
-    /// Writes blocks, offsets and tops; gives the bytes of the mixed blocks.
+    /// Writes blocks, offsets and tops. Returns the size of the mixed blocks.
     fn write(self, writer: &mut Writer<impl Write>) -> Result<usize, Error> {
         let width = self.shape.sample_width();
         let mut directory: Vec<(u16, u32)> = Vec::with_capacity(self.shape.blocks() as usize);
@@ -339,7 +339,8 @@ impl Columns {
 impl Column {
     fn flush(&mut self, shape: Shape) {
         if self.blocks.capacity() - self.blocks.len() < 2048 {
-            // An eighth at a time, lest the columns together take twice their length.
+            // Grows by an eighth at a time: doubling could make the columns take twice their
+            // length.
             self.blocks.reserve_exact(self.blocks.len() / 8 + 4096);
         }
         let before = self.blocks.len();
@@ -351,7 +352,8 @@ impl Column {
     }
 }
 
-/// One pass over the suffix array: every column's blocks, and the samples of the inverse.
+/// Computes the blocks of all columns, and the samples of the inverse, in one pass over the suffix
+/// array.
 fn encode(
     text: &[u8],
     suffixes: &[i32],
@@ -362,8 +364,8 @@ fn encode(
     let mut columns = Columns::new(shape, alphabet);
     let mut isa = PackedVec::new(shape.isa_samples(), shape.row_width());
     let (sa_rate, isa_rate) = (Multiples::of(shape.sa_sampling), Multiples::of(shape.isa_sampling));
-    // The row of the empty suffix comes first; Ψ of it is the row of the whole text, found on the
-    // way.
+    // The row of the empty suffix comes first; its Ψ is the row of the whole text, which is found
+    // later.
     let end = shape.len;
     let sample_of_end = Some(u64::from(end.div_ceil(shape.sa_sampling)));
     let mut row_of_text = 0;
@@ -396,7 +398,7 @@ fn encode(
 #[derive(Clone, Copy)]
 struct Multiples {
     rate: u32,
-    /// Its logarithm, where it is a power of two, which divides sooner.
+    /// Its logarithm, if it is a power of two: a shift is faster than a division.
     log2: Option<u32>,
 }
 
@@ -405,7 +407,7 @@ impl Multiples {
         Self { rate, log2: rate.is_power_of_two().then(|| rate.ilog2()) }
     }
 
-    /// `offset / rate` if that leaves nothing.
+    /// `offset / rate` if the division has no remainder.
     #[inline(always)]
     fn divide(self, offset: u32) -> Option<u32> {
         match self.log2 {

@@ -1,15 +1,15 @@
-//! Which rows start with a pattern: the search backwards.
+//! Backward search: finds the rows that start with a pattern.
 //!
-//! The suffixes that start with `cP` are those of column `c` whose Ψ is among the rows of `P`; Ψ
-//! ascends within a column, so that two binary searches give their rows (Sadakane, 2003). The
-//! pattern's last three bytes come from the tables, and each step looks only within the rows of the
-//! pair that it begins.
+//! The suffixes that start with `cP` are those of column `c` whose Ψ is among the rows of `P`. Ψ
+//! ascends within a column, so two binary searches find their rows (Sadakane, 2003). The tables
+//! give the rows of the pattern's last three bytes, and each step searches only within the rows of
+//! its first two symbols.
 //!
-//! Patterns are lanes, and take each step in three rounds: the search of the tops; what of the
-//! directory it leads to, which asks for its group of blocks; then the search within that. Where
-//! rows are few the second end is not searched for at once: seven steps in ten leave a pattern with
-//! all of its rows (of package records, 1 to 1,000 hits), and one value of Ψ tells. Cost of a step:
-//! about one cache miss, shared by what the other lanes do meanwhile.
+//! Patterns are lanes. Each step takes three rounds: search the tops; read the directory entry and
+//! prefetch the group of blocks; search within the group. If the rows are few, the second end is
+//! not searched for immediately: in seven steps of ten all rows of a pattern remain (package
+//! records, 1 to 1,000 hits), which one value of Ψ shows. A step costs about one cache miss,
+//! overlapped with the work of the other lanes.
 
 use std::ops::Range;
 
@@ -20,14 +20,14 @@ use super::grams::Code;
 use super::parts::Parts;
 use super::{Index, LANES};
 
-/// Calls `found` with the number of each pattern and its rows, in any order.
+/// Calls `found` with the number and the rows of each pattern, in any order.
 pub(super) fn rows(index: &Index, patterns: &[&[u8]], found: impl FnMut(usize, Range<usize>)) {
     let parts = index.parts();
     index.kernel.run(Rows { parts: &parts, patterns, found });
 }
 
-/// Rows that may well be in one group of blocks: that are few enough for their end not to be
-/// searched for at once.
+/// The number of rows up to which their end is not searched for immediately: few enough to be
+/// probably in one group of blocks.
 const FEW: u32 = 4 * ROWS;
 
 struct Rows<'a, F> {
@@ -36,19 +36,20 @@ struct Rows<'a, F> {
     found: F,
 }
 
-/// A pattern on its way.
+/// A pattern being searched.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lane {
     pattern: usize,
-    /// Bytes of the pattern that are still to be prepended.
+    /// The number of pattern bytes still to be prepended.
     left: usize,
-    /// Code of the byte that was prepended last.
+    /// The code of the last prepended byte.
     last: Code,
-    /// Rows of what was prepended so far.
+    /// The rows of the suffix of the pattern processed so far.
     rows: (u32, u32),
-    /// Rows that the next step looks in.
+    /// The rows searched by the next step.
     within: (u32, u32),
-    /// The groups of blocks that its rows start and end in; the second if it was looked for.
+    /// The groups of blocks in which its rows start and end; the second only if it was searched
+    /// for.
     groups: (u32, Option<u32>),
 }
 
@@ -69,8 +70,8 @@ impl Parts<'_> {
         (starts[symbol as usize], starts[symbol as usize + 1])
     }
 
-    /// The last bytes of a pattern: how many are answered at once, and their rows. No rows if a
-    /// byte of the pattern does not occur, so that all others have a code.
+    /// Looks up the last bytes of a pattern. Returns their number and their rows; no rows if any
+    /// byte of the pattern does not occur in the text, so later steps find a code for each byte.
     fn tail(&self, pattern: &[u8]) -> (usize, (u32, u32)) {
         if pattern.iter().any(|&byte| self.code(byte) == 0) {
             return (pattern.len(), (0, 0));
@@ -94,7 +95,7 @@ impl Parts<'_> {
 }
 
 impl<F: FnMut(usize, Range<usize>)> Rows<'_, F> {
-    /// The lane of a pattern, or none if its rows are found already.
+    /// Starts the lane of a pattern; `None` if its rows are known already.
     fn begin(&mut self, number: usize) -> Option<Lane> {
         let pattern = self.patterns[number];
         let (taken, rows) = self.parts.tail(pattern);
@@ -107,7 +108,7 @@ impl<F: FnMut(usize, Range<usize>)> Rows<'_, F> {
         Some(Lane { pattern: number, left, last, rows, ..Lane::default() })
     }
 
-    /// Reports the rows of a pattern: rows that there are, whatever a damaged section says.
+    /// Reports the rows of a pattern, clamped to existing rows in case a section is damaged.
     #[inline(always)]
     fn finish(&mut self, number: usize, rows: (u32, u32)) {
         let end = rows.1.min(self.parts.index.shape.rows()) as usize;
@@ -115,7 +116,7 @@ impl<F: FnMut(usize, Range<usize>)> Rows<'_, F> {
         (self.found)(number, start..end);
     }
 
-    /// First round of a step; whether there can be rows.
+    /// First round of a step. Returns whether there can be any rows.
     #[inline(always)]
     fn seek(&self, lane: &mut Lane) -> bool {
         let symbol = self.parts.code(self.patterns[lane.pattern][lane.left - 1]);
@@ -131,7 +132,7 @@ impl<F: FnMut(usize, Range<usize>)> Rows<'_, F> {
         true
     }
 
-    /// Second round: asks for the blocks.
+    /// Second round: prefetches the blocks.
     #[inline(always)]
     fn ask(&self, lane: &Lane) {
         let psi = &self.parts.psi;
@@ -141,7 +142,7 @@ impl<F: FnMut(usize, Range<usize>)> Rows<'_, F> {
         }
     }
 
-    /// Third round: the rows of the pattern with one byte more.
+    /// Third round: finds the rows of the pattern extended by one byte.
     #[inline(always)]
     fn find<W: Word>(&self, lane: &Lane, word: W) -> (u32, u32) {
         let psi = &self.parts.psi;
@@ -151,7 +152,8 @@ impl<F: FnMut(usize, Range<usize>)> Rows<'_, F> {
         let end_group = match lane.groups.1 {
             Some(end_group) => end_group,
             None => {
-                // All rows as before, if the last of as many leads to the last of those: Ψ ascends.
+                // Ψ ascends, so if the last of equally many rows maps to the last previous row, all
+                // rows remain.
                 let last = start.saturating_add(end - first - 1);
                 if last < lane.within.1 && psi.has(group, last, end - 1, word) {
                     return (start, last + 1);

@@ -1,26 +1,26 @@
-//! What an index holds, by part.
+//! The size of an index, by part.
 
 use crate::layers;
 
 use super::Index;
 use super::open::names;
 
-/// Bytes of an index, in memory or mapped, by part.
+/// The size of an index in bytes, in memory or mapped, by part.
 #[derive(Clone, Debug)]
 pub struct Footprint {
-    /// Each section of the container, with its bytes and those that fill it up to its alignment, in
-    /// the order in which they are stored. Samples of the suffix array are within `psi.blocks`.
+    /// Each section of the container with its size, including padding, in stored order. Samples of
+    /// the suffix array are part of `psi.blocks`.
     pub sections: Vec<(String, usize)>,
     /// Header, table and trailer of the container.
     pub container_bytes: usize,
-    /// Bytes of the opened index on the heap, layers apart.
+    /// Heap memory of the opened index, without layers.
     pub heap_bytes: usize,
     /// The layers.
     pub layers: layers::Footprint,
 }
 
 impl Footprint {
-    /// All of it.
+    /// The total.
     pub fn total_bytes(&self) -> usize {
         self.index_bytes()
             + self.other_bytes()
@@ -34,7 +34,7 @@ impl Footprint {
         self.sum(|name| names::ALL.contains(&name))
     }
 
-    /// Sections that are not the index's own.
+    /// The sections that belong to others.
     pub fn other_bytes(&self) -> usize {
         self.sum(|name| !names::ALL.contains(&name))
     }
@@ -45,8 +45,8 @@ impl Footprint {
 }
 
 impl Index {
-    /// What this index holds, by part. Exact for what it holds itself; the layers' part is as exact
-    /// as theirs is.
+    /// The size of this index, by part. Exact, except that the layers' part is as exact as
+    /// [`Layers::footprint`](crate::layers::Layers::footprint).
     pub fn footprint(&self) -> Footprint {
         let aligned = |bytes: usize| bytes.next_multiple_of(crate::format::ALIGNMENT);
         let sections: Vec<(String, usize)> = self

@@ -1,33 +1,34 @@
-//! Tables of the rows of every two and three symbols, which spare a search its first steps.
+//! Tables of the rows of all pairs and triples of symbols, which replace the first steps of a
+//! search.
 //!
-//! A pattern is searched from its end, one step for each byte. The tables answer the last three
-//! bytes at once; and the pair that a step starts with bounds where its rows can be. *Pairs* is
-//! dense: one row number for every two symbols, `σ(σ + 1)` of them. *Triples* lists only those that
-//! occur, five bytes each, grouped by pair. Both are left out where they would weigh more than
-//! their share of the text (see [`orders`]): any search is answered without them, by more steps.
+//! A pattern is searched from its end, one step per byte. The tables give the rows of the last
+//! three bytes at once, and the pair with which a step starts bounds its rows. *Pairs* is dense:
+//! one row number for every two symbols, `σ(σ + 1)` in all. *Triples* lists only the triples that
+//! occur, five bytes each, grouped by pair. A table that would exceed its share of the text is
+//! omitted (see [`orders`]); searches then take more steps.
 
 use crate::bits::load::u32_at;
 
-/// Symbols are numbered from 1 in the order of their bytes; 0 is the end of the text.
+/// Symbols are numbered from 1 in byte order; 0 is the end of the text.
 pub(crate) type Code = u16;
 
-/// The tables within stored bytes, any of them empty if it was left out.
+/// The tables within stored bytes; an omitted table is empty.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grams<'a> {
     pub symbols: u32,
-    /// First row of each pair, in the order of rows, and the number of rows.
+    /// The first row of each pair, in row order, and the number of rows.
     pub pairs: &'a [u8],
-    /// For each pair where its triples are, and the number of triples.
+    /// The first triple of each pair, and the number of triples.
     pub places: &'a [u8],
-    /// Third symbol of each triple, its code less 1.
+    /// The third symbol of each triple (its code less 1).
     pub thirds: &'a [u8],
-    /// First row of each triple.
+    /// The first row of each triple.
     pub starts: &'a [u8],
 }
 
-/// Whether pairs, and whether triples are worth their room, by rule of thumb: at most a 16th and a
-/// 32nd of the text. (`triples` counts those that occur; counting them took `σ³` counters, so that
-/// they are not counted if the text has fewer bytes than that.)
+/// Decides by rule of thumb whether to store pairs and triples: they may take at most a 16th and a
+/// 32nd of the text. (`triples` is the number of triples that occur. Counting them takes `σ³`
+/// counters, so they are not counted if the text has fewer bytes than that.)
 pub(crate) fn orders(len: usize, symbols: usize, triples: usize) -> (bool, bool) {
     let pairs = symbols * (symbols + 1) + 1;
     let with_pairs = 4 * pairs <= len / 16;
@@ -40,8 +41,8 @@ impl Grams<'_> {
         (first as usize - 1) * (self.symbols as usize + 1) + second as usize
     }
 
-    /// Rows of the suffixes that start with two symbols, if the table is there. The first is no end
-    /// of the text.
+    /// The rows of the suffixes that start with two symbols, if the table exists. The first symbol
+    /// must not be the end of the text.
     #[inline(always)]
     pub fn pair(&self, first: Code, second: Code) -> Option<(u32, u32)> {
         if self.pairs.is_empty() {
@@ -51,8 +52,8 @@ impl Grams<'_> {
         Some((u32_at(self.pairs, at), u32_at(self.pairs, at + 4)))
     }
 
-    /// Rows of the suffixes that start with three symbols, if the table is there. None is the end
-    /// of the text.
+    /// The rows of the suffixes that start with three symbols, if the table exists. None may be the
+    /// end of the text.
     #[inline(always)]
     pub fn triple(&self, codes: [Code; 3]) -> Option<(u32, u32)> {
         if self.places.is_empty() {
@@ -74,7 +75,7 @@ impl Grams<'_> {
     }
 }
 
-/// The tables as they are stored, empty where they are left out.
+/// The tables in their stored form; an omitted table is empty.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GramTables {
     pub pairs: Vec<u8>,
@@ -83,8 +84,8 @@ pub(crate) struct GramTables {
     pub starts: Vec<u8>,
 }
 
-/// Counts the pairs and triples of `text`, whose bytes have these codes; `starts` has the first row
-/// of each symbol's suffixes. Costs one pass over the text, and `4σ³` bytes while it runs.
+/// Counts the pairs and triples of `text`, whose bytes have these codes. `starts` holds the first
+/// row of each symbol's suffixes. Takes one pass over the text, and `4σ³` bytes of memory.
 pub(crate) fn tables(text: &[u8], codes: &[Code; 256], starts: &[u32]) -> GramTables {
     let symbols = starts.len() - 2;
     let mut tables = GramTables::default();
@@ -111,14 +112,14 @@ pub(crate) fn tables(text: &[u8], codes: &[Code; 256], starts: &[u32]) -> GramTa
     for first in 0..symbols {
         let mut row = starts[first + 1];
         let end = starts[first + 2];
-        // The text's last byte, alone, is the pair of it and the end.
+        // The text's last byte forms a pair with the end.
         tables.pairs.extend_from_slice(&row.to_le_bytes());
         tables.places.extend_from_slice(&(tables.thirds.len() as u32).to_le_bytes());
         row += u32::from(tail.last() == Some(&first));
         for second in 0..symbols {
             tables.pairs.extend_from_slice(&row.to_le_bytes());
             tables.places.extend_from_slice(&(tables.thirds.len() as u32).to_le_bytes());
-            // The pair with the end behind it is a window of two, but of no three.
+            // The pair before the end of the text is not part of a triple.
             row += u32::from(by_threes && tail == [first, second]);
             let pair = first * symbols + second;
             for (third, &count) in counts[pair * cell..(pair + 1) * cell].iter().enumerate() {

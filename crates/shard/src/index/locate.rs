@@ -1,23 +1,23 @@
-//! Offsets of rows: walks along Ψ to the next marked row.
+//! Finds the offsets of rows by walking along Ψ to the next marked row.
 //!
-//! A row's offset is that of the next marked row less the steps taken to it: less than the sampling
-//! rate, half of it on average. Adjacent rows that are one run of Ψ lead to adjacent rows, so they
-//! walk as one *stretch* at the cost of one row, until a head of a run, a marked row or the block's
-//! end divides them. Occurrences of a pattern in text that repeats itself stay together for many
-//! steps.
+//! A row's offset is the offset of the next marked row less the number of steps to it, which is
+//! less than the sampling rate, half of it on average. Adjacent rows in one run of Ψ map to
+//! adjacent rows, so they walk as one *stretch* at the cost of one row, until a head of a run, a
+//! marked row or the block's end divides them. Occurrences of a pattern in repetitive text stay
+//! together for many steps.
 //!
-//! Stretches are lanes. Cost: a step for each row that walks alone, and for each stretch of those
-//! that do not; what is divided off waits on a stack no longer than there are rows.
+//! Stretches are lanes. Cost: one step per stretch. Parts that are split off wait on a stack of at
+//! most as many entries as there are rows.
 //!
-//! While a layer is marked, a walk also teaches it the first row on its way that the layer would
-//! hold, not only the row that it began with: the same walk, and all that come by there, end at
-//! that row from then on, which is as far as they would go with the layer whole.
+//! While a layer is marked, a walk also stores in it the first row on its way that belongs to the
+//! layer, not only the row at which it began. That walk, and all others through that row, then end
+//! there, as they would with the layer complete.
 //!
-//! What a layer knows of a row is asked for one turn of the lanes ahead, as blocks are, and a row
-//! that a layer certainly knows needs no block. Searches in batches of 16, over 50 MB of Debian
-//! package records with samples of rate 64, by `examples/rates.rs` in alternation with what was
-//! before, on a busy machine: 12 % more of them in a CPU second with layers of rate 16 (two runs
-//! each), 4 % with rate 8 (three).
+//! The values in layers are prefetched one turn of the lanes ahead, as blocks are; a row that a
+//! layer certainly holds needs no block. Measured by `examples/rates.rs` with batches of 16
+//! searches over 50 MB of Debian package records with samples of rate 64, alternating with the
+//! previous version on a busy machine: 12 % more searches per CPU second with layers of rate 16
+//! (two runs each), 4 % with rate 8 (three).
 
 use std::ops::Range;
 
@@ -46,22 +46,22 @@ pub(super) fn locate(index: &Index, rows: &[Range<usize>], offsets: &mut Vec<usi
 /// Adjacent rows that walk together.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
-    /// Where the first of them is now.
+    /// The present row of the first of them.
     row: u32,
     len: u32,
-    /// Where the first of them was at the start.
+    /// The row at which the first of them started.
     origin: u32,
     steps: u32,
-    /// Where the offset of the first of them goes.
+    /// The index in the output for the offset of the first of them.
     out: usize,
-    /// The first row on the way that a marked layer would hold and does not know, and the steps to
-    /// it; row 0, which every layer knows, for none.
+    /// The first row on the way that a marked layer lacks, and the number of steps to it; row 0,
+    /// which every layer holds, if there is none.
     wanted: u32,
     wanted_steps: u32,
 }
 
 impl Stretch {
-    /// Its rows from the `skip`-th on, `len` of them.
+    /// The part of `len` rows from row number `skip` on.
     #[inline(always)]
     fn part(self, skip: u32, len: u32) -> Self {
         Self {
@@ -77,9 +77,9 @@ impl Stretch {
 struct Locate<'a> {
     parts: &'a Parts<'a>,
     ranges: std::slice::Iter<'a, Range<usize>>,
-    /// What is left of the range that was begun last.
+    /// The rest of the range that was begun last.
     begun: Range<usize>,
-    /// Where its first offset goes.
+    /// The index in the output for its first offset.
     start: usize,
     offsets: &'a mut Vec<usize>,
     /// Stretches that wait for a lane.
@@ -87,7 +87,7 @@ struct Locate<'a> {
 }
 
 impl Locate<'_> {
-    /// The next stretch to walk: one that waits, or the next rows of a range, of one block.
+    /// The next stretch to walk: a waiting one, or the next rows of a range within one block.
     #[inline(always)]
     fn next(&mut self) -> Option<Stretch> {
         if let Some(stretch) = self.waiting.pop() {
@@ -104,7 +104,7 @@ impl Locate<'_> {
         Some(Stretch { row, len, origin: row, out, ..Stretch::default() })
     }
 
-    /// The offset of a row that is known came after `steps`: that of where the walk started.
+    /// The offset of the start of a walk that reached a row of known offset after `steps`.
     #[inline(always)]
     fn found(&mut self, stretch: Stretch, offset: u32) {
         let offset = offset.saturating_sub(stretch.steps);
@@ -120,8 +120,8 @@ impl Locate<'_> {
         }
     }
 
-    /// The first row of a stretch, all of one block, that is known: its place in the stretch and
-    /// its offset in the text.
+    /// The first row of a stretch (within one block) with a known offset: its place in the stretch
+    /// and its offset in the text.
     #[inline(always)]
     fn known(&self, block: Block<'_>, stretch: Stretch) -> Option<(u32, u32)> {
         let marked = self.marked(block, stretch);
@@ -134,7 +134,7 @@ impl Locate<'_> {
         marked
     }
 
-    /// The same of the rows that the index itself knows.
+    /// The same, for the index's own samples only.
     #[inline(always)]
     fn marked(&self, block: Block<'_>, stretch: Stretch) -> Option<(u32, u32)> {
         let shape = self.parts.index.shape;
@@ -150,18 +150,18 @@ impl Locate<'_> {
         Some((ahead, offset.min(shape.len.into()) as u32))
     }
 
-    /// Takes a step with every row of a stretch, all of one block. Gives back one stretch of those
-    /// that have farther to go, and has the others wait.
+    /// Advances every row of a stretch (within one block) by one step. Returns one stretch that has
+    /// farther to go, and queues the others.
     #[inline(always)]
     fn step<W: Word>(&mut self, block: Block<'_>, mut rest: Stretch, word: W) -> Option<Stretch> {
         let shape = self.parts.index.shape;
-        // A walk is shorter than this, unless a section is damaged.
+        // Walks are shorter than this unless a section is damaged.
         if rest.steps > shape.sa_sampling {
             return None;
         }
         if rest.len == 1 {
-            // Most stretches are single rows before long. A layer first: where one certainly has
-            // the row, its block was not asked for.
+            // Most stretches soon become single rows. Layers are tried first: if one certainly
+            // holds the row, its block was not prefetched.
             let of_layer = self.parts.view.offset(rest.row);
             if let Some(offset) =
                 of_layer.or_else(|| self.marked(block, rest).map(|(_, offset)| offset))
@@ -249,7 +249,8 @@ impl Job for Locate<'_> {
 }
 
 impl Locate<'_> {
-    /// The part of a stretch that is in its first row's block, and the rest if there is one.
+    /// Splits a stretch at the end of its first row's block; returns the first part, and the rest
+    /// if any.
     #[inline(always)]
     fn in_block(&self, stretch: Stretch) -> (Stretch, Option<Stretch>) {
         let here = ROWS - stretch.row % ROWS;

@@ -1,29 +1,30 @@
-//! The compressed suffix array: a text that can be searched and read, in less room than the text.
+//! The compressed suffix array: stores a text in less space than the plain text, searchable and
+//! readable.
 //!
-//! Everything is answered from Ψ, the permutation that takes the row of a suffix to the row of the
-//! suffix one byte shorter: a walk along Ψ spells the text. Sources: Grossi and Vitter (2000);
-//! Sadakane (2003), for the search backwards; here with run heads and Elias–Fano jumps in blocks of
-//! 128 rows (`block`), and a directory that costs no further cache miss (`psi`).
+//! All operations use Ψ, the permutation from the row of a suffix to the row of the suffix one byte
+//! shorter: a walk along Ψ spells the text. Sources: Grossi and Vitter (2000); Sadakane (2003), for
+//! the backward search. This implementation stores run heads and Elias–Fano coded jumps in blocks
+//! of 128 rows (`block`), with a directory that costs no further cache miss (`psi`).
 //!
-//! - **count** ([`Text::rows`]): the last three bytes of a pattern from a table (`grams`), then one
-//!   step for each further byte, one or two binary searches of Ψ each (`count`).
-//! - **locate**: from each row along Ψ to the next marked one, less than `sa_sampling` steps, rows
-//!   that stay adjacent together (`locate`).
-//! - **extract**: from the nearest sampled position at or before the first byte, one step a byte,
-//!   every stretch between samples a walk of its own (`extract`).
+//! - **count** ([`Text::rows`]): looks the last three bytes of a pattern up in a table (`grams`),
+//!   then takes one step per further byte, each of one or two binary searches of Ψ (`count`).
+//! - **locate**: walks from each row along Ψ to the next marked one, in less than `sa_sampling`
+//!   steps; rows that stay adjacent walk together (`locate`).
+//! - **extract**: walks from the nearest sampled position at or before the first byte, one step per
+//!   byte, with a separate walk for every stretch between samples (`extract`).
 //!
-//! **Cost.** A step of Ψ costs one cache miss. The walks of one query are independent, so each runs
-//! up to 32 of them as *lanes* in turn, and asks for the memory of a lane's next step while it
-//! takes the others': even one query overlaps its misses. The footprint is that of
-//! [`Index::footprint`]. 50 MB of Debian package records take 0.38 of their size for Ψ, its
-//! directory and the tables, and `3.7/sa_sampling` and `3.3/isa_sampling` of it for the samples:
-//! 0.596 with both rates 32, 0.432 with 128.
+//! **Cost.** A step of Ψ costs one cache miss. The walks of a query are independent, so up to 32 of
+//! them run in turn as *lanes*, and the memory of a lane's next step is prefetched while the others
+//! take theirs: even a single query overlaps its cache misses. [`Index::footprint`] returns the
+//! size. 50 MB of Debian package records take 0.38 of their size for Ψ, its directory and the
+//! tables, and `3.7/sa_sampling` and `3.3/isa_sampling` of it for the samples: 0.596 with both
+//! rates 32, 0.432 with 128.
 //!
-//! **When it is wrong.** For text that fits into memory plain and is scanned anyway; for
-//! incompressible bytes (1.6 times their size); for inputs of 2 GiB or more, which are split.
+//! **When not to use it.** For text that fits into memory uncompressed and is scanned anyway; for
+//! incompressible bytes (it takes 1.6 times their size); for inputs of 2 GiB or more, which must be
+//! split.
 //!
-//! Layers ([`crate::layers`]) make it faster while there is memory for them. Every look-up asks
-//! them first.
+//! Layers ([`crate::layers`]) make it faster while memory allows. Every look-up tries them first.
 
 mod block;
 #[cfg(test)]
@@ -106,9 +107,8 @@ impl Index {
         Self::of(Reader::open(bytes)?)
     }
 
-    /// Opens a shard without reading all of it: for one that was just written, or that
-    /// [`verify`](Self::verify) is asked of later. Damaged bytes give wrong answers then, nothing
-    /// worse.
+    /// Opens a shard without reading all of it: for one that was just written, or that is verified
+    /// later by `Reader::verify`. Damaged bytes then give wrong answers, but cannot do worse.
     ///
     /// # Errors
     ///

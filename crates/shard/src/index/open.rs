@@ -1,4 +1,4 @@
-//! Opening an index: what its sections have to be before anything is asked of it.
+//! Opens an index: checks its sections before it is used.
 
 use std::ops::Range;
 
@@ -30,16 +30,16 @@ pub(crate) mod names {
         [SHAPE, STARTS, BLOCKS, OFFSETS, TOPS, ISA, PAIRS, PLACES, THIRDS, TRIPLES];
 }
 
-/// Bytes of the section of the shape, before its symbols.
+/// The length of the shape section before its symbols.
 pub(crate) const SHAPE_BYTES: usize = 16;
 
-/// Zero bytes behind the last block, so that reads of whole words stay within the section.
+/// Zero bytes after the last block, so that reads of whole words stay within the section.
 pub(crate) const BLOCKS_PADDING: usize = 32;
 
-/// The numbers that the sizes of all sections follow from.
+/// The numbers that determine the sizes of all sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Bytes of the text.
+    /// Length of the text in bytes.
     pub len: u32,
     pub sa_sampling: u32,
     pub isa_sampling: u32,
@@ -50,12 +50,12 @@ impl Shape {
         self.len + 1
     }
 
-    /// Bits of a row.
+    /// Width of a row in bits.
     pub fn row_width(self) -> u32 {
         width_of(self.len.into())
     }
 
-    /// Bits of a sample: of an offset divided by the sampling rate, rounded up.
+    /// Width of a sample in bits: that of an offset divided by the sampling rate, rounded up.
     pub fn sample_width(self) -> u32 {
         width_of(self.len.div_ceil(self.sa_sampling).into())
     }
@@ -64,7 +64,7 @@ impl Shape {
         self.rows().div_ceil(ROWS)
     }
 
-    /// How many positions are multiples of the sampling rate of the inverse.
+    /// The number of positions that are multiples of the sampling rate of the inverse.
     pub fn isa_samples(self) -> usize {
         (self.len / self.isa_sampling) as usize + 1
     }
@@ -80,7 +80,7 @@ impl Shape {
     }
 }
 
-/// Where the large sections are in the container.
+/// The positions of the large sections in the container.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     pub blocks: Range<usize>,
@@ -102,7 +102,7 @@ fn require(section: &'static str, holds: bool, what: &str) -> Result<(), Error> 
 }
 
 fn section<'a>(reader: &'a Reader, name: &'static str) -> Result<&'a [u8], Error> {
-    reader.section(name).ok_or_else(|| damaged(name, "it is missing"))
+    reader.section(name).ok_or_else(|| damaged(name, "missing section"))
 }
 
 fn of_length(name: &'static str, found: usize, expected: usize) -> Result<(), Error> {
@@ -144,15 +144,15 @@ impl Index {
 fn read_shape(bytes: &[u8]) -> Result<(Shape, Vec<u8>), Error> {
     let name = names::SHAPE;
     let Some((numbers, symbols)) = bytes.split_at_checked(SHAPE_BYTES) else {
-        return Err(damaged(name, format!("it has {} bytes", bytes.len())));
+        return Err(damaged(name, format!("unexpected length of {} bytes", bytes.len())));
     };
     let [len, sa_sampling, isa_sampling] = [0, 4, 8].map(|at| u32_at(numbers, at));
-    require(name, len as usize <= LEN_MAX, "the text is longer than a shard may be")?;
+    require(name, len as usize <= LEN_MAX, "the text is longer than the limit of a shard")?;
     let rates = 1..=SAMPLING_MAX;
     let in_range = rates.contains(&sa_sampling) && rates.contains(&isa_sampling);
     require(name, in_range, "a sampling rate is 0 or too large")?;
     let ascending = symbols.windows(2).all(|pair| pair[0] < pair[1]);
-    require(name, ascending, "its symbols do not ascend")?;
+    require(name, ascending, "the symbols do not ascend")?;
     Ok((Shape { len, sa_sampling, isa_sampling }, symbols.to_vec()))
 }
 
@@ -170,7 +170,7 @@ fn read_starts(bytes: &[u8], shape: Shape, symbols: usize) -> Result<Vec<u32>, E
     Ok(starts)
 }
 
-/// Whether each section is as long as the shape says.
+/// Checks that each section has the length that follows from the shape.
 fn check_lengths(reader: &Reader, shape: Shape, symbols: usize) -> Result<(), Error> {
     let len = |name| section(reader, name).map(<[u8]>::len);
     let blocks = shape.blocks();
@@ -179,15 +179,23 @@ fn check_lengths(reader: &Reader, shape: Shape, symbols: usize) -> Result<(), Er
     of_length(names::TOPS, len(names::TOPS)?, 4 * blocks.div_ceil(BLOCKS_PER_TOP) as usize)?;
     of_length(names::ISA, len(names::ISA)?, bytes_of(shape.isa_samples(), shape.row_width()))?;
     let least = 8 * blocks as usize + BLOCKS_PADDING;
-    require(names::BLOCKS, len(names::BLOCKS)? >= least, "it is too short for its blocks")?;
+    require(
+        names::BLOCKS,
+        len(names::BLOCKS)? >= least,
+        "the section is too short for its blocks",
+    )?;
 
     let pairs = 4 * (symbols * (symbols + 1) + 1);
     let (pairs_len, places_len) = (len(names::PAIRS)?, len(names::PLACES)?);
-    require(names::PAIRS, [0, pairs].contains(&pairs_len), "it is neither empty nor of all pairs")?;
+    require(
+        names::PAIRS,
+        [0, pairs].contains(&pairs_len),
+        "the table is neither empty nor complete",
+    )?;
     require(
         names::PLACES,
         [0, pairs].contains(&places_len),
-        "it is neither empty nor of all pairs",
+        "the table is neither empty nor complete",
     )?;
     require(names::PLACES, places_len <= pairs_len, "there are triples without pairs")?;
     of_length(names::TRIPLES, len(names::TRIPLES)?, 4 * len(names::THIRDS)?)?;

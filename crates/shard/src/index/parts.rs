@@ -1,4 +1,5 @@
-//! What a query borrows of an index: its arrays within the stored bytes, found once at the start.
+//! The parts of an index that a query borrows: its arrays within the stored bytes, located once at
+//! the start of the query.
 
 use crate::bits::packed::Packed;
 use crate::layers::View;
@@ -8,7 +9,7 @@ use super::block::{Block, Blocks};
 use super::grams::Grams;
 use super::psi::Psi;
 
-/// An index as one query sees it, with the layers that were there when it started.
+/// An index during one query, with the layers that existed when the query started.
 pub(crate) struct Parts<'a> {
     pub index: &'a Index,
     pub psi: Psi<'a>,
@@ -43,14 +44,14 @@ impl Index {
 }
 
 impl Parts<'_> {
-    /// The byte that the suffix of a row starts with, `block` being the row's.
+    /// The first byte of the suffix of a row. `block` must be the row's block.
     #[inline(always)]
     pub fn symbol(&self, block: Block<'_>, row: u32) -> u8 {
         if !block.is_mixed() {
             return block.symbol();
         }
         let column = self.index.starts.partition_point(|&start| start <= row);
-        // Column 0 is that of the end, which is no symbol.
+        // Column 0 is that of the text's end, which is not a symbol.
         let symbol = column.checked_sub(2).and_then(|symbol| self.index.symbols.get(symbol));
         symbol.copied().unwrap_or(0)
     }

@@ -1,29 +1,29 @@
-//! The directory of Ψ's blocks: where each starts, and which may hold a value.
+//! The directory of Ψ's blocks: the start of each block, and which blocks may hold a value.
 //!
-//! Two small arrays that a processor's second-level cache nearly holds, so that a step of Ψ costs
-//! one miss of memory, its block's:
+//! Two small arrays that nearly fit a processor's second-level cache, so that a step of Ψ costs one
+//! cache miss, that of its block:
 //!
-//! - *offsets*: for every 16 blocks one 32-bit offset, and for each of them 16 bits relative to it:
-//!   2¼ bytes for 128 rows;
-//! - *tops*: the first value of every fourth block, for the binary search of a step backwards; the
-//!   first values of the blocks between are in the blocks, which lie side by side and are asked for
-//!   together.
+//! - *offsets*: one 32-bit offset for every 16 blocks, and 16 bits relative to it for each of them:
+//!   2¼ bytes per 128 rows;
+//! - *tops*: the first value of every fourth block, for the binary search of a backward step. The
+//!   first values of the blocks in between are in the blocks themselves, which are adjacent and
+//!   prefetched together.
 
 use crate::bits::load::{u16_at, u32_at, u64_at};
 use crate::bits::word::{Word, prefetch};
 
 use super::block::{Block, Blocks, ROWS};
 
-/// Blocks that share one full offset.
+/// The number of blocks that share one full offset.
 pub(crate) const BLOCKS_PER_OFFSET: u32 = 16;
 
-/// Bytes of the offsets of so many blocks.
+/// The size of the offsets of that many blocks.
 pub(crate) const OFFSET_BYTES: usize = 4 + 2 * BLOCKS_PER_OFFSET as usize;
 
-/// Of so many blocks the first value of one is a top.
+/// The number of blocks per top.
 pub(crate) const BLOCKS_PER_TOP: u32 = 4;
 
-/// Cache lines of a group of blocks that are asked for at once.
+/// The most cache lines of a group of blocks that are prefetched at once.
 const LINES_AHEAD: usize = 6;
 
 const LINE_BYTES: usize = 64;
@@ -36,14 +36,14 @@ pub(crate) struct Psi<'a> {
     pub tops: &'a [u8],
 }
 
-/// A row's block, asked for.
+/// A row's block, prefetched.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     at: usize,
 }
 
 impl<'a> Psi<'a> {
-    /// Where block `block` starts.
+    /// The start of block `block`.
     #[inline(always)]
     fn offset(&self, block: u32) -> usize {
         let at = (block / BLOCKS_PER_OFFSET) as usize * OFFSET_BYTES;
@@ -51,14 +51,14 @@ impl<'a> Psi<'a> {
         u32_at(self.offsets, at) as usize + u16_at(self.offsets, relative) as usize
     }
 
-    /// Asks for the directory entry of a row's block.
+    /// Prefetches the directory entry of a row's block.
     #[inline(always)]
     pub fn ask_directory(&self, row: u32) {
         let block = row / ROWS;
         prefetch(self.offsets, (block / BLOCKS_PER_OFFSET) as usize * OFFSET_BYTES);
     }
 
-    /// Looks up where a row's block is, and asks for it.
+    /// Looks up the start of a row's block, and prefetches it.
     #[inline(always)]
     pub fn ask(&self, row: u32) -> Asked {
         let at = self.offset(row / ROWS);
@@ -67,26 +67,27 @@ impl<'a> Psi<'a> {
         Asked { at }
     }
 
-    /// The block that was asked for.
+    /// The prefetched block.
     #[inline(always)]
     pub fn block(&self, asked: Asked) -> Block<'a> {
         self.blocks.block(asked.at)
     }
 
-    /// The tops from number `from` up to `end`.
+    /// The tops `from..end`.
     #[inline(always)]
     fn tops(&self, from: u32, end: u32) -> &'a [[u8; 4]] {
         self.tops.as_chunks().0.get(from as usize..end as usize).unwrap_or(&[])
     }
 
-    /// First part of finding the first of `rows`, all of one column and at least one, with Ψ of
-    /// `target` or more: the group of blocks that it is in, whose directory entry is asked for.
+    /// First part of the search for the first of `rows` with Ψ at least `target`: finds its group
+    /// of blocks and prefetches their directory entry. `rows` must be of one column and not empty.
     #[inline(always)]
     pub fn seek(&self, rows: (u32, u32), target: u32) -> u32 {
         let group = rows.0 / ROWS / BLOCKS_PER_TOP;
         let last = (rows.1 - 1) / ROWS / BLOCKS_PER_TOP;
-        // Those whose blocks start within the rows. (The same with `select_unpredictable` counted a
-        // tenth more slowly, over 1 MB and over 50 MB: it waits for what a guess goes on from.)
+        // The tops whose blocks start within the rows. (With `select_unpredictable`, counting was a
+        // tenth slower over 1 MB and over 50 MB: it waits for the comparison, where a predicted
+        // branch goes on.)
         let tops = self.tops(group + 1, last + 1);
         let below = tops.partition_point(|&top| u32::from_le_bytes(top) < target);
         let group = group + below as u32;
@@ -94,8 +95,8 @@ impl<'a> Psi<'a> {
         group
     }
 
-    /// As [`Self::seek`], for a target no less than the one that is in `group`: in the same, more
-    /// often than not.
+    /// As [`Self::seek`], for a target no less than the one found in `group`. Checks that group
+    /// first, since it mostly is the same.
     #[inline(always)]
     pub fn seek_from(&self, rows: (u32, u32), target: u32, group: u32) -> u32 {
         let next = group + 1;
@@ -107,7 +108,7 @@ impl<'a> Psi<'a> {
         self.seek((next * BLOCKS_PER_TOP * ROWS, rows.1), target)
     }
 
-    /// The blocks of a group, by its directory entry.
+    /// The blocks of a group, from its directory entry.
     #[inline(always)]
     pub fn group(&self, number: u32) -> Group {
         let first = number * BLOCKS_PER_TOP;
@@ -116,23 +117,23 @@ impl<'a> Psi<'a> {
         Group { first, offset: u32_at(self.offsets, at), relative: u64_at(self.offsets, relative) }
     }
 
-    /// Second part: asks for the blocks of a group that hold any of `rows`.
+    /// Second part: prefetches the blocks of a group that hold any of `rows`.
     #[inline(always)]
     pub fn ask_group(&self, rows: (u32, u32), group: Group) {
         let (first, last) = group.within(rows);
         let (start, end) = (group.offset(first), group.offset(last) + LINE_BYTES);
         for line in 0..LINES_AHEAD {
-            // Asking twice for the last line costs less than a branch.
+            // Prefetching the last line twice costs less than a branch.
             self.blocks.ask((start + line * LINE_BYTES).min(end));
         }
     }
 
-    /// Third part: the row, or the end of `rows`.
+    /// Third part: returns the row, or the end of `rows`.
     #[inline(always)]
     pub fn find<W: Word>(&self, rows: (u32, u32), target: u32, group: Group, word: W) -> u32 {
         let (first, last) = group.within(rows);
-        // How many blocks more start below the target: all are looked at, as a guess would cost
-        // more. Only those that were asked for are read.
+        // Counts the further blocks that start below the target. Compares all, since a mispredicted
+        // exit would cost more; reads only prefetched ones.
         let below = |block: u32| {
             let start = self.blocks.first(group.offset(block.clamp(first, last)));
             u32::from(first < block) & u32::from(block <= last) & u32::from(start < target)
@@ -143,7 +144,7 @@ impl<'a> Psi<'a> {
         start + self.blocks.block(group.offset(block)).lower_bound(target, within, word)
     }
 
-    /// Whether Ψ of a row of this group is `value`; no for a row of another.
+    /// Whether Ψ of a row of this group is `value`; `false` for a row of another group.
     #[inline(always)]
     pub fn has<W: Word>(&self, group: Group, row: u32, value: u32, word: W) -> bool {
         let block = (row / ROWS).wrapping_sub(group.first);
@@ -152,12 +153,12 @@ impl<'a> Psi<'a> {
     }
 }
 
-/// Adjacent blocks of which the first has a top.
+/// A group of adjacent blocks; the first has a top.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
-    /// Number of the first.
+    /// The number of the first block.
     first: u32,
-    /// Where each of them starts: an offset that they share, and 16 bits relative to it of each.
+    /// The starts of the blocks: their shared offset, and 16 bits relative to it for each.
     offset: u32,
     relative: u64,
 }
@@ -166,7 +167,7 @@ const _: () = assert!(u16::BITS * BLOCKS_PER_TOP == u64::BITS);
 const _: () = assert!(BLOCKS_PER_OFFSET.is_multiple_of(BLOCKS_PER_TOP));
 
 impl Group {
-    /// Where block `block` of the group starts.
+    /// The start of block `block` of the group.
     #[inline(always)]
     fn offset(self, block: u32) -> usize {
         self.offset as usize + (self.relative >> (u16::BITS * block)) as u16 as usize

@@ -1,18 +1,18 @@
-//! What layers hold, and which to add or drop for a budget.
+//! The memory of layers, and the choice of layers for a budget.
 //!
-//! The bytes of a layer follow from its rate and the text's length alone, so a budget is turned
-//! into layers without making any. From one layer to the next an array doubles: a budget is used
-//! between a half and all of it. Text layers are the exception: their bytes are known when they are
-//! made, so there the budget only says whether one may be kept or tried, with
+//! The size of a layer follows from its rate and the text's length, so layers can be chosen for a
+//! budget before they are built. Each further layer doubles an array, so between half and all of a
+//! budget is used. The size of a text layer is known only after it is built; there the budget
+//! determines whether one may be kept or tried, with
 //! [`TextOptions::bytes_max`](super::TextOptions::bytes_max).
 
 use super::group::Group;
 use super::{Base, Part, Rates, Set};
 
-/// The largest rate that a budget adds where the shard's own samples do not say one.
+/// The largest rate that is added if the shard has no samples of its own.
 const RATE_MAX: u32 = 1024;
 
-/// Bytes held by layers, by part.
+/// The memory of layers in bytes, by part.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Footprint {
     /// Layers of the suffix array, the largest rate first.
@@ -21,9 +21,10 @@ pub struct Footprint {
     pub isa: Vec<LayerFootprint>,
     /// The text layer: blocks, their table and the tokens.
     pub text_bytes: usize,
-    /// Decoded blocks of the text layer, at most; they are taken as blocks are read.
+    /// Capacity for decoded blocks of the text layer; allocated as blocks are read.
     pub hot_bytes: usize,
-    /// Unpublished, and not freed yet because a view or a [`Dropped`](super::Dropped) holds it.
+    /// Dropped layers that are not freed yet because a view or a [`Dropped`](super::Dropped) holds
+    /// them.
     pub dropped_bytes: usize,
 }
 
@@ -38,17 +39,17 @@ impl Footprint {
 /// One layer of an array.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LayerFootprint {
-    /// Its sampling rate.
+    /// The sampling rate.
     pub rate: u32,
-    /// Bytes that it holds.
+    /// Size in bytes.
     pub bytes: usize,
-    /// Values that it has room for.
+    /// Capacity in values.
     pub values: usize,
-    /// Values that are known: all, but for a marked layer that queries still fill.
+    /// Known values; all of them, unless the layer is marked and queries are still filling it.
     pub known: usize,
 }
 
-/// Bytes that the layers of a shard may hold, apart for each part.
+/// The memory limits of a shard's layers in bytes, by part.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Budget {
     /// For layers of the suffix array.
@@ -59,12 +60,12 @@ pub struct Budget {
     pub text_bytes: usize,
 }
 
-/// What leads from the present layers to those of a budget: first drop, then add.
+/// The changes that lead from the present layers to those of a budget: first drop, then add.
 ///
 /// ```
 /// use shard::layers::{Budget, Layers};
 ///
-/// // A text of 1 MiB less a byte: rows take 20 bits, so that every 64th of them is 40 KiB.
+/// // A text of 1 MiB less a byte: rows have 20 bits, so every 64th of them takes 40 KiB.
 /// let layers = Layers::new(1 << 20);
 /// let changes = layers.changes(&Budget { sa_bytes: 50 << 10, ..Budget::default() });
 /// assert_eq!(changes.add.sa, [1024, 512, 256, 128, 64]);
@@ -72,21 +73,20 @@ pub struct Budget {
 /// ```
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Changes {
-    /// How many of the lowest layers of the suffix array to drop.
+    /// The number of lowest layers of the suffix array to drop.
     pub drop_sa: usize,
-    /// How many of the lowest layers of the inverse suffix array to drop.
+    /// The number of lowest layers of the inverse suffix array to drop.
     pub drop_isa: usize,
     /// Whether to drop the text layer.
     pub drop_text: bool,
-    /// Layers to add, the largest rate of each array first: all by one sweep, or one after the
-    /// other.
+    /// Layers to add, the largest rate of each array first; in one sweep or one after another.
     pub add: Rates,
-    /// Whether a text layer may be tried.
+    /// Whether to try to build a text layer.
     pub add_text: bool,
 }
 
 impl Changes {
-    /// Whether the layers already are those of the budget.
+    /// Whether the present layers are already those of the budget.
     pub fn is_empty(&self) -> bool {
         self.drop_sa == 0
             && self.drop_isa == 0
@@ -109,7 +109,7 @@ impl Changes {
     }
 }
 
-/// How many of the lowest layers to drop, and which to add, for one array to keep within
+/// Returns how many of the lowest layers of one array to drop, and which to add, to use
 /// `bytes_max`.
 fn array(group: &Group, base_rate: u32, bytes_max: usize) -> (usize, Vec<u32>) {
     let layers = group.footprint();
@@ -123,7 +123,7 @@ fn array(group: &Group, base_rate: u32, bytes_max: usize) -> (usize, Vec<u32>) {
         dropped += 1;
     }
     let mut added = Vec::new();
-    // Dropping and adding at once would make anew what is there, in another size.
+    // Adding after a drop would only rebuild a dropped layer.
     if dropped == 0 {
         let mut rate = lowest(group, base_rate) / 2;
         while rate > 0 {
@@ -139,9 +139,8 @@ fn array(group: &Group, base_rate: u32, bytes_max: usize) -> (usize, Vec<u32>) {
 }
 
 impl super::Layers {
-    /// The rates of the next, smaller layer of each array, and the bytes that they would take
-    /// together: what one step more of memory is. Without rates at the end, when every value is
-    /// held.
+    /// Returns the rates of the next smaller layer of each array, and the bytes that both would
+    /// take: the next step of memory. No rates are returned once every value is held.
     pub fn next_rates(&self) -> (Rates, usize) {
         let set = self.set.load();
         let mut bytes = 0;
@@ -158,7 +157,7 @@ impl super::Layers {
     }
 }
 
-/// The smallest rate that an array has, or that its layers begin below.
+/// The smallest rate of an array, or the rate below which its layers begin.
 fn lowest(group: &Group, base_rate: u32) -> u32 {
     group.rate_lowest().unwrap_or(match base_rate {
         0 => 2 * RATE_MAX,

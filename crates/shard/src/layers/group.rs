@@ -1,10 +1,10 @@
-//! The layers of one array, and which of them holds an index.
+//! The layers of one array, and the assignment of indexes to layers.
 //!
-//! Rates are powers of two. An index belongs to the *largest* existing rate that divides it, so
-//! that the layers share nothing, and one can be added or dropped at the bottom (the smallest rate)
-//! without a change to the others: layered sampled arrays, from BlowFish (NSDI 2016). Which layer
-//! holds an index is found in its trailing zeros and a word with a bit for each rate: no look-up
-//! compares layers.
+//! Rates are powers of two. An index belongs to the *largest* existing rate that divides it. Layers
+//! are therefore disjoint, and one can be added or dropped at the bottom (the smallest rate)
+//! without changing the others: layered sampled arrays, from BlowFish (NSDI 2016). The layer of an
+//! index follows from its trailing zeros and a word with one bit per rate, so a look-up does not
+//! search the layers.
 
 use std::sync::Arc;
 
@@ -12,23 +12,24 @@ use super::values::{Partial, Unfilled, Values, packed_bytes};
 use super::{LayerFootprint, Part};
 use crate::Error;
 
-/// Where a layer keeps the multiples of its rate that no larger rate holds.
+/// Maps the indexes of a layer, the multiples of its rate that no larger rate holds, to slots.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Shape {
     rate_log2: u32,
-    /// The next larger rate, in units of this one, as a power of two; 63 if there is none.
+    /// Logarithm of the next larger rate in units of this one; 63 if there is no larger one.
     above_log2: u32,
 }
 
 impl Shape {
-    /// The shape of the rate of bit `rate_log2` among the `present` rates.
+    /// The shape of the layer with rate `2^rate_log2` among the `present` rates.
     fn new(rate_log2: u32, present: u32) -> Self {
         let larger = present & !low_mask(rate_log2);
         let above_log2 = if larger == 0 { 63 } else { larger.trailing_zeros() - rate_log2 };
         Self { rate_log2, above_log2 }
     }
 
-    /// Of an index that this layer holds. Of every `2^above` multiples the first is held above.
+    /// The slot of an index of this layer. Of every `2^above` multiples of the rate, the first
+    /// belongs to a larger rate.
     #[inline]
     pub(super) fn slot(self, index: u32) -> usize {
         let multiple = u64::from(index >> self.rate_log2);
@@ -36,7 +37,7 @@ impl Shape {
         multiple.wrapping_sub(above) as usize
     }
 
-    /// How many of the indexes below `end` this layer holds.
+    /// The number of indexes below `end` in this layer.
     fn slots(self, end: u32) -> usize {
         let multiples = u64::from(end).div_ceil(1 << self.rate_log2);
         let above = if self.above_log2 < 63 { multiples.div_ceil(1 << self.above_log2) } else { 0 };
@@ -44,7 +45,7 @@ impl Shape {
     }
 }
 
-/// One layer: its shape and its values.
+/// A layer: its shape and its values.
 #[derive(Debug)]
 pub(super) struct Layer {
     pub(super) shape: Shape,
@@ -60,9 +61,9 @@ impl Part for Layer {
 /// All layers of one array.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    /// A bit for each rate that exists, that of `fixed` included.
+    /// One bit for each existing rate, including that of `fixed`.
     present: u32,
-    /// The bit of a rate whose values are held elsewhere: samples that are part of the shard.
+    /// The bit of the rate whose values are stored elsewhere, as the shard's own samples.
     fixed: u32,
     /// One past the largest index, and one past the largest value.
     end: u32,
@@ -82,7 +83,8 @@ fn holder(present: u32, index: u32) -> Option<u32> {
 }
 
 impl Group {
-    /// No layers; multiples of `fixed_rate`, if that is a power of two, are held elsewhere.
+    /// Creates a group without layers. Multiples of `fixed_rate` are stored elsewhere if it is a
+    /// power of two.
     pub(super) fn new(end: u32, fixed_rate: u32) -> Self {
         let fixed = if fixed_rate.is_power_of_two() { fixed_rate } else { 0 };
         Self { present: fixed, fixed, end, layers: Default::default() }
@@ -99,8 +101,8 @@ impl Group {
         layer.values.get(layer.shape.slot(index))
     }
 
-    /// Asks for the memory of an index, for a `get` that follows soon; says whether that will
-    /// certainly find a value.
+    /// Prefetches an index for a `get` that follows soon. Returns whether that certainly finds a
+    /// value.
     #[inline(always)]
     pub(super) fn ask(&self, index: u32) -> bool {
         let Some(layer) = self.layer_of(index).filter(|_| index < self.end) else { return false };
@@ -108,14 +110,14 @@ impl Group {
         !layer.values.is_partial()
     }
 
-    /// Whether a layer holds an index and does not know its value.
+    /// Whether the index belongs to a layer that lacks its value.
     #[inline]
     pub(super) fn wants(&self, index: u32) -> bool {
         index < self.end
             && self.layer_of(index).is_some_and(|l| l.values.get(l.shape.slot(index)).is_none())
     }
 
-    /// The nearest known index that is at most `index` and more than `after`, and its value.
+    /// The largest known index in `after + 1..=index`, and its value.
     #[inline]
     pub(super) fn get_before(&self, index: u32, after: u32) -> Option<(u32, u32)> {
         let rate = self.rate_lowest()?;
@@ -139,7 +141,7 @@ impl Group {
         }
     }
 
-    /// The smallest rate that a layer has.
+    /// The smallest rate of a layer.
     #[inline]
     pub(super) fn rate_lowest(&self) -> Option<u32> {
         (self.present != self.fixed).then(|| 1 << self.present.trailing_zeros())
@@ -149,8 +151,8 @@ impl Group {
         self.layers.iter().flatten().any(|layer| layer.values.is_partial())
     }
 
-    /// The bits of `rates`, each of which has to be new and below all that exist or, where `finish`
-    /// is said, that of a partial layer.
+    /// Returns the bits of `rates`. Each rate must be new and below all existing ones or, with
+    /// `finish`, that of a partial layer.
     fn bits_of(&self, rates: &[u32], finish: bool) -> Result<u32, Error> {
         let mut bits = 0;
         for &rate in rates {
@@ -175,7 +177,7 @@ impl Group {
         Ok(bits)
     }
 
-    /// Packed layers to be filled.
+    /// Creates packed layers to be filled.
     pub(super) fn filling(&self, rates: &[u32]) -> Result<Filling, Error> {
         let bits = self.bits_of(rates, true)?;
         let mut filling = Filling {
@@ -193,8 +195,8 @@ impl Group {
         Ok(filling)
     }
 
-    /// This group with what has been filled; an error if the layers are no longer those it was
-    /// begun for. The partial layers that are replaced go to `replaced`.
+    /// Returns this group with the filled layers; an error if the group has changed since the
+    /// filling began. Adds replaced partial layers to `replaced`.
     pub(super) fn with_filled(
         &self,
         filling: Filling,
@@ -210,8 +212,8 @@ impl Group {
         let asked = filling.layers.iter().any(Option::is_some);
         if asked && filling.before != self.present {
             return Err(Error::Layers(
-                "layers were added or dropped since this sweep began, and its own no longer fit; \
-                 begin another"
+                "layers were added or dropped since this sweep began, so its layers no longer fit; \
+                 begin another sweep"
                     .to_owned(),
             ));
         }
@@ -229,7 +231,7 @@ impl Group {
         Ok(group)
     }
 
-    /// This group with new layers in which nothing is known.
+    /// Returns this group with new, empty partial layers.
     pub(super) fn with_marked(&self, rates: &[u32]) -> Result<Self, Error> {
         let bits = self.bits_of(rates, false)?;
         let mut group = self.clone();
@@ -242,7 +244,7 @@ impl Group {
         Ok(group)
     }
 
-    /// This group without its lowest layer, and that.
+    /// Returns this group without its lowest layer, and that layer.
     pub(super) fn without_lowest(&self) -> Option<(Self, Arc<Layer>)> {
         let rate = self.rate_lowest()?;
         let mut group = self.clone();
@@ -251,7 +253,8 @@ impl Group {
         Some((group, layer))
     }
 
-    /// This group with full partial layers packed; those that are replaced go to `replaced`.
+    /// Returns this group with its full partial layers packed. Adds the replaced ones to
+    /// `replaced`.
     pub(super) fn with_packed(&self, replaced: &mut Vec<Arc<dyn Part>>) -> Result<Self, Error> {
         let mut group = self.clone();
         for place in &mut group.layers {
@@ -266,7 +269,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Every layer, from the largest rate down.
+    /// The memory of each layer, from the largest rate down.
     pub(super) fn footprint(&self) -> Vec<LayerFootprint> {
         let layers = self.layers.iter().enumerate().rev();
         layers
@@ -282,8 +285,8 @@ impl Group {
             .collect()
     }
 
-    /// Bytes that a packed layer of `rate` would take below the existing ones and `above`, the
-    /// rates that will have been added before it.
+    /// The size in bytes of a packed layer of `rate` below the existing ones and `above`, the rates
+    /// to be added before it.
     pub(super) fn packed_bytes(&self, rate: u32, above: &[u32]) -> usize {
         let present = above.iter().fold(self.present | rate, |bits, rate| bits | rate);
         packed_bytes(Shape::new(rate.ilog2(), present).slots(self.end), self.end.saturating_sub(1))
@@ -293,18 +296,18 @@ impl Group {
 /// Packed layers of one array while a sweep fills them.
 #[derive(Debug)]
 pub(super) struct Filling {
-    /// The group's rates when this was begun.
+    /// The group's rates when the filling began.
     before: u32,
-    /// Those and the rates of these layers.
+    /// Those, and the rates of these layers.
     present: u32,
-    /// The bits that are zero in every index that one of these layers may hold.
+    /// The bits that are zero in every index of these layers.
     mask: u32,
     filled: usize,
     layers: [Option<(Shape, Unfilled)>; 32],
 }
 
 impl Filling {
-    /// Takes a value if one of the layers holds its index. Each index is to be offered once.
+    /// Stores a value if its index belongs to one of the layers. Each index must be offered once.
     #[inline]
     pub(super) fn offer(&mut self, index: u32, value: u32) {
         if index & self.mask == 0

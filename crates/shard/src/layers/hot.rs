@@ -1,14 +1,13 @@
-//! Decoded blocks of the text layer that were read last, within a byte budget.
+//! A cache of recently decoded blocks of the text layer, within a byte budget.
 //!
-//! Least recently used, in shards of a mutex each. A shard that another thread is in is passed by,
-//! as if the block were not there, so that no query waits. Of use where reads come back to the same
-//! blocks (Zipf): a hit saves decoding, which is most of a read; reads spread evenly over a text
-//! much larger than the budget only pay for the upkeep, a copy of the block and less than a
+//! An LRU cache divided into shards, each with a mutex. If another thread holds a shard's mutex,
+//! the access counts as a miss, so that no query waits. The cache is useful if reads return to the
+//! same blocks (Zipf): a hit saves decoding, which is most of a read. Reads spread evenly over a
+//! text much larger than the budget only pay for the upkeep, a copy of the block and less than a
 //! microsecond.
 //!
-//! The blocks of a shard lie in one map, a place for each that may be kept, of which the system
-//! gives what has been written: the budget is counted from the beginning, and taken as blocks are
-//! read.
+//! The blocks of a shard are stored in one map with a slot for each. The system allocates its pages
+//! when they are first written, so the whole budget is counted from the start but used gradually.
 
 use std::fmt;
 use std::ops::Range;
@@ -21,28 +20,28 @@ use super::Part;
 use super::memory::zeros;
 use crate::Error;
 
-/// Bytes that an entry takes besides its block: two pointers, a key, a place and its share of a
-/// hash table that is between half and 7/8 full, rounded up.
+/// The memory of an entry besides its block: two pointers, a key, a place and its share of a hash
+/// table that is between half and 7/8 full, rounded up.
 const ENTRY_BYTES: usize = 72;
 
-/// Fewer blocks than this for each shard are not worth sharding.
+/// The fewest blocks per shard for which the cache is divided.
 const SHARD_BLOCKS_MIN: usize = 64;
 
-/// Blocks that are kept, under one mutex.
+/// The cached blocks under one mutex.
 struct Shard {
-    /// Where each block is.
+    /// The place of each block.
     places: LruCache<u32, Place>,
     bytes: MmapMut,
 }
 
-/// A block's first byte among those of its shard, and its length.
+/// A block's offset within `Shard::bytes`, and its length.
 #[derive(Clone, Copy)]
 struct Place {
     start: usize,
     len: usize,
 }
 
-/// See the module.
+/// The cache; see the module.
 pub(super) struct Hot {
     shards: Box<[Mutex<Shard>]>,
     shard_blocks_max: usize,
@@ -50,7 +49,7 @@ pub(super) struct Hot {
 }
 
 impl Hot {
-    /// Room for as many blocks as fit; `None` if none does.
+    /// Creates a cache of as many blocks as fit into `bytes`; `None` if not even one does.
     pub(super) fn new(bytes: usize, block_bytes: usize) -> Result<Option<Self>, Error> {
         let blocks = bytes / (block_bytes + ENTRY_BYTES);
         if blocks == 0 {
@@ -71,7 +70,7 @@ impl Hot {
         match mutex.try_lock() {
             Ok(shard) => Some(shard),
             Err(TryLockError::WouldBlock) => None,
-            // After a panic in the middle of a change nobody knows which places are taken.
+            // After a panic during a change, the places may be inconsistent: start anew.
             Err(TryLockError::Poisoned(poisoned)) => {
                 let mut shard = poisoned.into_inner();
                 shard.places.clear();
@@ -81,7 +80,7 @@ impl Hot {
         }
     }
 
-    /// Appends a part of a block, if it is kept; says whether it is.
+    /// Appends a part of a block if it is cached. Returns whether it was.
     pub(super) fn read(&self, block: u32, part: Range<usize>, bytes: &mut Vec<u8>) -> bool {
         let Some(mut shard) = self.shard(block) else { return false };
         let Some(&Place { start, len }) = shard.places.get(&block) else { return false };
@@ -91,12 +90,12 @@ impl Hot {
         true
     }
 
-    /// Keeps a block, in the place of the one that was read longest ago if there is no room.
+    /// Caches a block. If the cache is full, it replaces the least recently used one.
     pub(super) fn keep(&self, block: u32, decoded: &[u8]) {
         let len = decoded.len();
         let Some(mut shard) = self.shard(block).filter(|_| len <= self.block_bytes) else { return };
-        // Places are taken one after the other, and none is ever given up but for another block.
-        // A block that another thread has kept meanwhile stays where it is.
+        // Slots are assigned in order and only ever reused for another block. A block that another
+        // thread has cached meanwhile keeps its slot.
         let start = match shard.places.remove(&block) {
             Some(place) => place.start,
             None if shard.places.len() < self.shard_blocks_max => {

@@ -1,13 +1,13 @@
-//! Memory of layers: anonymous maps, which go back to the system at the moment they are dropped.
+//! Memory of layers: anonymous maps, which return to the system as soon as they are dropped.
 //!
-//! An allocator keeps what it is given back: glibc's returns only what it mapped apart, and comes
-//! to cut ever larger blocks from its heap, so that a dropped layer of 15 MB stayed with the
-//! process. A map costs a system call to make and one to drop, and up to a page more than it was
-//! asked for; so this is for arrays of which a shard has a few. Its pages are taken from the system
-//! as they are first written, about half a microsecond each.
+//! An allocator keeps freed memory. glibc's returns only separately mapped blocks, and takes ever
+//! larger blocks from its heap instead, so a dropped layer of 15 MB stayed with the process. A map
+//! costs one system call to create and one to drop, and up to a page of extra memory, so it suits
+//! arrays of which a shard has few. Its pages are allocated when they are first written, at about
+//! half a microsecond each.
 //!
-//! Dropping one gives its pages back, in time proportional to those that were written (0.1 ms for a
-//! megabyte): [`Dropped`](super::Dropped) says who pays for that.
+//! Dropping a map frees its pages in time proportional to those written (0.1 ms per megabyte);
+//! [`Dropped`](super::Dropped) controls which thread spends it.
 
 #![allow(unsafe_code)]
 
@@ -19,17 +19,16 @@ use memmap2::{MmapMut, MmapOptions, MmapRaw};
 use crate::Error;
 use crate::bits::word::prefetch_at;
 
-/// `len` bytes, all zero.
+/// Allocates `len` zero bytes.
 ///
 /// # Errors
 ///
-/// [`Error::Layers`] if the system has no such memory.
+/// [`Error::Layers`] if the system refuses the memory.
 pub(super) fn zeros(len: usize) -> Result<MmapMut, Error> {
     made(len, MmapMut::map_anon(len))
 }
 
-/// As [`zeros`], for `len` bytes of which fewer may come to be written, by how many nobody knows
-/// yet: the system does not set memory aside for them.
+/// As [`zeros`], but without reserving memory: for arrays that may be written only in part.
 ///
 /// # Errors
 ///
@@ -39,10 +38,10 @@ pub(super) fn room(len: usize) -> Result<MmapMut, Error> {
 }
 
 fn made(len: usize, map: std::io::Result<MmapMut>) -> Result<MmapMut, Error> {
-    map.map_err(|error| Error::Layers(format!("{len} bytes of memory: {error}")))
+    map.map_err(|error| Error::Layers(format!("cannot allocate {len} bytes: {error}")))
 }
 
-/// Words that threads share, all zero at first.
+/// Words shared by threads, initially zero.
 #[derive(Debug)]
 pub(super) struct Words {
     map: MmapRaw,
@@ -50,7 +49,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// `len` words.
+    /// Allocates `len` words.
     ///
     /// # Errors
     ///
@@ -60,7 +59,7 @@ impl Words {
         Ok(Self { map: map.into(), len })
     }
 
-    /// Asks for the memory of a word that is read soon.
+    /// Prefetches a word that will be read soon.
     #[inline(always)]
     pub(super) fn ask(&self, index: usize) {
         if let Some(word) = self.get(index) {
@@ -75,9 +74,8 @@ impl Deref for Words {
     #[inline]
     fn deref(&self) -> &[AtomicU32] {
         let first = self.map.as_mut_ptr().cast();
-        // SAFETY: the map is of `len` words at the least, begins with a page, was all zero when it
-        // was made, and is reached in no other way than through these atomics, until it is dropped
-        // with `self`.
+        // SAFETY: the map has at least `len` words, is aligned to a page, was created zeroed, and
+        // is accessed only through these atomics until it is dropped with `self`.
         unsafe { std::slice::from_raw_parts(first, self.len) }
     }
 }
@@ -111,7 +109,7 @@ mod tests {
     fn memory_that_there_is_not_is_an_error() {
         for map in [zeros, room] {
             let error = map(1 << 62).unwrap_err().to_string();
-            assert!(error.contains("4611686018427387904 bytes of memory"), "{error}");
+            assert!(error.contains("cannot allocate 4611686018427387904 bytes"), "{error}");
         }
     }
 

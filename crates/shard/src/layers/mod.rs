@@ -1,35 +1,35 @@
-//! Layered sampled arrays: what a shard holds beyond its index to be faster, and gives back.
+//! Layered sampled arrays: optional memory that makes a shard faster, and can be given back.
 //!
-//! A compressed suffix array finds the value of any row or position by walking to the next one
-//! whose value is stored. *Layers* store more of them while there is memory for it. A layer of
-//! sampling rate L holds the values at the multiples of L that no layer of a larger rate holds; so
-//! layers are added at the bottom (the smallest rate), dropped from the bottom, and a look-up need
-//! not know which exist. The two arrays, SA (row → offset in the text) and ISA (offset → row), have
-//! layers of their own. Source: the layered sampled array of BlowFish (NSDI 2016).
+//! A compressed suffix array finds the value of a row or position by walking to the next one whose
+//! value is stored. *Layers* store additional values while memory allows. A layer of sampling rate
+//! L holds the values at the multiples of L that no layer of a larger rate holds. Layers are
+//! therefore added and dropped at the bottom (the smallest rate), and a look-up need not know which
+//! exist. The two arrays, SA (row → offset in the text) and ISA (offset → row), have separate
+//! layers. Source: the layered sampled array of BlowFish (NSDI 2016).
 //!
-//! A layer is filled by a dedicated [`Sweep`] and published when it is whole, or is *marked* and
-//! filled by what queries come by ([`View::learn`]). A text layer ([`TextBuild`]) answers `extract`
-//! from a copy of the text in tokens instead.
+//! A layer is either filled by a dedicated [`Sweep`] and published when it is complete, or *marked*
+//! and filled with values that queries compute ([`View::learn`]). A text layer ([`TextBuild`])
+//! answers `extract` from a copy of the text encoded as tokens instead.
 //!
-//! **Concurrency.** All layers are one immutable list behind an `arc-swap`: a query takes a
-//! [`View`] of it (a few nanoseconds, no lock, no wait) and asks that on each hop. A change swaps
-//! in another list, in microseconds whatever the layers' sizes, and never waits for readers. What
-//! was dropped is freed with the last view of it; [`Dropped`] says when that is and who pays for
-//! it. Changes exclude one another.
+//! **Concurrency.** All layers are one immutable list behind an `arc-swap`. A query takes a
+//! [`View`] of it (a few nanoseconds, no lock, no wait) and reads that on each hop. A change swaps
+//! in another list, in microseconds whatever the layers' sizes, and never waits for readers.
+//! Dropped layers are freed with the last view of them; [`Dropped`] controls which thread frees
+//! them. Changes exclude one another.
 //!
-//! **Memory.** What is freed goes back to the system at that moment: values, text blocks and hot
-//! blocks lie in anonymous maps (`memory`). By `examples/layers.rs`, over 50 MB of Debian package
-//! records: a process that held 17.8 MB more with a pair of layers held 0.0 MB more when that was
-//! dropped, as after one that queries had filled (22.0 MB). With a text layer and hot blocks it
-//! held 29.6 MB more, of 24.0 MB that were counted, and 6.3 MB when they were dropped: the
-//! allocator keeps what the tokens were chosen with. [`Footprint`] counts what layers may hold,
-//! each array without the rest of its last page; pages of marked layers and hot blocks are taken as
-//! they are first written.
+//! **Memory.** Freed memory returns to the system at once, because values, text blocks and hot
+//! blocks are stored in anonymous maps (`memory`). Measured by `examples/layers.rs` with 50 MB of
+//! Debian package records: a pair of layers added 17.8 MB to the process, and 0.0 MB after it was
+//! dropped; likewise for a pair filled by queries (22.0 MB). A text layer with hot blocks added
+//! 29.6 MB, of which 24.0 MB were counted, and 6.3 MB remained after the drop: the allocator keeps
+//! the memory in which tokens were chosen. [`Footprint`] counts the capacity of layers, each array
+//! without the rest of its last page; pages of marked layers and hot blocks are allocated when they
+//! are first written.
 //!
-//! **Cost.** A layer of rate L costs `rows / L · w / 8` bytes, `w` the bits of a row, less what
-//! larger rates hold; a look-up costs two dependent loads and one cache miss. When it is wrong:
-//! with no memory to spare, or with queries that never locate or extract (counting reads none of
-//! this).
+//! **Cost.** A layer of rate L costs `rows / L · w / 8` bytes, `w` being the bits of a row, less
+//! what larger rates hold. A look-up costs two dependent loads and one cache miss. When not to use
+//! it: without spare memory, or for queries that never locate or extract (counting does not read
+//! layers).
 
 #[cfg(test)]
 mod concurrent_tests;
@@ -59,17 +59,17 @@ pub use sweep::{Progress, Sweep};
 use text_layer::TextLayer;
 pub use text_layer::{TextBuild, TextOptions};
 
-/// What a [`Sweep`] walks: all positions of a text and their rows, in pieces.
+/// A source of all positions of a text with their rows, in pieces, for a [`Sweep`].
 pub trait Walk {
-    /// Into how many segments the text is cut.
+    /// The number of segments into which the text is divided.
     fn segments(&self) -> usize;
 
     /// Calls `visit(position, row)` once for each position of the text (`0..len`) in the given
-    /// segments, in any order. The end of the text, whose row is 0, may be visited or not.
+    /// segments, in any order. The end of the text, whose row is 0, may or may not be visited.
     fn walk(&self, segments: Range<usize>, visit: &mut dyn FnMut(u32, u32));
 }
 
-/// The naive twin of a walk, in segments of 16 positions: it looks through all rows at each call.
+/// The naive walk, in segments of 16 positions: it scans all rows at each call.
 impl Walk for naive::Text {
     fn segments(&self) -> usize {
         self.len().div_ceil(16)
@@ -98,36 +98,36 @@ pub enum Array {
 /// Sampling rates of both arrays: powers of two, in any order.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Rates {
-    /// Of the suffix array.
+    /// Rates of the suffix array.
     pub sa: Vec<u32>,
-    /// Of the inverse suffix array.
+    /// Rates of the inverse suffix array.
     pub isa: Vec<u32>,
 }
 
 impl Rates {
-    /// Whether there are none.
+    /// Whether there are no rates.
     pub fn is_empty(&self) -> bool {
         self.sa.is_empty() && self.isa.is_empty()
     }
 }
 
-/// All that a view sees. Never changed once it is published.
+/// The state that a view refers to. Immutable once it is published.
 #[derive(Clone, Debug)]
 struct Set {
     sa: Group,
     isa: Group,
-    /// Whether a layer is marked to be filled by queries.
+    /// Whether any layer is marked to be filled by queries.
     learning: bool,
     text: Option<Arc<TextLayer>>,
     hot: Option<Arc<Hot>>,
 }
 
-/// The layers of one shard, shared by reference among threads.
+/// The layers of a shard, shared by reference between threads.
 ///
 /// ```
 /// use shard::layers::{Array, Layers, Rates};
 ///
-/// // A text of 999 bytes; say that row 8 is found to be the suffix at offset 500.
+/// // A text of 999 bytes; a query computes that row 8 is the suffix at offset 500.
 /// let layers = Layers::new(1000);
 /// layers.mark(&Rates { sa: vec![8], isa: vec![4] })?;
 /// let view = layers.view();
@@ -136,7 +136,7 @@ struct Set {
 /// assert_eq!(view.offset(8), Some(500));
 /// assert_eq!(view.row_before(510, 400), Some((500, 8)));
 ///
-/// // What is dropped is gone for new views; this one still has it.
+/// // New views lack the dropped layer; an existing view keeps it.
 /// let dropped = layers.drop_lowest(Array::Sa).unwrap();
 /// assert_eq!(layers.view().offset(8), None);
 /// assert_eq!(view.offset(8), Some(500));
@@ -148,30 +148,31 @@ pub struct Layers {
     rows: u32,
     base: Base,
     set: ArcSwap<Set>,
-    /// Excludes changes, and remembers what was dropped and may still be held.
+    /// Serialises changes. Lists the dropped parts that may still be referenced; freed ones are
+    /// removed at the next change.
     dropped: Mutex<Vec<Weak<dyn Part>>>,
 }
 
-/// Sampling rates of what is part of the shard itself; 0 where there is no such sampling.
+/// The sampling rates of the shard itself; 0 if it has no such samples.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Base {
-    /// The shard knows the rows whose offsets are multiples of this, so that a walk from any row
-    /// ends within as many steps: layers of SA of this rate or a larger one would be of little use.
+    /// The shard marks the rows whose offsets are multiples of this rate, so that a walk from any
+    /// row ends within as many steps. SA layers of this or a larger rate would be of little use.
     pub sa_rate: u32,
-    /// The shard knows the rows of the offsets that are multiples of this. If it is a power of two,
-    /// layers of ISA do not hold those again.
+    /// The shard stores the rows of the offsets that are multiples of this rate. If it is a power
+    /// of two, ISA layers do not store those again.
     pub isa_rate: u32,
 }
 
 impl Layers {
-    /// No layers over a text of `rows - 1` bytes. Holds no more than a kilobyte.
+    /// Creates an empty set of layers for a text of `rows - 1` bytes. Takes at most a kilobyte.
     ///
-    /// Rows past `u32::MAX` are not held by any layer; a shard does not have so many.
+    /// Layers do not hold rows past `u32::MAX`; a shard has fewer.
     pub fn new(rows: usize) -> Self {
         Self::over(rows, Base::default())
     }
 
-    /// As [`new`](Layers::new), above the samples that the shard itself has.
+    /// As [`new`](Layers::new), in addition to the shard's own samples.
     pub(crate) fn over(rows: usize, base: Base) -> Self {
         let rows = u32::try_from(rows).unwrap_or(u32::MAX);
         let set = Set {
@@ -184,20 +185,20 @@ impl Layers {
         Self { rows, base, set: ArcSwap::from_pointee(set), dropped: Mutex::default() }
     }
 
-    /// The layers as they are now, to be asked during one query. Costs a few nanoseconds; never
+    /// Returns the present layers, for the duration of one query. Costs a few nanoseconds; never
     /// waits.
     #[inline]
     pub fn view(&self) -> View {
         View(self.set.load())
     }
 
-    /// Begins to fill layers of the given rates. Those of partial layers that exist may be among
-    /// them: they will be replaced by whole ones.
+    /// Begins to fill layers of the given rates. These may include the rates of existing partial
+    /// layers, which are then replaced by complete ones.
     ///
     /// # Errors
     ///
-    /// [`Error::Layers`] if a rate is not a power of two, or not below all existing ones of its
-    /// array, or if there is no memory.
+    /// [`Error::Layers`] if a rate is not a power of two, or not below all existing rates of its
+    /// array, or if memory is exhausted.
     pub fn sweep(&self, rates: &Rates) -> Result<Sweep, Error> {
         Sweep::new(self, rates)
     }
@@ -206,8 +207,8 @@ impl Layers {
     ///
     /// # Errors
     ///
-    /// [`Error::Layers`] if it is not finished, or if layers of an array that it fills were added
-    /// or dropped since it began; the sweep is lost then.
+    /// [`Error::Layers`] if the sweep is not finished, or if layers of an array that it fills were
+    /// added or dropped since it began. The sweep is then lost.
     pub fn publish(&self, sweep: Sweep) -> Result<(), Error> {
         let change = self.change();
         let set = self.set.load();
@@ -218,13 +219,14 @@ impl Layers {
         Ok(())
     }
 
-    /// Adds empty layers of the given rates, which [`View::learn`] fills, in microseconds whatever
-    /// their size. They count four bytes a value from now on, and take them as values come.
+    /// Adds empty layers of the given rates, to be filled by [`View::learn`]. Takes microseconds
+    /// whatever their size. They are counted with four bytes per value from now on, but their
+    /// memory is allocated as values arrive.
     ///
     /// # Errors
     ///
-    /// [`Error::Layers`] if a rate is not a power of two, or not below all existing ones of its
-    /// array, or if there is no memory.
+    /// [`Error::Layers`] if a rate is not a power of two, or not below all existing rates of its
+    /// array, or if memory is exhausted.
     pub fn mark(&self, rates: &Rates) -> Result<(), Error> {
         let change = self.change();
         let set = self.set.load();
@@ -234,11 +236,11 @@ impl Layers {
         Ok(())
     }
 
-    /// Packs the marked layers of which every value is known by now, and says how many those were.
+    /// Packs the marked layers whose values are all known, and returns their number.
     ///
     /// # Errors
     ///
-    /// [`Error::Layers`] if there is no memory; nothing is changed then.
+    /// [`Error::Layers`] if memory is exhausted; nothing is changed then.
     pub fn pack(&self) -> Result<usize, Error> {
         let change = self.change();
         let set = self.set.load();
@@ -250,7 +252,7 @@ impl Layers {
         Ok(packed)
     }
 
-    /// Unpublishes the lowest layer of an array; `None` if it has none.
+    /// Removes the lowest layer of an array; `None` if it has none.
     pub fn drop_lowest(&self, array: Array) -> Option<Dropped> {
         let change = self.change();
         let set = self.set.load();
@@ -264,12 +266,12 @@ impl Layers {
         Some(self.swap(change, next, vec![layer]))
     }
 
-    /// Publishes a text layer; one that exists is replaced, and its hot blocks are dropped.
+    /// Publishes a text layer. An existing one is replaced, and its hot blocks are dropped.
     ///
     /// # Errors
     ///
-    /// [`Error::Layers`] if the layer is not finished or is not of a text of this length, or if
-    /// there is no memory.
+    /// [`Error::Layers`] if the layer is not finished or belongs to a text of another length, or if
+    /// memory is exhausted.
     pub fn publish_text(&self, build: TextBuild) -> Result<(), Error> {
         let layer = build.finish()?;
         if layer.text_len() + 1 != self.rows as usize {
@@ -286,7 +288,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Unpublishes the text layer and its hot blocks; `None` if there is none.
+    /// Removes the text layer and its hot blocks; `None` if there is no text layer.
     pub fn drop_text(&self) -> Option<Dropped> {
         let change = self.change();
         let set = self.set.load();
@@ -295,12 +297,12 @@ impl Layers {
         Some(self.swap(change, next, set.text_parts()))
     }
 
-    /// Keeps blocks of the text layer that were read last as they are when decoded, in at most
-    /// `bytes`; none with 0, or without a text layer. Those that were kept before are unpublished.
+    /// Caches recently decoded blocks of the text layer in at most `bytes`; none if `bytes` is 0 or
+    /// there is no text layer. Replaces the previous cache.
     ///
     /// # Errors
     ///
-    /// [`Error::Layers`] if there is no memory; nothing is changed then.
+    /// [`Error::Layers`] if memory is exhausted; nothing is changed then.
     pub fn set_hot(&self, bytes: usize) -> Result<Dropped, Error> {
         let change = self.change();
         let set = self.set.load();
@@ -313,8 +315,8 @@ impl Layers {
         Ok(self.swap(change, next, parts))
     }
 
-    /// What all layers hold, by part, and what was dropped and is still held by a view or a
-    /// [`Dropped`].
+    /// The memory of all layers, by part, and of dropped layers that a view or a [`Dropped`] still
+    /// holds.
     pub fn footprint(&self) -> Footprint {
         let dropped = self.change().iter().filter_map(Weak::upgrade).map(|part| part.bytes()).sum();
         let set = self.set.load();
@@ -327,18 +329,18 @@ impl Layers {
         }
     }
 
-    /// Which layers to drop and which to add, for each array to have as many as its budget holds.
+    /// Computes which layers to drop and to add so that each array uses its budget.
     pub fn changes(&self, budget: &Budget) -> Changes {
         Changes::of(&self.set.load(), self.base, budget)
     }
 
-    /// Every change holds this while it makes the next set of the present one.
+    /// Locks the layers for a change, from reading the present set until publishing the next.
     fn change(&self) -> MutexGuard<'_, Vec<Weak<dyn Part>>> {
-        // Poisoned by a panic within a change, which leaves the old set published.
+        // A panic within a change leaves the old set published, so a poisoned lock is usable.
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes `next`, which no longer has `parts`.
+    /// Publishes `next`, from which `parts` have been removed.
     fn swap(
         &self,
         mut change: MutexGuard<'_, Vec<Weak<dyn Part>>>,
@@ -353,7 +355,7 @@ impl Layers {
     }
 }
 
-/// Something whose bytes are counted, and counted still while it is dropped but not yet freed.
+/// A part of the layers whose bytes are counted until it is freed, also after it was dropped.
 trait Part: Debug + Send + Sync {
     fn bytes(&self) -> usize;
 }
@@ -365,9 +367,11 @@ impl Set {
     }
 }
 
-/// What is no longer published, and is freed when this and the last view of it are gone, by
-/// whichever of them goes last: hold it until [`is_read`](Dropped::is_read) says no, and no query
-/// ever pays for freeing; drop it at once, and the memory comes back as early as it can.
+/// Layers that are no longer published. They are freed when this value and the last view of them
+/// are dropped, by whichever thread drops last.
+///
+/// Hold this value until [`is_read`](Dropped::is_read) returns `false`, and no query spends time on
+/// freeing. Drop it at once, and the memory is freed as early as possible.
 #[must_use = "dropping this at once may leave the freeing to a query"]
 #[derive(Debug)]
 pub struct Dropped {
@@ -375,59 +379,61 @@ pub struct Dropped {
 }
 
 impl Dropped {
-    /// Bytes that are freed with it.
+    /// The number of bytes to be freed.
     pub fn bytes(&self) -> usize {
         self.parts.iter().map(|part| part.bytes()).sum()
     }
 
-    /// Whether a view still sees it.
+    /// Whether a view still refers to it.
     pub fn is_read(&self) -> bool {
         self.parts.iter().any(|part| Arc::strong_count(part) > 1)
     }
 }
 
-/// The layers as they were when the view was taken, whatever is added or dropped meanwhile.
+/// The layers at the time the view was taken, unaffected by later changes.
 ///
-/// Take one for each query, not for longer: what is dropped is freed with the last view of it.
+/// Take one view per query and do not keep it longer: dropped layers are freed with the last view
+/// of them.
 #[derive(Debug)]
 pub struct View(Guard<Arc<Set>>);
 
 impl View {
-    /// The offset in the text of a row, if a layer knows it.
+    /// The offset in the text of a row, if a layer holds it.
     #[inline]
     pub fn offset(&self, row: u32) -> Option<u32> {
         self.0.sa.get(row)
     }
 
-    /// Whether a marked layer holds this row and does not know its offset yet.
+    /// Whether a marked layer includes this row and lacks its offset.
     #[inline(always)]
     pub(crate) fn wants_offset(&self, row: u32) -> bool {
         self.0.learning && self.0.sa.wants(row)
     }
 
-    /// Asks for the memory that [`offset`](View::offset) of this row reads, without waiting for it,
-    /// and says whether that will certainly know the row.
+    /// Prefetches the memory that [`offset`](View::offset) of this row reads. Returns whether a
+    /// layer certainly holds the row.
     #[inline(always)]
     pub(crate) fn ask_offset(&self, row: u32) -> bool {
         self.0.sa.ask(row)
     }
 
-    /// The nearest `(offset, row)` that a layer knows with `after < offset <= position`. Costs one
-    /// look-up where the lowest layer is whole; where it is partial, at most as many as there are
-    /// multiples of its rate between the two.
+    /// The nearest `(offset, row)` in a layer with `after < offset <= position`. Costs one look-up
+    /// if the lowest layer is complete; if it is partial, at most one for each multiple of its rate
+    /// between the two.
     #[inline]
     pub fn row_before(&self, position: u32, after: u32) -> Option<(u32, u32)> {
         self.0.isa.get_before(position, after)
     }
 
-    /// Whether a layer is marked, so that it is of use to remember what a walk comes by.
+    /// Whether any layer is marked, so that values computed during a walk are worth offering to it.
     #[inline]
     pub(crate) fn is_learning(&self) -> bool {
         self.0.learning
     }
 
-    /// Offers that `row` is the suffix at `position`, which the caller has computed. Stored where a
-    /// marked layer holds either and does not know it yet; anything else is ignored. Never waits.
+    /// Offers the fact that `row` is the suffix at `position`, which the caller has computed. A
+    /// marked layer that includes either stores it unless known already; otherwise it is ignored.
+    /// Never waits.
     #[inline]
     pub fn learn(&self, position: u32, row: u32) {
         if self.0.learning {
@@ -436,16 +442,15 @@ impl View {
         }
     }
 
-    /// Bytes of the text that a text layer has, from the first on: 0 without one, all with a whole
-    /// one.
+    /// The length of the prefix of the text that the text layer holds; 0 without a text layer.
     #[inline]
     pub fn text_len(&self) -> usize {
         self.0.text.as_ref().map_or(0, |text| text.len())
     }
 
-    /// Appends `len` bytes of the text from `position` on, if a text layer has all of them;
-    /// otherwise says `false` and appends nothing. Decodes every block that it touches and that is
-    /// not hot.
+    /// Appends `len` bytes of the text from `position` on, if a text layer holds all of them;
+    /// otherwise appends nothing and returns `false`. Decodes each block it touches that is not
+    /// hot.
     pub fn text(&self, position: usize, len: usize, bytes: &mut Vec<u8>) -> bool {
         let Some(text) = &self.0.text else { return false };
         let start = bytes.len();

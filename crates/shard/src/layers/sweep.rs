@@ -1,23 +1,21 @@
-//! Layers made by a dedicated sweep: one pass over Ψ fills every layer that was asked for.
+//! Fills layers with a dedicated sweep: one pass over Ψ computes the values of all requested layers
+//! of both arrays.
 //!
-//! A step costs what [`Walk::walk`] does for its segments, two masks a position, and a store for
-//! each value that a layer keeps. The caller decides how many segments a step takes, when the next
-//! one comes and on which thread, so that a sweep can be limited to any rate, and abandoned by
-//! dropping it. The values of all layers of both arrays come from the same pass: ask for them
-//! together.
+//! A step costs a [`Walk::walk`] of its segments, two masks per position, and a store for each
+//! value that a layer keeps. The caller decides how many segments a step takes, when it runs and on
+//! which thread, so a sweep can be limited to any rate, and abandoned by dropping it. Request all
+//! layers in one sweep, since the pass is the same.
 //!
-//! Of 50 MB of Debian package records, by `examples/layers.rs` on two cores busy with other work:
-//! 2.5 to 3.2 CPU s for a layer of each array, of which the walk alone, with nothing to fill, took
-//! 2.3.
+//! Measured by `examples/layers.rs` with 50 MB of Debian package records, on two cores busy with
+//! other work: 2.5 to 3.2 CPU s for a layer of each array, of which the walk alone took 2.3.
 
 use super::group::Filling;
 use super::{Layers, Rates, Walk};
 use crate::Error;
 
-/// How far a piece of work that is done in steps has come.
+/// The progress of work that is done in steps.
 ///
-/// Its units are what the work's steps count: segments of a [`Sweep`], blocks of a
-/// [`TextBuild`](super::TextBuild).
+/// The units are segments for a [`Sweep`] and blocks for a [`TextBuild`](super::TextBuild).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Progress {
     /// Units done.
@@ -33,7 +31,7 @@ impl Progress {
     }
 }
 
-/// Layers that are being filled, published by [`Layers::publish`] when they are whole.
+/// Layers being filled, to be published by [`Layers::publish`] when they are complete.
 ///
 /// ```
 /// use shard::layers::{Layers, Rates};
@@ -43,7 +41,7 @@ impl Progress {
 /// let layers = Layers::new(21);
 /// let mut sweep = layers.sweep(&Rates { sa: vec![4, 2], isa: vec![8] })?;
 /// while !sweep.step(&text, 1).is_finished() {
-///     // A caller that has to go easy on the machine waits here.
+///     // A caller that limits its use of the machine waits here.
 /// }
 /// layers.publish(sweep)?;
 /// assert_eq!(layers.view().offset(0), Some(20));
@@ -62,7 +60,7 @@ impl Sweep {
         let set = layers.set.load();
         let mut sa = set.sa.filling(&rates.sa)?;
         let mut isa = set.isa.filling(&rates.isa)?;
-        // The empty suffix, which belongs to no segment.
+        // The empty suffix is not in any segment.
         if let Some(len) = layers.rows.checked_sub(1) {
             sa.offer(0, len);
             isa.offer(len, 0);
@@ -70,9 +68,9 @@ impl Sweep {
         Ok(Self { sa, isa, segments_done: 0, segments: None })
     }
 
-    /// Walks the next `segments` segments, and says how many are done. `walk` has to be of the same
-    /// text in every step. Takes a time proportional to the segments' bytes: about the length of
-    /// the text divided by its number of segments each.
+    /// Walks the next `segments` segments and returns the progress. `walk` must be of the same text
+    /// in every step. Takes time proportional to the segments' bytes; each has about the length of
+    /// the text divided by the number of segments.
     pub fn step(&mut self, walk: &impl Walk, segments: usize) -> Progress {
         let all = *self.segments.get_or_insert_with(|| walk.segments());
         let from = self.segments_done;
@@ -90,8 +88,8 @@ impl Sweep {
         Progress { done: to, all }
     }
 
-    /// Bytes that the layers take, from the start of the sweep on. Not in [`Layers::footprint`]
-    /// before they are published.
+    /// The memory of the layers, allocated at the start of the sweep. Not included in
+    /// [`Layers::footprint`] until they are published.
     pub fn bytes(&self) -> usize {
         self.sa.bytes() + self.isa.bytes()
     }

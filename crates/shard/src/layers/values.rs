@@ -1,10 +1,10 @@
-//! The values of one layer: packed where all are known, atomics where queries still fill them in.
+//! The values of one layer: packed if all are known, atomics while queries still fill them in.
 //!
-//! *Packed*: `w` bits a value, `w` the bits of the largest one ([`packed`]). *Partial*: four bytes
-//! a value, its complement, and zero for "not known", so that a reader sees a whole value or none,
-//! and an array in which nothing is known is memory as the system gives it: made in microseconds,
-//! and taken page by page where values come to be known. A partial array costs `32 / w` of a packed
-//! one in the end (1.19 for 100 MB), and is counted so from the beginning.
+//! *Packed*: `w` bits per value, `w` being the width of the largest one ([`packed`]). *Partial*:
+//! four bytes per value, storing its complement, with zero for "unknown". A reader therefore sees
+//! either a complete value or none, and an empty array is untouched zero memory: created in
+//! microseconds, with pages allocated as values are stored. A full partial array takes `32 / w`
+//! times as much as a packed one (1.19 for 100 MB), and is counted so from the start.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -14,10 +14,10 @@ use super::memory::{Words, zeros};
 use crate::Error;
 use crate::bits::packed::{self, width_of};
 
-/// The complement of this stands for "not known". No row and no offset has this value.
+/// The complement of this means "unknown". It is never a row or an offset.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Values of a fixed number of bits.
+/// Values of a fixed width in bits.
 #[derive(Debug)]
 pub(super) struct Packed {
     bytes: MmapMut,
@@ -37,7 +37,7 @@ impl Packed {
     }
 }
 
-/// Packed values while they are filled in.
+/// A packed array being filled.
 #[derive(Debug)]
 pub(super) struct Unfilled {
     bytes: MmapMut,
@@ -46,7 +46,7 @@ pub(super) struct Unfilled {
 }
 
 impl Unfilled {
-    /// `len` zeros, wide enough for values up to `max`.
+    /// Creates an array of `len` zeros, wide enough for values up to `max`.
     pub(super) fn new(len: usize, max: u32) -> Result<Self, Error> {
         Ok(Self { bytes: zeros(packed_bytes(len, max))?, max, len })
     }
@@ -59,7 +59,8 @@ impl Unfilled {
         self.bytes.len()
     }
 
-    /// Stores a value where a zero has been since the array was made; says whether it fits there.
+    /// Stores a value in a slot that has not been filled before. Returns whether slot and value are
+    /// in range.
     #[inline]
     pub(super) fn fill(&mut self, slot: usize, value: u32) -> bool {
         let fits = slot < self.len && value <= self.max;
@@ -75,12 +76,12 @@ impl Unfilled {
     }
 }
 
-/// Bytes of a packed array of `len` values up to `max`.
+/// The size in bytes of a packed array of `len` values up to `max`.
 pub(super) fn packed_bytes(len: usize, max: u32) -> usize {
     packed::bytes_of(len, width_of(max.into()))
 }
 
-/// Values that queries fill in as they come by them.
+/// Values that queries fill in as they compute them.
 #[derive(Debug)]
 pub(super) struct Partial {
     values: Words,
@@ -98,7 +99,8 @@ impl Partial {
         (value != UNKNOWN).then_some(value)
     }
 
-    /// Stores a value if none is known. Relaxed suffices: the value is all there is to see.
+    /// Stores a value unless one is known. Relaxed ordering suffices, because nothing else depends
+    /// on the value.
     fn learn(&self, slot: usize, value: u32) {
         let Some(place) = self.values.get(slot) else { return };
         if place.load(Relaxed) == !UNKNOWN
@@ -109,8 +111,8 @@ impl Partial {
         }
     }
 
-    /// The same values packed, if all are known. Known values never change, so this may run
-    /// meanwhile.
+    /// Returns a packed copy if all values are known. May run concurrently with queries, since
+    /// known values never change.
     fn packed(&self, max: u32) -> Option<Result<Packed, Error>> {
         if self.known.load(Relaxed) < self.values.len() {
             return None;
@@ -119,14 +121,14 @@ impl Partial {
             Ok(packed) => packed,
             Err(error) => return Some(Err(error)),
         };
-        // That `known` is seen to be complete does not say that every value is seen yet.
+        // The relaxed counter may be complete before every value is visible to this thread.
         let mut slots = 0..self.values.len();
         let all = slots.all(|slot| self.get(slot).is_some_and(|value| packed.fill(slot, value)));
         all.then(|| Ok(packed.filled()))
     }
 }
 
-/// Either of the two.
+/// A packed or a partial array.
 #[derive(Debug)]
 pub(super) enum Values {
     Packed(Packed),
@@ -142,7 +144,7 @@ impl Values {
         }
     }
 
-    /// Asks for the memory of a slot, for a `get` that follows soon.
+    /// Prefetches a slot for a `get` that follows soon.
     #[inline(always)]
     pub(super) fn ask(&self, slot: usize) {
         match self {
@@ -157,7 +159,7 @@ impl Values {
         }
     }
 
-    /// A partial array's values packed, if all are known.
+    /// Returns a packed copy of a partial array whose values are all known.
     pub(super) fn packed(&self, max: u32) -> Option<Result<Packed, Error>> {
         match self {
             Self::Packed(_) => None,

@@ -9,9 +9,10 @@ use super::{Condition, Query, Test};
 use crate::record::{Field, Number, Schema};
 
 impl Query {
-    /// Whether a record, as its bytes stand in the text, matches. A bad record has no attributes.
+    /// Whether a record, given as stored in the text, matches. A malformed record has no
+    /// attributes.
     ///
-    /// Cost: the record is read as its format says once at most; then one pass for each test.
+    /// Cost: the record is parsed at most once; then one pass for each test.
     pub fn matches(&self, schema: &Schema, record: &[u8]) -> bool {
         Row { schema, record, fields: OnceCell::new() }.matches(self)
     }
@@ -47,7 +48,7 @@ impl Row<'_> {
 }
 
 impl Condition {
-    /// Whether `value` is as the condition says.
+    /// Whether `value` meets the condition.
     pub(crate) fn holds(&self, value: &[u8]) -> bool {
         match self {
             Self::Contains(bytes) => memmem::find(value, bytes).is_some(),

@@ -1,13 +1,14 @@
-//! What a matching record must hold: literals that the index can count and locate.
+//! Filters: literals that every matching record contains, and that the index can count and locate.
 //!
-//! A filter is necessary: it has to hold for every way in which the format lets a value be written.
-//! So beside the usual spellings (`"key": "value"`, `Name: value`) it names the unusual ones (two
-//! blanks, a tab, `\u0041` for a letter) as alternatives, by literals that occur wherever they are
-//! used. In most inputs those occur nowhere, and cost a count each.
+//! A filter is a necessary condition: it must hold for every spelling of a value that the format
+//! allows. Besides the usual spellings (`"key": "value"`, `Name: value`) it therefore covers the
+//! unusual ones (two blanks, a tab, `\u0041` for a letter) as alternatives, through literals that
+//! occur in each of them. In most inputs these do not occur, and cost one count each.
 //!
-//! Most are not sufficient: the record is read before it is an answer. Those that are say so
-//! ([`Literal::doubts`], [`Numbers::certain`]): a literal anywhere in the record, a whole line of a
-//! stanza, a number of a table. Of others the bytes beside an occurrence say it ([`Beside`]).
+//! Most filters are not sufficient: a candidate record is read before it is returned. The
+//! sufficient ones are marked ([`Literal::doubts`], [`Numbers::certain`]): a literal anywhere in
+//! the record, a whole line of a stanza, a number in a table. For some others, the bytes beside an
+//! occurrence decide ([`Beside`]).
 
 use std::cell::Cell;
 use std::ops::{Bound, Range};
@@ -16,7 +17,7 @@ use super::pattern::Bounds;
 use super::{Condition, Query};
 use crate::record::{Format, Records};
 
-/// Literals of one query; what is past them is not looked up.
+/// The most literals of one query; further conditions are not looked up.
 const LITERALS_MAX: usize = 16_384;
 
 /// A condition on the bytes of a record.
@@ -24,52 +25,52 @@ const LITERALS_MAX: usize = 16_384;
 pub enum Filter {
     /// Any record.
     All,
-    /// Records in which the literal occurs.
+    /// Records that contain the literal.
     Literal(Literal),
-    /// This record.
+    /// One record.
     Record(usize),
-    /// Records of which the attribute has a number in the range, by its table.
+    /// Records with a number of the attribute in the range, from its table.
     Numbers(Numbers),
-    /// Records that pass all of these.
+    /// Records that pass all of these filters.
     And(Vec<Filter>),
-    /// Conditions that each hold of every record that matches: one of them is enough to look up.
+    /// Filters that every matching record passes; looking up one of them is enough.
     Rarest(Vec<Filter>),
-    /// Records that pass at least one.
+    /// Records that pass at least one of these filters.
     Or(Vec<Filter>),
 }
 
-/// Bytes to look up.
+/// The bytes to look up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Literal {
     pub bytes: Vec<u8>,
-    /// How many of them are before the record.
+    /// The number of these bytes that precede the record.
     pub skip: usize,
-    /// Where a record with the literal passes the test for certain, unless it goes on as one of
-    /// these: longer literals that start with it. `None` where a record has to be read in any case.
+    /// If set, a record with the literal certainly passes the test, unless the occurrence continues
+    /// as one of these longer literals. `None` if the record must be read in any case.
     pub doubts: Option<Vec<Vec<u8>>>,
-    /// Only where the bytes beside an occurrence say so.
+    /// A condition on the bytes beside an occurrence.
     pub beside: Option<Beside>,
 }
 
-/// What the bytes beside an occurrence decide.
+/// A condition that the bytes beside an occurrence decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Beside {
-    /// Whether it is a whole word.
+    /// The occurrence is a whole word.
     Word(Bounds),
-    /// Whether it is in a value of this attribute of a stanza.
+    /// The occurrence is in a value of this attribute of a stanza.
     Attribute(String),
 }
 
-/// Entries of the table of an attribute.
+/// Entries in the table of an attribute's numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Numbers {
     pub attribute: String,
     pub entries: Range<usize>,
-    /// Those whose records pass for certain.
+    /// The entries whose records certainly pass.
     pub certain: Range<usize>,
 }
 
-/// The filter of a query.
+/// Builds the filter of a query.
 pub fn filter(query: &Query, records: &Records) -> Filter {
     of_query(query, records, &Cell::new(LITERALS_MAX))
 }
@@ -98,16 +99,16 @@ fn all(filters: Vec<Filter>) -> Filter {
         1 => kept.remove(0),
         _ => Filter::And(kept),
     };
-    // What is known of some conditions decides nothing.
+    // If not all conditions have a filter, no record is certain.
     if left_out { doubtful(filter) } else { filter }
 }
 
-/// Of none: no record passes.
+/// The alternatives; without any, no record passes.
 fn any(filters: Vec<Filter>) -> Filter {
     if filters.contains(&Filter::All) { Filter::All } else { Filter::Or(filters) }
 }
 
-/// The same candidates, of which none is certain.
+/// The same candidates, none of them certain.
 fn doubtful(filter: Filter) -> Filter {
     let each = |filters: Vec<Filter>| filters.into_iter().map(doubtful).collect();
     match filter {
@@ -122,18 +123,18 @@ fn doubtful(filter: Filter) -> Filter {
     }
 }
 
-/// How one attribute's values are written.
+/// The spellings of one attribute's values.
 struct Spellings<'a> {
     records: &'a Records,
     attribute: Option<&'a str>,
-    /// Literals that the query may still have.
+    /// The number of literals left for the query.
     left: &'a Cell<usize>,
 }
 
 impl Spellings<'_> {
     fn of_condition(&self, condition: &Condition) -> Filter {
         match condition {
-            // Then an occurrence that ends within the record ends before its line end, too.
+            // Then an occurrence that ends within the record also ends before its line end.
             Condition::Contains(bytes)
                 if self.attribute.is_none()
                     && !matches!(bytes.last(), None | Some(b'\n' | b'\r')) =>
@@ -178,12 +179,12 @@ impl Spellings<'_> {
         self.literal_after(0, bytes)
     }
 
-    /// A literal of which `skip` bytes stand before the record.
+    /// A literal whose first `skip` bytes precede the record.
     fn literal_after(&self, skip: usize, bytes: impl Into<Vec<u8>>) -> Filter {
         self.look_up(Literal { bytes: bytes.into(), skip, doubts: None, beside: None })
     }
 
-    /// A literal that decides, but for its `doubts`.
+    /// A literal that is sufficient, except for its `doubts`.
     fn certain(&self, skip: usize, bytes: impl Into<Vec<u8>>, doubts: Vec<Vec<u8>>) -> Filter {
         self.look_up(Literal { bytes: bytes.into(), skip, doubts: Some(doubts), beside: None })
     }
@@ -198,25 +199,25 @@ impl Spellings<'_> {
         Filter::Literal(literal)
     }
 
-    /// Every pair of a lead and a trail around `middle`.
+    /// Literals for every pair of a lead and a trail around `middle`.
     fn around(&self, leads: &[&[u8]], middle: &[u8], trails: &[&[u8]]) -> Vec<Filter> {
         let pairs = leads.iter().flat_map(|lead| trails.iter().map(move |trail| (lead, trail)));
         pairs.map(|(lead, trail)| self.literal([*lead, middle, *trail].concat())).collect()
     }
 
-    /// A value of the attribute contains `bytes`; of none: the record has the attribute.
+    /// A value of the attribute contains `bytes`; if empty, the record has the attribute.
     fn contains(&self, bytes: &[u8]) -> Filter {
         let Some(name) = self.attribute else { return self.literal(bytes) };
         match self.records.schema().format {
             Format::Lines | Format::Files => self.literal(bytes),
-            // A quote within a value may be written twice.
+            // A quote within a value is doubled.
             Format::Csv { .. } => self.literal(longest_run(bytes, |byte| byte != b'"')),
             Format::Stanzas => all(vec![self.literal(bytes), self.literal(format!("{name}:"))]),
             Format::JsonLines => self.json_contains(name, bytes),
         }
     }
 
-    /// The same, with what decides it where there is something.
+    /// The same, with a deciding condition if there is one.
     fn contains_for_certain(&self, bytes: &[u8]) -> Filter {
         let contains = self.contains(bytes);
         let Some(name) = self.attribute.filter(|_| self.are_lines_certain(bytes)) else {
@@ -227,8 +228,8 @@ impl Spellings<'_> {
         Filter::Rarest(vec![self.look_up(literal), contains])
     }
 
-    /// Whether all records are stanzas whose lines mean what they say, and `bytes`, within one, are
-    /// not trimmed from a value.
+    /// Whether all records are valid stanzas, and `bytes` are within one line and not trimmed from
+    /// a value.
     fn are_lines_certain(&self, bytes: &[u8]) -> bool {
         let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
         matches!(self.records.schema().format, Format::Stanzas)
@@ -239,12 +240,12 @@ impl Spellings<'_> {
             && bytes.last().is_some_and(|byte| !is_blank(byte))
     }
 
-    /// A value of the attribute starts with `bytes`, and ends with them if it is the `whole` of it.
+    /// A value of the attribute starts with `bytes`, or equals them if `whole`.
     fn starts(&self, bytes: &[u8], whole: bool) -> Filter {
         let contains = self.contains(bytes);
         let context = match (self.attribute, self.records.schema().format) {
             (Some(name), Format::JsonLines) => self.json_starts(name, bytes, whole),
-            // What follows holds of whole lines only.
+            // The following applies to whole lines only.
             _ if !self.records.are_whole_lines() => Filter::All,
             (Some(name), Format::Stanzas) => self.stanza_starts(name, bytes, whole),
             (Some(name), Format::Csv { delimiter, .. }) => {
@@ -259,11 +260,11 @@ impl Spellings<'_> {
         }
     }
 
-    /// `Name: value` at the start of a line, with one blank or none before the value; anything else
-    /// in between by its first two bytes.
+    /// `Name: value` at the start of a line, with one or no blank before the value; other
+    /// separators are covered by their first two bytes.
     fn stanza_starts(&self, name: &str, bytes: &[u8], whole: bool) -> Filter {
         let line = |rest: &[u8]| [b"\n", name.as_bytes(), rest].concat();
-        // A line of that name has the value that follows, unless blanks are trimmed from it.
+        // A line with that name has the value after it, unless blanks are trimmed from the value.
         let decides = self.are_lines_certain(bytes)
             && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':');
         let mut ways = Vec::new();
@@ -289,7 +290,7 @@ impl Spellings<'_> {
             ways.push(self.literal_after(1, line(odd.as_bytes())));
         }
         if self.records.header().is_empty() && !self.records.is_empty() {
-            // No newline before the first line.
+            // The first line has no newline before it.
             ways.push(Filter::Record(0));
         }
         any(ways)
@@ -321,7 +322,7 @@ impl Spellings<'_> {
             }
         }
         if is_first && self.records.header().is_empty() && !self.records.is_empty() {
-            // No newline before the first row.
+            // The first row has no newline before it.
             ways.push(Filter::Record(0));
         }
         any(ways)
@@ -332,10 +333,10 @@ impl Spellings<'_> {
         let wide = longest_run(bytes, |byte| is_plain(byte) || byte >= 0x80);
         let mut parts = vec![self.json_plain(plain, plain)];
         if wide.len() > plain.len() {
-            // Other characters than ASCII are often written as escapes, each of any kind.
+            // Non-ASCII characters are often written as escapes, in any spelling.
             parts.push(any(vec![self.literal(wide), self.literal("\\u"), self.literal("\\/")]));
         }
-        // The last part of a path is a name in quotes, or the end of one with a dot in it.
+        // The last part of a path is a quoted name, or the end of a name that contains a dot.
         let key = last_name(name);
         if !key.is_empty() && key.bytes().all(is_plain) {
             parts.push(self.json_plain(&[key.as_bytes(), b"\""].concat(), key.as_bytes()));
@@ -343,7 +344,7 @@ impl Spellings<'_> {
         all(parts)
     }
 
-    /// A literal, or an escape that some character of `escapable` may be hidden behind.
+    /// A literal, or an escape that may represent a character of `escapable`.
     fn json_plain(&self, literal: &[u8], escapable: &[u8]) -> Filter {
         if literal.is_empty() {
             return Filter::All;
@@ -359,15 +360,15 @@ impl Spellings<'_> {
         escapes.into_iter().chain(slash).map(|escape| self.literal(escape)).collect()
     }
 
-    /// `"key":"value"`, with one blank or none before the value; an array by its bracket, anything
-    /// else by the first blanks that differ.
+    /// `"key":"value"`, with one or no blank before the value. Arrays are covered by their bracket,
+    /// other spellings by the first unusual blanks.
     fn json_starts(&self, name: &str, bytes: &[u8], whole: bool) -> Filter {
         if !bytes.iter().copied().all(is_plain) {
             return Filter::All;
         }
         let close: &[u8] = if whole { b"\"" } else { b"" };
         let quoted = [b"\"", bytes, close].concat();
-        // Numbers, `true`, `false` and `null` stand without quotes.
+        // Numbers, `true`, `false` and `null` are not quoted.
         let is_bare = bytes.first().is_none_or(|&b| b == b'-' || b.is_ascii_alphanumeric());
         let mut value = vec![self.literal(&*quoted)];
         if is_bare {
@@ -396,7 +397,7 @@ impl Spellings<'_> {
     }
 }
 
-/// Printable ASCII that a JSON string can hold as it is.
+/// Printable ASCII that a JSON string can contain unescaped.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')
 }
@@ -410,7 +411,7 @@ fn longest_run(bytes: &[u8], keep: impl Fn(u8) -> bool) -> &[u8] {
     runs.max_by_key(|run| run.len()).unwrap_or_default()
 }
 
-/// What every string between the bounds starts with.
+/// The common prefix of all strings between the bounds.
 fn common_prefix<'a>(from: &'a Bound<Vec<u8>>, to: &Bound<Vec<u8>>) -> &'a [u8] {
     let (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) =
         (from, to)

@@ -1,9 +1,9 @@
-//! Regular expressions: `regex-automata` decides, and what every match must contain is asked of the
-//! index.
+//! Regular expressions: `regex-automata` matches them; the literals that every match must contain
+//! are looked up in the index.
 //!
-//! Which literals a match must contain is what `regex-syntax` extracts as prefixes, here of every
-//! part of a concatenation: the parts of `lib.*-dev` give `lib` and `-dev`, and both must occur.
-//! Matching takes time linear in the value; a compiled expression has a bounded size.
+//! `regex-syntax` extracts the literals, as prefixes of every part of a concatenation: the parts of
+//! `lib.*-dev` give `lib` and `-dev`, and both must occur. Matching takes time linear in the value;
+//! the size of a compiled expression is bounded.
 
 use std::fmt;
 
@@ -14,20 +14,22 @@ use regex_syntax::hir::{Hir, HirKind, Look};
 
 use crate::Error;
 
-/// Bytes of a regular expression.
+/// The longest regular expression in bytes.
 pub(crate) const PATTERN_BYTES_MAX: usize = 4096;
-/// Bytes of its automata, each.
+/// The largest size of each of its automata in bytes.
 const AUTOMATON_BYTES_MAX: usize = 4 << 20;
-/// How deep an expression may nest.
+/// The deepest nesting of an expression.
 const NEST_MAX: u32 = 64;
-/// Parts of a concatenation whose literals are put together.
+/// The most adjacent parts of a concatenation whose literals are combined.
 const WINDOW: usize = 16;
-/// Alternatives of a clause: more are hardly ever rarer than one literal elsewhere.
+/// The most alternatives of a clause: more are hardly ever rarer than a single literal of another
+/// clause.
 const LITERALS_MAX: usize = 64;
-/// Clauses that are kept, the longest literals first.
+/// The most clauses kept, the longest literals first.
 const CLAUSES_MAX: usize = 4;
 
-/// A compiled regular expression, in the syntax of the crate `regex` (bytes: `(?-u)` is allowed).
+/// A compiled regular expression, in the syntax of the crate `regex` for bytes (`(?-u)` is
+/// allowed).
 #[derive(Clone)]
 pub struct Pattern {
     source: String,
@@ -36,20 +38,20 @@ pub struct Pattern {
     word: Option<Word>,
 }
 
-/// What the boundaries of a word are boundaries of.
+/// The kind of word boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bounds {
-    /// Of bytes: `(?-u)\b`.
+    /// ASCII boundaries: `(?-u)\b`.
     Ascii,
-    /// Of characters: bytes that are no ASCII have to be read with those around them.
+    /// Unicode boundaries: next to a non-ASCII byte, the neighbouring bytes do not decide.
     Unicode,
 }
 
-/// A literal between two `\b`, with a letter, a digit or `_` at each end: the bytes beside an
-/// occurrence decide whether it is a whole word.
+/// A literal between two `\b` that starts and ends with a letter, a digit or `_`: the bytes beside
+/// an occurrence decide whether it is a whole word.
 pub(super) type Word = (Vec<u8>, Bounds);
 
-/// Literals of which a match contains at least one.
+/// A set of literals of which every match contains at least one.
 pub(super) type Clause = Vec<Vec<u8>>;
 
 impl Pattern {
@@ -57,16 +59,16 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// [`Error::Syntax`] if it cannot be read, or is too large.
+    /// [`Error::Syntax`] if it is invalid or too large.
     pub fn new(source: &str) -> Result<Self, Error> {
         let wrong = |what: String| Error::Syntax { at: 0, what };
         if source.len() > PATTERN_BYTES_MAX {
-            let what = format!("a regular expression of more than {PATTERN_BYTES_MAX} bytes");
+            let what = format!("the regular expression is longer than {PATTERN_BYTES_MAX} bytes");
             return Err(wrong(what));
         }
         let syntax = syntax::Config::new().utf8(false).nest_limit(NEST_MAX);
         let hir = syntax::parse_with(source, &syntax)
-            .map_err(|error| wrong(format!("the regular expression: {error}")))?;
+            .map_err(|error| wrong(format!("invalid regular expression: {error}")))?;
         let config = meta::Config::new()
             .utf8_empty(false)
             .nfa_size_limit(Some(AUTOMATON_BYTES_MAX))
@@ -74,7 +76,7 @@ impl Pattern {
         let regex = meta::Builder::new()
             .configure(config)
             .build_from_hir(&hir)
-            .map_err(|error| wrong(format!("the regular expression: {error}")))?;
+            .map_err(|error| wrong(format!("invalid regular expression: {error}")))?;
         let mut clauses = clauses(&hir);
         clauses.sort_by_key(|clause| std::cmp::Reverse(score(clause)));
         clauses.dedup();
@@ -82,22 +84,22 @@ impl Pattern {
         Ok(Self { source: source.to_owned(), regex, clauses, word: word(&hir) })
     }
 
-    /// The expression as it was written.
+    /// The source of the expression.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// Whether it matches anywhere in `value`.
+    /// Whether the expression matches anywhere in `value`.
     pub fn is_match(&self, value: &[u8]) -> bool {
         self.regex.is_match(value)
     }
 
-    /// The word, if the expression is one between word boundaries.
+    /// The word, if the expression is a word between word boundaries.
     pub(super) fn word(&self) -> Option<&Word> {
         self.word.as_ref()
     }
 
-    /// Of each clause, a value that matches contains one literal.
+    /// The clauses; a matching value contains at least one literal of each.
     pub(super) fn clauses(&self) -> &[Clause] {
         &self.clauses
     }
@@ -128,12 +130,12 @@ fn word(hir: &Hir) -> Option<Word> {
     ends.iter().all(|byte| is_of_words(**byte)).then(|| (literal.0.to_vec(), bounds))
 }
 
-/// Whether words have this byte of ASCII.
+/// Whether this ASCII byte is a word character.
 pub(super) fn is_of_words(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Clauses that every match of the expression holds; the recursion is as deep as the expression.
+/// The clauses that hold for every match. The recursion is as deep as the expression.
 fn clauses(hir: &Hir) -> Vec<Clause> {
     let mut found: Vec<Clause> = prefixes(hir).into_iter().collect();
     match hir.kind() {
@@ -149,7 +151,7 @@ fn clauses(hir: &Hir) -> Vec<Clause> {
             }
         }
         HirKind::Alternation(branches) => {
-            // The best clause of each branch, together: one of them holds.
+            // The union of the best clauses of all branches holds for every match.
             let best = branches.iter().map(|branch| clauses(branch).into_iter().max_by_key(score));
             let together: Option<Vec<Clause>> = best.collect();
             let together: Option<Clause> = together.map(|clauses| clauses.concat());
@@ -157,13 +159,13 @@ fn clauses(hir: &Hir) -> Vec<Clause> {
         }
         _ => {}
     }
-    // Enough for the caller to choose from, and no growth with the depth.
+    // Enough clauses for the caller to choose from, without growth with the depth.
     found.sort_by_key(|clause| std::cmp::Reverse(score(clause)));
     found.truncate(CLAUSES_MAX);
     found
 }
 
-/// What a match starts with, if that is a few non-empty literals.
+/// The prefixes of matches, if they are few and not empty.
 fn prefixes(hir: &Hir) -> Option<Clause> {
     let sequence = Extractor::new().extract(hir);
     let literals = sequence.literals()?;
@@ -176,8 +178,8 @@ fn prefixes(hir: &Hir) -> Option<Clause> {
     Some(clause)
 }
 
-/// Longer literals are rarer; of equally long ones, fewer are. A clause of none never holds, which
-/// is best.
+/// Ranks clauses by expected rarity: longer literals are rarer, and so are fewer literals of equal
+/// length. An empty clause never holds, and ranks best.
 fn score(clause: &Clause) -> (usize, std::cmp::Reverse<usize>) {
     let shortest = clause.iter().map(Vec::len).min().unwrap_or(usize::MAX);
     (shortest, std::cmp::Reverse(clause.len()))

@@ -1,11 +1,11 @@
-//! Which of a filter's literals to look up, and the records that they lead to.
+//! Chooses which literals of a filter to look up, and finds the candidate records.
 //!
-//! Of alternatives all are looked up; of several conditions that must all hold the one with the
-//! fewest occurrences, and of the others those that have few enough occurrences for it to pay:
-//! locating one takes about as long as extracting a few tens of bytes, reading a record as long as
+//! Of alternatives, all are looked up. Of conditions that must all hold, the one with the fewest
+//! occurrences is looked up, and others if their occurrences are few enough to save time: locating
+//! one takes about as long as extracting a few tens of bytes, reading a record as long as
 //! extracting all of it.
 //!
-//! A record that was found by what decides (see `filter`) is certain, and is not read.
+//! A record found by a sufficient literal (see `filter`) is certain, and is not read.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,19 +17,20 @@ use super::pattern::{Bounds, is_of_words};
 use crate::record::{Records, stanza};
 use crate::{Error, Text};
 
-/// Number of occurrences that take as long to locate as one record takes to read.
+/// The number of occurrences that take as long to locate as one record takes to read.
 const OCCURRENCES_PER_RECORD: usize = 8;
-/// Number of occurrences whose neighbouring bytes are extracted together.
+/// The number of occurrences whose neighbouring bytes are extracted together.
 const LOOKED_AT_ONCE: usize = 1024;
-/// Occurrences that take as long to locate as one of a value takes with what is read before it.
+/// The number of plain occurrences that take as long to locate as one whose preceding bytes must be
+/// read too.
 const OCCURRENCES_PER_VALUE: usize = 4;
-/// Bytes before an occurrence that are read for the start of its field: most lines of package
-/// records are shorter.
+/// The number of bytes read before an occurrence to find the start of its field: most lines of
+/// package records are shorter.
 const FIELD_BYTES: usize = 128;
 /// Maximum number of rows to locate at once: it bounds the memory of a look-up.
 const ROWS_MAX: usize = 1 << 16;
 
-/// A record that may match. Ordered by record, the certain before the others.
+/// A record that may match. Ordered by record, certain candidates first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Candidate {
     record: u32,
@@ -50,7 +51,7 @@ impl Candidate {
     }
 }
 
-/// Sorts, and leaves each record once: certain if it was so anywhere.
+/// Sorts and removes duplicates. A record is certain if any of its duplicates was.
 fn tidy(candidates: &mut Vec<Candidate>) {
     candidates.sort_unstable();
     candidates.dedup_by_key(|candidate| candidate.record);
@@ -62,7 +63,7 @@ pub enum Plan {
     /// Nothing to look up: every record is a candidate.
     All,
     Leaf(Leaf),
-    /// By rising cost.
+    /// In order of increasing cost.
     And(Vec<Plan>),
     Or(Vec<Plan>),
 }
@@ -71,7 +72,7 @@ pub enum Plan {
 #[derive(Clone, Debug)]
 pub enum Leaf {
     Record(usize),
-    /// Occurrences of a literal of `len` bytes, of which `skip` are before the record.
+    /// Occurrences of a literal of `len` bytes, of which the first `skip` precede the record.
     Rows {
         rows: Range<usize>,
         skip: usize,
@@ -93,7 +94,7 @@ impl Leaf {
         }
     }
 
-    /// Whether no record that it leads to has to be read.
+    /// Whether all its candidates are certain.
     fn is_certain(&self) -> bool {
         match self {
             Self::Record(_) => false,
@@ -102,7 +103,7 @@ impl Leaf {
         }
     }
 
-    /// The part of `len` occurrences after the first `done`; less where there are not as many.
+    /// The part of up to `len` occurrences after the first `done`.
     pub fn part(&self, done: usize, len: usize) -> Self {
         let part = |all: &Range<usize>| {
             let start = all.end.min(all.start + done);
@@ -177,8 +178,8 @@ impl Plan {
         }
     }
 
-    /// Rows of a literal, those of its doubts apart: literals that start with it, whose rows are
-    /// among its own.
+    /// The rows of a literal, separated from those of its doubts: longer literals that start with
+    /// it, whose rows are among its own.
     fn of_rows(
         all: &Range<usize>,
         (skip, len, beside): (usize, usize, &Option<Beside>),
@@ -205,7 +206,7 @@ impl Plan {
         Self::Or(leaves)
     }
 
-    /// Occurrences to locate; `usize::MAX` where every record has to be read.
+    /// The number of occurrences to locate; `usize::MAX` if every record must be read.
     pub fn cost(&self) -> usize {
         match self {
             Self::All => usize::MAX,
@@ -215,8 +216,8 @@ impl Plan {
         }
     }
 
-    /// The same with the reading of records that are not certain, each as much as so many
-    /// occurrences, and of what is before an occurrence.
+    /// The same, plus the cost of reading uncertain records and the bytes before occurrences, in
+    /// units of located occurrences.
     fn work(&self) -> usize {
         if let Self::Leaf(Leaf::Rows { rows, beside: Some(Beside::Attribute(_)), .. }) = self {
             return rows.len().saturating_mul(OCCURRENCES_PER_VALUE);
@@ -231,10 +232,10 @@ impl Plan {
         self.cost().saturating_add(reads.saturating_mul(OCCURRENCES_PER_RECORD))
     }
 
-    /// For a page far smaller than the occurrences of a word of an attribute: the same without a
-    /// look at what is before each of them, and how many of its records may be read at most (which
-    /// takes an eighth of that look). Where most of the word's records match, a page takes few
-    /// reads; where that is not so, the reads are lost.
+    /// An alternative plan for a page far smaller than the number of occurrences of a word of an
+    /// attribute: does not read the bytes before each occurrence, and limits the number of records
+    /// read (at an eighth of that cost). If most of the word's records match, the page needs few
+    /// reads; otherwise these reads are wasted.
     pub fn by_reading(&self, limit: usize) -> Option<(Self, usize)> {
         let Self::Leaf(Leaf::Rows { rows, skip, len, beside: Some(Beside::Attribute(_)), .. }) =
             self
@@ -247,8 +248,8 @@ impl Plan {
         (limit.saturating_mul(2) <= reads_max).then_some((Self::Leaf(leaf), reads_max))
     }
 
-    /// The leaves that together lead to every candidate, of conditions that must all hold those of
-    /// the rarest; `None` where every record is one.
+    /// The leaves that together lead to every candidate; for conditions that must all hold, those
+    /// of the rarest. `None` if every record is a candidate.
     pub fn leaves(&self) -> Option<Vec<Leaf>> {
         match self {
             Self::All => None,
@@ -280,7 +281,7 @@ fn collect<'a>(filter: &'a Filter, ids: &mut HashMap<&'a [u8], usize>) {
     }
 }
 
-/// Turns plans into records, and counts the occurrences located for it.
+/// Finds the candidates of plans, and counts the occurrences located.
 pub struct Lookup<'a, T: ?Sized> {
     pub text: &'a T,
     pub records: &'a Records,
@@ -294,12 +295,12 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
         Self { text, records, located: 0, located_max, offsets: Vec::new() }
     }
 
-    /// The candidates in order, each once; `None` if every record is one: nothing can be looked up,
-    /// or more occurrences than the limit would have to be located.
+    /// Returns the candidates in order without duplicates; `None` if nothing can be looked up, or
+    /// the number of occurrences to locate exceeds the limit, so that every record is a candidate.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] if the records are those of another text.
+    /// [`Error::OutOfRange`] if the records belong to another text.
     pub fn candidates(&mut self, plan: &Plan) -> Result<Option<Vec<Candidate>>, Error> {
         // For `And` and `Or`, this is a lower bound: their parts are checked again.
         if !self.may_locate(plan.cost()) {
@@ -325,8 +326,8 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
         }
     }
 
-    /// The candidates of conditions that must all hold. Only the first condition, the rarest, has
-    /// to be looked up: another one that costs too much is left to the reading of the records.
+    /// The candidates of conditions that must all hold. Only the first condition, the rarest, must
+    /// be looked up; others that cost too much are checked when the records are read.
     fn candidates_of_all(&mut self, plans: &[Plan]) -> Result<Option<Vec<Candidate>>, Error> {
         let Some((rarest, others)) = plans.split_first() else { return Ok(None) };
         let Some(mut kept) = self.candidates(rarest)? else { return Ok(None) };
@@ -334,7 +335,7 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
             let is_worth_it = plan.cost() <= kept.len().saturating_mul(OCCURRENCES_PER_RECORD);
             let many = if is_worth_it { self.candidates(plan)? } else { None };
             let Some(many) = many else {
-                // This condition is not decided, so no candidate is certain.
+                // This condition has not been checked, so no candidate is certain.
                 kept.iter_mut().for_each(|candidate| candidate.has_doubt = true);
                 break;
             };
@@ -348,12 +349,12 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
         self.located.saturating_add(occurrences) <= self.located_max
     }
 
-    /// Appends the records that a leaf leads to; afterwards `found` is in order, each record once.
-    /// The caller has asked [`may_locate`](Self::may_locate).
+    /// Appends the records of a leaf; afterwards `found` is sorted without duplicates. The caller
+    /// must have checked [`may_locate`](Self::may_locate).
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`] if the records are those of another text.
+    /// [`Error::OutOfRange`] if the records belong to another text.
     pub fn records_of(&mut self, leaf: &Leaf, found: &mut Vec<Candidate>) -> Result<(), Error> {
         self.located = self.located.saturating_add(leaf.cost());
         match leaf {
@@ -377,8 +378,8 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
         Ok(())
     }
 
-    /// Appends the records of some rows of a literal: those occurrences that lie within one record,
-    /// and of which what is `beside` them says so.
+    /// Appends the records of some rows of a literal: those of occurrences that lie within one
+    /// record and meet the `beside` condition.
     fn locate(
         &mut self,
         rows: Range<usize>,
@@ -390,7 +391,7 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
         self.offsets.clear();
         self.text.locate(rows, &mut self.offsets);
         self.offsets.sort_unstable();
-        // Neighbours are often of one record: it is looked up once.
+        // Adjacent occurrences are often in one record, which is then looked up once.
         let mut current = (0, 0..0);
         let mut occurrences = Vec::new();
         for &offset in &self.offsets {
@@ -425,7 +426,7 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
         Ok(())
     }
 
-    /// Appends the candidates of occurrences of which the bytes beside them do not say no.
+    /// Appends the candidates of occurrences that the bytes beside them do not exclude.
     fn keep(
         &self,
         beside: &Beside,
@@ -456,31 +457,31 @@ impl<'a, T: Text + ?Sized> Lookup<'a, T> {
     }
 }
 
-/// An occurrence in a record, and what is to be read before and behind it.
+/// An occurrence in a record, and the ranges to read before and after it.
 struct Occurrence {
     candidate: Candidate,
     beside: [Range<usize>; 2],
-    /// Whether the record begins with the first of the ranges.
+    /// Whether the first range starts at the record's start.
     is_from_start: bool,
 }
 
-/// Whether what is between the byte before and the one behind is a whole word; `None` if they do
-/// not tell.
+/// Whether the bytes before and after an occurrence make it a whole word; `None` if they do not
+/// decide.
 fn is_word_between(beside: &[u8], bounds: Bounds) -> Option<bool> {
     let is_bounded = !beside.iter().any(|byte| is_of_words(*byte));
     let is_certain = !is_bounded || bounds == Bounds::Ascii || beside.is_ascii();
     is_certain.then_some(is_bounded)
 }
 
-/// Whether what comes behind these bytes of a stanza is in a value of the attribute; `None` if they
-/// do not tell.
+/// Whether the byte after these bytes of a stanza is in a value of the attribute; `None` if they do
+/// not decide.
 fn is_value_after(before: &[u8], is_from_start: bool, attribute: &str) -> Option<bool> {
     let field = stanza::open_field(before, is_from_start)?;
     let name = memchr(b':', field).map(|colon| &field[..colon]);
     Some(name == Some(attribute.as_bytes()))
 }
 
-/// Of two ascending lists; certain is what both are certain of.
+/// The intersection of two ascending lists. A record is certain if it is certain in both.
 fn intersection(few: &[Candidate], many: &[Candidate]) -> Vec<Candidate> {
     let mut rest = many;
     let both = few.iter().filter_map(|&candidate| {

@@ -1,4 +1,4 @@
-//! The text of a query, read and written. See [`super`] for the syntax by examples.
+//! Parses and formats queries. See [`super`] for examples of the syntax.
 //!
 //! ```text
 //! query     = or
@@ -11,9 +11,9 @@
 //! text      = word | quoted
 //! ```
 //!
-//! A word ends at a blank, a quote or a parenthesis; a name, and a text without one, also at a
-//! colon. The length, the nesting and the number of terms are bounded, so that any bytes are read
-//! in bounded time.
+//! A word ends at a blank, a quote or a parenthesis. A name, and a text without a name, also ends
+//! at a colon. Length, nesting and number of terms are bounded, so parsing takes bounded time for
+//! any input.
 
 use std::fmt;
 use std::ops::Bound;
@@ -23,13 +23,13 @@ use super::{Condition, Pattern, Query, Test};
 use crate::Error;
 use crate::record::Number;
 
-/// Bytes of a query's text.
+/// The longest query in bytes.
 pub(crate) const QUERY_BYTES_MAX: usize = 64 << 10;
-/// Terms of a query.
+/// The most terms of a query.
 pub(crate) const TERMS_MAX: usize = 256;
-/// How deep a query may nest.
+/// The deepest nesting of a query.
 pub(crate) const DEPTH_MAX: usize = 32;
-/// Regular expressions of a query: each may take some megabytes.
+/// The most regular expressions of a query: each may take some megabytes.
 const PATTERNS_MAX: usize = 16;
 
 impl FromStr for Query {
@@ -37,10 +37,10 @@ impl FromStr for Query {
 
     /// # Errors
     ///
-    /// [`Error::Syntax`], with the place and what was expected there.
+    /// [`Error::Syntax`], with the position and the reason.
     fn from_str(text: &str) -> Result<Self, Error> {
         if text.len() > QUERY_BYTES_MAX {
-            let what = format!("a query of more than {QUERY_BYTES_MAX} bytes");
+            let what = format!("the query is longer than {QUERY_BYTES_MAX} bytes");
             return Err(Error::Syntax { at: QUERY_BYTES_MAX, what });
         }
         let mut parser = Parser { text, at: 0, terms: 0, patterns: 0 };
@@ -63,7 +63,7 @@ struct Parser<'a> {
     patterns: usize,
 }
 
-/// A word as it stands, or what a quoted text stands for.
+/// An unquoted word, or the content of a quoted text.
 enum Text<'a> {
     Word(&'a str),
     Quoted(Vec<u8>),
@@ -77,7 +77,7 @@ impl Text<'_> {
         }
     }
 
-    /// What is quoted is never a number.
+    /// The number that the text represents; quoted text is never a number.
     fn number(&self) -> Option<Number> {
         match self {
             Self::Word(word) => Number::parse(word.as_bytes()),
@@ -107,7 +107,7 @@ impl<'a> Parser<'a> {
         found
     }
 
-    /// Whether the next word is this one, alone.
+    /// Whether the next word is this keyword, by itself.
     fn take_keyword(&mut self, keyword: &str) -> bool {
         let found = self.word_until(|c| is_word_end(c) || c == ':') == keyword
             && !self.rest()[keyword.len()..].starts_with([':', '"']);
@@ -148,7 +148,7 @@ impl<'a> Parser<'a> {
 
     fn not(&mut self, depth: usize) -> Result<Query, Error> {
         if depth > DEPTH_MAX {
-            return Err(self.wrong(format!("nests deeper than {DEPTH_MAX}")));
+            return Err(self.wrong(format!("the query nests deeper than {DEPTH_MAX} levels")));
         }
         if self.take_keyword("NOT") {
             return Ok(Query::Not(Box::new(self.not(depth + 1)?)));
@@ -159,7 +159,7 @@ impl<'a> Parser<'a> {
         self.skip_blanks();
         let query = if self.rest().starts_with(')') { Query::All } else { self.or(depth + 1)? };
         if !self.take(")") {
-            return Err(self.wrong("a ) is missing"));
+            return Err(self.wrong("missing `)`"));
         }
         self.skip_blanks();
         Ok(query)
@@ -177,11 +177,11 @@ impl<'a> Parser<'a> {
             let text = self.text_until(|c| is_word_end(c) || c == ':')?;
             if let Text::Word("" | "AND" | "OR") = text {
                 self.at = start;
-                return Err(self.wrong("a word or an attribute is missing"));
+                return Err(self.wrong("expected a word or an attribute"));
             }
             if self.take(":") {
                 let name = String::from_utf8(text.into_bytes());
-                let name = name.map_err(|_| self.wrong("a name that is not UTF-8"))?;
+                let name = name.map_err(|_| self.wrong("the name of an attribute is not UTF-8"))?;
                 Test { attribute: Some(name), condition: self.condition()? }
             } else {
                 Test { attribute: None, condition: Condition::Contains(text.into_bytes()) }
@@ -190,7 +190,7 @@ impl<'a> Parser<'a> {
         if !self.rest().is_empty()
             && !self.rest().starts_with(|c: char| c.is_whitespace() || c == ')')
         {
-            return Err(self.wrong("put what has blanks, quotes or parentheses in quotes"));
+            return Err(self.wrong("text with blanks, quotes or parentheses must be quoted"));
         }
         self.skip_blanks();
         Ok(Query::Test(test))
@@ -252,7 +252,7 @@ impl<'a> Parser<'a> {
 
     fn some_text(&mut self) -> Result<Text<'a>, Error> {
         match self.text()? {
-            Text::Word("") => Err(self.wrong("a value is missing")),
+            Text::Word("") => Err(self.wrong("missing value")),
             text => Ok(text),
         }
     }
@@ -279,7 +279,7 @@ impl<'a> Parser<'a> {
             }
             if self.rest().is_empty() {
                 self.at = start;
-                return Err(self.wrong("this quote is not closed"));
+                return Err(self.wrong("unclosed quote"));
             }
             bytes.push(self.escape()?);
         }
@@ -300,11 +300,11 @@ impl<'a> Parser<'a> {
                 self.at += 4;
                 Ok(byte)
             }
-            None => Err(self.wrong(r#"an escape is one of \" \\ \n \t \r \xHH"#)),
+            None => Err(self.wrong(r#"unknown escape; use \" \\ \n \t \r \xHH"#)),
         }
     }
 
-    /// A regular expression has escapes of its own: of those here only `\"` is undone.
+    /// Reads a regular expression. It has its own escapes, so only `\"` is unescaped here.
     fn pattern(&mut self) -> Result<Pattern, Error> {
         self.patterns += 1;
         if self.patterns > PATTERNS_MAX {
@@ -344,7 +344,7 @@ impl<'a> Parser<'a> {
             }
         }
         self.at = start;
-        Err(self.wrong("this quote is not closed"))
+        Err(self.wrong("unclosed quote"))
     }
 }
 
@@ -359,7 +359,7 @@ fn one_or(mut queries: Vec<Query>, combine: fn(Vec<Query>) -> Query) -> Query {
     }
 }
 
-/// Of numbers if every end that there is is one.
+/// A range of numbers if every given end is a number.
 fn range(from: Bound<Text<'_>>, to: Bound<Text<'_>>) -> Condition {
     let number = |bound: &Bound<Text<'_>>| match bound {
         Bound::Unbounded => Some(Bound::Unbounded),
@@ -373,7 +373,7 @@ fn range(from: Bound<Text<'_>>, to: Bound<Text<'_>>) -> Condition {
 }
 
 impl fmt::Display for Query {
-    /// In the syntax that is read: what is shown of a query that was read is the same query.
+    /// Formats the query in the syntax of the parser; parsing the result gives the same query.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("()"),
@@ -445,12 +445,13 @@ fn bounds(f: &mut fmt::Formatter<'_>, from: &Bound<String>, to: &Bound<String>) 
         (Bound::Included(from), Bound::Unbounded) => write!(f, ">={from}"),
         (Bound::Excluded(from), Bound::Unbounded) => write!(f, ">{from}"),
         (Bound::Included(from), Bound::Included(to)) => write!(f, "{from}..{to}"),
-        // The syntax has no such range: its two halves are not the same where a value comes twice.
+        // The syntax has no such range. Two separate conditions would differ for records with
+        // several values.
         (from, to) => write!(f, "<{from:?} to {to:?}>"),
     }
 }
 
-/// A text as a word if it can be one, else in quotes.
+/// Formats a text as a word if possible, else in quotes.
 struct Shown<'a>(&'a [u8]);
 
 impl fmt::Display for Shown<'_> {

@@ -1,9 +1,8 @@
-//! Splitting a stream: bytes in, in chunks of any size; record starts, and a report of bad records,
-//! out.
+//! Splits a stream of bytes, in chunks of any size, into records, and reports malformed ones.
 //!
-//! Cost: each byte is looked at once to find the ends of records and once to read them. In memory:
-//! 8 bytes for each record, and the bytes of the record that has not ended yet (at most twice
-//! [`RECORD_BYTES_MAX`], and a piece of a chunk).
+//! Cost: each byte is scanned once to find the ends of records and once to parse them. Memory: 8
+//! bytes per record, and the bytes of the incomplete record (at most twice [`RECORD_BYTES_MAX`],
+//! and a piece of a chunk).
 
 use memchr::memchr_iter;
 
@@ -12,14 +11,14 @@ use super::split::{forced_len, record_len};
 use super::{Field, Format, Number, Problem, RECORD_BYTES_MAX, Records, Schema, csv};
 use crate::Error;
 
-/// Bad records that a report names; it counts them all.
+/// The most malformed records listed in a report, which counts all of them.
 const REPORTED_MAX: usize = 100;
-/// Bytes of a chunk that are taken up at once.
+/// The number of bytes of a chunk processed at once.
 const PIECE_BYTES: usize = 1 << 20;
-/// Bytes of the largest text: positions and rows of a shard fit 32 bits.
+/// The largest text in bytes: positions and rows of a shard fit 32 bits.
 const TEXT_BYTES_MAX: usize = u32::MAX as usize - 1;
 
-/// A record that is invalid in its format.
+/// A malformed record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRecord {
     /// The record; `None` for the header of a CSV file.
@@ -36,7 +35,7 @@ impl std::fmt::Display for BadRecord {
     }
 }
 
-/// Counts from splitting an input into records.
+/// The result of splitting an input into records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Number of records, invalid ones included.
@@ -53,13 +52,13 @@ pub struct Builder {
     schema: Schema,
     record_bytes_max: usize,
     starts: Vec<u64>,
-    /// Attributes to order records by, with the numbers so far and their records.
+    /// Attributes with tables of numbers: the numbers so far and their records.
     orders: Vec<(String, Vec<(u64, u32)>)>,
     report: Report,
-    /// The bytes from the start of the unfinished record on.
+    /// The bytes from the start of the incomplete record on.
     pending: Vec<u8>,
-    /// Not looked at again before `pending` has so many bytes: else a long record that comes in
-    /// small chunks would cost the square of its length.
+    /// `pending` is not scanned again before it has this many bytes. Otherwise a long record in
+    /// small chunks would take time quadratic in its length.
     retry_at: usize,
     /// Offset in the text, and line of the input, of the first pending byte.
     offset: usize,
@@ -70,8 +69,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A builder of records as `schema` says. Names of columns that it does not have are taken from
-    /// the header, or numbered where there is none.
+    /// Creates a builder for records of `schema`. Missing names of columns are taken from the
+    /// header, or numbered if there is no header.
     pub fn new(schema: Schema) -> Self {
         let header_due = matches!(schema.format, Format::Csv { header: true, .. });
         Self {
@@ -90,16 +89,15 @@ impl Builder {
         }
     }
 
-    /// Cuts records at `max` bytes instead of [`RECORD_BYTES_MAX`].
+    /// Sets the length at which records are cut, instead of [`RECORD_BYTES_MAX`].
     #[cfg(test)]
     pub(crate) fn record_bytes_max(mut self, max: usize) -> Self {
         self.record_bytes_max = max.clamp(1, TEXT_BYTES_MAX);
         self
     }
 
-    /// Makes a table of this attribute's numbers, so that ranges of it are looked up ([`Order`]).
-    /// Takes 16 bytes for each number while records are split. Not for whole files, whose content
-    /// is not read.
+    /// Builds a table of this attribute's numbers for queries of ranges ([`Order`]). Takes 16 bytes
+    /// per number while records are split. Not for whole files, whose content is not parsed.
     #[must_use]
     pub(crate) fn order_by(mut self, attribute: &str) -> Self {
         if self.orders.iter().all(|(name, _)| name != attribute) {
@@ -108,12 +106,12 @@ impl Builder {
         self
     }
 
-    /// The next bytes of the input, which are also the next bytes of the text.
+    /// Adds the next bytes of the input, which are also the next bytes of the text.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] past the size of a shard; [`Error::Schema`] for whole files, which come
-    /// by [`push_file`](Self::push_file).
+    /// [`Error::TooLarge`] past the size of a shard; [`Error::Schema`] for whole files, which are
+    /// added by `push_file`.
     pub fn push(&mut self, chunk: &[u8]) -> Result<(), Error> {
         if self.schema.format == Format::Files {
             return Err(Error::Schema("whole files are added one by one, with their paths".into()));
@@ -135,7 +133,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds a file of `content_len` bytes; returns what the text must hold before its content.
+    /// Adds a file of `content_len` bytes. Returns the bytes that must precede its content in the
+    /// text.
     ///
     /// # Errors
     ///
@@ -159,16 +158,17 @@ impl Builder {
         self.starts.push(self.offset as u64);
         self.report.records += 1;
         self.offset += len;
-        // Not known without the content: then nothing is derived from it.
+        // Unknown without the content, so nothing is derived from it.
         self.ends_with_newline = false;
         Ok(before)
     }
 
-    /// Takes the last record, which need not end with a newline.
+    /// Completes the last record, which need not end with a newline, and returns the records and
+    /// the report.
     ///
     /// # Errors
     ///
-    /// [`Error::Schema`] for a schema that cannot be.
+    /// [`Error::Schema`] for an invalid schema.
     pub fn finish(mut self) -> Result<(Records, Report), Error> {
         self.split(true);
         self.schema.check()?;
@@ -184,13 +184,13 @@ impl Builder {
         Ok((records, self.report))
     }
 
-    /// Takes every record that has ended out of `pending`.
+    /// Removes every complete record from `pending`.
     fn split(&mut self, last: bool) {
         let pending = std::mem::take(&mut self.pending);
         let mut rest = &pending[..];
         while !rest.is_empty() {
-            // One byte more than a record may have decides whether it is cut: with all that are at
-            // hand, the chunks would.
+            // Passes at most one byte more than the limit of a record, so that cuts do not depend
+            // on the chunks.
             let fits = rest.len() <= self.record_bytes_max;
             let window = rest.get(..=self.record_bytes_max).unwrap_or(rest);
             let (len, is_cut) = match record_len(self.schema.format, window, last && fits) {
@@ -223,7 +223,7 @@ impl Builder {
         self.line += memchr_iter(b'\n', record).count() as u64;
     }
 
-    /// The header names the columns where they are not given.
+    /// Takes the names of columns from the header, unless they are given.
     fn take_header(&mut self, record: &[u8]) {
         let Format::Csv { delimiter, .. } = self.schema.format else { return };
         match csv::header(delimiter, record) {
@@ -239,13 +239,13 @@ impl Builder {
 
     fn problem(&mut self, record: &[u8], is_cut: bool) -> Option<Problem> {
         if let Format::Csv { delimiter, .. } = self.schema.format {
-            // Without header and names, the first row says how many columns there are.
+            // Without header and names, the first row determines the number of columns.
             if self.schema.names.is_empty() && !is_cut {
                 let columns = csv::values(delimiter, record).map_or(0, |values| values.len());
                 self.schema.names = (0..columns).map(csv::column_name).collect();
             }
         }
-        // Of columns that are not known yet: of a first row that is cut.
+        // The columns are unknown if the first row is cut.
         let is_unknown =
             matches!(self.schema.format, Format::Csv { .. }) && self.schema.names.is_empty();
         match self.schema.fields(record) {
@@ -263,7 +263,7 @@ impl Builder {
             self.report.bad += 1;
         }
         if self.report.first_bad.len() < REPORTED_MAX {
-            // Blank lines that a record starts with are not where its problem is.
+            // Report the first line after leading blank lines.
             let blank = record.iter().take_while(|byte| byte.is_ascii_whitespace());
             let line = self.line + blank.filter(|&&byte| byte == b'\n').count() as u64;
             self.report.first_bad.push(BadRecord { record: index, line, problem });

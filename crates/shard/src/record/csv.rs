@@ -10,11 +10,11 @@ use memchr::{memchr, memchr2, memchr3, memrchr};
 
 use super::{FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
 
-/// Offset of the newline that ends the row, quoted ones passed over; `None` if there is none.
+/// The offset of the newline that ends the row, ignoring quoted ones; `None` if there is none.
 pub fn row_end(delimiter: u8, bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
-        // At the start of a field: only there does a quote open.
+        // A quote opens only at the start of a field.
         if bytes.get(at) == Some(&b'"') {
             at += 1;
             loop {
@@ -33,7 +33,7 @@ pub fn row_end(delimiter: u8, bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The fields of a row under the names of its columns. See [`super::Schema::fields`].
+/// The fields of a row, named by its columns. See [`super::Schema::fields`].
 pub fn fields<'a>(
     delimiter: u8,
     names: &'a [String],
@@ -54,12 +54,12 @@ pub fn fields<'a>(
         .collect())
 }
 
-/// The name of a column that has none.
+/// The name of an unnamed column.
 pub fn column_name(column: usize) -> String {
     format!("column{}", column + 1)
 }
 
-/// The names in a header, a byte order mark before it left out, nameless columns numbered.
+/// The names in a header, without a leading byte order mark; unnamed columns are numbered.
 pub fn header(delimiter: u8, record: &[u8]) -> Result<Vec<String>, Problem> {
     let record = record.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(record);
     let values = values(delimiter, record)?;
@@ -78,13 +78,13 @@ pub fn header(delimiter: u8, record: &[u8]) -> Result<Vec<String>, Problem> {
 /// The values of a row's fields.
 pub fn values(delimiter: u8, record: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, Problem> {
     let is_line_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
-    // Blank lines before the row, and the line ends after it.
+    // Strips blank lines before the row, and line ends after it.
     let blank = record.iter().position(|byte| !is_line_end(byte)).unwrap_or(record.len());
     let start = memrchr(b'\n', &record[..blank]).map_or(0, |newline| newline + 1);
     let end = record.iter().rposition(|byte| !is_line_end(byte)).map_or(start, |last| last + 1);
     let row = &record[start..end];
     if memchr3(b'"', b'\n', b'\r', row).is_none() {
-        // Nothing to take care of: by far the most rows.
+        // Without quotes and line breaks, as in most rows, a plain split suffices.
         let values: Vec<_> = row.split(|&byte| byte == delimiter).map(Cow::Borrowed).collect();
         return if values.len() > FIELDS_MAX { Err(Problem::TooManyFields) } else { Ok(values) };
     }
@@ -94,7 +94,7 @@ pub fn values(delimiter: u8, record: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, Proble
 fn quoted_values(delimiter: u8, row: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, Problem> {
     let mut reader =
         ReaderBuilder::new().delimiter(delimiter).terminator(Terminator::Any(b'\n')).build();
-    // One more byte than any field takes, so that the reader never wants more room.
+    // One byte more than the longest field, so that the reader never runs out of space.
     let mut decoded = vec![0; row.len() + 1];
     let mut values = Vec::new();
     let mut rest = row;
@@ -110,7 +110,7 @@ fn quoted_values(delimiter: u8, row: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, Proble
             ReadFieldResult::Field { record_end: false } => {
                 (raw.strip_suffix(&[delimiter]).unwrap_or(raw), false)
             }
-            // The row ends without a terminator, or with a delimiter: then an empty field is left.
+            // The row ends without a terminator, or with a delimiter followed by an empty field.
             ReadFieldResult::InputEmpty => (raw, true),
             ReadFieldResult::Field { record_end: true } if rest.is_empty() => (raw, true),
             _ => return Err(problem),
@@ -126,8 +126,8 @@ fn quoted_values(delimiter: u8, row: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, Proble
     }
 }
 
-/// The value, if the field is as a writer would write it: without a quote at its start as it
-/// stands, else enclosed in quotes, every one within doubled.
+/// The value of a correctly written field: either it does not start with a quote, or it is enclosed
+/// in quotes, with inner quotes doubled.
 fn checked<'a>(raw: &'a [u8], value: &[u8]) -> Option<Cow<'a, [u8]>> {
     if raw.first() != Some(&b'"') {
         return (raw == value).then_some(Cow::Borrowed(raw));

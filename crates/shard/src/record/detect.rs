@@ -1,26 +1,26 @@
-//! Which format an input has, from its first bytes.
+//! Detects the format of an input from its first bytes.
 //!
-//! A format is found when every whole record of the sample (its first [`RECORDS_MAX`]) can be read
-//! in it; they are tried from the most to the least telling: JSON, stanzas, CSV; what is none of
-//! these is lines. A few bad records at the start of an input are enough to be wrong: then the
-//! format has to be given.
+//! A format is chosen if every complete record of the sample (up to [`RECORDS_MAX`]) is valid in
+//! it. Formats are tried from the most to the least specific: JSON, stanzas, CSV, lines. A few
+//! malformed records at the start of an input can mislead the detection; then the format must be
+//! given.
 
 use std::collections::HashSet;
 
 use super::split::record_len;
 use super::{Format, Schema, csv};
 
-/// Records of the sample that are looked at.
+/// The number of records of the sample that are examined.
 const RECORDS_MAX: usize = 1000;
-/// Names that are kept of formats which may have others.
+/// The most names kept for formats whose records may have further names.
 const NAMES_MAX: usize = 256;
-/// Delimiters and the columns that there must be: `|` is also a mark within prose.
+/// Delimiters with the least number of columns: `|` also occurs in prose.
 const DELIMITERS: [(u8, usize); 4] = [(b'\t', 2), (b',', 2), (b';', 2), (b'|', 3)];
 
 impl Schema {
-    /// The schema of an input that starts with `sample`, of which some hundred kilobytes are
-    /// enough. The key is the first attribute if every record of the sample has it once, and no two
-    /// the same.
+    /// Detects the schema of an input that starts with `sample`; some hundred kilobytes are enough.
+    /// The first attribute becomes the key if every record of the sample has exactly one value of
+    /// it, and all differ.
     pub fn detect(sample: &[u8]) -> Self {
         let mut schema = [Self::new(Format::JsonLines), Self::new(Format::Stanzas)]
             .into_iter()
@@ -34,7 +34,7 @@ impl Schema {
         schema
     }
 
-    /// Fills in names and key of a schema of which only the format is given.
+    /// Detects names and key of a schema whose format is given.
     pub fn detect_as(format: Format, sample: &[u8]) -> Self {
         let mut schema = Self::new(format);
         if let Format::Csv { delimiter, header } = format {
@@ -50,7 +50,7 @@ impl Schema {
 
     fn reads(&self, sample: &[u8]) -> bool {
         let records = records(self.format, sample);
-        // Two lines with a colon each: prose has one of those.
+        // Requires two lines with a colon: prose often has one.
         let enough = |fields: usize| self.format != Format::Stanzas || fields >= 2;
         !records.is_empty()
             && records.iter().all(|record| {
@@ -62,7 +62,7 @@ impl Schema {
             })
     }
 
-    /// Names in the order in which the sample has them.
+    /// The names in the order of the sample.
     fn seen(&self, sample: &[u8]) -> Vec<String> {
         let mut known = HashSet::new();
         let mut names = Vec::new();
@@ -92,12 +92,13 @@ impl Schema {
                 return None;
             }
         }
-        // One record says nothing about what repeats.
+        // One record does not show whether values repeat.
         (values.len() > 1).then(|| first.clone())
     }
 }
 
-/// The sample's whole records; its last one may be cut short, and counts only if it is alone.
+/// The complete records of the sample. The last one may be cut short, so it counts only if it is
+/// the only one.
 fn records(format: Format, sample: &[u8]) -> Vec<&[u8]> {
     let mut rest = sample;
     let mut records = Vec::new();
@@ -148,7 +149,7 @@ fn rows(delimiter: u8, sample: &[u8]) -> Option<Vec<Vec<Vec<u8>>>> {
         .collect()
 }
 
-/// A header's fields are names, all different, and no column repeats its own.
+/// Whether a row is a header: its fields are distinct names, and no column contains its own name.
 fn looks_like_header(rows: &[Vec<Vec<u8>>]) -> bool {
     let Some((first, others)) = rows.split_first() else { return false };
     let distinct: HashSet<&[u8]> = first.iter().map(Vec::as_slice).collect();

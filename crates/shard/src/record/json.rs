@@ -1,5 +1,5 @@
-//! JSON lines. `serde_json` does the reading; numbers and words stay as they are written, so that a
-//! search for `1.50` finds `1.50`, and an identifier of twenty digits loses none.
+//! JSON lines, parsed by `serde_json`. Numbers and literals keep their spelling, so that a search
+//! for `1.50` finds `1.50`, and an identifier of twenty digits keeps all of them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::{DEPTH_MAX, FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
 
-/// The leaves of the object that a record is. See [`super::Schema::fields`].
+/// The leaves of a record's object. See [`super::Schema::fields`].
 pub fn fields(record: &[u8]) -> Result<Vec<Field<'_>>, Problem> {
     let root: &RawValue = serde_json::from_slice(record).map_err(problem)?;
     if !root.get().starts_with('{') {
@@ -34,7 +34,7 @@ fn walk<'a>(
             let members: Members<'a> = serde_json::from_str(value).map_err(problem)?;
             for (name, member) in members.0 {
                 let parent = path.len();
-                // The members of the root have no dot before them.
+                // Members of the root have no dot before their name.
                 if depth > 0 {
                     path.push('.');
                 }
@@ -63,7 +63,7 @@ fn walk<'a>(
     Ok(())
 }
 
-/// What a quoted string stands for; a copy only where something is escaped.
+/// The content of a quoted string; copied only if it contains escapes.
 fn string(quoted: &str) -> Result<Cow<'_, [u8]>, Problem> {
     let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     match inner {
@@ -79,7 +79,7 @@ fn problem(error: serde_json::Error) -> Problem {
     Problem::Json(error.to_string())
 }
 
-/// An object's members in their order, repeated names included, their values unread.
+/// An object's members in order, including repeated names, with unparsed values.
 struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {

@@ -1,9 +1,9 @@
-//! Records: how an input is split, and what their attributes are.
+//! Records: splitting an input, and the attributes of records.
 //!
-//! Splitting is exact: the records of an input, one after the other, are its bytes. A record
-//! includes what separates it from the next (its newline, the blank line after a stanza), so that a
-//! record's bytes need no more than its start and the next one's ([`Records`]: one Elias–Fano
-//! sequence). Only the header of a CSV file belongs to no record.
+//! Splitting is lossless: the concatenated records of an input are its bytes. A record includes the
+//! separator after it (its newline, the blank line after a stanza), so a record's bytes are
+//! determined by its start and the next one's ([`Records`]: one Elias–Fano sequence). Only the
+//! header of a CSV file is not part of any record.
 //!
 //! | format | a record | its attributes |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 //! | [`Lines`](Format::Lines) | a line | `line` |
 //! | [`Files`](Format::Files) | a file: its path on a line of its own, then its bytes | `path`, `content` |
 //!
-//! What cannot be read as its format says is a *bad* record: kept byte for byte, found by searches
-//! of the text, reported by line ([`Report`]), and without attributes.
+//! A record that is malformed in its format is *bad*: it is kept byte for byte, found by searches
+//! of the text, reported by line ([`Report`]), and has no attributes.
 //!
 //! ```
 //! use shard::record::{Builder, Schema};

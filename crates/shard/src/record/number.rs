@@ -1,10 +1,9 @@
-//! Numbers as values of attributes have them: integers exactly, everything else as the nearest
-//! `f64`.
+//! Numbers in values of attributes: integers are exact, others are the nearest `f64`.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Characters of the longest number that is read.
+/// The longest number that is parsed, in characters.
 const CHARS_MAX: usize = 512;
 /// Integers beyond this are compared as floating-point numbers.
 const INTEGER_MAX: f64 = 1e38;
@@ -29,8 +28,8 @@ enum Value {
 }
 
 impl Number {
-    /// A decimal number, with blanks around it or not; `None` for anything else, infinities
-    /// included.
+    /// Parses a decimal number, optionally surrounded by blanks; `None` for anything else,
+    /// including infinities.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text.trim_ascii()).ok()?;
         let is_decimal = |byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
@@ -60,7 +59,7 @@ impl Ord for Number {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self.0, other.0) {
             (Value::Integer(a), Value::Integer(b)) => a.cmp(&b),
-            // Finite, and zero is an integer: the order of `total_cmp` is that of the numbers.
+            // The values are finite, and zero is an integer, so `total_cmp` is the numeric order.
             _ => self.to_f64().total_cmp(&other.to_f64()),
         }
     }

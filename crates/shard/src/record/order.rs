@@ -1,15 +1,13 @@
-//! The records in the order of one attribute's numbers, so that a range is looked up and not
-//! scanned for.
+//! Sorted tables of an attribute's numbers, so that queries of ranges need no scan.
 //!
-//! An index of the text finds bytes, not magnitudes: `Size:1000..2000` has nothing to look up. For
-//! attributes that are chosen when records are split
-//! ([`Builder::order_by`](super::Builder::order_by)), this is a table of the numbers in order (an
-//! Elias–Fano sequence of their keys) and the record of each (packed). A range is two binary
-//! searches, `O(log n)`.
+//! An index of the text finds bytes, not magnitudes, so it cannot look `Size:1000..2000` up. For
+//! attributes chosen when records are split ([`Builder::order_by`](super::Builder::order_by)), a
+//! table holds the sorted numbers (an Elias–Fano sequence of their keys) and the record of each
+//! (packed). A range takes two binary searches, `O(log n)`.
 //!
 //! Cost: about 66 bits for each of `n` numbers (`66 − log₂ n` for its key, `log₂ n` for its
-//! record): 1.1 % of a text of records of 788 bytes. Keys are those of the nearest `f64`: integers
-//! beyond 2⁵³ may share one, so a record found by a key that such a bound has too is still to be
+//! record): 1.1 % of a text of records of 788 bytes. Keys are derived from the nearest `f64`.
+//! Integers beyond 2⁵³ may share a key, so a record whose key equals that of a bound must still be
 //! read.
 
 use std::ops::{Bound, Range};
@@ -18,7 +16,7 @@ use super::Number;
 use crate::Error;
 use crate::bits::elias_fano::{self, EliasFano};
 
-/// The numbers of one attribute in order, and their records.
+/// The sorted numbers of one attribute, and their records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     keys: EliasFano,
@@ -27,7 +25,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Of keys and their records, in any order, of `records` records.
+    /// Builds the table from keys and their records, in any order, for a text of `records` records.
     pub(super) fn new(mut entries: Vec<(u64, u32)>, records: usize) -> Result<Self, Error> {
         entries.sort_unstable();
         entries.dedup();
@@ -40,16 +38,16 @@ impl Order {
         Ok(Self { keys: EliasFano::new(&keys)?, width, records: packed })
     }
 
-    /// Numbers in the table.
+    /// The number of entries.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// The entries among which all numbers between the bounds are.
+    /// A range of entries that includes all numbers between the bounds.
     pub(crate) fn entries(&self, from: Bound<Number>, to: Bound<Number>) -> Range<usize> {
         let start = match from {
             Bound::Unbounded => 0,
-            // Equal keys of unequal numbers: both ends are taken as included.
+            // Unequal numbers may have equal keys, so both ends are included.
             Bound::Included(number) | Bound::Excluded(number) => {
                 key(number).checked_sub(1).map_or(0, |below| self.keys.rank(below))
             }
@@ -61,10 +59,10 @@ impl Order {
         start..end.max(start)
     }
 
-    /// The entries of numbers that certainly are between the bounds: all but those of a key that
-    /// unequal numbers share with a bound.
+    /// The entries that are certainly between the bounds: excludes keys that unequal numbers may
+    /// share with a bound.
     pub(crate) fn certain(&self, from: Bound<Number>, to: Bound<Number>) -> Range<usize> {
-        // Below 2⁵³ a key is of one number.
+        // Below 2⁵³ each key belongs to one number.
         let alone = |number: Number| number.to_f64().abs() < (1_u64 << 53) as f64;
         let up_to = |key: u64| self.keys.rank(key);
         let below = |key: u64| key.checked_sub(1).map_or(0, up_to);
@@ -87,8 +85,8 @@ impl Order {
         inside.then(|| elias_fano::get(&self.records, entry, self.width) as usize)
     }
 
-    /// Little-endian: words of the packed records, of `⌈log₂ records⌉` bits each, then the keys
-    /// ([`EliasFano::encode`]), whose count says how many there are.
+    /// Encodes the table, little-endian: words of the packed records (`⌈log₂ records⌉` bits each),
+    /// then the keys ([`EliasFano::encode`]), which include the count.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = (self.len() as u64).to_le_bytes().to_vec();
         bytes.extend(self.records.iter().flat_map(|word| word.to_le_bytes()));
@@ -98,34 +96,35 @@ impl Order {
 
     pub(super) fn decode(bytes: &[u8], records: usize) -> Result<Self, Error> {
         let damaged = |what: &str| Error::Damaged { section: "records", what: what.to_owned() };
-        let (len, rest) =
-            bytes.split_first_chunk().ok_or_else(|| damaged("an order without a length"))?;
+        let (len, rest) = bytes
+            .split_first_chunk()
+            .ok_or_else(|| damaged("a table of numbers without a length"))?;
         let len = usize::try_from(u64::from_le_bytes(*len)).unwrap_or(usize::MAX);
         let width = width(records);
         let (packed, keys) = elias_fano::packed_words(len, width)
             .checked_mul(8)
             .and_then(|len| rest.split_at_checked(len))
-            .ok_or_else(|| damaged("an order shorter than its entries"))?;
+            .ok_or_else(|| damaged("a table of numbers shorter than its entries"))?;
         let keys = EliasFano::decode(keys)?;
         if keys.len() != len {
-            return Err(damaged("an order of more or fewer numbers than records"));
+            return Err(damaged("a table with different counts of numbers and records"));
         }
         let words = packed.chunks_exact(8).filter_map(|word| word.try_into().ok());
         let order = Self { keys, width, records: words.map(u64::from_le_bytes).collect() };
         if (0..len).any(|entry| order.record(entry) >= Some(records)) {
-            return Err(damaged("an order with a record that there is not"));
+            return Err(damaged("a table of numbers with a record that does not exist"));
         }
         Ok(order)
     }
 }
 
-/// A number's place in the order of all numbers, as an integer.
+/// Maps a number to an integer key with the same order.
 pub(super) fn key(number: Number) -> u64 {
     let bits = number.to_f64().to_bits();
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
 
-/// Bits of the number of a record.
+/// The width of a record number in bits.
 fn width(records: usize) -> u32 {
     records.checked_sub(1).and_then(usize::checked_ilog2).map_or(0, |log| log + 1)
 }

@@ -1,8 +1,8 @@
 //! The boundaries of the records of a text.
 //!
-//! One Elias–Fano sequence of their starts: about `2 + log₂(mean length)` bits a record (12 bits
-//! for records of 788 bytes: 0.2 % of the text). A record of an offset is a predecessor:
-//! `O(log n)`.
+//! Stored as one Elias–Fano sequence of the starts: about `2 + log₂(mean length)` bits per record
+//! (12 bits for records of 788 bytes: 0.2 % of the text). Finding the record of an offset is a
+//! predecessor search: `O(log n)`.
 
 use std::ops::Range;
 
@@ -12,17 +12,17 @@ use super::{Order, Schema};
 use crate::Error;
 use crate::bits::elias_fano::EliasFano;
 
-/// Version of the encoding.
+/// The version of the encoding.
 const VERSION: u32 = 1;
-/// Name of the section in errors.
+/// The name of the section in errors.
 const SECTION: &str = "records";
 
-/// The records of one text: their schema and their starts. Made by a [`Builder`](super::Builder).
+/// The records of a text: their schema and their starts. Built by a [`Builder`](super::Builder).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Records {
     about: About,
     starts: EliasFano,
-    /// Of the attributes in `about.orders`, one each.
+    /// The tables of the attributes in `about.orders`.
     orders: Vec<Order>,
 }
 
@@ -31,14 +31,14 @@ pub struct Records {
 struct About {
     schema: Schema,
     text_bytes: u64,
-    /// Whether every record ends with a newline and starts at a line's start; of files it is not
-    /// known.
+    /// Whether every record starts at the start of a line and ends with a newline; unknown for
+    /// files.
     whole_lines: bool,
-    /// Whether every record could be read as its format says; of files, and of texts from before
-    /// this was noted, it is not known.
+    /// Whether every record is valid in its format; unknown for files, and for texts stored before
+    /// this field existed.
     #[serde(default)]
     all_good: bool,
-    /// Attributes whose numbers are in order, in the parts after the starts.
+    /// The attributes with tables of numbers, stored in the parts after the starts.
     orders: Vec<String>,
 }
 
@@ -91,19 +91,19 @@ impl Records {
         self.about.whole_lines
     }
 
-    /// Whether every record has the attributes that its bytes say: none is bad.
+    /// Whether no record is malformed, so that each has the attributes in its bytes.
     pub(crate) fn are_all_good(&self) -> bool {
         self.about.all_good
     }
 
-    /// The bytes of a record, what separates it from the next included; `None` past the last.
+    /// The range of a record, including the separator after it; `None` past the last.
     pub fn range(&self, record: usize) -> Option<Range<usize>> {
         let start = self.starts.get(record)?;
         let end = self.starts.get(record + 1).unwrap_or(self.about.text_bytes);
         Some(start as usize..end as usize)
     }
 
-    /// The record that holds the byte at `offset`; `None` for a byte of the header, or past the
+    /// The record that contains the byte at `offset`; `None` for a byte of the header, or past the
     /// text.
     pub fn record_of(&self, offset: usize) -> Option<usize> {
         if offset >= self.text_len() {
@@ -117,13 +117,13 @@ impl Records {
         0..self.starts.get(0).unwrap_or(self.about.text_bytes) as usize
     }
 
-    /// The records as the bytes of a section: version (4, little-endian), then parts, each a length
-    /// (8) and its bytes: the JSON of schema, `text_bytes`, `whole_lines`, `all_good` and `orders`;
-    /// the starts ([`EliasFano::encode`]); and for each of `orders` the count of its numbers (8),
-    /// their records packed into words of 64 bits, of `⌈log₂ records⌉` bits each, lowest first, and
-    /// their keys (again [`EliasFano::encode`]).
+    /// Encodes the section: version (4, little-endian), then parts, each a length (8) and its
+    /// bytes. The parts are the JSON of schema, `text_bytes`, `whole_lines`, `all_good` and
+    /// `orders`; the starts (`EliasFano::encode`); and for each of `orders` the count of its
+    /// numbers (8), their records (`⌈log₂ records⌉` bits each, packed lowest first into words of 64
+    /// bits) and their keys (again `EliasFano::encode`).
     pub fn encode(&self) -> Vec<u8> {
-        // Strings, numbers and enums: nothing that JSON cannot hold.
+        // Cannot fail: JSON can represent strings, numbers and enums.
         let about = serde_json::to_vec(&self.about).unwrap_or_default();
         let mut bytes = VERSION.to_le_bytes().to_vec();
         let orders = self.orders.iter().map(Order::encode);
@@ -134,12 +134,12 @@ impl Records {
         bytes
     }
 
-    /// Reads what [`encode`](Self::encode) wrote; every start is checked.
+    /// Decodes the bytes of [`encode`](Self::encode), and checks every start.
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`] or [`Error::Schema`] where the bytes are anything else,
-    /// [`Error::Unreadable`] for another version.
+    /// [`Error::Damaged`] or [`Error::Schema`] if the bytes are malformed, [`Error::Unreadable`]
+    /// for another version.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let (version, mut rest) = bytes
             .split_first_chunk()
@@ -177,7 +177,7 @@ impl Records {
     }
 }
 
-/// Splits a part from the front of `rest`: a length and that number of bytes.
+/// Splits a part off the front of `rest`: a length and that number of bytes.
 fn part<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Error> {
     let short = || damaged("truncated: the section ends within a part".to_owned());
     let (len, after) = rest.split_first_chunk().ok_or_else(short)?;

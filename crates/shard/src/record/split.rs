@@ -1,13 +1,12 @@
-//! Where a record ends. Each format's rule is a function of the bytes from the record's start on,
-//! so that a stream is split wherever its chunks happen to end.
+//! Finds the ends of records. Each format's rule is a function of the bytes from the record's start
+//! on, so the result does not depend on the chunks of a stream.
 
 use memchr::{memchr, memrchr};
 
 use super::Format;
 
-/// Length of the record that `bytes` start with, its separator included; `None` where more bytes
-/// are needed to tell. `last`: no more will come. Of no bytes there is no record: callers have at
-/// least one.
+/// The length of the record at the start of `bytes`, including its separator; `None` if more bytes
+/// are needed. `last`: no more bytes follow. `bytes` must not be empty.
 pub fn record_len(format: Format, bytes: &[u8], last: bool) -> Option<usize> {
     match format {
         Format::Lines => match memchr(b'\n', bytes) {
@@ -29,8 +28,8 @@ pub fn record_len(format: Format, bytes: &[u8], last: bool) -> Option<usize> {
     }
 }
 
-/// Where a record that is too long is cut: where the quote of a CSV field never closed, after its
-/// first line, so that the rows after it are read; otherwise after as many lines as fit.
+/// The position at which an overlong record is cut. If a quote of a CSV field is never closed,
+/// after its first line, so that the rows after it are read; otherwise after as many lines as fit.
 pub fn forced_len(format: Format, bytes: &[u8], max: usize) -> usize {
     let head = &bytes[..bytes.len().min(max)];
     let newline = match format {
@@ -55,8 +54,8 @@ fn end_of_line(
     }
 }
 
-/// Start of the first line at or after `at` that is not blank; the end where all are, once that is
-/// known.
+/// The start of the first non-blank line at or after `at`. If all lines are blank, the end of the
+/// bytes, once no more follow.
 fn after_blank_lines(
     bytes: &[u8],
     mut at: usize,
@@ -88,12 +87,12 @@ fn stanza_len(bytes: &[u8], last: bool) -> Option<usize> {
     }
 }
 
-/// Nothing but blanks: such a line separates stanzas and JSON records.
+/// Whether a line has only blanks; such a line separates stanzas and JSON records.
 pub fn is_blank(line: &[u8]) -> bool {
     line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'))
 }
 
-/// Nothing at all: blanks would be a field of a CSV row.
+/// Whether a line is empty; blanks would be a field of a CSV row.
 fn is_empty_line(line: &[u8]) -> bool {
     line.iter().all(|&byte| byte == b'\r')
 }
@@ -104,7 +103,7 @@ pub fn line(record: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Path and content of a file's record; all is content where there is no line for the path.
+/// The path and the content of a file's record. Without a line for the path, all bytes are content.
 pub fn file(record: &[u8]) -> (&[u8], &[u8]) {
     match memchr(b'\n', record) {
         Some(newline) => (&record[..newline], &record[newline + 1..]),

@@ -1,16 +1,16 @@
 //! `Name: value` stanzas: the control format of Debian (deb-control(5), deb822(5)), and the headers
-//! of mail and HTTP. Names are case-sensitive here, unlike there: as they are written.
+//! of mail and HTTP. Unlike there, names are case-sensitive.
 
 use memchr::{memchr, memrchr};
 
 use super::split::is_blank;
 use super::{FIELDS_MAX, Field, NAME_BYTES_MAX, Problem};
 
-/// The fields of a stanza. A value is a range of the record: from the first byte after the colon
-/// that is no blank to the last such byte of its last folded line; the folds stay in it.
+/// The fields of a stanza. A value is a range of the record: from the first non-blank byte after
+/// the colon to the last non-blank byte of its last folded line; the folds are part of it.
 pub fn fields(record: &[u8]) -> Result<Vec<Field<'_>>, Problem> {
     let mut fields: Vec<Field<'_>> = Vec::new();
-    // The name and value that later lines may go on with, as offsets in the record.
+    // The name and value that later lines may continue, as offsets in the record.
     let mut open: Option<(&str, usize, usize)> = None;
     let mut at = 0;
     for (number, line) in record.split_inclusive(|&byte| byte == b'\n').enumerate() {
@@ -44,9 +44,9 @@ pub fn fields(record: &[u8]) -> Result<Vec<Field<'_>>, Problem> {
     if fields.is_empty() { Err(Problem::Line(1)) } else { Ok(fields) }
 }
 
-/// The field that goes on at the end of `before`, from its name on, in a stanza that can be read;
-/// what follows is no blank. `None` if it may begin earlier: `before` is the stanza's beginning
-/// only if that `is_start`.
+/// The field, from its name on, that is open at the end of `before`, for a valid stanza in which a
+/// non-blank byte follows. `None` if it may begin before `before`, which is the start of the stanza
+/// only if `is_start`.
 pub(crate) fn open_field(before: &[u8], is_start: bool) -> Option<&[u8]> {
     let mut lines = before;
     loop {
@@ -56,7 +56,7 @@ pub(crate) fn open_field(before: &[u8], is_start: bool) -> Option<&[u8]> {
             None => return None,
         };
         let field = &before[start..];
-        // A folded line, or an empty one, goes on with what was open.
+        // A folded or an empty line continues the open field.
         if !matches!(field.first(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
             return Some(field);
         }
@@ -64,7 +64,7 @@ pub(crate) fn open_field(before: &[u8], is_start: bool) -> Option<&[u8]> {
     }
 }
 
-/// Without blanks and line ends around it.
+/// Trims blanks and line ends.
 fn trimmed(value: &[u8]) -> &[u8] {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
     let start = value.iter().position(|byte| !is_blank(byte)).unwrap_or(value.len());
@@ -72,7 +72,8 @@ fn trimmed(value: &[u8]) -> &[u8] {
     &value[start..end]
 }
 
-/// A name is printable ASCII other than a blank or a colon; also where its colon ends.
+/// Parses a name, which is printable ASCII without blanks and colons. Returns it with the position
+/// after its colon.
 fn name(line: &[u8]) -> Option<(&str, usize)> {
     let colon = memchr(b':', line)?;
     let name = line.get(..colon)?;

@@ -1,22 +1,24 @@
-//! The text once more, as numbers of tokens in blocks: a layer for `extract`.
+//! A layer for `extract`: a second copy of the text, as token codes in blocks.
 //!
-//! *Tokens* are up to 100,000 strings of up to 64 bytes that come often in samples of the text
-//! (`train`). The text is written as their codes, of up to 19 bits (`tokens`), in the way that
-//! takes the fewest bits. Blocks are there to find a position by: each begins with a token and a
-//! byte of its own, and a table holds where. One that does not become smaller is stored as it is;
-//! its length says so. With less memory a layer holds the beginning of the text: what is read of
-//! that is fast, and the rest as without a layer.
+//! *Tokens* are up to 100,000 strings of up to 64 bytes that are frequent in samples of the text
+//! (`train`). The text is encoded with their codes of up to 19 bits (`tokens`), choosing tokens
+//! that take the fewest bits. Blocks give access to positions: each begins with a new token on a
+//! byte boundary, and a table holds its offset. A block that does not become smaller is stored
+//! unencoded, which its length shows. With less memory, a layer holds only the beginning of the
+//! text; the rest is read as without a layer.
 //!
-//! **Cost.** A read passes the tokens before its first byte in the block, half a block on average,
-//! and copies those of its own bytes. Beside the block it needs the tokens, a megabyte or two,
-//! which a processor's second-level cache may hold; it takes no lock. By `examples/text_layer.rs`,
-//! per CPU second and thread on two cores: of 50 MB of Debian package records the layer is 0.277,
-//! reads of 64 B 1.2 to 1.5 million, of 1 KiB 420,000 to 490,000; of 82 MB of mixed records 0.315,
-//! 1.1 million and 415,000. Making one takes 23 CPU s and less for 100 MB, the choice of tokens
-//! half of that. Blocks of 1 KiB compressed by Zstandard at level 15 with a dictionary, which this
-//! was before, were 0.279 and 0.332, read at 320,000 to 460,000 and 190,000 to 207,000. Blocks of 2
-//! KiB save one part in a hundred and are read at three quarters of the rate. When it is wrong:
-//! where nothing is extracted, and for text that does not compress.
+//! **Cost.** A read decodes the tokens before its first byte in the block, half a block on average,
+//! and copies the tokens of its own bytes. Besides the block it needs the tokens, a megabyte or
+//! two, which may fit a processor's second-level cache; it takes no lock. Measured by
+//! `examples/text_layer.rs`, per CPU second and thread on two cores: for 50 MB of Debian package
+//! records the layer takes 0.277 of the text, with 1.2 to 1.5 million reads of 64 B and 420,000 to
+//! 490,000 of 1 KiB; for 82 MB of mixed records 0.315, 1.1 million and 415,000. Building takes at
+//! most 23 CPU s per 100 MB, half of it for the choice of tokens. The earlier design, blocks of 1
+//! KiB compressed by Zstandard at level 15 with a dictionary, took 0.279 and 0.332, and was read at
+//! 320,000 to 460,000 and 190,000 to 207,000. Blocks of 2 KiB save one part in a hundred and are
+//! read at three quarters of the rate.
+//!
+//! When not to use it: if nothing is extracted, and for text that does not compress.
 
 mod strings;
 mod tokens;
@@ -35,43 +37,43 @@ use crate::{Error, Text};
 use tokens::{CODES_SLACK, Encoder, TOKEN_SLACK, Tokens};
 use train::{ROUNDS, Training};
 
-/// Bytes that are extracted at once while a layer is made.
+/// Bytes extracted at once while a layer is built.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Bytes of a sample.
+/// The length of a sample.
 const SAMPLE_BYTES: usize = 32 << 10;
 
-/// Steps before the first block: those of the choice, and one that numbers what was chosen.
+/// The steps before the first block: those of the choice, and one that numbers the tokens.
 const TRAINING_STEPS: usize = ROUNDS + 1;
 
-/// Bytes of the text for each token at least. Tokens take 13 bytes on average, so a thirtieth of
-/// the text at most; where all are as long as they may be, and so save most, a sixth.
+/// The least bytes of text per token. Tokens take 13 bytes on average, so at most a thirtieth of
+/// the text; if all have the greatest length, and so save most, a sixth.
 const BYTES_PER_TOKEN: usize = 400;
 
-/// Bytes of a layer that may hold the beginning alone for each token at least: tokens are a
-/// fifteenth of it. With a quarter of the tokens, layers of 50 MB of package records take 2 % more.
+/// The least bytes of a size-limited layer per token, so that tokens take a fifteenth of it. With a
+/// quarter of the tokens, layers of 50 MB of package records take 2 % more.
 const LAYER_BYTES_PER_TOKEN: usize = 200;
 
-/// Tokens at most beside those of one byte: together so many that no code has more than 19 bits,
-/// and three of them are whole in any 57 (see `tokens`).
+/// The most tokens besides those of one byte: no code then has more than 19 bits, and three codes
+/// fit into 57 bits (see `tokens`).
 const TOKENS_MAX: usize = (128 << 10) - 256;
 
-/// How a text layer is made.
+/// The options of a text layer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TextOptions {
-    /// Bytes of a block: a power of two from 64 to 131,072.
+    /// Size of a block in bytes: a power of two from 64 to 131,072.
     pub block_bytes: usize,
-    /// Tokens at most, beside those of one byte: up to 130,816. A 400th of the text's bytes and a
-    /// 200th of `bytes_max` at most in any case.
+    /// The most tokens besides those of one byte, up to 130,816. Further limited to a 400th of the
+    /// text's bytes and a 200th of `bytes_max`.
     pub tokens_max: usize,
-    /// Bytes of the text that the tokens are chosen by, at most; 32 KiB at least.
+    /// The most bytes of text sampled to choose the tokens; at least 32 KiB.
     pub sample_bytes: usize,
-    /// Bytes of the layer at most: from the beginning of the text on, it has the blocks that fit.
+    /// The largest size of the layer in bytes. It holds the first blocks of the text that fit.
     pub bytes_max: usize,
 }
 
 impl Default for TextOptions {
-    /// Blocks of 1 KiB, 100,000 tokens, 32 MiB of samples (with half of those, layers take 2 %
+    /// Blocks of 1 KiB, 100,000 tokens, 32 MiB of samples (with half of these, layers take 2 %
     /// more), and the whole text.
     fn default() -> Self {
         let (block_bytes, tokens_max, sample_bytes) = (1 << 10, 100_000, 32 << 20);
@@ -79,13 +81,13 @@ impl Default for TextOptions {
     }
 }
 
-/// A text layer: see the module.
+/// A text layer; see the module.
 pub(super) struct TextLayer {
     text_len: usize,
-    /// Bytes of the text that it has, from the first on.
+    /// The length of the prefix of the text that it holds.
     len: usize,
     block_bytes: usize,
-    /// Where in `data` each block ends, four bytes each.
+    /// The end of each block in `data`, four bytes each.
     ends: MmapMut,
     /// The blocks, and [`CODES_SLACK`] bytes.
     data: MmapMut,
@@ -105,14 +107,14 @@ impl TextLayer {
         self.block_bytes
     }
 
-    /// Where a block's stored bytes start and end.
+    /// The start and end of a block's stored bytes.
     fn stored(&self, block: usize) -> (usize, usize) {
         let end = |block: usize| u32_at(&self.ends, size_of::<u32>() * block) as usize;
         (block.checked_sub(1).map_or(0, end), end(block))
     }
 
-    /// Appends `len` bytes from `position` on; `None`, with some of them appended, if that is not
-    /// possible.
+    /// Appends `len` bytes from `position` on. If that is impossible, returns `None`; some bytes
+    /// may have been appended.
     pub(super) fn read(
         &self,
         position: usize,
@@ -142,7 +144,7 @@ impl TextLayer {
         Some(())
     }
 
-    /// Appends `len` bytes of a block, from number `skip` on.
+    /// Appends `len` bytes of a block, after skipping the first `skip`.
     #[inline]
     fn decode(&self, block: usize, skip: usize, len: usize, bytes: &mut Vec<u8>) -> Option<()> {
         let (start, end) = self.stored(block);
@@ -174,9 +176,9 @@ impl fmt::Debug for TextLayer {
     }
 }
 
-/// A text layer that is being made, published by
-/// [`Layers::publish_text`](super::Layers::publish_text) when it is finished: whole, or as large as
-/// it may be.
+/// A text layer being built, to be published by
+/// [`Layers::publish_text`](super::Layers::publish_text) when it is finished: complete, or as large
+/// as allowed.
 ///
 /// ```
 /// use shard::layers::{Layers, TextBuild, TextOptions};
@@ -185,7 +187,7 @@ impl fmt::Debug for TextLayer {
 /// let text = naive::Text::new(b"she sells sea shells ".repeat(50));
 /// let mut build = TextBuild::new(&text, TextOptions { block_bytes: 256, ..TextOptions::default() })?;
 /// while !build.step(&text, 2)?.is_finished() {
-///     // A caller that has to go easy on the machine waits here.
+///     // A caller that limits its use of the machine waits here.
 /// }
 /// let layers = Layers::new(1051);
 /// layers.publish_text(build)?;
@@ -199,15 +201,15 @@ pub struct TextBuild {
     block_bytes: usize,
     bytes_max: usize,
     text_len: usize,
-    /// Samples of the text and what is made of them, while tokens are chosen.
+    /// The samples of the text, while tokens are being chosen.
     training: Option<(MmapMut, Training)>,
-    /// What comes of that.
+    /// The encoder with the chosen tokens.
     encoder: Option<Encoder>,
-    /// Blocks done, whether one more is too many, and where each ends.
+    /// The number of finished blocks, whether the next one does not fit, and the end of each.
     done: usize,
     full: bool,
     ends: MmapMut,
-    /// Room for the blocks, and what they take of it so far.
+    /// The memory for blocks, and the part used so far.
     data: MmapMut,
     data_len: usize,
     /// A piece of the text, and a block of it encoded.
@@ -216,11 +218,12 @@ pub struct TextBuild {
 }
 
 impl TextBuild {
-    /// Draws samples from `text`: the one part that is not done in steps, a CPU second for 32 MiB.
+    /// Draws samples from `text`. This is the only part that is not divided into steps; it takes a
+    /// CPU second for 32 MiB.
     ///
     /// # Errors
     ///
-    /// [`Error::Layers`] if the options are not within their limits, or there is no memory.
+    /// [`Error::Layers`] if the options are out of range, or memory is exhausted.
     pub fn new(text: &impl Text, options: TextOptions) -> Result<Self, Error> {
         let TextOptions { block_bytes, tokens_max, sample_bytes, bytes_max } = options;
         if !block_bytes.is_power_of_two()
@@ -228,8 +231,8 @@ impl TextBuild {
             || tokens_max > TOKENS_MAX
         {
             return Err(Error::Layers(format!(
-                "text blocks of {block_bytes} bytes and {tokens_max} tokens; a power of two \
-                 from 64 to 131,072 and up to {TOKENS_MAX} tokens are possible"
+                "invalid text layer: blocks of {block_bytes} bytes, {tokens_max} tokens; use a power \
+                 of two from 64 to 131,072, and up to {TOKENS_MAX} tokens"
             )));
         }
         let text_len = text.len();
@@ -256,14 +259,14 @@ impl TextBuild {
         self.text_len.div_ceil(self.block_bytes)
     }
 
-    /// Takes a step of the choice of tokens, ten of a CPU second or two each, or else encodes the
-    /// next `blocks` blocks of `text`, which has to be the same in every step; and says how many
-    /// steps and blocks are done.
+    /// Runs the next step and returns the progress. The first ten steps choose tokens and take a
+    /// CPU second or two each; later ones encode the next `blocks` blocks. `text` must be the same
+    /// in every step.
     ///
     /// # Errors
     ///
-    /// What [`Text::extract`] says, or [`Error::Layers`] if there is no memory to choose tokens
-    /// with. A step that failed may be tried again.
+    /// Those of [`Text::extract`], or [`Error::Layers`] if memory is exhausted. A failed step may
+    /// be retried.
     pub fn step(&mut self, text: &impl Text, blocks: usize) -> Result<Progress, Error> {
         let all = self.blocks();
         let room = self.bytes_max.saturating_sub(self.tokens_bytes() + CODES_SLACK);
@@ -274,7 +277,7 @@ impl TextBuild {
                 training.round(&samples)?;
                 return Ok(progress(training.rounds()));
             };
-            // Numbers need fewer samples than choices do.
+            // Numbering the tokens needs fewer samples than choosing them.
             let every = (samples.len() / 32).clamp(1, 4);
             let few: Vec<&[u8]> = samples.iter().step_by(every).copied().collect();
             self.encoder = Some(Encoder::new(tokens.clone(), &few, self.block_bytes));
@@ -298,7 +301,7 @@ impl TextBuild {
                     self.full = true;
                     break;
                 }
-                // No block is stored in more bytes than it has, so there is room for all of them.
+                // A stored block is never larger than its text, so there is room for all blocks.
                 self.data[self.data_len..end].copy_from_slice(stored);
                 let place = self.done * size_of::<u32>();
                 self.ends[place..place + size_of::<u32>()]
@@ -314,8 +317,8 @@ impl TextBuild {
         self.encoder.as_ref().map_or(0, Encoder::tokens_bytes)
     }
 
-    /// Bytes that the finished layer will take, from what the blocks that are done have taken,
-    /// [`TextOptions::bytes_max`] at most; `None` before the first.
+    /// The estimated size of the finished layer in bytes, extrapolated from the finished blocks; at
+    /// most [`TextOptions::bytes_max`]. `None` before the first block.
     pub fn bytes_expected(&self) -> Option<usize> {
         let done = self.done;
         let all = if self.full { done } else { self.blocks() };
@@ -324,9 +327,9 @@ impl TextBuild {
         (done > 0).then_some((blocks as usize + rest).min(self.bytes_max))
     }
 
-    /// Bytes that are held at present, besides what tokens are chosen and codes are found with: up
-    /// to 130 MB for 32 MiB of samples, 10 MB from then on; the finished blocks are copied once,
-    /// which takes their bytes again.
+    /// The memory in use, besides that for choosing tokens (up to 130 MB for 32 MiB of samples) and
+    /// for finding codes (10 MB afterwards). Finishing copies the blocks once, which takes their
+    /// size again.
     pub fn bytes(&self) -> usize {
         self.data_len
             + self.ends.len()
@@ -350,7 +353,7 @@ impl TextBuild {
                 self.tokens_bytes()
             )));
         }
-        // The room was for all blocks, and for as many bytes as the text has.
+        // The capacity was for all blocks at the size of their text: copy into exact sizes.
         let mut ends = zeros(self.done * size_of::<u32>())?;
         ends.copy_from_slice(&self.ends[..self.done * size_of::<u32>()]);
         let mut data = zeros(self.data_len + CODES_SLACK)?;
@@ -375,8 +378,8 @@ impl fmt::Debug for TextBuild {
     }
 }
 
-/// Pieces of the text, drawn evenly, one after the other: [`SAMPLE_BYTES`] each, or the whole text
-/// if it is shorter than they would be.
+/// Returns evenly drawn pieces of the text, concatenated: [`SAMPLE_BYTES`] each, or the whole text
+/// if it is shorter.
 fn samples(text: &impl Text, bytes_max: usize) -> Result<MmapMut, Error> {
     let pieces = (bytes_max / SAMPLE_BYTES).max(1);
     let whole = text.len() <= pieces * SAMPLE_BYTES;

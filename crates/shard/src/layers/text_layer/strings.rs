@@ -1,16 +1,16 @@
-//! Many short strings, one after the other: a few large allocations, which an allocator gives back,
-//! and not a hundred thousand small ones, which it keeps.
+//! Many short strings in a few large allocations, which an allocator returns to the system, unlike
+//! a hundred thousand small ones.
 
 /// Strings, numbered from 0.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Strings {
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// The end of each string.
     ends: Vec<u32>,
 }
 
 impl Strings {
-    /// Every byte, as a string of its own.
+    /// Creates the strings of all single bytes.
     pub(super) fn singles() -> Self {
         (0..=u8::MAX).map(|byte| [byte]).collect()
     }
@@ -19,7 +19,7 @@ impl Strings {
         self.ends.len()
     }
 
-    /// A string; empty if there is none of this number.
+    /// A string by its number; empty if out of range.
     #[inline(always)]
     pub(super) fn get(&self, number: u32) -> &[u8] {
         let end = |number: usize| self.ends.get(number).map_or(0, |&end| end as usize);
@@ -38,7 +38,7 @@ impl Strings {
         self.ends.push(self.bytes.len() as u32);
     }
 
-    /// Bytes of all strings.
+    /// Total length of the strings in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }

@@ -1,11 +1,11 @@
-//! Tokens and the codes that stand for them.
+//! Tokens and their codes.
 //!
-//! Tokens are numbered by how often they come, the most frequent first, and fall into four
-//! *classes*. A code is two bits, which class, and then the number within it, in as many bits as
-//! the class has: 10 to 18 in all for 65,536 tokens of package records, 2 % more in all than their
-//! entropy. So a code is decoded by a shift, a mask and two additions, and its token copied in
-//! pieces of 16 bytes, whatever its length; nothing depends on the token before but where the code
-//! starts and where its bytes go.
+//! Tokens are numbered by frequency, the most frequent first, and divided into four *classes*. A
+//! code consists of two bits for the class and the number within the class, with a width that
+//! depends on the class: 10 to 18 bits in all for 65,536 tokens of package records, 2 % more than
+//! their entropy. Decoding a code takes a shift, a mask and two additions; its token is copied in
+//! pieces of 16 bytes, whatever its length. Successive codes depend on each other only in where a
+//! code starts and where its bytes go.
 
 use memmap2::MmapMut;
 
@@ -20,25 +20,25 @@ use crate::layers::memory::zeros;
 const CLASSES: usize = 4;
 const CLASS_BITS: u32 = CLASSES.ilog2();
 
-/// Bytes that reading a code may touch past its block's end, and copying a token past its own.
+/// The padding after the codes that a read may touch, and after the tokens that a copy may touch.
 pub(super) const CODES_SLACK: usize = 8;
 const PIECE: usize = 16;
 
-/// Codes that are certainly whole in the 57 bits that a load gives.
+/// The number of codes certain to be complete within the 57 bits of a load.
 const CODES_PER_WORD: usize = 3;
 pub(super) const TOKEN_SLACK: usize = TOKEN_BYTES_MAX;
 
-/// Four classes of tokens by their numbers.
+/// The four classes of tokens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Classes {
-    /// Bits of a number within each class.
+    /// The width of a number within each class.
     widths: [u32; CLASSES],
-    /// First token of each class.
+    /// The first token of each class.
     firsts: [u32; CLASSES],
 }
 
 impl Classes {
-    /// Classes of these widths, and a last one that has room for the rest of so many tokens.
+    /// Creates classes of the given widths, and a last one for the remaining tokens.
     fn new([first, second, third]: [u32; 3], tokens: u32) -> Self {
         let firsts = [1 << first, (1 << first) + (1 << second)];
         let last = firsts[1] + (1 << third);
@@ -46,7 +46,8 @@ impl Classes {
         Self { widths: [first, second, third, rest], firsts: [0, firsts[0], firsts[1], last] }
     }
 
-    /// The classes that make codes shortest in all; `counts` of the tokens, the largest first.
+    /// Chooses the classes that minimise the total length of all codes. `counts` are those of the
+    /// tokens, the largest first.
     fn best(counts: &[u64]) -> Self {
         let mut sums = vec![0];
         for count in counts {
@@ -78,7 +79,7 @@ impl Classes {
         self.firsts[1..].iter().filter(|&&first| first <= token).count()
     }
 
-    /// A token's code and its bits.
+    /// A token's code and its width.
     fn code(&self, token: u32) -> (u64, u32) {
         let class = self.of(token);
         let within = u64::from(token - self.firsts[class]);
@@ -86,14 +87,13 @@ impl Classes {
     }
 }
 
-/// All tokens, to decode with.
+/// The tokens, in the form for decoding.
 #[derive(Debug)]
 pub(super) struct Tokens {
     classes: Classes,
-    /// Of each token, four bytes: where its bytes start, and in the low eight bits how many there
-    /// are.
+    /// For each token four bytes: the start of its bytes, and in the low eight bits their number.
     places: MmapMut,
-    /// The bytes of all, and [`TOKEN_SLACK`] more.
+    /// The bytes of all tokens, and [`TOKEN_SLACK`] more.
     bytes: MmapMut,
 }
 
@@ -114,10 +114,10 @@ impl Tokens {
         self.places.len() + self.bytes.len()
     }
 
-    /// Decodes, of the codes that start with the first bit of `codes`, the bytes from number `skip`
-    /// on, until `out` is full but for its last [`TOKEN_SLACK`] bytes, which hold nothing of use
-    /// then. The codes' end must be [`CODES_SLACK`] bytes before that of `codes`. `None` if `codes`
-    /// are of other tokens.
+    /// Decodes the codes that start with the first bit of `codes`, skips the first `skip` bytes,
+    /// and fills `out` except for its last [`TOKEN_SLACK`] bytes, whose content is undefined. The
+    /// codes must end [`CODES_SLACK`] bytes before the end of `codes`. `None` if `codes` do not
+    /// match the tokens.
     #[inline]
     pub(super) fn decode(&self, codes: &[u8], skip: usize, out: &mut [u8]) -> Option<()> {
         let len = out.len().checked_sub(TOKEN_SLACK)?;
@@ -128,7 +128,7 @@ impl Tokens {
                 let (place, bits) = self.place(word);
                 (word, bit) = (word >> bits, bit + bits as usize);
                 let (start, token_len) = (place as usize >> 8, place as usize & 255);
-                // No token is empty: this is no token's place.
+                // No token is empty, so this is not the place of a token.
                 if token_len == 0 {
                     return None;
                 }
@@ -137,7 +137,7 @@ impl Tokens {
                     passed += token_len;
                     continue;
                 }
-                // The first token may begin before what is wanted.
+                // The first token may begin before the requested bytes.
                 passed += before;
                 at = self.copy(start + before, token_len - before, out, at)?;
                 if at >= len {
@@ -148,8 +148,8 @@ impl Tokens {
         Some(())
     }
 
-    /// The place of the token that the lowest bits of `word` are the code of, and how many bits
-    /// they are.
+    /// Decodes the code in the lowest bits of `word` into the place of its token and the code's
+    /// width.
     #[inline(always)]
     fn place(&self, word: u64) -> (u32, u32) {
         let class = word as usize % CLASSES;
@@ -159,8 +159,8 @@ impl Tokens {
         (u32_at(&self.places, size_of::<u32>() * token), CLASS_BITS + width)
     }
 
-    /// Copies a token to `out[at..]`, which has room for the longest, and says where the next one
-    /// goes.
+    /// Copies a token to `out[at..]`, which has room for the longest, and returns the position
+    /// after it.
     #[inline(always)]
     fn copy(&self, start: usize, len: usize, out: &mut [u8], at: usize) -> Option<usize> {
         let mut copied = 0;
@@ -175,25 +175,25 @@ impl Tokens {
     }
 }
 
-/// Writes text as codes of tokens.
+/// Encodes text as codes of tokens.
 #[derive(Debug)]
 pub(super) struct Encoder {
     trie: Trie,
     tokens: Strings,
     classes: Classes,
-    /// Bits of each token's code.
+    /// The width of each token's code.
     bits: Vec<u8>,
-    /// For each byte of a block and its end: the bits that the block takes up to there at least,
-    /// and the last token of those.
+    /// For each position of a block: the fewest bits of codes up to there, and the last token of
+    /// those.
     best: Vec<(u32, u32)>,
-    /// The tokens of a block, the last one first.
+    /// The tokens of a block, in reverse order.
     chosen: Vec<u32>,
 }
 
 impl Encoder {
-    /// An encoder with these tokens, numbered by how often they come in `samples`.
+    /// Creates an encoder with these tokens, numbered by their frequency in `samples`.
     pub(super) fn new(tokens: Strings, samples: &[&[u8]], block_bytes: usize) -> Self {
-        // All codes alike at first: the fewest tokens are best.
+        // With equal widths at first, the fewest tokens are the best choice.
         let mut encoder = Self {
             trie: Trie::new(&tokens),
             bits: vec![1; tokens.len()],
@@ -225,14 +225,14 @@ impl Encoder {
         self.bits = all.map(|token| self.classes.code(token).1 as u8).collect();
     }
 
-    /// Chooses the tokens of a block that take the fewest bits, or nearly: none begins where others
-    /// that end later take no more bits than those up to there. (Tried on package records: twice as
-    /// fast, and 0.4 % more bits.)
+    /// Chooses tokens for a block that take nearly the fewest bits. Skips a position if tokens that
+    /// end later take no more bits than those up to it. (Measured with package records: twice as
+    /// fast as the exact optimum, with 0.4 % more bits.)
     fn choose(&mut self, block: &[u8]) {
         self.best.clear();
         self.best.resize(block.len() + 1, (u32::MAX, 0));
         self.best[0].0 = 0;
-        // The end that is farthest so far, and the bits up to there.
+        // The farthest end so far, and the bits up to there.
         let (mut end, mut end_bits) = (0, 0);
         for at in 0..block.len() {
             let before = self.best[at].0;
@@ -260,22 +260,22 @@ impl Encoder {
         }
     }
 
-    /// Appends the codes of a block, and fills up the last byte.
+    /// Appends the codes of a block, padded to a whole byte.
     pub(super) fn encode(&mut self, block: &[u8], codes: &mut Vec<u8>) {
         self.choose(block);
         append(self.chosen.iter().rev().map(|&token| self.classes.code(token)), codes);
     }
 
-    /// The tokens to decode with.
+    /// The tokens in the form for decoding.
     ///
     /// # Errors
     ///
-    /// [`Error::Layers`] if there is no memory for them.
+    /// [`Error::Layers`] if memory is exhausted.
     pub(super) fn tokens(&self) -> Result<Tokens, Error> {
         Tokens::new(self.classes, &self.tokens)
     }
 
-    /// Bytes of [`Encoder::tokens`].
+    /// The size of [`Encoder::tokens`] in bytes.
     pub(super) fn tokens_bytes(&self) -> usize {
         size_of::<u32>() * self.tokens.len() + self.tokens.bytes() + TOKEN_SLACK
     }

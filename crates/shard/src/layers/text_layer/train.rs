@@ -1,13 +1,13 @@
-//! Choosing the tokens: strings of the text that are worth a number each.
+//! Chooses the tokens: frequent strings of the text.
 //!
-//! As byte pair encoding does, in rounds: samples are cut into the longest tokens there are so far,
-//! and the pairs of neighbours that come most often become tokens too, in the place of those that
-//! were used least. Tokens so double their length in a round, and what a longer one made needless
-//! leaves again. The early rounds, which find what is very frequent, look at an eighth of the
-//! samples, the last two at all of them. Source: Gage, *A new algorithm for data compression*
-//! (1994); dictionaries of 2¹⁶ such tokens for short strings that are read one by one: Gargiulo and
-//! Venturini, *OnPair* (arXiv:2508.02280), which adds each pair in passing and never takes a token
-//! back.
+//! The choice works in rounds, like byte pair encoding. Each round splits the samples into the
+//! longest tokens so far, then makes tokens of the most frequent pairs of neighbours, replacing the
+//! least used tokens. The length of tokens can thus double in each round, and tokens made redundant
+//! by longer ones are removed again. Early rounds, which find very frequent strings, use an eighth
+//! of the samples; the last two use all. Sources: Gage, *A new algorithm for data compression*
+//! (1994); dictionaries of 2¹⁶ such tokens for short strings with random access: Gargiulo and
+//! Venturini, *OnPair* (arXiv:2508.02280), which adds pairs in a single pass and never removes a
+//! token.
 
 use std::cmp::Reverse;
 
@@ -15,47 +15,44 @@ use super::strings::Strings;
 use super::trie::Trie;
 use crate::Error;
 
-/// Bytes of a token at most.
+/// The longest token in bytes.
 pub(super) const TOKEN_BYTES_MAX: usize = 64;
 
-/// Rounds of a choice.
+/// The number of rounds.
 pub(super) const ROUNDS: usize = 9;
 
-/// A pair that comes less often is no token.
+/// The fewest occurrences of a pair that becomes a token.
 const COUNT_MIN: u32 = 4;
 
-/// Neighbours that there is room for in any case: of samples of fewer bytes all are looked at in
-/// the first round.
+/// The least capacity for neighbours. Smaller samples are used completely in every round.
 const NEIGHBOURS_SMALL: usize = 1 << 22;
 
-/// A token and its length.
+/// A token's number and its length.
 type Cut = (u32, usize);
 
-/// Tokens that are being chosen.
+/// A choice of tokens in progress.
 #[derive(Debug)]
 pub(super) struct Training {
     tokens: Strings,
     tokens_max: usize,
-    /// Rounds that are done.
+    /// Completed rounds.
     round: usize,
-    /// Which tokens are side by side in the samples: one allocation for all rounds.
+    /// Pairs of adjacent tokens in the samples; one allocation for all rounds.
     neighbours: Vec<u64>,
 }
 
 impl Training {
-    /// The beginning of a choice of at most `tokens_max` tokens, and those of one byte, which are
-    /// always there.
+    /// Begins a choice of at most `tokens_max` tokens, in addition to the single-byte tokens.
     pub(super) fn new(tokens_max: usize) -> Self {
         Self { tokens: Strings::singles(), tokens_max, round: 0, neighbours: Vec::new() }
     }
 
-    /// Does another round, over the same samples each time. Costs, of 32 MiB of them, a CPU second
-    /// or two, and twice their bytes of memory: what they are cut into is counted as far as there
-    /// is room for it.
+    /// Runs the next round; `samples` must be the same each time. For 32 MiB of samples it takes a
+    /// CPU second or two, and twice their size in memory: pairs are counted as far as they fit.
     ///
     /// # Errors
     ///
-    /// [`Error::Layers`] if there is no memory.
+    /// [`Error::Layers`] if memory is exhausted.
     pub(super) fn round(&mut self, samples: &[&[u8]]) -> Result<(), Error> {
         let round = self.round + 1;
         let every = match ROUNDS.saturating_sub(round) {
@@ -63,13 +60,13 @@ impl Training {
             2 | 3 => 2,
             _ => 8,
         };
-        // Of a few samples all are looked at.
+        // Small samples are used completely.
         let every = every.min((samples.len() / 32).max(1));
         let bytes: usize = samples.iter().map(|sample| sample.len()).sum();
         self.neighbours.clear();
-        self.neighbours
-            .try_reserve_exact((bytes / 4).max(bytes.min(NEIGHBOURS_SMALL)))
-            .map_err(|error| Error::Layers(format!("memory to choose tokens with: {error}")))?;
+        self.neighbours.try_reserve_exact((bytes / 4).max(bytes.min(NEIGHBOURS_SMALL))).map_err(
+            |error| Error::Layers(format!("cannot allocate memory to choose tokens: {error}")),
+        )?;
         let counts = count(samples.iter().step_by(every), &self.tokens, &mut self.neighbours);
         let chosen_max = self.tokens_max * round.min(ROUNDS) / ROUNDS;
         let pairs = pairs(&mut self.neighbours, chosen_max);
@@ -78,20 +75,20 @@ impl Training {
         Ok(())
     }
 
-    /// How many rounds are done.
+    /// The number of completed rounds.
     pub(super) fn rounds(&self) -> usize {
         self.round
     }
 
-    /// The tokens, if all rounds are done.
+    /// The tokens, if all rounds are complete.
     pub(super) fn tokens(&self) -> Option<&Strings> {
         (self.round >= ROUNDS).then_some(&self.tokens)
     }
 }
 
-/// How often each token comes where the samples are cut into the longest; and which are side by
-/// side, as pairs of 32 bits, as many as `neighbours` has room for: all, unless there are many
-/// samples and tokens of less than four bytes on average.
+/// Splits the samples into the longest tokens and counts each token. Collects pairs of adjacent
+/// tokens (32 bits each) in `neighbours` up to its capacity, which suffices unless there are many
+/// samples and the tokens are shorter than four bytes on average.
 fn count<'a>(
     samples: impl Iterator<Item = &'a &'a [u8]>,
     tokens: &Strings,
@@ -118,8 +115,8 @@ fn count<'a>(
     counts
 }
 
-/// The most frequent pairs and their counts: up to twice as many as are chosen, as some make the
-/// same string.
+/// Returns the most frequent pairs and their counts: up to twice as many as needed, because
+/// different pairs may form the same string.
 fn pairs(neighbours: &mut [u64], chosen_max: usize) -> Vec<(u32, u32, u32)> {
     neighbours.sort_unstable();
     let same = neighbours.chunk_by(|a, b| a == b);
@@ -132,7 +129,7 @@ fn pairs(neighbours: &mut [u64], chosen_max: usize) -> Vec<(u32, u32, u32)> {
     pairs
 }
 
-/// The tokens of one byte, and those of the others and of the pairs that save most.
+/// Returns the single-byte tokens, and those of the other tokens and the pairs that save most.
 fn choose(
     tokens: &Strings,
     counts: &[u32],
@@ -142,7 +139,7 @@ fn choose(
     let mut strings = Strings::default();
     let mut savings: Vec<u64> = Vec::new();
     for (token, &count) in tokens.iter().zip(counts).filter(|(token, _)| token.len() > 1) {
-        // As many others as it would take instead, of which there is only a guess.
+        // Estimates the number of other tokens that would replace this one.
         savings.push(u64::from(count) * (token.len() as u64 - 1).min(3));
         strings.push(&[token]);
     }

@@ -1,18 +1,18 @@
-//! Which tokens a text goes on with: a trie of all of them.
+//! A trie of all tokens, to find those with which a text begins.
 //!
-//! Nodes are numbered level by level, the root being 0, so that the children of a node lie side by
-//! side, and a node is eight bytes: which byte leads to it, where its children are, which token it
-//! is. Two tables spare the first two steps. A walk costs a dependent access to memory and a guess
-//! of the processor's at each byte; 65,536 tokens of package records make 290,000 nodes, as much as
-//! a second-level cache holds.
+//! Nodes are numbered level by level from the root (0), so that the children of a node are
+//! adjacent. A node takes eight bytes: the byte that leads to it, the position of its children, and
+//! its token. Two tables replace the first two steps. A walk costs a dependent memory access and a
+//! branch prediction per byte; 65,536 tokens of package records make 290,000 nodes, which about fit
+//! a second-level cache.
 
 use super::strings::Strings;
 
-/// No node.
+/// Marks a missing node.
 const NONE: u32 = u32::MAX;
 
-/// A node: from the lowest bit on its first child (24 bits), how many there are (9), the byte that
-/// leads to it (8), and its token plus one (20), or 0 if it is none.
+/// A node, from the lowest bit on: its first child (24 bits), the number of children (9), the byte
+/// that leads to it (8), and its token plus one (20; 0 if it is not a token).
 #[derive(Clone, Copy, Debug)]
 struct Node(u64);
 
@@ -45,24 +45,24 @@ impl Node {
     }
 }
 
-/// See the module.
+/// The trie; see the module.
 #[derive(Debug)]
 pub(super) struct Trie {
     nodes: Vec<Node>,
-    /// Nodes of every byte, and of every two.
+    /// The nodes of every byte, and of every two bytes.
     ones: Vec<u32>,
     twos: Vec<u32>,
 }
 
 impl Trie {
-    /// The trie of tokens that differ and are not empty, among them each single byte: at most 2¹⁸
-    /// of up to 64 bytes.
+    /// Builds the trie of distinct, non-empty tokens, which include each single byte: at most 2¹⁸
+    /// tokens of up to 64 bytes.
     pub(super) fn new(tokens: &Strings) -> Self {
         let mut sorted: Vec<u32> = (0..tokens.len() as u32).collect();
         sorted.sort_unstable_by_key(|&token| tokens.get(token));
         let bytes = |place: u32| tokens.get(sorted[place as usize]);
         let mut nodes = vec![Node::new(0)];
-        // The sorted tokens below each node, and its depth.
+        // The range of sorted tokens below each node, and its depth.
         let mut below = vec![(0, sorted.len() as u32, 0)];
         let mut node = 0;
         while let Some(&(mut from, to, depth)) = below.get(node) {
@@ -98,7 +98,7 @@ impl Trie {
         let (first, count) = self.nodes[node as usize].children();
         let children = &self.nodes[first as usize..(first + count) as usize];
         let place = match children.len() {
-            // Most have few, of which the first is as likely as the others together.
+            // Most nodes have few children, and the first is as likely as the others together.
             0..=16 => children.iter().take_while(|child| child.label() < byte).count(),
             _ => children.partition_point(|child| child.label() < byte),
         };
@@ -108,8 +108,7 @@ impl Trie {
         }
     }
 
-    /// Calls `matched(token, length)` for each token that `text` begins with, in the order of
-    /// lengths.
+    /// Calls `matched(token, length)` for each token with which `text` begins, in order of length.
     #[inline(always)]
     pub(super) fn matches(&self, text: &[u8], mut matched: impl FnMut(u32, usize)) {
         let Some(&first) = text.first() else { return };
@@ -131,7 +130,8 @@ impl Trie {
         }
     }
 
-    /// The longest token that `text`, which is not empty, begins with, and its length.
+    /// Returns the longest token with which `text` begins, and its length. `text` must not be
+    /// empty.
     #[inline]
     pub(super) fn longest(&self, text: &[u8]) -> (u32, usize) {
         let mut longest = (0, 1);

@@ -1,27 +1,27 @@
-//! What came of a request that was sent.
+//! The result of a request that was sent.
 
 use model::window::Outcome;
 
 use crate::client::Reply;
 
 /// How an exchange ended.
-pub(super) struct Answer {
+pub(super) struct Completion {
     pub outcome: Outcome,
     pub refused: bool,
     /// Bytes of the reply's body.
     pub bytes: u64,
     /// The size that the reply's head announced.
     pub announced: Option<u64>,
-    /// The queue length that the service says was met.
+    /// The queue length that the request met, as reported by the service.
     pub length_met: Option<u32>,
-    /// What went wrong.
+    /// The error message, if the exchange failed.
     pub fault: Option<String>,
 }
 
-impl Answer {
-    /// No reply.
-    pub fn none(fault: String) -> Answer {
-        Answer {
+impl Completion {
+    /// An exchange that ended without a reply.
+    pub fn failed(fault: String) -> Completion {
+        Completion {
             outcome: Outcome::Error,
             refused: false,
             bytes: 0,
@@ -31,18 +31,19 @@ impl Answer {
         }
     }
 
-    /// A reply, with other bytes than it must have if it is `wrong`; `words` are an error's own.
-    pub fn of(reply: &Reply, words: Option<&str>, wrong: bool) -> Answer {
+    /// An exchange that ended with a reply. `wrong`: its bytes differ from the expected ones.
+    /// `error_text` is the service's own message, if it sent one.
+    pub fn of(reply: &Reply, error_text: Option<&str>, wrong: bool) -> Completion {
         let (outcome, fault) = match reply.status {
             _ if wrong => (Outcome::Error, Some("wrong bytes in a reply".to_owned())),
             200..300 | 304 => (reply.outcome.unwrap_or(Outcome::Unknown), None),
             404 | 410 => (Outcome::Miss, None),
             status => {
-                let words = words.map_or_else(|| format!("status {status}"), str::to_owned);
-                (Outcome::Error, Some(words))
+                let text = error_text.map_or_else(|| format!("status {status}"), str::to_owned);
+                (Outcome::Error, Some(text))
             }
         };
-        Answer {
+        Completion {
             outcome,
             refused: matches!(reply.status, 503 | 429),
             bytes: reply.body_bytes,
