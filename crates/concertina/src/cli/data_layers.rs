@@ -160,7 +160,7 @@ mod tests {
 part      records  file B  queue  average    SA  ISA  text B  layers B
 a 000001        3     900      0     0.50  16,8    -       0       120
 log             1      20      0        -     -    -       -         -
-fixed at 500 B (--bytes auto gives them back)
+fixed at 500 B (--bytes auto removes the limit)
 lately: shard/x/000001 grows
 ";
         assert_eq!(table, expected);

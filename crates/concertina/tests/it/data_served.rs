@@ -363,7 +363,7 @@ fn a_servers_dataset_is_exported_as_its_files_are() {
     refused(folder, &["export", "lines", "--out", "."], "", "not a regular file");
     answer(folder, &["delete", "lines", "0", "--server", url]);
     let text = answer(folder, &[&out[..], &["--replace"]].concat());
-    assert!(text.starts_with("lines: 9999 records, "), "{text}");
+    assert!(text.starts_with("lines: wrote 9999 records, "), "{text}");
     assert!(all.ends_with(&read()));
     refused(folder, &["export", "nothing", "--server", url], "", "there is no dataset");
     drop(server);

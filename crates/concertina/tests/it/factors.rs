@@ -140,7 +140,7 @@ fn bad_designs_are_named() {
     );
     check("a,y\n1,5\n1,6\n", &[], "factor a: it is 1 in every run");
     check("a,y\n1,5\n2,5\n", &[], "no variation to explain");
-    check("a,y\n1,5\n2,x\n", &[], "t.csv:3: y is \"x\"");
+    check("a,y\n1,5\n2,x\n", &[], "t.csv:3: y is not a number: \"x\"");
     check("a,y\n1,5\n2,-1\n", &["--model", "multiplicative"], "t.csv:3: y is -1");
     check("a,y\n1,5\n,6\n", &[], "t.csv:3: a is empty");
     check("a,z\n1,5\n2,6\n", &[], "no column \"y\"");

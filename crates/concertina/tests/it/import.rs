@@ -288,7 +288,7 @@ fn what_cannot_be_imported_is_said() {
     fails(path, &["import", "--access-log", "a.gz", "--out", "r"], &["zcat"]);
     let both = ["import", "--access-log", "a.log", "--prometheus", "p", "--out", "r"];
     fails(path, &both, &["both describe the clients' side"]);
-    fails(path, &["import", "--iostat", "a.log", "--out", "r"], &["no device that read"]);
+    fails(path, &["import", "--iostat", "a.log", "--out", "r"], &["no device with reads"]);
     assert!(!path.join("r").exists(), "a failed import leaves no run");
 }
 

@@ -279,7 +279,7 @@ fn what_cannot_be_measured_is_said_before_anything_is_sent() {
         (&["--rates", "NaN"][..], "rate NaN"),
         (&["--shares", "3"][..], "invalid share 3 of the saturation"),
         (&["--half-width", "0%", "--rates", "1"][..], "invalid share"),
-        (&["--rates", "1", "--out", "taken"][..], "holds a run already"),
+        (&["--rates", "1", "--out", "taken"][..], "already contains a run"),
         (&["--rates", "1", "--fixed", "--fill"][..], "a fixed URL"),
         (&["--rates", "1", "--multi-get", "3"][..], "gets of several keys require memcached://"),
     ] {

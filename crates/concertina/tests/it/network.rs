@@ -182,7 +182,7 @@ fn mistakes_say_where_and_what_to_do() {
         (good, &["--customers", "9..1"], &["first is above the last"]),
         (good, &["--customers", "1..x"], &["write it like 1..100"]),
         (good, &["--customers", "1..4000000000:1"], &["larger steps"]),
-        (good, &["--customers", "1", "--class", "d"], &["there are: c"]),
+        (good, &["--customers", "1", "--class", "d"], &["the closed classes are: c"]),
     ] {
         let error = mistake(text, args);
         for part in parts {

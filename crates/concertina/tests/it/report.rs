@@ -478,7 +478,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
     lab.fails(&["fit", "load", "broken"], &["broken/windows, line 1"]);
     let huge = |text: String| text.replacen("\"arrivals\":", "\"arrivals\":9999999999999999", 1);
     changed(&lab, "server", "huge", "windows", huge);
-    lab.fails(&["fit", "load", "huge"], &["huge", "too large", "damaged"]);
+    lab.fails(&["fit", "load", "huge"], &["huge", "impossibly large", "damaged"]);
     let reversed = |text: String| text.replace("\"end_unix_us\":176", "\"end_unix_us\":156");
     changed(&lab, "load", "reversed", "steps", reversed);
     lab.fails(&["fit", "reversed", "server"], &["ends before it begins"]);
@@ -486,12 +486,12 @@ fn what_is_wrong_is_said_with_what_to_do() {
     std::fs::write(lab.path("notes.txt"), "mine").unwrap();
     lab.fails(&["fit", "load", "server", "--out", "notes.txt"], &["is another kind of file"]);
     assert_eq!(std::fs::read_to_string(lab.path("notes.txt")).unwrap(), "mine");
-    lab.fails(&["predict", "notes.txt"], &["notes.txt", "no model"]);
+    lab.fails(&["predict", "notes.txt"], &["notes.txt", "not a usable model"]);
     lab.fails(&["predict", "load"], &["it is a folder"]);
     lab.succeeds(&["fit", "load", "server"]);
     lab.succeeds(&["fit", "load", "server"]);
     lab.fails(&["report", "load", "server"], &["no model file", "concertina fit"]);
-    lab.fails(&["report", "load", "model.toml", "model.toml"], &["2 files", "one is needed"]);
+    lab.fails(&["report", "load", "model.toml", "model.toml"], &["2 model files", "one is needed"]);
     lab.fails(&["predict", "model.toml", "--rate", "-5"], &["requests/s above 0"]);
     lab.fails(&["predict", "model.toml", "--rate", "NaN"], &["requests/s above 0"]);
     lab.fails(&["predict", "model.toml", "--within", "50"], &["with its unit"]);
