@@ -1,8 +1,9 @@
 //! Starts the parts of a measurement as processes of their own: the server, and the load generator.
 //!
-//! What measures must not share a process, a clock thread or a lock with what is measured, so both are
-//! this program's own binary started again. Here too: the configuration of
-//! the servers that a demo or an experiment starts.
+//! The load generator must not share a process, a clock thread or a lock with the server that it
+//! measures, so each is the binary `concertina` started again. The configurations of the servers
+//! that a demo or an experiment starts are here too. A process inherits the processors of the
+//! thread that starts it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -24,10 +25,10 @@ pub struct Server {
 
 impl Server {
     /// Starts `concertina serve` with a configuration file that asks for port 0 and waits until it
-    /// serves. What it says goes to `log`.
+    /// serves. Its standard error goes to `log`.
     ///
     /// # Errors
-    /// If it does not come up within 60 s; the error shows the end of its log.
+    /// If it ends before it serves; the error shows the end of its log.
     pub fn start(config: &Path, log: &Path) -> anyhow::Result<Server> {
         let errors =
             File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
@@ -39,7 +40,7 @@ impl Server {
             .stderr(errors)
             .spawn()
             .context("cannot start the server")?;
-        let stdout = child.stdout.take().context("the server has no output")?;
+        let stdout = child.stdout.take().context("the server has no standard output")?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
         let started: Option<serde_json::Value> = serde_json::from_str(&line).ok();
@@ -57,15 +58,15 @@ impl Server {
         &self.url
     }
 
-    /// Its process.
+    /// Its process id.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
 
-    /// Stops it in good order and waits for it.
+    /// Asks the process to end (SIGTERM) and waits for it.
     ///
     /// # Errors
-    /// If it had ended before, or ends with an error, or not within 30 s.
+    /// If it had ended already, ends with an error, or does not end within 30 s.
     pub fn stop(mut self) -> anyhow::Result<()> {
         let pid = Pid::from_child(&self.child);
         if let Some(status) = self.child.try_wait()? {
@@ -95,7 +96,7 @@ impl Drop for Server {
     }
 }
 
-/// Runs `concertina load URL ARGS… --out DIR` to its end and reads what it recorded. Its progress is
+/// Runs `concertina load URL ARGS… --out DIR` to its end and reads the run folder. Progress is
 /// shown unless `quiet`.
 ///
 /// # Errors
@@ -118,9 +119,9 @@ pub fn load(url: &str, args: &[String], out: &Path, quiet: bool) -> anyhow::Resu
     Ok(RunFolder::read(out)?)
 }
 
-/// What the servers of experiments have in common: a port of the kernel's choice, connections enough
-/// for an open loop, an origin that nobody else writes to, windows of a second counted at 20, 50 and
-/// 100 ms.
+/// The settings that all servers of experiments share: a port chosen by the kernel, enough
+/// connections for an open loop, an origin without other writers, windows of one second counted at
+/// 20, 50 and 100 ms.
 pub fn server(memory_bytes: u64, devices: Vec<Device>, origin: &Path) -> Config {
     let mut config = Config { devices, ..Config::default() };
     config.serve.listen = "127.0.0.1:0".to_owned();
@@ -131,23 +132,27 @@ pub fn server(memory_bytes: u64, devices: Vec<Device>, origin: &Path) -> Config 
     config
 }
 
-/// Disks that hold a small catalogue and queue without refusing; with a `service`, laboratory ones.
+/// Devices that hold a small catalogue and queue without refusing. With a `service` they are
+/// emulated devices: each real read is held for a drawn time.
 pub fn disks(path: &Path, count: u32, service: Option<Service>) -> Vec<Device> {
     let bytes = Size(64 << 20);
     let path = path.to_owned();
     vec![Device { path, count, bytes, queue_length_max: 100_000, service, ..Device::default() }]
 }
 
-/// The profile of a disk that serves `rate` reads/s, by the name of its kind in a configuration.
+/// The service law of an emulated device that serves `rate` reads/s, by the name of its kind in a
+/// configuration.
 ///
 /// # Errors
-/// If there is no such kind.
+/// If the kind is unknown.
 pub fn service(kind: &str, rate: f64, scv: f64) -> anyhow::Result<Service> {
     let kind = match kind {
         "exponential" => Kind::Exponential,
         "gamma" => Kind::Gamma,
         "lognormal" => Kind::Lognormal,
-        other => bail!("there is no kind of profile {other:?}: exponential, gamma or lognormal"),
+        other => {
+            bail!("unknown kind of service {other:?}: expected exponential, gamma or lognormal")
+        }
     };
     Ok(Service { kind, mean_ms: 1000.0 / rate, scv, ..Service::default() })
 }
@@ -160,8 +165,8 @@ pub fn write_config(path: &Path, config: &Config) -> anyhow::Result<()> {
     std::fs::write(path, config.print()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The `concertina` binary: this program itself, or the one beside it where another program uses this
-/// library (`target/release/experiments`, or a test in `target/debug/deps`).
+/// The `concertina` binary: this program itself, or the one beside it where another program uses
+/// this library (`target/release/experiments`, or a test in `target/debug/deps`).
 ///
 /// # Errors
 /// If it has not been built.

@@ -28,7 +28,7 @@ Section: editors
 ";
 
 fn folder() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/shard-peers")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("shard-peers")
 }
 
 fn config() -> Config {
