@@ -309,7 +309,7 @@ mod tests {
         for from in [dir.path(), &dir.path().join("tiny"), &dir.path().join("tiny/record"), &folder]
         {
             let found = records(&[from.to_owned()]).unwrap();
-            assert_eq!(found, [folder.clone()], "{}", from.display());
+            assert_eq!(found, std::slice::from_ref(&folder), "{}", from.display());
         }
         let empty = tempfile::tempdir().unwrap();
         let error = records(&[empty.path().to_owned()]).unwrap_err().to_string();
