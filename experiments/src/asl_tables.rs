@@ -1,7 +1,8 @@
-//! `experiments/asl-tables`: every table of the ETH middleware study that can be computed again, printed beside
-//! what the models of this project give from the same inputs.
+//! `experiments/asl-tables`: every table of the ETH middleware study that can be computed again,
+//! printed beside what the models of this project give from the same inputs.
 //!
-//! Nothing is measured here: the measurements are the study's, and so are the misprints that this names.
+//! Nothing is measured here: the measurements are the study's, and so are the misprints that this
+//! names.
 
 mod allocation;
 mod cells;
@@ -67,15 +68,13 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     claims.extend(of_networks(&networks.rows)?);
     let predicted = curve::predict(&folder, &config.curve, &config.predicted)?;
     let errors = predicted.iter().map(|row| row.error().abs());
-    claims.push(Claim {
-        goal: Some(Goal::AtMost(PREDICTED_PERCENT)),
-        ..claim(
-            "flow-equivalent prediction of throughput, worst row: error",
-            errors.fold(0.0, f64::max),
-            "%",
-            predicted.len(),
-        )
-    });
+    let worst = claim(
+        "flow-equivalent prediction of throughput, worst row: error",
+        errors.fold(0.0, f64::max),
+        "%",
+        predicted.len(),
+    );
+    claims.push(worst.with_goal(Goal::AtMost(PREDICTED_PERCENT)));
     let designs = design::compute(&folder, &config.design)?;
     claims.extend(designs.claims);
     let (mut sheet, summaries) = summary::compare(&folder, &config.summaries, &networks.rows)?;
@@ -109,28 +108,16 @@ fn all_named(context: &Context, folder: &Path) -> anyhow::Result<()> {
     let path = folder.join("index.json");
     let index = std::fs::read_to_string(&path).with_context(|| csv::unread(&path))?;
     let index: BTreeMap<String, Listed> = serde_json::from_str(&index)
-        .with_context(|| format!("{} is no list of tables", path.display()))?;
+        .with_context(|| format!("{} is not a list of tables", path.display()))?;
     for Listed { file } in index.values() {
         ensure!(config.contains(file), "config.toml does not name {file}, which index.json lists");
     }
     Ok(())
 }
 
-/// A computed figure: it has no interval.
+/// A computed figure.
 fn claim(name: &str, value: f64, unit: &str, samples: usize) -> Claim {
-    Claim {
-        name: name.to_owned(),
-        value,
-        low: value,
-        high: value,
-        unit: unit.to_owned(),
-        samples: samples as u64,
-        width_max: 0.0,
-        published: None,
-        goal: None,
-        peer: None,
-        holds: false,
-    }
+    Claim::counted(name, value, unit, samples as u64)
 }
 
 /// As exactly as printed figures are known.
@@ -165,8 +152,8 @@ fn of_queues(queues: &Outcome) -> [Claim; 3] {
     ]
 }
 
-/// Rows in which the study's solver was unstable: its table and clients, and the largest error in percent
-/// that is claimed of a stable solution of the same inputs.
+/// Rows in which the study's solver was unstable: its table and clients, and the largest error in
+/// percent that is claimed of a stable solution of the same inputs.
 const UNSTABLE: [(u32, u32, f64); 2] = [(21, 192, 3.0), (21, 288, 1.0)];
 
 /// Cells of a row of a network that the study's model gave.

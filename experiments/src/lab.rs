@@ -1,5 +1,5 @@
-//! What several experiments start: clusters of [`concertina::lab`]'s servers, programs that only an
-//! experiment needs, and a catalogue of equally popular objects.
+//! Parts that several experiments use: clusters of [`concertina::lab`]'s servers, programs that
+//! only one experiment needs, and a catalogue of equally popular objects.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,14 +43,16 @@ pub fn simulate(config: &Path, args: &[String]) -> anyhow::Result<String> {
 /// A free port of the loopback, for servers that must know each other's address before they start.
 ///
 /// # Errors
-/// If there is none. Another process can take the port before it is used: then its server does not start.
+/// If no port is free. Another process can take the port before it is used; then the server does
+/// not start.
 pub fn free_address() -> anyhow::Result<String> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").context("no port is free")?;
     Ok(listener.local_addr()?.to_string())
 }
 
-/// The same, as a process of a cluster: `own` is the member that it is and where it listens, `None` a
-/// gateway. Nothing is copied to replicas before it is asked of them, so that memory holds what it is told.
+/// The configuration of a process in a cluster: of the node `own`, or of the gateway if `own` is
+/// `None`. Nothing is copied to replicas ahead of requests, so that a node's memory holds objects
+/// of its own share only.
 pub fn in_cluster(mut config: Config, own: Option<&Member>, members: &[Member]) -> Config {
     config.serve.role = if own.is_some() { Role::Node } else { Role::Gateway };
     if let Some(own) = own {
@@ -93,7 +95,7 @@ impl Catalogue {
         (0..self.objects).map(|object| format!("k{object}"))
     }
 
-    /// Memory that holds so many of the objects.
+    /// Memory that holds this number of the objects, bytes.
     pub fn memory_bytes(&self, objects: f64) -> u64 {
         (objects * (self.object_bytes + ENTRY_BYTES) as f64) as u64
     }
@@ -130,8 +132,8 @@ impl Catalogue {
         ]
     }
 
-    /// Arguments of a load of Poisson arrivals at `rate` requests/s, uniform over the catalogue, with
-    /// seconds of warm-up and of measurement.
+    /// Arguments of a load of Poisson arrivals at `rate` requests/s, uniform over the catalogue,
+    /// with seconds of warm-up and of measurement.
     pub fn uniform(&self, rate: f64, seconds: (f64, f64), seed: u64) -> Vec<String> {
         vec![
             format!("--rate={rate}"),

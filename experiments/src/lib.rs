@@ -1,18 +1,23 @@
-//! Experiments: how a claim is made. One module for each, a registry, and a runner that judges.
+//! Experiments: one module for each, a registry, and a runner that judges their claims.
 //!
-//! An experiment is a folder `experiments/NAME` with a `config.toml` that says what is measured and a
-//! module here that measures it. The module gives figures; whether a claim holds is judged by the
-//! runner alone. Predictions come from the model that was fitted to other runs than the ones measured.
+//! An experiment is a folder `experiments/NAME` with a `config.toml` and a module here that
+//! measures what the configuration lists. The module gives figures; only the runner gives verdicts,
+//! by the one rule in [`claims`]. A prediction comes from a model that was fitted to other runs
+//! than the ones it is compared with.
 
 mod accuracy;
 mod again;
 mod asl_tables;
 pub mod claims;
+pub mod judge;
 mod kill;
 mod lab;
+mod machine;
+pub mod marks;
 mod memory_group;
 mod model_speed;
 mod nginx;
+pub mod provenance;
 mod queue_laws;
 mod serve_objects;
 mod shard_build;
@@ -21,6 +26,7 @@ mod shard_layers;
 pub mod shard_peers;
 mod shard_queries;
 mod shard_served;
+mod slices;
 mod spotify_cluster;
 mod spotify_single;
 
@@ -28,14 +34,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-pub use claims::{Claim, Goal, Peer};
+pub use claims::{Claim, Goal, Peer, Verdict};
+pub use machine::TooSmall;
+use provenance::Provenance;
 
-/// What an experiment is given.
-pub struct Context {
-    /// Its folder, with `config.toml`.
+/// The options of a run.
+pub struct Options {
+    /// The experiment's folder, with `config.toml`.
     pub folder: PathBuf,
-    /// Where raw results and plots go.
-    pub out: PathBuf,
+    /// Where raw results and plots go, an empty folder; `None`: a new folder in the experiment's
+    /// `record`.
+    pub out: Option<PathBuf>,
     /// Where run folders, data and logs go; large, and not part of the record.
     pub scratch: PathBuf,
     /// Fewer points, at full width and with the same goals, in at most five minutes.
@@ -44,9 +53,25 @@ pub struct Context {
     pub quiet: bool,
 }
 
+/// What an experiment is given.
+struct Context {
+    /// Its folder, with `config.toml`.
+    folder: PathBuf,
+    /// Where raw results and plots go.
+    out: PathBuf,
+    /// Where run folders, data and logs go; large, and not part of the record.
+    scratch: PathBuf,
+    /// Fewer points, at full width and with the same goals, in at most five minutes.
+    short: bool,
+    /// Shows nothing of the progress.
+    quiet: bool,
+    /// `run.json`: rounds, attempts and versions are told to it.
+    provenance: Provenance,
+}
+
 impl Context {
     /// Reads `config.toml` as the experiment's own settings.
-    pub fn config<T: serde::de::DeserializeOwned>(&self) -> anyhow::Result<T> {
+    fn config<T: serde::de::DeserializeOwned>(&self) -> anyhow::Result<T> {
         let path = self.folder.join("config.toml");
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("cannot read {}", path.display()))?;
@@ -57,13 +82,13 @@ impl Context {
     fn record(&self, claims: &[Claim]) -> anyhow::Result<Vec<Claim>> {
         let claims: Vec<Claim> = claims.iter().cloned().map(Claim::judged).collect();
         let path = self.out.join("claims.json");
-        std::fs::write(&path, serde_json::to_string_pretty(&claims)?)
+        std::fs::write(&path, serde_json::to_string_pretty(&claims)? + "\n")
             .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(claims)
     }
 
-    /// Says what is being done.
-    pub fn say(&self, what: impl AsRef<str>) {
+    /// Shows progress.
+    fn say(&self, what: impl AsRef<str>) {
         if !self.quiet {
             eprintln!("{}", what.as_ref());
         }
@@ -90,21 +115,60 @@ const EXPERIMENTS: [(&str, Experiment); 14] = [
     ("spotify-single", spotify_single::run),
 ];
 
-/// Runs the experiment of a folder and writes `claims.json` to `context.out`.
+/// A run that came to its end.
+pub struct Finished {
+    /// The claims with their verdicts.
+    pub claims: Vec<Claim>,
+    /// Where the results are.
+    pub out: PathBuf,
+}
+
+impl Finished {
+    /// The worst verdict of the claims: a failure, then what is not shown. Figures without a goal
+    /// do not count.
+    pub fn verdict(&self) -> Verdict {
+        let has = |verdict| self.claims.iter().any(|claim| claim.verdict == Some(verdict));
+        match (has(Verdict::Fails), has(Verdict::NotShown)) {
+            (true, _) => Verdict::Fails,
+            (false, true) => Verdict::NotShown,
+            (false, false) => Verdict::Holds,
+        }
+    }
+}
+
+/// Runs the experiment of a folder; writes `claims.json` and `run.json`.
 ///
 /// # Errors
-/// If the folder names no experiment, or something that it needs could not be started or read.
-pub fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
-    let name = name_of(&context.folder)?;
+/// If the folder is not that of an experiment, a file could not be read or written, a program could
+/// not be started, or the machine is too small ([`TooSmall`]).
+pub fn run(options: Options) -> anyhow::Result<Finished> {
+    let name = name_of(&options.folder)?;
     let Some((_, experiment)) = EXPERIMENTS.iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = EXPERIMENTS.iter().map(|(known, _)| *known).collect();
-        bail!("there is no experiment {name:?}; known are: {}", known.join(", "));
+        bail!("unknown experiment {name:?}; known are: {}", known.join(", "));
     };
-    for dir in [&context.out, &context.scratch] {
-        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let Options { folder, out, scratch, short, quiet } = options;
+    let out = match out {
+        Some(out) => provenance::chosen_folder(&out).map(|()| out)?,
+        None => provenance::new_folder(&folder.join("record"), short)?,
+    };
+    std::fs::create_dir_all(&scratch)
+        .with_context(|| format!("cannot make {}", scratch.display()))?;
+    let provenance = Provenance::begin(&folder, &name, &out, short)?;
+    let context = Context { folder, out, scratch, short, quiet, provenance };
+    match experiment(&context).and_then(|claims| context.record(&claims)) {
+        Ok(claims) => {
+            let finished = Finished { claims, out: context.out };
+            context.provenance.end(finished.verdict().in_words())?;
+            Ok(finished)
+        }
+        Err(error) => {
+            let too_small = error.downcast_ref::<TooSmall>().is_some();
+            let outcome = if too_small { "too small" } else { "error" };
+            context.provenance.end(&format!("{outcome}: {error:#}"))?;
+            Err(error)
+        }
     }
-    let claims = experiment(context)?;
-    context.record(&claims)
 }
 
 fn name_of(folder: &Path) -> anyhow::Result<String> {
@@ -112,5 +176,5 @@ fn name_of(folder: &Path) -> anyhow::Result<String> {
         .canonicalize()
         .with_context(|| format!("there is no experiment folder {}", folder.display()))?;
     let name = real.file_name().map(|name| name.to_string_lossy().into_owned());
-    name.with_context(|| format!("{} names no experiment", folder.display()))
+    name.with_context(|| format!("{} is not the folder of an experiment", folder.display()))
 }

@@ -1,14 +1,25 @@
-//! The program `experiments`: does an experiment again on this machine and judges its claims.
+//! The program `experiments`: repeats an experiment on this machine and judges its claims, or
+//! judges records again.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use experiments::{Context, claims};
-use record::{Awake, Machine};
+use experiments::{Options, TooSmall, Verdict, claims, judge};
+use record::Awake;
 
-/// Does an experiment again on this machine and judges its claims.
+/// Exit codes of `run`. 0: all claims hold.
+const EXIT_FAILS: u8 = 1;
+/// A claim is not shown, and none fails.
+const EXIT_NOT_SHOWN: u8 = 2;
+/// The machine is too small for the experiment.
+const EXIT_TOO_SMALL: u8 = 3;
+/// The command could not be carried out: wrong arguments, a missing program, a file that cannot be
+/// written.
+const EXIT_ERROR: u8 = 4;
+
+/// Repeats an experiment on this machine and judges its claims.
 #[derive(Parser)]
 #[command(
     name = "experiments",
@@ -17,6 +28,8 @@ use record::{Awake, Machine};
     after_help = "Examples:
   experiments run experiments/spotify-single --short
   experiments run experiments/spotify-single --out /tmp/again --json
+  experiments judge                         # all records, and the table in docs/benchmarks.md
+  experiments judge experiments/kill
   make experiment NAME=spotify-single SHORT=1"
 )]
 struct Args {
@@ -26,9 +39,14 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Do an experiment again on this machine; exits with 0 only if all its claims hold
+    /// Repeat an experiment on this machine and judge its claims
+    ///
+    /// Exit codes: 0 all claims hold, 1 a claim fails, 2 a claim is not shown and none fails, 3 the
+    /// machine is too small, 4 the experiment could not be run.
     Run(Run),
-    /// One of the processes that `experiments/shard-peers` asks
+    /// Judge the claims of existing records again
+    Judge(Judge),
+    /// One of the processes that `experiments/shard-peers` measures
     #[command(hide = true, subcommand)]
     Answer(experiments::shard_peers::Command),
 }
@@ -40,10 +58,11 @@ struct Run {
     /// Measure fewer points, at full width and with the same goals, in at most five minutes
     #[arg(long)]
     short: bool,
-    /// Where results go [default: FOLDER/record/DATE-MACHINE]
+    /// Where results go, an empty folder [default: FOLDER/record/DATE-MACHINE]
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Where data, run folders and logs go while it runs [default: a temporary folder, removed after]
+    /// Where data, run folders and logs go while it runs [default: a temporary folder, removed
+    /// after]
     #[arg(long)]
     scratch: Option<PathBuf>,
     /// Print the claims as JSON
@@ -54,60 +73,87 @@ struct Run {
     quiet: bool,
 }
 
-fn main() -> ExitCode {
-    match run(Args::parse()) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("experiments: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+#[derive(clap::Args)]
+struct Judge {
+    /// Folders of experiments or of records [default: all of `experiments`, and the table in the
+    /// document]
+    folders: Vec<PathBuf>,
+    /// The document that has the table of all records
+    #[arg(long, default_value = "docs/benchmarks.md")]
+    document: PathBuf,
+    /// List every claim with its verdict
+    #[arg(long)]
+    claims: bool,
 }
 
-fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let run = match args.command {
-        Command::Run(run) => run,
-        Command::Answer(command) => {
-            return experiments::shard_peers::answer(&command).map(|()| ExitCode::SUCCESS);
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { EXIT_ERROR.into() } else { ExitCode::SUCCESS };
         }
     };
-    let out = run.out.unwrap_or_else(|| run.folder.join("record").join(record_name()));
+    let done = match args.command {
+        Command::Run(args) => run(args),
+        Command::Judge(args) => judge_records(&args),
+        Command::Answer(command) => {
+            experiments::shard_peers::answer(&command).map(|()| ExitCode::SUCCESS)
+        }
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("experiments: {error:#}");
+        let too_small = error.downcast_ref::<TooSmall>().is_some();
+        if too_small { EXIT_TOO_SMALL.into() } else { EXIT_ERROR.into() }
+    })
+}
+
+fn run(run: Run) -> anyhow::Result<ExitCode> {
     let temporary = tempfile::tempdir()?;
     let scratch = run.scratch.unwrap_or_else(|| temporary.path().to_owned());
-    let context = Context { folder: run.folder, out, scratch, short: run.short, quiet: run.quiet };
+    let Run { folder, out, short, quiet, json, .. } = run;
     let awake = Awake::hold();
-    if awake.is_none() && !run.quiet {
+    if awake.is_none() && !quiet {
         eprintln!(
             "not root: processors may sleep between requests; a virtual machine loses time so"
         );
     }
-    let claims = experiments::run(&context)?;
-    if run.json {
-        println!("{}", serde_json::to_string_pretty(&claims)?);
+    let finished = experiments::run(Options { folder, out, scratch, short, quiet })?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&finished.claims)?);
     } else {
-        print!("{}", claims::table(&claims));
-        println!("results: {}", context.out.display());
+        print!("{}", claims::table(&finished.claims));
+        println!("results: {}", finished.out.display());
     }
-    let all = claims.iter().all(|claim| claim.holds);
-    Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match finished.verdict() {
+        Verdict::Holds => ExitCode::SUCCESS,
+        Verdict::Fails => EXIT_FAILS.into(),
+        Verdict::NotShown => EXIT_NOT_SHOWN.into(),
+    })
 }
 
-/// `DATE-MACHINE`: the day in UTC, and the machine's processor and cores.
-fn record_name() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let date = httpdate::fmt_http_date(UNIX_EPOCH + since);
-    // "Sun, 06 Nov 1994 08:49:37 GMT"
-    let parts: Vec<&str> = date.split(' ').collect();
-    let months = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let month = parts.get(2).and_then(|m| months.find(m)).map_or(0, |at| at / 3 + 1);
-    let (day, year) = (parts.get(1).unwrap_or(&"00"), parts.get(3).unwrap_or(&"0000"));
-    let machine = Machine::here();
-    let processor: String = machine
-        .processor
-        .to_lowercase()
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
-        .collect();
-    let processor = processor.trim_matches('-');
-    format!("{year}-{month:02}-{day}-{processor}-{}-cores", machine.cores)
+fn judge_records(args: &Judge) -> anyhow::Result<ExitCode> {
+    let all = args.folders.is_empty();
+    let folders = if all { vec![PathBuf::from("experiments")] } else { args.folders.clone() };
+    let records = judge::records(&folders)?;
+    let judged: Vec<_> = records.iter().map(|r| judge::judge(r)).collect::<anyhow::Result<_>>()?;
+    let table = judge::table(&judged);
+    print!("{table}");
+    if args.claims {
+        for one in &judged {
+            println!("\n{}, {}\n{}", one.experiment, one.record, claims::table(&one.claims));
+        }
+    }
+    if all {
+        write(&args.document, &table)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(path: &Path, table: &str) -> anyhow::Result<()> {
+    let shown = path.display();
+    let document = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+    let document =
+        judge::in_document(&document, table).with_context(|| format!("cannot change {shown}"))?;
+    std::fs::write(path, document).with_context(|| format!("cannot write {shown}"))
 }

@@ -1,5 +1,5 @@
-//! Memory control groups, of either version of the kernel's interface: a bound on what processes hold and on
-//! what the page cache keeps for them.
+//! Memory control groups, of either version of the kernel's interface: a bound on what processes
+//! hold and on what the page cache keeps for them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +16,7 @@ impl MemoryGroup {
     /// Makes a group for an experiment, and removes those of its runs that were killed.
     ///
     /// # Errors
-    /// If there are no memory groups here, or none may be made.
+    /// If the system has no memory groups, or this process may not make one.
     pub fn create(experiment: &str) -> anyhow::Result<MemoryGroup> {
         let (parent, version) = parent()?;
         // The rest of the name is the process that made it.
@@ -48,7 +48,7 @@ impl MemoryGroup {
         let path = self.dir.join(name);
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("cannot read {}", path.display()))?;
-        text.trim().parse().with_context(|| format!("{} is no number", path.display()))
+        text.trim().parse().with_context(|| format!("{} is not a number", path.display()))
     }
 
     /// Bounds what may be charged to it; what is more is given up at once.
@@ -74,8 +74,9 @@ impl Drop for MemoryGroup {
     }
 }
 
-/// The folder in which memory groups are made, and the version of its interface: below this process's
-/// own group in version 1; in version 2 at the root, because a group with processes has no groups below.
+/// The folder in which memory groups are made, and the version of its interface: below this
+/// process's own group in version 1; in version 2 at the root, because a group with processes has
+/// no groups below.
 fn parent() -> anyhow::Result<(PathBuf, u8)> {
     let mounts = std::fs::read_to_string("/proc/self/mounts")?;
     for fields in mounts.lines().map(|l| l.split(' ').collect::<Vec<_>>()) {

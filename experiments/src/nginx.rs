@@ -1,9 +1,9 @@
 //! `experiments/nginx`: the method of Yanggratoke et al. on a system that is not ours. nginx serves
 //! files from slow disks; the page cache, bounded by a memory group, is its memory.
 //!
-//! Nobody tells the fit what was drawn: it sees the client's latencies and what the disks counted. Even
-//! the loads are found so: the disks' mean service and the reads that a request makes are measured
-//! before, and give the request rate of a utilisation.
+//! The fit does not know the service times that were drawn: it sees the client's latencies and the
+//! disks' counters only. The loads are found in the same way: mean service and reads per request
+//! are measured first, and give the request rate of a utilisation.
 
 mod counters;
 mod parts;
@@ -14,7 +14,9 @@ use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
 use super::accuracy::Accuracy;
+use super::marks::{self, Mark, MarkedLoad};
 use super::memory_group::MemoryGroup;
+use super::provenance::Round;
 use super::{Claim, Context, Goal, lab};
 use counters::Shares;
 use parts::{Nginx, SlowDisk};
@@ -60,20 +62,21 @@ struct Short {
     held_out_utilisations: Vec<f64>,
 }
 
-/// Largest half-width of a measurement with which a claim can hold, points.
-const WIDTH_MAX_POINTS: f64 = 1.0;
-
 /// The paper's largest error of prediction, points (Section V.C).
 const PUBLISHED_POINTS: f64 = 11.0;
 
 /// Largest error that is claimed, points.
 const GOAL_POINTS: f64 = 5.0;
 
+/// The smallest response time that is judged, seconds.
+const SMALLEST_S: f64 = 0.020;
+
 /// A page of the cache: what it holds of a small file.
 const PAGE_BYTES: u64 = 4096;
 
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let version = parts::check()?;
+    context.provenance.peer("nginx", &version)?;
     let config: Config = context.config()?;
     ensure!(
         config.object_bytes > 0 && config.object_bytes <= PAGE_BYTES,
@@ -96,7 +99,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     for profile in profiles {
         let case = Case { context, config: &config, profile, version: &version };
         claims.extend(case.run(&program, &every_object)?);
-        // What is measured is recorded, whatever becomes of the rest.
+        // Recorded at once, in case a later case fails.
         context.record(&claims)?;
     }
     Ok(claims)
@@ -132,13 +135,18 @@ impl Case<'_> {
         let held_out =
             self.pick(&self.config.held_out_utilisations, &self.config.short.held_out_utilisations);
         let (mut fit_runs, mut held_out_runs, mut shares) = (Vec::new(), Vec::new(), Vec::new());
+        let mut loads = Vec::new();
         for &utilisation in fit {
             let (run, share) = self.measure(&mut system, &scratch, "fit", utilisation)?;
+            loads.push(MarkedLoad { rate: None, marks: self.marks("fit", utilisation, &run)? });
             fit_runs.push(run);
             shares.push(share);
         }
         for &utilisation in held_out {
             let (run, share) = self.measure(&mut system, &scratch, "held-out", utilisation)?;
+            let rate = Some(self.rate(utilisation, system.service_s, system.reads));
+            let marks = self.marks("held-out", utilisation, &run)?;
+            loads.push(MarkedLoad { rate, marks });
             held_out_runs.push(run);
             shares.push(share);
         }
@@ -160,7 +168,8 @@ impl Case<'_> {
         {
             let of = &self.profile.name;
             let published = Some(PUBLISHED_POINTS);
-            let error = Accuracy { of, part, rate_max, goal: GOAL_POINTS, published };
+            let goal = GOAL_POINTS;
+            let error = Accuracy { of, part, rate_max, goal, published, loads: &loads };
             claims.extend(error.claim(&comparison.rows, &requests));
         }
         claims.push(self.hit_ratios(&shares));
@@ -190,8 +199,8 @@ impl Case<'_> {
         Ok(System { nginx, disk, group, service_s: 0.0, reads: 0.0 })
     }
 
-    /// Asks for every object once, bounds the memory, and finds out how busy a request makes the disks.
-    /// Claims that a miss is one read.
+    /// Asks for every object once, bounds the memory, and finds out how busy a request makes the
+    /// disks. Claims that a miss is one read.
     fn warm_up(
         &self,
         system: &mut System,
@@ -232,13 +241,9 @@ impl Case<'_> {
         let mut run = self.load(system, &pilot, &scratch.join("pilot"))?;
         system.reads = counters::join(&mut run, system.disk.windows()).reads;
         ensure!(system.reads > 0.0, "no request made a read: the memory group does not bind nginx");
-        Ok(self.claim(
-            "reads for a miss, every object asked for once: difference from 1".to_owned(),
-            (difference, 0.0),
-            "%",
-            asked,
-            Some(1.0),
-        ))
+        let what =
+            format!("{name}: reads for a miss, every object asked for once: difference from 1");
+        Ok(Claim::counted(what, difference, "%", asked).with_goal(Goal::AtMost(1.0)))
     }
 
     fn load(
@@ -253,7 +258,7 @@ impl Case<'_> {
         system.nginx.check()?;
         system.disk.check()?;
         run.run.laboratory = Some(format!(
-            "{} serves from {} slow disks of the laboratory ({})",
+            "{} serves from {} emulated slow disks ({})",
             self.version, self.config.disks, self.profile.name
         ));
         Ok(run)
@@ -305,13 +310,21 @@ impl Case<'_> {
         Ok((run, shares))
     }
 
-    /// Requests/s that make the disks so busy.
+    /// Records a load and gives the complaints about it.
+    fn marks(&self, kind: &str, utilisation: f64, run: &RunFolder) -> anyhow::Result<Vec<Mark>> {
+        let step = format!("{}/{kind}-{utilisation}", self.profile.name);
+        let facts = [("stolen", marks::stolen(run)), ("processors_busy", marks::busy(run))];
+        self.context.provenance.round(Round::new(&step, 1, true).with(facts))?;
+        Ok(marks::of_run(&step, run, SMALLEST_S))
+    }
+
+    /// Requests/s that make the disks busy to this utilisation.
     fn rate(&self, utilisation: f64, service_s: f64, reads: f64) -> f64 {
         utilisation * f64::from(self.config.disks) / service_s / reads
     }
 
-    /// Seconds of warm-up and of measurement, as in `experiments/spotify-single`: some relaxation times
-    /// of M/M/1, and as long as its theory asks for the half-width.
+    /// Seconds of warm-up and of measurement, as in `experiments/spotify-single`: some relaxation
+    /// times of M/M/1, and as long as its theory asks for the half-width.
     fn lengths(&self, system: &System, utilisation: f64) -> (f64, f64) {
         let config = self.config;
         let mu = 1.0 / system.service_s;
@@ -332,13 +345,13 @@ impl Case<'_> {
         let name = &self.profile.name;
         let write = |name: String, text: String| {
             let path: PathBuf = self.context.out.join(name);
-            // Where it ran is of no interest to who reads the record.
+            // A record does not contain paths of the machine.
             let text = text.replace(&scratch, "scratch");
             std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
         };
         let page = Page {
             title: format!("nginx: {name}"),
-            commands: vec!["concertina experiment run experiments/nginx".to_owned()],
+            commands: vec!["experiments run experiments/nginx".to_owned()],
         };
         write(format!("{name}.model.toml"), model.to_toml()?)?;
         write(format!("{name}.json"), serde_json::to_string_pretty(comparison)?)?;
@@ -347,36 +360,15 @@ impl Case<'_> {
         Ok(())
     }
 
-    fn claim(
-        &self,
-        what: String,
-        (value, half_width): (f64, f64),
-        unit: &str,
-        samples: u64,
-        goal: Option<f64>,
-    ) -> Claim {
-        Claim {
-            name: format!("{}: {what}", self.profile.name),
-            value,
-            low: value - half_width,
-            high: value + half_width,
-            unit: unit.to_owned(),
-            samples,
-            width_max: WIDTH_MAX_POINTS,
-            published: None,
-            goal: goal.map(Goal::AtMost),
-            peer: None,
-            holds: false,
-        }
-    }
-
     /// How far the paper's hit ratio is from that of the disks' counters: shown, not claimed.
     fn hit_ratios(&self, shares: &[Shares]) -> Claim {
         let points = |s: &Shares| (s.fast - (1.0 - s.reads)) * 100.0;
         let worst =
             shares.iter().map(points).fold(0.0, |a: f64, b| if b.abs() > a.abs() { b } else { a });
-        let what =
-            "hit ratio by responses under 1 ms, less that by the disks' reads: largest".to_owned();
-        self.claim(what, (worst, 0.0), "points", shares.iter().map(|s| s.requests).sum(), None)
+        let name = format!(
+            "{}: hit ratio by responses under 1 ms, less that by the disks' reads: largest",
+            self.profile.name
+        );
+        Claim::counted(name, worst, "points", shares.iter().map(|s| s.requests).sum())
     }
 }

@@ -1,8 +1,9 @@
 //! `experiments/queue-laws`: the response-time laws of M/G/1, M/G/m and GI/M/1 against simulation.
 //!
-//! The formulas are those of `model::queue`. The simulation is code of its own, [`simulate`], that knows of them
-//! only this: where it counts a single fast server beside several slow ones, to narrow its intervals, it
-//! takes that server's probabilities from `Mg1`, which the first claim tests without them.
+//! The formulas are those of `model::queue`. The simulation is code of its own, [`simulate`], that
+//! knows of them only this: where it counts a single fast server beside several slow ones, to
+//! narrow its intervals, it takes that server's probabilities from `Mg1`, which the first claim
+//! tests without them.
 
 mod case;
 mod control;
@@ -43,9 +44,8 @@ struct Part {
     law: Vec<Law>,
 }
 
-/// What a law may be off, and how well that has to be known: points.
+/// The largest error of a law that is claimed, points.
 const GOAL_POINTS: f64 = 0.5;
-const WIDTH_MAX_POINTS: f64 = 0.2;
 
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let config: Config = context.config()?;
@@ -135,26 +135,20 @@ fn claim(shape: Shape, rows: &[(Case, Outcome)]) -> Option<Claim> {
     let widest = rows.iter().fold(0.0f64, |w, (_, outcome)| w.max(outcome.widest)) * 100.0;
     let value = worst.1.error().abs() * 100.0;
     let plain = rows.iter().filter_map(|(_, outcome)| outcome.plain).reduce(f64::max);
+    let name = format!(
+        "{}: largest |difference of P(T ≤ t)|, at ρ {} and {}",
+        shape.name(),
+        worst.0.utilisation,
+        worst.0.law.name()
+    );
+    let samples = rows.iter().map(|(_, outcome)| outcome.customers).sum();
     Some(Claim {
-        name: format!(
-            "{}: largest |difference of P(T ≤ t)|, at ρ {} and {}",
-            shape.name(),
-            worst.0.utilisation,
-            worst.0.law.name()
-        ),
-        value,
-        low: value - widest,
-        high: value + widest,
-        unit: "points".to_owned(),
-        samples: rows.iter().map(|(_, outcome)| outcome.customers).sum(),
-        width_max: WIDTH_MAX_POINTS,
-        published: None,
         goal: Some(Goal::AtMost(GOAL_POINTS)),
         peer: plain.map(|error| Peer {
             name: "Erlang C and one faster server".to_owned(),
             value: error * 100.0,
         }),
-        holds: false,
+        ..Claim::new(name, (value, widest), "points", samples)
     })
 }
 

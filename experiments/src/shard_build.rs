@@ -1,9 +1,11 @@
-//! `experiments/shard-build`: what it costs to make shards of real records, and a large input within bounded memory.
+//! `experiments/shard-build`: what it costs to make shards of real records, and a large input
+//! within bounded memory.
 //!
-//! Every import is this program as a process of its own, as a user starts it. Its processor time is what the
-//! system accounts to a child that has ended, its memory the high-water mark of its resident pages. The large
-//! input is imported in a memory group that the kernel holds to its bound, and what came of it is compared
-//! with the input: every byte by export, counts and searches by a scan.
+//! Every import is this program as a process of its own, as a user starts it. Its processor time is
+//! what the system accounts to a child that has ended, its memory the high-water mark of its
+//! resident pages. The large input is imported in a memory group that the kernel holds to its
+//! bound, and the result is compared with the input: every byte by export, counts and searches by a
+//! scan.
 
 mod import;
 mod verify;
@@ -14,7 +16,6 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
-use super::claims::of_rounds as claim;
 use super::memory_group::MemoryGroup;
 use super::{Claim, Context, Goal, lab};
 use import::Import;
@@ -49,9 +50,8 @@ struct Short {
     large: Large,
 }
 
-/// Processor seconds for 100 MB that are claimed, and the largest half-width of a claim.
+/// Processor seconds for 100 MB that are claimed.
 const CPU_S_GOAL: f64 = 12.0;
-const CPU_S_WIDTH_MAX: f64 = 1.2;
 /// Most memory of a build in memory that is claimed, × input.
 const MEMORY_GOAL: f64 = 10.0;
 
@@ -97,6 +97,11 @@ impl Texts {
     }
 }
 
+/// A figure with the interval of its mean over rounds.
+fn claim(name: String, rounds: &[f64], unit: &str) -> Claim {
+    Claim::of_rounds(name, rounds, unit)
+}
+
 /// Builds a text that fits into memory, several times.
 fn in_memory(
     context: &Context,
@@ -123,22 +128,16 @@ fn in_memory(
     }
     std::fs::remove_file(&text)?;
     Ok(vec![
-        Claim {
-            goal: Some(Goal::AtMost(CPU_S_GOAL)),
-            width_max: CPU_S_WIDTH_MAX,
-            ..claim(format!("{name}: processor time for 100 MB"), &cpu_s, "s")
-        },
-        Claim {
-            goal: Some(Goal::AtMost(MEMORY_GOAL)),
-            width_max: MEMORY_GOAL / 10.0,
-            ..claim(format!("{name}: most memory"), &memory, "× input")
-        },
+        claim(format!("{name}: processor time for 100 MB"), &cpu_s, "s")
+            .with_goal(Goal::AtMost(CPU_S_GOAL)),
+        claim(format!("{name}: most memory"), &memory, "× input")
+            .with_goal(Goal::AtMost(MEMORY_GOAL)),
         claim(format!("{name}: time on the wall for 100 MB, one shard at a time"), &wall_s, "s"),
         claim(format!("{name}: footprint of the dataset"), &footprint, "× input"),
     ])
 }
 
-/// Builds a text that is larger than the memory there is, and compares what came of it.
+/// Imports a text that is larger than the memory, and compares the result with the text.
 fn within(
     context: &Context,
     texts: &Texts,
@@ -163,27 +162,32 @@ fn within(
     let name = format!("lineitem, {:.1} GB within {memory}", bytes as f64 / 1e9);
     parts.add(&name, &import, bytes as f64)?;
     let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
-    let one = |what: &str, value: f64, unit: &str| Claim {
-        samples: 1,
-        ..claim(format!("{name}: {what}"), &[value, value], unit)
+    let counted = |what: &str, value: f64, unit: &str| {
+        Claim::counted(format!("{name}: {what}"), value, unit, 1)
     };
-    let at_most = |claim: Claim, goal: f64| Claim { goal: Some(Goal::AtMost(goal)), ..claim };
+    let once =
+        |what: &str, value: f64, unit: &str| Claim::once(format!("{name}: {what}"), value, unit);
+    let at_most = |claim: Claim, goal: f64| claim.with_goal(Goal::AtMost(goal));
     let said = import.made.memory_bytes_max as u64;
     let claims = vec![
-        at_most(one("most memory", gib(import.peak_bytes), "GiB"), gib(memory.0)),
+        at_most(once("most memory", gib(import.peak_bytes), "GiB"), gib(memory.0)),
         at_most(
-            one("most memory over what was said", import.peak_bytes as f64 / said as f64, ""),
+            once("most memory over what was said", import.peak_bytes as f64 / said as f64, ""),
             1.0,
         ),
-        at_most(one("exports that differ from the input", compared.differing, ""), 0.0),
-        at_most(one("wrong counts", compared.wrong_counts, ""), 0.0),
-        at_most(one("wrong searches", compared.wrong_searches, ""), 0.0),
-        one("occurrences counted", compared.occurrences as f64, ""),
-        one("records found", compared.records as f64, ""),
-        one("processor time for 100 MB", import.cpu_s * 1e8 / bytes as f64, "s"),
-        one("time on the wall", import.wall_s, "s"),
-        one("shards", import.made.shards as f64, ""),
-        one("footprint of the dataset", import.made.shard_bytes as f64 / bytes as f64, "× input"),
+        at_most(counted("exports that differ from the input", compared.differing, ""), 0.0),
+        at_most(counted("wrong counts", compared.wrong_counts, ""), 0.0),
+        at_most(counted("wrong searches", compared.wrong_searches, ""), 0.0),
+        counted("occurrences counted", compared.occurrences as f64, ""),
+        counted("records found", compared.records as f64, ""),
+        once("processor time for 100 MB", import.cpu_s * 1e8 / bytes as f64, "s"),
+        once("time on the wall", import.wall_s, "s"),
+        counted("shards", import.made.shards as f64, ""),
+        counted(
+            "footprint of the dataset",
+            import.made.shard_bytes as f64 / bytes as f64,
+            "× input",
+        ),
     ];
     import.remove()?;
     std::fs::remove_file(&text)?;

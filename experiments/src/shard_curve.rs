@@ -1,9 +1,10 @@
-//! `experiments/shard-curve`: what more memory gives one opened shard, its layers growing by steps (BlowFish's
-//! Figure 1).
+//! `experiments/shard-curve`: what more memory gives one opened shard, its layers growing by steps
+//! (BlowFish's Figure 1).
 //!
-//! `shard-queries-bench curve` measures rates and knows no goals; here they become gains and claims. At a
-//! footprint the shard is as fast as at the best step that is not larger, for each kind of query apart; gains
-//! are taken within rounds, so that what the machine does from one round to the next cancels.
+//! `shard-queries-bench curve` measures rates and knows no goals; here they become gains and
+//! claims. At a footprint the shard is as fast as at the best step that is not larger, for each
+//! kind of query apart; gains are taken within rounds, so that what the machine does from one round
+//! to the next cancels.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,7 +14,6 @@ use anyhow::{Context as _, ensure};
 use model::statistics::batch_means;
 use serde::Deserialize;
 
-use super::claims::of_rounds as claim;
 use super::{Claim, Context, Goal, lab};
 use report::grid::Grid;
 use report::svg::{Axis, Mark, Plot, PlotPoint, Shape, standalone};
@@ -88,9 +88,6 @@ const GAINS: [Gain; 2] = [
     Gain { from: 0.5, to: 0.75, published: 20.0, goal: None },
     Gain { from: 0.4, to: 0.8, published: 5.0, goal: Some(5.0) },
 ];
-
-/// The largest half-width of a gain with which its claim can hold, as a share of its goal.
-const GAIN_WIDTH_SHARE: f64 = 0.1;
 
 /// A step that adds layers may lose so much of the mix's rate at most.
 const STEP_GOAL: f64 = 0.95;
@@ -180,8 +177,7 @@ impl Dataset {
                 claims.push(Claim {
                     published,
                     goal: goal.map(Goal::AtLeast),
-                    width_max: goal.unwrap_or(0.0) * GAIN_WIDTH_SHARE,
-                    ..claim(what, &rounds, "×")
+                    ..Claim::of_rounds(what, &rounds, "×")
                 });
             }
         }
@@ -196,20 +192,18 @@ impl Dataset {
         });
         let mean = |ratios: &Vec<f64>| ratios.iter().sum::<f64>() / ratios.len() as f64;
         let worst = steps.min_by(|a, b| mean(a).total_cmp(&mean(b))).unwrap_or_default();
-        claims.push(Claim {
-            goal: Some(Goal::AtLeast(STEP_GOAL)),
-            width_max: GAIN_WIDTH_SHARE,
-            ..claim(format!("{name}: mix, after a step over before it, the worst"), &worst, "×")
-        });
+        let step = format!("{name}: mix, after a step over before it, the worst");
+        let step = Claim::of_rounds(step, &worst, "×");
+        claims.push(step.with_goal(Goal::AtLeast(STEP_GOAL)));
         let ends = [("smallest", self.points.first()), ("largest", self.points.last())];
         for (which, point) in ends {
             let Some(point) = point else { continue };
             let what = format!("{name}: {which} footprint ({})", point.parameters());
-            claims.push(claim(what, &[point.footprint; 2], "× input"));
+            claims.push(Claim::counted(what, point.footprint, "× input", 1));
         }
         let ceiling: Vec<f64> = self.points.iter().flat_map(|p| p.ceiling_per_s.clone()).collect();
         let ns: Vec<f64> = ceiling.iter().map(|rate| 1e9 / rate).collect();
-        claims.push(claim(format!("{name}: dependent access to memory"), &ns, "ns"));
+        claims.push(Claim::of_rounds(format!("{name}: dependent access to memory"), &ns, "ns"));
         claims
     }
 
@@ -273,6 +267,7 @@ impl Dataset {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Verdict;
 
     fn dataset() -> Dataset {
         let point = |rates: [u32; 2], footprint: f64, speed: f64| {
@@ -303,10 +298,14 @@ mod tests {
     fn what_is_claimed_is_judged_by_what_was_measured() {
         let claims: Vec<Claim> = dataset().claims().into_iter().map(Claim::judged).collect();
         let of = |what: &str| claims.iter().find(|claim| claim.name.contains(what)).unwrap();
-        assert!(!of("searches and extracts of 64 B, gain from 0.4 to 0.8").holds, "4 is not 5");
-        assert!(of("gain from 0.5 to 0.75").holds, "shown, not claimed");
+        let gain = of("searches and extracts of 64 B, gain from 0.4 to 0.8");
+        assert_eq!(gain.verdict, Some(Verdict::Fails), "4 is not 5");
+        assert_eq!(of("gain from 0.5 to 0.75").verdict, None, "shown, not claimed");
         let step = of("the worst");
-        assert!((step.value - 0.9).abs() < 1e-9 && !step.holds, "{step:?}");
+        assert!(
+            (step.value - 0.9).abs() < 1e-9 && step.verdict == Some(Verdict::Fails),
+            "{step:?}"
+        );
         assert_eq!(of("smallest footprint").value, 0.39);
         let text = dataset().text();
         assert!(text.contains("SA down to 32") && text.contains("no layers"), "{text}");

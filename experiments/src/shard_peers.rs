@@ -1,8 +1,9 @@
-//! `experiments/shard-peers`: what a user would pick instead of a dataset of compressed shards, on the same records
-//! and questions: ripgrep, SQLite's FTS5, Tantivy.
+//! `experiments/shard-peers`: what a user would pick instead of a dataset of compressed shards, on
+//! the same records and questions: ripgrep, SQLite's FTS5, Tantivy.
 //!
-//! Every engine is a process of its own that times its calls by itself; questions go around among them, and answers are
-//! compared with scans of the plain text. The tables say where ours loses; claims are made of a few cells.
+//! Every engine is a process of its own that times its calls by itself; questions go around among
+//! them, and answers are compared with scans of the plain text. The tables say where ours loses;
+//! claims are made of a few cells.
 
 mod config;
 mod engine;
@@ -20,7 +21,6 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use super::claims::of_rounds as claim;
 use super::{Claim, Context, Goal, Peer};
 use config::{Class, Config, Goals, TextConfig};
 use engine::{COMMAND, Engine};
@@ -29,15 +29,15 @@ pub use ours::{Command, run as answer};
 use protocol::{Form, Kind, Task};
 use text::Text;
 
-/// Largest half-width of a ratio with which a claim can hold that is not well past its goal, as a share of its goal.
-const RATIO_WIDTH_SHARE: f64 = 0.25;
-
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let config: Config = context.config()?;
     config.check()?;
     let folder = context.folder.canonicalize()?;
     context.say("preparing the peers");
     let (engines, missing) = engine::engines(&config, &folder, &context.scratch)?;
+    for engine in &engines {
+        context.provenance.peer(&engine.name, &engine.version)?;
+    }
     for why in &missing {
         context.say(format!("missing: {why}"));
     }
@@ -116,13 +116,14 @@ fn goals(measured: &Measured, ours: &str, goals: &Goals) -> Vec<Claim> {
     let disk =
         |engine: &str| measured.size(engine).and_then(|size| size.disk_bytes).map(|b| b as f64);
     let cpu_s = |engine: &str| measured.size(engine)?.built.map(|built| built.cpu_s);
+    // Bytes are counted; memory and processor time were measured once, so that they have no
+    // interval.
+    let counted = |what: String, value: Option<f64>, unit: &str, goal| {
+        let name = format!("{name}: {what}");
+        Claim::counted(name, value.unwrap_or(f64::NAN), unit, 1).with_goal(goal)
+    };
     let once = |what: String, value: Option<f64>, unit: &str, goal| {
-        let value = value.unwrap_or(f64::NAN);
-        Claim {
-            samples: 1,
-            goal: Some(goal),
-            ..claim(format!("{name}: {what}"), &[value, value], unit)
-        }
+        Claim::once(format!("{name}: {what}"), value.unwrap_or(f64::NAN), unit).with_goal(goal)
     };
     let held = measured
         .size(ours)
@@ -130,7 +131,7 @@ fn goals(measured: &Measured, ours: &str, goals: &Goals) -> Vec<Claim> {
     let small = "sqlite-trigram-small";
     let share = |over: Option<f64>, under: Option<f64>| Some(over? / under?);
     let mut claims = vec![
-        once(
+        counted(
             "size on disk".into(),
             disk(ours).map(|disk| disk / bytes),
             "× input",
@@ -142,7 +143,7 @@ fn goals(measured: &Measured, ours: &str, goals: &Goals) -> Vec<Claim> {
             "× input",
             Goal::AtMost(goals.memory_max),
         ),
-        once(
+        counted(
             format!("{small} over {ours}, size on disk"),
             share(disk(small), disk(ours)),
             "×",
@@ -189,10 +190,11 @@ fn goals(measured: &Measured, ours: &str, goals: &Goals) -> Vec<Claim> {
         let ratios = measured.ratios(over, under, cell);
         let (kind, class, form) = cell;
         let theirs = measured.row(over, kind, class, form).and_then(|row| row.mean_s());
-        let claim = claim(format!("{name}: {what}, time of {over} over {under}"), &ratios, "×");
+        let text = format!("{name}: {what}, time of {over} over {under}");
         claims.push(Claim {
             peer: theirs.map(|mean| Peer { name: format!("ms, {over}"), value: mean * 1e3 }),
-            ..claim.aimed_at(Goal::AtLeast(goal), RATIO_WIDTH_SHARE)
+            goal: Some(Goal::AtLeast(goal)),
+            ..Claim::of_rounds(text, &ratios, "×")
         });
     }
     claims
@@ -206,7 +208,7 @@ fn beside(measured: &Measured, ours: &[&str]) -> Vec<Claim> {
         if let Some(disk) = size.disk_bytes {
             let share = disk as f64 / measured.bytes as f64;
             let text = format!("{name}: {}, size on disk", size.engine);
-            claims.push(Claim { samples: 1, ..claim(text, &[share, share], "× input") });
+            claims.push(Claim::counted(text, share, "× input", 1));
         }
     }
     for (under, cell) in [
@@ -223,7 +225,7 @@ fn beside(measured: &Measured, ours: &[&str]) -> Vec<Claim> {
             // A text may have no question of a class.
             if !ratios.is_empty() {
                 let text = format!("{name}: {what}, time of {ours} over {under}");
-                claims.push(claim(text, &ratios, "×"));
+                claims.push(Claim::of_rounds(text, &ratios, "×"));
             }
         }
     }
@@ -233,7 +235,7 @@ fn beside(measured: &Measured, ours: &[&str]) -> Vec<Claim> {
             rows.fold((0, 0), |(wrong, asked), row| (wrong + row.wrong, asked + row.questions));
         let share = wrong as f64 / (asked as f64).max(1.0);
         let text = format!("{name}: {}, answers other than the scan's", size.engine);
-        claims.push(Claim { samples: asked, ..claim(text, &[share, share], "of 1") });
+        claims.push(Claim::counted(text, share, "of 1", asked));
     }
     claims
 }

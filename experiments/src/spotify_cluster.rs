@@ -1,11 +1,11 @@
-//! `experiments/spotify-cluster`: the clusters of Yanggratoke et al. (five small servers, three large
-//! ones) behind a gateway, at loads that were not fitted; then with one node lost, and with one of half
-//! the speed, predicted from the fit of the whole cluster alone.
+//! `experiments/spotify-cluster`: the clusters of Yanggratoke et al. (five small servers, three
+//! large ones) behind a gateway, at loads that were not fitted; then with one node lost, and with
+//! one of half the speed, predicted from the fit of the whole cluster alone.
 //!
 //! Every node and the gateway is a process of its own. Nodes are fitted from what they recorded
-//! themselves, shares come from the ring, and what clients saw is only compared with. Each node stands
-//! for several of the paper's servers side by side, as in `spotify-single`, so that the measurement at
-//! 90 % is narrow enough within minutes.
+//! themselves, shares come from the ring, and what clients saw is only compared with. Each node
+//! stands for several of the paper's servers side by side, as in `spotify-single`, so that the
+//! measurement at 90 % is narrow enough within minutes.
 
 mod plan;
 mod simulation;
@@ -21,6 +21,9 @@ use serde::Deserialize;
 use super::accuracy::Accuracy;
 use super::again::Again;
 use super::lab::{self, Catalogue, Server};
+use super::machine::{self, COST_RATE_MAX, Cost, Fit, Placement};
+use super::marks::{Mark, MarkedLoad};
+use super::provenance::Round;
 use super::{Claim, Context};
 use plan::Plan;
 use record::RunFolder;
@@ -42,10 +45,12 @@ struct Config {
     held_out_utilisations: Vec<f64>,
     changed_utilisations: Vec<f64>,
     half_width_points: f64,
+    half_width_points_high: f64,
     measure_s_min: f64,
     measure_s_max: f64,
     relaxation_times: f64,
     warmup_s_min: f64,
+    scale_min: f64,
     again: Again,
     /// `[gateway]` of the gateway's configuration.
     gateway: toml::Table,
@@ -73,7 +78,7 @@ struct Short {
 }
 
 /// A cluster of equal nodes.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Scenario {
     name: String,
@@ -94,6 +99,10 @@ const PUBLISHED_POINTS: f64 = 9.3;
 /// Response times that are compared, seconds.
 const WITHIN_S: [f64; 3] = [0.020, 0.050, 0.100];
 
+/// The load at which the cost of a request is measured, and for how long, seconds.
+const COST_UTILISATION: f64 = 0.3;
+const COST_S: f64 = 5.0;
+
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let config: Config = context.config()?;
     let catalogue = Catalogue::write(&context.scratch, config.objects, config.object_bytes)?;
@@ -110,15 +119,20 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
             config: &config,
             catalogue: &catalogue,
             origin: &origin,
-            scenario,
+            scenario: scenario.clone(),
+            placement: Placement::Shared,
             scratch: &scratch,
         };
-        claims.extend(case.run()?);
-        // What is measured is recorded, whatever becomes of the rest.
+        claims.extend(case.fitted()?.run()?);
+        // Recorded at once, in case a later case fails.
         context.record(&claims)?;
         std::fs::remove_dir_all(&scratch).context("cannot remove run folders")?;
     }
-    anyhow::ensure!(!claims.is_empty(), "there is no cluster {:?}", config.short.cluster);
+    anyhow::ensure!(
+        !claims.is_empty(),
+        "config.toml has no [[cluster]] named {:?}, which [short] names",
+        config.short.cluster
+    );
     Ok(claims)
 }
 
@@ -143,31 +157,39 @@ fn file_name(of: &str) -> String {
     of.replace(", ", "-").replace(' ', "-")
 }
 
+/// Loads by the utilisation of the busiest node's disks.
+struct Loads<'a> {
+    fit: &'a [f64],
+    held_out: &'a [f64],
+    changed: &'a [f64],
+}
+
+/// The runs of a sweep, and the complaints about each.
+type Swept = (Vec<RunFolder>, Vec<MarkedLoad>);
+
+/// The marks of all loads.
+fn all(loads: &[MarkedLoad]) -> Vec<Mark> {
+    loads.iter().flat_map(|load| load.marks.clone()).collect()
+}
+
 /// One cluster, in all its states.
 struct Case<'a> {
     context: &'a Context,
     config: &'a Config,
     catalogue: &'a Catalogue,
     origin: &'a Path,
-    scenario: &'a Scenario,
+    /// The scenario, with as many disks as this machine carries.
+    scenario: Scenario,
+    placement: Placement,
     scratch: &'a Path,
 }
 
 impl Case<'_> {
     fn run(&self) -> anyhow::Result<Vec<Claim>> {
-        let (config, short) = (self.config, &self.config.short);
-        let (fit, held_out, changed) = if self.context.short {
-            (&short.fit_utilisations, &short.held_out_utilisations, &short.changed_utilisations)
-        } else {
-            (&config.fit_utilisations, &config.held_out_utilisations, &config.changed_utilisations)
-        };
-        let whole = Plan::new(config, self.scenario, self.catalogue, None)?;
-        let subject = whole.places.get(whole.places.len() / 2).context("a cluster has nodes")?;
-        let subject = subject.name.clone();
-        let lost = Plan::new(config, self.scenario, self.catalogue, Some(&subject))?;
-
+        let Loads { fit, held_out, changed } = self.loads();
+        let (whole, lost, subject) = self.plans()?;
         let system = self.start(&whole, "whole")?;
-        let fit_loads = self.sweep(&system, &whole, "fit", fit)?;
+        let (fit_loads, fit_marks) = self.sweep(&system, &whole, "fit", fit)?;
         let held_out_loads = self.sweep(&system, &whole, "held-out", held_out)?;
         let nodes = system.stop()?;
         let system = self.start(&lost, "lost")?;
@@ -177,16 +199,18 @@ impl Case<'_> {
         let name = &self.scenario.name;
         let runs = ClusterRuns { load: fit_loads, nodes: nodes.clone() };
         let mut fitted = cluster::fit(&runs, &Selection::default(), name)?;
-        // What a node is asked is the ring's to say, not a measurement's.
+        // A node's share of the requests follows from the ring; it is not measured.
         for (node, share) in fitted.nodes.iter_mut().zip(whole.shares()) {
             node.share = share;
         }
         let model = fitted.model()?;
         self.record_model(&fitted)?;
         let mut claims = Vec::new();
-        let mut judge = |state: &str, load, nodes, model: &ClusterModel| {
+        let mut judge = |state: &str, (load, marks): Swept, nodes, model: &ClusterModel| {
             let runs = ClusterRuns { load, nodes };
-            self.judge(state, &runs, model, &fitted).map(|found| claims.extend(found))
+            let of_fit = MarkedLoad { rate: None, marks: all(&fit_marks) };
+            let loads: Vec<MarkedLoad> = marks.into_iter().chain([of_fit]).collect();
+            self.judge(state, &runs, model, &fitted, &loads).map(|found| claims.extend(found))
         };
         judge("", held_out_loads, nodes, &model)?;
 
@@ -227,9 +251,72 @@ impl Case<'_> {
         Ok(claims)
     }
 
+    /// The loads that are measured.
+    fn loads(&self) -> Loads<'_> {
+        let (config, short) = (self.config, &self.config.short);
+        let (fit, held_out, changed) = match self.context.short {
+            true => {
+                (&short.fit_utilisations, &short.held_out_utilisations, &short.changed_utilisations)
+            }
+            false => (
+                &config.fit_utilisations,
+                &config.held_out_utilisations,
+                &config.changed_utilisations,
+            ),
+        };
+        Loads { fit, held_out, changed }
+    }
+
+    /// The cluster whole and with a node lost, and the name of that node.
+    fn plans(&self) -> anyhow::Result<(Plan<'_>, Plan<'_>, String)> {
+        let whole = Plan::new(self.config, &self.scenario, self.catalogue, None)?;
+        let subject = whole.places.get(whole.places.len() / 2).context("a cluster has nodes")?;
+        let subject = subject.name.clone();
+        let lost = Plan::new(self.config, &self.scenario, self.catalogue, Some(&subject))?;
+        Ok((whole, lost, subject))
+    }
+
+    /// The case with as many disks in each node as this machine carries at the highest load of any
+    /// state.
+    fn fitted(self) -> anyhow::Result<Self> {
+        let Loads { fit, held_out, changed } = self.loads();
+        let (whole, lost, _) = self.plans()?;
+        let highest = |of: &[f64]| of.iter().copied().fold(0.0, f64::max);
+        let rate = [highest(fit), highest(held_out)].map(|of| whole.rate(of));
+        let rate = rate[0].max(rate[1]).max(lost.rate(highest(changed)));
+        let system = self.start(&whole, "cost")?;
+        let pilot = (0.0, COST_S);
+        let rate_of_pilot = whole.rate(COST_UTILISATION).min(COST_RATE_MAX);
+        let arguments = self.catalogue.uniform(rate_of_pilot, pilot, 1);
+        let out = self.scratch.join("cost-load");
+        let load = || lab::load(system.url(), &arguments, &out, self.context.quiet);
+        let cost = Cost::measure(&system.pids(), load)?;
+        system.stop()?;
+        let planned = self.scenario.disks;
+        let smallest = self.config.scale_min.max(1.0 / f64::from(planned));
+        let Fit { scale, placement } = machine::fit(cost, rate, smallest, &machine::processors()?)?;
+        // The share is at least one disk, but for rounding.
+        let disks = ((f64::from(planned) * scale + 1e-9) as u32).max(1);
+        let name = &self.scenario.name;
+        self.context.say(format!(
+            "{name}: a request costs {:.0} µs here: {disks} of {planned} disks in each node; {placement}",
+            (cost.servers_s + cost.generator_s) * 1e6
+        ));
+        let facts = [
+            ("server_us_per_request", cost.servers_s * 1e6),
+            ("generator_us_per_request", cost.generator_s * 1e6),
+            ("disks_of_a_node", f64::from(disks)),
+        ];
+        let round = Round::new(&format!("{name}, cost of a request"), 1, true).with(facts);
+        self.context.provenance.round(round)?;
+        let scenario = Scenario { disks, ..self.scenario.clone() };
+        Ok(Case { scenario, placement, ..self })
+    }
+
     fn start(&self, plan: &Plan, state: &str) -> anyhow::Result<System> {
         let folder = self.scratch.join(state);
-        let system = System::start(plan, self.catalogue, self.origin, &folder)?;
+        let start = || System::start(plan, self.catalogue, self.origin, &folder);
+        let system = self.placement.of_servers(start)?;
         self.warm_up(&system, state)?;
         Ok(system)
     }
@@ -247,8 +334,8 @@ impl Case<'_> {
         plan: &Plan,
         kind: &str,
         utilisations: &[f64],
-    ) -> anyhow::Result<Vec<RunFolder>> {
-        let mut runs = Vec::new();
+    ) -> anyhow::Result<Swept> {
+        let (mut runs, mut marked) = (Vec::new(), Vec::new());
         for &utilisation in utilisations {
             let rate = plan.rate(utilisation);
             let (warmup_s, mut measure_s) = plan.lengths(rate);
@@ -262,9 +349,13 @@ impl Case<'_> {
             let seed = (utilisation * 1000.0) as u64;
             let arguments = self.catalogue.uniform(rate, (warmup_s, measure_s), seed);
             let out = self.scratch.join(format!("{kind}-{utilisation}"));
-            runs.push(self.config.again.load(self.context, system.url(), &arguments, &out)?);
+            let again = &self.config.again;
+            let load = || again.load(self.context, system.url(), &arguments, &out, WITHIN_S[0]);
+            let (run, marks) = self.placement.of_generator(load)?;
+            runs.push(run);
+            marked.push(MarkedLoad { rate: Some(rate), marks });
         }
-        Ok(runs)
+        Ok((runs, marked))
     }
 
     /// Compares a state with its prediction, records both, and claims.
@@ -274,6 +365,7 @@ impl Case<'_> {
         runs: &ClusterRuns,
         model: &ClusterModel,
         fitted: &FittedCluster,
+        loads: &[MarkedLoad],
     ) -> anyhow::Result<Vec<Claim>> {
         let of = format!("{}{state}", self.scenario.name);
         let steps = &fitted.steps;
@@ -285,7 +377,8 @@ impl Case<'_> {
         let parts = [("up to the published limit", limit, 2.0), ("up to 90 %", f64::INFINITY, 5.0)];
         let claims = parts.into_iter().filter_map(|(part, rate_max, goal)| {
             let published = Some(PUBLISHED_POINTS);
-            Accuracy { of: &of, part, rate_max, goal, published }.claim(&comparison.rows, &requests)
+            let error = Accuracy { of: &of, part, rate_max, goal, published, loads };
+            error.claim(&comparison.rows, &requests)
         });
         Ok(claims.collect())
     }
@@ -312,7 +405,7 @@ impl Case<'_> {
 
     fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
         let path = self.context.out.join(name);
-        // Where it ran is of no interest to who reads the record.
+        // A record does not contain paths of the machine.
         let text = text.replace(&self.context.scratch.display().to_string(), "scratch");
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     }

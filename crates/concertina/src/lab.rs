@@ -1,8 +1,9 @@
 //! Starts the parts of a measurement as separate processes: the server and the load generator.
 //!
-//! A measurement must not share a process, a clock thread or a lock with the server that it
-//! measures, so both parts are this program's own binary, started again. This module also builds
-//! the configuration of the servers that a demo or an experiment starts.
+//! The load generator must not share a process, a clock thread or a lock with the server that it
+//! measures, so each is the binary `concertina` started again. The configurations of the servers
+//! that a demo or an experiment starts are here too. A process inherits the processors of the
+//! thread that starts it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -23,11 +24,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `concertina serve` with a configuration file that requests port 0, and waits until
-    /// the server listens. Its log is written to `log`.
+    /// Starts `concertina serve` with a configuration file that asks for port 0 and waits until it
+    /// serves. Its standard error goes to `log`.
     ///
     /// # Errors
-    /// If the server does not listen within 60 s; the error includes the end of its log.
+    /// If it ends before it serves; the error shows the end of its log.
     pub fn start(config: &Path, log: &Path) -> anyhow::Result<Server> {
         let errors =
             File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
@@ -39,7 +40,7 @@ impl Server {
             .stderr(errors)
             .spawn()
             .context("cannot start the server")?;
-        let stdout = child.stdout.take().context("the server process has no standard output")?;
+        let stdout = child.stdout.take().context("the server has no standard output")?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
         let started: Option<serde_json::Value> = serde_json::from_str(&line).ok();
@@ -62,10 +63,10 @@ impl Server {
         self.child.id() as i32
     }
 
-    /// Stops the server gracefully and waits for it to end.
+    /// Asks the process to end (SIGTERM) and waits for it.
     ///
     /// # Errors
-    /// If the server had already ended, ends with an error, or does not end within 30 s.
+    /// If it had ended already, ends with an error, or does not end within 30 s.
     pub fn stop(mut self) -> anyhow::Result<()> {
         let pid = Pid::from_child(&self.child);
         if let Some(status) = self.child.try_wait()? {
@@ -95,8 +96,8 @@ impl Drop for Server {
     }
 }
 
-/// Runs `concertina load URL ARGS… --out DIR` to its end and reads the run that it recorded. Its
-/// progress is shown unless `quiet`.
+/// Runs `concertina load URL ARGS… --out DIR` to its end and reads the run folder. Progress is
+/// shown unless `quiet`.
 ///
 /// # Errors
 /// If it fails, or its run folder cannot be read.
@@ -118,9 +119,9 @@ pub fn load(url: &str, args: &[String], out: &Path, quiet: bool) -> anyhow::Resu
     Ok(RunFolder::read(out)?)
 }
 
-/// The configuration that the servers of experiments share: a port chosen by the kernel, enough
-/// connections for an open loop, an origin without other writers, and windows of one second counted
-/// at 20, 50 and 100 ms.
+/// The settings that all servers of experiments share: a port chosen by the kernel, enough
+/// connections for an open loop, an origin without other writers, windows of one second counted at
+/// 20, 50 and 100 ms.
 pub fn server(memory_bytes: u64, devices: Vec<Device>, origin: &Path) -> Config {
     let mut config = Config { devices, ..Config::default() };
     config.serve.listen = "127.0.0.1:0".to_owned();
@@ -131,25 +132,27 @@ pub fn server(memory_bytes: u64, devices: Vec<Device>, origin: &Path) -> Config 
     config
 }
 
-/// Devices that hold a small catalogue and queue without refusing requests. With a `service`
-/// profile they are emulated devices.
+/// Devices that hold a small catalogue and queue without refusing. With a `service` they are
+/// emulated devices: each real read is held for a drawn time.
 pub fn disks(path: &Path, count: u32, service: Option<Service>) -> Vec<Device> {
     let bytes = Size(64 << 20);
     let path = path.to_owned();
     vec![Device { path, count, bytes, queue_length_max: 100_000, service, ..Device::default() }]
 }
 
-/// The emulation profile of a disk that serves `rate` reads/s; `kind` is its name in a
+/// The service law of an emulated device that serves `rate` reads/s, by the name of its kind in a
 /// configuration.
 ///
 /// # Errors
-/// If there is no such kind.
+/// If the kind is unknown.
 pub fn service(kind: &str, rate: f64, scv: f64) -> anyhow::Result<Service> {
     let kind = match kind {
         "exponential" => Kind::Exponential,
         "gamma" => Kind::Gamma,
         "lognormal" => Kind::Lognormal,
-        other => bail!("unknown service profile {other:?}; use exponential, gamma or lognormal"),
+        other => {
+            bail!("unknown kind of service {other:?}: expected exponential, gamma or lognormal")
+        }
     };
     Ok(Service { kind, mean_ms: 1000.0 / rate, scv, ..Service::default() })
 }
@@ -162,8 +165,8 @@ pub fn write_config(path: &Path, config: &Config) -> anyhow::Result<()> {
     std::fs::write(path, config.print()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The path of the `concertina` binary: this program itself, or the binary beside it if another
-/// program uses this library (`target/release/experiments`, or a test in `target/debug/deps`).
+/// The `concertina` binary: this program itself, or the one beside it where another program uses
+/// this library (`target/release/experiments`, or a test in `target/debug/deps`).
 ///
 /// # Errors
 /// If the binary has not been built.

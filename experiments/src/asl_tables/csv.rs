@@ -1,4 +1,5 @@
-//! The study's tables as they are kept: numbers as they were printed, under the names of their columns.
+//! The study's tables as they are kept: numbers as they were printed, under the names of their
+//! columns.
 
 use std::path::Path;
 
@@ -28,7 +29,7 @@ impl Table {
             .records()
             .map(|record| Ok(owned(&record?)))
             .collect::<anyhow::Result<_>>()
-            .with_context(|| format!("{} is no table", path.display()))?;
+            .with_context(|| format!("{} is not a table", path.display()))?;
         Ok(Table { name: name.to_owned(), columns, rows })
     }
 
@@ -66,7 +67,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What is said of a file of the study that cannot be read.
+/// The message for a file of the study that cannot be read.
 pub(super) fn unread(path: &Path) -> String {
     format!(
         "cannot read {}: the study's tables are not part of the project; `tables` in config.toml says where they are",

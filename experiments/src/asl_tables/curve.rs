@@ -1,11 +1,12 @@
-//! Flow-equivalent prediction: the middlewares and what is behind them as one station, whose throughput with
-//! n requests inside was measured with many threads; then with fewer.
+//! Flow-equivalent prediction: the middlewares and what is behind them as one station, whose
+//! throughput with n requests inside was measured with many threads; then with fewer.
 //!
-//! The method. It was chosen with the predicted rows in sight, so they are no blind test. The think time is the median of N/X − R over
-//! the fitted rows, R the time in the middlewares. The station's rate X(n) is piecewise linear through 0 and one
-//! knot for each fitted row, at that row's mean number inside, N − X·Z; the heights of the knots are such that the
-//! closed network, solved exactly, has the row's throughput. (A row's own throughput would be too low: X(n) is
-//! concave and n varies.) Fewer threads change the curve by a ceiling, X'(n) = min(X(n), C); C is such that the
+//! The method. It was chosen with the predicted rows in sight, so they are no blind test. The think
+//! time is the median of N/X − R over the fitted rows, R the time in the middlewares. The station's
+//! rate X(n) is piecewise linear through 0 and one knot for each fitted row, at that row's mean
+//! number inside, N − X·Z; the heights of the knots are such that the closed network, solved
+//! exactly, has the row's throughput. (A row's own throughput would be too low: X(n) is concave and
+//! n varies.) Fewer threads change the curve by a ceiling, X'(n) = min(X(n), C); C is such that the
 //! network has the throughput of one saturated run.
 
 use std::path::Path;
@@ -117,7 +118,7 @@ impl Curve {
         before.1
     }
 
-    /// Requests/s with so many clients and no more than `ceiling` at once.
+    /// Requests/s with this number of clients and no more than `ceiling` at once.
     fn throughput(&self, clients: u32, ceiling: f64) -> anyhow::Result<f64> {
         let rates: Vec<f64> = (1..=clients).map(|n| self.at(f64::from(n)).min(ceiling)).collect();
         let network = Network::new(

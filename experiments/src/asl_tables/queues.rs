@@ -134,8 +134,9 @@ impl Printed {
         let Some(again) = &self.again else { return Ok(String::new()) };
         let other = |table: u32| {
             let found = tables.iter().find(|printed| printed.table == table);
-            found
-                .with_context(|| format!("table {} repeats {table}, which is no queue", self.table))
+            found.with_context(|| {
+                format!("table {} repeats {table}, which is not a queue", self.table)
+            })
         };
         let (rate, threads) = (other(again.rate)?, f64::from(again.threads));
         let is = Range::around(rate.rate / threads, rate.rounding / threads);
@@ -160,8 +161,8 @@ impl Printed {
 /// Deviation from Little's law that sampling once a second may have.
 const LITTLE: f64 = 0.05;
 
-/// The mean length of each middleware's queue by Little's law, from the rate of all and the mean time in a
-/// queue, ms.
+/// The mean length of each middleware's queue by Little's law, from the rate of all and the mean
+/// time in a queue, ms.
 pub(super) fn little(rate: f64, (time_ms, half): (f64, f64), middlewares: f64) -> Range {
     let each = rate / 1e3 / middlewares;
     Range::around(each * time_ms, each * half)

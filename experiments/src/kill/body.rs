@@ -1,8 +1,8 @@
 //! Objects that say which key, version and length they are, so that any wrong byte is seen.
 //!
 //! The bytes of a version are a function of its key and number: a header of 16 bytes (magic, key,
-//! version, length, little endian), then the stream of [`client::Body`](load::client::Body) seeded with
-//! both. Some versions are empty and say nothing: who reads one cannot tell it from another.
+//! version, length, little endian), then the stream of [`client::Body`](load::client::Body) seeded
+//! with both. Some versions are empty: a reader cannot tell one of these from another.
 
 use model::window::key_hash;
 
@@ -73,7 +73,7 @@ pub fn read(key: u32, bytes: &[u8], scratch: &mut Vec<u8>) -> Result<Seen, Strin
     };
     if bytes.get(..4) != Some(&MAGIC) || found != key {
         return Err(format!(
-            "{} bytes that begin with {:02x?} are no object of key {key} (key {found}, version {version}, \
+            "{} bytes that begin with {:02x?} are not an object of key {key} (key {found}, version {version}, \
              length {length}, if anything)",
             bytes.len(),
             &bytes[..bytes.len().min(HEADER)]

@@ -1,10 +1,11 @@
 //! Judges a history: what a client may have been shown, given what was acknowledged before.
 //!
 //! Each key has one writer, which counts its versions. After a PUT or DELETE of version `v` was
-//! acknowledged no read that begins later, through whichever gateway, may show a version before `v`; what
-//! it shows must have been written, and not later than the read ended. A write that was refused or broke
-//! off may take effect at any time before the key's next acknowledged one, or never. A read that shows
-//! no bytes, or no object, may be of any version that is so: the most favourable counts.
+//! acknowledged no read that begins later, through whichever gateway, may show a version before
+//! `v`; what it shows must have been written, and not later than the read ended. A write that was
+//! refused or broke off may take effect at any time before the key's next acknowledged one, or
+//! never. A read that shows no bytes, or no object, may be of any version that is so: the most
+//! favourable counts.
 //!
 //! Cost: O(n log n) in the number of operations.
 
@@ -19,13 +20,14 @@ use super::history::{Action, Content, Operation, Place, Read, Seen, Written};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Bytes that are no version of the key.
+    /// Bytes that are not a version of the key.
     WrongBytes,
     /// A version that nobody had written yet, or nothing where nothing was deleted.
     NeverWritten,
     /// An acknowledged version older than another acknowledged before.
     Stale,
-    /// The same of a version whose own write was never acknowledged: it took effect too late, or was kept.
+    /// The same of a version whose own write was never acknowledged: it took effect too late, or
+    /// was kept.
     Resurfaced,
     /// The origin alone shows something older than what was acknowledged last.
     Lost,
@@ -72,7 +74,7 @@ struct Writes {
 /// Judges a history, in whatever order.
 ///
 /// # Errors
-/// If it is none: a key whose versions are not 1, 2, 3 …
+/// If the history is invalid: the versions of a key are not 1, 2, 3 …
 pub fn judge(history: &[Operation]) -> Result<Verdict, String> {
     let mut keys: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (index, operation) in history.iter().enumerate() {
@@ -149,7 +151,8 @@ impl Writes {
         (version as usize).checked_sub(1).and_then(|index| self.all.get(index))
     }
 
-    /// The newest version that can have been seen by a read that ended then; 0 is the key before all.
+    /// The newest version that can have been seen by a read that ended then; 0 is the key before
+    /// all.
     fn newest(&self, seen: Seen, ended: Nanos) -> Option<u32> {
         let latest = |content: Content| {
             let is_so = |write: &Write| write.content == content && write.began < ended;

@@ -137,7 +137,7 @@ impl Cluster {
         &self.token
     }
 
-    /// The primary of each of so many keys: the number of a node.
+    /// The primary of each key, as the number of a node.
     pub fn primaries(&self, keys: u32) -> Vec<usize> {
         // The ring's order is that of the names, which is that of the numbers below ten.
         let primary = |key| self.ring.replicas(body::name(key).as_bytes()).iter().next();
@@ -149,7 +149,7 @@ impl Cluster {
     /// # Errors
     /// If the node had ended by itself, or it cannot be done.
     pub fn strike(&mut self, node: usize, fault: Fault) -> anyhow::Result<()> {
-        let process = self.nodes.get_mut(node).context("there is no such node")?;
+        let process = self.nodes.get_mut(node).context("unknown node number")?;
         process.check()?;
         match fault {
             Fault::Kill => process.kill(),
@@ -163,7 +163,7 @@ impl Cluster {
     /// # Errors
     /// If it cannot.
     pub fn heal(&mut self, node: usize, fault: Fault) -> anyhow::Result<()> {
-        let process = self.nodes.get_mut(node).context("there is no such node")?;
+        let process = self.nodes.get_mut(node).context("unknown node number")?;
         match fault {
             Fault::Kill => process.start(&self.network),
             Fault::Pause => process.signal(Signal::CONT),
@@ -177,7 +177,7 @@ impl Cluster {
     /// If it has ended, or does not answer within 30 s.
     pub fn wait(&mut self, index: usize) -> anyhow::Result<()> {
         let process = self.nodes.iter_mut().chain(&mut self.gateways).nth(index);
-        let process = process.context("there is no such process")?;
+        let process = process.context("unknown process")?;
         let address = self.network.address(process.member);
         let until = now() + (START_S * 1e9) as u64;
         loop {

@@ -24,7 +24,7 @@ const NOTES_MAX: usize = 1000;
 
 /// What was planned, and who was there.
 pub struct Plan<'a> {
-    /// How many faults there had to be.
+    /// Number of faults that were planned.
     pub faults: usize,
     /// How many gateways.
     pub gateways: u8,
@@ -32,7 +32,7 @@ pub struct Plan<'a> {
     pub primaries: &'a [usize],
     /// When the load began.
     pub start: Nanos,
-    /// From when to when all was well.
+    /// Beginning and end of the time without faults.
     pub quiet: (Nanos, Nanos),
 }
 
@@ -60,10 +60,10 @@ pub struct Findings<'a> {
 }
 
 impl Findings<'_> {
-    /// Judges a run.
+    /// Finds violations and the effects of faults in a run.
     ///
     /// # Errors
-    /// If the history is none.
+    /// If the history is invalid.
     pub fn new<'a>(log: &'a Log, struck: &[Struck], plan: &Plan) -> anyhow::Result<Findings<'a>> {
         let history = log.operations.as_slice();
         let verdict = checker::judge(history).map_err(anyhow::Error::msg)?;
@@ -130,8 +130,8 @@ impl Findings<'_> {
         ]
     }
 
-    /// Writes what is no claim: the faults, what was said by failed requests, and for each violation the
-    /// history around it.
+    /// Writes what is recorded beside the claims: the faults, the replies of failed requests, and
+    /// for each violation the history around it.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -196,19 +196,7 @@ impl Findings<'_> {
     }
 }
 
-/// A figure that was counted, not estimated: its interval is itself.
+/// A figure that was counted in this run.
 fn claim(name: &str, value: f64, unit: &str, samples: u64, goal: Option<Goal>) -> Claim {
-    Claim {
-        name: name.to_owned(),
-        value,
-        low: value,
-        high: value,
-        unit: unit.to_owned(),
-        samples,
-        width_max: 0.0,
-        published: None,
-        goal,
-        peer: None,
-        holds: false,
-    }
+    Claim { goal, ..Claim::counted(name, value, unit, samples) }
 }

@@ -18,7 +18,7 @@ pub enum Seen {
     Version(u32),
     /// No bytes: one of the versions that are empty.
     Empty,
-    /// That there is no such object.
+    /// The reply was that the object does not exist.
     Nothing,
 }
 
@@ -27,7 +27,7 @@ pub enum Seen {
 pub enum Read {
     /// With an answer.
     Saw(Seen),
-    /// With bytes that are no version of the key.
+    /// The bytes are not a version of the key.
     Wrong,
     /// With another status.
     Refused(u16),

@@ -46,7 +46,7 @@ impl Interrupt {
         Ok(())
     }
 
-    /// Sleeps, unless the end is asked for.
+    /// Sleeps, or returns early with an error after an interrupt.
     ///
     /// # Errors
     /// If it is.

@@ -1,8 +1,10 @@
-//! The load: readers and writers on threads of their own, through all gateways, every operation recorded.
+//! The load: readers and writers on threads of their own, through all gateways, every operation
+//! recorded.
 //!
-//! Each gateway has readers that ask for any key, hot ones more often. Each key belongs to one writer,
-//! which puts and deletes numbered versions through any gateway, one at a time, and reads back every
-//! second of them at once through another gateway: a reader that knows what it has to see.
+//! Each gateway has readers that ask for any key, hot ones more often. Each key belongs to one
+//! writer, which puts and deletes numbered versions through any gateway, one at a time, and reads
+//! back every second of them at once through another gateway: a reader that knows what it has to
+//! see.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -50,8 +52,8 @@ struct Shared {
     primaries: Vec<usize>,
     stopping: AtomicBool,
     filled: AtomicU32,
-    /// For each gateway and node in turn, when the last acknowledged write began that went through the
-    /// one to the other.
+    /// For each gateway and node in turn, when the last acknowledged write began that went through
+    /// the one to the other.
     acknowledged: Vec<AtomicU64>,
     nodes: usize,
 }
@@ -61,7 +63,7 @@ struct Shared {
 pub struct Log {
     /// In the order of their ends.
     pub operations: Vec<Operation>,
-    /// What was said by requests that failed, and when; the first few.
+    /// Replies of failed requests with their times; the first few.
     pub notes: Vec<(Nanos, String)>,
 }
 
@@ -293,7 +295,7 @@ impl Clients {
     }
 }
 
-/// A status with the beginning of what was said with it.
+/// A status with the beginning of the reply's body.
 fn said(status: u16, body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body.get(..300).unwrap_or(body)).into_owned();
     format!("{status} {}", text.trim())

@@ -1,8 +1,10 @@
-//! A network of its own: every process in a network namespace, all on one bridge, each can be cut off.
+//! A network of its own: every process in a network namespace, all on one bridge, each can be cut
+//! off.
 //!
 //! Addresses come from 198.18.0.0/15, which is set aside for measuring (RFC 2544). Names begin with
-//! `concertina-kill-PID-` (namespaces) and `ckPID` (links). All is removed when the network is dropped; what
-//! an experiment left behind that was killed itself is removed by the next, processes included.
+//! `concertina-kill-PID-` (namespaces) and `ckPID` (links). All is removed when the network is
+//! dropped; what an experiment left behind that was killed itself is removed by the next, processes
+//! included.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -107,7 +109,8 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         for member in 0..self.count {
-            // The outer end of the link goes first: a process that still runs would keep the inner one.
+            // The outer end of the link goes first: a process that still runs would keep the inner
+            // one.
             let _ = ip(&["link", "delete", &self.link(member)]);
             let _ = ip(&["netns", "delete", &self.namespace(member)]);
         }
@@ -145,7 +148,7 @@ fn ip(arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("ip").args(arguments).stdin(Stdio::null()).output();
     let output = match output {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            bail!("there is no program `ip` here: install iproute2")
+            bail!("missing program `ip`: apt-get install iproute2")
         }
         other => other.context("cannot run `ip`")?,
     };

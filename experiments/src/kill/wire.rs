@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use load::client::ReplyReader;
 
-/// How long it waits for a connection, for room to send and for the next bytes of a reply. Longer than a
-/// gateway's deadline, so that it is the gateway that gives up.
+/// How long it waits for a connection, for room to send and for the next bytes of a reply. Longer
+/// than a gateway's deadline, so that it is the gateway that gives up.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Longest reply.
 const REPLY_BYTES_MAX: usize = 1 << 20;
@@ -64,11 +64,11 @@ impl Client {
         self
     }
 
-    /// Sends a request and waits for its reply: the status. A GET on a connection that the other side
-    /// closed meanwhile is sent again on a new one.
+    /// Sends a request and waits for its reply: the status. A GET on a connection that the other
+    /// side closed meanwhile is sent again on a new one.
     ///
     /// # Errors
-    /// If there is no connection, it breaks, or what comes is no reply.
+    /// If the connection fails or breaks, or the reply is malformed.
     pub fn ask(&mut self, ask: Ask) -> io::Result<u16> {
         let reused = self.stream.is_some();
         let result = self.exchange(ask);

@@ -1,5 +1,6 @@
-//! The rivals of model-speed: small programs in `experiments/model-speed/peers`, each of which prints how long it
-//! took and what it found. What they need comes from Debian or PyPI; what is missing is named.
+//! The rivals of model-speed: small programs in `experiments/model-speed/peers`, each of which
+//! prints how long it took and what it found. What they need comes from Debian or PyPI; what is
+//! missing is named.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +17,7 @@ pub struct Answer {
     pub version: String,
 }
 
-/// A rival: the command that runs it, or why there is none.
+/// A rival: the command that runs it, or the reason why it is missing.
 pub type Peer = Result<Vec<String>, String>;
 
 /// All of them.
@@ -104,7 +105,7 @@ fn compile(
 fn pdq_program(scratch: &Path, adapter: &Path, sources: &Path) -> Result<PathBuf, String> {
     let folder = sources.join("lib");
     let Ok(entries) = std::fs::read_dir(&folder) else {
-        return Err(format!("there are no sources of PDQ in {}", sources.display()));
+        return Err(format!("missing sources of PDQ: expected in {}", sources.display()));
     };
     let mut files = vec![adapter.to_owned()];
     let paths = entries.flatten().map(|entry| entry.path());

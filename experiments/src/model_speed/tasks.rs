@@ -19,7 +19,7 @@ use rand_distr::{Distribution as _, Exp};
 use super::super::queue_laws::simulate::{Draw, Random, Servers};
 use super::events;
 
-/// A round lasts at least so long.
+/// Shortest duration of a round, seconds.
 const ROUND_S: f64 = 0.02;
 
 /// Seconds of one call, from as many as a round takes, and its answer.
@@ -39,7 +39,7 @@ pub fn per_call(mut task: impl FnMut() -> anyhow::Result<f64>) -> anyhow::Result
     }
 }
 
-/// The throughput of a closed network of stations with so many servers each.
+/// The throughput of a closed network of stations with `servers` servers each.
 pub fn network(customers: u32, stations: u32, servers: u32) -> anyhow::Result<f64> {
     let demands: Vec<f64> = (0..stations).map(|k| (1.0 + f64::from(k) / 10.0) / 1000.0).collect();
     let named = |k: u32| Station::servers(&format!("s{k}"), servers);
@@ -98,8 +98,8 @@ pub fn heavy() -> anyhow::Result<Lognormal> {
     Ok(Lognormal::new(1.0, 4.0)?)
 }
 
-/// The mean response time of so many requests before three servers, each of which serves 1/s: by a list of
-/// events.
+/// The mean response time of `requests` requests before three servers, each of which serves 1/s: by
+/// a list of events.
 pub fn simulate(requests: u64, arrivals_per_s: f64) -> anyhow::Result<f64> {
     let mut random = Random::seed_from_u64(2);
     let (gap, service) = (Exp::new(arrivals_per_s)?, Exp::new(1.0)?);
@@ -121,7 +121,8 @@ pub fn recursion(requests: u64, arrivals_per_s: f64) -> anyhow::Result<f64> {
     Ok(sum / requests as f64)
 }
 
-/// The largest fraction of variation's upper end in a 2^3·3 design, from so many bootstrap samples.
+/// The largest fraction of variation's upper end in a 2^3·3 design, from `samples` bootstrap
+/// samples.
 pub fn bootstrap(samples: usize) -> anyhow::Result<f64> {
     let cell = |i: u32| {
         let mean = 100.0 + 40.0 * f64::from(i & 1) + 15.0 * f64::from((i >> 1) & 1) + f64::from(i);
@@ -168,8 +169,8 @@ pub fn fitted(folder: &Path) -> anyhow::Result<Model> {
     Ok(Model::from_toml(&text)?)
 }
 
-/// How many configurations are looked at, of 10,000 for each number of servers: all of them, as the objective is
-/// one that none holds, and each is stable.
+/// How many configurations are looked at, of 10,000 for each number of servers: all of them, as the
+/// objective is one that none holds, and each is stable.
 pub fn plan_all(model: &Model, servers: u32) -> anyhow::Result<f64> {
     let objective = Objective { share: 0.999_999, within_s: 1e-4 };
     let found = plan(model, &Question::new(objective, 20.0), &choices(servers)?)?;

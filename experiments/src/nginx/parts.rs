@@ -1,8 +1,8 @@
 //! What is measured, as processes: the slow disk, nginx, and the memory group that nginx is in.
 //!
 //! All end with this process, however it ends: the disk when its standard input does, nginx by the
-//! kernel's signal at its parent's death. An empty memory group may be left behind by a killed run; the
-//! next one removes it.
+//! kernel's signal at its parent's death. An empty memory group may be left behind by a killed run;
+//! the next one removes it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -155,7 +155,7 @@ const THREADS: u32 = 512;
 const CONNECTIONS: u64 = 4096;
 
 impl Nginx {
-    /// Starts nginx in a memory group; it serves the files below `root`, so many.
+    /// Starts nginx in a memory group; it serves `files` files below `root`.
     pub fn start(
         scratch: &Path,
         root: &Path,
@@ -165,7 +165,8 @@ impl Nginx {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let (conf, log) = (scratch.join("nginx.conf"), scratch.join("nginx.log"));
         std::fs::write(&conf, configuration(scratch, root, port, files))?;
-        // The shell puts itself into the group and becomes nginx, so that all memory is charged there.
+        // The shell puts itself into the group and becomes nginx, so that all memory is charged
+        // there.
         let script = r#"
             if [ "$(ulimit -n)" != unlimited ] && [ "$(ulimit -n)" -lt "$4" ]; then
                 ulimit -n "$4" ||

@@ -1,21 +1,24 @@
 //! `experiments/serve-objects`: 80 KB objects from memory, through one node and through a gateway,
 //! beside nginx in the same run.
 //!
-//! Rounds interleave all systems between two measurements of a ceiling; a round in which the ceiling
-//! drifted is done again. Claims are of ratios within rounds, so that what the machine does to all of
-//! them in a round cancels.
+//! All systems run at once and are loaded for a slice each, in random order, in many blocks (see
+//! [`crate::slices`]). Claims are of ratios within blocks, so that drift of the machine cancels.
 
 mod peers;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::lab::{self, Catalogue};
+use super::machine::{self, Placement};
+use super::marks::{Complaint, Mark};
+use super::provenance::Round;
+use super::slices::{self, Blocks, Interval, SLICE_S_MAX};
 use super::{Claim, Context, Goal};
-use model::statistics::batch_means;
-use peers::{Asked, Bench, Measured, Peer, Target};
+use peers::{Bench, Measured, Peer, Request, Target};
+use record::HostSampler;
 use report::grid::Grid;
 use serve::config::{Config as ServerConfig, Role};
 
@@ -27,21 +30,20 @@ struct Config {
     object_bytes: u64,
     connections: u32,
     warmup_s: f64,
-    measure_s: f64,
-    rounds: usize,
-    rounds_short: usize,
-    drift_max: f64,
-    rounds_again_max: usize,
+    slice_s: f64,
+    blocks: usize,
+    blocks_short: usize,
+    seed: u64,
 }
 
-/// Largest half-width of a ratio with which a claim can hold.
-const RATIO_WIDTH_MAX: f64 = 0.05;
-/// Largest half-width of processor time for a request with which a claim can hold, µs.
-const CPU_WIDTH_MAX_US: f64 = 2.0;
-/// What a gateway may cost (a raw relay takes 18 µs, pingora 61).
+/// Processor time of a request that a gateway may cost (a raw relay takes 18 µs, pingora 61).
 const GATEWAY_GOAL_US: f64 = 28.0;
+/// Largest share of its processor that the client may use, and largest share that other guests may
+/// take, unmarked.
+const CLIENT_MAX: f64 = 0.8;
+const STOLEN_MAX: f64 = 0.05;
 
-/// All systems, in the order of a round.
+/// All systems, by their numbers.
 const NAMES: [&str; 6] = [
     "ceiling",
     "nginx static",
@@ -50,39 +52,41 @@ const NAMES: [&str; 6] = [
     "gateway + node",
     "raw relay + ceiling",
 ];
+const CEILING: usize = 0;
+const NGINX: usize = 1;
+const NODE: usize = 2;
+const PROXY_CACHE: usize = 3;
+const GATEWAY: usize = 4;
+const RELAY: usize = 5;
 
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let config: Config = context.config()?;
+    ensure!(
+        config.slice_s > 0.0 && config.slice_s <= SLICE_S_MAX,
+        "slice_s is {}: a slice takes {SLICE_S_MAX} s at most",
+        config.slice_s
+    );
+    let placement = Placement::apart(&machine::processors()?, 1);
+    context.say(placement.to_string());
     let bench = Bench::build(&context.folder, &context.scratch)?;
-    let systems = Systems::start(context, &config, &bench)?;
-    let asked = Asked {
+    let systems = placement.of_servers(|| Systems::start(context, &config, &bench))?;
+    context.provenance.peer("nginx", &peers::nginx_version()?)?;
+    let request = Request {
         objects: config.objects,
         connections: config.connections,
         warmup_s: config.warmup_s,
-        measure_s: config.measure_s,
+        measure_s: config.slice_s,
     };
-    let wanted = if context.short { config.rounds_short } else { config.rounds };
-    let (mut rounds, mut again) = (Vec::new(), 0);
-    while rounds.len() < wanted {
-        let round = Round::measure(&bench, &systems.targets, &asked)?;
-        let drift = round.drift();
-        let keep = drift <= config.drift_max || again >= config.rounds_again_max;
-        context.say(format!(
-            "round {}: {}; the ceiling drifted by {:.1} %{}",
-            rounds.len() + 1,
-            round.in_words(),
-            drift * 100.0,
-            if keep { "" } else { ": again" }
-        ));
-        if keep {
-            rounds.push(round);
-        } else {
-            again += 1;
-        }
-    }
+    let count = if context.short { config.blocks_short } else { config.blocks };
+    context.say(format!("{count} blocks of {} slices of {} s", NAMES.len(), config.slice_s));
+    let mut host = HostSampler::start();
+    let blocks = slices::run(NAMES.len(), count, config.seed, |_, system| {
+        placement.of_generator(|| bench.load(&systems.targets[system], &request))
+    })?;
+    let stolen = host.sample().cpu_stolen;
     drop(systems);
-    record(context, &rounds)?;
-    Ok(claims(&rounds))
+    record(context, &blocks, stolen)?;
+    Ok(claims(&blocks, &marks(&blocks, stolen)))
 }
 
 /// Everything that is measured, running.
@@ -124,7 +128,7 @@ impl Systems {
             relay.target.clone(),
         ];
         // Every object once through each, so that memory, page cache and proxy cache hold it.
-        let every = Asked {
+        let every = Request {
             objects: config.objects,
             connections: config.connections,
             warmup_s: 0.0,
@@ -197,182 +201,127 @@ fn start(context: &Context, name: &str, server: &ServerConfig) -> anyhow::Result
     lab::Server::start(&path, &context.scratch.join(format!("{name}.log")))
 }
 
-/// All systems measured once, the ceiling before and after.
-struct Round {
-    /// In the order of [`NAMES`].
-    systems: Vec<Measured>,
-    ceiling_after: Measured,
-}
-
-impl Round {
-    fn measure(bench: &Bench, targets: &[Target], asked: &Asked) -> anyhow::Result<Round> {
-        let systems = targets.iter().map(|target| bench.load(target, asked));
-        let systems: Vec<Measured> = systems.collect::<anyhow::Result<_>>()?;
-        let ceiling_after = bench.load(&targets[0], asked)?;
-        Ok(Round { systems, ceiling_after })
-    }
-
-    fn drift(&self) -> f64 {
-        (self.ceiling_after.rate / self.systems[0].rate - 1.0).abs()
-    }
-
-    fn in_words(&self) -> String {
-        let each = NAMES.iter().zip(&self.systems);
-        let each = each.map(|(name, m)| format!("{name} {:.1} k/s", m.rate / 1e3));
-        each.collect::<Vec<_>>().join(", ")
-    }
-}
-
-/// One row of `rounds.json`.
+/// One row of `slices.json`.
 #[derive(Serialize)]
 struct Row<'a> {
-    round: usize,
+    block: usize,
     system: &'a str,
     requests_per_s: f64,
     cpu_us_per_request: &'a [f64],
+    client_cpu: f64,
     response_us_p99: f64,
 }
 
-fn record(context: &Context, rounds: &[Round]) -> anyhow::Result<()> {
+fn record(context: &Context, blocks: &Blocks<Measured>, stolen: f64) -> anyhow::Result<()> {
     let mut rows = Vec::new();
-    for (index, round) in rounds.iter().enumerate() {
-        let systems = NAMES.iter().copied().zip(&round.systems);
-        for (system, measured) in systems.chain([("ceiling after", &round.ceiling_after)]) {
+    for (index, block) in blocks.iter().enumerate() {
+        for (system, measured) in NAMES.iter().zip(block) {
             rows.push(Row {
-                round: index + 1,
+                block: index + 1,
                 system,
                 requests_per_s: measured.rate,
                 cpu_us_per_request: &measured.cpu_us,
+                client_cpu: measured.client_cpu,
                 response_us_p99: measured.p99_us,
             });
         }
+        let mut round = Round::new("block", 1, true);
+        round.ceiling_per_s = block.get(CEILING).map(|ceiling| ceiling.rate);
+        context.provenance.round(round.with([("stolen_in_all", stolen)]))?;
     }
-    let path = context.out.join("rounds.json");
-    std::fs::write(&path, serde_json::to_string_pretty(&rows)?)
+    let path = context.out.join("slices.json");
+    std::fs::write(&path, serde_json::to_string(&rows)?)
         .with_context(|| format!("cannot write {}", path.display()))?;
-    let mut grid = Grid::new("lrrr", &["system", "requests/s", "CPU µs each", "p99 µs"]);
-    for (index, name) in NAMES.iter().enumerate() {
-        let mean = |of: &dyn Fn(&Measured) -> f64| {
-            rounds.iter().map(|r| of(&r.systems[index])).sum::<f64>() / rounds.len().max(1) as f64
-        };
+    let head = ["system", "requests/s", "95 % interval", "CPU µs each", "p99 µs"];
+    let mut grid = Grid::new("lrrrr", &head);
+    for (system, name) in NAMES.iter().enumerate() {
+        let rate = blocks.figure(system, |m| m.rate);
         grid.row([
             (*name).to_owned(),
-            format!("{:.0}", mean(&|m| m.rate)),
-            format!("{:.1}", mean(&|m| m.cpu_us.iter().sum())),
-            format!("{:.0}", mean(&|m| m.p99_us)),
+            format!("{:.0}", rate.value),
+            format!("{:.0} … {:.0}", rate.low, rate.high),
+            format!("{:.1}", blocks.figure(system, Measured::cpu_us_sum).value),
+            format!("{:.0}", blocks.figure(system, |m| m.p99_us).value),
         ]);
     }
-    context.say(grid.text());
+    let text = grid.text();
+    std::fs::write(context.out.join("systems.txt"), &text).context("cannot write systems.txt")?;
+    context.say(text);
     Ok(())
 }
 
-fn claims(rounds: &[Round]) -> Vec<Claim> {
-    let of = |what: &dyn Fn(&Round) -> f64| -> Vec<f64> { rounds.iter().map(what).collect() };
-    let cpu = |m: &Measured| m.cpu_us.iter().sum::<f64>();
-    let ratio = |a: usize, b: usize| {
-        of(&move |round: &Round| round.systems[a].rate / round.systems[b].rate)
-    };
-    let requests = |system: usize| rounds.iter().map(|r| r.systems[system].requests).sum();
-    let claim = |name: &str, values: Vec<f64>, unit: &str, width_max, goal, samples| {
-        // Of a single round nothing is known: such a claim does not hold.
-        let estimate = batch_means(&values);
-        let value = estimate.map_or(f64::NAN, |e| e.mean);
-        let half_width = estimate.map_or(f64::NAN, |e| e.half_width);
-        Claim {
-            name: name.to_owned(),
-            value,
-            low: value - half_width,
-            high: value + half_width,
-            unit: unit.to_owned(),
-            samples,
-            width_max,
-            published: None,
-            goal,
-            peer: None,
-            holds: false,
+/// Complaints about the whole run: every claim rests on all blocks.
+fn marks(blocks: &Blocks<Measured>, stolen: f64) -> Vec<Mark> {
+    let mut marks = Vec::new();
+    for (system, name) in NAMES.iter().enumerate() {
+        let busy = blocks.figure(system, |m| m.client_cpu).value;
+        if busy > CLIENT_MAX {
+            let detail = format!("the client used {:.0} % of its processor", busy * 100.0);
+            marks.push(Mark::new(*name, Complaint::Processor, detail));
         }
+    }
+    if stolen > STOLEN_MAX {
+        let detail = format!("the hypervisor took {:.1} % of the processors", stolen * 100.0);
+        marks.push(Mark::new("all blocks", Complaint::Stolen, detail));
+    }
+    marks
+}
+
+fn claims(blocks: &Blocks<Measured>, marks: &[Mark]) -> Vec<Claim> {
+    let claim = |name: &str, found: Interval, unit: &str| Claim {
+        low: found.low,
+        high: found.high,
+        marks: marks.to_vec(),
+        ..Claim::new(name, (found.value, 0.0), unit, blocks.len() as u64)
     };
-    let us = CPU_WIDTH_MAX_US;
+    let cpu = |system| blocks.figure(system, Measured::cpu_us_sum);
+    // Without the processes behind it.
+    let own_cpu = |system| blocks.figure(system, |m| m.cpu_us.first().copied().unwrap_or(f64::NAN));
+    let rates = |over, under| blocks.ratio(over, under, |m| m.rate);
     vec![
-        claim(
-            "node: requests/s over nginx static's",
-            ratio(2, 1),
-            "×",
-            RATIO_WIDTH_MAX,
-            Some(Goal::AtLeast(1.0)),
-            requests(2),
-        ),
-        claim("node: CPU of a request", of(&|r| cpu(&r.systems[2])), "µs", us, None, requests(2)),
-        claim(
-            "nginx static: CPU of a request",
-            of(&|r| cpu(&r.systems[1])),
-            "µs",
-            us,
-            None,
-            requests(1),
-        ),
-        claim(
-            "gateway: CPU of a request, without the node's",
-            of(&|r| r.systems[4].cpu_us[0]),
-            "µs",
-            us,
-            Some(Goal::AtMost(GATEWAY_GOAL_US)),
-            requests(4),
-        ),
-        claim(
-            "raw relay: CPU of a request",
-            of(&|r| r.systems[5].cpu_us[0]),
-            "µs",
-            us,
-            None,
-            requests(5),
-        ),
+        claim("node: requests/s over nginx static's", rates(NODE, NGINX), "×")
+            .with_goal(Goal::AtLeast(1.0)),
+        claim("node: CPU of a request", cpu(NODE), "µs"),
+        claim("nginx static: CPU of a request", cpu(NGINX), "µs"),
+        claim("gateway: CPU of a request, without the node's", own_cpu(GATEWAY), "µs")
+            .with_goal(Goal::AtMost(GATEWAY_GOAL_US)),
+        claim("raw relay: CPU of a request", own_cpu(RELAY), "µs"),
         claim(
             "gateway + node: requests/s over nginx proxy_cache's",
-            ratio(4, 3),
+            rates(GATEWAY, PROXY_CACHE),
             "×",
-            RATIO_WIDTH_MAX,
-            None,
-            requests(4),
         ),
-        claim(
-            "nginx proxy_cache: CPU of a request",
-            of(&|r| cpu(&r.systems[3])),
-            "µs",
-            us,
-            None,
-            requests(3),
-        ),
-        claim("node: share of the ceiling", ratio(2, 0), "×", RATIO_WIDTH_MAX, None, requests(2)),
+        claim("nginx proxy_cache: CPU of a request", cpu(PROXY_CACHE), "µs"),
+        claim("node: share of the ceiling", rates(NODE, CEILING), "×"),
     ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Verdict;
 
     fn measured(rate: f64, cpu_us: &[f64]) -> Measured {
-        Measured { rate, cpu_us: cpu_us.to_vec(), p99_us: 1.0, requests: 10 }
+        Measured { rate, cpu_us: cpu_us.to_vec(), client_cpu: 0.5, p99_us: 1.0 }
     }
 
     #[test]
-    fn claims_are_of_ratios_within_rounds() {
-        let round = |machine: f64| Round {
-            systems: vec![
-                measured(machine * 4.0, &[10.0]),
-                measured(machine * 2.0, &[20.0]),
-                measured(machine * 3.0, &[15.0]),
-                measured(machine, &[25.0]),
-                measured(machine * 0.5, &[20.0, 15.0]),
-                measured(machine * 0.6, &[18.0, 10.0]),
-            ],
-            ceiling_after: measured(machine * 4.4, &[10.0]),
-        };
-        let rounds = [round(1.0), round(7.0)];
-        assert!((rounds[0].drift() - 0.1).abs() < 1e-9);
-        let claims: Vec<Claim> = claims(&rounds).into_iter().map(Claim::judged).collect();
+    fn claims_are_of_ratios_within_blocks() {
+        let blocks = slices::run(NAMES.len(), 40, 1, |block, system| {
+            let machine = 1.0 + block as f64;
+            let each =
+                [(4.0, 10.0), (2.0, 20.0), (3.0, 15.0), (1.0, 25.0), (0.5, 20.0), (0.6, 18.0)];
+            let (rate, cpu_us) = each[system];
+            Ok(measured(machine * rate, &[cpu_us, 15.0][..1 + usize::from(system >= GATEWAY)]))
+        });
+        let blocks = blocks.unwrap();
+        let marks = marks(&blocks, 0.06);
+        assert!(marks.len() == 1 && marks[0].complaint == Complaint::Stolen, "{marks:?}");
+        let claims: Vec<Claim> = claims(&blocks, &marks).into_iter().map(Claim::judged).collect();
         assert!((claims[0].value - 1.5).abs() < 1e-9 && claims[0].high < 1.5 + 1e-9);
-        assert!(claims[0].holds && claims[3].holds);
+        assert_eq!(claims[0].verdict, Some(Verdict::Holds));
+        assert_eq!(claims[3].verdict, Some(Verdict::Holds));
         assert!((claims[3].value - 20.0).abs() < 1e-9, "the gateway alone");
+        assert!(claims.iter().all(|claim| claim.marks == marks));
     }
 }

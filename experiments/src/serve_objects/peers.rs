@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
 use super::super::lab;
+use super::super::machine::threads_s;
 
 /// Programs in C that come with the machine's comparisons, built for the run.
 pub struct Bench {
@@ -55,7 +56,8 @@ impl Bench {
         Peer::start("ceiling", command, &address, "/o/%d", &scratch.join("ceiling.log"))
     }
 
-    /// Starts the ceiling of a gateway: it copies bytes between its clients and `behind`, and no more.
+    /// Starts the ceiling of a gateway: it copies bytes between its clients and `behind`, and no
+    /// more.
     pub fn relay(&self, behind: &Target, bytes: u64, scratch: &Path) -> anyhow::Result<Peer> {
         let address = lab::free_address()?;
         let mut command = Command::new(&self.ceiling);
@@ -67,30 +69,34 @@ impl Bench {
         Ok(peer)
     }
 
-    /// Loads a server.
-    pub fn load(&self, peer: &Target, asked: &Asked) -> anyhow::Result<Measured> {
+    /// Loads a server for one slice.
+    pub fn load(&self, peer: &Target, request: &Request) -> anyhow::Result<Measured> {
         let before = peer.cpu_s()?;
         let output = Command::new(&self.load)
             .args(["-m", "http", "-t", "1", "-p", port_of(&peer.address), "-u", &peer.path])
-            .args(["-n", &asked.objects.to_string(), "-c", &asked.connections.to_string()])
-            .args(["-s", &asked.measure_s.to_string(), "-w", &asked.warmup_s.to_string()])
+            .args(["-n", &request.objects.to_string(), "-c", &request.connections.to_string()])
+            .args(["-s", &request.measure_s.to_string(), "-w", &request.warmup_s.to_string()])
             .output()
             .context("cannot start the load client")?;
         let cpu: Vec<f64> = peer.cpu_s()?.iter().zip(before).map(|(now, was)| now - was).collect();
         let text = String::from_utf8_lossy(&output.stdout);
         let counts: Counts = serde_json::from_str(&text).with_context(|| {
-            let said = String::from_utf8_lossy(&output.stderr);
-            format!("the load client failed at {}: {said}", peer.address)
+            let errors = String::from_utf8_lossy(&output.stderr);
+            format!("the load client failed at {}: {errors}", peer.address)
         })?;
         if counts.err > 0 {
             bail!("{} answered {} requests with an error", peer.address, counts.err);
         }
+        if counts.ops_all == 0 {
+            bail!("{} answered no request within a slice", peer.address);
+        }
         let each = |s: f64| s * 1e6 / counts.ops_all as f64;
+        let seconds = request.warmup_s + request.measure_s;
         Ok(Measured {
             rate: counts.rps,
             cpu_us: cpu.into_iter().map(each).collect(),
+            client_cpu: counts.loader_cpu_us_per_op * counts.ops_all as f64 * 1e-6 / seconds,
             p99_us: counts.p99_us,
-            requests: counts.ops,
         })
     }
 }
@@ -98,32 +104,49 @@ impl Bench {
 /// What the load client prints.
 #[derive(Deserialize)]
 struct Counts {
-    ops: u64,
     ops_all: u64,
     rps: f64,
     p99_us: f64,
     err: u64,
+    loader_cpu_us_per_op: f64,
 }
 
-/// How to load.
-pub struct Asked {
+/// The load of one slice.
+pub struct Request {
     pub objects: u64,
     pub connections: u32,
     pub warmup_s: f64,
     pub measure_s: f64,
 }
 
-/// One measurement of one system.
+/// One slice of one system.
 #[derive(Clone)]
 pub struct Measured {
+    /// Requests/s.
     pub rate: f64,
-    /// Of each of the system's processes for each request, user and system.
+    /// Processor time of each of the system's processes for each request, user and system.
     pub cpu_us: Vec<f64>,
+    /// Share of a processor that the client used.
+    pub client_cpu: f64,
     pub p99_us: f64,
-    pub requests: u64,
 }
 
-/// Where to load, and whose time that takes.
+impl Measured {
+    /// Processor time of all of the system's processes for each request.
+    pub fn cpu_us_sum(&self) -> f64 {
+        self.cpu_us.iter().sum()
+    }
+}
+
+/// Version of the installed nginx.
+pub fn nginx_version() -> anyhow::Result<String> {
+    let output = Command::new("nginx").arg("-v").output();
+    let output = output.context("cannot start nginx: apt-get install nginx-light")?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ok(text.trim().trim_start_matches("nginx version: ").to_owned())
+}
+
+/// Address and path of a system, and the processes whose time is counted.
 #[derive(Clone)]
 pub struct Target {
     pub address: String,
@@ -134,12 +157,7 @@ pub struct Target {
 impl Target {
     /// Processor seconds that each process has used.
     fn cpu_s(&self) -> anyhow::Result<Vec<f64>> {
-        let used = |&pid: &i32| -> anyhow::Result<f64> {
-            let stat = procfs::process::Process::new(pid).and_then(|p| p.stat());
-            let stat = stat.with_context(|| format!("the process {pid} is gone"))?;
-            Ok((stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64)
-        };
-        self.processes.iter().map(used).collect()
+        self.processes.iter().map(|&pid| threads_s(pid)).collect()
     }
 }
 

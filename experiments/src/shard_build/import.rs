@@ -19,7 +19,7 @@ const NAME: &str = "built";
 /// An import that has ended.
 pub struct Import {
     folder: PathBuf,
-    /// What it said.
+    /// What it printed.
     pub made: Made,
     /// Processor seconds, in the kernel too.
     pub cpu_s: f64,
@@ -40,7 +40,7 @@ pub struct Made {
     pub shard_bytes: u64,
     /// How many.
     pub shards: usize,
-    /// The most memory that it said to take.
+    /// The most memory that it announced to take.
     pub memory_bytes_max: usize,
 }
 
@@ -59,7 +59,8 @@ impl Import {
         let folder = scratch.join("datasets");
         let program = crate::lab::program()?;
         let log = scratch.join("import.log");
-        // The shell joins the group and becomes the import, so that all of its memory is charged there.
+        // The shell joins the group and becomes the import, so that all of its memory is charged
+        // there.
         let script = r#"[ -z "$1" ] || echo $$ > "$1/cgroup.procs" || exit 1; shift; exec "$@""#;
         let mut command = Command::new("sh");
         command.args(["-c", script, "sh"]).arg(group.map_or(Path::new(""), MemoryGroup::dir));
@@ -117,8 +118,8 @@ impl Import {
     }
 }
 
-/// Waits for the end of a process; the most memory that it was seen to have taken. The kernel keeps the
-/// maximum, so only what is taken within the last moment before the end could be missed.
+/// Waits for the end of a process; the most memory that it was seen to have taken. The kernel keeps
+/// the maximum, so only what is taken within the last moment before the end could be missed.
 fn watch(child: &mut Child) -> anyhow::Result<u64> {
     let pid = i32::try_from(child.id()).context("a process without a number")?;
     let mut peak = 0;

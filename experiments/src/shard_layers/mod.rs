@@ -1,8 +1,9 @@
-//! `experiments/shard-layers`: layers of the compressed shard added, dropped and filled by queries, while it
-//! answers.
+//! `experiments/shard-layers`: layers of the compressed shard added, dropped and filled by queries,
+//! while it answers.
 //!
-//! The member `shard-queries-bench` measures times and rates and knows no goals; here they become claims.
-//! Ratios are taken between neighbours in time, so that what the machine does to both cancels.
+//! The member `shard-queries-bench` measures times and rates and knows no goals; here they become
+//! claims. Ratios are taken between neighbours in time, so that what the machine does to both
+//! cancels.
 
 mod measured;
 mod plot;
@@ -13,11 +14,11 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use super::claims::of_rounds as claim;
 use super::{Claim, Context, Goal, lab};
 use measured::{Changed, Curve, Dataset, Measured, Query};
 
-/// CPU seconds of a sweep for a pair of layers, for each of so many bytes of text, that are claimed at most.
+/// Largest processor time of a sweep for a pair of layers that is claimed, seconds for each
+/// [`SWEEP_BYTES`] of text.
 const SWEEP_CPU_S: f64 = 4.0;
 const SWEEP_BYTES: f64 = 100e6;
 
@@ -30,13 +31,10 @@ const RETURNED: f64 = 0.99;
 /// What the 99th percentile of response times may be while layers change, over that without.
 const P99_RATIO: f64 = 2.0;
 
-/// Throughput at the end of the curve over that before the mark, at least. What an extract reads beyond a
-/// sample is not shortened by layers, so of one of 1 KiB nothing is claimed.
+/// Throughput at the end of the curve over that before the mark, at least. What an extract reads
+/// beyond a sample is not shortened by layers, so of one of 1 KiB nothing is claimed.
 const GAINS: [(Query, Option<f64>); 3] =
     [(Query::Search, Some(1.5)), (Query::Extract64, Some(1.1)), (Query::Extract1024, None)];
-
-/// Largest half-width with which a claim can hold that is not well past its goal, as a share of its goal.
-const WIDTH_SHARE: f64 = 0.1;
 
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let folder = context.folder.canonicalize()?;
@@ -61,6 +59,11 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// A figure with the interval of its mean over rounds.
+fn claim(name: String, rounds: &[f64], unit: &str) -> Claim {
+    Claim::of_rounds(name, rounds, unit)
+}
+
 /// All claims on one text.
 fn of_dataset(dataset: &Dataset) -> Vec<Claim> {
     let Dataset { name, swept: [sa, isa], sampling: [base_sa, base_isa], .. } = dataset;
@@ -73,12 +76,13 @@ fn of_dataset(dataset: &Dataset) -> Vec<Claim> {
     let pair = format!("SA {sa} and ISA {isa} over {base_sa} and {base_isa}");
     let sweep = format!("{name}: a sweep for {pair}, for 100 MB");
     let mut claims = vec![
-        goal(claim(sweep, &each(alone, &per_input), "CPU s"), Goal::AtMost(SWEEP_CPU_S)),
+        claim(sweep, &each(alone, &per_input), "CPU s").with_goal(Goal::AtMost(SWEEP_CPU_S)),
         claim(format!("{name}: the same while queries run"), &each(meanwhile, &per_input), "CPU s"),
-        claim(
+        Claim::counted(
             format!("{name}: footprint without layers"),
-            &[dataset.index_bytes as f64 / input; 2],
+            dataset.index_bytes as f64 / input,
             "× input",
+            1,
         ),
         claim(
             format!("{name}: footprint of the pair"),
@@ -92,14 +96,15 @@ fn of_dataset(dataset: &Dataset) -> Vec<Claim> {
         let returned = each(changes, &|of| 1.0 - of.resident_left_bytes / of.bytes as f64);
         let returned = claim(format!("{name}: memory returned, {when}"), &returned, "× the pair");
         claims.extend([
-            goal(
-                claim(format!("{name}: unpublish a pair, {when}"), &unpublish, "µs"),
-                Goal::AtMost(UNPUBLISH_US),
-            ),
-            claim(format!("{name}: the slowest of these, {when}"), &[slowest; 2], "µs"),
+            claim(format!("{name}: unpublish a pair, {when}"), &unpublish, "µs")
+                .with_goal(Goal::AtMost(UNPUBLISH_US)),
+            Claim::once(format!("{name}: the slowest of these, {when}"), slowest, "µs"),
             claim(format!("{name}: free a pair, {when}"), &each(changes, &|of| of.free_us), "µs"),
             // Queries grow their own buffers meanwhile, so it is claimed of the quiet rounds.
-            if when == "alone" { goal(returned, Goal::AtLeast(RETURNED)) } else { returned },
+            match when {
+                "alone" => returned.with_goal(Goal::AtLeast(RETURNED)),
+                _ => returned,
+            },
         ]);
         let added = each(changes, &|of| of.resident_added_bytes / of.bytes as f64);
         claims.push(claim(format!("{name}: memory taken, {when}"), &added, "× the pair"));
@@ -110,7 +115,8 @@ fn of_dataset(dataset: &Dataset) -> Vec<Claim> {
         let text = format!(
             "{name}: {what}, p99 during a sweep of {share} of a processor over p99 without"
         );
-        claims.push(goal(claim(text, &dataset.p99_ratios(query), "×"), Goal::AtMost(P99_RATIO)));
+        let ratio = claim(text, &dataset.p99_ratios(query), "×");
+        claims.push(ratio.with_goal(Goal::AtMost(P99_RATIO)));
     }
     claims.extend(GAINS.iter().flat_map(|(query, least)| of_curve(dataset, *query, *least)));
     claims
@@ -129,10 +135,7 @@ fn of_curve(dataset: &Dataset, query: Query, least: Option<f64>) -> [Claim; 2] {
         &gains,
         "×",
     );
-    let gain = match least {
-        Some(least) => goal(gain, Goal::AtLeast(least)),
-        None => gain,
-    };
+    let gain = Claim { goal: least.map(Goal::AtLeast), ..gain };
     [gain, claim(format!("{name}: {what}, the same with the pair whole"), &whole, "×")]
 }
 
@@ -155,14 +158,10 @@ fn curves(dataset: &Dataset) -> String {
     out
 }
 
-/// The figure with what is claimed of it.
-fn goal(claim: Claim, goal: Goal) -> Claim {
-    claim.aimed_at(goal, WIDTH_SHARE)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Verdict;
 
     #[test]
     fn claims_are_of_what_was_measured() {
@@ -170,15 +169,17 @@ mod tests {
         let claims: Vec<Claim> = of_dataset(&dataset).into_iter().map(Claim::judged).collect();
         let of = |part: &str| claims.iter().find(|claim| claim.name.contains(part)).unwrap();
         let sweep = of("a sweep for SA 16 and ISA 16 over 64 and 64");
-        assert!((sweep.value - 3.0).abs() < 1e-9 && sweep.holds, "{sweep:?}");
-        assert!(of("unpublish a pair, alone").holds);
-        assert!(!of("unpublish a pair, while").holds, "two rounds that differ so say nothing");
+        let holds = Some(Verdict::Holds);
+        assert!((sweep.value - 3.0).abs() < 1e-9 && sweep.verdict == holds, "{sweep:?}");
+        assert_eq!(of("unpublish a pair, alone").verdict, holds);
+        let differ = of("unpublish a pair, while").verdict;
+        assert_eq!(differ, Some(Verdict::NotShown), "two rounds that differ so say nothing");
         assert_eq!(of("the slowest").value, 5.0);
         let returned = of("memory returned, alone");
-        assert!((returned.value - 0.995).abs() < 1e-9 && returned.holds, "{returned:?}");
+        assert!((returned.value - 0.995).abs() < 1e-9 && returned.verdict == holds, "{returned:?}");
         assert_eq!(of("search, p99").value, 1.25);
         assert_eq!(of("search, 3 s after marking SA 8").value, 2.5);
-        assert!(!of("extract 64 B, p99").holds, "it was not measured");
+        assert_eq!(of("extract 64 B, p99").verdict, Some(Verdict::NotShown), "not measured");
         assert!(curves(&dataset).contains("2.0 s           20/s, known 0.1000 of SA"));
     }
 }

@@ -13,7 +13,7 @@ pub struct Config {
     /// Folder of the texts, from the experiment's.
     pub data: PathBuf,
     rounds: u32,
-    /// Questions of a cell are repeated until they took so long together.
+    /// Questions of a cell are repeated until they took this many seconds together.
     pub slice_s: f64,
     /// So many times at most.
     pub repeats_max: u32,
@@ -82,7 +82,7 @@ pub struct Packages {
     pub python: Vec<String>,
 }
 
-/// A text and what is asked of it.
+/// A text and the questions about it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TextConfig {
@@ -92,7 +92,7 @@ pub struct TextConfig {
     pub file: PathBuf,
     /// `stanzas` or `csv`.
     pub format: String,
-    /// The attribute that is asked for as a key.
+    /// The attribute that serves as the key.
     #[serde(default)]
     pub key: Option<String>,
     /// Attributes that are asked for by their whole value.
@@ -154,7 +154,7 @@ impl Config {
         if short { &self.short.questions } else { &self.questions }
     }
 
-    /// The class of a question that so many records answer.
+    /// The class of a question by the number of records that match it.
     pub fn class_of(&self, records: u64) -> Option<Class> {
         Class::ALL.into_iter().find(|class| {
             let (from, to) = self.classes.of(*class);

@@ -1,4 +1,5 @@
-//! The engines: ours and the peers, each a process that builds once and then answers until its input ends.
+//! The engines: ours and the peers, each a process that builds once and then answers until its
+//! input ends.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -36,8 +37,8 @@ pub struct Engine {
 /// Our own command, started for each question as ripgrep is.
 pub const COMMAND: &str = "concertina-process";
 
-/// The peers by their names in `peer.py`; whether each answers with lines where records have several, and whose files
-/// it reads.
+/// The peers by their names in `peer.py`; whether each answers with lines where records have
+/// several, and whose files it reads.
 const PEERS: [(&str, bool, Option<&str>); 9] = [
     (COMMAND, false, Some("shard")),
     ("rg", true, None),
@@ -246,7 +247,8 @@ impl Open {
     fn read<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
         let mut line = String::new();
         self.output.read_line(&mut line)?;
-        serde_json::from_str(&line).with_context(|| format!("{} said {line:?}", self.engine.name))
+        serde_json::from_str(&line)
+            .with_context(|| format!("{} printed an invalid reply: {line:?}", self.engine.name))
     }
 }
 

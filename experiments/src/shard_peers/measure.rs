@@ -31,7 +31,7 @@ pub struct Size {
     pub open_s: f64,
 }
 
-/// What is asked of an engine in one go.
+/// A batch of questions that an engine gets at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Cell {
     /// Asked.
@@ -52,7 +52,8 @@ pub struct Row {
     pub cell: Cell,
     /// Why it has no answer.
     pub cannot: Option<String>,
-    /// Time of a question in each round, s: of its repetitions the median, of different questions the mean.
+    /// Time of a question in each round, s: of its repetitions the median, of different questions
+    /// the mean.
     pub wall_s: Vec<f64>,
     /// The same of the CPU time, s.
     pub cpu_s: Vec<f64>,
@@ -107,7 +108,8 @@ pub fn build(context: &Context, engines: &[Engine], place: &Path) -> anyhow::Res
     Ok(sizes)
 }
 
-/// Asks all engines everything, in turns: once to warm up, then so many rounds.
+/// Asks all engines all questions, in turns: once to warm up, then in the configured number of
+/// rounds.
 ///
 /// # Errors
 /// If an engine ends, or if ours gives a wrong answer.

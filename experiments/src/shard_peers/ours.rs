@@ -1,5 +1,5 @@
-//! Our library as one of the engines: a dataset that is built and asked in a process of its own, by the protocol that
-//! the peers speak (`concertina experiment answer`).
+//! Our library as one of the engines: a dataset that is built and asked in a process of its own, by
+//! the protocol that the peers speak (`concertina experiment answer`).
 
 use std::hint::black_box;
 use std::io::{BufRead, Write};
@@ -16,7 +16,7 @@ use super::protocol::{Built, FIRST, Form, Held, Kind, Opened, Question, Reply, T
 use dataset::{self, Dataset, Wanted};
 use record::clock;
 
-/// What the process is asked for, before any question.
+/// The task of the process, read before any question.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Make the dataset
@@ -25,10 +25,10 @@ pub enum Command {
         task: PathBuf,
         /// The dataset's folder
         folder: PathBuf,
-        /// One of so many positions is marked for searches
+        /// Sampling rate of the positions that are marked for searches
         #[arg(long)]
         sa_sampling: u32,
-        /// One of so many positions is marked for reading
+        /// Sampling rate of the positions that are marked for reading
         #[arg(long)]
         isa_sampling: u32,
     },
@@ -47,7 +47,7 @@ pub enum Command {
 /// Runs the process.
 ///
 /// # Errors
-/// If the dataset cannot be made or read, or what is asked is no question.
+/// If the dataset cannot be made or read, or a line is not a question.
 pub fn run(command: &Command) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match command {
@@ -92,7 +92,7 @@ pub(super) fn build(
 ) -> anyhow::Result<Built> {
     let (datasets, name) = (folder.parent(), folder.file_name().and_then(|name| name.to_str()));
     let (Some(datasets), Some(name)) = (datasets, name) else {
-        bail!("{} is no folder of a dataset", folder.display());
+        bail!("{} is not the folder of a dataset", folder.display());
     };
     let options = dataset::Options {
         format: Some(task.format.parse()?),
@@ -113,7 +113,7 @@ pub(super) fn build(
     })
 }
 
-/// Answers lines of questions until there are no more.
+/// Answers lines of questions until the input ends.
 pub(super) fn serve(
     folder: &Path,
     text_layer: bool,

@@ -1,6 +1,7 @@
 //! What the experiment and the processes that answer say to each other: one line of JSON each.
 //!
-//! `experiments/shard-peers/peer.py` is the other end for all but our own library (see [`super::ours`]).
+//! `experiments/shard-peers/peer.py` is the other end for all but our own library (see
+//! [`super::ours`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +59,7 @@ pub enum Form {
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
-    /// What is asked for.
+    /// The value, word or pattern that is searched for.
     pub kind: Kind,
     /// Of which attribute; `None` for the whole record.
     pub attribute: Option<String>,
@@ -72,7 +73,8 @@ pub struct Question {
     pub line: String,
 }
 
-/// What a process says of a question. Sums are of the CRC-32 of records without the newlines at their end.
+/// What a process says of a question. Sums are of the CRC-32 of records without the newlines at
+/// their end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reply {

@@ -1,7 +1,7 @@
 //! The questions, drawn from the texts, each with its right answers.
 //!
-//! They are drawn so that all peers are asked the same: a substring is within a line, begins inside of a word and
-//! does not overlap itself; a word is one in every reading (see [`oracle::word`]).
+//! They are drawn so that all peers are asked the same: a substring is within a line, begins inside
+//! of a word and does not overlap itself; a word is one in every reading (see [`oracle::word`]).
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ const DRAWS_MAX: usize = 600;
 
 /// A question with its answers.
 pub struct Asked {
-    /// What is asked, with any form.
+    /// The question, in any form.
     pub question: Question,
     /// How many records answer it.
     pub class: Class,
@@ -203,7 +203,7 @@ fn value<'t>(
 fn rendered(text: &Text, kind: Kind, attribute: Option<&str>, value: &str) -> (String, String) {
     let (quoted, plain) = (quoted(value), escaped(value));
     let name = attribute.unwrap_or_default();
-    // A field, and so many of them with the commas after.
+    // A field, and a number of further fields with the commas after them.
     let field = r#"(?:[^,"]*|"(?:[^"]|"")*")"#;
     let before = text.columns.iter().position(|column| column == name).unwrap_or(0);
     let is_csv = text.format == "csv";

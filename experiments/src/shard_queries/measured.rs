@@ -72,7 +72,7 @@ pub enum Query {
 }
 
 impl Query {
-    /// All that an index is asked.
+    /// All queries that an index answers.
     pub const ALL: [Query; 4] = [Query::Extract64, Query::Extract1024, Query::Count, Query::Search];
 
     /// Its name for people.

@@ -1,9 +1,10 @@
-//! `experiments/shard-queries`: queries on the compressed shard at footprints from the smallest to 1.3 ×,
-//! beside sdsl-lite at the same footprints in the same run.
+//! `experiments/shard-queries`: queries on the compressed shard at footprints from the smallest to
+//! 1.3 ×, beside sdsl-lite at the same footprints in the same run.
 //!
-//! The member `shard-queries-bench` measures rates and knows no goals; here rates become ratios and claims. At
-//! a footprint each side is represented by its fastest index that is not larger, for each kind of query
-//! apart, and ratios are taken within rounds, so that what the machine does to both cancels.
+//! The member `shard-queries-bench` measures rates and knows no goals; here rates become ratios and
+//! claims. At a footprint each side is represented by its fastest index that is not larger, for
+//! each kind of query apart, and ratios are taken within rounds, so that what the machine does to
+//! both cancels.
 
 mod curve;
 mod measured;
@@ -14,13 +15,12 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 
-use super::claims::of_rounds as claim;
-use super::{Claim, Context, Goal, lab};
+use super::{Claim, Context, Goal, lab, provenance};
 use curve::{Curve, Ratio};
 use measured::{Measured, Query};
 
-/// What is claimed between two footprints, × input: kinds of queries with the least ratio of rates for
-/// one query at a time and for a batch.
+/// What is claimed between two footprints, × input: kinds of queries with the least ratio of rates
+/// for one query at a time and for a batch.
 struct Part {
     name: &'static str,
     from: f64,
@@ -55,22 +55,22 @@ const PARTS: [Part; 3] = [
     Part { name: "1.0 to 1.3 ×", from: 1.0, to: 1.3, goals: &[(Query::Search, 5.0, 5.0)] },
 ];
 
-/// Largest half-width of a ratio with which a claim can hold that is not well past its goal, as a share of the goal.
-const RATIO_WIDTH_SHARE: f64 = 0.1;
-
 /// Smallest useful footprint that is claimed, × input.
 const FOOTPRINT_GOAL: f64 = 0.43;
 
 /// Extracts of 1 KiB per second that are claimed up to a footprint, × input, text layers included.
 const EXTRACT_GOAL: (f64, f64) = (200e3, 0.75);
 
-/// Where the gain of more memory is taken, × input (BlowFish's Figure 1), and what the source printed for it.
+/// Where the gain of more memory is taken, × input (BlowFish's Figure 1), and what the source
+/// printed for it.
 const GAIN: (f64, f64) = (0.5, 0.75);
 const GAIN_PUBLISHED: f64 = 20.0;
 
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let folder = context.folder.canonicalize()?;
     let program = lab::helper("shard-queries-bench")?;
+    let version = provenance::package_version("libsdsl-dev");
+    context.provenance.peer("sdsl-lite", version.as_deref().unwrap_or("unknown"))?;
     let mut command = Command::new(&program);
     command.arg("run").arg(&folder);
     command.arg("--out").arg(&context.out).arg("--scratch").arg(&context.scratch);
@@ -95,15 +95,17 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// A figure with the interval of its mean over rounds.
+fn claim(name: String, rounds: &[f64], unit: &str) -> Claim {
+    Claim::of_rounds(name, rounds, unit)
+}
+
 /// All claims on one text.
 fn of_dataset(curve: &Curve<'_>) -> Vec<Claim> {
     let name = &curve.dataset.name;
     let smallest = curve.footprints().next().unwrap_or(f64::NAN);
-    let mut claims = vec![Claim {
-        samples: 1,
-        goal: Some(Goal::AtMost(FOOTPRINT_GOAL)),
-        ..claim(format!("{name}: smallest footprint"), &[smallest, smallest], "× input")
-    }];
+    let size = Claim::counted(format!("{name}: smallest footprint"), smallest, "× input", 1);
+    let mut claims = vec![size.with_goal(Goal::AtMost(FOOTPRINT_GOAL))];
     for part in &PARTS {
         for &(query, alone, batched) in part.goals {
             for (batch, goal) in [(1, alone), (curve.batch, batched)] {
@@ -148,10 +150,10 @@ fn worst(curve: &Curve<'_>, part: &Part, query: Query, batch: usize, goal: f64) 
             &ratio.rounds,
             "×",
         ),
-        // It has not been measured, so it does not hold.
+        // It was not measured, so it is not shown.
         None => claim(format!("{what}: no such footprint of both"), &[], "×"),
     };
-    of_worst.aimed_at(Goal::AtLeast(goal), RATIO_WIDTH_SHARE)
+    of_worst.with_goal(Goal::AtLeast(goal))
 }
 
 /// The claim on long extracts at a footprint, one at a time.
@@ -162,5 +164,5 @@ fn extracts(curve: &Curve<'_>) -> Claim {
     let rounds = ours.and_then(|engine| engine.rounds(query, 1)).unwrap_or_default();
     let parameters = ours.map_or("none so small", |engine| &engine.parameters);
     let text = format!("{}: extract 1 KiB up to {footprint} × ({parameters})", curve.dataset.name);
-    claim(text, rounds, "/s").aimed_at(Goal::AtLeast(goal), RATIO_WIDTH_SHARE)
+    claim(text, rounds, "/s").with_goal(Goal::AtLeast(goal))
 }

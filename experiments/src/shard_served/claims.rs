@@ -6,15 +6,13 @@ use super::{Config, Findings, LayersRow, Row};
 use crate::{Claim, Goal};
 use report::grid::Grid;
 
-/// The largest half-width of a quantile with which its claim can hold, as a share of the goal.
-const WIDTH_SHARE: f64 = 0.5;
-
 /// All claims.
 pub(super) fn claims(config: &Config, findings: &Findings) -> Vec<Claim> {
     let mut claims = vec![none("wrong answers", findings.wrong, findings.checked)];
     let lightest = config.load.shares.first().copied().unwrap_or(0.0);
     let highest = config.load.shares.last().copied().unwrap_or(0.0);
     for row in &findings.rows {
+        let before = claims.len();
         let name = format!("{}, {}, {:.0} %", row.system, row.kind.in_words(), row.share * 100.0);
         let goal_ms = match row.system.as_str() {
             "gateway" => config.goals.gateway_p99_ms,
@@ -22,11 +20,7 @@ pub(super) fn claims(config: &Config, findings: &Findings) -> Vec<Claim> {
         };
         let is_claimed = row.share == lightest && matches!(row.kind, Kind::GetById | Kind::Extract);
         let p99 = figure(&format!("{name}: p99"), row.p99_ms, "ms", row.requests);
-        claims.push(Claim {
-            goal: is_claimed.then_some(Goal::AtMost(goal_ms)),
-            width_max: goal_ms * WIDTH_SHARE,
-            ..p99
-        });
+        claims.push(Claim { goal: is_claimed.then_some(Goal::AtMost(goal_ms)), ..p99 });
         claims.push(figure(&format!("{name}: p50"), row.p50_ms, "ms", row.requests));
         if row.share == highest {
             claims.push(none(&format!("{name}: failed requests"), row.failed, row.requests));
@@ -39,11 +33,11 @@ pub(super) fn claims(config: &Config, findings: &Findings) -> Vec<Claim> {
             let figure_of =
                 Figure { value: worst.error_points.abs(), half_width: worst.half_width_points };
             let what = format!("{name}: M/G/1 of the first shard, largest error of P(T ≤ t)");
-            claims.push(Claim {
-                goal: Some(Goal::AtMost(config.goals.foretold_points)),
-                width_max: config.goals.foretold_width_points,
-                ..figure(&what, figure_of, "points", row.requests)
-            });
+            let error = figure(&what, figure_of, "points", row.requests);
+            claims.push(error.with_goal(Goal::AtMost(config.goals.foretold_points)));
+        }
+        for claim in claims.iter_mut().skip(before) {
+            claim.marks.clone_from(&row.marks);
         }
     }
     if let [off, on] = findings.layers.as_slice() {
@@ -55,11 +49,8 @@ pub(super) fn claims(config: &Config, findings: &Findings) -> Vec<Claim> {
             // To first order, of figures that do not depend on each other.
             let relative = (on.half_width / on.value).hypot(off.half_width / off.value);
             let ratio = Figure { value, half_width: value * relative };
-            claims.push(Claim {
-                goal: Some(Goal::AtMost(goal)),
-                width_max: goal * WIDTH_SHARE,
-                ..figure(&format!("layers on over off: {what}"), ratio, "×", requests)
-            });
+            let ratio = figure(&format!("layers on over off: {what}"), ratio, "×", requests);
+            claims.push(ratio.with_goal(Goal::AtMost(goal)));
         };
         ratio("p99", |row| row.p99_ms, goals.layers_p99_ratio);
         ratio(
@@ -74,26 +65,12 @@ pub(super) fn claims(config: &Config, findings: &Findings) -> Vec<Claim> {
 
 /// A count that must be 0.
 fn none(name: &str, value: u64, samples: u64) -> Claim {
-    let exact = Figure { value: value as f64, half_width: 0.0 };
-    Claim { goal: Some(Goal::AtMost(0.0)), ..figure(name, exact, "", samples) }
+    Claim::counted(name, value as f64, "", samples).with_goal(Goal::AtMost(0.0))
 }
 
 /// A figure without a goal.
 fn figure(name: &str, figure: Figure, unit: &str, samples: u64) -> Claim {
-    let Figure { value, half_width } = figure;
-    Claim {
-        name: name.to_owned(),
-        value,
-        low: value - half_width,
-        high: value + half_width,
-        unit: unit.to_owned(),
-        samples,
-        width_max: 0.0,
-        published: None,
-        goal: None,
-        peer: None,
-        holds: false,
-    }
+    Claim::new(name, (figure.value, figure.half_width), unit, samples)
 }
 
 /// What was measured, for a terminal.
@@ -192,10 +169,11 @@ fn cells(row: &Row) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Verdict;
 
     #[test]
-    fn a_wrong_answer_is_no_claim() {
-        assert!(none("wrong answers", 0, 10).judged().holds);
-        assert!(!none("wrong answers", 1, 10).judged().holds);
+    fn one_wrong_answer_fails_the_claim() {
+        assert_eq!(none("wrong answers", 0, 10).judged().verdict, Some(Verdict::Holds));
+        assert_eq!(none("wrong answers", 1, 10).judged().verdict, Some(Verdict::Fails));
     }
 }

@@ -1,4 +1,5 @@
-//! What windows say: quantiles with intervals, what the queues of shards did, and what M/G/1 foretells.
+//! What windows say: quantiles with intervals, what the queues of shards did, and what M/G/1
+//! foretells.
 
 use anyhow::Context as _;
 use model::distribution::Empirical;
@@ -19,8 +20,8 @@ pub(super) struct Figure {
     pub half_width: f64,
 }
 
-/// The windows of a queue that lie wholly within a step; the clocks of two processes may differ by a hundredth of
-/// a window.
+/// The windows of a queue that lie wholly within a step; the clocks of two processes may differ by
+/// a hundredth of a window.
 pub(super) fn windows<'a>(run: &'a RunFolder, queue: &str, step: &Step) -> Vec<&'a Window> {
     let within = |w: &&Window| {
         let slack = (w.length_s * 1e4) as u64;
@@ -147,7 +148,7 @@ pub(super) const SHARES: [f64; 3] = [0.5, 0.9, 0.99];
 ///
 /// # Errors
 ///
-/// If there are no times, or the queue cannot keep up by those service times.
+/// If the histogram is empty, or the queue cannot keep up by those service times.
 pub(super) fn foretell(service: &[&Window], at: &[&Window]) -> anyhow::Result<Vec<Foretold>> {
     let law = Empirical::from_histogram(&times(service, Time::Service))
         .context("the queue's service times at the light load")?;

@@ -1,9 +1,10 @@
-//! `experiments/shard-served`: real records asked for over HTTP in an open loop, of one node alone and of a
-//! gateway before several.
+//! `experiments/shard-served`: real records asked for over HTTP in an open loop, of one node alone
+//! and of a gateway before several.
 //!
-//! Every server is a process of its own, the load generator another. What a system can take is measured in a
-//! closed loop first; rates are shares of that. The queues of the shards are read from the nodes' own run
-//! folders: their response at high loads is foretold by M/G/1 from their service times at the lightest.
+//! Every server is a process of its own, the load generator another. What a system can take is
+//! measured in a closed loop first; rates are shares of that. The queues of the shards are read
+//! from the nodes' own run folders: their response at high loads is foretold by M/G/1 from their
+//! service times at the lightest.
 
 mod claims;
 mod measured;
@@ -18,6 +19,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::kill::wire::Ask;
+use super::marks::{self, Mark};
+use super::provenance::Round;
 use super::{Claim, Context, lab};
 use measured::{Figure, Foretold, Queue};
 use oracle::{Frequencies, Kind, NAME, Question, Text, Words};
@@ -74,7 +77,6 @@ struct Goals {
     node_p99_ms: f64,
     gateway_p99_ms: f64,
     foretold_points: f64,
-    foretold_width_points: f64,
     layers_p99_ratio: f64,
     layers_length_ratio: f64,
 }
@@ -111,14 +113,14 @@ struct Row {
     cpu_us: Vec<(String, f64)>,
     /// Share of the processor that other guests of the hypervisor had.
     stolen: f64,
-    /// What the load generator says of itself, if something was wrong with it.
-    complaints: Vec<String>,
+    /// Complaints about the load: those of the generator, and of the host's counters.
+    marks: Vec<Mark>,
     #[serde(skip)]
     step: Step,
     queues: Vec<Queue>,
-    /// Of the first shard's queue, from the lightest load's service times.
+    /// Predictions for the first shard's queue, from the service times of the lightest load.
     foretold: Vec<Foretold>,
-    /// The same from its own: what is left is the law's, not the service's that changed.
+    /// The same from the service times of this load: the error that is left is that of the law.
     foretold_by_own: Vec<Foretold>,
 }
 
@@ -205,7 +207,7 @@ impl Config {
     }
 }
 
-/// What is asked, and what was found.
+/// The questions and the measurements.
 struct Case<'a> {
     context: &'a Context,
     config: &'a Config,
@@ -343,7 +345,8 @@ impl Case<'_> {
         let rate = capacity * share;
         let run = self.load(system, asked, &open_loop(rate, warmup_s, measure_s, share), out)?;
         let after = system.cpu_s()?;
-        // Warm-up and step have the same rate; what the processes do without requests is little beside.
+        // Warm-up and step have the same rate; what the processes do without requests is little
+        // beside.
         let sent = rate * (warmup_s + measure_s);
         let cpu_us = before
             .into_iter()
@@ -352,7 +355,11 @@ impl Case<'_> {
             .collect();
         let step = run.steps.first().context("the load was not measured")?.clone();
         let windows = measured::windows(&run, "load", &step);
-        let seconds = run.host.len().max(1) as f64;
+        let goals = self.config.goals;
+        let label = format!("{name}, {}, {:.0} %", asked.kind.in_words(), share * 100.0);
+        let smallest_s = goals.node_p99_ms.min(goals.gateway_p99_ms) * 1e-3;
+        let facts = [("stolen", marks::stolen(&run)), ("processors_busy", marks::busy(&run))];
+        self.context.provenance.round(Round::new(&label, 1, true).with(facts))?;
         Ok(Row {
             system: name.to_owned(),
             kind: asked.kind,
@@ -364,8 +371,8 @@ impl Case<'_> {
             p50_ms: measured::quantile_ms(&windows, 0.5),
             p99_ms: measured::quantile_ms(&windows, 0.99),
             cpu_us,
-            stolen: run.host.iter().map(|host| host.cpu_stolen).sum::<f64>() / seconds,
-            complaints: step.generator.complaints.clone(),
+            stolen: marks::stolen(&run),
+            marks: marks::of_run(&label, &run, smallest_s),
             step,
             queues: Vec::new(),
             foretold: Vec::new(),
@@ -441,8 +448,8 @@ fn open_loop(rate: f64, warmup_s: f64, measure_s: f64, share: f64) -> Vec<String
     ]
 }
 
-/// Requests of a load that were not answered as they should: errors, arrivals never sent, and where the
-/// length of every answer is known, all if their sum is another.
+/// Requests of a load that were not answered as they should: errors, arrivals never sent, and where
+/// the length of every answer is known, all if their sum is another.
 fn failed(windows: &[&Window], step: &Step, kind: Kind) -> u64 {
     let sum = |of: fn(&Window) -> u64| windows.iter().map(|w| of(w)).sum::<u64>();
     let (requests, errors) = (sum(|w| w.completions), sum(|w| w.errors));
@@ -460,15 +467,15 @@ fn layers_of(system: &System) -> anyhow::Result<Value> {
     Ok(serde_json::from_slice(&client.body)?)
 }
 
-/// Foretells the first shard's queue for searches of medium words, which all meet it first, at all loads but
-/// the lightest.
+/// Foretells the first shard's queue for searches of medium words, which all meet it first, at all
+/// loads but the lightest.
 fn foretell(run: &RunFolder, rows: &mut [Row]) {
     let mut rows = rows.iter_mut().filter(|row| row.kind == Kind::MediumWord);
     let Some(lightest) = rows.next() else { return };
     let service = measured::windows(run, &first_queue(), &lightest.step);
     for row in rows {
         let at = measured::windows(run, &first_queue(), &row.step);
-        // A queue that cannot keep up by the law has no figure, and a claim without one does not hold.
+        // Without a steady state by the law there is no figure, and the claim is not shown.
         let none = || vec![Foretold::NONE];
         row.foretold = measured::foretell(&service, &at).unwrap_or_else(|_| none());
         row.foretold_by_own = measured::foretell(&at, &at).unwrap_or_else(|_| none());

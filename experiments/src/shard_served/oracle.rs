@@ -35,7 +35,7 @@ const LIMIT: usize = 10;
 /// Bytes of an extract.
 const EXTRACT_BYTES: usize = 1024;
 
-/// What is asked.
+/// The kinds of questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
@@ -43,7 +43,8 @@ pub(super) enum Kind {
     RareWord,
     /// The same for a word of many records.
     MediumWord,
-    /// The first record that holds such a word: the place of all of them is looked up, and one is read.
+    /// The first record that holds such a word: the place of all of them is looked up, and one is
+    /// read.
     FirstOfMedium,
     /// Ten records with a value of an attribute.
     Attribute,
@@ -165,7 +166,7 @@ impl Text {
         self.records.get(id).and_then(|range| self.text.get(range.clone())).unwrap_or_default()
     }
 
-    /// Makes a dataset of it in a folder of datasets, of so many shards of about equal size.
+    /// Makes a dataset of it in a folder of datasets, of `shards` shards of about equal size.
     pub fn import(&self, datasets: &Path, shards: usize) -> anyhow::Result<()> {
         let folder = datasets.join(NAME);
         std::fs::create_dir_all(&folder)?;
@@ -234,7 +235,8 @@ impl Text {
         Ok(questions)
     }
 
-    /// The ids of the first records that answer a search, one more than a page has if there are more.
+    /// The ids of the first records that answer a search, one more than a page has if there are
+    /// more.
     fn found(&self, question: &Question) -> Vec<usize> {
         let is_one = |id: &usize| {
             let record = self.record(*id);

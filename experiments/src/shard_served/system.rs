@@ -1,4 +1,5 @@
-//! The processes that are measured: one node alone, or a gateway before several nodes, over one origin.
+//! The processes that are measured: one node alone, or a gateway before several nodes, over one
+//! origin.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -154,5 +155,5 @@ impl System {
 
 fn client(url: &str) -> anyhow::Result<Client> {
     let address = url.trim_start_matches("http://").parse();
-    Ok(Client::new(address.with_context(|| format!("{url} is no address"))?, "none"))
+    Ok(Client::new(address.with_context(|| format!("invalid address {url}"))?, "none"))
 }

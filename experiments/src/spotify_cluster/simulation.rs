@@ -1,5 +1,5 @@
-//! What the formula says beside what `concertina simulate` says: the code that serves, in virtual time,
-//! given the configuration that was measured.
+//! What the formula says beside what `concertina simulate` says: the code that serves, in virtual
+//! time, given the configuration that was measured.
 
 use std::path::Path;
 
@@ -16,8 +16,6 @@ use super::WITHIN_S;
 const SEEDS: u64 = 4;
 /// Largest difference that is claimed, points.
 const GOAL_POINTS: f64 = 2.0;
-/// Largest half-width of a simulated share with which the claim can hold, points.
-const WIDTH_MAX_POINTS: f64 = 1.0;
 
 /// What the command prints, as far as it is read here.
 #[derive(Deserialize)]
@@ -45,8 +43,8 @@ pub struct State<'a> {
 }
 
 impl State<'_> {
-    /// The largest difference between the formula and the simulation; run folders are `out` with other
-    /// extensions.
+    /// The largest difference between the formula and the simulation; run folders are `out` with
+    /// other extensions.
     pub fn claim(
         &self,
         model: &ClusterModel,
@@ -74,23 +72,13 @@ impl State<'_> {
             }
         }
         let (value, rate, t_s) = worst;
-        Ok(Claim {
-            name: format!(
-                "{}: |formula − simulation| of P(T ≤ t), worst at {rate:.0}/s and {} ms",
-                self.of,
-                t_s * 1e3
-            ),
-            value,
-            low: value - widest,
-            high: value + widest,
-            unit: "points".into(),
-            samples,
-            width_max: WIDTH_MAX_POINTS,
-            published: None,
-            goal: Some(Goal::AtMost(GOAL_POINTS)),
-            peer: None,
-            holds: false,
-        })
+        let name = format!(
+            "{}: |formula − simulation| of P(T ≤ t), worst at {rate:.0}/s and {} ms",
+            self.of,
+            t_s * 1e3
+        );
+        let claim = Claim::new(name, (value, widest), "points", samples);
+        Ok(claim.with_goal(Goal::AtMost(GOAL_POINTS)))
     }
 
     fn simulate(&self, catalogue: &Catalogue, seed: u64, out: &Path) -> anyhow::Result<Vec<Step>> {

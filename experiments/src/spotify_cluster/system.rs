@@ -64,6 +64,12 @@ impl System {
         self.gateway.url()
     }
 
+    /// Its processes.
+    pub fn pids(&self) -> Vec<i32> {
+        let nodes = self.nodes.iter().map(|(_, node)| node.pid());
+        nodes.chain([self.gateway.pid()]).collect()
+    }
+
     /// Stops every process, the gateway first, and reads the runs of the nodes of a plan.
     pub fn stop(self) -> anyhow::Result<Vec<(String, RunFolder)>> {
         self.gateway.stop()?;

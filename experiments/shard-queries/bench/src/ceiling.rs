@@ -1,7 +1,7 @@
 //! The ceiling: dependent random accesses to memory of the text's size, one chain or several.
 //!
-//! A step of Ψ is at least one of them, so no index of this kind is faster than this allows; and what the
-//! machine does to all of them from minute to minute is seen here first.
+//! A step of Ψ is at least one of them, so no index of this kind is faster than this allows; and
+//! what the machine does to all of them from minute to minute is seen here first.
 
 use std::hint::black_box;
 
@@ -14,7 +14,7 @@ use crate::engine::{self, Query};
 /// Answers `access` slices over `bytes` bytes.
 ///
 /// # Errors
-/// If it is asked for something else.
+/// If the query is of another kind.
 pub fn serve(bytes: usize) -> anyhow::Result<()> {
     let next = cycle((bytes / 4).max(2));
     engine::serve(next.len() * 4, |slice| {

@@ -176,7 +176,7 @@ impl Config {
     /// The configuration of `--short`.
     ///
     /// # Errors
-    /// If there is no such dataset.
+    /// If the dataset is unknown.
     pub fn shortened(mut self) -> anyhow::Result<Config> {
         self.dataset.retain(|dataset| dataset.name == self.short.dataset);
         ensure!(!self.dataset.is_empty(), "there is no dataset {}", self.short.dataset);

@@ -1,10 +1,12 @@
-//! `shard-queries-bench curve`: throughput against footprint of one opened shard whose layers grow and are dropped again.
+//! `shard-queries-bench curve`: throughput against footprint of one opened shard whose layers grow
+//! and are dropped again.
 //!
-//! The index is built once, with few samples. Each step adds the layers of one pair of rates by a sweep, and
-//! every kind of query is measured there; then the lowest layers are dropped, one pair after the other, and
-//! the same footprints are measured again on the way down. One way up or down is a round. Rates are
-//! queries for each second of the thread's processor time, which on a quiet machine is time on the wall. Every answer
-//! goes into a checksum that is compared with the oracle's; the ceiling is measured before each footprint.
+//! The index is built once, with few samples. Each step adds the layers of one pair of rates by a
+//! sweep, and every kind of query is measured there; then the lowest layers are dropped, one pair
+//! after the other, and the same footprints are measured again on the way down. One way up or down
+//! is a round. Rates are queries for each second of the thread's processor time, which on a quiet
+//! machine is time on the wall. Every answer goes into a checksum that is compared with the
+//! oracle's; the ceiling is measured before each footprint.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -147,7 +149,7 @@ fn measure(arguments: &Arguments, curve: &Curve, name: &str) -> anyhow::Result<D
     let folder = arguments.folder.join(&curve.queries);
     let config = Config::read(&folder.join("config.toml"))?;
     let dataset = config.dataset.iter().find(|dataset| dataset.name == name);
-    let dataset = dataset.with_context(|| format!("there is no dataset {name}"))?;
+    let dataset = dataset.with_context(|| format!("config.toml has no dataset {name}"))?;
     let text = dataset.load(&folder.join(&config.data))?;
     say(format!("{} bytes; drawing queries and their answers", text.len()));
     let oracle = Oracle::new(&text)?;
@@ -234,7 +236,7 @@ fn shrink(index: &Index, [sa, isa]: [u32; 2]) {
     }
 }
 
-/// An opened shard, and what it is asked.
+/// An opened shard, and its queries.
 struct Asked<'a> {
     index: &'a Index,
     queries: &'a Queries,
@@ -257,7 +259,8 @@ impl Asked<'_> {
         Ok(())
     }
 
-    /// Queries for each second of blocks that take so long together, after a warming block.
+    /// Queries for each second of blocks that take this many seconds together, after a warming
+    /// block.
     fn rate(&self, kind: Kind, slice_s: f64, first: usize) -> anyhow::Result<f64> {
         self.block(kind, first)?;
         let (mut asked, mut spent_s, mut at) = (0, 0.0, first + self.block);
@@ -290,7 +293,8 @@ impl Asked<'_> {
     }
 }
 
-/// Dependent accesses to memory of the text's size, by the process that also other measurements have.
+/// Dependent accesses to memory of the text's size, by the process that also other measurements
+/// have.
 struct Ceiling {
     engine: Engine,
     count: usize,

@@ -1,10 +1,11 @@
 //! An engine: a process that answers queries, and the protocol that it speaks.
 //!
-//! It is given a folder with `text`, `extracts` (offsets, four bytes each, little-endian) and `patterns` (each with
-//! its length in four bytes before it). When it is ready it writes the bytes that its index takes. Then
-//! it answers lines of `QUERY BATCH FIRST COUNT` by `NANOSECONDS CHECKSUM`: COUNT queries from the one of
-//! number FIRST on, BATCH of them at a time, beginning anew after the last one; the time that they took, by
-//! the engine's own clock, and the fold of the answers' checksums. It ends with its input.
+//! It is given a folder with `text`, `extracts` (offsets, four bytes each, little-endian) and
+//! `patterns` (each with its length in four bytes before it). When it is ready it writes the bytes
+//! that its index takes. Then it answers lines of `QUERY BATCH FIRST COUNT` by `NANOSECONDS
+//! CHECKSUM`: COUNT queries from the one of number FIRST on, BATCH of them at a time, beginning
+//! anew after the last one; the time that they took, by the engine's own clock, and the fold of the
+//! answers' checksums. It ends with its input.
 
 use std::fmt::{self, Display};
 use std::io::{BufRead, BufReader, Write};
@@ -34,7 +35,7 @@ pub enum Query {
 }
 
 impl Query {
-    /// All that an index is asked.
+    /// All queries that an index answers.
     pub const ALL: [Query; 4] = [Query::Extract64, Query::Extract1024, Query::Count, Query::Search];
 
     /// Its name in the protocol.
@@ -76,9 +77,9 @@ impl FromStr for Slice {
         let [name, batch, first, count] = words[..] else { bail!("not a command: {line:?}") };
         let mut queries = Query::ALL.into_iter().chain([Query::Access]);
         let query = queries.find(|query| query.name() == name);
-        let query = query.with_context(|| format!("there is no query {name:?}"))?;
+        let query = query.with_context(|| format!("unknown query {name:?}"))?;
         let number = |word: &str| -> anyhow::Result<usize> {
-            word.parse().with_context(|| format!("{word:?} is no number in {line:?}"))
+            word.parse().with_context(|| format!("{word:?} in {line:?} is not a number"))
         };
         let (batch, first, count) = (number(batch)?, number(first)?, number(count)?);
         if batch == 0 {
@@ -97,10 +98,11 @@ pub struct Answer {
     pub checksum: u64,
 }
 
-/// The engine's side: says that the index takes `bytes`, then has `answer` give the checksum of each slice.
+/// The engine's side: says that the index takes `bytes`, then has `answer` give the checksum of
+/// each slice.
 ///
 /// # Errors
-/// If a line is no command, or an answer fails.
+/// If a line is not a command, or an answer fails.
 pub fn serve(
     bytes: usize,
     mut answer: impl FnMut(&Slice) -> anyhow::Result<u64>,
@@ -131,7 +133,7 @@ impl Engine {
     /// Starts one; it prepares itself meanwhile. Its errors go to this process's.
     ///
     /// # Errors
-    /// If there is no such program.
+    /// If the program is missing.
     pub fn start(name: &str, command: &mut Command) -> anyhow::Result<Engine> {
         let mut child = command
             .stdin(Stdio::piped())

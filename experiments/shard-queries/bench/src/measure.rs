@@ -1,8 +1,9 @@
 //! Measures all engines of all datasets, in turns, between measurements of the ceiling.
 //!
-//! In a round every engine answers a slice of each query, in the order of footprints, so that rivals of equal
-//! size follow one another; before each the ceiling is measured. A round in which the ceiling drifted is
-//! done again, a bounded number of times. Every slice, the warming ones too, is compared with the oracle.
+//! In a round every engine answers a slice of each query, in the order of footprints, so that
+//! rivals of equal size follow one another; before each the ceiling is measured. A round in which
+//! the ceiling drifted is done again, a bounded number of times. Every slice, the warming ones too,
+//! is compared with the oracle.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,7 +37,7 @@ pub struct Place<'a> {
 const SCANNED: usize = 8;
 /// Sampling rate of a pilot, of both arrays: it is also the smallest index that counts so fast.
 const PILOT_SAMPLING: u32 = 256;
-/// A footprint that is so near to another one, as a share of it, is no target of its own: they are one point.
+/// Footprints closer than this share of each other are one point.
 const NEAR: f64 = 0.029;
 /// Most blocks of a slice.
 const BLOCKS_MAX: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! The compressed shard of this project as an engine, with a text layer where one is asked for.
+//! The compressed shard of this project as an engine, with a text layer where one is configured.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -35,7 +35,8 @@ pub struct Point {
     pub sa: u32,
     /// Text positions for one whose row is stored, to begin reading at.
     pub isa: u32,
-    /// Bytes that the text as tokens may take, × the text's: infinite for all of it. `None` without that.
+    /// Bytes that the text as tokens may take, × the text's: infinite for all of it. `None` without
+    /// that.
     pub text_layer: Option<f64>,
 }
 
@@ -79,7 +80,7 @@ pub fn serve(text: Vec<u8>, queries: &Queries, point: Point) -> anyhow::Result<(
 /// The checksum of the answers to a slice.
 ///
 /// # Errors
-/// If a query fails, or is none of an index.
+/// If a query fails, or is not one that an index answers.
 pub fn answer(index: &impl Searched, queries: &Queries, slice: &Slice) -> anyhow::Result<u64> {
     match slice.query {
         Query::Extract64 => extract(index, queries, slice, 64),

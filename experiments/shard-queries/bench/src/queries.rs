@@ -1,9 +1,10 @@
-//! The queries: what is asked of every engine, drawn once for a dataset.
+//! The queries, drawn once for a dataset and put to every engine.
 //!
-//! Extracts start at offsets drawn evenly. Patterns are drawn so that their hits spread evenly over the
-//! logarithms from 1 to a maximum: of a random place of the text, the shortest string that occurs at most so
-//! often. The patterns are dealt into blocks of nearly the same hits, so that any number of blocks is
-//! a fair sample of all: an engine that is too slow for all of them in a timed stretch does some blocks.
+//! Extracts start at offsets drawn evenly. Patterns are drawn so that their hits spread evenly over
+//! the logarithms from 1 to a maximum: of a random place of the text, the shortest string that
+//! occurs at most so often. The patterns are dealt into blocks of nearly the same hits, so that any
+//! number of blocks is a fair sample of all: an engine that is too slow for all of them in a timed
+//! stretch does some blocks.
 
 use std::path::Path;
 
@@ -27,14 +28,14 @@ pub struct Queries {
     pub patterns: Vec<Vec<u8>>,
 }
 
-/// Times that a pattern is drawn before the text is said to have too few.
+/// Number of draws of a pattern after which the text is refused for having too few.
 const DRAWS_MAX: usize = 1000;
 
 impl Queries {
     /// Draws the queries of a text, the same ones each time.
     ///
     /// # Errors
-    /// If the text is too short or hardly has patterns with so many hits.
+    /// If the text is too short or has too few patterns with the configured number of hits.
     pub fn draw(oracle: &Oracle<'_>, draw: &Draw) -> anyhow::Result<Queries> {
         let mut random = StdRng::seed_from_u64(1);
         let text = oracle.text();
@@ -116,7 +117,8 @@ fn read(folder: &Path, name: &str) -> anyhow::Result<Vec<u8>> {
     std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Of a random place, the shortest string with at most a drawn number of hits; `None` if it is too long.
+/// Of a random place, the shortest string with at most a drawn number of hits; `None` if it is too
+/// long.
 fn pattern<'t>(oracle: &Oracle<'t>, draw: &Draw, random: &mut StdRng) -> Option<(usize, &'t [u8])> {
     let text = oracle.text();
     let wanted = (draw.hits_max as f64).powf(random.random::<f64>()) as usize;

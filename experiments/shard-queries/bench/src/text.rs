@@ -26,7 +26,7 @@ pub struct Arguments {
     /// Name of a text of config.toml
     #[arg(long, required_unless_present = "lineitem_bytes")]
     pub dataset: Option<String>,
-    /// Instead: lines of TPC-H's lineitem, as many as fit into so many bytes
+    /// Instead: lines of TPC-H's lineitem, as many as fit into this number of bytes
     #[arg(long, conflicts_with = "dataset")]
     pub lineitem_bytes: Option<u64>,
 }
@@ -34,7 +34,7 @@ pub struct Arguments {
 /// Writes a text.
 ///
 /// # Errors
-/// If there is no such text, or it cannot be written.
+/// If the text is unknown, or cannot be written.
 pub fn write(arguments: &Arguments) -> anyhow::Result<()> {
     let Arguments { folder, out, .. } = arguments;
     let file = File::create(out).with_context(|| format!("cannot write {}", out.display()))?;
@@ -51,7 +51,7 @@ pub fn write(arguments: &Arguments) -> anyhow::Result<()> {
     writer.flush().with_context(|| format!("cannot write {}", out.display()))
 }
 
-/// Lines of a table that is large enough, up to so many bytes.
+/// Lines of a table that is large enough, up to this number of bytes.
 fn lineitem(bytes: u64, out: &mut impl Write) -> anyhow::Result<()> {
     use std::fmt::Write as _;
     // A hundredth more than it takes, and one of the smallest tables at least.

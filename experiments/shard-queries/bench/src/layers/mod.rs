@@ -1,8 +1,9 @@
-//! What `experiments/shard-layers` measures: layers added, dropped and filled by queries, on one index.
+//! What `experiments/shard-layers` measures: layers added, dropped and filled by queries, on one
+//! index.
 //!
-//! All in one process, as in a server: a thread that queries, one query after the other, and for some of it
-//! one that changes the layers. Every answer, timed or not, is compared with the [`oracle`](crate::oracle)'s.
-//! Response times include what it takes to make an answer's checksum.
+//! All in one process, as in a server: a thread that queries, one query after the other, and for
+//! some of it one that changes the layers. Every answer, timed or not, is compared with the
+//! [`oracle`](crate::oracle)'s. Response times include what it takes to make an answer's checksum.
 
 mod config;
 mod process;
@@ -101,7 +102,7 @@ fn measure(
     })
 }
 
-/// An index, what it is asked, and the right answers.
+/// An index, its queries, and the right answers.
 pub struct Measured<'a> {
     config: &'a Config,
     index: Index,
@@ -188,7 +189,8 @@ impl<'a> Measured<'a> {
         })
     }
 
-    /// Response times until `is_over`, queries of all kinds in turns; the same ones for the same `round`.
+    /// Response times until `is_over`, queries of all kinds in turns; the same ones for the same
+    /// `round`.
     fn times(&self, round: usize, is_over: impl Fn() -> bool) -> anyhow::Result<Vec<Times>> {
         let mut took = ASKED.map(|query| (query, Vec::new()));
         let first = round * self.config.block;
@@ -272,7 +274,7 @@ impl<'a> Measured<'a> {
         Ok(Curve { query, window_s, before_per_s, after, whole_per_s })
     }
 
-    /// Queries/s for so many seconds.
+    /// Queries/s over this many seconds.
     fn window(
         &self,
         query: Query,
