@@ -81,9 +81,16 @@ impl Tree {
         let path = self.path(key);
         let file = match File::open(&path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::of_io(&error, &format!("open {}", path.display()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.check_parent(&path)?;
+                return Ok(None);
+            }
+            Err(error) => {
+                self.entered.identity.check()?;
+                return Err(Error::of_io(&error, &format!("open {}", path.display())));
+            }
         };
+        self.entered.identity.check()?;
         let (metadata, stored) = read_metadata(&file, &path)?;
         if stored != key {
             return Err(Error::Damaged(format!("{} is of another key", path.display())));
@@ -91,7 +98,13 @@ impl Tree {
         Ok(Some((file, metadata)))
     }
 
+    /// [`Error::Lost`] unless a name missing in the folder of `path` means that there is no such object.
+    fn check_parent(&self, path: &Path) -> Result<(), Error> {
+        self.entered.identity.check_shard(path.parent().unwrap_or(&self.root))
+    }
+
     fn temporary(&self) -> Result<Temporary, Error> {
+        self.entered.identity.check()?;
         let number = self.temporary.fetch_add(1, Ordering::Relaxed);
         let path = self.root.join("tmp").join(self.entered.temporary_name(number));
         let file = OpenOptions::new()
@@ -112,6 +125,8 @@ impl Tree {
         let path = self.path(key);
         {
             let _turn = self.turns.take(key)?;
+            // The file to be renamed was made here, so it is in this folder if the path leads there now.
+            self.check_parent(&path)?;
             if let Some(condition) = condition {
                 condition.judge(self.open(key)?.map(|(_, metadata)| metadata).as_ref())?;
             }
@@ -124,12 +139,14 @@ impl Tree {
         let path = self.path(key);
         let removed = {
             let _turn = self.turns.take(key)?;
+            self.check_parent(&path)?;
             fs::remove_file(&path)
         };
         match removed {
             Ok(()) => {}
             // An earlier try may have removed it and failed to make that durable.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.check_parent(&path)?;
                 sync_parent(&path)?;
                 return Ok(false);
             }
@@ -164,6 +181,7 @@ impl Tree {
                 }
             }
             if last || listed.len() == limit {
+                self.entered.identity.check()?;
                 return Ok(listed);
             }
         }
@@ -176,6 +194,7 @@ impl Tree {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<Vec<u8>>, Error> {
+        self.entered.identity.check()?;
         let failed = |e: &io::Error| Error::of_io(e, "list");
         let mut smallest: BinaryHeap<Vec<u8>> = BinaryHeap::new();
         for shard in 0..=255u8 {
@@ -380,6 +399,11 @@ impl Origin for Folder {
         Box::pin(
             async move { self.pool.run(move || tree.list(&prefix, after.as_deref(), limit)).await },
         )
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), Error>> {
+        let tree = self.tree.clone();
+        Box::pin(async move { self.pool.run(move || tree.entered.identity.check()).await })
     }
 }
 

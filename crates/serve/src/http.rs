@@ -214,7 +214,10 @@ async fn route(
     let path = request.uri().path();
     if path == "/healthz" || path == "/readyz" {
         only_get(&request)?;
-        return Ok(admin::health(shared, path == "/readyz"));
+        return Ok(match path {
+            "/readyz" => admin::ready(shared, shared.drive.origin()).await,
+            _ => admin::alive(),
+        });
     }
     authorize(shared, request.headers())?;
     let sender = cluster::sender(shared, request.headers())?;

@@ -27,6 +27,7 @@ mod serve_client;
 mod serve_cluster;
 mod serve_faults;
 mod serve_gateway;
+mod serve_lost;
 mod serve_replay;
 mod serve_runs;
 mod simulate;

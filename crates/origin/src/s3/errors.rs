@@ -40,7 +40,7 @@ pub fn trouble(error: &object_store::Error, place: &str, what: &str, access: Acc
     };
     let at = format!("{what} at {place}");
     let error = match (code.as_str(), status) {
-        ("NoSuchBucket", _) => Error::Failed(format!(
+        ("NoSuchBucket", _) => Error::Lost(format!(
             "{at}: the bucket does not exist; make it, or correct origin.bucket"
         )),
         ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "ExpiredToken" | "InvalidToken", _)

@@ -105,7 +105,10 @@ impl Access {
         let path = request.uri().path();
         if path == "/healthz" || path == "/readyz" {
             only_get(&request)?;
-            return Ok(super::admin::health(&self.front, path == "/readyz"));
+            return Ok(match path {
+                "/readyz" => super::admin::ready(&self.front, &self.router.backend.origin).await,
+                _ => super::admin::alive(),
+            });
         }
         authorize(&self.front, request.headers())?;
         if let Some(encoded) = path.strip_prefix("/objects/") {
