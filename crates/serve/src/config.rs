@@ -174,6 +174,7 @@ impl Config {
         );
         for (place, value, low) in [
             ("serve.idle_s", self.serve.idle_s, 0.01),
+            ("serve.stall_s", self.serve.stall_s, 0.01),
             ("serve.drain_s", self.serve.drain_s, 0.0),
             ("node.revalidate_s", self.node.revalidate_s, 0.0),
             ("node.stale_if_error_s", self.node.stale_if_error_s, 0.0),

@@ -1,5 +1,6 @@
 //! The sections of the configuration: their fields, defaults and explanations.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::Size;
@@ -19,10 +20,18 @@ pub struct Serve {
     pub token: Option<String>,
     /// Connections at once.
     pub connections_max: u32,
+    /// Connections at once of one address; 0: chosen by [`Serve::connections_of_one`].
+    pub connections_per_address_max: u32,
+    /// Host names, comma-separated, that requests may name where there is no token.
+    pub hosts: String,
     /// Longest head of a request.
     pub header_bytes_max: Size,
     /// How long a silent connection is kept.
     pub idle_s: f64,
+    /// How long a client is waited for before the rate of its bytes is judged.
+    pub stall_s: f64,
+    /// Least bytes per second of a body that waits for its client.
+    pub rate_bytes_min: Size,
     /// How long requests in flight may take to end when the process is told to stop.
     pub drain_s: f64,
     /// Bytes of uploads held in memory for the tiers.
@@ -129,8 +138,12 @@ impl Default for Serve {
             threads: 0,
             token: None,
             connections_max: 4096,
+            connections_per_address_max: 0,
+            hosts: String::new(),
             header_bytes_max: Size(64 << 10),
             idle_s: 60.0,
+            stall_s: 30.0,
+            rate_bytes_min: Size(1 << 10),
             drain_s: 10.0,
             uploads_bytes_max: Size(64 * MIB),
         }
@@ -214,6 +227,18 @@ impl Serve {
             &mut self.connections_max,
         );
         v.field(
+            "connections_per_address_max",
+            "Connections at once of one client's address; more are answered 503 and closed. 0: half of \
+            connections_max, and all of them for loopback.",
+            &mut self.connections_per_address_max,
+        );
+        v.field(
+            "hosts",
+            "Without a token, requests must name a loopback address, localhost, or one of these \
+            comma-separated host names in `Host`, so that no web page can read or write here.",
+            &mut self.hosts,
+        );
+        v.field(
             "header_bytes_max",
             "Longest head of a request, at least 8KiB; longer is answered 431.",
             &mut self.header_bytes_max,
@@ -225,6 +250,13 @@ impl Serve {
             &mut self.idle_s,
         );
         v.field(
+            "stall_s",
+            "A client that takes a reply, or sends a body, more slowly than rate_bytes_min over so \
+            long is disconnected. Only time that is spent waiting for it counts.",
+            &mut self.stall_s,
+        );
+        v.field("rate_bytes_min", "Least bytes per second; see stall_s.", &mut self.rate_bytes_min);
+        v.field(
             "drain_s",
             "How long requests in flight may take to end after SIGINT or SIGTERM.",
             &mut self.drain_s,
@@ -235,6 +267,15 @@ impl Serve {
             tiers; past it, uploads go to the origin alone.",
             &mut self.uploads_bytes_max,
         );
+    }
+
+    /// Connections at once of one address.
+    pub fn connections_of_one(&self, address: IpAddr) -> u32 {
+        match self.connections_per_address_max {
+            0 if address.to_canonical().is_loopback() => self.connections_max,
+            0 => self.connections_max.div_ceil(2),
+            n => n,
+        }
     }
 }
 
