@@ -467,8 +467,10 @@ async fn gather(body: &mut dyn Chunks) -> Result<(Bytes, bool), Error> {
         Some(chunk) => chunk?,
     };
     let Some(second) = body.next().await else { return Ok((first, false)) };
+    // What is declared need not come: memory is taken in proportion to what did.
+    let room = (4 * first.len()).min(PIECE_BYTES);
     let mut gathered = BytesMut::with_capacity(
-        body.bytes_left().map_or(PIECE_BYTES, |n| PIECE_BYTES.min(n as usize)) + first.len(),
+        body.bytes_left().map_or(room, |n| room.min(n as usize)) + first.len(),
     );
     gathered.extend_from_slice(&std::mem::take(&mut first));
     gathered.extend_from_slice(&second?);

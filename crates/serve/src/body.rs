@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use super::lane::Seen;
+use super::pace::{Meter, Pace};
 use origin::{BoxFuture, Chunks, Error};
 use record::clock;
 
@@ -191,7 +192,7 @@ pub type GivenAt = Arc<AtomicU64>;
 /// The body of a PUT, as the origin takes it. Keeps a copy for the tiers while that may be.
 pub struct Upload {
     incoming: Incoming,
-    idle: Duration,
+    meter: Meter,
     given_at: GivenAt,
     copy: Copy,
     object_bytes_max: u64,
@@ -211,7 +212,7 @@ impl Upload {
     /// The upload of a request.
     pub fn new(
         incoming: Incoming,
-        idle: Duration,
+        pace: Pace,
         object_bytes_max: u64,
         budget: Arc<Budget>,
     ) -> Upload {
@@ -220,8 +221,8 @@ impl Upload {
             Some(bytes) if bytes > object_bytes_max => Copy::TooLarge,
             _ => Copy::None,
         };
-        let given_at = GivenAt::default();
-        Upload { incoming, idle, given_at, copy, object_bytes_max, budget, share: None }
+        let (given_at, meter) = (GivenAt::default(), Meter::new(pace));
+        Upload { incoming, meter, given_at, copy, object_bytes_max, budget, share: None }
     }
 
     /// See [`GivenAt`].
@@ -277,8 +278,8 @@ impl Upload {
         self.copy = match std::mem::replace(&mut self.copy, Copy::None) {
             Copy::None => Copy::One(piece.clone()),
             Copy::One(first) => {
-                // What is declared need not come: more than this is taken as it does.
-                let left = self.incoming.size_hint().exact().unwrap_or(0).min(1 << 18);
+                // What is declared need not come: memory is taken in proportion to what did.
+                let left = self.incoming.size_hint().exact().unwrap_or(0).min(4 * length);
                 let capacity = (length + left).min(self.object_bytes_max);
                 let mut bytes = BytesMut::with_capacity(capacity as usize);
                 bytes.extend_from_slice(&first);
@@ -299,12 +300,9 @@ impl Chunks for Upload {
         self.given_at.store(0, Ordering::Relaxed);
         Box::pin(async move {
             loop {
-                let frame = tokio::time::timeout(self.idle, self.incoming.frame()).await;
+                let frame = self.meter.wait(self.incoming.frame()).await;
                 let piece = match frame {
-                    Err(_) => {
-                        let seconds = self.idle.as_secs_f64();
-                        return Some(Err(Error::Upload(format!("nothing came for {seconds} s"))));
-                    }
+                    Err(slow) => return Some(Err(Error::Upload(slow))),
                     Ok(None) => {
                         self.given_at.store(clock::now(), Ordering::Relaxed);
                         return None;
@@ -316,6 +314,7 @@ impl Chunks for Upload {
                 if let Ok(piece) = piece
                     && !piece.is_empty()
                 {
+                    self.meter.took(piece.len());
                     self.keep(&piece);
                     self.given_at.store(clock::now(), Ordering::Relaxed);
                     return Some(Ok(piece));

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE,
+    ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -20,10 +21,14 @@ use tokio::sync::watch;
 
 use super::body::ReplyBody;
 use super::cluster;
-use super::front::{Front, Protocol};
+use super::front::{Front, Protocol, Seat};
 use super::lane::{Lane, Seen};
+use super::pace::Pace;
 use super::socket::Socket;
 use super::{Shared, admin, datasets, headers, list, objects};
+
+/// How long a connection past the limits may take to send its head.
+const SPARE_SILENT_MAX: Duration = Duration::from_secs(1);
 
 /// An answer that is an error: status, and words that say what to do.
 pub struct Problem {
@@ -155,9 +160,10 @@ impl<S: Service> Protocol for S {
         self: Arc<S>,
         lane: Arc<Lane>,
         stream: TcpStream,
+        seat: Seat,
         stop: watch::Receiver<bool>,
     ) {
-        connection(self, lane, stream, stop).await;
+        connection(self, lane, stream, seat, stop).await;
     }
 
     fn under_way(&self) -> usize {
@@ -165,11 +171,27 @@ impl<S: Service> Protocol for S {
     }
 }
 
+fn is_health(path: &str) -> bool {
+    path == "/healthz" || path == "/readyz"
+}
+
+/// The reply where the limits of connections are reached.
+fn too_many(front: &Front) -> Problem {
+    let what = format!(
+        "too many connections: serve.connections_max is {}, and serve.connections_per_address_max holds \
+         for each client; close some, or raise it",
+        front.config.serve.connections_max
+    );
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
+        .with(RETRY_AFTER, HeaderValue::from_static("1"))
+}
+
 /// Serves a connection until it ends, or the process drains.
 async fn connection<S: Service>(
     shared: Arc<S>,
     lane: Arc<Lane>,
     stream: TcpStream,
+    seat: Seat,
     mut stopping: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
@@ -178,15 +200,23 @@ async fn connection<S: Service>(
         let (shared, lane) = (shared.clone(), lane);
         service_fn(move |request| {
             let (shared, lane) = (shared.clone(), lane.clone());
-            async move { Ok::<_, Infallible>(shared.answer(&lane, request).await) }
+            async move {
+                if seat == Seat::Spare && !is_health(request.uri().path()) {
+                    return Ok(too_many(&shared).response());
+                }
+                Ok::<_, Infallible>(shared.answer(&lane, request).await)
+            }
         })
     };
+    let pace = Pace::of(serve);
+    let silent = if seat == Seat::Spare { pace.idle.min(SPARE_SILENT_MAX) } else { pace.idle };
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_secs_f64(serve.idle_s))
+        .keep_alive(seat == Seat::Regular)
+        .header_read_timeout(silent)
         .max_buf_size(serve.header_bytes_max.0 as usize);
-    let connection = builder.serve_connection(TokioIo::new(Socket::new(stream)), service);
+    let connection = builder.serve_connection(TokioIo::new(Socket::new(stream, pace)), service);
     let mut connection = std::pin::pin!(connection);
     // What goes wrong on a connection (a client that leaves, a malformed head, which hyper answers) is
     // the client's to know.
@@ -212,7 +242,7 @@ async fn route(
     request: Request<Incoming>,
 ) -> Result<Response<ReplyBody>, Problem> {
     let path = request.uri().path();
-    if path == "/healthz" || path == "/readyz" {
+    if is_health(path) {
         only_get(&request)?;
         return Ok(match path {
             "/readyz" => admin::ready(shared, shared.drive.origin()).await,

@@ -23,9 +23,11 @@ mod metrics;
 mod object;
 mod objects;
 mod observe;
+mod pace;
 pub mod peer;
 mod range;
 mod socket;
+mod trim;
 mod writes;
 
 use std::net::SocketAddr;

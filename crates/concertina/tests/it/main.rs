@@ -30,6 +30,7 @@ mod serve_gateway;
 mod serve_lost;
 mod serve_replay;
 mod serve_runs;
+mod serve_slow;
 mod simulate;
 mod steady;
 mod tidy;

@@ -357,7 +357,7 @@ fn connections_past_the_limit_are_refused() {
     assert_eq!(first.get("/healthz").status, 200);
     assert_eq!(second.get("/healthz").status, 200);
     let mut third = Client::connect(server.address());
-    let refused = third.read(false).unwrap();
+    let refused = third.get("/objects/a");
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
     drop(first);
     std::thread::sleep(Duration::from_millis(50));

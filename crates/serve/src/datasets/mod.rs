@@ -24,6 +24,7 @@ use tracing::{info, warn};
 
 use super::lane::{Lane, Seen};
 use crate::config::Config;
+use crate::pace::Pace;
 use dataset::{Info, remote};
 use layers::Layers;
 use origin::{Error, Origin};
@@ -57,7 +58,7 @@ pub struct Datasets {
     served: RwLock<BTreeMap<String, Arc<Served>>>,
     refresh: Duration,
     /// How long a silent client that appends is waited for.
-    body_timeout: Duration,
+    pace: Pace,
     /// Bytes of appends that there is room for.
     appends: Arc<Semaphore>,
     /// Requests of clients and gateways, beside those for objects.
@@ -161,7 +162,7 @@ impl Datasets {
             listing: tokio::sync::Mutex::default(),
             served: RwLock::default(),
             refresh: Duration::from_secs_f64(config.datasets.refresh_s),
-            body_timeout: Duration::from_secs_f64(config.serve.idle_s),
+            pace: Pace::of(&config.serve),
             appends: Arc::new(Semaphore::new(http::APPENDS_BYTES_MAX)),
             layers: Layers::new(config.datasets.layers())?,
             replicas: if config.members.is_empty() { 1 } else { config.cluster.replicas.min(8) },

@@ -41,6 +41,7 @@ use super::http::{Problem, Service, authorize, only_get};
 use super::lane::{Lane, Seen};
 use super::objects::{Answered, key_of, no_length, operation_of};
 use super::observe::Observed;
+use super::pace::Pace;
 use super::{headers, list};
 use crate::config::Config;
 use backend::Reply as _;
@@ -158,9 +159,9 @@ impl Access {
         {
             return Err(problem.of(seen));
         }
-        let idle = Duration::from_secs_f64(self.config.serve.idle_s);
+        let pace = Pace::of(&self.config.serve);
         let source = match operation {
-            Operation::Put => Source::of(body, idle).await,
+            Operation::Put => Source::of(body, pace).await,
             _ => Ok(Source::Whole(Default::default())),
         };
         let source = match source {
