@@ -25,6 +25,7 @@ mod report;
 mod serve;
 mod serve_client;
 mod serve_cluster;
+mod serve_damaged;
 mod serve_faults;
 mod serve_gateway;
 mod serve_lost;
