@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{
     ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
-    WWW_AUTHENTICATE,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -25,7 +25,7 @@ use super::front::{Front, Protocol, Seat};
 use super::lane::{Lane, Seen};
 use super::pace::Pace;
 use super::socket::Socket;
-use super::{Shared, admin, datasets, headers, list, objects};
+use super::{Shared, admin, browser, datasets, headers, list, objects};
 
 /// How long a connection past the limits may take to send its head.
 const SPARE_SILENT_MAX: Duration = Duration::from_secs(1);
@@ -134,7 +134,9 @@ pub fn typed(
 ) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::bytes(Bytes::from(text), seen));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -293,9 +295,11 @@ pub fn only_get(request: &Request<Incoming>) -> Result<(), Problem> {
         .with(ALLOW, HeaderValue::from_static("GET, HEAD")))
 }
 
-/// Refuses whoever does not show the token, if there is one.
+/// Refuses whoever does not show the token; if there is none, web pages of others.
 pub fn authorize(front: &Front, headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(token) = &front.token else { return Ok(()) };
+    let Some(token) = &front.token else {
+        return browser::check(headers, &front.config.serve.hosts);
+    };
     let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     // Hashes are compared (in constant time), so that the time taken tells nothing of the token.
     if given.strip_prefix(b"Bearer ").is_some_and(|given| blake3::hash(given) == *token) {

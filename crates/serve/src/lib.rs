@@ -6,6 +6,7 @@
 mod admin;
 mod arena;
 mod body;
+mod browser;
 mod cluster;
 mod condition;
 pub mod config;

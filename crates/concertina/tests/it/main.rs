@@ -23,6 +23,7 @@ mod output;
 mod plan;
 mod report;
 mod serve;
+mod serve_browser;
 mod serve_client;
 mod serve_cluster;
 mod serve_damaged;
