@@ -233,6 +233,26 @@ fn bad_requests_are_told_what_to_do() {
 }
 
 #[test]
+fn a_condition_that_is_not_understood_overwrites_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[]);
+    let mut client = Client::connect(server.address());
+    assert_eq!(client.put("/objects/a", b"kept").status, 200);
+    for name in ["if-none-match", "if-match"] {
+        for value in ["garbage", "\"unfinished", "", "*, *"] {
+            for (method, body) in [("PUT", Some(&b"new"[..])), ("DELETE", None), ("GET", None)] {
+                let mut client = Client::connect(server.address());
+                let reply = client.send(method, "/objects/a", &[(name, value)], body).unwrap();
+                assert_eq!(reply.status, 400, "{method} {name}: {value}");
+                assert!(reply.text().contains("double quotes"), "{}", reply.text());
+            }
+        }
+    }
+    assert_eq!(client.get("/objects/a").body, b"kept");
+    server.stop();
+}
+
+#[test]
 fn garbage_never_stops_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(folder.path(), &["serve.idle_s=0.2"]);

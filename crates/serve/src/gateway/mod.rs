@@ -35,6 +35,7 @@ use origin::Origin;
 use record::clock;
 
 use super::body::ReplyBody;
+use super::condition;
 use super::datasets::Datasets;
 use super::front::Front;
 use super::http::{Problem, Service, authorize, only_get};
@@ -140,6 +141,9 @@ impl Access {
     ) -> Answered {
         let operation = operation_of(&request)?;
         let seen = lane.received(operation, &key);
+        if let Err(what) = condition::check(request.headers()) {
+            return Err(Problem::new(StatusCode::BAD_REQUEST, &what).of(seen));
+        }
         let max = self.router.backend.deadline.as_nanos() as Nanos;
         let (patience, limited) = match request::patience(request.headers(), max) {
             Ok(patience) => patience,
