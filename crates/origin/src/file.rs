@@ -5,9 +5,9 @@
 //! before it is sent: the etag, a hash of all bytes, is only known to hold when the last of them is read.
 //! Files of version 1, without checksums, are read as before.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::{Error, Metadata};
@@ -24,6 +24,13 @@ pub const BLOCK_BYTES: usize = 64 << 10;
 const TAIL_BYTES: u64 = 4096;
 /// Longest metadata and key that are read.
 const BLOCK_BYTES_MAX: u64 = 256 << 10;
+
+/// Opens an object's file. What is not a file is opened too, and at once, even a pipe that nobody writes
+/// to; [`read_end`] refuses it.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits();
+    OpenOptions::new().read(true).custom_flags(flags as i32).open(path)
+}
 
 /// The end of a file, read and found whole.
 pub(super) struct End {
@@ -44,7 +51,11 @@ fn checksum_bytes(data_bytes: u64) -> u64 {
 pub(super) fn read_end(file: &File, path: &Path) -> Result<End, Error> {
     let damaged = || Error::Damaged(format!("{} has no whole footer", path.display()));
     let failed = |e: &io::Error| Error::of_io(e, &format!("read {}", path.display()));
-    let length = file.metadata().map_err(|e| failed(&e))?.len();
+    let stat = file.metadata().map_err(|e| failed(&e))?;
+    if !stat.is_file() {
+        return Err(Error::Damaged(format!("{} is not a regular file", path.display())));
+    }
+    let length = stat.len();
     let mut tail = vec![0; length.min(TAIL_BYTES) as usize];
     let tail_start = length - tail.len() as u64;
     file.read_exact_at(&mut tail, tail_start).map_err(|e| failed(&e))?;

@@ -24,7 +24,7 @@ use anyhow::Context;
 use bytes::{Bytes, BytesMut};
 use engine::Key;
 
-use super::file::{BLOCK_BYTES, Checksums, End, Footer, block_of, read_end, read_verified};
+use super::file::{self, BLOCK_BYTES, Checksums, End, Footer, block_of, read_end, read_verified};
 use super::name::{self, Named};
 use super::pool::Pool;
 use super::sharing::{Entered, Sharing, Turns};
@@ -79,7 +79,7 @@ impl Tree {
 
     fn open(&self, key: &[u8]) -> Result<Option<(File, End)>, Error> {
         let path = self.path(key);
-        let file = match File::open(&path) {
+        let file = match file::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.check_parent(&path)?;
@@ -211,7 +211,7 @@ impl Tree {
                         }
                         let path = entry.path();
                         // A file that was just removed, or is damaged, is not listed.
-                        let Ok(file) = File::open(&path) else { continue };
+                        let Ok(file) = file::open(&path) else { continue };
                         let Ok(end) = read_end(&file, &path) else { continue };
                         end.key
                     }
