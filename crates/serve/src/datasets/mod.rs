@@ -4,6 +4,7 @@
 //! makes shards faster while there is memory, `http` the requests.
 
 pub mod ask;
+mod complaints;
 pub mod http;
 mod layers;
 pub mod served;
@@ -25,6 +26,7 @@ use tracing::{info, warn};
 use super::lane::{Lane, Seen};
 use crate::config::Config;
 use crate::pace::Pace;
+use complaints::Complaints;
 use dataset::{Info, remote};
 use layers::Layers;
 use origin::{Error, Origin};
@@ -70,6 +72,7 @@ pub struct Datasets {
     looks_for_all: bool,
     /// When a name was looked up in vain.
     looked: std::sync::Mutex<BTreeMap<String, (Nanos, Option<String>)>>,
+    complaints: Complaints,
 }
 
 /// What runs for them.
@@ -168,6 +171,7 @@ impl Datasets {
             replicas: if config.members.is_empty() { 1 } else { config.cluster.replicas.min(8) },
             looks_for_all: false,
             looked: std::sync::Mutex::default(),
+            complaints: Complaints::default(),
         })
     }
 
@@ -221,8 +225,15 @@ impl Datasets {
         for name in names {
             let served = self.add(&name);
             let before = served.view().map(|view| view.current.manifest.id.clone());
-            if let Err(error) = served.refresh().await {
-                warn!("{error:#}");
+            let refreshed = served.refresh().await.map_err(|error| format!("{error:#}"));
+            let error = refreshed.as_ref().err().map(String::as_str);
+            if self.complaints.is_news(&name, error, Instant::now()) {
+                match &refreshed {
+                    Err(error) => warn!("{error}"),
+                    Ok(()) => info!("dataset {name} can be read again"),
+                }
+            }
+            if refreshed.is_err() {
                 continue;
             }
             match served.view() {
