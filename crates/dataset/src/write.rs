@@ -192,7 +192,6 @@ pub fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
         let bad_records = report.bad;
         anyhow::bail!("{bad_records} records cannot be read, the first at {bad}; none is appended");
     }
-    let end: &[u8] = if schema.format == Format::Stanzas { b"\n\n" } else { b"\n" };
     let mut all = Vec::with_capacity(records.len());
     for record in 0..records.len() {
         let range = records.range(record).context("a record has a place")?;
@@ -200,8 +199,10 @@ pub fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
         if all.is_empty() && is_header(schema, &record) {
             continue;
         }
-        while !record.ends_with(end) {
-            record.push(b'\n');
+        while !is_ended(schema.format, &record) {
+            // Lines go on to end as they did.
+            let newline: &[u8] = if record.ends_with(b"\r\n") { b"\r\n" } else { b"\n" };
+            record.extend_from_slice(newline);
         }
         all.push(record);
     }
@@ -215,6 +216,14 @@ pub fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
          is no record of its own); none is appended"
     );
     Ok(all)
+}
+
+/// Whether a record ends as its format wants it: with a line end, and in stanzas with a blank line.
+fn is_ended(format: Format, record: &[u8]) -> bool {
+    match format {
+        Format::Stanzas => record.ends_with(b"\n\n") || record.ends_with(b"\n\r\n"),
+        _ => record.ends_with(b"\n"),
+    }
 }
 
 /// Bytes of a chunk that an appended record takes beside its own, at least.
