@@ -12,6 +12,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use super::lane::Seen;
 use super::pace::{Meter, Pace};
+use super::refusal::Replying;
 use origin::{BoxFuture, Chunks, Error};
 use record::clock;
 
@@ -33,6 +34,7 @@ enum Kind {
 pub struct ReplyBody {
     kind: Kind,
     _seen: Option<Seen>,
+    _replying: Option<Replying>,
 }
 
 fn next_of(mut chunks: Box<dyn Chunks>) -> Pin<Box<dyn Future<Output = Next> + Send>> {
@@ -64,24 +66,35 @@ impl ReplyBody {
     /// Bytes that are all there.
     pub fn bytes(bytes: Bytes, seen: Option<Seen>) -> ReplyBody {
         let bytes = Some(bytes).filter(|bytes| !bytes.is_empty());
-        ReplyBody { kind: Kind::Bytes(bytes), _seen: seen }
+        ReplyBody { kind: Kind::Bytes(bytes), _seen: seen, _replying: None }
     }
 
     /// One after the other.
     pub fn two(first: Bytes, second: Bytes, seen: Option<Seen>) -> ReplyBody {
         let some = |bytes: Bytes| Some(bytes).filter(|bytes| !bytes.is_empty());
-        ReplyBody { kind: Kind::Two(some(first), some(second)), _seen: seen }
+        ReplyBody { kind: Kind::Two(some(first), some(second)), _seen: seen, _replying: None }
     }
 
     /// Nothing.
     pub fn empty(seen: Option<Seen>) -> ReplyBody {
-        ReplyBody { kind: Kind::Bytes(None), _seen: seen }
+        ReplyBody { kind: Kind::Bytes(None), _seen: seen, _replying: None }
     }
 
     /// `left` bytes from the origin, each piece within `timeout`.
     pub fn stream(chunks: Box<dyn Chunks>, left: u64, timeout: Duration, seen: Seen) -> ReplyBody {
         let next = next_of(Box::new(Paced { chunks, timeout }));
-        ReplyBody { kind: Kind::Stream { left, next, failed: false }, _seen: Some(seen) }
+        ReplyBody {
+            kind: Kind::Stream { left, next, failed: false },
+            _seen: Some(seen),
+            _replying: None,
+        }
+    }
+}
+
+impl ReplyBody {
+    /// Keeps a mark on its connection that a reply is under way.
+    pub fn hold(&mut self, replying: Replying) {
+        self._replying = Some(replying);
     }
 }
 

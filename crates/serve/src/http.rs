@@ -24,6 +24,7 @@ use super::cluster;
 use super::front::{Front, Protocol, Seat};
 use super::lane::{Lane, Seen};
 use super::pace::Pace;
+use super::refusal::Phase;
 use super::socket::Socket;
 use super::{Shared, admin, browser, datasets, headers, list, objects};
 
@@ -173,6 +174,43 @@ impl<S: Service> Protocol for S {
     }
 }
 
+/// Answers a request if its head is not too long, and its connection may ask for it.
+async fn admitted<S: Service>(
+    shared: &Arc<S>,
+    lane: &Arc<Lane>,
+    seat: Seat,
+    request: Request<Incoming>,
+) -> Response<ReplyBody> {
+    let max = shared.config.serve.header_bytes_max.0 as usize;
+    let bytes = head_bytes(&request);
+    if bytes > max {
+        return head_too_long(bytes, max).response();
+    }
+    if seat == Seat::Spare && !is_health(request.uri().path()) {
+        return too_many(shared).response();
+    }
+    shared.answer(lane, request).await
+}
+
+/// Bytes of a request's head, as it is sent without needless spaces. hyper bounds its buffer only, which
+/// takes what a read brings, up to several times the limit.
+fn head_bytes(request: &Request<Incoming>) -> usize {
+    let uri = request.uri();
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+    let target = authority + uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let line = request.method().as_str().len() + target + " HTTP/1.1\r\n".len() + 1;
+    let fields =
+        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    line + fields.sum::<usize>() + 2
+}
+
+fn head_too_long(bytes: usize, max: usize) -> Problem {
+    let what = format!(
+        "the request's head has {bytes} bytes; serve.header_bytes_max allows {max}: send less, or raise it"
+    );
+    Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, &what)
+}
+
 fn is_health(path: &str) -> bool {
     path == "/healthz" || path == "/readyz"
 }
@@ -198,15 +236,16 @@ async fn connection<S: Service>(
 ) {
     let _ = stream.set_nodelay(true);
     let serve = &shared.config.serve;
+    let phase = Arc::new(Phase::default());
     let service = {
-        let (shared, lane) = (shared.clone(), lane);
+        let (shared, lane, phase) = (shared.clone(), lane, phase.clone());
         service_fn(move |request| {
             let (shared, lane) = (shared.clone(), lane.clone());
+            let replying = phase.begin();
             async move {
-                if seat == Seat::Spare && !is_health(request.uri().path()) {
-                    return Ok(too_many(&shared).response());
-                }
-                Ok::<_, Infallible>(shared.answer(&lane, request).await)
+                let mut response = admitted(&shared, &lane, seat, request).await;
+                response.body_mut().hold(replying);
+                Ok::<_, Infallible>(response)
             }
         })
     };
@@ -218,7 +257,8 @@ async fn connection<S: Service>(
         .keep_alive(seat == Seat::Regular)
         .header_read_timeout(silent)
         .max_buf_size(serve.header_bytes_max.0 as usize);
-    let connection = builder.serve_connection(TokioIo::new(Socket::new(stream, pace)), service);
+    let connection =
+        builder.serve_connection(TokioIo::new(Socket::new(stream, pace, phase)), service);
     let mut connection = std::pin::pin!(connection);
     // What goes wrong on a connection (a client that leaves, a malformed head, which hyper answers) is
     // the client's to know.

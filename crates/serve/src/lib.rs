@@ -27,6 +27,7 @@ mod observe;
 mod pace;
 pub mod peer;
 mod range;
+mod refusal;
 mod socket;
 mod trim;
 mod writes;

@@ -7,6 +7,7 @@
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rustix::fs::sendfile;
@@ -17,6 +18,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::arena;
 use super::pace::Pace;
+use super::refusal::Phase;
 
 /// Fewer bytes are written with the rest: a system call of their own would cost more than their copy.
 const SENDFILE_BYTES_MIN: usize = 8 << 10;
@@ -36,13 +38,16 @@ pub struct Socket {
     written: u64,
     /// What the client had when it was first waited for; `None` while it keeps up.
     delivered: Option<u64>,
+    phase: Arc<Phase>,
+    /// What is being sent instead of what hyper wrote, and how much of it is sent.
+    instead: Option<(Vec<u8>, usize)>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Socket {
     /// Wraps a stream.
-    pub fn new(stream: TcpStream, pace: Pace) -> Socket {
-        Socket { stream, pace, written: 0, delivered: None, timer: None }
+    pub fn new(stream: TcpStream, pace: Pace, phase: Arc<Phase>) -> Socket {
+        Socket { stream, pace, written: 0, delivered: None, phase, instead: None, timer: None }
     }
 
     /// Bytes that the client has acknowledged.
@@ -170,6 +175,16 @@ impl AsyncWrite for Socket {
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let socket = &mut *self;
+        if socket.instead.is_none() {
+            socket.instead = socket.phase.instead(buffers).map(|bytes| (bytes, 0));
+        }
+        while let Some((bytes, sent)) = &mut socket.instead {
+            let Some(left) = bytes.get(*sent..).filter(|left| !left.is_empty()) else {
+                socket.instead = None;
+                return Poll::Ready(Ok(buffers.iter().map(|buffer| buffer.len()).sum()));
+            };
+            *sent += ready!(Pin::new(&mut socket.stream).poll_write(context, left))?;
+        }
         let result = if buffers.iter().any(|buffer| Socket::place(buffer).is_some()) {
             socket.poll_place(context, buffers)
         } else {
@@ -185,6 +200,7 @@ impl AsyncWrite for Socket {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         // All that there is to send for now was given to the kernel.
         self.delivered = None;
+        self.phase.flushed();
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
