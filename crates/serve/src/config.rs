@@ -7,6 +7,7 @@
 mod cluster;
 mod datasets;
 mod field;
+mod folders;
 mod origin;
 mod sections;
 
@@ -205,6 +206,7 @@ impl Config {
             "needs observe.run_dir, the folder that events are written to".to_owned(),
         );
         self.check_cluster(&mut must);
+        self.check_folders(&mut must);
         let mut folders: Vec<PathBuf> = Vec::new();
         if self.origin.kind == "folder" {
             folders.push(self.origin.path.clone());
