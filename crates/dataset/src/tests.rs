@@ -293,6 +293,12 @@ fn appended_records_stay_the_same_behind_others() {
     assert!(split(&schema(Format::Lines), &long).is_err());
     assert!(split(&schema(Format::Lines), &[b'\n'; 13 << 20]).is_err());
     // Blank lines before the first record would move into the one before it.
+    // Lines that end as on Windows get no line end of another kind, and no blank line twice.
+    for text in ["A: 1", "A: 1\r", "A: 1\r\n", "A: 1\r\n\r\n"] {
+        let records = split(&schema(Format::Stanzas), text.as_bytes()).unwrap();
+        let end = if text.contains('\r') { "\r\n\r\n" } else { "\n\n" };
+        assert_eq!(records, [format!("A: 1{end}").into_bytes()], "{text:?}");
+    }
     let stanzas = split(&schema(Format::Stanzas), b" \n\nA: 1\n\n\nB: 2").unwrap();
     assert_eq!(stanzas, [b"A: 1\n\n\n".to_vec(), b"B: 2\n\n".to_vec()]);
     assert_eq!(split(&schema(Format::JsonLines), b"\n \n").unwrap(), Vec::<Vec<u8>>::new());

@@ -195,7 +195,6 @@ pub fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
             "{bad_records} records are malformed, the first at {bad}; nothing was appended"
         );
     }
-    let end: &[u8] = if schema.format == Format::Stanzas { b"\n\n" } else { b"\n" };
     let mut all = Vec::with_capacity(records.len());
     for record in 0..records.len() {
         let range = records.range(record).context("a record has a place")?;
@@ -203,8 +202,10 @@ pub fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
         if all.is_empty() && is_header(schema, &record) {
             continue;
         }
-        while !record.ends_with(end) {
-            record.push(b'\n');
+        while !is_ended(schema.format, &record) {
+            // Lines go on to end as they did.
+            let newline: &[u8] = if record.ends_with(b"\r\n") { b"\r\n" } else { b"\n" };
+            record.extend_from_slice(newline);
         }
         all.push(record);
     }
@@ -218,6 +219,14 @@ pub fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
          not a record by itself); nothing was appended"
     );
     Ok(all)
+}
+
+/// Whether a record ends as its format wants it: with a line end, and in stanzas with a blank line.
+fn is_ended(format: Format, record: &[u8]) -> bool {
+    match format {
+        Format::Stanzas => record.ends_with(b"\n\n") || record.ends_with(b"\n\r\n"),
+        _ => record.ends_with(b"\n"),
+    }
 }
 
 /// The overhead of an appended record in a chunk, bytes.

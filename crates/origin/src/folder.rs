@@ -1,9 +1,11 @@
 //! The folder origin: each object is one durable file.
 //!
-//! A file holds the object's bytes, then its metadata and key, then a footer of 24 bytes with the
-//! length of each and a checksum (docs/device-format.md). The metadata comes last because the
-//! version is a hash that is known only at the end of an upload, and in the same file because a
-//! rename is atomic for one file only.
+//! A file holds the object's bytes, checksums of their blocks, its metadata and key, and a footer of 24
+//! bytes that says how long each is, with a checksum (docs/device-format.md). The metadata comes last because the version
+//! is a hash that is known only at the end of an upload, and in the same file because a rename is atomic
+//! for one file only. A write goes to `tmp/`, is synced, renamed over the object, and the folder synced;
+//! what a crash leaves in `tmp/` is removed at the next start. The rename of a write and the removal of a
+//! delete take the turn of their folder `XX`, so that the condition of a write holds when it is made.
 //!
 //! A write goes to a file in `tmp/`, which is synced and renamed over the object; then the folder
 //! is synced. Files that a crash leaves in `tmp/` are removed at the next start. Renames and
@@ -27,7 +29,7 @@ use anyhow::Context;
 use bytes::{Bytes, BytesMut};
 use engine::Key;
 
-use super::file::{Footer, block_of, read_metadata};
+use super::file::{self, BLOCK_BYTES, Checksums, End, Footer, block_of, read_end, read_verified};
 use super::name::{self, Named};
 use super::pool::Pool;
 use super::sharing::{Entered, Sharing, Turns};
@@ -81,21 +83,34 @@ impl Tree {
         self.root.join(name::path_of(key))
     }
 
-    fn open(&self, key: &[u8]) -> Result<Option<(File, Metadata)>, Error> {
+    fn open(&self, key: &[u8]) -> Result<Option<(File, End)>, Error> {
         let path = self.path(key);
-        let file = match File::open(&path) {
+        let file = match file::open(&path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::of_io(&error, &format!("open {}", path.display()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.check_parent(&path)?;
+                return Ok(None);
+            }
+            Err(error) => {
+                self.entered.identity.check()?;
+                return Err(Error::of_io(&error, &format!("open {}", path.display())));
+            }
         };
-        let (metadata, stored) = read_metadata(&file, &path)?;
-        if stored != key {
-            return Err(Error::Damaged(format!("{} holds another key", path.display())));
+        self.entered.identity.check()?;
+        let end = read_end(&file, &path)?;
+        if end.key != key {
+            return Err(Error::Damaged(format!("{} is of another key", path.display())));
         }
-        Ok(Some((file, metadata)))
+        Ok(Some((file, end)))
+    }
+
+    /// [`Error::Lost`] unless a name missing in the folder of `path` means that there is no such object.
+    fn check_parent(&self, path: &Path) -> Result<(), Error> {
+        self.entered.identity.check_shard(path.parent().unwrap_or(&self.root))
     }
 
     fn temporary(&self) -> Result<Temporary, Error> {
+        self.entered.identity.check()?;
         let number = self.temporary.fetch_add(1, Ordering::Relaxed);
         let path = self.root.join("tmp").join(self.entered.temporary_name(number));
         let file = OpenOptions::new()
@@ -116,8 +131,10 @@ impl Tree {
         let path = self.path(key);
         {
             let _turn = self.turns.take(key)?;
+            // The file to be renamed was made here, so it is in this folder if the path leads there now.
+            self.check_parent(&path)?;
             if let Some(condition) = condition {
-                condition.judge(self.open(key)?.map(|(_, metadata)| metadata).as_ref())?;
+                condition.judge(self.open(key)?.map(|(_, end)| end.metadata).as_ref())?;
             }
             file.rename(&path)?;
         }
@@ -128,12 +145,14 @@ impl Tree {
         let path = self.path(key);
         let removed = {
             let _turn = self.turns.take(key)?;
+            self.check_parent(&path)?;
             fs::remove_file(&path)
         };
         match removed {
             Ok(()) => {}
             // An earlier attempt may have removed the file and failed before the sync.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.check_parent(&path)?;
                 sync_parent(&path)?;
                 return Ok(false);
             }
@@ -161,14 +180,15 @@ impl Tree {
             after = keys.last().cloned().or(after);
             for key in keys {
                 match self.open(&key) {
-                    Ok(Some((_, metadata))) => {
-                        listed.push(Listed { key: Key::from(key), metadata });
+                    Ok(Some((_, end))) => {
+                        listed.push(Listed { key: Key::from(key), metadata: end.metadata });
                     }
                     Ok(None) | Err(Error::Damaged(_)) => {}
                     Err(error) => return Err(error),
                 }
             }
             if last || listed.len() == limit {
+                self.entered.identity.check()?;
                 return Ok(listed);
             }
         }
@@ -182,6 +202,7 @@ impl Tree {
         after: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<Vec<u8>>, Error> {
+        self.entered.identity.check()?;
         let failed = |e: &io::Error| Error::of_io(e, "list");
         let mut smallest: BinaryHeap<Vec<u8>> = BinaryHeap::new();
         for shard in 0..=255u8 {
@@ -198,9 +219,9 @@ impl Tree {
                         }
                         let path = entry.path();
                         // A file that was just removed, or is damaged, is not listed.
-                        let Ok(file) = File::open(&path) else { continue };
-                        let Ok((_, key)) = read_metadata(&file, &path) else { continue };
-                        key
+                        let Ok(file) = file::open(&path) else { continue };
+                        let Ok(end) = read_end(&file, &path) else { continue };
+                        end.key
                     }
                     None => continue,
                 };
@@ -297,7 +318,7 @@ impl Staged for StagedFile {
                         let mut file = tree.temporary()?;
                         let block = block_of(&metadata, &key);
                         let footer = Footer::encode(metadata.size, &block);
-                        let whole = [&bytes[..], &block, &footer].concat();
+                        let whole = [&bytes[..], &Checksums::of(&bytes), &block, &footer].concat();
                         file.write(&[&whole])?;
                         file.sync()?;
                         file
@@ -314,7 +335,7 @@ impl Origin for Folder {
     fn head(&self, key: &Key) -> BoxFuture<'_, Result<Option<Metadata>, Error>> {
         let (tree, key) = (self.tree.clone(), key.clone());
         Box::pin(async move {
-            self.pool.run(move || Ok(tree.open(&key)?.map(|(_, metadata)| metadata))).await
+            self.pool.run(move || Ok(tree.open(&key)?.map(|(_, end)| end.metadata))).await
         })
     }
 
@@ -327,14 +348,16 @@ impl Origin for Folder {
         Box::pin(async move {
             self.pool
                 .run(move || {
-                    let Some((file, metadata)) = tree.open(&key)? else { return Ok(None) };
-                    let range = range.unwrap_or(0..metadata.size);
-                    let end = range.end.min(metadata.size);
-                    let at = range.start.min(end);
-                    // Only a read of the whole object can be verified against its version.
+                    let Some((file, found)) = tree.open(&key)? else { return Ok(None) };
+                    let End { metadata, has_checksums, .. } = found;
+                    let asked = range.unwrap_or(0..metadata.size);
+                    let end = asked.end.min(metadata.size);
+                    let at = asked.start.min(end);
+                    // Only a read of the whole can be held against the version; blocks are verified always.
                     let version = (at == 0 && end == metadata.size)
                         .then(|| (VersionHasher::default(), metadata.clone()));
-                    let mut reader = Reader { file, at, end, version };
+                    let size = has_checksums.then_some(metadata.size);
+                    let mut reader = Reader { file, size, at, end, version };
                     let first = reader.read()?;
                     let body: Box<dyn Chunks> = if reader.at == reader.end {
                         Box::new(Whole::new(first))
@@ -355,7 +378,12 @@ impl Origin for Folder {
     ) -> BoxFuture<'a, Result<Box<dyn Staged>, Error>> {
         let key = key.clone();
         Box::pin(async move {
-            let mut upload = Upload { origin: self, hasher: VersionHasher::default(), size: 0 };
+            let mut upload = Upload {
+                origin: self,
+                hasher: VersionHasher::default(),
+                checksums: Checksums::default(),
+                size: 0,
+            };
             let (first, more) = gather(body).await?;
             let (metadata, bytes) = if more {
                 upload.write_file(first, body, attributes, &key).await?
@@ -387,12 +415,18 @@ impl Origin for Folder {
             async move { self.pool.run(move || tree.list(&prefix, after.as_deref(), limit)).await },
         )
     }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), Error>> {
+        let tree = self.tree.clone();
+        Box::pin(async move { self.pool.run(move || tree.entered.identity.check()).await })
+    }
 }
 
 /// An upload in progress.
 struct Upload<'a> {
     origin: &'a Folder,
     hasher: VersionHasher,
+    checksums: Checksums,
     size: u64,
 }
 
@@ -419,13 +453,15 @@ impl Upload<'_> {
         loop {
             self.size += piece.len() as u64;
             let mut hasher = std::mem::take(&mut self.hasher);
+            let mut checksums = std::mem::take(&mut self.checksums);
             let bytes = piece;
             let written = self.origin.pool.run(move || {
                 hasher.update(&bytes);
+                checksums.update(&bytes);
                 file.write(&[&bytes])?;
-                Ok((file, hasher))
+                Ok((file, hasher, checksums))
             });
-            (file, self.hasher) = written.await?;
+            (file, self.hasher, self.checksums) = written.await?;
             if !more {
                 break;
             }
@@ -433,8 +469,9 @@ impl Upload<'_> {
         }
         let metadata = self.metadata(attributes);
         let (size, block) = (metadata.size, block_of(&metadata, key));
+        let checksums = std::mem::take(&mut self.checksums).finish();
         let synced = self.origin.pool.run(move || {
-            file.write(&[&block, &Footer::encode(size, &block)])?;
+            file.write(&[&checksums, &block, &Footer::encode(size, &block)])?;
             file.sync()?;
             Ok(file)
         });
@@ -450,8 +487,10 @@ async fn gather(body: &mut dyn Chunks) -> Result<(Bytes, bool), Error> {
         Some(chunk) => chunk?,
     };
     let Some(second) = body.next().await else { return Ok((first, false)) };
+    // What is declared need not come: memory is taken in proportion to what did.
+    let room = (4 * first.len()).min(PIECE_BYTES);
     let mut gathered = BytesMut::with_capacity(
-        body.bytes_left().map_or(PIECE_BYTES, |n| PIECE_BYTES.min(n as usize)) + first.len(),
+        body.bytes_left().map_or(room, |n| room.min(n as usize)) + first.len(),
     );
     gathered.extend_from_slice(&std::mem::take(&mut first));
     gathered.extend_from_slice(&second?);
@@ -464,9 +503,11 @@ async fn gather(body: &mut dyn Chunks) -> Result<(Bytes, bool), Error> {
     Ok((gathered.freeze(), true))
 }
 
-/// Reads a range of a file piece by piece.
+/// Reads a range of a file piece by piece; no piece leaves that is not verified.
 struct Reader {
     file: File,
+    /// Bytes of the object, if its file has checksums.
+    size: Option<u64>,
     at: u64,
     end: u64,
     version: Option<(VersionHasher, Metadata)>,
@@ -474,8 +515,18 @@ struct Reader {
 
 impl Reader {
     fn read(&mut self) -> Result<Bytes, Error> {
-        let mut piece = vec![0; (self.end - self.at).min(PIECE_BYTES as u64) as usize];
-        self.file.read_exact_at(&mut piece, self.at).map_err(|e| Error::of_io(&e, "read"))?;
+        // The first piece ends where a block does, so that later ones read no block twice.
+        let room = PIECE_BYTES as u64 - self.at % BLOCK_BYTES as u64;
+        let length = (self.end - self.at).min(room) as usize;
+        let piece = match self.size {
+            Some(size) => read_verified(&self.file, size, self.at, length)?,
+            None => {
+                let mut piece = vec![0; length];
+                let read = self.file.read_exact_at(&mut piece, self.at);
+                read.map_err(|e| Error::of_io(&e, "read"))?;
+                piece
+            }
+        };
         self.at += piece.len() as u64;
         if let Some((hasher, metadata)) = &mut self.version {
             hasher.update(&piece);

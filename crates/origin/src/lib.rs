@@ -10,6 +10,7 @@
 
 mod file;
 mod folder;
+mod identity;
 mod lock;
 mod metadata;
 mod name;
@@ -81,6 +82,10 @@ pub enum Error {
     /// The origin does not support such an object; retrying is useless.
     #[error("the origin cannot store this object: {0}")]
     Refused(String),
+    /// What is there is not the origin that was opened: it vanished, or another is in its place. What it
+    /// does not hold is not known to be absent.
+    #[error("the origin is not there: {0}")]
+    Lost(String),
     /// Anything else.
     #[error("the origin failed: {0}")]
     Failed(String),
@@ -199,6 +204,11 @@ pub trait Origin: Send + Sync {
         after: Option<&[u8]>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Listed>, Error>>;
+
+    /// [`Error::Lost`] if what is there is not the origin that was opened.
+    fn check(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// [`Chunks`] of bytes that are all in memory.

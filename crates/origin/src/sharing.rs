@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::retry_on_intr;
 
 use super::Error;
+use super::identity::Identity;
 use super::lock::{Lock, open_to_lock};
 
 /// Whether other processes may use the folder at the same time.
@@ -32,6 +33,8 @@ pub enum Sharing {
 pub(super) struct Entered {
     name: String,
     owner: Option<(PathBuf, File)>,
+    /// Which folder this is.
+    pub(super) identity: Identity,
     _lock: Lock,
 }
 
@@ -46,7 +49,8 @@ impl Entered {
             if owners.exists() {
                 remove_files(&owners, |_| Ok(true))?;
             }
-            return Ok(Entered { name, owner: None, _lock: lock });
+            let identity = Identity::open(root, &root.join("tmp").join(&name))?;
+            return Ok(Entered { name, owner: None, identity, _lock: lock });
         }
         let lock = Lock::share(root)?;
         let opening = open_to_lock(&root.join("opening"))?;
@@ -63,7 +67,8 @@ impl Entered {
             Ok(owner.is_empty() || !is_alive(&owners.join(owner))?)
         })?;
         remove_files(&owners, |owner| Ok(!is_alive(&owners.join(owner))?))?;
-        Ok(Entered { name, owner: Some((path, file)), _lock: lock })
+        let identity = Identity::open(root, &root.join("tmp").join(&name))?;
+        Ok(Entered { name, owner: Some((path, file)), identity, _lock: lock })
     }
 
     /// The name of this process's `number`-th temporary file.

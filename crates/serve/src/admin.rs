@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use engine::node::Contents;
 use http::{Response, StatusCode};
+use origin::Origin;
 use serde::Serialize;
 
 use super::Shared;
@@ -15,16 +17,36 @@ use super::http::{json, typed};
 use crate::disk::Lateness;
 use record::clock;
 
+/// How long `/readyz` waits for the origin. One that does not answer is not known to be lost, and what
+/// memory and devices hold is served.
+const CHECK_MAX: Duration = Duration::from_secs(1);
+
 #[derive(Serialize)]
 struct Health {
     ok: bool,
+    /// Why it is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
-/// Whether the process lives, and whether it takes requests.
-pub fn health(front: &Front, ready: bool) -> Response<ReplyBody> {
-    let ok = !(ready && front.is_stopping());
+/// `/healthz`: the process lives.
+pub fn alive() -> Response<ReplyBody> {
+    json(StatusCode::OK, &Health { ok: true, error: None }, None)
+}
+
+/// `/readyz`: whether the process takes requests, and has the origin that it was started with.
+pub async fn ready(front: &Front, origin: &Arc<dyn Origin>) -> Response<ReplyBody> {
+    let error = if front.is_stopping() {
+        Some("the server is stopping".to_owned())
+    } else {
+        match tokio::time::timeout(CHECK_MAX, origin.check()).await {
+            Ok(Err(error @ origin::Error::Lost(_))) => Some(error.to_string()),
+            _ => None,
+        }
+    };
+    let ok = error.is_none();
     let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    json(status, &Health { ok }, None)
+    json(status, &Health { ok, error }, None)
 }
 
 /// Prometheus text.

@@ -11,6 +11,8 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 use super::lane::Seen;
+use super::pace::{Meter, Pace};
+use super::refusal::Replying;
 use origin::{BoxFuture, Chunks, Error};
 use record::clock;
 
@@ -32,6 +34,7 @@ enum Kind {
 pub struct ReplyBody {
     kind: Kind,
     _seen: Option<Seen>,
+    _replying: Option<Replying>,
 }
 
 fn next_of(mut chunks: Box<dyn Chunks>) -> Pin<Box<dyn Future<Output = Next> + Send>> {
@@ -63,24 +66,35 @@ impl ReplyBody {
     /// Bytes that are all there.
     pub fn bytes(bytes: Bytes, seen: Option<Seen>) -> ReplyBody {
         let bytes = Some(bytes).filter(|bytes| !bytes.is_empty());
-        ReplyBody { kind: Kind::Bytes(bytes), _seen: seen }
+        ReplyBody { kind: Kind::Bytes(bytes), _seen: seen, _replying: None }
     }
 
     /// One after the other.
     pub fn two(first: Bytes, second: Bytes, seen: Option<Seen>) -> ReplyBody {
         let some = |bytes: Bytes| Some(bytes).filter(|bytes| !bytes.is_empty());
-        ReplyBody { kind: Kind::Two(some(first), some(second)), _seen: seen }
+        ReplyBody { kind: Kind::Two(some(first), some(second)), _seen: seen, _replying: None }
     }
 
     /// Nothing.
     pub fn empty(seen: Option<Seen>) -> ReplyBody {
-        ReplyBody { kind: Kind::Bytes(None), _seen: seen }
+        ReplyBody { kind: Kind::Bytes(None), _seen: seen, _replying: None }
     }
 
     /// `left` bytes from the origin, each piece within `timeout`.
     pub fn stream(chunks: Box<dyn Chunks>, left: u64, timeout: Duration, seen: Seen) -> ReplyBody {
         let next = next_of(Box::new(Paced { chunks, timeout }));
-        ReplyBody { kind: Kind::Stream { left, next, failed: false }, _seen: Some(seen) }
+        ReplyBody {
+            kind: Kind::Stream { left, next, failed: false },
+            _seen: Some(seen),
+            _replying: None,
+        }
+    }
+}
+
+impl ReplyBody {
+    /// Keeps a mark on its connection that a reply is under way.
+    pub fn hold(&mut self, replying: Replying) {
+        self._replying = Some(replying);
     }
 }
 
@@ -191,7 +205,7 @@ pub type GivenAt = Arc<AtomicU64>;
 /// The body of a PUT, as the origin takes it. Keeps a copy for the tiers while that may be.
 pub struct Upload {
     incoming: Incoming,
-    idle: Duration,
+    meter: Meter,
     given_at: GivenAt,
     copy: Copy,
     object_bytes_max: u64,
@@ -211,7 +225,7 @@ impl Upload {
     /// The upload of a request.
     pub fn new(
         incoming: Incoming,
-        idle: Duration,
+        pace: Pace,
         object_bytes_max: u64,
         budget: Arc<Budget>,
     ) -> Upload {
@@ -220,8 +234,8 @@ impl Upload {
             Some(bytes) if bytes > object_bytes_max => Copy::TooLarge,
             _ => Copy::None,
         };
-        let given_at = GivenAt::default();
-        Upload { incoming, idle, given_at, copy, object_bytes_max, budget, share: None }
+        let (given_at, meter) = (GivenAt::default(), Meter::new(pace));
+        Upload { incoming, meter, given_at, copy, object_bytes_max, budget, share: None }
     }
 
     /// See [`GivenAt`].
@@ -277,8 +291,8 @@ impl Upload {
         self.copy = match std::mem::replace(&mut self.copy, Copy::None) {
             Copy::None => Copy::One(piece.clone()),
             Copy::One(first) => {
-                // What is declared need not come: more than this is taken as it does.
-                let left = self.incoming.size_hint().exact().unwrap_or(0).min(1 << 18);
+                // What is declared need not come: memory is taken in proportion to what did.
+                let left = self.incoming.size_hint().exact().unwrap_or(0).min(4 * length);
                 let capacity = (length + left).min(self.object_bytes_max);
                 let mut bytes = BytesMut::with_capacity(capacity as usize);
                 bytes.extend_from_slice(&first);
@@ -299,12 +313,9 @@ impl Chunks for Upload {
         self.given_at.store(0, Ordering::Relaxed);
         Box::pin(async move {
             loop {
-                let frame = tokio::time::timeout(self.idle, self.incoming.frame()).await;
+                let frame = self.meter.wait(self.incoming.frame()).await;
                 let piece = match frame {
-                    Err(_) => {
-                        let seconds = self.idle.as_secs_f64();
-                        return Some(Err(Error::Upload(format!("nothing came for {seconds} s"))));
-                    }
+                    Err(slow) => return Some(Err(Error::Upload(slow))),
                     Ok(None) => {
                         self.given_at.store(clock::now(), Ordering::Relaxed);
                         return None;
@@ -316,6 +327,7 @@ impl Chunks for Upload {
                 if let Ok(piece) = piece
                     && !piece.is_empty()
                 {
+                    self.meter.took(piece.len());
                     self.keep(&piece);
                     self.given_at.store(clock::now(), Ordering::Relaxed);
                     return Some(Ok(piece));

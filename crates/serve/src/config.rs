@@ -5,6 +5,7 @@
 //! is checked once, here, and all mistakes are reported together.
 
 mod cluster;
+mod folders;
 mod read;
 mod sections;
 
@@ -132,6 +133,7 @@ impl Config {
         self.datasets.check(checks.of("datasets"));
         self.observe.check(checks.of("observe"));
         self.check_cluster(checks);
+        self.check_folders(checks);
         self.cluster.check(checks.of("cluster"));
         self.gateway.check(checks.of("gateway"));
         let mut folders: Vec<PathBuf> = Vec::new();

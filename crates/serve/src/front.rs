@@ -6,10 +6,11 @@
 //! (`SO_REUSEPORT`) the kernel would spread a dozen connections unevenly by their hash, and a second
 //! process could listen on the same port without an error.
 
-use std::net::{SocketAddr, TcpListener};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,10 @@ use super::lane::Lane;
 use super::metrics::Metrics;
 use crate::config::Config;
 
+/// Connections past the limits that are taken all the same, to answer `/healthz` and `/readyz`: whoever
+/// fills the limit must not make a server look dead.
+const SPARE_MAX: usize = 32;
+
 /// What the threads behind one address share.
 pub struct Front {
     /// The process's configuration.
@@ -40,7 +45,19 @@ pub struct Front {
     pub metrics: Metrics,
     /// Those that are open.
     pub connections: AtomicUsize,
+    /// The open ones by the client's address.
+    addresses: Mutex<HashMap<IpAddr, u32>>,
+    spare: AtomicUsize,
     stopping: AtomicBool,
+}
+
+/// What a connection was taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seat {
+    /// Any request.
+    Regular,
+    /// One request for the server's health, since the limits are reached.
+    Spare,
 }
 
 impl Front {
@@ -59,7 +76,42 @@ impl Front {
             lanes: (0..threads).map(|_| lane()).collect(),
             metrics: Metrics::default(),
             connections: AtomicUsize::new(0),
+            addresses: Mutex::default(),
+            spare: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Counts a further connection; `None` if there is not even a spare seat. Only the listener calls it.
+    fn seat(&self, from: IpAddr) -> Option<Seat> {
+        let serve = &self.config.serve;
+        if self.connections.load(Ordering::Relaxed) < serve.connections_max as usize {
+            let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+            let open = addresses.entry(from).or_default();
+            if *open < serve.connections_of_one(from) {
+                *open += 1;
+                self.connections.fetch_add(1, Ordering::Relaxed);
+                return Some(Seat::Regular);
+            }
+        }
+        let taken = self.spare.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spare| {
+            (spare < SPARE_MAX).then_some(spare + 1)
+        });
+        taken.is_ok().then_some(Seat::Spare)
+    }
+
+    fn leave(&self, seat: Seat, from: IpAddr) {
+        if seat == Seat::Spare {
+            self.spare.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = addresses.get_mut(&from) {
+            *open -= 1;
+            if *open == 0 {
+                addresses.remove(&from);
+            }
         }
     }
 
@@ -84,6 +136,7 @@ pub trait Protocol: Deref<Target = Front> + Send + Sync + 'static {
         self: Arc<Self>,
         lane: Arc<Lane>,
         stream: TcpStream,
+        seat: Seat,
         stop: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + Send;
 
@@ -92,8 +145,8 @@ pub trait Protocol: Deref<Target = Front> + Send + Sync + 'static {
 }
 
 /// A serving thread as the listener sees it.
-struct Worker {
-    streams: queue::UnboundedSender<std::net::TcpStream>,
+struct Worker<P: Protocol> {
+    streams: queue::UnboundedSender<Accepted<P>>,
     connections: Arc<AtomicUsize>,
 }
 
@@ -160,17 +213,16 @@ pub fn run<P: Protocol>(shared: &Arc<P>, listener: TcpListener) -> anyhow::Resul
         // Bounded by `serve.connections_max`, of all threads together.
         let (streams, receive) = queue::unbounded_channel();
         let connections = Arc::new(AtomicUsize::new(0));
-        workers.push(Worker { streams, connections: connections.clone() });
-        streams_of.push((receive, connections));
+        workers.push(Worker { streams, connections });
+        streams_of.push(receive);
     }
     let mut accepting = Some((listener, workers));
-    for (index, (streams, connections)) in streams_of.into_iter().enumerate() {
+    for (index, streams) in streams_of.into_iter().enumerate() {
         let thread = Thread {
             shared: shared.clone(),
             lane: shared.lanes[index].clone(),
             accepting: accepting.take(),
             streams,
-            connections,
             stop: stop.clone(),
         };
         let send_handle = send_handle.clone();
@@ -191,19 +243,26 @@ pub fn run<P: Protocol>(shared: &Arc<P>, listener: TcpListener) -> anyhow::Resul
 struct Thread<P: Protocol> {
     shared: Arc<P>,
     lane: Arc<Lane>,
-    accepting: Option<(TcpListener, Vec<Worker>)>,
-    streams: queue::UnboundedReceiver<std::net::TcpStream>,
-    connections: Arc<AtomicUsize>,
+    accepting: Option<(TcpListener, Vec<Worker<P>>)>,
+    streams: queue::UnboundedReceiver<Accepted<P>>,
     stop: watch::Receiver<bool>,
 }
 
+/// A connection on its way to a thread.
+type Accepted<P> = (std::net::TcpStream, Open<P>);
+
 /// Counts a connection while it is open.
-struct Open<P: Protocol>(Arc<P>, Arc<AtomicUsize>);
+struct Open<P: Protocol> {
+    shared: Arc<P>,
+    seat: Seat,
+    from: IpAddr,
+    of_thread: Arc<AtomicUsize>,
+}
 
 impl<P: Protocol> Drop for Open<P> {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
-        self.1.fetch_sub(1, Ordering::Relaxed);
+        self.shared.leave(self.seat, self.from);
+        self.of_thread.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -233,13 +292,12 @@ impl<P: Protocol> Thread<P> {
                 stream = self.streams.recv() => stream,
                 _ = stop.wait_for(|stop| *stop) => None,
             };
-            let Some(stream) = stream else { break };
-            let open = Open(self.shared.clone(), self.connections.clone());
+            let Some((stream, open)) = stream else { break };
             let Ok(stream) = TcpStream::from_std(stream) else { continue };
             let (shared, lane, stop) = (self.shared.clone(), self.lane.clone(), self.stop.clone());
             tokio::spawn(async move {
-                let _open = open;
-                shared.connection(lane, stream, stop).await;
+                shared.connection(lane, stream, open.seat, stop).await;
+                drop(open);
             });
         }
         self.drain().await;
@@ -259,21 +317,20 @@ impl<P: Protocol> Thread<P> {
 async fn accept<P: Protocol>(
     shared: Arc<P>,
     listener: TcpListener,
-    workers: Vec<Worker>,
+    workers: Vec<Worker<P>>,
     mut stop: watch::Receiver<bool>,
 ) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return warn!("cannot accept connections: {error}"),
     };
-    let max = shared.config.serve.connections_max as usize;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => return,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, from) = match accepted {
+            Ok((stream, from)) => (stream, from.ip().to_canonical()),
             Err(error) => {
                 // Out of files, most likely: those who are connected go on.
                 warn!("cannot accept a connection: {error}");
@@ -281,15 +338,17 @@ async fn accept<P: Protocol>(
                 continue;
             }
         };
-        if shared.connections.load(Ordering::Relaxed) >= max {
+        let Some(seat) = shared.seat(from) else {
             tokio::spawn(refuse(stream, P::TOO_MANY));
             continue;
-        }
+        };
         let least = workers.iter().min_by_key(|w| w.connections.load(Ordering::Relaxed));
-        if let (Some(worker), Ok(stream)) = (least, stream.into_std()) {
-            shared.connections.fetch_add(1, Ordering::Relaxed);
-            worker.connections.fetch_add(1, Ordering::Relaxed);
-            let _ = worker.streams.send(stream);
+        let Some(worker) = least else { return };
+        worker.connections.fetch_add(1, Ordering::Relaxed);
+        let of_thread = worker.connections.clone();
+        let open = Open { shared: shared.clone(), seat, from, of_thread };
+        if let Ok(stream) = stream.into_std() {
+            let _ = worker.streams.send((stream, open));
         }
     }
 }

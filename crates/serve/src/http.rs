@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE,
+    ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -20,10 +21,15 @@ use tokio::sync::watch;
 
 use super::body::ReplyBody;
 use super::cluster;
-use super::front::{Front, Protocol};
+use super::front::{Front, Protocol, Seat};
 use super::lane::{Lane, Seen};
+use super::pace::Pace;
+use super::refusal::Phase;
 use super::socket::Socket;
-use super::{Shared, admin, datasets, headers, list, objects};
+use super::{Shared, admin, browser, datasets, headers, list, objects};
+
+/// How long a connection past the limits may take to send its head.
+const SPARE_SILENT_MAX: Duration = Duration::from_secs(1);
 
 /// An answer that is an error: status, and words that say what to do.
 pub struct Problem {
@@ -129,7 +135,9 @@ pub fn typed(
 ) -> Response<ReplyBody> {
     let mut response = Response::new(ReplyBody::bytes(Bytes::from(text), seen));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -155,9 +163,10 @@ impl<S: Service> Protocol for S {
         self: Arc<S>,
         lane: Arc<Lane>,
         stream: TcpStream,
+        seat: Seat,
         stop: watch::Receiver<bool>,
     ) {
-        connection(self, lane, stream, stop).await;
+        connection(self, lane, stream, seat, stop).await;
     }
 
     fn under_way(&self) -> usize {
@@ -165,28 +174,91 @@ impl<S: Service> Protocol for S {
     }
 }
 
+/// Answers a request if its head is not too long, and its connection may ask for it.
+async fn admitted<S: Service>(
+    shared: &Arc<S>,
+    lane: &Arc<Lane>,
+    seat: Seat,
+    request: Request<Incoming>,
+) -> Response<ReplyBody> {
+    let max = shared.config.serve.header_bytes_max.0 as usize;
+    let bytes = head_bytes(&request);
+    if bytes > max {
+        return head_too_long(bytes, max).response();
+    }
+    if seat == Seat::Spare && !is_health(request.uri().path()) {
+        return too_many(shared).response();
+    }
+    shared.answer(lane, request).await
+}
+
+/// Bytes of a request's head, as it is sent without needless spaces. hyper bounds its buffer only, which
+/// takes what a read brings, up to several times the limit.
+fn head_bytes(request: &Request<Incoming>) -> usize {
+    let uri = request.uri();
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+    let target = authority + uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let line = request.method().as_str().len() + target + " HTTP/1.1\r\n".len() + 1;
+    let fields =
+        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    line + fields.sum::<usize>() + 2
+}
+
+fn head_too_long(bytes: usize, max: usize) -> Problem {
+    let what = format!(
+        "the request's head has {bytes} bytes; serve.header_bytes_max allows {max}: send less, or raise it"
+    );
+    Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, &what)
+}
+
+fn is_health(path: &str) -> bool {
+    path == "/healthz" || path == "/readyz"
+}
+
+/// The reply where the limits of connections are reached.
+fn too_many(front: &Front) -> Problem {
+    let what = format!(
+        "too many connections: serve.connections_max is {}, and serve.connections_per_address_max holds \
+         for each client; close some, or raise it",
+        front.config.serve.connections_max
+    );
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
+        .with(RETRY_AFTER, HeaderValue::from_static("1"))
+}
+
 /// Serves a connection until it ends, or the process drains.
 async fn connection<S: Service>(
     shared: Arc<S>,
     lane: Arc<Lane>,
     stream: TcpStream,
+    seat: Seat,
     mut stopping: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
     let serve = &shared.config.serve;
+    let phase = Arc::new(Phase::default());
     let service = {
-        let (shared, lane) = (shared.clone(), lane);
+        let (shared, lane, phase) = (shared.clone(), lane, phase.clone());
         service_fn(move |request| {
             let (shared, lane) = (shared.clone(), lane.clone());
-            async move { Ok::<_, Infallible>(shared.answer(&lane, request).await) }
+            let replying = phase.begin();
+            async move {
+                let mut response = admitted(&shared, &lane, seat, request).await;
+                response.body_mut().hold(replying);
+                Ok::<_, Infallible>(response)
+            }
         })
     };
+    let pace = Pace::of(serve);
+    let silent = if seat == Seat::Spare { pace.idle.min(SPARE_SILENT_MAX) } else { pace.idle };
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_secs_f64(serve.idle_s))
+        .keep_alive(seat == Seat::Regular)
+        .header_read_timeout(silent)
         .max_buf_size(serve.header_bytes_max.0 as usize);
-    let connection = builder.serve_connection(TokioIo::new(Socket::new(stream)), service);
+    let connection =
+        builder.serve_connection(TokioIo::new(Socket::new(stream, pace, phase)), service);
     let mut connection = std::pin::pin!(connection);
     // What goes wrong on a connection (a client that leaves, a malformed head, which hyper answers) is
     // the client's to know.
@@ -212,9 +284,12 @@ async fn route(
     request: Request<Incoming>,
 ) -> Result<Response<ReplyBody>, Problem> {
     let path = request.uri().path();
-    if path == "/healthz" || path == "/readyz" {
+    if is_health(path) {
         only_get(&request)?;
-        return Ok(admin::health(shared, path == "/readyz"));
+        return Ok(match path {
+            "/readyz" => admin::ready(shared, shared.drive.origin()).await,
+            _ => admin::alive(),
+        });
     }
     authorize(shared, request.headers())?;
     let sender = cluster::sender(shared, request.headers())?;
@@ -260,9 +335,11 @@ pub fn only_get(request: &Request<Incoming>) -> Result<(), Problem> {
         .with(ALLOW, HeaderValue::from_static("GET, HEAD")))
 }
 
-/// Refuses whoever does not show the token, if there is one.
+/// Refuses whoever does not show the token; if there is none, web pages of others.
 pub fn authorize(front: &Front, headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(token) = &front.token else { return Ok(()) };
+    let Some(token) = &front.token else {
+        return browser::check(headers, &front.config.serve.hosts);
+    };
     let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     // Hashes are compared (in constant time), so that the time taken tells nothing of the token.
     if given.strip_prefix(b"Bearer ").is_some_and(|given| blake3::hash(given) == *token) {

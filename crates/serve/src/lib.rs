@@ -6,6 +6,7 @@
 mod admin;
 mod arena;
 mod body;
+mod browser;
 mod cluster;
 mod condition;
 pub mod config;
@@ -24,9 +25,12 @@ mod metrics;
 mod object;
 mod objects;
 mod observe;
+mod pace;
 pub mod peer;
 mod range;
+mod refusal;
 mod socket;
+mod trim;
 mod writes;
 
 use std::net::SocketAddr;

@@ -5,7 +5,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use engine::{Etag, Payload};
-use http::header::{ACCEPT_RANGES, CONTENT_TYPE, ETAG, LAST_MODIFIED};
+use http::header::{
+    ACCEPT_RANGES, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LAST_MODIFIED,
+    X_CONTENT_TYPE_OPTIONS,
+};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::arena;
@@ -89,7 +92,7 @@ impl Payload for Object {
 
 /// The headers that metadata stands for.
 pub fn headers_of(metadata: &Metadata) -> Vec<(HeaderName, HeaderValue)> {
-    let mut headers = Vec::with_capacity(4 + metadata.attributes.user.len());
+    let mut headers = Vec::with_capacity(6 + metadata.attributes.user.len());
     let mut add = |name: HeaderName, value: &str| {
         // Values came from headers; what a damaged file held instead is left out.
         if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
@@ -101,12 +104,23 @@ pub fn headers_of(metadata: &Metadata) -> Vec<(HeaderName, HeaderValue)> {
     add(ETAG, &format!("\"{}\"", metadata.etag));
     add(LAST_MODIFIED, &http_date(metadata.modified_unix_us));
     add(ACCEPT_RANGES, "bytes");
+    // A browser must take the type as it is, and run nothing that a document brings along.
+    add(X_CONTENT_TYPE_OPTIONS, "nosniff");
+    if content_type.is_some_and(is_active) {
+        add(CONTENT_SECURITY_POLICY, "sandbox");
+    }
     for (name, value) in &metadata.attributes.user {
         if let Ok(name) = HeaderName::from_bytes(format!("{META_PREFIX}{name}").as_bytes()) {
             add(name, value);
         }
     }
     headers
+}
+
+/// Whether a browser may run scripts of a document of this type.
+fn is_active(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    essence == "text/html" || essence.ends_with("/xml") || essence.ends_with("+xml")
 }
 
 /// A time as HTTP writes it. Times past the year 9999, which no clock gave us, become 1970.

@@ -89,6 +89,9 @@ pub async fn object(
     let operation = operation_of(&request)?;
     let mut seen = lane.received(operation, &key);
     seen.internal = sender != Sender::Client;
+    if let Err(what) = condition::check(request.headers()) {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, &what).of(seen));
+    }
     match operation {
         Operation::Put => writes::put(shared, seen, key, request).await,
         Operation::Delete => writes::delete(shared, seen, key, request.headers()).await,

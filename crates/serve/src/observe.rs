@@ -12,6 +12,9 @@ use super::front::Front;
 use record::clock;
 use record::{HostSampler, RunWriter};
 
+/// Connections that must have closed before memory is given back: looking for it costs milliseconds.
+const TRIM_CONNECTIONS: usize = 256;
+
 /// What is observed.
 pub trait Observed: Send + Sync {
     /// Its lanes, its configuration, and where metrics are kept.
@@ -44,7 +47,7 @@ impl Observer {
         let stopped = stop.clone();
         let window_s = observed.first().map_or(1.0, |o| o.front().config.observe.window_s);
         let kernel = kernel_disks(&observed);
-        let mut watch = Watch { kernel, observed, run, complained: false };
+        let mut watch = Watch { kernel, observed, run, complained: false, peak: 0 };
         let thread = std::thread::Builder::new().name("observe".to_owned()).spawn(move || {
             let window = (window_s * 1e9) as Nanos;
             let mut host = HostSampler::start();
@@ -81,6 +84,8 @@ struct Watch {
     run: Option<RunWriter>,
     kernel: Vec<KernelDisk>,
     complained: bool,
+    /// The most connections since memory was last given back.
+    peak: usize,
 }
 
 impl Watch {
@@ -106,6 +111,13 @@ impl Watch {
     }
 
     fn host(&mut self, host: &mut HostSampler) {
+        let fronts = self.observed.iter().map(|observed| observed.front());
+        let open = fronts.map(|front| front.connections.load(Ordering::Relaxed)).sum();
+        self.peak = self.peak.max(open);
+        if self.peak - open >= TRIM_CONNECTIONS {
+            self.peak = open;
+            crate::trim::trim();
+        }
         let sampled = host.sample();
         if let Some(run) = &mut self.run {
             let written = run.host(&sampled).and_then(|()| run.flush());

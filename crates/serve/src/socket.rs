@@ -7,25 +7,97 @@
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rustix::fs::sendfile;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
 
 use super::arena;
+use super::pace::Pace;
+use super::refusal::Phase;
 
 /// Fewer bytes are written with the rest: a system call of their own would cost more than their copy.
 const SENDFILE_BYTES_MIN: usize = 8 << 10;
 
+/// Terminal output queue: of a socket, the bytes that its peer has not acknowledged (SIOCOUTQ).
+const TIOCOUTQ: rustix::ioctl::Opcode = 0x5411;
+
 /// A connection.
-pub struct Socket(TcpStream);
+///
+/// While the client takes nothing, a timer runs, and at its end the client must have acknowledged what
+/// [`Pace`] asks of it. What counts is what was acknowledged and not what was written: the kernel takes
+/// megabytes at once and then nothing for minutes, however evenly a slow client reads.
+pub struct Socket {
+    stream: TcpStream,
+    pace: Pace,
+    /// Bytes given to the kernel.
+    written: u64,
+    /// What the client had when it was first waited for; `None` while it keeps up.
+    delivered: Option<u64>,
+    phase: Arc<Phase>,
+    /// What is being sent instead of what hyper wrote, and how much of it is sent.
+    instead: Option<(Vec<u8>, usize)>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
 
 impl Socket {
     /// Wraps a stream.
-    pub fn new(stream: TcpStream) -> Socket {
-        Socket(stream)
+    pub fn new(stream: TcpStream, pace: Pace, phase: Arc<Phase>) -> Socket {
+        Socket { stream, pace, written: 0, delivered: None, phase, instead: None, timer: None }
+    }
+
+    /// Bytes that the client has acknowledged.
+    fn acknowledged(&self) -> u64 {
+        #[expect(unsafe_code, reason = "an ioctl that rustix has no call for")]
+        // SAFETY: SIOCOUTQ writes one `int`, which is what the getter holds.
+        let queued = unsafe {
+            let getter = rustix::ioctl::Getter::<TIOCOUTQ, std::ffi::c_int>::new();
+            rustix::ioctl::ioctl(self.stream.as_fd(), getter)
+        };
+        self.written.saturating_sub(queued.map_or(0, |bytes| bytes.max(0) as u64))
+    }
+
+    /// The client takes nothing more for now: an error once it is too slow.
+    fn wait(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.delivered.is_none() {
+            self.delivered = Some(self.acknowledged());
+            let end = Instant::now() + self.pace.stall;
+            match &mut self.timer {
+                Some(timer) => timer.as_mut().reset(end),
+                None => self.timer = Some(Box::pin(tokio::time::sleep_until(end))),
+            }
+        }
+        loop {
+            let Some(timer) = &mut self.timer else { return Poll::Pending };
+            ready!(timer.as_mut().poll(context));
+            timer.as_mut().reset(Instant::now() + self.pace.stall);
+            let now = self.acknowledged();
+            let before = self.delivered.replace(now).unwrap_or(now);
+            if self.pace.is_stalled(now - before) {
+                tracing::debug!("a connection is closed: its client took {}", self.pace.in_words());
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+        }
+    }
+
+    /// Counts what was written, or waits.
+    fn counted(
+        &mut self,
+        context: &mut Context<'_>,
+        result: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        match result {
+            Poll::Pending => self.wait(context),
+            Poll::Ready(Ok(count)) => {
+                self.written += count as u64;
+                Poll::Ready(Ok(count))
+            }
+            error => error,
+        }
     }
 
     /// Where in the arena's file a buffer lies, if it is worth sending from there.
@@ -45,18 +117,35 @@ impl Socket {
             let more = if file.is_empty() { SendFlags::empty() } else { SendFlags::MORE };
             let mut control = SendAncillaryBuffer::default();
             let flags = SendFlags::NOSIGNAL | more;
-            sent = sendmsg(self.0.as_fd(), plain, &mut control, flags)?;
+            sent = sendmsg(self.stream.as_fd(), plain, &mut control, flags)?;
             if sent < plain.iter().map(|buffer| buffer.len()).sum() {
                 return Ok(sent);
             }
         }
         let (Some(buffer), Some(arena)) = (file.first(), arena::get()) else { return Ok(sent) };
         let Some(mut at) = Socket::place(buffer) else { return Ok(sent) };
-        match sendfile(self.0.as_fd(), arena.file(), Some(&mut at), buffer.len()) {
+        match sendfile(self.stream.as_fd(), arena.file(), Some(&mut at), buffer.len()) {
             Ok(count) => Ok(sent + count),
             // What went before is written; the rest is told when it is asked again.
             Err(_) if sent > 0 => Ok(sent),
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Socket {
+    /// Writes buffers of which some lie in the arena's file.
+    fn poll_place(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.stream.poll_write_ready(context))?;
+            match self.stream.try_io(Interest::WRITABLE, || self.write(buffers)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return Poll::Ready(other),
+            }
         }
     }
 }
@@ -67,7 +156,7 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
+        Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
 
@@ -85,16 +174,23 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if !buffers.iter().any(|buffer| Socket::place(buffer).is_some()) {
-            return Pin::new(&mut self.0).poll_write_vectored(context, buffers);
+        let socket = &mut *self;
+        if socket.instead.is_none() {
+            socket.instead = socket.phase.instead(buffers).map(|bytes| (bytes, 0));
         }
-        loop {
-            ready!(self.0.poll_write_ready(context))?;
-            match self.0.try_io(Interest::WRITABLE, || self.write(buffers)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                other => return Poll::Ready(other),
-            }
+        while let Some((bytes, sent)) = &mut socket.instead {
+            let Some(left) = bytes.get(*sent..).filter(|left| !left.is_empty()) else {
+                socket.instead = None;
+                return Poll::Ready(Ok(buffers.iter().map(|buffer| buffer.len()).sum()));
+            };
+            *sent += ready!(Pin::new(&mut socket.stream).poll_write(context, left))?;
         }
+        let result = if buffers.iter().any(|buffer| Socket::place(buffer).is_some()) {
+            socket.poll_place(context, buffers)
+        } else {
+            Pin::new(&mut socket.stream).poll_write_vectored(context, buffers)
+        };
+        socket.counted(context, result)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -102,10 +198,13 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+        // All that there is to send for now was given to the kernel.
+        self.delivered = None;
+        self.phase.flushed();
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -29,6 +29,7 @@ use super::objects::{
     Answered, MISDIRECTED, add_stages, busy, origin_problem, precondition_failed, too_late,
     unavailable,
 };
+use super::pace::Pace;
 use origin::{Attributes, Error, Staged};
 use record::clock;
 
@@ -97,8 +98,8 @@ pub async fn put(
     };
     let config = &shared.config;
     let object_bytes_max = config.node.object_bytes_max.0;
-    let idle = Duration::from_secs_f64(config.serve.idle_s);
-    let mut upload = Upload::new(incoming, idle, object_bytes_max, shared.uploads.clone());
+    let pace = Pace::of(&config.serve);
+    let mut upload = Upload::new(incoming, pace, object_bytes_max, shared.uploads.clone());
     let staged = match stage(shared, &key, attributes, &mut upload).await {
         Ok(staged) => staged,
         Err(error) => {

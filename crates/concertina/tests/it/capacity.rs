@@ -97,7 +97,10 @@ fn bad_tables_are_named_with_their_line() {
         &format!("{head}\n4096,1,10\n4096,70,5\n"),
         "t.csv:3: read_share is 70, but must lie between 0 and 1",
     );
-    check(&format!("{head}\n\n# c\n4096,1,fast\n"), "t.csv:4: throughput is not a number: \"fast\"");
+    check(
+        &format!("{head}\n\n# c\n4096,1,fast\n"),
+        "t.csv:4: throughput is not a number: \"fast\"",
+    );
     check(&format!("{head}\n4096,1\n"), "t.csv:2: 2 fields, but the first line has 3");
     check(&format!("{head}\n4096,,7\n"), "t.csv:2: read_share is empty");
     check(&format!("{head}\n4096,1,NaN\n"), "t.csv:2: throughput is NaN");

@@ -428,3 +428,27 @@ fn damage_is_an_error_and_never_other_bytes() {
         assert!(run(origin.head(&key("a"))).is_err(), "{length} bytes");
     }
 }
+
+#[test]
+fn what_is_not_a_file_among_the_objects_holds_up_no_listing() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = Folder::open(folder.path(), 1, Sharing::Alone).unwrap();
+    run(write(&origin, "a", b"x", Attributes::default()));
+    let place = |key: &str| {
+        let shard = format!("{:.2}", blake3::hash(key.as_bytes()).to_hex());
+        folder.path().join(shard).join(key)
+    };
+    std::fs::create_dir(place("folder")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(place("pipe")).status().unwrap();
+    assert!(made.success());
+    std::os::unix::fs::symlink("/dev/zero", place("endless")).unwrap();
+    let listed = run(origin.list(b"", None, 9)).unwrap();
+    assert_eq!(listed.into_iter().map(|one| one.key).collect::<Vec<_>>(), [key("a")]);
+    for name in ["folder", "pipe", "endless"] {
+        let got = run(origin.get(&key(name), None));
+        assert!(
+            matches!(&got, Err(Error::Damaged(text)) if text.contains("not a regular file")),
+            "{got:?}"
+        );
+    }
+}

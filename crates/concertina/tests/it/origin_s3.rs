@@ -535,3 +535,23 @@ fn odd_answers_of_a_store_are_errors_or_are_tried_again() {
     check(vec![names(["a//b", "dir/"]), empty()], "0 objects");
     check(vec!["nonsense\r\n\r\n".to_owned()], "the origin failed");
 }
+
+#[test]
+fn a_bucket_that_vanished_is_not_an_absent_object() {
+    let empty = || answer("200 OK", "", "<ListBucketResult></ListBucketResult>");
+    let missing = || answer("404 Not Found", "", "");
+    let gone = || {
+        let body = "<Error><Code>NoSuchBucket</Code><Message>m</Message></Error>";
+        answer("404 Not Found", "", body)
+    };
+    // A HEAD of what is not there is answered without words, so the bucket is looked at too.
+    let scripts = [vec![missing(), gone()], vec![missing(), empty()], vec![gone()]];
+    let [head, absent, check] = scripts.map(|script| {
+        let answers = [vec![empty()], script].concat();
+        S3::open(&config_of(&scripted(answers))).unwrap()
+    });
+    let lost = run(head.head(&key("a")));
+    assert!(matches!(&lost, Err(Error::Lost(text)) if text.contains("origin.bucket")), "{lost:?}");
+    assert!(run(absent.head(&key("a"))).unwrap().is_none());
+    assert!(matches!(run(check.check()), Err(Error::Lost(_))));
+}

@@ -184,7 +184,9 @@ fn bad_requests_are_told_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(folder.path(), &["serve.header_bytes_max=8KiB"]);
     let long = format!("/objects/{}", "k".repeat(1025));
+    // The second fits the buffer of one read, in which there was no limit.
     let huge = "x".repeat(20_000);
+    let long_head = "x".repeat(9_000);
     let meta = "x".repeat(5_000);
     type Row<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], u16, &'a str);
     let rows: &[Row] = &[
@@ -219,16 +221,42 @@ fn bad_requests_are_told_what_to_do() {
             200,
             "",
         ),
-        ("GET", "/objects/a", &[("x", &huge)], 431, ""),
-        ("PUT", "/objects/a", &[("content-length", "many")], 400, ""),
-        ("GET\0", "/objects/a", &[], 400, ""),
+        ("GET", "/objects/a", &[("x", &long_head)], 431, "serve.header_bytes_max"),
+        ("GET", "/objects/a", &[("x", &huge)], 431, "serve.header_bytes_max"),
+        ("PUT", "/objects/a", &[("content-length", "many")], 400, "not HTTP/1.1"),
+        ("GET\0", "/objects/a", &[], 400, "not HTTP/1.1"),
     ];
     for (method, path, headers, status, part) in rows {
         let mut client = Client::connect(server.address());
         let reply = client.send(method, path, headers, None).unwrap();
         assert_eq!(reply.status, *status, "{method} {path}: {}", reply.text());
         assert!(reply.text().contains(part), "{method} {path}: {}", reply.text());
+        if *status >= 400 {
+            assert_eq!(reply.header("content-type"), Some("application/json"));
+            let told: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+            assert!(told["error"].is_string(), "{method} {path}");
+        }
     }
+    server.stop();
+}
+
+#[test]
+fn a_condition_that_is_not_understood_overwrites_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &[]);
+    let mut client = Client::connect(server.address());
+    assert_eq!(client.put("/objects/a", b"kept").status, 200);
+    for name in ["if-none-match", "if-match"] {
+        for value in ["garbage", "\"unfinished", "", "*, *"] {
+            for (method, body) in [("PUT", Some(&b"new"[..])), ("DELETE", None), ("GET", None)] {
+                let mut client = Client::connect(server.address());
+                let reply = client.send(method, "/objects/a", &[(name, value)], body).unwrap();
+                assert_eq!(reply.status, 400, "{method} {name}: {value}");
+                assert!(reply.text().contains("double quotes"), "{}", reply.text());
+            }
+        }
+    }
+    assert_eq!(client.get("/objects/a").body, b"kept");
     server.stop();
 }
 
@@ -357,7 +385,7 @@ fn connections_past_the_limit_are_refused() {
     assert_eq!(first.get("/healthz").status, 200);
     assert_eq!(second.get("/healthz").status, 200);
     let mut third = Client::connect(server.address());
-    let refused = third.read(false).unwrap();
+    let refused = third.get("/objects/a");
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
     drop(first);
     std::thread::sleep(Duration::from_millis(50));

@@ -144,13 +144,13 @@ fn an_upload_in_chunks_is_passed_on() {
     client
         .stream
         .write_all(
-            b"PUT /objects/k HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n\
+            b"PUT /objects/k HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n\
               3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n",
         )
         .unwrap();
     assert_eq!(client.read(false).unwrap().status, 200);
     assert_eq!(client.get("/objects/k").text(), "abcdefg");
-    client.stream.write_all(b"PUT /objects/k HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    client.stream.write_all(b"PUT /objects/k HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     assert_eq!(client.read(false).unwrap().status, 411);
     cluster.stop();
 }
@@ -430,7 +430,7 @@ fn requests_past_the_bound_are_refused_at_once() {
     });
     let (_folder, gateway) = faked("[gateway]\nrequests_max = 1\n", [hung]);
     let mut first = Client::connect(gateway.address());
-    first.stream.write_all(b"GET /objects/k HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    first.stream.write_all(b"GET /objects/k HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     until("the first is under way", || status(&gateway)["gateway"]["requests"] == 1);
     refused(&Client::connect(gateway.address()).get("/objects/k"), 503, "requests_max");
     // A client that leaves makes room.

@@ -203,7 +203,8 @@ fn metrics_of_a_server(config: &str) -> String {
     let started: serde_json::Value = serde_json::from_str(&line).unwrap();
     let get = |path: &str| {
         let mut stream = TcpStream::connect(started["address"].as_str().unwrap()).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            .unwrap();
         let mut reply = String::new();
         stream.read_to_string(&mut reply).unwrap();
         reply

@@ -14,7 +14,7 @@ mod upload;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
@@ -26,7 +26,7 @@ use object_store::path::Path;
 use object_store::{
     BackoffConfig, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tracing::warn;
 
 use super::{
@@ -40,6 +40,8 @@ pub(super) use name::is_plain;
 
 /// The most retries of a request.
 const RETRIES_MAX: usize = 3;
+/// How long [`Origin::check`] believes the last look at the bucket.
+const LOOK_LASTS: Duration = Duration::from_secs(2);
 
 /// An S3-compatible store as the origin.
 pub struct S3 {
@@ -59,6 +61,8 @@ struct Store {
     /// The memory left for uploads, KiB.
     held_kib: Arc<Semaphore>,
     held_bytes_max: u64,
+    /// When the last look at the bucket that found it began.
+    seen: Mutex<Option<Instant>>,
 }
 
 /// The store's reply to a HEAD.
@@ -146,11 +150,25 @@ impl Store {
             parallel: settings.parallel as usize,
             held_kib: Arc::new(Semaphore::new(held_kib)),
             held_bytes_max,
+            seen: Mutex::new(None),
         })
     }
 
     async fn probe(&self) -> Result<(), Trouble> {
         self.page(&self.prefix, None, None, 1).await.map(|_| ())
+    }
+
+    /// [`Error::Lost`] if the bucket does not exist. A look that began after `since` holds for all who
+    /// wait for one.
+    async fn look(&self, since: Instant) -> Result<(), Error> {
+        let mut seen = self.seen.lock().await;
+        if seen.is_some_and(|at| at >= since) {
+            return Ok(());
+        }
+        let start = Instant::now();
+        self.probe().await.map_err(|trouble| trouble.error)?;
+        *seen = Some(start);
+        Ok(())
     }
 
     fn trouble(&self, error: &object_store::Error, what: &str, access: Access) -> Trouble {
@@ -180,8 +198,12 @@ impl Store {
                 let metadata = attributes::from_store(&found.meta, &found.attributes);
                 Ok(Some(Head { meta: found.meta, attributes: found.attributes, metadata }))
             }
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(self.failed(&error, &format!("a HEAD of {path}"), Access::Read)),
+            // The answer to a HEAD has no text: it does not say whether the object or the bucket is missing.
+            Err(object_store::Error::NotFound { .. }) => {
+                self.look(Instant::now()).await?;
+                Ok(None)
+            }
+            Err(error) => Err(self.failed(&error, &format!("a look at {path}"), Access::Read)),
         }
     }
 
@@ -211,8 +233,12 @@ impl Store {
                 let trouble = self.trouble(&error, &format!("a read of {path}"), Access::Read);
                 return match (trouble.status, trouble.code.as_str()) {
                     (Some(404), "NoSuchBucket") => Err(trouble.error),
-                    (Some(404), _) => Ok(None),
-                    // The range begins past the end of the object.
+                    (Some(404), "NoSuchKey") => Ok(None),
+                    (Some(404), _) => {
+                        self.look(Instant::now()).await?;
+                        Ok(None)
+                    }
+                    // The range begins past the end.
                     (Some(416), _) => self.nothing_of(&path).await,
                     _ => Err(trouble.error),
                 };
@@ -333,5 +359,10 @@ impl Origin for S3 {
     ) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
         let (prefix, after) = (prefix.to_vec(), after.map(<[u8]>::to_vec));
         Box::pin(async move { self.store.list(&prefix, after, limit).await })
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), Error>> {
+        let since = Instant::now().checked_sub(LOOK_LASTS).unwrap_or_else(Instant::now);
+        Box::pin(self.store.look(since))
     }
 }

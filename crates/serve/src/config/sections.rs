@@ -1,5 +1,6 @@
 //! The sections of a single process: what listens, what is kept and where, what is recorded.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use model::window::Nanos;
@@ -27,12 +28,23 @@ section! {
         pub token: Option<String> = None,
         /// Maximum open connections; further ones are answered 503 and closed.
         pub connections_max: u32 = 4096,
+        /// Maximum open connections of one client's address; further ones are answered 503 and
+        /// closed. 0: half of connections_max, and all of them for loopback.
+        pub connections_per_address_max: u32 = 0,
+        /// Host names, separated by commas. Without a token, requests must name a loopback address,
+        /// localhost, or one of these names in `Host`, so that no web page can read or write here.
+        pub hosts: String = String::new(),
         /// Maximum bytes of a request's line and headers, at least 8KiB; longer ones are answered
         /// 431.
         pub header_bytes_max: Size = Size(64 << 10),
         /// A connection is closed after this many seconds without a byte from the client, whether
         /// between requests or within one.
         pub idle_s: f64 = 60.0,
+        /// A client that takes a reply, or sends a body, more slowly than rate_bytes_min over this
+        /// many seconds is disconnected. Only time spent waiting for the client counts.
+        pub stall_s: f64 = 30.0,
+        /// Least bytes per second of a reply or body; see stall_s.
+        pub rate_bytes_min: Size = Size(1 << 10),
         /// Seconds that requests in progress have to finish after SIGINT or SIGTERM.
         pub drain_s: f64 = 10.0,
         /// Memory for the bytes of uploads in progress that will fill the tiers; when it is full,
@@ -201,7 +213,17 @@ impl Serve {
         checks.between("threads", self.threads, 0, 1024);
         checks.between("header_bytes_max", self.header_bytes_max, Size(8 << 10), Size(16 * MIB));
         checks.between("idle_s", self.idle_s, 0.01, 1e6);
+        checks.between("stall_s", self.stall_s, 0.01, 1e6);
         checks.between("drain_s", self.drain_s, 0.0, 1e6);
+    }
+
+    /// Maximum open connections of one address.
+    pub fn connections_of_one(&self, address: IpAddr) -> u32 {
+        match self.connections_per_address_max {
+            0 if address.to_canonical().is_loopback() => self.connections_max,
+            0 => self.connections_max.div_ceil(2),
+            n => n,
+        }
     }
 }
 

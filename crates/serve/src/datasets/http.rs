@@ -6,7 +6,6 @@
 //! old dataset and half of a new one.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use engine::node::Stages;
@@ -27,6 +26,7 @@ use crate::headers;
 use crate::http::{Problem, json as json_reply, typed};
 use crate::lane::Seen;
 use crate::objects::Answered;
+use crate::pace::{Meter, Pace};
 use dataset::Info;
 use dataset::chunk::CHUNK_BYTES_MAX;
 use dataset::part::Run;
@@ -366,7 +366,7 @@ impl Datasets {
                     Ok(room) => room,
                     Err(problem) => return Err(problem.of(seen)),
                 };
-                let body = match gather(request.into_body(), self.body_timeout).await {
+                let body = match gather(request.into_body(), self.pace).await {
                     Ok(body) => body,
                     Err(problem) => return Err(problem.of(seen)),
                 };
@@ -490,21 +490,19 @@ async fn same_version(
 }
 
 /// The bytes of a request, as many as a chunk of the log may hold.
-async fn gather(mut incoming: Incoming, idle: Duration) -> Result<Bytes, Problem> {
-    let mut all = Vec::new();
+async fn gather(mut incoming: Incoming, pace: Pace) -> Result<Bytes, Problem> {
+    let (mut all, mut meter) = (Vec::new(), Meter::new(pace));
     loop {
-        let piece = match tokio::time::timeout(idle, incoming.frame()).await {
+        let piece = match meter.wait(incoming.frame()).await {
             Ok(None) => return Ok(all.into()),
             Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
             Ok(Some(Err(error))) => {
                 let what = format!("the body broke off: {error}");
                 return Err(Problem::new(StatusCode::BAD_REQUEST, &what));
             }
-            Err(_) => {
-                let what = format!("nothing came for {} s", idle.as_secs_f64());
-                return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, &what));
-            }
+            Err(slow) => return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, &slow)),
         };
+        meter.took(piece.len());
         if all.len() + piece.len() > APPEND_BYTES_MAX {
             let what = format!("at most {APPEND_BYTES_MAX} bytes are appended at a time");
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, &what));

@@ -4,6 +4,7 @@
 //! makes shards faster while there is memory, `http` the requests.
 
 pub mod ask;
+mod complaints;
 pub mod http;
 mod layers;
 pub mod served;
@@ -24,6 +25,8 @@ use tracing::{info, warn};
 
 use super::lane::{Lane, Seen};
 use crate::config::Config;
+use crate::pace::Pace;
+use complaints::Complaints;
 use dataset::{Info, remote};
 use layers::Layers;
 use origin::{Error, Origin};
@@ -57,7 +60,7 @@ pub struct Datasets {
     served: RwLock<BTreeMap<String, Arc<Served>>>,
     refresh: Duration,
     /// How long a silent client that appends is waited for.
-    body_timeout: Duration,
+    pace: Pace,
     /// Bytes of appends that there is room for.
     appends: Arc<Semaphore>,
     /// Requests of clients and gateways, beside those for objects.
@@ -69,6 +72,7 @@ pub struct Datasets {
     looks_for_all: bool,
     /// When a name was looked up in vain.
     looked: std::sync::Mutex<BTreeMap<String, (Nanos, Option<String>)>>,
+    complaints: Complaints,
 }
 
 /// What runs for them.
@@ -161,12 +165,13 @@ impl Datasets {
             listing: tokio::sync::Mutex::default(),
             served: RwLock::default(),
             refresh: Duration::from_secs_f64(config.datasets.refresh_s),
-            body_timeout: Duration::from_secs_f64(config.serve.idle_s),
+            pace: Pace::of(&config.serve),
             appends: Arc::new(Semaphore::new(http::APPENDS_BYTES_MAX)),
             layers: Layers::new(config.datasets.layers())?,
             replicas: if config.members.is_empty() { 1 } else { config.cluster.replicas.min(8) },
             looks_for_all: false,
             looked: std::sync::Mutex::default(),
+            complaints: Complaints::default(),
         })
     }
 
@@ -220,8 +225,15 @@ impl Datasets {
         for name in names {
             let served = self.add(&name);
             let before = served.view().map(|view| view.current.manifest.id.clone());
-            if let Err(error) = served.refresh().await {
-                warn!("{error:#}");
+            let refreshed = served.refresh().await.map_err(|error| format!("{error:#}"));
+            let error = refreshed.as_ref().err().map(String::as_str);
+            if self.complaints.is_news(&name, error, Instant::now()) {
+                match &refreshed {
+                    Err(error) => warn!("{error}"),
+                    Ok(()) => info!("dataset {name} can be read again"),
+                }
+            }
+            if refreshed.is_err() {
                 continue;
             }
             match served.view() {

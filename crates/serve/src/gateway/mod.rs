@@ -35,12 +35,14 @@ use origin::Origin;
 use record::clock;
 
 use super::body::ReplyBody;
+use super::condition;
 use super::datasets::Datasets;
 use super::front::Front;
 use super::http::{Problem, Service, authorize, only_get};
 use super::lane::{Lane, Seen};
 use super::objects::{Answered, key_of, no_length, operation_of};
 use super::observe::Observed;
+use super::pace::Pace;
 use super::{headers, list};
 use crate::config::Config;
 use backend::Reply as _;
@@ -105,7 +107,10 @@ impl Access {
         let path = request.uri().path();
         if path == "/healthz" || path == "/readyz" {
             only_get(&request)?;
-            return Ok(super::admin::health(&self.front, path == "/readyz"));
+            return Ok(match path {
+                "/readyz" => super::admin::ready(&self.front, &self.router.backend.origin).await,
+                _ => super::admin::alive(),
+            });
         }
         authorize(&self.front, request.headers())?;
         if let Some(encoded) = path.strip_prefix("/objects/") {
@@ -136,6 +141,9 @@ impl Access {
     ) -> Answered {
         let operation = operation_of(&request)?;
         let seen = lane.received(operation, &key);
+        if let Err(what) = condition::check(request.headers()) {
+            return Err(Problem::new(StatusCode::BAD_REQUEST, &what).of(seen));
+        }
         let max = self.router.backend.deadline.as_nanos() as Nanos;
         let (patience, limited) = match request::patience(request.headers(), max) {
             Ok(patience) => patience,
@@ -155,9 +163,9 @@ impl Access {
         {
             return Err(problem.of(seen));
         }
-        let idle = Duration::from_secs_f64(self.config.serve.idle_s);
+        let pace = Pace::of(&self.config.serve);
         let source = match operation {
-            Operation::Put => Source::of(body, idle).await,
+            Operation::Put => Source::of(body, pace).await,
             _ => Ok(Source::Whole(Default::default())),
         };
         let source = match source {

@@ -1,7 +1,5 @@
 //! The body of a write: read whole where it is small, so that it can be sent again, else streamed.
 
-use std::time::Duration;
-
 use bytes::{Bytes, BytesMut};
 use hyper::body::Incoming;
 use origin::{BoxFuture, Chunks, Error};
@@ -11,6 +9,7 @@ use super::nodes::reply::GATHERED_BYTES_MAX;
 use crate::body::{Budget, GivenAt, Upload};
 use crate::http::Problem;
 use crate::objects::origin_problem;
+use crate::pace::Pace;
 
 /// The body of a write.
 pub enum Source {
@@ -54,9 +53,9 @@ impl Chunks for Streamed {
 
 impl Source {
     /// The body of a request; a small one is read whole.
-    pub async fn of(incoming: Incoming, idle: Duration) -> Result<Source, Problem> {
+    pub async fn of(incoming: Incoming, pace: Pace) -> Result<Source, Problem> {
         // No copy is kept: only nodes have tiers to fill.
-        let mut upload = Upload::new(incoming, idle, 0, Budget::new(0));
+        let mut upload = Upload::new(incoming, pace, 0, Budget::new(0));
         let stream = |begun: Bytes, upload: Upload| {
             let given_at = upload.given_at();
             Source::Stream(Streamed { begun, upload, given_at, taken: false, failed: None })
