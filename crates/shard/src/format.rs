@@ -466,7 +466,7 @@ mod tests {
         let message = |bytes: Vec<u8>| Reader::open(bytes).unwrap_err().to_string();
         assert!(message(b"{}".to_vec()).contains("does not start with"));
         let mut bytes = written(&[("a", b"first")]);
-        assert!(message(bytes[..100].to_vec()).contains("cut short"));
+        assert!(message(bytes[..100].to_vec()).contains("truncated"));
         bytes[64] ^= 1;
         assert!(message(bytes.clone()).contains("section a"), "{}", message(bytes));
         let mut bytes = written(&[]);
