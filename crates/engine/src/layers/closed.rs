@@ -239,7 +239,10 @@ fn a_load_that_rises_is_held_where_equal_parts_are_not_enough() {
         let equal = serve(seed, None, LAYERS_EQUAL);
         let managed = serve(seed, manager(), LAYERS_EQUAL);
         let from_none = serve(seed, manager(), 0);
-        assert!(equal.length_max(FALLS - 5 * SECOND, FALLS) > 1_000.0, "equal parts carry the load");
+        assert!(
+            equal.length_max(FALLS - 5 * SECOND, FALLS) > 1_000.0,
+            "equal parts carry the load"
+        );
         assert!(equal.response_s_p99 > 5.0);
         for (shown, changes_max) in [(&managed, 8), (&from_none, 24)] {
             let length = shown.length_max(RISES + HOLDS_WITHIN, FALLS);

@@ -228,7 +228,7 @@ proptest! {
             tell(&mut real, now, changes, step.late, step.fill);
             let taken: u64 = real.iter().map(|shard| shard.held() + shard.granted()).sum();
             let holds = taken <= manager.settings().budget_bytes;
-            prop_assert!(holds || !within, "the budget held before this interval and is exceeded now");
+            prop_assert!(holds || !within, "the budget held and is exceeded now");
             within = holds;
         }
     }
@@ -257,7 +257,7 @@ proptest! {
             tell(&mut real, second * SECOND, changes, Some(0), 0);
             if second >= 35 {
                 let held: u64 = real.iter().map(Real::held).sum();
-                prop_assert!(held <= manager.settings().budget_bytes, "still over budget after six intervals");
+                prop_assert!(held <= manager.settings().budget_bytes, "over budget after six intervals");
             }
         }
         // Without the last layer that a shard gave, the layers of all colder shards would not have

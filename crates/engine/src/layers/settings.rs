@@ -61,8 +61,8 @@ pub enum SettingsError {
     /// The marks are so close that a growth could take a shard below the low mark, or a fold above
     /// the high mark, so that it would oscillate.
     #[error(
-        "the low mark of queue lengths is {low}, too close to the high mark, {high}: adding a layer \
-         there can reduce the length to {bound}; set a low mark below that"
+        "the low mark of queue lengths is {low}, too close to the high mark, {high}: adding a \
+         layer there can reduce the length to {bound}; set a low mark below that"
     )]
     MarksTooNear {
         /// The low mark.
@@ -74,8 +74,8 @@ pub enum SettingsError {
     },
     /// The settling time is shorter than the average needs to follow a change.
     #[error(
-        "the settling time of layers is {settle} ns, less than the {least} ns that the average of queue lengths needs \
-         to follow a change (interval / smoothing); set at least that"
+        "the settling time of layers is {settle} ns, less than the {least} ns that the average of \
+         queue lengths needs to follow a change (interval / smoothing); set at least that"
     )]
     Settle {
         /// The settling time.
