@@ -257,7 +257,7 @@ proptest! {
             tell(&mut real, second * SECOND, changes, Some(0), 0);
             if second >= 35 {
                 let held: u64 = real.iter().map(Real::held).sum();
-                prop_assert!(held <= manager.settings().budget_bytes, "over budget after six intervals");
+                prop_assert!(held <= manager.settings().budget_bytes, "still over budget");
             }
         }
         // Without the last layer that a shard gave, the layers of all colder shards would not have

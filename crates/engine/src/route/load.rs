@@ -70,8 +70,8 @@ impl Load {
         self.others = f64::from(length.saturating_sub(self.outstanding));
     }
 
-    /// Records a response time, or a lower bound of one that has not ended. `length` is the node's
-    /// length when the request was sent.
+    /// Records a response time, or a lower bound of one that has not ended. `length_met` is the
+    /// node's length when the request was sent.
     pub fn respond(&mut self, now: Nanos, response: Nanos, length_met: f64) {
         self.ratio.record(response, length_met);
         self.answered_at = now;
