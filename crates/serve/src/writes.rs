@@ -275,9 +275,7 @@ async fn in_turn(
         Ok(Err(_)) => (Err(Problem::stopping()), None),
         Err(_) => {
             let seconds = timeout.as_secs_f64();
-            let what = format!(
-                "{TIMED_OUT}: the write did not end within {seconds} s and may still happen"
-            );
+            let what = format!("{TIMED_OUT}: the write took over {seconds} s and may still happen");
             (Err(unavailable(&what)), None)
         }
     }
