@@ -37,8 +37,8 @@ pub enum Answer {
     Reply(Reply<Object>, Stages),
     /// The write has its turn.
     Turn,
-    /// A write has ended, and no node returns the older version any more. `certain` says whether
-    /// the write may be acknowledged.
+    /// A write has ended and every node of its key has taken note of it. `certain` says whether the
+    /// write may be acknowledged.
     Done { certain: bool },
 }
 

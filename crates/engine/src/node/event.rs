@@ -368,7 +368,7 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// The stages of a request that was answered on arrival; `node_length` requests wait in the node.
+    /// The stages of a request answered on arrival; `node_length` requests wait in the node.
     pub(super) fn at_once(now: Nanos, node_length: u32) -> Stages {
         Stages {
             received: now,
