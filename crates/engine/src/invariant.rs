@@ -1,18 +1,17 @@
-//! Counted assertions: states that a correct engine and a correct driver never reach.
+//! Counted assertions: states that a correct engine with a correct driver never reaches.
 //!
-//! A release build survives such a state: it does nothing with the event, counts the place in the
-//! source, and goes on, because a node that stops takes its healthy requests with it. The count is
-//! readable from outside ([`crate::node::Node::invariants`],
-//! [`crate::gateway::Gateway::invariants`]), so that the process can export it; the simulator
-//! treats any count as a failure of the seed. States that leave wrong data behind (a budget
-//! exceeded, two flights for one key) are panics instead.
+//! A release build survives such a state: it ignores the event, counts the place in the source, and
+//! goes on, because a node that stops would fail its healthy requests too. The count is public
+//! ([`crate::node::Node::invariants`], [`crate::gateway::Gateway::invariants`]), so that the
+//! process can export it; the simulator treats a seed with any count as failed. States that would
+//! leave wrong data behind (an exceeded budget, two flights for one key) panic instead.
 //!
-//! Cost: nothing until an invariant breaks; then a scan of the places that broke before.
+//! Cost: nothing until an invariant breaks; then a scan of the places already counted.
 
 use std::fmt;
 use std::panic::Location;
 
-/// Invariants that broke, by the place in the source that noticed.
+/// Broken invariants, counted by the place in the source that detected them.
 ///
 /// At most one entry for each call of `broken` in this crate, so it cannot grow without bound.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +20,7 @@ pub struct Invariants {
 }
 
 impl Invariants {
-    /// Counts a broken invariant at the caller's place.
+    /// Counts a broken invariant at the caller's location.
     #[cold]
     #[track_caller]
     pub(crate) fn broken(&mut self) {
@@ -38,12 +37,12 @@ impl Invariants {
         self
     }
 
-    /// How often any invariant broke; 0 unless the engine or its driver is wrong.
+    /// Total number of broken invariants; 0 unless the engine or its driver has a bug.
     pub fn count(&self) -> u64 {
         self.broken.iter().map(|(_, count)| count).sum()
     }
 
-    /// The places that noticed, as `file:line:column`, with how often each did.
+    /// The places that detected a broken invariant, as `file:line:column`, with their counts.
     pub fn places(&self) -> impl Iterator<Item = (String, u64)> + '_ {
         self.broken.iter().map(|(place, count)| (place.to_string(), *count))
     }

@@ -5,16 +5,17 @@
 //! a payload is bytes) and runs in virtual time (the driver is a simulation, a payload is a size).
 //! So what a simulation finds is true of the server, and a recorded log of events replays exactly.
 //!
-//! - [`node`]: a storage server: memory tier, devices, origin, coalescing of misses, order of
+//! - [`node`]: a storage server: memory tier, devices, origin, coalescing of misses, ordering of
 //!   writes.
-//! - [`gateway`]: an access point: the choice of a node for each request, hedges, failover,
+//! - [`gateway`]: an access point: chooses a node for each request; hedges, failover, retry
 //!   budgets.
-//! - [`route`]: the nodes of a key, and the health and load of each.
-//! - [`tier`]: the places of objects in a node: memory, and the segments of the devices.
-//! - [`layers`]: which shard of a node gets another layer, and which gives one back.
-//! - [`sim`]: a cluster of them in virtual time, with faults, and a checker of histories.
-//! - [`invariant`]: states that cannot occur, counted where a release build meets one.
-//! - [`queue`]: a bounded queue before one or more servers, which records its own windows.
+//! - [`route`]: the nodes of a key, and the health and load of each node.
+//! - [`tier`]: where a node keeps objects: in memory, and in the segments of its devices.
+//! - [`layers`]: which shard of a node gains a layer and which drops one.
+//! - [`sim`]: a cluster of nodes and gateways in virtual time, with faults, and a checker of
+//!   histories.
+//! - [`invariant`]: counts states that cannot occur, if a release build reaches one.
+//! - [`queue`]: a bounded queue in front of one or more servers, which records its own windows.
 
 pub mod gateway;
 pub mod invariant;
@@ -33,7 +34,7 @@ use serde::{Deserialize, Serialize};
 /// A key: any bytes.
 pub type Key = Arc<[u8]>;
 
-/// The version of an object's bytes, as the origin names it. Compared for equality alone.
+/// The version of an object's bytes, as named by the origin. Only compared for equality.
 pub type Etag = Arc<str>;
 
 /// An object as the engine handles it: its bytes in the process, its size in a simulation. Clones

@@ -1,62 +1,64 @@
-//! Deliberate breakages of the engine, each of which the simulator must find.
+//! Deliberate bugs in the engine, each of which the simulator must find.
 //!
-//! A search that finds no violation says something only if it would find one. Each [`Mutant`] is a
-//! mistake that the protocol's code could contain, at the one place where it would be made; a unit
-//! test (`sim/mutants.rs`) runs seeds with each until a check fails. Outside of this crate's unit
-//! tests [`is`] is a constant `false`, so no branch of it is left in a program that serves.
+//! A search that finds no violation is evidence only if it would have found one. Each [`Mutant`] is
+//! a bug that the protocol's code could contain, placed where it would occur; a unit test
+//! (`sim/mutants.rs`) runs seeds with each mutant until a check fails. Outside this crate's unit
+//! tests [`is`] is a constant `false`, so that no mutant's branch remains in a serving program.
 
-/// A mistake. Wrong drivers are [`crate::sim::Breakage`]s.
+/// A bug in the engine. Bugs in a driver are [`crate::sim::Breakage`]s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
-    /// A write does not tell the key's other nodes.
+    /// A write does not invalidate the copies on the key's other nodes.
     InvalidationSkipped,
     /// A write is acknowledged before the key's other nodes have confirmed.
     AckBeforePeers,
     /// An invalidation leaves the copies in the tiers.
     InvalidationKeepsCopies,
-    /// An invalidation leaves the fills that are under way.
+    /// An invalidation does not void the fills that are under way.
     InvalidationKeepsFlights,
-    /// Copies are served after the primary's lease is over.
+    /// Copies are served after the primary's lease has expired.
     ServeAfterLease,
-    /// A lease counts from when its grant came, not from when it was requested.
+    /// A lease counts from when its grant arrived, not from when it was requested.
     LeaseFromArrival,
-    /// A lease that lapsed and was granted again passes for the same one.
+    /// A lease that lapsed and was granted again counts as the same lease.
     GenerationIgnored,
-    /// A primary takes a lease for over when its holder does, without the margin for drift.
+    /// A primary counts a lease as expired when its holder does, without the margin for clock
+    /// drift.
     NoMargin,
-    /// A primary that was restarted forgets the leases that it had granted.
+    /// A restarted primary forgets the leases that it had granted.
     RestartForgetsLeases,
-    /// A changed view is acted on at once, while others may act on the one before.
+    /// A node acts on a changed view at once, while others may still act on the previous one.
     ViewLagIgnored,
-    /// A member acts on after its own membership is over.
+    /// A member goes on acting after its own membership has expired.
     MembershipIgnored,
-    /// A primary fills from its peers while they may hold what its write replaced.
+    /// A primary fills from its peers while they may still hold the version that its write
+    /// replaced.
     AsksPeersWhilePending,
     /// A fill from a peer is kept although a write voided it.
     StalePeerFillKept,
     /// A fill from the origin is kept although a write voided it.
     StaleOriginFillKept,
-    /// A copy that the origin says is changed is served as current.
+    /// A copy is served as current although the origin reports another version.
     ChangedTakenForCurrent,
-    /// A reader joins a flight of a lease or view that is over.
+    /// A reader joins a flight that belongs to an expired lease or view.
     JoinsOldFlight,
-    /// A reader that joins a flight is forgotten.
+    /// A reader that joins a flight never gets a reply.
     ReaderLost,
-    /// The next of a key's waiting writes is dropped from its queue.
+    /// A key's next waiting write is dropped from the queue.
     WriterLost,
-    /// A write gets its turn although another has it.
+    /// A write gets its turn while another write has it.
     TurnShared,
     /// A primary keeps its own copies when its write ends.
     OwnCopyKept,
-    /// A primary's own fills go on when its write ends.
+    /// A primary's own fills are not voided when its write ends.
     OwnFlightsKept,
-    /// Only the memory tier forgets a key.
+    /// A key is removed from the memory tier but not from the devices.
     ForgetsMemoryOnly,
-    /// A record that is being written is indexed although a write replaced it.
+    /// A record that is being written is indexed although a write has replaced it.
     AppendsNotVoided,
-    /// What a restart finds on a device is served without being compared with the origin.
+    /// Objects found on a device at a restart are served without comparing them with the origin.
     RestoredTrusted,
-    /// A device's segments are never dropped.
+    /// A device's segments are never dropped, whatever its budget.
     BudgetIgnored,
 }
 
@@ -65,20 +67,20 @@ thread_local! {
     static CURRENT: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
 }
 
-/// Whether this thread runs a mutant.
+/// Whether this thread runs the given mutant.
 #[cfg(test)]
 pub(crate) fn is(mutant: Mutant) -> bool {
     CURRENT.get() == Some(mutant)
 }
 
-/// Whether this thread runs a mutant: never, outside of unit tests.
+/// Always `false` outside unit tests.
 #[cfg(not(test))]
 #[inline(always)]
 pub(crate) const fn is(_: Mutant) -> bool {
     false
 }
 
-/// Runs something as a mutant, on this thread.
+/// Runs a closure with a mutant enabled on this thread.
 #[cfg(test)]
 pub(crate) fn with<T>(mutant: Option<Mutant>, run: impl FnOnce() -> T) -> T {
     let before = CURRENT.replace(mutant);

@@ -1,13 +1,13 @@
-//! A bounded queue before one or more servers, which records its own windows.
+//! A bounded queue in front of one or more servers, which records its own windows.
 
 use std::collections::VecDeque;
 
 use model::window::{Finished, Nanos, Recorder, Settings, Window};
 
-/// Requests of type `J` wait here in order of arrival for one of `servers`.
+/// A first-come-first-served queue: requests of type `J` wait for one of `servers` servers.
 ///
-/// The end of one service is the start of the next, at the same timestamp: a gap of dispatch
-/// between them would be counted as idle time and make the server look faster than it is.
+/// The end of one service and the start of the next share one timestamp: a dispatch gap between
+/// them would count as idle time and make the server look faster than it is.
 pub struct Queue<J> {
     waiting: VecDeque<(J, Nanos)>,
     in_service: u32,
@@ -16,18 +16,18 @@ pub struct Queue<J> {
     recorder: Recorder,
 }
 
-/// A request whose service begins.
+/// A request whose service starts.
 pub struct Started<J> {
     /// The request.
     pub job: J,
     /// When it entered the queue.
     pub queued: Nanos,
-    /// When its service begins.
+    /// When its service starts.
     pub start: Nanos,
 }
 
 impl<J> Queue<J> {
-    /// An empty queue that holds at most `length_max` requests, those in service included.
+    /// An empty queue for at most `length_max` requests, those in service included.
     pub fn new(name: &str, servers: u32, length_max: u32, windows: Settings, now: Nanos) -> Self {
         let servers = servers.max(1);
         Queue {
@@ -60,7 +60,7 @@ impl<J> Queue<J> {
         Ok(())
     }
 
-    /// The next request whose service begins, if a server is free and a request waits.
+    /// Starts the service of the next request, if a server is free and a request waits.
     pub fn start(&mut self, now: Nanos) -> Option<Started<J>> {
         if self.in_service >= self.servers {
             return None;
@@ -72,9 +72,9 @@ impl<J> Queue<J> {
         Some(Started { job, queued, start })
     }
 
-    /// A service ended. Call [`Queue::start`] with the same time next.
+    /// Records the end of a service. Call [`Queue::start`] with the same time next.
     pub fn finish(&mut self, now: Nanos, finished: &Finished) {
-        assert!(self.in_service > 0, "a service ended that had not begun");
+        assert!(self.in_service > 0, "a service ended that had not started");
         self.in_service -= 1;
         self.recorder.finish(now, finished);
     }
@@ -84,7 +84,7 @@ impl<J> Queue<J> {
         self.recorder.roll(now)
     }
 
-    /// The windows that ended by `now`, and the open one.
+    /// The windows that ended by `now`, and the one still open.
     pub fn flush(&mut self, now: Nanos) -> Vec<Window> {
         self.recorder.flush(now)
     }

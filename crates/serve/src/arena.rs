@@ -1,13 +1,15 @@
-//! Where the bytes of larger objects lie, so that the kernel sends them without a copy.
+//! Memory for the bytes of larger objects, from which the kernel sends them without a copy.
 //!
-//! An anonymous file (memfd) holds the bytes and is mapped once, to be read; writing goes through the
-//! file. A socket can be given a part of the file (`sendfile`), and then keeps the file's *pages* until
-//! the client has acknowledged them, long after the object is gone here. So bytes are never overwritten:
-//! what an object leaves is punched out of the file, which takes the pages from the file and not from
-//! the sockets, and only then is its place used again, by new pages.
+//! An anonymous file (memfd) holds the bytes. It is mapped once, read-only, and written through the
+//! file. `sendfile` gives a socket a part of the file; the socket then keeps the file's *pages*
+//! until the client has acknowledged them, which may be long after the object was dropped here. So
+//! bytes are never overwritten: the range of a dropped object is punched out of the file, which
+//! takes the pages from the file but not from the sockets. Only then is the range reused, with new
+//! pages.
 //!
-//! Places are whole pages, the first that fits (first fit, with neighbours joined). If none does, an
-//! object keeps its own buffer and is sent with a copy: the arena is a faster way, never a needed one.
+//! Ranges are whole pages, allocated first-fit, and adjacent free ranges are merged. An object that
+//! does not fit keeps its own buffer and is sent with a copy: the arena is an optimisation, never a
+//! requirement.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,14 +20,15 @@ use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create}
 use rustix::io::pwrite;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
-/// Smaller objects keep their own buffer: a page more or less would count, and copying them is cheap.
+/// Smaller objects keep their own buffer: rounding them up to pages would waste memory, and copying
+/// them is cheap.
 pub const OBJECT_BYTES_MIN: usize = 32 << 10;
 
 const PAGE: u64 = 4096;
 
 static ARENA: OnceLock<Option<Arena>> = OnceLock::new();
 
-/// The file and its map.
+/// The file and its mapping.
 pub struct Arena {
     file: OwnedFd,
     base: *const u8,
@@ -40,24 +43,27 @@ unsafe impl Send for Arena {}
 // SAFETY: see above; the places are behind a mutex.
 unsafe impl Sync for Arena {}
 
-/// Makes the arena of this process, of so many bytes of address space; memory is taken as it is filled.
-/// Where the system has no memfd there is none, and everything works without.
+/// Creates the arena of this process with `bytes` bytes of address space; memory is used only as
+/// the arena fills. On a system without memfd there is no arena, and objects are sent with a copy.
 pub fn open(bytes: u64) {
     ARENA.get_or_init(|| {
         let arena = Arena::create(bytes.next_multiple_of(PAGE));
         if let Err(error) = &arena {
-            tracing::warn!("objects are sent with a copy: no anonymous file ({error})");
+            tracing::warn!(
+                "cannot create an anonymous file ({error}); large objects are sent with a copy"
+            );
         }
         arena.ok()
     });
 }
 
-/// The arena, if there is one.
+/// The arena, if it exists.
 pub fn get() -> Option<&'static Arena> {
     ARENA.get().and_then(Option::as_ref)
 }
 
-/// Bytes in the arena if they are many and there is room, else as they are.
+/// Moves bytes into the arena if they are large enough and there is room; otherwise returns them as
+/// they are.
 pub fn keep(bytes: Bytes) -> Bytes {
     if bytes.len() < OBJECT_BYTES_MIN {
         return bytes;
@@ -78,7 +84,8 @@ impl Arena {
         Ok(Arena { file, base: base.cast(), bytes, free })
     }
 
-    /// A copy of some bytes in the arena; `None` if there is no room.
+    /// Copies bytes into the arena; `None` if they are smaller than a page, are in the arena
+    /// already, or find no room.
     fn keep(&'static self, bytes: &[u8]) -> Option<Bytes> {
         let pages = (bytes.len() as u64).next_multiple_of(PAGE);
         if (bytes.len() as u64) < PAGE || self.place(bytes).is_some() {
@@ -90,14 +97,14 @@ impl Arena {
         while written < bytes.len() {
             match pwrite(&self.file, &bytes[written..], at + written as u64) {
                 Ok(count) if count > 0 => written += count,
-                // Out of memory: the region is given back when it is dropped.
+                // Out of memory: dropping the region frees its range.
                 _ => return None,
             }
         }
         Some(Bytes::from_owner(region))
     }
 
-    /// Where in the file some bytes lie; `None` if they are not of the arena.
+    /// The offset of bytes in the file; `None` if they are not in the arena.
     pub fn place(&self, bytes: &[u8]) -> Option<u64> {
         let at = (bytes.as_ptr() as usize).checked_sub(self.base as usize)? as u64;
         (at < self.bytes).then_some(at)
@@ -109,7 +116,7 @@ impl Arena {
     }
 }
 
-/// The place of one object.
+/// The range of one object.
 struct Region {
     arena: &'static Arena,
     at: u64,
@@ -131,8 +138,8 @@ impl AsRef<[u8]> for Region {
 impl Drop for Region {
     fn drop(&mut self) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // Should this fail, the place is lost to later objects; used again without new pages it could
-        // change what a socket has yet to send.
+        // If this fails, the range is lost to later objects: reusing it without new pages could
+        // change bytes that a socket has yet to send.
         if fallocate(&self.arena.file, flags, self.at, self.pages).is_ok() {
             let mut free = self.arena.free.lock().unwrap_or_else(PoisonError::into_inner);
             free.give(self.at, self.pages);
@@ -140,7 +147,7 @@ impl Drop for Region {
     }
 }
 
-/// Free runs of bytes by their start; no two touch.
+/// Free ranges: lengths by start offset. No two are adjacent.
 struct Free(BTreeMap<u64, u64>);
 
 impl Free {
@@ -178,7 +185,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The naive twin: which pages are taken.
+        /// The naive twin: a flag for each page.
         #[test]
         fn places_never_overlap_and_all_comes_back(
             steps in prop::collection::vec((any::<bool>(), 1u64..9, any::<prop::sample::Index>()), 0..200),

@@ -9,14 +9,14 @@ use http::header::{
 
 use origin::Metadata;
 
-/// What the conditions of a request say of an object.
+/// The result of a request's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Go on.
+    /// All conditions hold: process the request.
     Proceed,
-    /// The client's copy is current: 304.
+    /// The client's copy is current: status 304.
     NotModified,
-    /// 412.
+    /// A condition failed: status 412.
     Failed,
 }
 
@@ -109,7 +109,7 @@ pub fn judge(headers: &HeaderMap, object: Option<&Metadata>, read: bool) -> Verd
     Verdict::Proceed
 }
 
-/// Whether a `Range` header is to be heeded, by `If-Range`.
+/// Whether `If-Range` allows the `Range` header to be applied.
 pub fn range_holds(headers: &HeaderMap, object: &Metadata) -> bool {
     let Some(value) = headers.get(IF_RANGE) else { return true };
     let Ok(value) = value.to_str() else { return false };
@@ -119,8 +119,8 @@ pub fn range_holds(headers: &HeaderMap, object: &Metadata) -> bool {
     httpdate::parse_http_date(value).is_ok_and(|date| modified(object) == date)
 }
 
-/// Whether the object's etag is in a list of etags, or the object is there and the list is `*`. `weak`:
-/// a weak etag counts as its strong one.
+/// Whether the object's etag is in a list of etags, or the object exists and the list is `*`. With
+/// `weak`, a weak etag matches the strong one.
 fn listed(headers: &HeaderMap, name: &HeaderName, object: Option<&Metadata>, weak: bool) -> bool {
     let Some(object) = object else { return false };
     headers.get_all(name).iter().any(|value| {
@@ -137,7 +137,7 @@ fn date(headers: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
 }
 
-/// When it was modified, in the whole seconds that `Last-Modified` tells.
+/// The modification time in whole seconds, as in `Last-Modified`.
 fn modified(object: &Metadata) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(object.modified_unix_us / 1_000_000)
 }

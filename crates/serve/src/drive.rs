@@ -1,9 +1,11 @@
-//! Drives the engine's node: events in, actions out to devices, origin and the requests that wait.
+//! Drives the engine's node: passes events in, and carries out its actions on devices, the origin
+//! and waiting requests.
 //!
-//! The node sits behind one mutex that is never held over input, output or an `await`: 0.1 to 0.5 µs an
-//! event, which two cores do not contend for (one node for each core was rejected: keys would have to
-//! be routed between cores, and a miss would be coalesced only within one). Requests that wait are in
-//! the same mutex, because an answer may come from another thread before the asker has left the lock.
+//! The node is behind one mutex, which is never held during input, output or an `await`. An event
+//! holds it for 0.1 to 0.5 µs, so two cores hardly contend for it. (A node per core was rejected:
+//! keys would have to be routed between cores, and misses would be coalesced only within a core.)
+//! Waiting requests are behind the same mutex, because another thread may produce the answer before
+//! the requesting thread has released the lock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -28,22 +30,23 @@ use crate::disk::Disks;
 use origin::{Chunks, Error, Found, Origin};
 use record::clock;
 
-/// What a request is told.
+/// The engine's answer to a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// The answer.
+    /// The reply, with the times of its stages.
     Reply(Reply<Object>, Stages),
-    /// A write's turn has come.
+    /// The write has its turn.
     Turn,
-    /// A write that ended is known to all nodes of its key; whether it may be acknowledged.
+    /// A write has ended and every node of its key has taken note of it. `certain` says whether the
+    /// write may be acknowledged.
     Done { certain: bool },
 }
 
-/// When a request is told.
+/// An answer that is ready, or one to wait for.
 pub enum Asked {
-    /// At once.
+    /// Ready.
     Now(Answer),
-    /// When something that was begun has ended.
+    /// Follows when a device, the origin or a peer has replied, or when the write's turn comes.
     Later(oneshot::Receiver<Answer>),
 }
 
@@ -53,7 +56,7 @@ struct State {
     log: Option<EventLog>,
 }
 
-/// The node, and what carries out its decisions.
+/// The node, with everything that its actions need.
 pub struct Drive {
     state: Mutex<State>,
     disks: OnceLock<Disks>,
@@ -66,11 +69,12 @@ pub struct Drive {
     peers: Option<Arc<Peers>>,
 }
 
-/// How the timeouts of the origin begin: they are answered 504, its other failures 503.
+/// The prefix of messages about timeouts of the origin. Timeouts are answered with status 504,
+/// other failures of the origin with 503.
 pub const TIMED_OUT: &str = "the origin timed out";
 
 impl Drive {
-    /// An empty node. Devices and runtimes follow.
+    /// An empty node. Set its devices and runtimes before the first request.
     pub fn new(
         settings: Settings,
         origin: Arc<dyn Origin>,
@@ -94,7 +98,7 @@ impl Drive {
         }
     }
 
-    /// Sets the devices, with what was found on them.
+    /// Sets the devices, and restores the segments found on them.
     pub fn set_disks(&self, disks: Disks, found: Vec<(usize, u64, Vec<Restored>)>) {
         let mut state = self.lock();
         for (device, segment, records) in found {
@@ -106,7 +110,7 @@ impl Drive {
         let _ = self.disks.set(disks);
     }
 
-    /// Sets the runtimes that requests to the origin run on.
+    /// Sets the runtimes for requests to the origin.
     pub fn set_runtimes(&self, runtimes: Vec<Handle>) {
         let _ = self.runtimes.set(runtimes);
     }
@@ -121,7 +125,7 @@ impl Drive {
         &self.origin
     }
 
-    /// How long the origin may take.
+    /// The timeout of requests to the origin.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
@@ -131,14 +135,14 @@ impl Drive {
         self.peers.as_ref()
     }
 
-    /// A new request's name.
+    /// A new request identifier.
     pub fn request(&self) -> RequestId {
         self.next_request.fetch_add(1, Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic inside the engine is a broken invariant: the node's state is not to be trusted after
-        // it, and every later request must fail rather than be answered from it.
+        // A panic inside the engine is a broken invariant. The node's state cannot be trusted
+        // afterwards, so every later request must fail rather than be answered from it.
         #[expect(clippy::expect_used, reason = "see above")]
         self.state.lock().expect("the node failed")
     }
@@ -155,7 +159,7 @@ impl Drive {
         self.ask(now, request, Event::Get { request, key, asker, deadline })
     }
 
-    /// Asks for a lease in a peer's name; its term, if it is granted.
+    /// Handles a peer's request for a lease; returns the lease's duration if it is granted.
     pub fn lease_asked(self: &Arc<Self>, now: Nanos, peer: NodeId) -> Option<Nanos> {
         let mut actions = Vec::new();
         let mut state = self.lock();
@@ -169,7 +173,8 @@ impl Drive {
         term
     }
 
-    /// Asks for a turn in a key's order of writes. Whoever gets the turn must tell `WriteEnd`.
+    /// Requests a turn in a key's order of writes. A caller that gets the turn must end it with
+    /// [`Drive::write_end`] or [`Event::WriteEnd`].
     pub fn write_begin(self: &Arc<Self>, now: Nanos, request: RequestId, key: Key) -> Asked {
         self.ask(now, request, Event::WriteBegin { request, key })
     }
@@ -203,19 +208,20 @@ impl Drive {
         asked
     }
 
-    /// Tells the node what happened.
+    /// Sends the node an event.
     pub fn tell(self: &Arc<Self>, now: Nanos, event: Event<Object>) {
         let mut actions = Vec::with_capacity(4);
         let mut state = self.lock();
         if let Event::WriteEnd { request, .. } = &event {
-            // It may have been waiting for its turn.
+            // The write may still have been waiting for its turn.
             state.waiters.remove(request);
         }
         state.handle(now, event, &mut actions);
         self.carry_out(state, actions);
     }
 
-    /// Lets go of the lock between finding who is to be told, and telling them and all else.
+    /// Finds the waiting requests under the lock, then releases it and sends the answers and
+    /// carries out the other actions.
     fn carry_out(self: &Arc<Self>, mut state: MutexGuard<'_, State>, actions: Vec<Action<Object>>) {
         if actions.is_empty() {
             return;
@@ -228,7 +234,8 @@ impl Drive {
                     let waiter = state.waiters.remove(&request);
                     answers.extend(waiter.map(|waiter| (waiter, answer)));
                 }
-                // In the order decided: two threads that let go of the lock first could swap them.
+                // Under the lock, to keep the order decided: two threads that released it first
+                // could swap them.
                 Err(
                     action @ (Action::Append { .. }
                     | Action::SealSegment { .. }
@@ -238,12 +245,12 @@ impl Drive {
             }
         }
         drop(state);
-        // The next read of a device first: its service has begun.
+        // Actions before answers: the service of a device's next read has already started.
         for action in rest {
             self.begin(action);
         }
         for (waiter, answer) in answers {
-            // Who left is not told.
+            // Ignored if the client has left.
             let _ = waiter.send(answer);
         }
     }
@@ -277,7 +284,8 @@ impl Drive {
         }
     }
 
-    /// Runs a task on this thread's runtime, or on one of those that serve.
+    /// Runs a task on this thread's runtime if it has one, otherwise on one of the serving
+    /// runtimes.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(task);
@@ -290,7 +298,7 @@ impl Drive {
         }
     }
 
-    /// Runs a request to the origin, for at most as long as it may take.
+    /// Runs a request to the origin with the origin's timeout.
     pub async fn within<T>(
         &self,
         what: &str,
@@ -309,7 +317,9 @@ impl Drive {
             }
             let bytes = collect(body.as_mut()).await?;
             if bytes.len() as u64 != metadata.size {
-                return Err(Error::Damaged("it sent another number of bytes".to_owned()));
+                return Err(Error::Damaged(
+                    "the number of bytes sent differs from its metadata".to_owned(),
+                ));
             }
             Ok(Fetched::Found(Object::new(metadata, bytes)))
         };
@@ -325,24 +335,24 @@ impl Drive {
         }
     }
 
-    /// The windows that ended by `now`, or all if the process ends.
+    /// The windows that ended by `now`; with `flush` also the open ones.
     pub fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
         let mut state = self.lock();
         if flush { state.node.flush_windows(now) } else { state.node.windows(now) }
     }
 
-    /// What the node holds, and how many requests wait.
+    /// The node's contents, and the number of waiting requests.
     pub fn contents(&self) -> (Contents, usize) {
         let state = self.lock();
         (state.node.contents(), state.waiters.len())
     }
 
-    /// What the node knows of the other nodes.
+    /// The state of each peer as this node sees it.
     pub fn peers_status(&self, now: Nanos) -> Vec<PeerStatus> {
         self.lock().node.peers(now)
     }
 
-    /// Ends the event log, so that all of it is in its file.
+    /// Closes the event log, so that all of it is in its file.
     pub fn close_log(&self) {
         let log = self.lock().log.take();
         if let Some(log) = log {
@@ -361,7 +371,7 @@ impl State {
     }
 }
 
-/// Waits for the origin, for at most `timeout`; `what` is what it was asked for.
+/// Waits for a request to the origin for at most `timeout`; `what` names the request in the error.
 pub async fn within<T>(
     timeout: Duration,
     what: &str,
@@ -390,7 +400,7 @@ fn answer_of(action: Action<Object>) -> Result<(RequestId, Answer), Action<Objec
     }
 }
 
-/// All pieces as one.
+/// Joins all pieces.
 async fn collect(body: &mut dyn Chunks) -> Result<Bytes, Error> {
     let first = match body.next().await {
         None => return Ok(Bytes::new()),

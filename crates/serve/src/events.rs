@@ -1,9 +1,10 @@
-//! The record of everything the engine was told and decided, and its replay.
+//! The log of a node's events and decisions, and its replay.
 //!
-//! A file of JSON lines: the settings and the start, what was restored from the devices, then each event
-//! with its time and the actions that followed, in the order in which the node handled them. Sizes stand
-//! for bytes. Replayed through a node of [`Size`]s, the actions must come out the same: that is what
-//! makes a simulation trustworthy.
+//! The log is a file of JSON lines: the settings and the start time, the segments restored from the
+//! devices, then each event with its time and the resulting actions, in the order in which the node
+//! handled them. Objects are recorded by their sizes, without their bytes. A replay through a node
+//! of [`Size`]s must give the same actions; so a simulation makes the decisions that the real node
+//! makes.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -18,15 +19,15 @@ use model::window::Nanos;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-/// A line of the file.
+/// A line of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// The first: the node as it was made.
+    /// The first line: the node as created.
     Start {
         /// Its settings.
         settings: Settings,
-        /// When.
+        /// The start time.
         now: Nanos,
     },
     /// A segment that was found on a device.
@@ -38,32 +39,34 @@ pub enum Line {
         /// Its records.
         records: Vec<Restored>,
     },
-    /// An event and what followed.
+    /// An event and the resulting actions.
     Handled {
         /// Its time.
         now: Nanos,
         /// What happened.
         event: Event<Size>,
-        /// What was decided.
+        /// The resulting actions.
         actions: Vec<Action<Size>>,
     },
 }
 
-/// Lines on their way to the file; past it the node waits for the disk.
+/// Maximum number of lines queued for the file; when the queue is full, the node waits for the
+/// disk.
 const LINES_MAX: usize = 1 << 16;
 
-/// Writes the file on a thread of its own.
+/// Writes the log on a thread of its own.
 pub struct EventLog {
     lines: Sender<Line>,
     writer: JoinHandle<()>,
 }
 
 impl EventLog {
-    /// Starts the file.
+    /// Creates the file and starts its writer.
     pub fn create(path: &Path, settings: &Settings, now: Nanos) -> anyhow::Result<EventLog> {
         let shown = path.display().to_string();
-        let mut file =
-            BufWriter::new(File::create_new(path).with_context(|| format!("cannot make {shown}"))?);
+        let mut file = BufWriter::new(
+            File::create_new(path).with_context(|| format!("cannot create {shown}"))?,
+        );
         let (lines, queue) = bounded(LINES_MAX);
         let writer = std::thread::Builder::new().name("events".to_owned()).spawn(move || {
             let mut failed = false;
@@ -74,7 +77,7 @@ impl EventLog {
                 if let Err(error) = written
                     && !std::mem::replace(&mut failed, true)
                 {
-                    warn!("cannot write {shown}: {error}; the record of events is not whole");
+                    warn!("cannot write {shown}: {error}; the event log is incomplete");
                 }
             }
             let _ = file.flush();
@@ -88,35 +91,39 @@ impl EventLog {
         let _ = self.lines.send(line);
     }
 
-    /// A segment was restored.
+    /// Records that a segment was restored.
     pub fn restored(&mut self, device: DeviceId, segment: u64, records: &[Restored]) {
         self.push(Line::Restore { device, segment, records: records.to_vec() });
     }
 
-    /// An event was handled.
+    /// Records that an event was handled.
     pub fn handled(&mut self, now: Nanos, event: Event<Size>, actions: Vec<Action<Size>>) {
         self.push(Line::Handled { now, event, actions });
     }
 
-    /// Waits until all is in the file.
+    /// Waits until all lines are in the file.
     pub fn close(self) {
         drop(self.lines);
         let _ = self.writer.join();
     }
 }
 
-/// What a replay went through.
+/// Counts of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// Events.
     pub events: u64,
-    /// Actions, all as recorded.
+    /// Actions, all equal to the recorded ones.
     pub actions: u64,
     /// Segments that were dropped.
     pub drops: u64,
 }
 
-/// Replays a recorded file; the error names the first event after which the engine decided otherwise.
+/// Replays a log.
+///
+/// # Errors
+/// If the file is unreadable or malformed, or if the engine's actions differ from the recorded
+/// ones; the error names the first line that differs.
 pub fn replay(path: &Path) -> anyhow::Result<Replayed> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
@@ -125,7 +132,7 @@ pub fn replay(path: &Path) -> anyhow::Result<Replayed> {
     for (number, line) in BufReader::new(file).lines().enumerate() {
         let number = number + 1;
         let line: Line = serde_json::from_str(&line?)
-            .with_context(|| format!("{shown}, line {number} is not a recorded event"))?;
+            .with_context(|| format!("{shown}, line {number}: malformed event"))?;
         match (line, &mut node) {
             (Line::Start { settings, now }, None) => node = Some(Node::new(settings, now)),
             (Line::Restore { device, segment, records }, Some(node)) => {
@@ -137,8 +144,8 @@ pub fn replay(path: &Path) -> anyhow::Result<Replayed> {
                 node.handle(now, event, &mut decided);
                 if decided != actions {
                     bail!(
-                        "{shown}, line {number}: after {told} the engine decided\n{decided:?}\n\
-                         and when it was recorded\n{actions:?}"
+                        "{shown}, line {number}: the actions after {told} differ from the recorded \
+                         ones: replayed\n{decided:?}\nrecorded\n{actions:?}"
                     );
                 }
                 replayed.events += 1;
@@ -146,7 +153,7 @@ pub fn replay(path: &Path) -> anyhow::Result<Replayed> {
                 let dropped = |a: &&Action<Size>| matches!(a, Action::DropSegment { .. });
                 replayed.drops += actions.iter().filter(dropped).count() as u64;
             }
-            _ => bail!("{shown}, line {number}: the first line, and no other, is the start"),
+            _ => bail!("{shown}, line {number}: the start must be the first line, and only that"),
         }
     }
     Ok(replayed)

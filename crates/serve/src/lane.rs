@@ -1,4 +1,4 @@
-//! What one serving thread observes: the gateway's recorder and its samples.
+//! The record of one serving thread: the windows and samples of its requests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use model::window::{is_sampled, key_hash};
 
 use record::clock;
 
-/// Samples that are held until the observer takes them; past it they are dropped.
+/// Maximum number of samples held until the observer takes them; further samples are dropped.
 const SAMPLES_MAX: usize = 1 << 18;
 
 struct State {
@@ -16,7 +16,7 @@ struct State {
     samples: Vec<Sample>,
 }
 
-/// The record of one serving thread. Its mutex is contended once each window.
+/// The record of one serving thread. Its mutex is contended once per window.
 pub struct Lane {
     state: Mutex<State>,
     sample_one_in: u64,
@@ -36,7 +36,7 @@ impl Lane {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request came.
+    /// Records that a request arrived.
     pub fn received(self: &Arc<Lane>, operation: Operation, key: &[u8]) -> Seen {
         let now = clock::now();
         {
@@ -59,7 +59,8 @@ impl Lane {
         }
     }
 
-    /// The windows that ended by `now` (all, if `flush`) and the samples since.
+    /// The windows that ended by `now` (with `flush` also the open one), and the samples since the
+    /// last call.
     pub fn take(&self, now: Nanos, flush: bool) -> (Vec<Window>, Vec<Sample>) {
         let mut state = self.lock();
         let windows = if flush { state.recorder.flush(now) } else { state.recorder.roll(now) };
@@ -67,30 +68,30 @@ impl Lane {
     }
 }
 
-/// A request under way. Dropped, it has been answered: its reply was handed to the connection, or its
+/// A request under way. Dropping it records its end: its reply was passed to the connection, or its
 /// client left.
 pub struct Seen {
     lane: Arc<Lane>,
     operation: Operation,
     hash: u64,
-    /// When it came.
+    /// When it arrived.
     pub received: Nanos,
-    /// Who answered.
+    /// The source of the reply.
     pub outcome: Outcome,
-    /// When what happened, as the node says.
+    /// The times of its stages, as reported by the node.
     pub stages: Option<Stages>,
     /// Bytes of the object.
     pub size: u64,
     /// Bytes of the reply.
     pub bytes: u64,
-    /// A gateway or another node asked, and is told more.
+    /// Whether the sender is a gateway or another node, which gets additional headers.
     pub internal: bool,
-    /// Which of the key's nodes have the object, as far as known.
+    /// The key's nodes known to have the object, as bits of their places.
     pub warm: u8,
 }
 
 impl Seen {
-    /// Whether only the head of the reply is asked for.
+    /// Whether only the head of the reply is requested.
     pub fn is_head(&self) -> bool {
         self.operation == Operation::Head
     }

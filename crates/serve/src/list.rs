@@ -13,19 +13,19 @@ use super::lane::Lane;
 use super::objects::{Answered, origin_problem};
 use origin::Origin;
 
-/// Most objects of a page of a listing.
+/// Maximum number of objects on a page of a listing.
 const LIST_MAX: usize = 1000;
 
 #[derive(Serialize)]
 struct Page {
     objects: Vec<PageObject>,
-    /// What to give as `after` for the next page; none at the end.
+    /// The value of `after` for the next page; `None` on the last page.
     next: Option<String>,
 }
 
 #[derive(Serialize)]
 struct PageObject {
-    /// The key, percent-encoded as it stands in its address.
+    /// The key, percent-encoded as in its URL.
     key: String,
     size: u64,
     etag: String,
@@ -40,7 +40,7 @@ const KEY_ESCAPED: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUM
     .remove(b'~')
     .remove(b'/');
 
-/// A key as it stands in its address.
+/// A key as it appears in its URL.
 pub fn escaped(key: &[u8]) -> String {
     percent_encoding::percent_encode(key, KEY_ESCAPED).to_string()
 }
@@ -67,7 +67,11 @@ pub async fn list(
                         bad(format!("limit must be a number from 1 to {LIST_MAX}, not {value:?}"))
                     })?;
             }
-            _ => return Err(bad(format!("{name:?} is none of prefix, after and limit"))),
+            _ => {
+                return Err(bad(format!(
+                    "unknown parameter {name:?}: use prefix, after and limit"
+                )));
+            }
         }
     }
     let listing = origin.list(&prefix, after.as_deref(), limit);

@@ -1,4 +1,4 @@
-//! The engine's payload when serving: an object's bytes with what a reply says of them.
+//! The engine's payload when serving: an object's bytes, metadata and reply headers.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -14,7 +14,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use super::arena;
 use origin::Metadata;
 
-/// What headers of user metadata begin with.
+/// The prefix of headers with user metadata.
 pub const META_PREFIX: &str = "concertina-meta-";
 
 /// An object in memory. Clones share it.
@@ -36,7 +36,7 @@ impl PartialEq for Object {
 }
 
 impl Object {
-    /// An object; `body` must have the length that the metadata says.
+    /// An object; the length of `body` must equal the metadata's `size`.
     pub fn new(metadata: Metadata, body: Bytes) -> Object {
         debug_assert_eq!(metadata.size, body.len() as u64);
         let block = metadata.encode();
@@ -45,7 +45,7 @@ impl Object {
         Object(Arc::new(Inner { metadata, block, body, headers }))
     }
 
-    /// Reads the stored form: metadata, then bytes. `None` if it is not that.
+    /// Reads the stored form: metadata, then bytes. `None` if it is malformed.
     pub fn decode(stored: &Bytes) -> Option<Object> {
         let (metadata, body) = Metadata::decode(stored)?;
         if metadata.size != body.len() as u64 {
@@ -70,7 +70,7 @@ impl Object {
         &self.0.metadata
     }
 
-    /// The headers of a reply with this object, made once.
+    /// Adds the headers of a reply with this object, which are built once.
     pub fn add_headers(&self, to: &mut HeaderMap) {
         for (name, value) in &self.0.headers {
             to.append(name, value.clone());
@@ -90,11 +90,12 @@ impl Payload for Object {
     }
 }
 
-/// The headers that metadata stands for.
+/// The reply headers of metadata.
 pub fn headers_of(metadata: &Metadata) -> Vec<(HeaderName, HeaderValue)> {
     let mut headers = Vec::with_capacity(6 + metadata.attributes.user.len());
     let mut add = |name: HeaderName, value: &str| {
-        // Values came from headers; what a damaged file held instead is left out.
+        // Values came from headers, so they are valid unless a file was damaged; invalid values are
+        // left out.
         if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
             headers.push((name, value));
         }

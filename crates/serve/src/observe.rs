@@ -17,19 +17,19 @@ const TRIM_CONNECTIONS: usize = 256;
 
 /// What is observed.
 pub trait Observed: Send + Sync {
-    /// Its lanes, its configuration, and where metrics are kept.
+    /// Its lanes, configuration and metrics.
     fn front(&self) -> &Front;
-    /// The windows of the queues behind it that ended by `now`, or all if the process ends.
+    /// The windows of the queues behind it that ended by `now`; with `flush` also the open ones.
     fn windows(&self, now: Nanos, flush: bool) -> Vec<Window>;
 }
 
-/// The thread that observes.
+/// The observing thread.
 pub struct Observer {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
-/// The kernel's counters of the disk under one device's folder.
+/// The kernel's counters of the disk that holds a device's folder.
 struct KernelDisk {
     queue: String,
     number: (u32, u32),
@@ -37,7 +37,7 @@ struct KernelDisk {
 }
 
 impl Observer {
-    /// Starts the thread. `start` is when the first windows began.
+    /// Starts the thread. `start` is the start of the first windows.
     pub fn start(
         observed: Vec<Arc<dyn Observed>>,
         run: Option<RunWriter>,
@@ -54,7 +54,7 @@ impl Observer {
             let (mut next, mut next_host) = (start + window, start + 1_000_000_000);
             while !stopped.load(Ordering::Relaxed) {
                 let wake = next.min(next_host);
-                // In steps, so that the end of the process is not held up by a long window.
+                // Sleeps in steps, so that a long window does not delay the end of the process.
                 clock::sleep_until(wake.min(clock::now() + 50_000_000));
                 let now = clock::now();
                 if now >= next {
@@ -72,7 +72,7 @@ impl Observer {
         Ok(Observer { stop, thread })
     }
 
-    /// Writes the last windows and ends.
+    /// Writes the last windows and ends the thread.
     pub fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         let _ = self.thread.join();
@@ -129,7 +129,7 @@ impl Watch {
         if let Err(error) = written
             && !std::mem::replace(&mut self.complained, true)
         {
-            warn!("{error:#}; serving goes on, the record is not whole");
+            warn!("{error:#}; serving continues, but the run folder is incomplete");
         }
     }
 
@@ -153,7 +153,8 @@ impl Watch {
 
 /// The windows and samples of the lanes of a front.
 fn take(front: &Front, now: Nanos, flush: bool) -> (Vec<Window>, Vec<Sample>) {
-    // By their starts: a lane whose last event was past a window's end gives one more.
+    // Merged by start time, because lanes may return different numbers of windows: a lane whose
+    // last event was past a window's end returns one more.
     let mut merged: BTreeMap<u64, Window> = BTreeMap::new();
     let mut samples = Vec::new();
     for lane in &front.lanes {
@@ -184,8 +185,8 @@ fn difference(before: &procfs::DiskStat, now: &procfs::DiskStat, length_s: f64) 
     }
 }
 
-/// The disks under devices that are real; of one that holds reads for drawn times, the kernel's figures
-/// would tell of another.
+/// The disks of real devices. Emulated devices are left out, because the kernel's figures do not
+/// describe their drawn service times.
 fn kernel_disks(observed: &[Arc<dyn Observed>]) -> Vec<KernelDisk> {
     let mut disks = Vec::new();
     let config = observed.iter().map(|o| &o.front().config).find(|config| config.is_node());

@@ -2,14 +2,15 @@
 
 use std::ops::Range;
 
-/// What a `Range` header asks of an object.
+/// The part of an object that a `Range` header requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// All of it: no range, one that is not understood, or several (which a server may pass over).
+    /// The whole object: the header has no range, an invalid range, or several ranges (which a
+    /// server may ignore).
     Whole,
     /// These bytes.
     Part(Range<u64>),
-    /// Bytes that are not there.
+    /// Bytes beyond the object's end: status 416.
     Unsatisfiable,
 }
 
@@ -40,7 +41,7 @@ enum Number {
     Broken,
 }
 
-/// Digits; a number too large to count is as good as the largest.
+/// Parses digits. A number above 2⁶⁴ − 1 counts as that.
 fn number(text: &str) -> Number {
     if text.is_empty() {
         Number::None
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Which bytes of an object a header asks for, one by one.
+    /// The naive twin: tests each byte of the object.
     fn naive(first: Option<u64>, last: Option<u64>, size: u64) -> Vec<u64> {
         let wanted = |i: &u64| match (first, last) {
             (Some(first), Some(last)) => *i >= first && *i <= last,

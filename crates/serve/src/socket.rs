@@ -1,8 +1,8 @@
-//! A client's connection, which sends what lies in the [`arena`] without a copy.
+//! A client's connection, which sends bytes in the [`arena`] without a copy.
 //!
-//! To hyper it is a socket like any other: it writes buffers. Those that are parts of the arena's file
-//! are handed to the kernel as such, in the order given, behind what precedes them (`MSG_MORE` keeps the
-//! head of a reply and its body in one segment).
+//! To hyper it is an ordinary socket that accepts buffers. Buffers that are parts of the arena's
+//! file are passed to the kernel as such, in order after the buffers before them (`MSG_MORE` keeps
+//! the head of a reply and its body in one segment).
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
@@ -20,7 +20,8 @@ use super::arena;
 use super::pace::Pace;
 use super::refusal::Phase;
 
-/// Fewer bytes are written with the rest: a system call of their own would cost more than their copy.
+/// Shorter buffers are written together with the others: a system call of their own would cost more
+/// than a copy.
 const SENDFILE_BYTES_MIN: usize = 8 << 10;
 
 /// Terminal output queue: of a socket, the bytes that its peer has not acknowledged (SIOCOUTQ).
@@ -100,7 +101,7 @@ impl Socket {
         }
     }
 
-    /// Where in the arena's file a buffer lies, if it is worth sending from there.
+    /// The offset of a buffer in the arena's file, if it is worth sending from there.
     fn place(buffer: &[u8]) -> Option<u64> {
         if buffer.len() < SENDFILE_BYTES_MIN {
             return None;
@@ -108,7 +109,8 @@ impl Socket {
         arena::get()?.place(buffer)
     }
 
-    /// Writes as much as the socket takes: all before the first part of the file, then that.
+    /// Writes as much as the socket accepts: the buffers before the first part of the file, then
+    /// that part.
     fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         let first = buffers.iter().position(|buffer| Socket::place(buffer).is_some());
         let (plain, file) = buffers.split_at(first.unwrap_or(buffers.len()));
@@ -126,7 +128,7 @@ impl Socket {
         let Some(mut at) = Socket::place(buffer) else { return Ok(sent) };
         match sendfile(self.stream.as_fd(), arena.file(), Some(&mut at), buffer.len()) {
             Ok(count) => Ok(sent + count),
-            // What went before is written; the rest is told when it is asked again.
+            // The earlier buffers are written; the next call reports the error.
             Err(_) if sent > 0 => Ok(sent),
             Err(error) => Err(error.into()),
         }

@@ -1,5 +1,5 @@
-//! PUT and DELETE of an object: staged as it comes, committed in its key's turn, acknowledged when no
-//! node returns an older version.
+//! PUT and DELETE of an object. An upload is staged as it arrives, committed when the write has its
+//! key's turn, and acknowledged when no node returns an older version.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,15 +33,16 @@ use super::pace::Pace;
 use origin::{Attributes, Error, Staged};
 use record::clock;
 
-/// Bytes of user metadata, names and values.
+/// Maximum bytes of user metadata, names and values together.
 const META_BYTES_MAX: usize = 8 << 10;
-/// Longest content type.
+/// Maximum bytes of a content type.
 const CONTENT_TYPE_BYTES_MAX: usize = 1 << 10;
-/// Writes under way at once, those included whose client was told that they took too long.
+/// Maximum number of writes under way, those included that continue after their client got a
+/// timeout.
 const WRITES_MAX: usize = 1024;
-/// What is said of a write that may not be acknowledged.
-const UNCERTAIN: &str = "this node lost its place in the cluster while it wrote: the write may last or not; read \
-    the object, and write it again if need be";
+/// The reply to a write that must not be acknowledged.
+const UNCERTAIN: &str = "this node lost its place in the cluster while it wrote: the write may or \
+    may not have happened; read the object, and repeat the write if needed";
 
 fn attributes(headers: &HeaderMap) -> Result<Attributes, Problem> {
     let bad = |what: String| Problem::new(StatusCode::BAD_REQUEST, &what);
@@ -80,9 +81,9 @@ pub async fn put(
     let (parts, incoming) = request.into_parts();
     let headers = parts.headers;
     let refused = if headers.contains_key(CONTENT_RANGE) {
-        Some((StatusCode::BAD_REQUEST, "a PUT of a part is not taken: send the whole object"))
+        Some((StatusCode::BAD_REQUEST, "PUT of a part is not supported: send the whole object"))
     } else if headers.contains_key(CONTENT_ENCODING) {
-        Some((StatusCode::UNSUPPORTED_MEDIA_TYPE, "a content encoding is not kept: send it plain"))
+        Some((StatusCode::UNSUPPORTED_MEDIA_TYPE, "send the object without content encoding"))
     } else if !headers.contains_key(CONTENT_LENGTH) && !headers.contains_key(TRANSFER_ENCODING) {
         Some((StatusCode::LENGTH_REQUIRED, "send Content-Length (0 for an empty object) or chunks"))
     } else {
@@ -131,8 +132,8 @@ pub async fn put(
     }
 }
 
-/// Hands the upload to the origin. However long the client takes, the origin must take each piece in
-/// time.
+/// Stages the upload at the origin. The timeout applies to the origin's acceptance of each piece,
+/// not to the client's sending.
 async fn stage(
     shared: &Arc<Shared>,
     key: &Key,
@@ -149,7 +150,7 @@ async fn stage(
                 let given = given_at.load(Ordering::Relaxed);
                 if given > 0 && u128::from(clock::now() - given) >= timeout.as_nanos() {
                     let seconds = timeout.as_secs_f64();
-                    let what = format!("it did not take an upload's bytes within {seconds} s");
+                    let what = format!("an upload's bytes were not accepted within {seconds} s");
                     return Err(Error::TimedOut(what));
                 }
             }
@@ -173,7 +174,7 @@ pub async fn delete(
     seen.stages = stages;
     match result {
         Ok(Done { there, .. }) => {
-            // Removing what is not there leaves what was asked for.
+            // Deleting an object that does not exist succeeds.
             seen.outcome = if there { Outcome::Origin } else { Outcome::Miss };
             let mut response = Response::new(ReplyBody::empty(None));
             *response.status_mut() = StatusCode::NO_CONTENT;
@@ -192,14 +193,15 @@ enum Work {
 
 struct Done {
     etag: Option<engine::Etag>,
-    /// What was deleted was there.
+    /// Whether the deleted object existed.
     there: bool,
 }
 
 type Written = (Result<Done, Problem>, Option<Stages>);
 
-/// Does a write when its turn has come. The turn is held until the origin's answer is certain, even when
-/// the client has been told that it took too long: a write that ended later would undo the next one.
+/// Performs a write when its turn has come. The turn is held until the write's outcome at the
+/// origin is certain, even after its client got a timeout: otherwise the write could land after the
+/// next one and undo it.
 async fn in_turn(
     shared: &Arc<Shared>,
     key: Key,
@@ -213,7 +215,8 @@ async fn in_turn(
         return (Err(too_late()), None);
     }
     let timeout = left.map_or(shared.drive.timeout(), |left| left.min(shared.drive.timeout()));
-    // Writes whose client was told that they took too long go on, and hold what they write.
+    // Writes continue after their client got a timeout, and keep their bytes in memory until they
+    // end.
     if shared.writes.load(Ordering::Relaxed) >= WRITES_MAX {
         return (Err(busy("writes")), None);
     }
@@ -258,7 +261,7 @@ async fn in_turn(
                     Stages { received, queued: received, started, served, ..Stages::default() };
                 (result, Some(stages))
             }
-            // The client left while it waited.
+            // The client left while the write waited for its turn.
             _ => {
                 let end = Event::WriteEnd { request, key, payload: None };
                 shared.drive.tell(clock::now(), end);
@@ -273,13 +276,13 @@ async fn in_turn(
         Ok(Err(_)) => (Err(Problem::stopping()), None),
         Err(_) => {
             let seconds = timeout.as_secs_f64();
-            let what = format!("{TIMED_OUT}: the write did not end within {seconds} s; it may yet");
+            let what = format!("{TIMED_OUT}: the write took over {seconds} s and may still happen");
             (Err(unavailable(&what)), None)
         }
     }
 }
 
-/// The write itself, in its turn.
+/// Performs the write itself; the caller holds the key's turn.
 async fn write(
     shared: &Arc<Shared>,
     key: &Key,

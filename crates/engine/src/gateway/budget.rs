@@ -1,8 +1,8 @@
-//! Token buckets: what may be done beside the requests themselves, in proportion to them.
+//! Token buckets, which limit retries and hedges to a share of requests.
 
-/// Each request adds `share` of a token, up to `burst`; each further try takes one. So over any
-/// number of requests n there are at most `burst` + `share`·n further tries, whatever happens:
-/// retries cannot multiply a load that nodes already fail under.
+/// A token bucket. Each request adds `share` of a token, up to `burst` tokens; each further attempt
+/// takes one. So n requests cause at most `burst` + `share`·n further attempts: retries cannot
+/// multiply a load under which nodes already fail.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     tokens: f64,
@@ -17,7 +17,7 @@ impl Budget {
         Budget { tokens: burst, share: share.clamp(0.0, 1.0), burst }
     }
 
-    /// A request came.
+    /// Adds the tokens of one request.
     pub(super) fn earn(&mut self) {
         self.tokens = (self.tokens + self.share).min(self.burst);
     }

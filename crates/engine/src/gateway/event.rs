@@ -130,7 +130,7 @@ pub enum Action {
         node: NodeId,
         /// A node that failed before and that this node should skip too.
         avoid: Option<NodeId>,
-        /// When the client stops waiting: the node is told how much time is left.
+        /// When the client stops waiting: the driver sends the node the time left.
         deadline: Nanos,
     },
     /// Read the object from the origin. Ends with [`Event::Answered`] or [`Event::Failed`].

@@ -136,9 +136,10 @@ impl Gateway {
         (due < Nanos::MAX).then_some(due)
     }
 
-    /// The windows that ended by `now`: `gateway` (waiting: before the first try; service: until
-    /// the request is over, relayed) and for each node `gateway/NODE` (service: from an attempt's
-    /// sending to the head of its answer; attempts that were dropped have the outcome `Unknown`).
+    /// The windows that ended by `now`: `gateway` (waiting: before the first attempt; service:
+    /// until the request ends, relaying included) and for each node `gateway/NODE` (service: from
+    /// an attempt's sending to the head of its answer; attempts that were dropped have the outcome
+    /// `Unknown`).
     pub fn windows(&mut self, now: Nanos) -> Vec<Window> {
         let mut windows = self.recorder.roll(now);
         windows.extend(self.nodes.iter_mut().flat_map(|node| node.recorder.roll(now)));

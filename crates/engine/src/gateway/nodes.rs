@@ -172,7 +172,8 @@ impl Gateway {
 
     pub(super) fn ping_failed(&mut self, now: Nanos, at: NodeId, actions: &mut Vec<Action>) {
         let Some(node) = self.nodes.get_mut(at) else { return self.invariants.broken() };
-        // Already told, or taken for failed after twice the timeout: a late report says nothing.
+        // The ping's failure was already reported, or assumed after twice the timeout: ignores a
+        // late report.
         let Some(sent) = node.pinged.take() else { return };
         node.health.fail(now, sent, &self.settings.health);
         self.nodes_due = self.first_due();

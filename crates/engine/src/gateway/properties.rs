@@ -1,4 +1,5 @@
-//! Whatever is told, in whatever order: each request is answered once, nothing leaks, budgets hold.
+//! Properties for any events in any order: each request is answered once, nothing leaks, budgets
+//! hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +46,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a driver would know, and what it checks.
+/// The driver's knowledge, and its checks.
 #[derive(Default)]
 struct Checker {
     asked: u64,
@@ -127,7 +128,7 @@ struct Run {
 impl Run {
     fn new(settings: Settings) -> Run {
         let mut gateway = Gateway::new(settings, 0);
-        // As if it had seen many answers: histories are too short for quantiles of their own.
+        // Set as if after many answers: histories are too short to have quantiles of their own.
         for node in gateway.nodes.iter_mut().filter(|_| gateway.settings.hedge.is_some()) {
             (node.hedge_after, node.timeout) = (5_000_000, 100_000_000);
         }
@@ -180,7 +181,7 @@ impl Run {
     fn step(&mut self, step: &Step) {
         let attempt = |checker: &Checker, which: u16| {
             let count = checker.attempts.len();
-            // Mostly a recent one; any may be told again.
+            // Mostly a recent one; any event may be repeated.
             count
                 .checked_sub(1 + usize::from(which) % count.clamp(1, 12))
                 .map(|i| checker.attempts[i])
@@ -225,7 +226,7 @@ impl Run {
         }
     }
 
-    /// All deadlines pass, and what is relayed is over.
+    /// All deadlines pass, and all relays end.
     fn wind_up(&mut self) {
         self.pass(4 * SECOND);
         for request in 1..=self.checker.asked {

@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::route::{Policy, Ring, health};
 
-/// Which of a key's nodes a read may go to when all of them are well.
+/// Which of a key's nodes may serve a read when all of them are healthy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Spread {
-    /// The first alone.
+    /// Only the first.
     Primary,
-    /// The first, and those that the primary says have the object too.
+    /// The first, and those that have the object too according to the primary.
     #[default]
     Warm,
     /// Any.
     All,
 }
 
-/// When a read that is slow is tried on a second node.
+/// When a slow read is also sent to a second node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hedge {
-    /// After what quantile of the node's recent responses.
+    /// The quantile of the node's recent responses after which a read is hedged.
     pub quantile: f64,
-    /// But not earlier than this: below it a second try costs more than it saves.
+    /// Minimum time before a hedge: below it a second attempt costs more than it saves.
     pub after_min: Nanos,
-    /// How many, as a share of reads.
+    /// Maximum number of hedges, as a share of reads.
     pub share: f64,
-    /// How many at once after a quiet time.
+    /// Maximum burst of hedges after a quiet time.
     pub burst: u32,
 }
 
@@ -39,56 +39,58 @@ impl Default for Hedge {
     }
 }
 
-/// How a gateway decides, and what bounds it. [`Settings::new`] has the defaults.
+/// A gateway's policies and limits. [`Settings::new`] has the defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Where keys belong.
+    /// Assigns keys to nodes.
     pub ring: Arc<Ring>,
-    /// Which of the nodes that may be asked is.
+    /// Chooses one of the nodes that may serve a read.
     pub policy: Policy,
-    /// Which nodes may be asked.
+    /// The nodes that may serve a read.
     pub spread: Spread,
-    /// Second tries of slow reads; `None`: none. There are none either where [`Spread::Primary`]
-    /// says that only one node is to be asked.
+    /// Hedges of slow reads; `None` for no hedges. With [`Spread::Primary`] there are none either,
+    /// because only one node may serve a read.
     pub hedge: Option<Hedge>,
-    /// Tries after a request's first, hedges apart, as a share of requests.
+    /// Maximum number of retries (attempts after a request's first, not counting hedges), as a
+    /// share of requests.
     pub retry_share: f64,
-    /// How many of them at once after a quiet time. When a node dies, each of its reads in flight
-    /// takes one; a read that finds none is refused.
+    /// Maximum burst of retries after a quiet time. When a node dies, each of its reads under way
+    /// uses one; a read without one is refused.
     pub retry_burst: u32,
-    /// Requests under way, those that are being relayed included; past it they are refused. At most
-    /// 1,048,576.
+    /// Maximum number of requests under way, those being relayed included; further requests are
+    /// refused. At most 1,048,576.
     pub requests_max: u32,
-    /// A read's try is given up for another after this many times the 0.99 quantile of the node's
-    /// recent responses (a dead node is found by pings sooner) …
+    /// A read's attempt is replaced by one at another node after this multiple of the 0.99 quantile
+    /// of the node's recent responses (pings detect a dead node sooner) …
     pub attempt_timeout_factor: f64,
     /// … but not earlier than this …
     pub attempt_timeout_min: Nanos,
-    /// … and at the latest after this, if there is another to be tried.
+    /// … and at the latest after this, if there is another node to try.
     pub attempt_timeout_max: Nanos,
     /// Time between two pings of a node.
     pub ping_interval: Nanos,
-    /// After which the driver says [`super::Event::PingFailed`]. If it says nothing, the gateway
-    /// takes it as said after twice as long.
+    /// Time after which the driver sends [`super::Event::PingFailed`]. If the driver sends nothing,
+    /// the gateway counts the ping as failed after twice this time.
     pub ping_timeout: Nanos,
-    /// How nodes that failed are taken back.
+    /// How failed nodes are taken back.
     pub health: health::Settings,
     /// Whether the gateway reads from the origin when no node can.
     pub origin: bool,
-    /// Reads from the origin at once; past it, requests are refused.
+    /// Maximum number of concurrent reads from the origin; further requests are refused.
     pub origin_attempts_max: u32,
-    /// Time between two tries of a write that its node did not take.
+    /// Time between two attempts of a write that its node did not accept.
     pub write_retry: Nanos,
-    /// Keys of which it is remembered which nodes have them (about 50 bytes each).
+    /// Maximum number of keys for which the gateway remembers the nodes that have them (about 50
+    /// bytes each).
     pub hints_max: usize,
-    /// Where random choices begin.
+    /// The seed of random choices.
     pub seed: u64,
-    /// Whether a listener before the gateway records the queue of the clients' requests, with bytes and up
-    /// to the end of each reply. The gateway's own record of them is the queue `routing` then, and else
-    /// `gateway`.
+    /// Whether a listener in front of the gateway records the queue of the clients' requests, with
+    /// bytes and up to the end of each reply. If so, the gateway's own record is the queue
+    /// `routing`, otherwise `gateway`.
     #[serde(default)]
     pub behind_listener: bool,
-    /// How windows are cut.
+    /// Settings of the recorded windows.
     #[serde(skip)]
     pub windows: window::Settings,
 }

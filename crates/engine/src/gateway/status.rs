@@ -1,4 +1,4 @@
-//! What a gateway knows and did, for its operators.
+//! A gateway's state and counters, for its operators.
 
 use model::window::Nanos;
 use serde::Serialize;
@@ -6,30 +6,30 @@ use serde::Serialize;
 use super::{Gateway, Refusal};
 use crate::route::health::State;
 
-/// What the gateway did since it started.
+/// Counters since the gateway started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Tries after a request's first, hedges apart.
+    /// Retries: attempts after a request's first, not counting hedges.
     pub retries: u64,
-    /// Of them, those left out because the budget was spent.
+    /// Retries that were due but not made, because the budget was spent.
     pub retries_left_out: u64,
-    /// Second tries beside a slow one.
+    /// Hedges: second attempts beside a slow one.
     pub hedges: u64,
-    /// Of them, those that answered first.
+    /// Hedges that answered first.
     pub hedges_won: u64,
-    /// Hedges that were due and left out because the budget was spent.
+    /// Hedges that were due but not made, because the budget was spent.
     pub hedges_left_out: u64,
     /// Reads from the origin by the gateway itself.
     pub origin: u64,
-    /// Requests refused because of the bound, or since all nodes were busy.
+    /// Requests refused because of the limit on requests, or because all nodes were busy.
     pub refused_busy: u64,
     /// Requests whose deadline passed.
     pub refused_too_late: u64,
-    /// Writes refused because their primary could not be reached.
+    /// Writes refused because their primary was unreachable.
     pub refused_no_primary: u64,
     /// Requests that neither a node nor the origin could answer.
     pub refused_unavailable: u64,
-    /// Writes of which it is not known whether they happened.
+    /// Writes whose outcome is unknown.
     pub refused_unknown: u64,
 }
 
@@ -50,25 +50,25 @@ impl Counts {
 pub struct NodeStatus {
     /// Its name.
     pub name: String,
-    /// What it is held for.
+    /// Its assumed state.
     pub state: State,
-    /// Whether the membership says that it is there.
+    /// Whether it is live according to the membership.
     pub live: bool,
-    /// The share that it is given of what it would get.
+    /// The share of its normal load that it gets.
     pub share: f64,
-    /// Times that it failed again soon after it was taken back.
+    /// How often it failed again soon after it was taken back.
     pub relapses: u32,
-    /// Requests of this gateway that are there.
+    /// This gateway's requests at the node.
     pub outstanding: u32,
-    /// Requests in its queues as it last said.
+    /// Requests in its queues according to its last report.
     pub reported_length: u32,
-    /// How long ago it said so.
+    /// Age of that report.
     pub reported_age_ms: f64,
-    /// Expected response of a request sent now.
+    /// Expected response time of a request sent now.
     pub expected_response_ms: f64,
-    /// After how long a read there is tried elsewhere too; `None` while not known or not wanted.
+    /// Time after which a read is hedged; `None` if unknown or if hedging is off.
     pub hedge_after_ms: Option<f64>,
-    /// After how long a read there is given up for another.
+    /// Time after which a read's attempt is replaced by one at another node.
     pub timeout_ms: f64,
 }
 
@@ -79,22 +79,22 @@ pub struct Status {
     pub requests: usize,
     /// Reads from the origin under way.
     pub origin_attempts: u32,
-    /// Tries after a first that the budget has left.
+    /// Retries left in the budget.
     pub retries_left: u32,
-    /// Hedges that the budget has left.
+    /// Hedges left in the budget.
     pub hedges_left: u32,
-    /// Keys of which it is known which nodes have them.
+    /// Number of keys for which the nodes that have them are known.
     pub hints: usize,
     /// Epoch of the membership.
     pub epoch: u64,
-    /// What was done since the start.
+    /// Counters since the start.
     pub counts: Counts,
     /// The nodes, in the ring's order.
     pub nodes: Vec<NodeStatus>,
 }
 
 impl Gateway {
-    /// What the gateway knows and did.
+    /// The gateway's state and counters.
     pub fn status(&self, now: Nanos) -> Status {
         Status {
             requests: self.requests.len(),

@@ -1,4 +1,4 @@
-//! Each rule, by events told by hand.
+//! Each rule, by hand-written sequences of events.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::route::{Member, NodeId, Policy, Ring};
 
 const MS: Nanos = 1_000_000;
 
-/// A gateway, and what it decided last.
+/// A gateway and its last actions.
 pub(super) struct Desk {
     pub(super) gateway: Gateway,
     pub(super) now: Nanos,
@@ -20,7 +20,7 @@ pub(super) struct Desk {
 }
 
 pub(super) fn settings(members: usize, replicas: usize) -> Settings {
-    // Property tests want the same few again and again.
+    // Property tests reuse the same few rings.
     static RINGS: Mutex<BTreeMap<(usize, usize), Arc<Ring>>> = Mutex::new(BTreeMap::new());
     let mut rings = RINGS.lock().unwrap();
     let ring = rings.entry((members, replicas)).or_insert_with(|| {
@@ -58,7 +58,7 @@ impl Desk {
         self.pass_without(time, &[])
     }
 
-    /// The same, some nodes silent.
+    /// As above, but some nodes do not answer.
     fn pass_without(&mut self, time: Nanos, silent: &[NodeId]) -> Vec<Action> {
         let until = self.now + time;
         let mut all = Vec::new();
@@ -121,7 +121,7 @@ impl Desk {
         actions.into_iter().filter(|action| !matches!(action, Action::Ping { .. })).collect()
     }
 
-    /// Reads that are answered after so long, each by the node that was asked.
+    /// Reads that are answered after a given time, each by the node that it was sent to.
     fn answered_reads(&mut self, count: usize, after: Nanos) -> Vec<NodeId> {
         let mut nodes = Vec::new();
         for _ in 0..count {
@@ -147,7 +147,7 @@ fn pings(actions: &[Action]) -> Vec<NodeId> {
     actions.iter().filter_map(node).collect()
 }
 
-/// The one attempt that the actions send, and where.
+/// The only attempt that the actions send, with its node.
 fn sent(actions: &[Action]) -> (AttemptId, NodeId) {
     let sends = actions.iter().filter_map(|action| match action {
         Action::Send { attempt, node, .. } => Some((*attempt, *node)),
@@ -457,7 +457,7 @@ fn a_misdirected_write_waits_for_the_view() {
     view.live[order[0]] = false;
     let (attempt, node) = sent(&desk.tell(Event::View(view)));
     assert_eq!(node, order[1]);
-    // An older view is not gone back to.
+    // An older view is ignored.
     desk.tell(Event::View(View::fixed(3)));
     assert_eq!(sent(&desk.write()).1, order[1]);
     assert_eq!(sent(&desk.read()).1, order[1]);

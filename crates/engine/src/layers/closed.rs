@@ -1,18 +1,18 @@
-//! The manager and its shards in a closed simulation: it changes their speed, and sees what comes
-//! of it.
+//! The manager and its shards in a closed-loop simulation: the manager changes their speed and
+//! observes the effect.
 //!
-//! Eight M/G/1 shards, one server each, whose service is as fast again with each layer and whose
-//! layers take as much again each time (the curve of the layered sampled arrays as BlowFish has it,
-//! without its ends). The load of one of them rises to four times what it was, and comes back.
-//! Beside it, the same requests meet shards that share the same budget in equal parts and never
-//! change.
+//! There are eight M/G/1 shards with one server each. Each layer doubles a shard's speed and takes
+//! twice the memory of the one before (BlowFish's curve of layered sampled arrays, without its
+//! ends). The load of one shard rises to four times its value and falls back. For comparison, the
+//! same requests go to shards that hold equal fixed parts of the same budget.
 //!
-//! With seeds 1 to 5 the hot shard's queue is 129 to 178 in its longest second and below the high
-//! mark within six; then the 0.99 quantile of its responses is 26 to 30 ms. With equal parts its
-//! queue is 4,200 to 5,000 when the load falls, and the quantile 14 to 16 s. Four changes do it:
-//! two others give a layer each, the hot shard grows, and it folds six to nine seconds after the
-//! load fell. A run that begins without any layer holds 8 to 10 of the 24 units before the rise and
-//! takes 15 seconds to answer it, because it comes from one layer less.
+//! With seeds 1 to 5 the mean length of the hot shard's queue is 129 to 178 in its worst second and
+//! below the high mark within six seconds; after that the 0.99 quantile of its responses is 26 to
+//! 30 ms. With equal parts its queue is 4,200 to 5,000 when the load falls, and the quantile 14 to
+//! 16 s. Four changes suffice: two other shards fold a layer each, the hot shard grows, and it
+//! folds six to nine seconds after the load fell. A run that begins without any layer holds 8 to 10
+//! of the 24 units before the rise and takes 15 seconds to react to it, because its hot shard
+//! starts with one layer less.
 
 use std::collections::VecDeque;
 
@@ -27,21 +27,21 @@ const SHARDS: usize = 8;
 const LAYERS_MAX: u32 = 6;
 /// Bytes of a shard's first layer.
 const UNIT: u64 = 1 << 20;
-/// Layers that each shard has when all are equal, which is all the budget.
+/// Layers of each shard when all are equal; together they use the whole budget.
 const LAYERS_EQUAL: u32 = 2;
-/// How long a layer takes to be filled.
+/// Time to fill a layer.
 const FILL: Nanos = 2 * SECOND;
-/// Requests a second to each shard: with its equal share of layers it is busy for 0.3 of the time.
+/// Requests per second to each shard. With its equal share of layers a shard's utilisation is 0.3.
 const RATE: f64 = 75.0;
-/// Mean time of a request without layers.
+/// Mean service time without layers.
 const SERVICE_S: f64 = 0.016;
-/// When the load of shard 0 rises, when it comes back, and when it ends.
+/// When the load of shard 0 rises, when it falls back, and when the run ends.
 const RISES: Nanos = 30 * SECOND;
 const FALLS: Nanos = 120 * SECOND;
 const ENDS: Nanos = 200 * SECOND;
-/// The load then, as a multiple.
+/// The load of shard 0 in between, as a multiple.
 const MORE: f64 = 4.0;
-/// By then after a rise or a fall the manager must have answered it.
+/// Time within which the manager must have reacted to a rise or a fall.
 const HOLDS_WITHIN: Nanos = 20 * SECOND;
 /// Time between two decisions.
 const INTERVAL: Nanos = SECOND / 4;
@@ -53,23 +53,23 @@ fn held(layers: u32) -> u64 {
 /// One shard: requests wait in order of arrival for its one server.
 struct Server {
     layers: u32,
-    /// Until when the lowest layer is being filled; it is of no use before.
+    /// When the lowest layer is full; it has no effect before.
     filling: Option<Nanos>,
     arrives: Nanos,
     /// When the request in service ends.
     ends: Nanos,
-    /// When those came that are here, the one in service included.
+    /// Arrival times of the requests present, the one in service included.
     present: VecDeque<Nanos>,
     arrivals: SmallRng,
     services: SmallRng,
-    /// Time that requests have spent here, up to when that is counted.
+    /// Total time that requests have spent here, up to the time to which it is counted.
     spent: Nanos,
     counted: Nanos,
     responses: Vec<Nanos>,
 }
 
 impl Server {
-    /// The seed gives the requests, whatever the layers.
+    /// The requests depend on the seed alone, not on the layers.
     fn new(seed: u64, layers: u32) -> Server {
         Server {
             layers,
@@ -96,7 +96,7 @@ impl Server {
         self.ends = now + (service.draw(&mut self.services) >> full);
     }
 
-    /// All that happens up to a time; returns the mean length since the last.
+    /// Advances to a time; returns the mean length since the last call.
     fn run(&mut self, until: Nanos, rate: f64, service: &Law) -> f64 {
         let (spent, since) = (self.spent, self.counted);
         let between = Law::exponential(1.0 / rate);
@@ -151,46 +151,47 @@ impl Server {
     }
 }
 
-/// What a run showed.
+/// The results of a run.
 #[derive(Default)]
 struct Shown {
     seconds: Vec<Second>,
     changes: Vec<Change>,
-    /// The 0.99 quantile of shard 0's responses, from when the load should be held until it falls.
+    /// The 0.99 quantile of shard 0's responses, from when the manager must have reacted to the
+    /// rise until the load falls.
     response_s_p99: f64,
 }
 
-/// A second of a run.
+/// One second of a run.
 struct Second {
     /// Mean length of the queue of shard 0.
     hot: f64,
-    /// That of the longest other.
+    /// The largest mean length of any other shard's queue.
     others: f64,
-    /// Bytes of all layers at its end.
+    /// Bytes of all layers at the end of the second.
     held: u64,
 }
 
 impl Shown {
-    /// The longest of shard 0's lengths, in means over five seconds, from one time to another.
+    /// The maximum of shard 0's length, as means over five seconds, between two times.
     fn length_max(&self, from: Nanos, to: Nanos) -> f64 {
         let seconds = &self.seconds[(from / SECOND) as usize..(to / SECOND) as usize];
         let mean = |five: &[Second]| five.iter().map(|second| second.hot).sum::<f64>() / 5.0;
         seconds.chunks_exact(5).map(mean).fold(0.0, f64::max)
     }
 
-    /// The longest that any other shard's queue was on average over a second after the load rose.
+    /// The maximum of any other shard's mean length over one second, after the load rose.
     fn others_max(&self) -> f64 {
         let seconds = &self.seconds[(RISES / SECOND) as usize..];
         seconds.iter().map(|second| second.others).fold(0.0, f64::max)
     }
 
-    /// Bytes held at the end of the second that begins then.
+    /// Bytes held at the end of the second that begins at a time.
     fn held(&self, at: Nanos) -> u64 {
         self.seconds[(at / SECOND) as usize].held
     }
 }
 
-/// Serves the load, with a manager or with layers that stay.
+/// Serves the load, with a manager or with fixed layers.
 fn serve(seed: u64, mut manager: Option<Manager>, layers: u32) -> Shown {
     let service = Law::gamma(SERVICE_S, 1.5).unwrap();
     let seeds = (0..SHARDS as u64).map(|id| seed * 100 + id);
@@ -238,7 +239,10 @@ fn a_load_that_rises_is_held_where_equal_parts_are_not_enough() {
         let equal = serve(seed, None, LAYERS_EQUAL);
         let managed = serve(seed, manager(), LAYERS_EQUAL);
         let from_none = serve(seed, manager(), 0);
-        assert!(equal.length_max(FALLS - 5 * SECOND, FALLS) > 1_000.0, "the load is no problem");
+        assert!(
+            equal.length_max(FALLS - 5 * SECOND, FALLS) > 1_000.0,
+            "equal parts carry the load"
+        );
         assert!(equal.response_s_p99 > 5.0);
         for (shown, changes_max) in [(&managed, 8), (&from_none, 24)] {
             let length = shown.length_max(RISES + HOLDS_WITHIN, FALLS);
@@ -248,10 +252,11 @@ fn a_load_that_rises_is_held_where_equal_parts_are_not_enough() {
             assert!(shown.changes.len() <= changes_max, "seed {seed}: {:?}", shown.changes);
             let most = shown.seconds.iter().map(|second| second.held).max();
             assert!(most <= Some(budget_bytes), "seed {seed}: {most:?} bytes");
-            // What the load was given is free again, and it is not missed.
+            // The memory that the higher load used is free again, and the queue stays short without
+            // it.
             assert!(shown.held(FALLS + HOLDS_WITHIN) < shown.held(FALLS - SECOND), "seed {seed}");
             assert!(shown.length_max(FALLS + HOLDS_WITHIN, ENDS) < 1.0, "seed {seed}");
         }
-        assert!(from_none.held(RISES - SECOND) < budget_bytes / 2, "more than is of use");
+        assert!(from_none.held(RISES - SECOND) < budget_bytes / 2, "more layers than needed");
     }
 }

@@ -1,39 +1,44 @@
-//! Which shard of a node gets another layer, and which gives one back.
+//! Decides which shard of a node gains a sampled layer and which shard drops one.
 //!
-//! A shard is faster the more layers it holds ("layered sampled arrays", crate `shard`), and memory
-//! for them is short. The manager looks at the queue of each shard, averaged exponentially: every
-//! interval Q̄ ← a·Q + (1 − a)·Q̄. A shard above a high mark grows by a layer, one below a low mark
-//! folds its lowest, and all of them together stay within a budget of bytes. Averages and marks are
-//! BlowFish's (NSDI 2016). What follows is ours:
+//! A shard answers faster the more layers it holds ("layered sampled arrays", crate `shard`), but
+//! the memory for layers is limited. The manager averages the queue length of each shard
+//! exponentially: every interval, Q̄ ← a·Q + (1 − a)·Q̄. A shard whose average is above a high mark
+//! *grows*: it gains a layer. A shard whose average is below a low mark *folds*: it drops its
+//! lowest layer. The layers of all shards together stay within a budget in bytes. The averages and
+//! the two marks come from BlowFish (NSDI 2016). The following rules are additions:
 //!
-//! - **A backlog is not a load.** A shard grows when an average in which each length counts as
-//!   twice the high mark at most, *and* the newest length, are above that mark: a server that
-//!   stalls for a second, or an average that only remembers a backlog, asks for nothing. It folds
-//!   when average and newest length are below the low mark. In between nothing changes, but for the
-//!   next two rules.
-//! - **The hottest first.** What is free goes to the shard of the longest average. If that is not
-//!   enough for its next layer, others fold for it: the coldest first, and none whose average or
-//!   newest length is above [`Settings::spare`], so that who gives does not become hot by it, and
-//!   who was hot a moment ago does not give. If all of those together do not free enough, none
-//!   folds, and a less hot shard that needs less may have what is free. Memory is given again only
-//!   when it was seen to be free.
-//! - **A smaller budget** ([`Manager::set_budget`]) folds the coldest until it holds, whatever
-//!   their marks.
-//! - **Mistakes are remembered.** If a shard that folded because it was idle is busy again soon, it
-//!   waits twice as long before it folds next, up to [`PATIENCE_MAX`] times [`Settings::settle`].
-//!   Where a layer gains so much that it takes a shard from above the high mark to below the low
-//!   one, that makes rare what would go to and fro for ever.
+//! - **A backlog is not a load.** A shard grows only if two values are above the high mark: its
+//!   newest queue length, and an average in which each length counts as at most twice the high
+//!   mark. So a server that stalls for a second does not grow, and neither does one whose average
+//!   only remembers a backlog that is gone. A shard folds when both its average and its newest
+//!   length are below the low mark. In between a shard changes only by the next two rules.
+//! - **The hottest shard first.** Free memory goes to the shard with the longest average queue. If
+//!   it is not enough for that shard's next layer, other shards fold to make room, the coldest
+//!   first. A shard whose average or newest length is above [`Settings::spare`] never folds for
+//!   another: losing a layer could make it hot, or it was hot a moment ago. If all eligible shards
+//!   together cannot free enough, none folds, and a less hot shard with a smaller next layer may
+//!   use the free memory. Memory that a fold frees is granted only after an observation shows that
+//!   it is free.
+//! - **A smaller budget** ([`Manager::set_budget`]) folds the coldest shards, whatever their queue
+//!   lengths, until the layers fit into it.
+//! - **Mistakes are remembered.** If a shard folds because it is idle and is busy again soon after,
+//!   it waits twice as long before its next idle fold, up to [`PATIENCE_MAX`] times
+//!   [`Settings::settle`]. A single layer may speed a shard up so much that its queue falls from
+//!   above the high mark to below the low mark. Such a shard would otherwise grow and fold for
+//!   ever; the longer waits make these oscillations rare.
 //!
-//! Under a constant load and layers that gain a factor of two at most, a shard that grew is never
-//! asked to give and one that gave never becomes hot: there are at most as many changes as there
-//! are layers. In a closed simulation of eight shards, one of which gets four times its load, its
-//! queue is below the high mark again within six seconds, where equal parts of the same budget let
-//! it grow into the thousands (`closed.rs` has the figures).
+//! Under a constant load, and if a layer makes a shard at most twice as fast, a shard that grew
+//! never folds for another and a shard that folded never becomes hot, so there are at most as many
+//! changes as layers. In a closed-loop simulation of eight shards, the load of one shard rises to
+//! four times its value: its queue is below the high mark again within six seconds. With the same
+//! budget in equal fixed parts its queue grows into the thousands (`closed.rs` has the figures).
 //!
-//! **Cost.** O(n log n) for n shards once an interval, and some 100 bytes of memory a shard. When
-//! it is wrong: a queue is long for another reason than the speed of look-ups (a slow origin, a
-//! client that sends bursts), which more layers do not mend; and a layer is added only once
-//! requests wait, since lengths say nothing of the load that comes.
+//! **Cost.** O(n log n) time once an interval for n shards, and about 100 bytes of memory per
+//! shard.
+//!
+//! **Limits.** A queue can be long for reasons that more layers do not fix, such as a slow origin
+//! or a client that sends bursts. And a layer is added only when requests already wait, because
+//! queue lengths do not predict a coming load.
 
 #[cfg(test)]
 mod closed;
@@ -51,67 +56,69 @@ use serde::{Deserialize, Serialize};
 
 pub use settings::{Settings, SettingsError};
 
-/// How many times [`Settings::settle`] a shard waits at most before it folds, however often it
-/// proved a mistake.
+/// Maximum time that a shard waits before it folds because it is idle, as a multiple of
+/// [`Settings::settle`].
 pub const PATIENCE_MAX: u64 = 64;
 
-/// Names a shard to its manager, in any way that is unique in the node.
+/// Identifies a shard to its manager; unique within the node.
 pub type ShardId = u64;
 
-/// What is observed of a shard at the end of an interval.
+/// An observation of a shard at the end of an interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shard {
-    /// Which.
+    /// The shard.
     pub id: ShardId,
-    /// Requests waiting and in service: best the mean over the interval, or else now. Less than 0
-    /// is taken as 0; what is not a finite number is taken as not observed.
+    /// Requests waiting and in service: preferably the mean over the interval, otherwise the
+    /// present number. A negative value counts as 0; a value that is not finite counts as not
+    /// observed.
     pub queue_length: f64,
-    /// Bytes of its layers: those being filled in full, and those that were dropped and are still
-    /// read.
+    /// Bytes of its layers. A layer that is being filled counts in full; a dropped layer counts
+    /// until no query reads it any more.
     pub held_bytes: u64,
-    /// Bytes of the next layer, if it can have another.
+    /// Bytes of its next layer; `None` if it cannot have another.
     pub next_bytes: Option<u64>,
-    /// Bytes that come back when it drops the lowest layer, or gives up the one that is being
-    /// filled; `None` if there is nothing to drop.
+    /// Bytes that are freed when it drops its lowest layer, or abandons the layer that is being
+    /// filled; `None` if it has no layer to drop.
     pub lowest_bytes: Option<u64>,
-    /// Whether a layer is being filled.
+    /// Whether one of its layers is being filled.
     pub growing: bool,
 }
 
-/// What is to be done. The driver begins with it before it calls [`Manager::observe`] next; what it
-/// cannot do it leaves, and is asked again after [`Settings::settle`] if it is still needed.
+/// A change for the driver to make. The driver starts it before it calls [`Manager::observe`]
+/// again. A change that it cannot make it skips; the manager orders it again after
+/// [`Settings::settle`] if it is still needed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
     /// Add the next layer to a shard.
     Grow {
-        /// To which.
+        /// The shard.
         shard: ShardId,
-        /// Bytes granted: its `next_bytes`.
+        /// Bytes granted: the shard's `next_bytes`.
         bytes: u64,
-        /// Because of what.
+        /// The reason.
         why: Why,
     },
-    /// Drop the lowest layer of a shard, or the one that is being filled.
+    /// Drop the lowest layer of a shard, or abandon the layer that is being filled.
     Fold {
-        /// Of which.
+        /// The shard.
         shard: ShardId,
-        /// Bytes that are expected back: its `lowest_bytes`.
+        /// Bytes that this is expected to free: the shard's `lowest_bytes`.
         bytes: u64,
-        /// Because of what.
+        /// The reason.
         why: Why,
     },
 }
 
 impl Change {
-    /// Of which shard.
+    /// The shard that changes.
     pub fn shard(&self) -> ShardId {
         match *self {
             Change::Grow { shard, .. } | Change::Fold { shard, .. } => shard,
         }
     }
 
-    /// Because of what.
+    /// The reason.
     pub fn why(&self) -> &Why {
         match self {
             Change::Grow { why, .. } | Change::Fold { why, .. } => why,
@@ -147,16 +154,16 @@ pub enum Why {
         /// The mark.
         low: f64,
     },
-    /// A hot shard needs the memory, and this one is the coldest that can spare it.
+    /// A hot shard needs the memory, and this shard is the coldest that can spare it.
     Taken {
         /// Average length of its own queue.
         average: f64,
-        /// Which shard is to have it.
+        /// The shard that gets the memory.
         by: ShardId,
     },
-    /// The layers take more than the budget, and this shard is the coldest that has any.
+    /// The layers exceed the budget, and this shard is the coldest that has a layer.
     OverBudget {
-        /// By how many bytes, after the changes that came before.
+        /// The excess in bytes, after the changes already ordered.
         over_bytes: u64,
     },
 }
@@ -183,60 +190,61 @@ impl fmt::Display for Why {
     }
 }
 
-/// A change that was asked for and not seen yet.
+/// A change that was ordered and has not been observed yet.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Grow { bytes: u64, held_before: u64 },
     Fold { bytes: u64, held_before: u64 },
 }
 
-/// What was observed of a queue.
+/// The observed queue lengths of a shard.
 #[derive(Clone, Copy, Debug)]
 struct Lengths {
     average: f64,
-    /// The average with each length counted as twice the high mark at most.
+    /// The average in which each length counts as at most twice the high mark.
     pressure: f64,
     newest: f64,
 }
 
 impl Lengths {
-    /// What is below a mark if the shard is idle, or can spare a layer.
+    /// The value compared with a mark to decide whether the shard is idle or can spare a layer.
     fn most(&self) -> f64 {
         self.average.max(self.newest)
     }
 
-    /// What is above the high mark if it is busy.
+    /// The value compared with the high mark to decide whether the shard is busy.
     fn least(&self) -> f64 {
         self.pressure.min(self.newest)
     }
 }
 
-/// What is known of a shard.
+/// The manager's state of one shard.
 #[derive(Clone, Debug)]
 struct State {
-    /// Once there was a length.
+    /// `None` until a length has been observed.
     lengths: Option<Lengths>,
     /// When it was first seen, last changed, or last seen growing.
     changed: Nanos,
-    /// How long after a growth it is left as it is, however idle.
+    /// Minimum time between a growth and the next idle fold.
     patience: Nanos,
-    /// When it last folded for being idle, and had not grown since.
+    /// When it last folded because it was idle; `None` if it has grown since.
     folded: Option<Nanos>,
     order: Option<Order>,
 }
 
-/// One decision under way.
+/// The state of one decision.
 struct Round<'a> {
     now: Nanos,
     coldest_first: Vec<&'a Shard>,
-    /// Bytes of the budget that nobody holds or was granted: below 0 if the layers take more.
+    /// Bytes of the budget that no shard holds or was granted; negative if the layers exceed the
+    /// budget.
     free: i128,
-    /// The same once all folds that were asked for are done and all that wait have got theirs.
+    /// The same after all ordered folds are done and all waiting shards have their layers.
     later: i128,
     changes: Vec<Change>,
 }
 
-/// Decides for all shards of a node. Has no clock: it is told the time.
+/// Decides which shards of a node grow and fold. It has no clock; callers pass the time.
 ///
 /// ```
 /// use engine::layers::{Change, Manager, Settings, Shard};
@@ -271,31 +279,31 @@ impl Manager {
     /// A manager that has seen no shard yet.
     ///
     /// # Errors
-    /// Settings that cannot hold.
+    /// The settings are invalid.
     pub fn new(settings: Settings) -> Result<Manager, SettingsError> {
         settings.check()?;
         Ok(Manager { settings, decided: None, states: BTreeMap::new() })
     }
 
-    /// How it decides.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Gives all layers together another budget, from the next decision on.
+    /// Changes the budget of all layers together. Takes effect at the next decision.
     pub fn set_budget(&mut self, bytes: u64) {
         self.settings.budget_bytes = bytes;
     }
 
-    /// The average length of a shard's queue; `None` if none was observed.
+    /// The average queue length of a shard; `None` if no length has been observed.
     pub fn average(&self, id: ShardId) -> Option<f64> {
         self.states.get(&id)?.lengths.map(|lengths| lengths.average)
     }
 
-    /// Takes what is observed of all shards, and says what is to change: at most one change a
-    /// shard, and nothing unless an interval is over (call it as often as you like). A shard that
-    /// is not among them is forgotten; of one that is named twice, the first counts. After a long
-    /// gap the newest length counts for all intervals that passed.
+    /// Takes observations of all shards and returns the changes to make: at most one per shard, and
+    /// none until an interval has ended, so it may be called at any rate. A shard missing from
+    /// `shards` is forgotten; of several observations of one shard, the first counts. After a gap
+    /// of several intervals, the newest length counts for each of them.
     pub fn observe(&mut self, now: Nanos, shards: &[Shard]) -> Vec<Change> {
         let Some(passed) = self.intervals_over(now) else { return Vec::new() };
         let mut by_id = BTreeMap::new();
@@ -314,7 +322,7 @@ impl Manager {
         round.changes
     }
 
-    /// How many intervals ended since the last decision, if any.
+    /// The number of intervals that have ended since the last decision; `None` if none has.
     fn intervals_over(&mut self, now: Nanos) -> Option<i32> {
         let Some(decided) = self.decided else {
             self.decided = Some(now);
@@ -328,7 +336,7 @@ impl Manager {
         Some(i32::try_from(passed).unwrap_or(i32::MAX))
     }
 
-    /// What an observation says of a shard, of whose average the share `kept` stays.
+    /// Updates a shard's state from an observation. `kept` is the weight of the old average.
     fn learn(&mut self, now: Nanos, kept: f64, shard: &Shard) {
         let settle = self.settings.settle;
         let state = self.states.entry(shard.id).or_insert(State {
@@ -365,7 +373,7 @@ impl Manager {
         }
     }
 
-    /// The shards in order, and how the memory stands.
+    /// Starts a decision: the shards in order of their averages, and the free memory.
     fn round<'a>(&self, now: Nanos, mut shards: Vec<&'a Shard>) -> Round<'a> {
         shards.sort_by(|x, y| self.heat(x).total_cmp(&self.heat(y)));
         let mut free = i128::from(self.settings.budget_bytes);
@@ -381,13 +389,14 @@ impl Manager {
         Round { now, coldest_first: shards, free, later: free + coming, changes: Vec::new() }
     }
 
-    /// What shards are ordered by: one that was never observed is as cold as can be.
+    /// The value by which shards are ordered. A shard that was never observed counts as coldest.
     fn heat(&self, shard: &Shard) -> f64 {
         self.average(shard.id).unwrap_or(0.0)
     }
 
-    /// Folds the coldest while the layers take more than the budget. A hotter shard folds only if
-    /// all that the colder ones hold is not enough, though they give it a layer at a time.
+    /// Folds the coldest shards while the layers exceed the budget. A shard drops one layer at a
+    /// time, but all that it holds is counted: a hotter shard folds only if the layers of all
+    /// colder ones together are not enough.
     fn keep_budget(&mut self, round: &mut Round) {
         let mut over = -round.later;
         for shard in round.coldest_first.clone() {
@@ -413,13 +422,13 @@ impl Manager {
         }
     }
 
-    /// Folds what has been below the low mark for long enough.
+    /// Folds shards that have been below the low mark for long enough.
     fn fold_idle(&mut self, round: &mut Round) {
         let low = self.settings.low;
         for shard in round.coldest_first.clone() {
             let Some(state) = self.states.get(&shard.id) else { continue };
             let Some(lengths) = state.lengths else { continue };
-            // After a fold for being idle, patience was had already.
+            // A shard that folded because it was idle has waited out its patience already.
             let waited =
                 state.folded.is_some() || round.now >= state.changed.saturating_add(state.patience);
             let idle = lengths.most() < low && waited;
@@ -433,11 +442,11 @@ impl Manager {
         }
     }
 
-    /// Grows what is above the high mark, the hottest first, from what is free or what others can
-    /// spare.
+    /// Grows shards that are above the high mark, the hottest first, from free memory or from
+    /// memory that others can spare.
     fn grow_busy(&mut self, round: &mut Round) {
         if round.later < 0 {
-            // The budget is not held yet: what comes back first of all makes that good.
+            // The layers still exceed the budget: memory that is freed first reduces the excess.
             return;
         }
         let high = self.settings.high;
@@ -453,14 +462,15 @@ impl Manager {
             if wanted <= round.free.min(round.later) {
                 self.grow(round, shard, bytes, Why::Busy { average: lengths.average, high });
             } else if wanted <= round.later || self.take(round, shard.id, wanted) {
-                // It waits for what is on its way: others may use what is free beyond that.
+                // The shard waits for memory that ordered folds will free. Others may use what is
+                // free beyond its needs.
                 round.later -= wanted;
             }
         }
     }
 
-    /// Folds the coldest shards that can spare a layer until `wanted` bytes will be free for a
-    /// shard; none of them, and false, if that cannot be.
+    /// Folds the coldest shards that can spare a layer until `wanted` bytes will be free for the
+    /// shard `by`. If they cannot free enough, folds none and returns false.
     fn take(&mut self, round: &mut Round, by: ShardId, wanted: i128) -> bool {
         let mut room = round.later;
         let mut givers = Vec::new();
@@ -484,7 +494,7 @@ impl Manager {
         true
     }
 
-    /// Whether a shard's last change has had the time to show.
+    /// Whether a shard's last change has had enough time to show in its average.
     fn may_change(&self, now: Nanos, shard: &Shard) -> bool {
         let settled = |state: &State| {
             state.order.is_none() && now >= state.changed.saturating_add(self.settings.settle)
@@ -494,9 +504,9 @@ impl Manager {
 
     fn grow(&mut self, round: &mut Round, shard: &Shard, bytes: u64, why: Why) {
         let Some(state) = self.states.get_mut(&shard.id) else { return };
-        // Busy again soon after it folded: that was a mistake, so it waits longer next time. Eight
-        // times the time in which the average follows is enough to come from 0 to a length just
-        // above the mark.
+        // A shard that is busy again soon after an idle fold should not have folded, so it waits
+        // longer next time. Within eight times its patience the average can climb from 0 to just
+        // above the high mark.
         let soon = |at: Nanos| round.now < at.saturating_add(state.patience.saturating_mul(8));
         let settle = self.settings.settle;
         state.patience = match state.folded.take() {

@@ -1,5 +1,6 @@
-//! Whatever is observed, and however late or badly the driver does what it is told: the budget
-//! holds and every change has its reason. Under a constant load the changes end.
+//! Properties that hold for any observations, however late or incompletely the driver makes the
+//! changes: the layers stay within the budget and every change has a valid reason. Under a constant
+//! load the changes end.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +17,16 @@ fn settings(smoothing: f64, budget_bytes: u64) -> Settings {
     Settings { interval: SECOND, smoothing, high: 4.0, low: 0.25, budget_bytes, settle: SETTLE }
 }
 
-/// A shard as its driver knows it.
+/// A shard as its driver sees it.
 #[derive(Clone, Debug)]
 struct Real {
     /// Bytes of all layers that it can have, the lowest last.
     sizes: Vec<u64>,
-    /// How many it has, one that is being filled included.
+    /// Number of its layers, one that is being filled included.
     layers: usize,
-    /// Until when the lowest is being filled.
+    /// When the lowest layer is full, if it is being filled.
     filling: Option<Nanos>,
-    /// What it was told, and when it begins with that.
+    /// The change that was ordered, and when it starts.
     told: Option<(Nanos, Change)>,
     /// Its last change, and whether it grew.
     last: Option<(Nanos, bool)>,
@@ -40,7 +41,7 @@ impl Real {
         self.sizes[..self.layers].iter().sum()
     }
 
-    /// Bytes that were granted, and are not held yet.
+    /// Bytes that were granted and are not held yet.
     fn granted(&self) -> u64 {
         match self.told {
             Some((_, Change::Grow { bytes, .. })) => bytes,
@@ -59,12 +60,12 @@ impl Real {
         }
     }
 
-    /// Begins what it was told, if it is time, and ends what is full.
+    /// Starts an ordered change when it is due, and ends a fill that is complete.
     fn pass(&mut self, now: Nanos, fill: Nanos) {
         if self.filling.is_some_and(|until| until <= now) {
             self.filling = None;
         }
-        // What it never begins with is kept for it that long.
+        // An order that is never started expires after the settling time.
         if self.last.is_some_and(|(at, _)| now >= at + SETTLE) {
             self.told = None;
         }
@@ -80,17 +81,17 @@ impl Real {
     }
 }
 
-/// What happens in an interval.
+/// The events of one interval.
 #[derive(Clone, Debug)]
 struct Step {
     intervals: u64,
     lengths: Vec<f64>,
-    /// A shard that goes for this time, and comes back with nothing.
+    /// A shard that is absent for this time and returns without layers.
     gone: Option<usize>,
     budget: Option<u64>,
-    /// Seconds after which the driver begins with what it is told: `None`, never.
+    /// Seconds until the driver starts a change; `None` if it never does.
     late: Option<u64>,
-    /// Seconds that a layer takes to be filled.
+    /// Seconds to fill a layer.
     fill: u64,
 }
 
@@ -102,7 +103,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => 4.0..100.0,
         1 => prop_oneof![Just(f64::NAN), Just(-1.0), Just(f64::INFINITY), Just(1e300)],
     ];
-    // Lengths stay for a while, else no average ever leaves the middle.
+    // Lengths stay constant for a while; otherwise no average would ever leave the middle.
     let lengths = prop::collection::vec(length, SHARDS);
     let gone = prop::option::weighted(0.03, 0..SHARDS);
     let budget = prop::option::weighted(0.1, 0u64..3_000);
@@ -118,7 +119,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(stay, 1..25).prop_map(|stays| stays.concat())
 }
 
-/// The average of a shard's lengths by the formula, an interval at a time.
+/// The average of a shard's lengths by the formula, one interval at a time.
 #[derive(Clone, Debug, Default)]
 struct NaiveAverage(Option<f64>);
 
@@ -132,7 +133,7 @@ impl NaiveAverage {
     }
 }
 
-/// All that must be true of the changes of one interval.
+/// Checks everything that must hold of the changes of one interval.
 fn check(manager: &Manager, now: Nanos, shards: &[Shard], real: &[Real], changes: &[Change]) {
     let Settings { high, low, budget_bytes, .. } = *manager.settings();
     let by_id: BTreeMap<ShardId, &Shard> = shards.iter().map(|shard| (shard.id, shard)).collect();
@@ -227,12 +228,12 @@ proptest! {
             tell(&mut real, now, changes, step.late, step.fill);
             let taken: u64 = real.iter().map(|shard| shard.held() + shard.granted()).sum();
             let holds = taken <= manager.settings().budget_bytes;
-            prop_assert!(holds || !within, "it held, and does not any more");
+            prop_assert!(holds || !within, "the budget held and is exceeded now");
             within = holds;
         }
     }
 
-    /// Shards within the marks: nothing else makes them change.
+    /// Shards between the marks, which only the smaller budget makes change.
     #[test]
     fn a_smaller_budget_folds_the_coldest_until_it_holds(
         lengths in prop::collection::vec(0.7..4.0, SHARDS),
@@ -256,11 +257,11 @@ proptest! {
             tell(&mut real, second * SECOND, changes, Some(0), 0);
             if second >= 35 {
                 let held: u64 = real.iter().map(Real::held).sum();
-                prop_assert!(held <= manager.settings().budget_bytes, "not after six intervals");
+                prop_assert!(held <= manager.settings().budget_bytes, "still over budget");
             }
         }
-        // Without the last layer that a shard gave, all of the colder ones would not have been
-        // enough.
+        // Without the last layer that a shard gave, the layers of all colder shards would not have
+        // been enough.
         let over = all - manager.settings().budget_bytes;
         for (hot, length) in real.iter().zip(&lengths) {
             let Some(given) = hot.sizes.get(hot.layers + 1..) else { continue };
@@ -270,8 +271,8 @@ proptest! {
         }
     }
 
-    /// M/M/1 shards whose layers gain a factor of at most two, as the marks suppose: a shard only
-    /// grows or only gives, so all comes to rest.
+    /// M/M/1 shards whose layers make them at most twice as fast, as the marks assume: each shard
+    /// only grows or only folds, so the changes end.
     #[test]
     fn under_constant_load_changes_end(
         loads in prop::collection::vec(0.01f64..20.0, SHARDS),
@@ -292,7 +293,7 @@ proptest! {
             let mut shards = Vec::new();
             for (id, shard) in real.iter_mut().enumerate() {
                 shard.pass(now, fill * SECOND);
-                // A layer that is being filled is of no use yet.
+                // A layer that is being filled has no effect yet.
                 let full = shard.layers - usize::from(shard.filling.is_some());
                 let length = length_mm1(loads[id] / f64::powi(gain, full as i32));
                 shards.push(shard.observed(id as ShardId, length));
@@ -302,20 +303,21 @@ proptest! {
             for change in &changes {
                 let grows = matches!(change, Change::Grow { .. });
                 let before = grew[change.shard() as usize].replace(grows);
-                prop_assert!(before.is_none_or(|before| before == grows), "to and fro: {change}");
+                prop_assert!(before.is_none_or(|before| before == grows), "oscillates: {change}");
                 count += 1;
-                prop_assert!(second < 700, "no rest: {change}");
+                prop_assert!(second < 700, "still changing: {change}");
             }
             tell(&mut real, now, changes, Some(0), fill);
         }
         prop_assert!(count <= SHARDS * sizes.len());
     }
 
-    /// The bound that is derived for one server holds for more, by the model's M/M/m.
+    /// The bound that is derived for one server also holds for more, by the model's M/M/m.
     #[test]
     fn marks_hold_for_more_servers(high in 0.5f64..50.0, servers in 1u32..16) {
         let spare = Settings { high, ..Settings::default() }.spare();
-        // The arrivals at which a queue of that length is met, each service taking 1 s.
+        // The arrival rate at which the mean queue has a given length, with a mean service time of
+        // 1 s.
         let arrivals = |length: f64| {
             let (mut less, mut more) = (0.0, f64::from(servers));
             for _ in 0..60 {
@@ -331,8 +333,7 @@ proptest! {
         prop_assert!(folded <= high * (1.0 + 1e-6), "{folded} after a fold");
     }
 
-    /// Whatever the layers gain, and though the marks be wrong for it: what goes to and fro gets
-    /// rare.
+    /// Oscillations become rare, however much a layer gains and even if the marks do not suit it.
     #[test]
     fn mistakes_get_rare(
         load in 0.01f64..2_000.0,
@@ -354,13 +355,13 @@ proptest! {
             count += changes.len();
             tell(&mut real, now, changes, Some(0), fill);
         }
-        // To all layers; to and fro while it learns; then once in its patience.
+        // Growths to all layers, oscillations while the manager learns, then one for each patience.
         let patience = PATIENCE_MAX * SETTLE / SECOND;
         prop_assert!(count as u64 <= 6 + 2 * 7 + 2 * seconds / patience, "{count} changes");
     }
 }
 
-/// Mean number in an M/M/1 queue of a utilisation; one that is overloaded has a long queue.
+/// Mean number in an M/M/1 queue of a given utilisation; long if the queue is overloaded.
 fn length_mm1(utilisation: f64) -> f64 {
     if utilisation < 0.999 { utilisation / (1.0 - utilisation) } else { 1_000.0 * utilisation }
 }

@@ -1,33 +1,32 @@
-//! How a [`Manager`](super::Manager) decides: its marks, its times and its budget, and which of
-//! them cannot hold.
+//! Settings of a [`Manager`](super::Manager): marks, times and budget, and their validation.
 
 use model::window::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
-/// How layers are given and taken.
+/// When shards gain and drop layers, and the budget of the layers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Time between two decisions (δ).
     pub interval: Nanos,
-    /// Weight of the newest length in a shard's average (a), above 0 and at most 1: the average
-    /// follows within about `interval / smoothing`.
+    /// Weight of the newest length in a shard's average (a), above 0 and at most 1. The average
+    /// follows a change within about `interval / smoothing`.
     pub smoothing: f64,
     /// Average length, in requests waiting and in service, above which a shard grows.
     pub high: f64,
-    /// Average length below which it folds: less than [`Settings::spare`].
+    /// Average length below which a shard folds; must be below [`Settings::spare`].
     pub low: f64,
-    /// Bytes that the layers of all shards may take together.
+    /// Maximum bytes of the layers of all shards together.
     pub budget_bytes: u64,
-    /// Time after a change of a shard before its next one. A growth counts from when its layer is
-    /// full, and a shard that is new from when it was first seen. At least `interval / smoothing`,
-    /// so that the average has followed the last change before it decides on the next.
+    /// Minimum time between two changes of a shard. It starts when a new layer is full, when a fold
+    /// is ordered, and when a shard is first observed. Must be at least `interval / smoothing`, so
+    /// that the average reflects the last change before the next decision.
     pub settle: Nanos,
 }
 
-/// A decision four times a second, on averages that follow within 2.5 s: a stall of a second is no
-/// reason, and a load that is too much gets its layer within two. The marks suit a shard with one
-/// server: 4 is a utilisation of 0.8, and 0.25 one of 0.2, which the loss of a layer doubles at
-/// most.
+/// Four decisions a second, on averages that follow within 2.5 s: a stall of one second does not
+/// cause a growth, and an overloaded shard gains a layer within two seconds. The marks suit a shard
+/// with one server: a length of 4 is a utilisation of 0.8, and 0.25 one of 0.2, which the loss of a
+/// layer at most doubles.
 impl Default for Settings {
     fn default() -> Self {
         Settings {
@@ -41,64 +40,67 @@ impl Default for Settings {
     }
 }
 
-/// Why settings cannot hold.
+/// Why settings are invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// Decisions without time between them.
+    /// The interval is 0.
     #[error("the interval between decisions on layers is 0; give a time, such as 250 ms")]
     NoInterval,
-    /// No weight of an average.
+    /// The smoothing is not above 0 and at most 1.
     #[error("the smoothing of queue lengths is {0}; it must be above 0 and at most 1")]
     Smoothing(f64),
-    /// The marks are no lengths.
-    #[error("the marks of queue lengths are {low} and {high}; both must be numbers, from 0 on")]
+    /// A mark is not a non-negative number.
+    #[error("invalid marks of queue lengths, {low} and {high}: both must be numbers of at least 0")]
     Marks {
-        /// The low one.
+        /// The low mark.
         low: f64,
-        /// The high one.
+        /// The high mark.
         high: f64,
     },
-    /// A shard that grows or folds could land beyond the other mark, and would go to and fro.
+    /// The marks are so close that a growth could take a shard below the low mark, or a fold above
+    /// the high mark, so that it would oscillate.
     #[error(
-        "the low mark of queue lengths is {low}, too near to the high one, {high}: a layer that is added \
-         there can bring the length down to {bound}; give a low mark below that"
+        "the low mark of queue lengths is {low}, too close to the high mark, {high}: adding a \
+         layer there can reduce the length to {bound}; set a low mark below that"
     )]
     MarksTooNear {
-        /// The low one.
+        /// The low mark.
         low: f64,
-        /// The high one.
+        /// The high mark.
         high: f64,
-        /// What the low one must be below.
+        /// The upper bound of the low mark.
         bound: f64,
     },
-    /// The average could not follow a change before the next one.
+    /// The settling time is shorter than the average needs to follow a change.
     #[error(
-        "layers settle for {settle} ns, less than the {least} ns in which the average of queue lengths follows \
-         them (interval / smoothing); give at least as much"
+        "the settling time of layers is {settle} ns, less than the {least} ns that the average of \
+         queue lengths needs to follow a change (interval / smoothing); set at least that"
     )]
     Settle {
-        /// Time between two changes of a shard.
+        /// The settling time.
         settle: Nanos,
-        /// The least that it can be.
+        /// Its minimum.
         least: Nanos,
     },
 }
 
 impl Settings {
     /// The length below which a shard can lose a layer and stay below the high mark, and above
-    /// which one that grew at the high mark stays: `high / (high + 2)`, 0.67 for a high mark of 4.
+    /// which a shard stays that grew at the high mark: `high / (high + 2)`, 0.67 for a high mark of
+    /// 4.
     ///
-    /// It is so for an M/M/1 queue whose service a layer makes twice as fast at most: at the length
-    /// h its utilisation is h / (1 + h), and with half of that its length is h / (h + 2). More
-    /// servers leave more room. Where a layer gains more than that, [`Manager`](super::Manager)
-    /// learns to wait instead.
+    /// This holds for an M/M/1 queue whose service a layer makes at most twice as fast: at length h
+    /// the utilisation is h / (1 + h), and at half of that utilisation the length is h / (h + 2).
+    /// With more servers the bound is safer still. If a layer gains more than a factor of two,
+    /// [`Manager`](super::Manager) learns to wait instead.
     pub fn spare(&self) -> f64 {
         self.high / (self.high + 2.0)
     }
 
-    /// # Errors
-    /// The first thing in them that cannot hold.
+    /// Checks the settings.
+    ///
+    /// # Errors The first invalid value.
     pub fn check(&self) -> Result<(), SettingsError> {
         let Settings { interval, smoothing, high, low, settle, .. } = *self;
         if interval == 0 {

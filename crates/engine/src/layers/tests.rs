@@ -1,10 +1,11 @@
-//! Worked examples: each rule by itself.
+//! Worked examples of each rule.
 
 use model::window::SECOND;
 
 use super::*;
 
-/// Layers that a shard can have at most, the first of 100 bytes, each further one twice as large.
+/// Maximum number of layers of a shard. The first takes 100 bytes, each further layer twice as
+/// much.
 const LAYERS_MAX: u32 = 6;
 
 /// Bytes of the first `layers` layers.
@@ -12,7 +13,7 @@ fn held(layers: u32) -> u64 {
     100 * ((1 << layers) - 1)
 }
 
-/// A shard with that many layers.
+/// A shard with the given number of layers.
 fn shard(id: ShardId, queue_length: f64, layers: u32) -> Shard {
     Shard {
         id,
@@ -40,7 +41,7 @@ fn manager(budget_bytes: u64) -> Manager {
     Manager::new(settings(budget_bytes)).unwrap()
 }
 
-/// What changes, as (shard, bytes): more is positive.
+/// Changes as (shard, bytes); growths are positive.
 fn signed(changes: &[Change]) -> Vec<(ShardId, i64)> {
     let signed = |change: &Change| match *change {
         Change::Grow { shard, bytes, .. } => (shard, bytes as i64),
@@ -49,7 +50,7 @@ fn signed(changes: &[Change]) -> Vec<(ShardId, i64)> {
     changes.iter().map(signed).collect()
 }
 
-/// What a manager says that has watched the shards for as long as changes settle.
+/// The changes that a manager orders after it has observed the shards for the settling time.
 fn settled(manager: &mut Manager, shards: &[Shard]) -> Vec<Change> {
     assert_eq!(manager.observe(0, shards), []);
     manager.observe(3 * SECOND, shards)
@@ -148,14 +149,14 @@ fn a_layer_settles_once_it_is_full() {
 #[test]
 fn the_hottest_gets_what_there_is() {
     let shards = [shard(1, 5.0, 1), shard(2, 50.0, 1), shard(3, 6.0, 1)];
-    // 300 bytes are held; each would take 200 more.
+    // The shards hold 300 bytes; each wants 200 more.
     let changed = |budget| signed(&settled(&mut manager(budget), &shards));
     assert_eq!(changed(300), []);
     assert_eq!(changed(499), []);
     assert_eq!(changed(500), [(2, 200)]);
     assert_eq!(changed(700), [(2, 200), (3, 200)]);
     assert_eq!(changed(10_000), [(2, 200), (3, 200), (1, 200)]);
-    // What is too little for the hottest, and cannot be made enough, is not kept from the next.
+    // Memory that is too little for the hottest shard, and cannot be made enough, goes to the next.
     let uneven = [shard(1, 5.0, 1), shard(2, 50.0, 3)];
     assert_eq!(signed(&settled(&mut manager(1_000), &uneven)), [(1, 200)]);
 }
@@ -168,7 +169,7 @@ fn a_hot_shard_takes_from_the_coldest_that_can_spare_it() {
     let changes = settled(&mut manager, &shards);
     assert_eq!(signed(&changes), [(4, -200)]);
     assert_eq!(*changes[0].why(), Why::Taken { average: 0.3, by: 3 });
-    // It is granted once it was seen to be free, and asked for once only.
+    // The memory is granted once it is observed to be free, and ordered only once.
     assert_eq!(manager.observe(4 * SECOND, &shards), []);
     shards[3] = shard(4, 0.3, 1);
     assert_eq!(signed(&manager.observe(5 * SECOND, &shards)), [(3, 200)]);
@@ -177,7 +178,7 @@ fn a_hot_shard_takes_from_the_coldest_that_can_spare_it() {
 #[test]
 fn nothing_folds_in_vain() {
     let shards = [shard(1, 0.5, 1), shard(2, 0.6, 1), shard(3, 9.0, 2)];
-    // The hot one wants 400; the others can give 200.
+    // The hot shard wants 400; the others can give 200.
     assert_eq!(settled(&mut manager(held(1) * 2 + held(2)), &shards), []);
     let changes = settled(&mut manager(held(1) * 2 + held(2) + 200), &shards);
     assert_eq!(signed(&changes), [(1, -100), (2, -100)]);
@@ -213,8 +214,7 @@ fn nobody_takes_until_a_smaller_budget_holds() {
     let mut shards = [shard(1, 0.4, 3), shard(2, 0.5, 2), shard(3, 9.0, 0)];
     manager.observe(0, &shards);
     manager.set_budget(held(2) + 50);
-    // Shard 1 must give all that it has, a layer at a time. Shard 2 need not, so nothing is taken
-    // from it.
+    // Shard 1 must give all its layers, one at a time. That suffices, so shard 2 keeps its layers.
     for layers in [2, 1] {
         let second = 3 + 2 - u64::from(layers);
         assert_eq!(signed(&manager.observe(second * SECOND, &shards)), [(1, -(100 << layers))]);
@@ -253,7 +253,8 @@ fn a_grant_that_is_not_seen_yet_is_kept() {
     assert_eq!(signed(&settled(&mut manager, &before)), [(1, 100)]);
     assert_eq!(manager.observe(4 * SECOND, &before), [], "the driver is late");
     assert_eq!(manager.observe(5 * SECOND, &before), []);
-    // It seems not to be able to: it is asked again, or whoever is hottest now.
+    // The shard does not seem to be able to grow: the order is repeated, or goes to the shard that
+    // is hottest now.
     let after = [shard(1, 9.0, 0), shard(2, 10.0, 0)];
     assert_eq!(signed(&manager.observe(6 * SECOND, &after)), [(2, 100)]);
 }
@@ -283,7 +284,7 @@ fn a_fold_that_was_a_mistake_is_repeated_later_and_later() {
         }
     }
     let periods: Vec<u64> = folded.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    // Three seconds until it grows, and then as long as it has learnt to wait.
+    // Three seconds until it grows, then the time it has learnt to wait.
     assert_eq!(periods[..7], [9, 15, 27, 51, 99, 195, 195]);
     assert!(periods[7..].iter().all(|&period| period == 195));
 }

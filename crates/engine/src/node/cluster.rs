@@ -320,7 +320,7 @@ impl<P: Payload> Node<P> {
 
     /// Ends those pending writes (one, or all) that wait for no peer's lease any more.
     fn end_writes(&mut self, now: Nanos, only: Option<RequestId>, actions: &mut Vec<Action<P>>) {
-        // A node alone may be told the time too; it holds up no write.
+        // A node without peers gets ticks too; it has no pending writes.
         let Some(cluster) = &mut self.cluster else { return };
         let Cluster { pending, granted, .. } = cluster;
         let mut done = Vec::new();
@@ -380,7 +380,7 @@ impl<P: Payload> Node<P> {
 
     pub(super) fn tick(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
         self.end_writes(now, None, actions);
-        // A node alone may be told the time too.
+        // A node without peers gets ticks too.
         let Some(cluster) = &mut self.cluster else { return };
         let (me, tick) = (cluster.me(), cluster.settings.tick());
         for (&request, write) in &mut cluster.pending {

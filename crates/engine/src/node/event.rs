@@ -203,8 +203,7 @@ pub enum Action<P> {
         /// The request.
         request: RequestId,
     },
-    /// No node returns a version older than this write's any more: its client may be told the
-    /// result.
+    /// No node returns a version older than this write's any more: its client may get the result.
     WriteDone {
         /// The request.
         request: RequestId,
@@ -369,7 +368,7 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// Of a request that was answered when it came, with so many waiting in the node.
+    /// The stages of a request answered on arrival; `node_length` requests wait in the node.
     pub(super) fn at_once(now: Nanos, node_length: u32) -> Stages {
         Stages {
             received: now,

@@ -7,62 +7,66 @@ use serde::{Deserialize, Serialize};
 
 use crate::route::{NodeId, Ring};
 
-/// What a node has and what bounds it. Nothing grows past these.
+/// A node's resources and limits. Nothing grows beyond these limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Bytes of the memory tier, overhead included.
+    /// Maximum bytes of the memory tier, overhead included.
     pub memory_bytes_max: u64,
     /// Objects larger than this are not kept in any tier: they are streamed from the origin.
     pub object_bytes_max: u64,
-    /// An object that was not compared with the origin for so long is, before it is served. `None`:
-    /// only after a restart. It bounds how long a write made behind the node's back stays unseen.
+    /// An object that has not been compared with the origin for this long is compared before it is
+    /// served; `None` for only after a restart. This bounds how long a write made directly at the
+    /// origin stays unseen.
     pub revalidate: Option<Nanos>,
-    /// While the origin cannot be had, objects whose time to be compared has come are served for so
-    /// much longer, as long as no write through Concertina was missed.
+    /// While the origin does not answer, objects that are due for a comparison are served for this
+    /// much longer, unless a write through Concertina may have been missed.
     pub stale_if_error: Nanos,
     /// The devices.
     pub devices: Vec<DeviceSettings>,
     /// The origin.
     pub origin: OriginSettings,
-    /// Bytes that may be on their way to the devices at once; past it, fills are left out.
+    /// Maximum bytes being written to the devices at once; beyond it, objects are not written to a
+    /// device.
     pub appends_bytes_max: u64,
-    /// Writes that may wait for their turn, over all keys; past it they are refused.
+    /// Maximum number of writes that wait for their turn, over all keys; further writes are
+    /// refused.
     pub writes_waiting_max: u32,
-    /// The cluster that the node is part of.
+    /// The cluster that the node belongs to; `None` for a single node.
     pub cluster: Option<ClusterSettings>,
-    /// How windows are cut.
+    /// Settings of the recorded windows.
     #[serde(skip)]
     pub windows: window::Settings,
 }
 
-/// A node's place among others.
+/// A node's place in its cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClusterSettings {
-    /// Where keys belong: the same for all.
+    /// Assigns keys to nodes; the same on all nodes.
     pub ring: Arc<Ring>,
-    /// Which of its members this node is.
+    /// This node's index among the ring's members.
     pub me: NodeId,
-    /// How long a lease lasts that a key's primary grants to the others. It bounds how long a write
-    /// waits for a node that died; a node that heard nothing for so long asks the origin about each
-    /// read.
+    /// Duration of the lease that a primary grants to the other nodes. It bounds how long a write
+    /// waits for a node that died. A node whose lease has run out compares each copy with the
+    /// origin before it serves it.
     pub lease: Nanos,
-    /// How long after a change of the view some may still act on the older one: for so long this
-    /// node orders no writes and serves nothing that it has not compared with the origin. 0 where
-    /// the membership is static.
+    /// Time after a change of the view during which other nodes may still act on the older view.
+    /// For this time the node orders no writes and serves nothing that it has not compared with the
+    /// origin. 0 for a static membership.
     pub view_lag: Nanos,
-    /// Requests to peers for objects.
+    /// The queue of requests to peers for objects.
     pub peers: OriginSettings,
-    /// Bytes each second that may be offered to further replicas on a second hit; 0: none are.
+    /// Maximum bytes per second that are offered to further replicas on an object's second hit; 0
+    /// for no offers.
     pub replicate_bytes_per_s: u64,
 }
 
 impl ClusterSettings {
-    /// How often [`super::Event::Tick`] must be told.
+    /// Maximum time between two [`super::Event::Tick`]s.
     pub fn tick(&self) -> Nanos {
         (self.lease / 10).max(1)
     }
 
-    /// What a lease is held longer by who granted it than by who holds it, so that clocks whose
+    /// The time by which a granter counts a lease longer than its holder does, so that clocks whose
     /// rates differ by a sixteenth do no harm.
     pub fn margin(&self) -> Nanos {
         self.lease / 16
@@ -72,25 +76,25 @@ impl ClusterSettings {
 /// One device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceSettings {
-    /// Its queue's name, `device/0` …
+    /// The name of its queue: `device/0` …
     pub name: String,
-    /// What its reads are called: [`Outcome::HotDevice`] or [`Outcome::BulkDevice`].
+    /// The outcome of its reads: [`Outcome::HotDevice`] or [`Outcome::BulkDevice`].
     pub outcome: Outcome,
-    /// Reads that it serves at once.
+    /// Number of reads that it serves in parallel.
     pub servers: u32,
-    /// Reads waiting and in service; past it, requests are refused.
+    /// Maximum number of reads waiting and in service; further reads are refused.
     pub queue_length_max: u32,
-    /// Bytes that it may hold.
+    /// Maximum bytes that it holds.
     pub bytes_max: u64,
-    /// Bytes of a segment.
+    /// Maximum bytes of a segment.
     pub segment_bytes: u64,
 }
 
 /// The origin, or the peers, as a queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OriginSettings {
-    /// Requests to it at once.
+    /// Number of requests that it serves in parallel.
     pub servers: u32,
-    /// Requests waiting and in service; past it, requests are refused.
+    /// Maximum number of requests waiting and in service; further requests are refused.
     pub queue_length_max: u32,
 }

@@ -1,27 +1,27 @@
-//! Whether a node may be asked: suspected at once, taken back carefully.
+//! Whether a node gets requests: it is suspected at its first failure and taken back gradually.
 //!
-//! A node is suspected at its first failure (no connection, a broken one, a ping without answer),
-//! because another can be asked instead and a mistake costs little. It is taken back when it
-//! answers a ping: its share of what it would get grows from [`Settings::share_first`] to all over
-//! [`Settings::recovery`], since its memory is cold and its failure may not be over. One that fails
-//! again and again is left alone for longer each time.
+//! A node is suspected at its first failure (no connection, a broken connection, an unanswered
+//! ping), because another node can serve instead and a false suspicion costs little. It is taken
+//! back when it answers a ping: over [`Settings::recovery`] its share of its normal load grows from
+//! [`Settings::share_first`] to 1, because its memory is cold and its failure may not be over. A
+//! node that keeps failing rests for longer each time.
 
 use model::window::{Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
-/// How nodes are taken back.
+/// How failed nodes are taken back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Over how long a node that came back gets its whole share again.
+    /// Time over which a returning node's share grows to 1.
     pub recovery: Nanos,
-    /// The share that it begins with.
+    /// The share of its normal load that a returning node starts with.
     pub share_first: f64,
-    /// How long a node that failed a second time is left alone, though it answers; twice as long
-    /// each further time.
+    /// How long a node that failed a second time gets no requests although it answers pings;
+    /// doubles with each further failure.
     pub rest: Nanos,
     /// The longest rest.
     pub rest_max: Nanos,
-    /// A failure so long after the node came back is a first one.
+    /// A failure this long after the node came back counts as a first failure.
     pub calm: Nanos,
 }
 
@@ -37,17 +37,17 @@ impl Default for Settings {
     }
 }
 
-/// What a node is held for.
+/// The assumed state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Nothing speaks against it.
+    /// No failure is known.
     Healthy,
-    /// It came back; its share grows.
+    /// The node came back; its share grows.
     Recovering,
-    /// It failed, and has not answered since, or rests.
+    /// The node failed and has not answered since, or it rests.
     Suspect,
-    /// Its configuration or version is not ours: nothing is sent to it.
+    /// Its configuration or version differs from the gateway's: it gets no requests.
     Unfit,
 }
 
@@ -70,19 +70,20 @@ impl State {
 #[derive(Clone, Debug)]
 pub struct Health {
     state: State,
-    /// When it came into the state.
+    /// When the node entered the state.
     since: Nanos,
-    /// Whether it answered the last ping, and nothing failed since.
+    /// Whether the node answered the last ping and nothing has failed since.
     answers: bool,
-    /// Failures that came soon after it was taken back.
+    /// Number of failures soon after the node was taken back.
     relapses: u32,
-    /// When it was last taken back.
+    /// When the node was last taken back.
     back_at: Option<Nanos>,
     rests_until: Nanos,
 }
 
 impl Health {
-    /// A node that was not heard of yet: held for healthy, so that a gateway that starts can serve.
+    /// A node without history. It counts as healthy, so that a gateway can serve as soon as it
+    /// starts.
     pub fn new(now: Nanos) -> Health {
         Health {
             state: State::Healthy,
@@ -94,7 +95,7 @@ impl Health {
         }
     }
 
-    /// What it is held for now.
+    /// The state at `now`.
     pub fn state(&self, now: Nanos, settings: &Settings) -> State {
         match self.state {
             State::Recovering if now >= self.since.saturating_add(settings.recovery) => {
@@ -104,7 +105,7 @@ impl Health {
         }
     }
 
-    /// The share that it is given of what it would get.
+    /// The share of its normal load that the node gets, 0 to 1.
     pub fn share(&self, now: Nanos, settings: &Settings) -> f64 {
         match self.state(now, settings) {
             State::Healthy => 1.0,
@@ -116,18 +117,18 @@ impl Health {
         }
     }
 
-    /// Whether it answers, though it may be resting: where there is no other, it may be asked.
+    /// Whether the node answers pings. A resting node that answers is used if there is no other.
     pub fn answers(&self) -> bool {
         self.answers && self.state != State::Unfit
     }
 
-    /// How often it failed again soon after it was taken back.
+    /// How often the node failed again soon after it was taken back.
     pub fn relapses(&self) -> u32 {
         self.relapses
     }
 
-    /// Something that was sent at `sent` failed. What was sent before the node was taken back says
-    /// nothing of it now.
+    /// Records that an attempt or ping sent at `sent` failed. One sent before the node was taken
+    /// back says nothing about its present state.
     pub fn fail(&mut self, now: Nanos, sent: Nanos, settings: &Settings) {
         if self.state == State::Recovering && sent < self.since {
             return;
@@ -149,7 +150,7 @@ impl Health {
         self.since = now;
     }
 
-    /// It answered a ping.
+    /// Records that the node answered a ping.
     pub fn answer(&mut self, now: Nanos, fits: bool) {
         self.answers = true;
         match (self.state, fits) {

@@ -1,36 +1,37 @@
-//! What a gateway knows of a node's load and speed.
+//! A gateway's estimate of a node's load and speed.
 //!
-//! *Length*: replies and pings report the requests that wait in the node's queues. Some of them are
-//! this gateway's own, so what is kept of a report is the excess over what the gateway had
-//! outstanding then: the others' requests. That grows old (its weight falls to one half in
-//! [`REPORT_HALF`]); the own outstanding requests are known exactly. Length = others' + own.
+//! *Length*: replies and pings report the number of requests in the node's queues. Some of these
+//! are this gateway's own, so a report is kept as its excess over the gateway's own outstanding
+//! requests at that time: the requests of others. Its weight halves every [`REPORT_HALF`]; the
+//! gateway's own outstanding requests are known exactly. Length = others' + own.
 //!
-//! *Speed*: response time is about proportional to the length met plus one (exactly so for one
-//! server and exponential service), so speed is estimated as the ratio of two sums, of responses
-//! and of lengths met plus one, both weighted to the last [`RATIO_SAMPLES`] answers. A ratio of
-//! sums, not a mean of ratios: the latter gives one answer from memory beside a long queue the same
-//! say as a disk's.
+//! *Speed*: response time is about proportional to the length met on arrival plus one (exactly so
+//! for one server and exponential service). So speed is estimated as a ratio of two sums, of
+//! responses and of lengths met plus one, both weighted to the last [`RATIO_SAMPLES`] answers. It
+//! is a ratio of sums and not a mean of ratios, because a mean would weight an answer from memory
+//! that bypassed a long queue as much as an answer from disk.
 //!
 //! *Expected response* = (length + 1) × ratio. A node that is not chosen is not measured, so a slow
-//! ratio would last for ever: it is divided by 1 + age/[`PROBE_AFTER`] of the last answer, so that
-//! a node that looked ten times slower is asked once more after nine such times.
+//! ratio would never be corrected. Therefore the ratio is divided by 1 + age/[`PROBE_AFTER`], with
+//! the age of the last answer: a node that seemed ten times slower gets a request again after nine
+//! such times.
 
 use model::window::{Nanos, SECOND};
 
-/// A report's weight is one half after this.
+/// The half-life of a report's weight.
 const REPORT_HALF: Nanos = SECOND / 5;
-/// A ratio counts for half of itself after this long without an answer.
+/// A ratio is halved after this time without an answer.
 const PROBE_AFTER: Nanos = SECOND;
-/// Answers that the ratio remembers (its weights fall by 1/e over so many).
+/// Number of answers over which the weights of a ratio fall to 1/e.
 const RATIO_SAMPLES: f64 = 64.0;
 
-/// Load and speed of a node as seen from here.
+/// Load and speed of a node as seen by this gateway.
 #[derive(Clone, Debug)]
 pub struct Load {
     outstanding: u32,
     reported: u32,
     reported_at: Nanos,
-    /// Of the last report, requests that are not ours.
+    /// Requests of others, according to the last report.
     others: f64,
     ratio: Ratio,
     answered_at: Nanos,
@@ -38,7 +39,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Nothing is known.
+    /// The estimate for a node without history.
     pub fn new(now: Nanos) -> Load {
         Load {
             outstanding: 0,
@@ -51,39 +52,39 @@ impl Load {
         }
     }
 
-    /// A request goes there.
+    /// Records that a request is sent to the node.
     pub fn send(&mut self) {
         self.outstanding += 1;
     }
 
-    /// A request is not there any more: answered, failed or dropped.
+    /// Records that a request has left the node: answered, failed or dropped.
     pub fn leave(&mut self) {
         debug_assert!(self.outstanding > 0, "a request left that was not sent");
         self.outstanding = self.outstanding.saturating_sub(1);
     }
 
-    /// The node said how many requests wait in its queues.
+    /// Records a report of the node's queue length.
     pub fn report(&mut self, now: Nanos, length: u32) {
         self.reported = length;
         self.reported_at = now;
         self.others = f64::from(length.saturating_sub(self.outstanding));
     }
 
-    /// An answer took so long, or had not come after so long, when the length was as given at its
-    /// sending.
+    /// Records a response time, or a lower bound of one that has not ended. `length_met` is the
+    /// node's length when the request was sent.
     pub fn respond(&mut self, now: Nanos, response: Nanos, length_met: f64) {
         self.ratio.record(response, length_met);
         self.answered_at = now;
         self.responses.record(response);
     }
 
-    /// Whether a response is longer than what is usual at that length.
+    /// Whether a response is longer than usual at that length.
     pub fn is_slow(&self, response: Nanos, length_met: f64) -> bool {
         let usual_s = self.ratio.value_s().unwrap_or(0.0) * (length_met + 1.0);
         response as f64 * 1e-9 > usual_s
     }
 
-    /// Requests of this gateway that are there.
+    /// This gateway's requests at the node.
     pub fn outstanding(&self) -> u32 {
         self.outstanding
     }
@@ -93,14 +94,14 @@ impl Load {
         (self.reported, now.saturating_sub(self.reported_at))
     }
 
-    /// Requests there, as far as known.
+    /// Estimated number of requests at the node.
     pub fn length(&self, now: Nanos) -> f64 {
         let age = now.saturating_sub(self.reported_at) as f64 / REPORT_HALF as f64;
         f64::from(self.outstanding) + self.others / (1.0 + age)
     }
 
     /// Expected response in seconds of a request sent now; `prior_s` is the response per unit of
-    /// length where nothing is known of this node.
+    /// length to assume for a node without history.
     pub fn expected_s(&self, now: Nanos, prior_s: f64) -> f64 {
         let age = now.saturating_sub(self.answered_at) as f64 / PROBE_AFTER as f64;
         let ratio_s = self.ratio.value_s().unwrap_or(prior_s) / (1.0 + age);
@@ -113,7 +114,7 @@ impl Load {
     }
 }
 
-/// Response per unit of length, of the recent answers.
+/// Response time per unit of length over recent answers.
 #[derive(Clone, Debug, Default)]
 pub struct Ratio {
     responses_s: f64,
@@ -121,14 +122,14 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Takes in one answer.
+    /// Adds one answer.
     pub fn record(&mut self, response: Nanos, length_met: f64) {
         const KEEP: f64 = 1.0 - 1.0 / RATIO_SAMPLES;
         self.responses_s = self.responses_s * KEEP + response as f64 * 1e-9;
         self.lengths = self.lengths * KEEP + length_met + 1.0;
     }
 
-    /// In seconds; `None` before the first answer.
+    /// The ratio in seconds; `None` before the first answer.
     pub fn value_s(&self) -> Option<f64> {
         (self.lengths > 0.0).then(|| self.responses_s / self.lengths)
     }
@@ -136,19 +137,19 @@ impl Ratio {
 
 /// Sub-buckets of an octave of [`Responses`].
 const SUB_BITS: u32 = 3;
-/// Responses are counted in units of 2¹⁰ ns, so that the first buckets are about a microsecond
-/// wide.
+/// Unit of the histogram, 2¹⁰ ns: the first buckets are about a microsecond wide.
 const UNIT_BITS: u32 = 10;
 /// Up to 2³⁷ ns, 137 s.
 const BUCKETS: usize = ((37 - UNIT_BITS - SUB_BITS + 1) << SUB_BITS) as usize;
-/// All counts are halved when they reach so many, so the last few hundred answers count.
+/// All counts are halved when their sum reaches this, so that the last few hundred answers count
+/// most.
 const COUNTED_MAX: u32 = 1024;
-/// The quantile is computed anew each so many answers.
+/// Number of answers between two computations of a quantile.
 const REFRESH: u32 = 32;
 
-/// Recent responses: a dense histogram (log-linear, 8 parts an octave: a quantile is at most an
-/// eighth too high) that forgets by halving. [`model::window::Histogram`] is exact and sparse; this
-/// one costs a few nanoseconds an answer and a scan of 216 counts for a quantile.
+/// Recent responses as a dense histogram that forgets by halving. It is log-linear with 8 buckets
+/// per octave, so a quantile is at most an eighth too high. [`model::window::Histogram`] is exact
+/// and sparse; this one costs a few nanoseconds per answer and a scan of 216 counts per quantile.
 #[derive(Clone, Debug)]
 pub struct Responses {
     counts: [u32; BUCKETS],
@@ -173,13 +174,13 @@ impl Responses {
         }
     }
 
-    /// Whether a quantile that was computed before should be computed again after this answer.
+    /// Whether a quantile should be computed again after this answer.
     pub fn is_due(&self) -> bool {
         self.recorded.is_multiple_of(REFRESH)
     }
 
-    /// The response that a share `p` of the recent ones does not exceed, to the upper end of its
-    /// bucket; `None` before a few answers.
+    /// The `p` quantile of recent responses, rounded up to the end of its bucket; `None` before a
+    /// few answers.
     pub fn quantile(&self, p: f64) -> Option<Nanos> {
         if self.counted < REFRESH {
             return None;
@@ -207,7 +208,7 @@ fn bucket_of(response: Nanos) -> usize {
     bucket.min(BUCKETS - 1)
 }
 
-/// The first value behind a bucket.
+/// The upper end of a bucket (exclusive).
 fn end_of(bucket: usize) -> Nanos {
     let (next, sub) = (bucket as u64 + 1, 1 << SUB_BITS);
     if next < sub {

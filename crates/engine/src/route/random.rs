@@ -1,14 +1,14 @@
 //! Seeded random numbers for decisions: the same seed gives the same decisions, on any machine.
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
-/// 2014): a few operations a number, good enough to choose between nodes, not for secrets.
+/// 2014): a few operations per number, good enough to choose between nodes, unsuitable for secrets.
 #[derive(Clone, Debug)]
 pub struct SplitMix64 {
     state: u64,
 }
 
 impl SplitMix64 {
-    /// A sequence for a seed; any seed is good.
+    /// The sequence of a seed. Any seed is suitable.
     pub fn new(seed: u64) -> SplitMix64 {
         SplitMix64 { state: seed }
     }

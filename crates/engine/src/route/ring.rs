@@ -3,10 +3,11 @@
 //! A key's hash names one of 65,536 slots; each slot ranks all members by −ln(u)/weight with u
 //! drawn from the hash of slot and name, and the least come first (weighted rendezvous hashing:
 //! Thaler and Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM ToN 6(1),
-//! 1998, with the exponential variables that make weights exact). So a member gets the share of
-//! keys that its weight says, give or take 1/√(slots × share), and adding or removing one moves no
-//! key between the others. A look-up costs one hash of the key and one read of the table; points on
-//! a circle would need many per member for the same balance, and a search.
+//! 1998, with the exponential variables that make weights exact). So a member gets a share of keys
+//! in proportion to its weight, with a relative error of about 1/√(slots × share), and adding or
+//! removing a member moves no key between the others. A look-up costs one hash of the key and one
+//! read of the table. Points on a circle would need many points per member for the same balance,
+//! and a search.
 
 use std::fmt;
 
@@ -27,9 +28,9 @@ const MEMBERS_MAX: usize = 4096;
 /// A node of the ring.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Member {
-    /// Its name: what is hashed. Its address may change without moving keys.
+    /// Its name, which is hashed. Its address may change without moving keys.
     pub name: String,
-    /// Its share of the keys in proportion to the others': its capacity, in any unit.
+    /// Its share of the keys relative to the others: its capacity, in any unit.
     pub weight: f64,
 }
 
@@ -37,13 +38,13 @@ pub struct Member {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RingError {
-    /// There is no member.
+    /// The ring has no members.
     #[error("the ring has no members")]
     Empty,
-    /// There are too many.
+    /// The ring has too many members.
     #[error("the ring has {0} members; at most {MEMBERS_MAX} are possible")]
     TooMany(usize),
-    /// Two members have one name.
+    /// Two members have the same name.
     #[error("the ring has two members named {0:?}")]
     Duplicate(String),
     /// A weight is not positive and finite.
@@ -73,17 +74,17 @@ impl Replicas {
         (0..length).map(move |i| NodeId::from(nodes[i]))
     }
 
-    /// How many.
+    /// The number of nodes.
     pub fn len(&self) -> usize {
         usize::from(self.length)
     }
 
-    /// Whether there are none; never true for the replicas of a ring.
+    /// Whether there are no nodes; never true for the replicas of a ring.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The place of a node among them: 0 for the primary.
+    /// The place of a node among the key's nodes; 0 is the primary.
     pub fn place(&self, node: NodeId) -> Option<usize> {
         self.iter().position(|other| other == node)
     }
@@ -105,11 +106,11 @@ impl Replicas {
 pub struct Ring {
     members: Vec<Member>,
     replicas: usize,
-    /// Nodes of each slot, `replicas` for each.
+    /// The nodes of each slot in turn, `replicas` per slot.
     table: Vec<u16>,
 }
 
-/// Without the table, which follows from the rest.
+/// Omits the table, which follows from the rest.
 impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (members, replicas) = (&self.members, &self.replicas);
@@ -117,7 +118,7 @@ impl fmt::Debug for Ring {
     }
 }
 
-/// The serialised form of a ring: its table follows from it.
+/// The serialised form of a ring, from which its table is computed.
 #[derive(Clone, Serialize, Deserialize)]
 struct RingParts {
     members: Vec<Member>,
@@ -138,7 +139,7 @@ impl From<Ring> for RingParts {
 }
 
 impl Ring {
-    /// A ring of members in any order; `replicas` is how many nodes a key belongs to, its primary
+    /// A ring of members in any order. `replicas` is the number of nodes of a key, its primary
     /// included (fewer if there are fewer members). Costs 65,536 hashes for each member.
     ///
     /// # Errors
@@ -192,12 +193,12 @@ impl Ring {
         self.members.get(node).map_or("?", |member| &member.name)
     }
 
-    /// The member of a name.
+    /// The member with a name.
     pub fn find(&self, name: &str) -> Option<NodeId> {
         self.members.binary_search_by(|member| member.name.as_str().cmp(name)).ok()
     }
 
-    /// How many nodes a key belongs to.
+    /// The number of nodes of a key.
     pub fn replica_count(&self) -> usize {
         self.replicas
     }
@@ -207,7 +208,7 @@ impl Ring {
         self.replicas_of_hash(key_hash(key))
     }
 
-    /// The nodes of a key of this [`key_hash`], for callers that need the hash too.
+    /// The nodes of the key with this [`key_hash`], for callers that need the hash too.
     pub fn replicas_of_hash(&self, hash: u64) -> Replicas {
         self.of_slot((hash >> (64 - SLOT_BITS)) as usize)
     }
@@ -224,8 +225,8 @@ impl Ring {
         self.shares_of(&vec![true; self.members.len()])
     }
 
-    /// The share of all keys that each member serves when only some are there: each key goes to the
-    /// first of its nodes that is. Keys all of whose nodes are gone count for none.
+    /// The share of all keys that each member serves when only some members are live: each key goes
+    /// to the first of its live nodes. Keys without a live node count for no member.
     pub fn shares_of(&self, live: &[bool]) -> Vec<f64> {
         let mut counts = vec![0u64; self.members.len()];
         for slot in 0..SLOTS {
@@ -237,7 +238,8 @@ impl Ring {
         counts.into_iter().map(|count| count as f64 / SLOTS as f64).collect()
     }
 
-    /// What two processes must agree on to agree where keys belong: members, weights and replicas.
+    /// A fingerprint of members, weights and replicas. Two processes with the same fingerprint
+    /// place all keys alike.
     pub fn fingerprint(&self) -> u64 {
         let mut text = format!("1 {} ", self.replicas);
         for member in &self.members {
@@ -247,9 +249,10 @@ impl Ring {
     }
 }
 
-/// −ln(u)/weight, with u in (0, 1] from slot and member.
+/// −ln(u)/weight, with u in (0, 1] drawn from the hashes of slot and member.
 fn rank(seed: u64, slot: u64, weight: f64) -> f64 {
-    // SplitMix64's finaliser: slots are small numbers, and neighbours must not be alike.
+    // SplitMix64's finaliser: slots are small numbers, and neighbouring slots must get unrelated
+    // values.
     let mut hash = seed ^ slot.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -2,8 +2,7 @@
 //!
 //! Sources: shortest queue and power of two choices: Mitzenmacher, "The power of two choices in
 //! randomized load balancing", IEEE TPDS 12(10), 2001; probability ∝ 1/(1 + length): BlowFish, NSDI
-//! 2016. The choice costs a pass over the candidates, of which there are at most as many as a key
-//! has nodes.
+//! 2016. A choice costs one pass over the candidates, at most the number of a key's nodes.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,18 +12,18 @@ use super::SplitMix64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// The least length × response per unit of length (see [`super::Load`]). A node behind the
-    /// first must be better by a tenth: where nothing is gained, reads stay where their objects
-    /// are.
+    /// The smallest expected response: length × response per unit of length (see [`super::Load`]).
+    /// A node other than the first must be better by a tenth; without a gain, reads stay where
+    /// their objects are.
     #[default]
     SmallestExpectedResponse,
     /// With probability in proportion to 1/(1 + length).
     Blowfish,
-    /// The least length; the first of equals.
+    /// The smallest length; the first of equals.
     ShortestQueue,
-    /// The shorter of two that are drawn.
+    /// The shorter of two nodes drawn at random.
     PowerOfTwo,
-    /// Each in turn.
+    /// Each node in turn.
     RoundRobin,
     /// The first of the key's nodes.
     Primary,
@@ -33,18 +32,19 @@ pub enum Policy {
 /// A node that may be chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Candidate {
-    /// Requests there, as far as known.
+    /// Estimated number of requests at the node.
     pub length: f64,
     /// Expected response in seconds.
     pub expected_s: f64,
 }
 
-/// What an expected response must be, of the first candidate's, for another to be preferred.
+/// Another candidate is preferred to the first if its expected response is below this multiple of
+/// the first's.
 const BETTER: f64 = 0.9;
 
 impl Policy {
-    /// The index of the candidate that is chosen; they are in the key's order. `turn` grows by one
-    /// with each choice. 0 if there is no candidate.
+    /// Chooses among candidates in the order of the key's nodes and returns an index; 0 if there
+    /// are none. `turn` must increase by one with each choice.
     pub fn choose(self, candidates: &[Candidate], turn: u64, random: &mut SplitMix64) -> usize {
         if candidates.len() < 2 {
             return 0;
@@ -69,7 +69,7 @@ impl Policy {
     }
 }
 
-/// The first candidate with the least value.
+/// The first candidate with the smallest value.
 fn least(candidates: &[Candidate], value: impl Fn(&Candidate) -> f64) -> usize {
     let mut best = 0;
     for (i, candidate) in candidates.iter().enumerate() {
@@ -80,7 +80,7 @@ fn least(candidates: &[Candidate], value: impl Fn(&Candidate) -> f64) -> usize {
     best
 }
 
-/// The candidate at `uniform` of the weights 1/(1 + length) laid end to end.
+/// Draws a candidate with probability in proportion to 1/(1 + length); `uniform` is in [0, 1).
 fn in_proportion(candidates: &[Candidate], uniform: f64) -> usize {
     let weight = |c: &Candidate| 1.0 / (1.0 + c.length.max(0.0));
     let mut left = uniform * candidates.iter().map(weight).sum::<f64>();
@@ -126,7 +126,8 @@ mod tests {
         check(Policy::RoundRobin, [1.0 / 3.0; 3]);
         let sum = 0.5 + 1.0 + 0.25;
         check(Policy::Blowfish, [0.5 / sum, 1.0 / sum, 0.25 / sum]);
-        // Of the three pairs, the second is in two and always shorter; the third always longer.
+        // The second is in two of the three pairs and always the shorter; the third is always the
+        // longer.
         check(Policy::PowerOfTwo, [1.0 / 3.0, 2.0 / 3.0, 0.0]);
     }
 

@@ -1,4 +1,4 @@
-//! The clients: an open loop of requests, and what comes of them.
+//! The clients: an open loop of requests, and their results.
 
 use std::collections::BTreeMap;
 
@@ -12,42 +12,42 @@ use super::happening::{Call, Caller, ClientReply, Happening, ReplyKind, RequestN
 use super::settings::{CLIENTS, Process};
 use crate::node::Asker;
 
-/// A request of a client that waits.
+/// A request that waits for its reply.
 pub(super) struct Request {
     pub key: u32,
-    /// What is written; `None`: it reads.
+    /// The write; `None` for a read.
     pub write: Option<Written>,
     pub began: Nanos,
-    /// The gateway that has it.
+    /// The gateway that it was sent to.
     pub gateway: Option<usize>,
 }
 
-/// What clients saw.
+/// Counts of the clients' requests and their results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Requests sent.
     pub requests: u64,
-    /// Of them, writes.
+    /// Writes among them.
     pub writes: u64,
     /// Writes acknowledged.
     pub acknowledged: u64,
-    /// Requests refused because something was full.
+    /// Requests refused because a queue was full.
     pub refused: u64,
-    /// Requests that failed, or whose answer never came.
+    /// Requests that failed or got no reply.
     pub failed: u64,
-    /// Reads answered, by who had the object.
+    /// Reads answered, by the place that served the object.
     pub reads: BTreeMap<Outcome, u64>,
 }
 
 impl Counts {
-    /// Requests with an answer that was judged: reads that showed a version or nothing, and
-    /// acknowledged writes. The others were refused, failed or got no answer.
+    /// Requests whose reply was judged: reads that returned a version or "not found", and
+    /// acknowledged writes. All others were refused, failed or got no reply.
     pub fn judged(&self) -> u64 {
         self.reads.values().sum::<u64>() + self.acknowledged
     }
 }
 
-/// How much longer than its deadline a client waits for an answer that says so.
+/// How much longer than its deadline a client waits for a reply that the deadline passed.
 const GRACE: Nanos = SECOND / 100;
 
 impl Simulation {
@@ -89,17 +89,17 @@ impl Simulation {
         self.send(CLIENTS, self.gateway_end(gateway), what);
     }
 
-    /// Numbers a client's write.
+    /// Assigns a client's write its number.
     fn begin_write(&mut self, key: u32, bytes: Option<u64>) -> Version {
         let version = self.origin.number(key);
         if self.settings.check {
             let begun = self.checker.begin(key, bytes, self.now);
-            assert_eq!(begun, version, "clients and checker count alike");
+            assert_eq!(begun, version, "clients and checker number writes alike");
         }
         version
     }
 
-    /// Without gateways a client asks a key's first node, or any of them.
+    /// Without gateways, sends a request to the key's first node or to any of its nodes.
     fn ask_node(&mut self, request: RequestNumber, key: u32, write: Option<Written>, any: bool) {
         let until = self.now + self.settings.clients.deadline;
         let key = self.keys[key as usize].clone();
@@ -118,7 +118,7 @@ impl Simulation {
         self.send(CLIENTS, node as Process, Happening::Call { node, from, call });
     }
 
-    /// A client has its answer, or waits no longer.
+    /// A client has its reply, or stops waiting.
     pub(super) fn answer_client(&mut self, number: RequestNumber, answer: ClientReply) {
         let Some(request) = self.requests.remove(number) else { return };
         let response = self.now - request.began;

@@ -1,4 +1,4 @@
-//! What goes wrong, and how it ends; how processes start.
+//! How faults begin and end, and how processes start.
 
 use model::window::Nanos;
 
@@ -8,18 +8,18 @@ use super::{Simulation, State};
 use crate::gateway::{Event, Failed, Gateway};
 use crate::node::Node;
 
-/// Messages that are held up between a process and others.
+/// Messages between a process and others that are lost.
 pub(super) struct Cut {
     fault: usize,
     pub process: Process,
-    /// Empty: all.
+    /// The other processes; empty for all.
     pub from: Vec<Process>,
-    /// Only what the process sends is lost.
+    /// Whether only messages from the process are lost.
     pub one_way: bool,
 }
 
 impl Simulation {
-    /// Begins the times of a process that has just been made.
+    /// Starts the timers of a process that was just created.
     pub(super) fn start(&mut self, process: usize) {
         let life = self.life(process);
         if self.settings.membership.is_some() {
@@ -120,7 +120,7 @@ impl Simulation {
         }
     }
 
-    /// A clock jumps. What was planned by it is planned anew.
+    /// A clock jumps. Events scheduled by it are scheduled anew.
     fn jump_clock(&mut self, process: usize, by: i64) {
         let clock = &mut self.processes[process].clock;
         *clock = clock.jumped(by);
@@ -133,7 +133,7 @@ impl Simulation {
         }
     }
 
-    /// A process goes on: it handles all that came meanwhile.
+    /// A paused process resumes and handles all events that arrived meanwhile.
     fn resume(&mut self, process: usize) {
         let state = &mut self.processes[process];
         state.paused = state.paused.saturating_sub(1);
@@ -169,7 +169,7 @@ impl Simulation {
     }
 
     fn restart(&mut self, process: usize) {
-        // What the life that ended counted would be lost with it.
+        // The counts of the ended life would be lost with it.
         self.count_broken(process);
         self.processes[process].alive = true;
         let now = self.local(process);

@@ -11,7 +11,7 @@ use crate::node::Asker;
 /// A gateway as a process.
 pub(super) struct GatewayProcess {
     pub gateway: Gateway,
-    /// When it is told the time next.
+    /// When its next wake-up is scheduled.
     pub wake: Nanos,
 }
 
@@ -23,7 +23,7 @@ impl GatewayProcess {
 }
 
 impl Simulation {
-    /// A gateway as an end of a connection.
+    /// A gateway as one end of a connection.
     pub(super) fn gateway_end(&self, gateway: usize) -> Process {
         (self.nodes.len() + gateway) as Process
     }
@@ -45,7 +45,7 @@ impl Simulation {
         }
     }
 
-    /// Tells a gateway what happened; `answer` is what it may decide to relay.
+    /// Sends a gateway an event; `answer` is the reply that it may decide to relay.
     pub(super) fn tell_gateway(&mut self, at: usize, event: Event, answer: Option<ClientReply>) {
         let process = self.nodes.len() + at;
         let now = self.local(process);
@@ -62,7 +62,7 @@ impl Simulation {
             self.gateway_act(at, action, answer);
         }
         if let Some(request) = over {
-            // It takes no time to relay an answer here.
+            // Relaying a reply takes no time in the simulation.
             self.gateways[at].gateway.handle(now, Event::Over { request }, &mut actions);
             actions.clear();
         }

@@ -1,4 +1,4 @@
-//! What can happen, and to whom.
+//! The events of the simulation and their targets.
 
 use model::window::{Nanos, Outcome};
 
@@ -11,55 +11,58 @@ use crate::{Etag, Key, Size, gateway, node};
 /// Number of a client's request.
 pub(super) type RequestNumber = u64;
 
-/// Counts the lives of a process: what was meant for an earlier one does not reach a later.
+/// Number of a process's life, counted from its starts: an event for an earlier life does not reach
+/// a later one.
 pub(super) type Life = u32;
 
 #[derive(Clone, Debug)]
 pub(super) enum Happening {
-    /// A client asks.
+    /// A client sends a request.
     Arrival,
-    /// A client's request comes to a gateway.
+    /// A client's request arrives at a gateway.
     Request { gateway: usize, request: RequestNumber },
-    /// A client has its answer.
+    /// A reply arrives at its client.
     ClientReply { request: RequestNumber, answer: ClientReply },
     /// A client stops waiting.
     Leave { request: RequestNumber },
-    /// Something happens to a node: its own devices and times, and answers to what it asked.
+    /// An event of a node: from its own devices and timers, or a reply to one of its requests.
     Node { node: usize, life: Life, event: node::Event<Size> },
-    /// It is time to tell a node the time.
+    /// A node's tick is due.
     NodeTick { node: usize, life: Life },
-    /// Somebody asks a node.
+    /// A call arrives at a node.
     Call { node: usize, from: Caller, call: Call },
-    /// A put of a node's is over: it is in the origin, or failed, or nobody knows.
+    /// A node's put ended: it is in the origin, it failed, or its outcome is unknown.
     PutOver { node: usize, life: Life, request: u64, done: bool },
-    /// A write took longer than its client waits, or than the origin may take.
+    /// A write took longer than its client waits, or than the origin's timeout.
     WriteTimeout { node: usize, life: Life, request: u64 },
-    /// What a node streams from the origin is there.
+    /// An object that a node streams from the origin has arrived.
     Streamed { node: usize, life: Life, request: u64, answer: ClientReply },
-    /// Something happens to a gateway.
+    /// An event of a gateway.
     Gateway { gateway: usize, life: Life, event: gateway::Event, answer: Option<ClientReply> },
-    /// A gateway asked to be told the time.
+    /// A gateway's requested wake-up is due.
     Wake { gateway: usize, life: Life, at: Nanos },
-    /// A read comes to the origin.
+    /// A read arrives at the origin.
     OriginRead { from: Reader, key: Key, check: Option<Etag> },
     /// A put takes effect at the origin, or fails.
     OriginPut { put: Put },
-    /// A process is to confirm its membership.
+    /// A process's renewal of its membership is due.
     Renew { process: Process, life: Life },
-    /// Its wish comes to the membership, with the time on its clock when it was sent.
+    /// A renewal arrives at the membership service, with the time at which it was sent, on the
+    /// sender's clock.
     Renewing { process: Process, life: Life, asked: Nanos },
-    /// A process is told who is a member; `until` counts only in answer to what it asked.
+    /// A view of the members arrives at a process; `until` counts only in a reply to its own
+    /// renewal.
     Viewed { process: Process, life: Life, view: View, asked: Option<Nanos> },
-    /// A member that has not renewed since is taken out.
+    /// A member that has not renewed since is removed.
     Expire { member: usize, renewed: Nanos },
     /// The fault of this index begins.
     Fault(usize),
-    /// It ends.
+    /// The fault of this index ends.
     Mend(usize),
 }
 
 impl Happening {
-    /// To which process it happens, given how many nodes there are, and in which of its lives.
+    /// The process that the event is for, given the number of nodes, and in which of its lives.
     pub fn target(&self, nodes: usize) -> Option<(usize, Option<Life>)> {
         match *self {
             Happening::Node { node, life, .. }
@@ -79,7 +82,7 @@ impl Happening {
         }
     }
 
-    /// Whether the network may deliver it twice.
+    /// Whether the network may deliver the event twice.
     pub fn may_repeat(&self) -> bool {
         match self {
             Happening::Call { call, .. } => !matches!(call, Call::Write { .. }),
@@ -92,7 +95,7 @@ impl Happening {
     }
 }
 
-/// Who asks a node, and how the answer finds it.
+/// The sender of a call to a node, and where its reply goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Caller {
     Client { request: RequestNumber },
@@ -104,7 +107,7 @@ pub(super) enum Caller {
     Offer,
 }
 
-/// What a node is asked.
+/// A call to a node.
 #[derive(Clone, Debug)]
 pub(super) enum Call {
     Get {
@@ -115,10 +118,10 @@ pub(super) enum Call {
     Write {
         key: Key,
         write: Written,
-        /// The node's life that it was sent to: a connection does not outlive the process.
+        /// The node's life to which the call was sent: a connection does not outlive the process.
         life: Life,
-        /// When its client stops waiting: from then on it is not begun. In the process the gateway
-        /// says so on the node's clock.
+        /// When the client stops waiting; a write that arrives later is not started. In the real
+        /// process the gateway sends the time left, which the node adds to its own clock.
         until: Nanos,
     },
     Ping,
@@ -135,7 +138,7 @@ pub(super) enum Call {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Written {
     pub version: Version,
-    /// Bytes to be put; `None`: a deletion.
+    /// Bytes to put; `None` for a deletion.
     pub bytes: Option<u64>,
 }
 
@@ -147,11 +150,11 @@ pub(super) struct Put {
     pub request: u64,
     pub key: u32,
     pub write: Written,
-    /// How often it may be sent again if its answer is lost.
+    /// How often the put may be sent again if its reply is lost.
     pub retries: u8,
 }
 
-/// Who reads from the origin.
+/// The process that reads from the origin.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reader {
     Fetch { node: usize, life: Life, job: JobId },
@@ -159,7 +162,7 @@ pub(super) enum Reader {
     Gateway { gateway: usize, life: Life, attempt: gateway::AttemptId },
 }
 
-/// What a client is answered.
+/// A reply to a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClientReply {
     pub kind: ReplyKind,
@@ -176,7 +179,7 @@ pub(super) enum ReplyKind {
     NotFound,
     /// The write is acknowledged.
     Written,
-    /// Refused: nothing was done.
+    /// The request was refused; nothing was done.
     Busy,
     Failed,
 }
@@ -188,19 +191,19 @@ impl ClientReply {
         ClientReply { kind: ReplyKind::Failed, outcome: Outcome::Error, bytes: 0 };
 }
 
-/// The version of a key as the simulation's origin names it.
+/// The etag of a version of a key in the simulated origin.
 pub(super) fn etag(key: u32, version: Version) -> Etag {
     format!("{key:x}.{version:x}").into()
 }
 
-/// The key and version of a name.
+/// The key and version of an etag.
 pub(super) fn parse_etag(etag: &str) -> Option<(u32, Version)> {
     let (key, version) = etag.split_once('.')?;
     Some((u32::from_str_radix(key, 16).ok()?, Version::from_str_radix(version, 16).ok()?))
 }
 
-/// The name of a key by its number: as the load generator calls it, so that the ring puts it where
-/// it would lie in a measurement.
+/// The name of a key by its number, the same as in the load generator, so that the ring places it
+/// where it would be in a measurement.
 pub(super) fn key_name(key: u32) -> Key {
     format!("k{key}").into_bytes().into()
 }

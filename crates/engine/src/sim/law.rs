@@ -1,4 +1,4 @@
-//! Laws that times and keys are drawn from.
+//! Distributions from which times and keys are drawn.
 
 use model::window::Nanos;
 use rand::RngExt;
@@ -20,7 +20,7 @@ enum Shape {
     Empirical(std::sync::Arc<[f64]>),
 }
 
-/// Why there is no such law.
+/// Invalid parameters of a law.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("a {kind} law cannot have mean {mean_s} s and squared coefficient of variation {scv}")]
 pub struct LawError {
@@ -30,30 +30,30 @@ pub struct LawError {
 }
 
 impl Law {
-    /// Always the same.
+    /// Always the same time.
     pub fn constant(seconds: f64) -> Law {
         Law { shape: Shape::Constant(seconds * 1e9) }
     }
 
-    /// The exponential law of a mean.
+    /// The exponential law with a mean.
     pub fn exponential(mean_s: f64) -> Law {
         Law { shape: Shape::Exponential(mean_s * 1e9) }
     }
 
-    /// The gamma law of a mean and a squared coefficient of variation.
+    /// The gamma law with a mean and a squared coefficient of variation.
     ///
     /// # Errors
-    /// Unless both are positive.
+    /// If either is not positive.
     pub fn gamma(mean_s: f64, scv: f64) -> Result<Law, LawError> {
         let shape = Gamma::new(1.0 / scv, mean_s * 1e9 * scv);
         let shape = shape.map_err(|_| LawError { kind: "gamma", mean_s, scv })?;
         Ok(Law { shape: Shape::Gamma(shape) })
     }
 
-    /// The lognormal law of a mean and a squared coefficient of variation.
+    /// The lognormal law with a mean and a squared coefficient of variation.
     ///
     /// # Errors
-    /// Unless both are positive.
+    /// If either is not positive.
     pub fn lognormal(mean_s: f64, scv: f64) -> Result<Law, LawError> {
         let variance = scv.ln_1p();
         let shape = LogNormal::new((mean_s * 1e9).ln() - variance / 2.0, variance.sqrt());
@@ -61,7 +61,7 @@ impl Law {
         Ok(Law { shape: Shape::Lognormal(shape) })
     }
 
-    /// Measured times, drawn with replacement. Without any it is always 0.
+    /// Measured times, drawn with replacement; always 0 if there are none.
     pub fn empirical(seconds: &[f64]) -> Law {
         let times: Vec<f64> = seconds.iter().map(|s| s * 1e9).collect();
         let shape = match times.is_empty() {
@@ -71,7 +71,7 @@ impl Law {
         Law { shape }
     }
 
-    /// The next time.
+    /// Draws a time.
     pub fn draw(&self, random: &mut SmallRng) -> Nanos {
         let ns = match &self.shape {
             Shape::Constant(ns) => *ns,
@@ -87,12 +87,12 @@ impl Law {
     }
 }
 
-/// Which keys are asked for.
+/// The popularity of keys.
 #[derive(Clone, Debug)]
 pub enum Popularity {
-    /// All alike.
+    /// All keys are equally popular.
     Uniform,
-    /// The i-th in proportion to i^−s.
+    /// The popularity of the i-th key is proportional to i^−s.
     Zipf(f64),
 }
 

@@ -1,9 +1,9 @@
-//! The service that keeps the membership, and how processes hear of it.
+//! The membership service, and how it informs processes.
 //!
-//! A member that has not renewed for as long as it was granted, and a sixteenth more, is taken out;
-//! who renews is put in again. Each change is told to all at once, which may be late or lost, and
-//! with each renewal. So whoever was not told of a change has, after [`Settings::view_lag`], no
-//! membership of its own either: that is the bound that the nodes' protocol counts on.
+//! A member that has not renewed for its granted time plus a sixteenth is removed; a process that
+//! renews is added again. Each change is sent to all processes at once (these messages may be late
+//! or lost), and again in the reply to each renewal. So a process that never learnt of a change has
+//! lost its own membership after [`Settings::view_lag`]: the nodes' protocol depends on this bound.
 
 use model::window::Nanos;
 
@@ -14,7 +14,7 @@ use crate::route::View;
 use crate::{gateway, node};
 
 pub(super) struct Members {
-    /// Begins at 1: 0 is what a node has before it was told of any.
+    /// Starts at 1; 0 is the epoch of a node that has not received a view.
     epoch: u64,
     live: Vec<bool>,
     renewed: Vec<Nanos>,
@@ -27,7 +27,7 @@ impl Members {
 }
 
 impl Simulation {
-    /// A process confirms that it is there, and asks who else is.
+    /// A process renews its membership and requests the view.
     pub(super) fn renew(&mut self, process: Process, life: Life) {
         let Some(granted) = self.settings.membership else { return };
         self.schedule.push(self.now + granted / 4, Happening::Renew { process, life });
@@ -69,8 +69,8 @@ impl Simulation {
         self.send(MEMBERSHIP, process, Happening::Viewed { process, life, view, asked });
     }
 
-    /// A process is told of a view. How long it may act on its own place is counted from when it
-    /// asked.
+    /// A process receives a view. The time for which it may act on its own place counts from when
+    /// it sent its renewal.
     pub(super) fn viewed(&mut self, process: Process, mut view: View, asked: Option<Nanos>) {
         let at = usize::from(process);
         let Some(granted) = self.settings.membership else { return };

@@ -8,10 +8,10 @@
 //! It leaves out processors and the bandwidth of networks (a decision and a transfer take no time),
 //! and partial failures of one process. `docs/simulate.md` has the list.
 //!
-//! - `settings`: what is simulated. `law`: distributions of times and keys. `seeds`: small clusters
-//!   with faults, drawn from a seed, for the search for violations.
-//! - `happening`, `schedule`: what happens when. `network`: how messages pass.
-//! - `clients`, `nodes`, `gateways`, `origin`, `members`, `faults`: what each does.
+//! - `settings`: the simulated cluster. `law`: distributions of times and keys. `seeds`: small
+//!   clusters with faults, drawn from a seed, for the search for violations.
+//! - `happening`, `schedule`: events and their order. `network`: how messages travel.
+//! - `clients`, `nodes`, `gateways`, `origin`, `members`, `faults`: the behaviour of each part.
 
 pub mod check;
 mod clients;
@@ -61,12 +61,12 @@ use slab::Slab;
 struct State {
     life: Life,
     alive: bool,
-    /// How many pauses hold it.
+    /// Number of active pauses.
     paused: u32,
     /// Events that arrived while it was paused.
     deferred: Vec<Happening>,
     clock: Clock,
-    /// Until when it may act on its membership, on its clock.
+    /// The time, on its clock, until which it may act on its membership.
     until: Nanos,
 }
 
@@ -78,7 +78,7 @@ struct Randoms {
     faults: SmallRng,
 }
 
-/// A line of a node's event log: the time on its clock, what it was told and what it decided.
+/// An entry of a node's event log: the time on its clock, the event and the resulting actions.
 pub type Logged = (Nanos, node::Event<Size>, Vec<node::Action<Size>>);
 
 /// A cluster in virtual time. See the module.
@@ -111,8 +111,7 @@ pub struct Simulation {
 const TRACE_LINES_MAX: usize = 100_000;
 
 impl Simulation {
-    /// A cluster at time 0: every key has its first version in the origin, and nothing is kept
-    /// anywhere.
+    /// A cluster at time 0: every key has its first version in the origin, and all nodes are empty.
     pub fn new(mut settings: Settings) -> Simulation {
         if settings.breakage == Some(Breakage::NoViewLag) {
             let clusters = settings.nodes.iter_mut().filter_map(|node| node.cluster.as_mut());
@@ -183,7 +182,7 @@ impl Simulation {
         self.now
     }
 
-    /// The settings it was made with.
+    /// The settings it was created with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -193,24 +192,24 @@ impl Simulation {
         &self.violations
     }
 
-    /// What clients saw so far.
+    /// Counts of the clients' requests so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// A node as it is.
+    /// The present state of a node.
     pub fn node(&self, node: usize) -> &Node<Size> {
         &self.nodes[node].node
     }
 
-    /// A gateway as it is.
+    /// The present state of a gateway.
     pub fn gateway(&self, gateway: usize) -> &Gateway {
         &self.gateways[gateway].gateway
     }
 
-    /// The windows that ended by now: of the clients (`load`), of each gateway, of each node; and
-    /// with `open` those that have not ended. With more than one process of a kind, each with its
-    /// own names.
+    /// The windows that ended by now, of the clients (`load`), of each gateway and of each node;
+    /// with `open` also those that have not ended. If there are several processes of a kind, their
+    /// queues have names of their own.
     pub fn windows(&mut self, open: bool) -> Vec<Vec<Window>> {
         let now = self.now;
         let load = if open { self.recorder.flush(now) } else { self.recorder.roll(now) };
@@ -230,7 +229,7 @@ impl Simulation {
         windows
     }
 
-    /// Judges the origin's contents against what was acknowledged.
+    /// Judges the origin's contents against the acknowledged writes.
     pub fn check_at_the_end(&mut self) {
         if !self.settings.check {
             return;
@@ -262,7 +261,7 @@ impl Simulation {
         (invariants.count() > 0).then(|| format!("process {process}: {invariants}"))
     }
 
-    /// Keeps what a process counted before it is made anew.
+    /// Keeps a process's counts before it is created anew.
     fn count_broken(&mut self, process: usize) {
         let broken = self.broken_in(process);
         self.broken.extend(broken);

@@ -9,12 +9,12 @@ use crate::mutant::{self, Mutant};
 
 static RINGS: LazyLock<Rings> = LazyLock::new(|| Rings::new().expect("the limits allow them"));
 
-/// Seeds to look at for each mutant; most are found within the first hundred.
+/// Maximum number of seeds to try for each mutant; most are found within the first hundred.
 const SEEDS: u64 = 10_000;
 
-/// Each mutant with a seed that finds it. A change of the simulation changes what happens in a
-/// seed; the test then looks for another, and fails only if there is none among the first
-/// [`SEEDS`].
+/// Each mutant with a seed that finds it. A change of the simulation changes the course of every
+/// seed; the test then searches for another seed, and fails only if none of the first [`SEEDS`]
+/// finds the mutant.
 const MUTANTS: &[(Mutant, u64)] = &[
     (Mutant::InvalidationSkipped, 0),
     (Mutant::AckBeforePeers, 1),
@@ -43,17 +43,17 @@ const MUTANTS: &[(Mutant, u64)] = &[
     (Mutant::BudgetIgnored, 0),
 ];
 
-/// What is wrong with a seed: a violation, a broken invariant or a panic of the engine.
+/// The failure of a seed: a violation, a broken invariant or a panic of the engine.
 fn fault(seed: u64, mutant: Option<Mutant>) -> Option<String> {
     let seed = AssertUnwindSafe(|| mutant::with(mutant, || run(seed, &RINGS, None)));
     match catch_unwind(seed) {
         Ok(verdict) => verdict.violations.into_iter().next(),
-        // What it says was printed.
+        // The panic's message was printed.
         Err(_) => Some("the engine panicked".to_owned()),
     }
 }
 
-/// The first seed that finds a mutant, as far as several threads have an order.
+/// The first seed that finds a mutant; with several threads, one of the first.
 fn find(mutant: Mutant) -> Option<(u64, String)> {
     let (next, first) = (AtomicU64::new(0), AtomicU64::new(SEEDS));
     let work = || {

@@ -1,4 +1,4 @@
-//! How messages pass between processes.
+//! How messages travel between processes.
 
 use model::window::Nanos;
 use rand::RngExt;
@@ -11,7 +11,7 @@ use crate::node::{Answered, Failure};
 use crate::{gateway, node};
 
 impl Simulation {
-    /// Sends something from one end to another. It may be lost, late, or come twice.
+    /// Sends a message from one end to another. It may be lost, late, or arrive twice.
     pub(super) fn send(&mut self, from: Process, to: Process, what: Happening) {
         let network = &self.settings.network;
         let random = &mut self.random.network;
@@ -37,7 +37,7 @@ impl Simulation {
         self.schedule.push(self.now + delay, what);
     }
 
-    /// Sends a call to a node. If nobody answers, `failed` happens to the caller.
+    /// Sends a call to a node. If no reply comes, the caller gets `failed`.
     pub(super) fn call(
         &mut self,
         from: usize,
@@ -51,7 +51,7 @@ impl Simulation {
         }
     }
 
-    /// Something came to a process that is not there: whoever sent it is told.
+    /// A message arrived at a process that is not running: its sender is notified.
     pub(super) fn refuse_connection(&mut self, what: Happening) {
         self.note(|| format!("refused: {what:?}"));
         match what {
@@ -65,7 +65,7 @@ impl Simulation {
         }
     }
 
-    /// Tells a caller that its call failed.
+    /// Notifies a caller that its call failed.
     pub(super) fn fail_call(&mut self, node: usize, from: Caller, why: Failed) {
         let nodes = self.nodes.len();
         let to_node = |node, life, event| Happening::Node { node, life, event };
@@ -95,7 +95,7 @@ impl Simulation {
         self.send(node as Process, to, what);
     }
 
-    /// Whether messages between two ends are held up now.
+    /// Whether messages between two ends are blocked now.
     pub(super) fn is_cut(&self, from: Process, to: Process) -> bool {
         let between = |one: Process, from: &[Process], a: Process, b: Process| {
             one == a && (from.is_empty() || from.contains(&b))
@@ -106,18 +106,18 @@ impl Simulation {
         })
     }
 
-    /// How long something takes on its way to or from the origin.
+    /// The travel time of a message to or from the origin.
     pub(super) fn half_origin(&mut self) -> Nanos {
         let half = self.settings.origin.half.draw(&mut self.random.network);
         (half as f64 * self.origin.factor) as Nanos
     }
 
-    /// Sends a read to the origin, unless its process is cut off from it.
+    /// Sends a read to the origin, unless the process is cut off from the origin.
     pub(super) fn send_to_origin(&mut self, process: usize, what: Happening) {
         self.pass_origin(process as Process, super::ORIGIN, what);
     }
 
-    /// Sends an answer of the origin to a process, unless that is cut off from it.
+    /// Sends the origin's reply to a process, unless the process is cut off from the origin.
     pub(super) fn send_from_origin(&mut self, process: usize, what: Happening) {
         self.pass_origin(super::ORIGIN, process as Process, what);
     }

@@ -1,4 +1,4 @@
-//! The driver of a node: carries out what it decides, and answers who asked it.
+//! The driver of a node: carries out its actions, and replies to callers.
 
 use std::collections::HashMap;
 
@@ -21,19 +21,19 @@ use crate::{Key, Size, gateway};
 /// A node as a process.
 pub(super) struct NodeProcess {
     pub node: Node<Size>,
-    /// Who waits for what.
+    /// Requests that wait for a reply.
     pub incoming: Slab<Incoming>,
     pub disks: Vec<Disk>,
     pub laws: Vec<Law>,
-    /// Whether it knows its membership, and so serves.
+    /// Whether the node knows its membership, and therefore serves.
     pub joined: bool,
-    /// How many times as long its devices take.
+    /// Factor on the service times of its devices.
     pub slow: f64,
-    /// Who asks for a lease just now, and when it did.
+    /// The peer whose lease request is being handled, and when the peer sent it.
     lease_asker: Option<(usize, Life, Nanos)>,
-    /// What [`Breakage::VoidIgnored`] needs to know: which keys are being filled.
+    /// Keys being filled, for [`Breakage::VoidIgnored`].
     fills: HashMap<JobId, u32>,
-    /// How many faults hold its devices full.
+    /// Number of active faults that keep its devices full.
     pub full: u32,
     pub log: Option<Vec<Logged>>,
 }
@@ -43,19 +43,20 @@ pub(super) struct Incoming {
     pub from: Caller,
     key: Key,
     write: Option<Write>,
-    /// The engine has answered: the object is streamed past it.
+    /// The engine has answered; the object is streamed from the origin.
     streams: bool,
 }
 
 struct Write {
     what: Written,
-    /// Its turn has come.
+    /// The write has its turn.
     turn: bool,
-    /// The put is over.
+    /// The put has ended.
     over: bool,
-    /// The origin said that it has it.
+    /// The origin confirmed the put.
     done: bool,
-    /// The client was told already: that it took too long, or, on purpose, too early.
+    /// The client has its reply already: that the write took too long or, with a breakage, an early
+    /// acknowledgement.
     told: bool,
 }
 
@@ -123,7 +124,7 @@ impl Simulation {
         self.tell_node(node, Event::Tick);
     }
 
-    /// Somebody asks a node that is there.
+    /// Handles a call that arrived at a live node.
     pub(super) fn call_at_node(&mut self, at: usize, from: Caller, call: Call) {
         match call {
             Call::Get { key, asker, wait } => {
@@ -260,7 +261,7 @@ impl Simulation {
         }
     }
 
-    /// Something that happens to a node by itself.
+    /// Schedules an event of a node's own, such as a timeout.
     fn own(&mut self, node: usize, after: Nanos, event: Event<Size>) {
         let life = self.life(node);
         self.schedule.push(self.now + after, Happening::Node { node, life, event });
@@ -272,7 +273,7 @@ impl Simulation {
         failures > 0.0 && self.random.faults.random_bool(failures)
     }
 
-    /// Whether a device reports a write as done that it has not done.
+    /// Whether a device reports a write as done that it did not do.
     fn device_lies(&mut self) -> bool {
         use rand::RngExt;
         let lies = self.settings.device_faults.lies;
@@ -285,7 +286,7 @@ impl Simulation {
             self.nodes[at].fills.insert(job, key_number(&key));
         }
         if self.faulty {
-            let failure = crate::node::Failure { reason: "it takes too long".to_owned() };
+            let failure = crate::node::Failure { reason: "the origin timed out".to_owned() };
             let event = match check {
                 None => Event::Fetched { job, result: Fetched::Unavailable(failure) },
                 Some(_) => {
@@ -314,9 +315,9 @@ impl Simulation {
         }
     }
 
-    /// A write took too long: its client is told so. If its turn has not come it leaves the queue;
-    /// otherwise it keeps the turn until the origin's answer is certain, because the next write
-    /// must not be overtaken by it.
+    /// A write took too long: tells its client. A write that waits for its turn leaves the queue. A
+    /// write that has its turn keeps it until its outcome at the origin is certain; otherwise it
+    /// could land after the next write.
     pub(super) fn write_timeout(&mut self, at: usize, request: u64) {
         let Some(incoming) = self.nodes[at].incoming.get_mut(request) else { return };
         let (key, from) = (incoming.key.clone(), incoming.from);
@@ -362,7 +363,7 @@ impl Simulation {
         }
     }
 
-    /// What a peer sends of what it has: with [`Breakage::StalePeer`] the version before.
+    /// The object that a peer sends; with [`Breakage::StalePeer`] the version before it.
     fn peers_version(&self, payload: Size) -> Size {
         let older = |payload: &Size| {
             let (key, version) = parse_etag(&payload.etag)?;
@@ -374,8 +375,8 @@ impl Simulation {
         }
     }
 
-    /// Compares the requests that wait at a node with those that its engine knows of: an entry that
-    /// the engine lost would leave its client without an answer.
+    /// Compares the requests that wait at a node with those in its engine: a request that the
+    /// engine lost would leave its client without a reply.
     pub(super) fn lost_requests(&self, at: usize) -> Option<String> {
         let process = &self.nodes[at];
         let (mut readers, mut writers) = (0, 0);
@@ -441,7 +442,7 @@ impl Simulation {
         self.answer_from(at, incoming.from, &answer, Some(head));
     }
 
-    /// What a node streamed to a client is through.
+    /// An object streamed by a node has reached its client.
     pub(super) fn answer_caller(&mut self, at: usize, request: u64, answer: ClientReply) {
         if let Some(incoming) = self.nodes[at].incoming.remove(request) {
             self.answer_from(at, incoming.from, &answer, None);

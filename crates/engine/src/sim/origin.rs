@@ -17,18 +17,18 @@ use crate::{Etag, Key, Size, gateway, node};
 #[derive(Clone, Copy)]
 struct Object {
     version: Version,
-    /// How many writes clients have begun.
+    /// Number of writes that clients have begun.
     begun: Version,
-    /// `None`: it was deleted.
+    /// `None` if it was deleted.
     bytes: Option<u64>,
 }
 
-/// What the origin has.
+/// The contents and state of the origin.
 pub(super) struct Store {
     objects: Vec<Object>,
-    /// How many faults hold it dead.
+    /// Number of active faults that keep it down.
     pub dead: u32,
-    /// How many times as long it takes.
+    /// Factor on its service times.
     pub factor: f64,
     /// Bytes of an object's metadata.
     metadata_bytes: u64,
@@ -40,7 +40,7 @@ impl Store {
         let object = |key: u32| {
             let bytes = Some(random.random_range(min..=max));
             if settings.check {
-                // In the origin before all else, and known to be.
+                // The first version of each key is in the origin from the start, and acknowledged.
                 checker.begin(key, bytes, 0);
                 checker.landed(key, 1);
                 _ = checker.acknowledged(key, 1, 0);
@@ -59,7 +59,7 @@ impl Store {
         object.begun
     }
 
-    /// What it holds of a key, as a read would show it.
+    /// The origin's content of a key, as a read would return it.
     pub fn holds(&self, key: u32) -> Seen {
         match self.objects.get(key as usize) {
             Some(Object { version, bytes: Some(bytes), .. }) => {
@@ -69,7 +69,7 @@ impl Store {
         }
     }
 
-    /// What is stored under a key.
+    /// The stored object of a key.
     pub fn payload(&self, key: u32) -> Option<Size> {
         let object = self.objects.get(key as usize)?;
         Some(self.payload_of(key, object.version, object.bytes?))
@@ -83,7 +83,7 @@ impl Store {
 }
 
 impl Simulation {
-    /// A read takes effect; the answer is on its way back.
+    /// A read takes effect; its reply is sent.
     pub(super) fn origin_read(&mut self, from: Reader, key: &Key, check: Option<Etag>) {
         if self.origin.dead > 0 {
             return;
@@ -137,15 +137,15 @@ impl Simulation {
         self.send_from_origin(process, what);
     }
 
-    /// By how much a put, or its answer, is late.
+    /// The delay of a put, or of its reply.
     pub(super) fn late_put(&mut self) -> Nanos {
         let (share, law) = &self.settings.origin.late;
         let late = *share > 0.0 && self.random.faults.random_bool(*share);
         if late { law.draw(&mut self.random.faults) } else { 0 }
     }
 
-    /// Sends a put to the origin. Its writer hears [`Happening::PutOver`] once, and not before it
-    /// is certain that the put will not land any more: until then it holds the key's turn.
+    /// Sends a put to the origin. Its writer gets [`Happening::PutOver`] once, and not before it is
+    /// certain that the put cannot land any more: until then the writer holds the key's turn.
     pub(super) fn send_put(&mut self, put: Put, extra: Nanos) {
         let after = self.half_origin() + extra;
         if self.faulty && self.is_cut(put.node as Process, ORIGIN) {
@@ -155,8 +155,7 @@ impl Simulation {
         self.schedule.push(self.now + after, Happening::OriginPut { put });
     }
 
-    /// A put or its answer was lost: it is sent again, or its writer gives up on an unknown
-    /// outcome.
+    /// A put or its reply was lost: sends it again, or reports an unknown outcome to its writer.
     fn put_lost(&mut self, mut put: Put) {
         let Put { node, life, request, .. } = put;
         let after = self.settings.origin.timeout / 4;
@@ -169,11 +168,11 @@ impl Simulation {
         self.schedule.push(self.now + after, Happening::OriginPut { put });
     }
 
-    /// A put takes effect, or fails; the answer is on its way back.
+    /// A put takes effect, or fails; its reply is sent.
     pub(super) fn origin_put(&mut self, put: Put) {
         let Put { node, life, request, key, write, .. } = put;
         let ended = self.life(node) != life || !self.processes[node].alive;
-        // A folder's put ends with its process.
+        // A put to a folder ends with the process that made it.
         if ended && self.settings.breakage != Some(Breakage::OrphanedPut) {
             return;
         }
@@ -199,7 +198,7 @@ impl Simulation {
     }
 }
 
-/// What a client is told of an object.
+/// A client's reply for an object.
 pub(super) fn answer_of(found: Option<&Size>, fails: bool) -> ClientReply {
     match found {
         _ if fails => ClientReply::FAILED,

@@ -1,4 +1,4 @@
-//! What devices hold, and clusters that are warm from the start.
+//! The contents of devices, and clusters that start warm.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::node::{Action, Answered, Event, Restored};
 use crate::tier::Location;
 use crate::{Key, Payload, Size};
 
-/// What lies on a device.
+/// The contents of a device.
 #[derive(Default)]
 pub(super) struct Disk {
     /// In ascending order of their numbers.
@@ -29,9 +29,9 @@ struct Record {
     location: Location,
     key: Key,
     payload: Size,
-    /// When it is certain to outlive the process.
+    /// When the record is certain to survive a crash of the process.
     durable: Nanos,
-    /// Its checksum fails.
+    /// Whether its checksum fails.
     damaged: bool,
 }
 
@@ -56,11 +56,13 @@ impl Disk {
         }
     }
 
-    /// The record of a key at a place; with `trusting` also a damaged one, whose bytes are others.
+    /// The record of a key at a place. With `trusting`, returns a damaged record too, with wrong
+    /// bytes.
     pub fn read(&self, location: Location, key: &Key, trusting: bool) -> Option<Size> {
         let records = &self.segments[self.segment(location.segment())?].records;
         let offset = |record: &Record| record.location.offset();
-        // Where it would be if all were of one size: a search among millions costs microseconds.
+        // Starts where the record would be if all had one size: a search among millions would cost
+        // microseconds.
         let guess = records.last().and_then(|last| {
             let end = last.location.offset() + last.location.bytes();
             let place =
@@ -90,7 +92,7 @@ impl Disk {
         }
     }
 
-    /// Its process ended: what was not durable is gone, or torn; or all is gone.
+    /// Its process ended: records that were not durable are lost or torn, or all records are lost.
     pub fn lose(&mut self, now: Nanos, all: bool, torn: f64, random: &mut SmallRng) {
         for segment in &mut self.segments {
             segment.records.retain_mut(|record| {
@@ -104,7 +106,7 @@ impl Disk {
         self.segments.retain(|segment| !segment.records.is_empty());
     }
 
-    /// What a restart finds.
+    /// The records that a restart finds.
     pub fn restored(&self) -> impl Iterator<Item = (u64, Vec<Restored>)> + '_ {
         let restored = |record: &Record| Restored {
             key: record.key.clone(),
@@ -118,9 +120,9 @@ impl Disk {
 }
 
 impl Simulation {
-    /// Puts the objects of all keys where they would be after all had been read, the last key
-    /// first: on each key's first node, or with `replicas` on all of its nodes. At time 0, with
-    /// static membership.
+    /// Places the objects of all keys as if all had been read, the last key first: on each key's
+    /// first node or, with `replicas`, on all of its nodes. Only at time 0 and with static
+    /// membership.
     pub fn preload(&mut self, replicas: bool) {
         self.lend();
         for key in (0..self.settings.clients.keys).rev() {
@@ -145,7 +147,7 @@ impl Simulation {
         }
     }
 
-    /// Gives each node a lease of each other.
+    /// Gives each node a lease from each other node.
     fn lend(&mut self) {
         for from in 0..self.nodes.len() {
             let Some(cluster) = &self.settings.nodes[from].cluster else { continue };
@@ -158,7 +160,7 @@ impl Simulation {
         }
     }
 
-    /// Tells a node something and carries out what it decides in no time.
+    /// Sends a node an event and carries out its actions in zero time.
     fn take_in(&mut self, at: usize, event: Event<Size>, fill: Option<&Size>) {
         let now = self.local(at);
         let mut events = VecDeque::from([event]);

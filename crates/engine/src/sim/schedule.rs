@@ -1,18 +1,18 @@
-//! What happens when: a heap of small entries, and what they stand for beside it.
+//! The schedule of events: a heap of small entries, with the events in a separate table.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use model::window::Nanos;
 
-/// Happenings in order of time; those of the same time in the order in which they were planned.
+/// Happenings in order of time; those at the same time in the order in which they were scheduled.
 pub(super) struct Schedule<T> {
     /// Time, serial number and place, most significant first: one comparison of integers.
     heap: BinaryHeap<Reverse<u128>>,
     places: Vec<Option<T>>,
     free: Vec<u32>,
     serial: u32,
-    /// What happens at the time that it is, after what the heap has for it.
+    /// Happenings at the current time, handled after those that the heap has for it.
     at_once: VecDeque<T>,
     now: Nanos,
 }
@@ -31,7 +31,7 @@ impl<T> Default for Schedule<T> {
 }
 
 impl<T> Schedule<T> {
-    /// Plans something. What is planned for a time that is over happens now.
+    /// Schedules a happening. One scheduled for a past time happens now.
     pub fn push(&mut self, at: Nanos, what: T) {
         if at <= self.now {
             self.at_once.push_back(what);
@@ -52,7 +52,7 @@ impl<T> Schedule<T> {
         self.heap.push(Reverse(u128::from(at) << 64 | u128::from(order)));
     }
 
-    /// The next that happens by `end`, and when.
+    /// The next happening up to `end`, with its time.
     pub fn pop(&mut self, end: Nanos) -> Option<(Nanos, T)> {
         if let Some(&Reverse(next)) = self.heap.peek() {
             let at = (next >> 64) as Nanos;

@@ -1,8 +1,8 @@
 //! Small clusters with faults, drawn from a seed: the search for violations.
 //!
-//! Everything is small and quick against what goes wrong: a handful of keys, leases of some tens of
-//! milliseconds, a second or two of a few hundred requests, so that a seed costs about a
-//! millisecond and a million of them an hour. A failing seed is run again with [`explain`].
+//! Everything is small and short compared with the faults: a handful of keys, leases of some tens
+//! of milliseconds, a few hundred requests in a second or two. So a seed costs about a millisecond,
+//! and a million seeds an hour. Run a failing seed again with [`explain`].
 
 use std::sync::Arc;
 
@@ -22,18 +22,18 @@ use crate::{gateway, node};
 
 const MS: Nanos = SECOND / 1000;
 
-/// Most nodes of a seed's cluster.
+/// Maximum number of nodes of a seed's cluster.
 const NODES_MAX: usize = 5;
-/// Most nodes of a key.
+/// Maximum number of nodes of a key.
 const REPLICAS_MAX: usize = 3;
 
-/// The rings of all seeds, which are costly to build.
+/// The rings that all seeds share, because they are costly to build.
 pub struct Rings {
     rings: Vec<Arc<Ring>>,
 }
 
 impl Rings {
-    /// Builds them: tens of milliseconds.
+    /// Builds the rings. Costs tens of milliseconds.
     ///
     /// # Errors
     /// None, unless the ring's limits change.
@@ -53,23 +53,24 @@ impl Rings {
     }
 }
 
-/// How much goes wrong in a seed.
+/// The severity of a seed's faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// A few short faults: nearly all requests are answered, and their answers judged.
+    /// A few short faults: nearly all requests get a reply that can be judged.
     Light,
-    /// Much at once: many requests are refused or fail.
+    /// Many faults at once: many requests are refused or fail.
     Heavy,
 }
 
-/// How a seed's cluster knows its members.
+/// The kind of membership of a seed's cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
-    /// A fixed list, as it ships.
+    /// A fixed list, as Concertina ships.
     Static,
-    /// Leases of a membership service, which does not ship. A primary that is replaced while its
-    /// put is on the way may be overtaken by its successor: [`Kind::Resurfaced`] and [`Kind::Lost`]
-    /// are counted apart there, since only a conditional put could prevent them.
+    /// Leases of a membership service, which does not ship. If a primary is replaced while its put
+    /// is under way, the put may land after a write of its successor. [`Kind::Resurfaced`] and
+    /// [`Kind::Lost`] are therefore counted separately in this mode: only conditional puts could
+    /// prevent them.
     Leased,
 }
 
@@ -78,15 +79,15 @@ pub enum Mode {
 pub struct Verdict {
     /// The seed.
     pub seed: u64,
-    /// How much went wrong.
+    /// The severity of its faults.
     pub level: Level,
-    /// How members were known.
+    /// The kind of membership.
     pub mode: Mode,
-    /// What its clients saw.
+    /// Counts of its clients' requests.
     pub counts: Counts,
-    /// Broken promises, invariants and bounds, each with a description; empty if all held.
+    /// Descriptions of broken promises, invariants and bounds; empty if all held.
     pub violations: Vec<String>,
-    /// Violations of promises that [`Mode::Leased`] does not make.
+    /// Number of violations of promises that [`Mode::Leased`] does not make.
     pub unpromised: usize,
 }
 
@@ -95,8 +96,8 @@ pub fn run(seed: u64, rings: &Rings, breakage: Option<Breakage>) -> Verdict {
     finish(seed, &mut prepare(seed, rings, breakage))
 }
 
-/// Runs a seed and tells what happened around its first violation, line by line; nothing if there
-/// is none.
+/// Runs a seed and returns the trace around its first violation, line by line; empty if there is no
+/// violation.
 pub fn explain(seed: u64, rings: &Rings, breakage: Option<Breakage>) -> Vec<String> {
     let mut simulation = prepare(seed, rings, breakage);
     simulation.trace();
@@ -110,7 +111,7 @@ pub fn explain(seed: u64, rings: &Rings, breakage: Option<Breakage>) -> Vec<Stri
     lines
 }
 
-/// Whether a leased membership promises that it does not happen.
+/// Whether a leased membership promises to prevent this kind of violation.
 fn is_promised(kind: Kind) -> bool {
     !matches!(kind, Kind::Resurfaced | Kind::Lost)
 }
@@ -150,7 +151,7 @@ fn finish(seed: u64, simulation: &mut Simulation) -> Verdict {
         simulation.violations().iter().partition(|v| !leased || is_promised(v.kind));
     let unpromised = unpromised.len();
     let mut violations: Vec<String> = broken.into_iter().map(ToString::to_string).collect();
-    // A driver that is wrong on purpose may well tell an engine what cannot be.
+    // A deliberately wrong driver may report impossible events to an engine.
     if simulation.settings().breakage.is_none() {
         violations.extend(simulation.broken());
     }
@@ -160,7 +161,7 @@ fn finish(seed: u64, simulation: &mut Simulation) -> Verdict {
         if contents.memory_bytes > settings.memory_bytes_max
             || over.into_iter().any(|(&bytes, device)| bytes > device.bytes_max)
         {
-            violations.push(format!("node {index} holds more than it may: {contents:?}"));
+            violations.push(format!("node {index} exceeds its bounds: {contents:?}"));
         }
     }
     let counts = simulation.counts().clone();
@@ -168,7 +169,7 @@ fn finish(seed: u64, simulation: &mut Simulation) -> Verdict {
     Verdict { seed, level: level(seed), mode, counts, violations, unpromised }
 }
 
-/// How much goes wrong in a seed: half of them are light.
+/// Draws the severity of a seed's faults: half of the seeds are light.
 pub fn level(seed: u64) -> Level {
     if seed.is_multiple_of(2) { Level::Light } else { Level::Heavy }
 }
@@ -178,7 +179,7 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let mut draw = SmallRng::seed_from_u64(seed ^ 0x5eed);
     let random = &mut draw;
     let level = level(seed);
-    // One in eight is a node alone.
+    // One cluster in eight is a single node.
     let nodes = if random.random_bool(0.125) { 1 } else { random.random_range(2..=NODES_MAX) };
     let alone = nodes == 1 && random.random_bool(0.75);
     let replicas = random.random_range(1..=REPLICAS_MAX.min(nodes).max(1));
@@ -221,7 +222,7 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
         lies: if random.random_bool(0.3) { 0.05 } else { 0.0 },
         torn: if random.random_bool(0.5) { 0.5 } else { 0.0 },
     };
-    // Drift and jumps share what is promised of clocks: 1/16 of a lease.
+    // Drift and jumps together must stay within the bound on clocks, 1/16 of a lease.
     let jumps = random.random_bool(0.3);
     let ppm_max = if jumps { 10_000 } else { 30_000 };
     let clocks: Vec<Clock> = (0..processes).map(|_| clock(ppm_max, random)).collect();
@@ -371,8 +372,8 @@ fn network(level: Level, random: &mut SmallRng) -> Network {
     }
 }
 
-/// Clocks of different origins, whose rates are wrong by up to so many millionths: with 30,000 any
-/// two differ by 6 %, just below the promised 1/16.
+/// Clocks with different offsets, whose rates are off by up to `ppm` millionths. With 30,000, any
+/// two rates differ by at most 6 %, just below the bound of 1/16.
 fn clock(ppm_max: i32, random: &mut SmallRng) -> Clock {
     Clock {
         offset: random.random_range(10..1000) * SECOND,
@@ -380,7 +381,7 @@ fn clock(ppm_max: i32, random: &mut SmallRng) -> Clock {
     }
 }
 
-/// What faults are drawn for.
+/// The parameters from which faults are drawn.
 struct Drawn {
     level: Level,
     nodes: usize,
@@ -400,7 +401,8 @@ fn all_faults(drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
     faults
 }
 
-/// Each clock jumps once, by up to 2 % of a lease: with the drift, two of them stay within 1/16.
+/// Each clock jumps once, by up to 2 % of a lease: together with the drift, two clocks stay within
+/// 1/16.
 fn clock_jumps(lease: Nanos, drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault> {
     let most = (lease / 50) as i64;
     (0..drawn.processes as Process)
@@ -412,7 +414,7 @@ fn clock_jumps(lease: Nanos, drawn: &Drawn, random: &mut SmallRng) -> Vec<Fault>
         .collect()
 }
 
-/// A member loses its membership, and when it is back some of the others do not hear of it.
+/// A member loses its membership, and some of the others do not learn of its return.
 fn stranded(random: &mut SmallRng, nodes: usize, until: Nanos, granted: Nanos) -> Vec<Fault> {
     let member = random.random_range(0..nodes) as Process;
     let at = random.random_range(0..until);

@@ -1,4 +1,5 @@
-//! What is simulated: processes, what lies between them, what is behind them, and what goes wrong.
+//! Settings of a simulation: processes, the network between them, the origin behind them, and
+//! faults.
 
 use std::sync::Arc;
 
@@ -8,133 +9,134 @@ use super::law::{Law, Popularity};
 use crate::route::Ring;
 use crate::{gateway, node};
 
-/// A process: nodes come first, in the order of the ring's members, then gateways.
+/// Index of a process: nodes first, in the order of the ring's members, then gateways.
 pub type Process = u16;
 
-/// The origin, as an end of a connection that can be cut.
+/// The origin, as one end of a connection that can be cut.
 pub const ORIGIN: Process = Process::MAX;
-/// The service that keeps the membership, as such an end.
+/// The membership service, as one end of a connection.
 pub const MEMBERSHIP: Process = Process::MAX - 1;
-/// All clients, as such an end.
+/// All clients, as one end of a connection.
 pub const CLIENTS: Process = Process::MAX - 2;
 
-/// A cluster to be simulated.
+/// A cluster to simulate.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where all random numbers come from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Where keys belong.
+    /// Assigns keys to nodes.
     pub ring: Arc<Ring>,
-    /// The nodes, one for each member of the ring. With [`node::Settings::cluster`] absent, one
-    /// alone.
+    /// The nodes, one for each member of the ring. Without [`node::Settings::cluster`], a single
+    /// node.
     pub nodes: Vec<node::Settings>,
-    /// How long each device of each node takes for a read.
+    /// Service times of reads for each device of each node.
     pub devices: Vec<Vec<Law>>,
-    /// The gateways. Without any, clients ask a key's nodes themselves.
+    /// The gateways. Without gateways, clients send requests to a key's nodes directly.
     pub gateways: Vec<gateway::Settings>,
-    /// What clients ask for.
+    /// The clients' requests.
     pub clients: Clients,
-    /// What lies between processes.
+    /// The network between processes.
     pub network: Network,
-    /// What is behind the nodes.
+    /// The origin behind the nodes.
     pub origin: Origin,
-    /// For how long a membership is granted; `None`: it is static.
+    /// Duration for which a membership is granted; `None` for a static membership.
     pub membership: Option<Nanos>,
-    /// What goes wrong at devices without a fault of its own.
+    /// Random failures of devices, independent of `faults`.
     pub device_faults: DeviceFaults,
-    /// Clocks of the processes, in their order; those that are not named agree with the true time.
+    /// Clocks of the processes, in the order of processes; further processes have exact clocks.
     pub clocks: Vec<Clock>,
-    /// What goes wrong, in order of time.
+    /// The faults, in order of time.
     pub faults: Vec<Fault>,
-    /// What is wrong on purpose, to see that it is found.
+    /// A deliberate bug, to check that the search finds it.
     pub breakage: Option<Breakage>,
-    /// Whether the history is judged. It costs a few tens of nanoseconds a request.
+    /// Whether the history is judged. Costs a few tens of nanoseconds per request.
     pub check: bool,
-    /// How windows of the clients' record (queue `load`) are cut.
+    /// Windows of the clients' record (queue `load`).
     pub windows: window::Settings,
 }
 
-/// Shares of a device's operations that go wrong. Readers of the process check a record's checksum
-/// and key, so damage shows as a failed read.
+/// Shares of a device's operations that fail. The real process checks the checksum and key of each
+/// record it reads, so damage appears as a failed read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DeviceFaults {
-    /// Share of reads and writes that fail and say so.
+    /// Share of reads and writes that report a failure.
     pub failures: f64,
-    /// Share of writes that are reported as done and are not there.
+    /// Share of writes that are reported as done but were not written.
     pub lies: f64,
-    /// Share of the writes under way at a crash of which a part is found at the restart, with the
-    /// header whole and the object torn.
+    /// Share of the writes under way at a crash that are found torn at the restart: the header
+    /// complete, the object not.
     pub torn: f64,
 }
 
-/// What clients do: an open loop.
+/// The clients: an open loop of requests.
 #[derive(Clone, Debug)]
 pub struct Clients {
-    /// Requests each second, with exponential times between them.
+    /// Requests per second, with exponential times between them.
     pub rate: f64,
-    /// When they stop.
+    /// When they stop sending.
     pub until: Nanos,
     /// Keys are 0..keys.
     pub keys: u32,
-    /// Which of them.
+    /// The popularity of the keys.
     pub popularity: Popularity,
-    /// Share of requests that write.
+    /// Share of requests that are writes.
     pub write_share: f64,
-    /// Share of the writes that delete.
+    /// Share of the writes that are deletions.
     pub delete_share: f64,
-    /// Smallest and largest object, bytes; uniform between.
+    /// Sizes of the smallest and the largest object in bytes; uniform in between.
     pub bytes: (u64, u64),
-    /// When a client stops waiting.
+    /// Time after which a client stops waiting.
     pub deadline: Nanos,
-    /// Share of reads that go to any of a key's nodes past the gateways. Without gateways all
-    /// requests go to nodes: so many of them to any, the others to the key's first.
+    /// Share of reads that bypass the gateways and go to any of a key's nodes. Without gateways all
+    /// requests go to nodes: this share to any of the key's nodes, the rest to its first.
     pub any_node: f64,
 }
 
-/// What messages meet on their way.
+/// The network.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// How long each takes one way.
+    /// One-way latency of a message.
     pub delay: Law,
-    /// Share that is lost.
+    /// Share of messages that are lost.
     pub loss: f64,
-    /// Share that arrives twice: reads, answers and all that passes between nodes. A client's write
-    /// is sent once, and only if nothing was done again ([`Breakage::WriteSentTwice`]).
+    /// Share of messages that arrive twice: reads, replies and all messages between nodes. A
+    /// client's write does not arrive twice: it is sent again only if nothing was done (see
+    /// [`Breakage::WriteSentTwice`]).
     pub duplicates: f64,
-    /// Share that is late, and by how much more.
+    /// Share of messages that are late, and their additional delay.
     pub late: (f64, Law),
-    /// After which a caller takes a call for failed.
+    /// Time after which a caller counts a call as failed.
     pub timeout: Nanos,
 }
 
-/// The store behind the nodes. Puts are atomic; their order is that in which they take effect.
+/// The store behind the nodes. Puts are atomic and ordered by the time at which they take effect.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// How long half a call takes: the way there, and the way back.
+    /// Time of half a call: the way there, or the way back.
     pub half: Law,
-    /// Share of calls that fail. A put that failed has happened half of the time.
+    /// Share of calls that fail. Half of the failed puts take effect nevertheless.
     pub failures: f64,
-    /// Share of puts that take effect late, and by how much: after their client has given up. As
-    /// many take effect in time, and their answers are late. Their writer holds the key's turn
-    /// meanwhile.
+    /// Share of puts that take effect late, after their client gave up, and the delay. For an equal
+    /// share the put takes effect in time and its reply is late. In both cases the writer holds the
+    /// key's turn meanwhile.
     pub late: (f64, Law),
-    /// After which a reader gives up, and a writer tells its client so.
+    /// Time after which a reader gives up, and a writer reports a timeout to its client.
     pub timeout: Nanos,
-    /// Bytes of an object's metadata: memory and devices hold them beside it.
+    /// Bytes of an object's metadata, which memory and devices hold in addition to the object.
     pub metadata_bytes: u64,
 }
 
-/// A process' clock: it shows `offset` + time × (1 + `ppm`/10⁶).
+/// A process's clock: it shows `offset` + time × (1 + `ppm`/10⁶).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// What it shows at time 0.
+    /// The time that it shows at true time 0.
     pub offset: Nanos,
-    /// How much it is too fast, in millionths.
+    /// Its rate error in millionths; positive if it is fast.
     pub ppm: i32,
 }
 
 impl Clock {
-    /// What it shows at a time.
+    /// The time that it shows at a true time.
     pub fn local(self, time: Nanos) -> Nanos {
         if self.ppm == 0 {
             return self.offset + time;
@@ -143,12 +145,12 @@ impl Clock {
         (i128::from(self.offset + time) + drift).max(0) as Nanos
     }
 
-    /// The same clock after a jump by so many nanoseconds.
+    /// The same clock after a jump by a number of nanoseconds.
     pub fn jumped(self, by: i64) -> Clock {
         Clock { offset: self.offset.saturating_add_signed(by), ..self }
     }
 
-    /// The first time at which it shows this or more; a nanosecond or two later at most.
+    /// The first true time at which it shows at least this; at most a nanosecond or two late.
     pub fn when(self, local: Nanos) -> Nanos {
         let shown = local.saturating_sub(self.offset);
         if self.ppm == 0 || local == Nanos::MAX {
@@ -159,142 +161,141 @@ impl Clock {
     }
 }
 
-/// Something that goes wrong.
+/// A fault with its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
-    /// When it begins.
+    /// When the fault begins.
     pub at: Nanos,
-    /// What it is.
+    /// The kind of fault.
     pub kind: FaultKind,
 }
 
-/// What can go wrong.
+/// A kind of fault.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultKind {
-    /// A process ends without notice and starts again after a while with an empty memory and,
-    /// perhaps, another clock.
+    /// A process crashes and restarts after a while with an empty memory and perhaps another clock.
     Kill {
-        /// Which.
+        /// The process or node.
         process: Process,
-        /// For how long it is gone; for ever with `Nanos::MAX`.
+        /// Time until the restart; `Nanos::MAX` for never.
         down: Nanos,
-        /// Whether what its devices hold is lost too.
+        /// Whether the contents of its devices are lost too.
         devices_lost: bool,
-        /// Its clock afterwards.
+        /// Its clock after the restart.
         clock: Clock,
     },
-    /// A process is stopped: it handles nothing, its clock goes on, and then it handles all at
-    /// once.
+    /// A process is paused: it handles nothing while its clock goes on, and then handles all
+    /// deferred events at once.
     Pause {
-        /// Which.
+        /// The process or node.
         process: Process,
-        /// For how long.
+        /// The duration.
         time: Nanos,
     },
-    /// Devices of a node take so many times as long.
+    /// The devices of a node become slower by a factor.
     Slow {
-        /// Which.
+        /// The process or node.
         process: Process,
         /// The factor.
         factor: f64,
-        /// For how long.
+        /// The duration.
         time: Nanos,
     },
-    /// No message passes from a process to others, while theirs arrive.
+    /// Messages from a process to others are lost; messages in the other direction arrive.
     CutOneWay {
-        /// From which.
+        /// The process whose messages are lost.
         process: Process,
-        /// To which; empty: to all.
+        /// The recipients; empty for all.
         to: Vec<Process>,
-        /// For how long.
+        /// The duration.
         time: Nanos,
     },
-    /// A process' clock jumps. Safe while jumps and drift together stay below 1/16 of a lease.
+    /// A process's clock jumps. Safe while jumps and drift together stay below 1/16 of a lease.
     ClockJump {
-        /// Which.
+        /// The process or node.
         process: Process,
-        /// By how many nanoseconds, forward or back.
+        /// The jump in nanoseconds; negative for back.
         by: i64,
     },
-    /// A node's devices take no further record: each write fails.
+    /// A node's devices are full: each write fails.
     DiskFull {
-        /// Which.
+        /// The process or node.
         process: Process,
-        /// For how long.
+        /// The duration.
         time: Nanos,
     },
-    /// Records on a node's devices rot: the checksum of each fails from now on, with this
-    /// probability.
+    /// Records on a node's devices are damaged: with this probability, the checksum of a record
+    /// fails from now on.
     Rot {
-        /// Which.
+        /// The process or node.
         process: Process,
         /// The probability.
         share: f64,
     },
-    /// No message passes between a process and others, in either direction.
+    /// Messages between a process and others are lost in both directions.
     Cut {
-        /// Which.
+        /// The process or node.
         process: Process,
-        /// From which; empty: from all.
+        /// The other processes; empty for all.
         from: Vec<Process>,
-        /// For how long.
+        /// The duration.
         time: Nanos,
     },
-    /// The origin answers nothing and takes nothing.
+    /// The origin is down: it neither answers nor stores anything.
     OriginDead {
-        /// For how long.
+        /// The duration.
         time: Nanos,
     },
-    /// The origin takes so many times as long.
+    /// The origin becomes slower by a factor.
     OriginSlow {
         /// The factor.
         factor: f64,
-        /// For how long.
+        /// The duration.
         time: Nanos,
     },
 }
 
-/// Wrong drivers and broken assumptions, each of which must be found by the checker. What is wrong
-/// in the engine itself is a mutant (`crate::mutant`).
+/// Bugs in the driver and broken assumptions, each of which the checker must find. Bugs in the
+/// engine itself are mutants (`crate::mutant`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breakage {
-    /// Invalidations are reported as done and not sent.
+    /// Invalidations are reported as done but not sent.
     NoInvalidation,
-    /// A client is told of its write so long before its node is.
+    /// A client gets the acknowledgement of its write this long before its node learns the result.
     LateWriteEnd(Nanos),
-    /// A lease, once granted, lasts for ever on its holder's clock.
+    /// A lease, once granted, never expires for its holder.
     LeaseForEver,
-    /// A lease counts from when its grant arrived, not from when it was asked for.
+    /// A lease counts from when its grant arrived, not from when it was requested.
     LeaseFromArrival,
-    /// A fill that is under way is kept, though an invalidation voided it.
+    /// A fill that is under way is kept although an invalidation voided it.
     VoidIgnored,
-    /// A process that was taken out of the membership acts on as if it had not been.
+    /// A process that was removed from the membership goes on acting as a member.
     MembershipForEver,
-    /// The others act on a change of the membership at once.
+    /// The other processes act on a change of the membership at once.
     NoViewLag,
-    /// A writer that gave up on the origin lets the key's next write begin, though its put may yet
+    /// A writer that timed out at the origin passes on the key's turn although its put may still
     /// land.
     TurnGivenUp,
-    /// A write is begun however late it comes, though its client waits no longer.
+    /// A write is started however late it arrives, even if its client has stopped waiting.
     LateWriteBegun,
-    /// A client's write arrives twice, as from a proxy that tries again.
+    /// A client's write arrives twice, as from a proxy that retries.
     WriteSentTwice,
-    /// A put lands after the process that sent it has died.
+    /// A put lands after the process that sent it has crashed.
     OrphanedPut,
-    /// A damaged record passes for whole: its checksum is not compared.
+    /// A damaged record is read as valid: its checksum is not checked.
     ChecksumIgnored,
-    /// A peer answers fills with the version before the one that it has.
+    /// A peer answers fills with the version before the one that it holds.
     StalePeer,
-    /// A member's copies are kept when it is told to drop them, and it says that it did.
+    /// A member keeps its copies on an invalidation, and confirms it.
     InvalidationLied,
-    /// Clocks whose rates differ by a half, where a sixteenth is promised.
+    /// The rates of clocks differ by a half; the assumed bound is a sixteenth.
     ClocksDriftTooFar,
-    /// Clocks that jump by half a lease.
+    /// Clocks jump by half a lease.
     ClocksJumpTooFar,
 }
 
 impl Settings {
-    /// Whether anything can go wrong, so that callers need to give up.
+    /// Whether anything can fail, so that callers need timeouts.
     pub(super) fn is_faulty(&self) -> bool {
         !self.faults.is_empty()
             || self.network.loss > 0.0
@@ -303,9 +304,9 @@ impl Settings {
             || self.origin.late.0 > 0.0
     }
 
-    /// The longest that some may still act on a view that was replaced: how
-    /// [`node::ClusterSettings`]'s `view_lag` must be set for a membership granted for `granted`,
-    /// with clocks whose rates differ by up to 1/16.
+    /// The maximum time for which a process may still act on a replaced view.
+    /// [`node::ClusterSettings`]'s `view_lag` must be set to it for a membership granted for
+    /// `granted`, with clocks whose rates differ by up to 1/16.
     pub fn view_lag(granted: Nanos) -> Nanos {
         granted + granted / 16
     }

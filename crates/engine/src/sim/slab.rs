@@ -1,13 +1,13 @@
-//! Things by number: a place that is free is used again, a number never is.
+//! Values by number. A free place is reused; a number never is.
 
-/// Values by number. Inserting, finding and removing cost an index each.
+/// Values by number. Inserting, finding and removing cost one index operation each.
 pub(super) struct Slab<T> {
     entries: Vec<Entry<T>>,
     free: Vec<u32>,
 }
 
 struct Entry<T> {
-    /// Counts how often the place was used: the upper half of the number.
+    /// The number of times that the place was used; the upper half of a value's number.
     turn: u32,
     value: Option<T>,
 }
@@ -46,12 +46,12 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// All there are, in order of their places.
+    /// All values, in order of their places.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().filter_map(|entry| entry.value.as_ref())
     }
 
-    /// Removes all. Their numbers are not used again.
+    /// Removes all values. Their numbers are not used again.
     pub fn clear(&mut self) {
         for (index, entry) in self.entries.iter_mut().enumerate() {
             if entry.value.take().is_some() {

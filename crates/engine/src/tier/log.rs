@@ -1,10 +1,10 @@
 //! The segments of one device: filled in order, reclaimed first-in-first-out.
 //!
-//! A device is a log of large segments. Records are placed one behind the other; when the byte
-//! budget is exceeded, the oldest segment goes as a whole, and what was still read in it had been
-//! written again at the head (*reinsertion*: the caller appends what it reads from an old segment,
-//! while the bytes are in hand). So there is no compaction and no free-space map, and devices see
-//! large sequential writes.
+//! A device is a log of large segments. Records are placed one after another. When the byte budget
+//! is exceeded, the oldest segment is dropped as a whole; records that were still being read have
+//! by then been written again at the head (*reinsertion*: a caller that reads a record from an old
+//! segment appends it again while it has the bytes). So there is no compaction and no free-space
+//! map, and devices see large sequential writes.
 
 use std::collections::VecDeque;
 
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use crate::Key;
 use crate::mutant::{self, Mutant};
 
-/// Bytes of a record beside its key and its stored payload: the header of the driver's format.
+/// Bytes of a record in addition to its key and stored payload: the header of the driver's format.
 pub const RECORD_OVERHEAD_BYTES: u64 = 32;
 
-/// Where a record lies on its device. Opaque to all but the tier and the driver's disk code.
+/// Where a record lies on its device. Opaque outside the tier and the driver's disk code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Location {
     segment: u64,
@@ -25,11 +25,11 @@ pub struct Location {
 }
 
 impl Location {
-    /// A place that the disk code found in an existing segment.
+    /// The place of a record that the disk code found in an existing segment.
     pub fn new(segment: u64, offset: u64, bytes: u64) -> Location {
         Location { segment, offset, bytes }
     }
-    /// Number of the segment; ascending with age going down.
+    /// Number of the segment; newer segments have higher numbers.
     pub fn segment(&self) -> u64 {
         self.segment
     }
@@ -46,20 +46,20 @@ impl Location {
 struct Segment {
     number: u64,
     bytes: u64,
-    /// Keys of its records in order, so that dropping it finds what was in it.
+    /// Keys of its records in order, so that dropping the segment finds its records.
     keys: Vec<Key>,
 }
 
-/// What placing a record did to the log.
+/// Side effects of placing a record.
 #[derive(Default)]
 pub struct Placed {
-    /// Segments that will get no further record.
+    /// The segment that gets no further records, if one was sealed.
     pub sealed: Option<u64>,
-    /// Segments to remove, with the keys of their records (some may have moved on since).
+    /// Segments to remove, with the keys of their records (some may have been placed again since).
     pub dropped: Vec<(u64, Vec<Key>)>,
 }
 
-/// Decides where records go on one device, and which segments go.
+/// Decides where records are placed on one device, and which segments are dropped.
 ///
 /// Bytes are counted when a record is placed, so the budget holds while its write is still under
 /// way.
@@ -69,13 +69,13 @@ pub struct Log {
     bytes_max: u64,
     segment_bytes: u64,
     next: u64,
-    /// Whether the last segment takes further records.
+    /// Whether the last segment accepts further records.
     open: bool,
 }
 
 impl Log {
-    /// An empty log. A segment is at most half of the budget, so that dropping one leaves
-    /// something.
+    /// An empty log. A segment is at most half of the budget, so that dropping one does not empty
+    /// the device.
     pub fn new(bytes_max: u64, segment_bytes: u64) -> Log {
         let segment_bytes = segment_bytes.min(bytes_max / 2).max(1);
         Log { segments: VecDeque::new(), bytes: 0, bytes_max, segment_bytes, next: 0, open: false }
@@ -96,8 +96,8 @@ impl Log {
         bytes <= self.segment_bytes
     }
 
-    /// Whether a segment is among the oldest eighth of a log that is nearly full: what is read
-    /// there should be written again before it goes.
+    /// Whether a segment is among the oldest eighth of a log that is nearly full: records read from
+    /// it should be written again before it is dropped.
     pub fn is_ageing(&self, segment: u64) -> bool {
         if self.bytes + 2 * self.segment_bytes < self.bytes_max {
             return false;
@@ -107,8 +107,8 @@ impl Log {
             && self.segments.back().is_some_and(|head| segment != head.number)
     }
 
-    /// Takes over a segment that is on the device already, all of it sealed. Segments are given in
-    /// ascending order; new records go behind them.
+    /// Adds a segment that is already on the device, as sealed. Segments must be added in ascending
+    /// order; new records are placed after them.
     pub fn restore(&mut self, number: u64, bytes: u64, keys: Vec<Key>) {
         self.bytes += bytes;
         self.next = self.next.max(number + 1);
@@ -116,8 +116,8 @@ impl Log {
         self.open = false;
     }
 
-    /// Finds the place of a record that [`Log::fits`], dropping the oldest segments as the budget
-    /// asks.
+    /// Places a record, for which [`Log::fits`] must hold, and drops the oldest segments until the
+    /// log is within its budget.
     pub fn place(&mut self, key: &Key, bytes: u64) -> (Location, Placed) {
         assert!(self.fits(bytes), "a record of {bytes} bytes does not fit a segment");
         let mut placed = Placed::default();
@@ -146,8 +146,8 @@ impl Log {
         (location, placed)
     }
 
-    /// Ends the open segment, so that the next record opens a new one: it is full, or a write to it
-    /// failed and its rest is not trusted. Returns its number if there was one.
+    /// Ends the open segment, so that the next record opens a new one: the segment is full, or a
+    /// write to it failed and the rest of it is not trusted. Returns its number if there was one.
     pub fn seal(&mut self) -> Option<u64> {
         let open = std::mem::take(&mut self.open);
         self.segments.back().filter(|_| open).map(|head| head.number)
@@ -155,7 +155,7 @@ impl Log {
 }
 
 impl Log {
-    /// [`Log::seal`], if the open segment is this one.
+    /// Seals the open segment if it is this one; see [`Log::seal`].
     pub fn seal_if(&mut self, segment: u64) -> Option<u64> {
         let open = self.segments.back().is_some_and(|head| head.number == segment);
         if open { self.seal() } else { None }

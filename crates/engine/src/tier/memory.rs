@@ -1,7 +1,7 @@
-//! The memory tier: least recently used goes first, within a byte budget.
+//! The memory tier: evicts the least recently used objects to stay within a byte budget.
 //!
-//! LRU is what the models of the hit ratio describe (Che's approximation), and what the page cache
-//! of the systems that we are compared with comes close to.
+//! LRU is the policy that the hit-ratio models describe (Che's approximation), and the page cache
+//! of the systems that Concertina is compared with comes close to it.
 
 use std::hash::BuildHasherDefault;
 
@@ -12,7 +12,7 @@ use crate::Key;
 /// Hashes with fixed keys, so that a replay takes the same steps. (Nothing iterates in hash order.)
 type Hasher = BuildHasherDefault<std::hash::DefaultHasher>;
 
-/// Bytes that an entry takes beside its key and object: map node, counters, metadata.
+/// Bytes of an entry in addition to its key and object: map node, counters, metadata.
 const ENTRY_OVERHEAD_BYTES: u64 = 160;
 
 struct Entry<V> {
@@ -20,8 +20,8 @@ struct Entry<V> {
     bytes: u64,
 }
 
-/// Values by key, the least recently used leaving when the bytes exceed the budget. Each operation
-/// costs one hash look-up.
+/// Values by key. The least recently used are evicted when the bytes exceed the budget. Each
+/// operation costs one hash look-up.
 pub struct Memory<V> {
     entries: LruCache<Key, Entry<V>, Hasher>,
     bytes: u64,
@@ -48,18 +48,18 @@ impl<V> Memory<V> {
         self.entries.len()
     }
 
-    /// Whether it holds nothing.
+    /// Whether the tier is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The value of a key, which is now the most recently used.
+    /// The value of a key. Makes it the most recently used.
     pub fn get(&mut self, key: &Key) -> Option<&mut V> {
         self.entries.get_mut(key).map(|entry| &mut entry.value)
     }
 
-    /// Holds a value of so many bytes; gives back what had to leave for it, oldest first. A value
-    /// larger than the budget is given back itself.
+    /// Inserts a value that takes `bytes` bytes; returns the values that were evicted for it, the
+    /// least recently used first. A value larger than the budget is returned itself.
     pub fn insert(&mut self, key: Key, value: V, bytes: u64) -> Vec<(Key, V)> {
         self.remove(&key);
         let bytes = bytes + key.len() as u64 + ENTRY_OVERHEAD_BYTES;
@@ -78,7 +78,7 @@ impl<V> Memory<V> {
         left
     }
 
-    /// Forgets a key.
+    /// Removes a key.
     pub fn remove(&mut self, key: &Key) -> Option<V> {
         let entry = self.entries.remove(key)?;
         self.bytes -= entry.bytes;

@@ -1,4 +1,4 @@
-//! Where objects lie in a node.
+//! Where a node keeps objects.
 
 mod log;
 mod memory;

@@ -1,11 +1,12 @@
-//! The search finds drivers that are wrong on purpose, and assumptions that do not hold.
+//! The search finds deliberately wrong drivers and broken assumptions.
 
 use engine::sim::Breakage;
 
 use crate::seeds::search;
 
-/// So many seeds are enough to find each several times over; most are found within thirty,
-/// the rarest after five hundred. A search ends at what it finds.
+/// Maximum number of seeds for each search. It is enough to find each breakage several times; most
+/// are found within thirty seeds, the rarest after five hundred. A search ends at its first
+/// finding.
 const SEEDS: u64 = 10_000;
 
 fn is_found(breakage: Breakage) {
@@ -51,8 +52,8 @@ fn nodes_that_act_at_once_on_a_changed_membership() {
     is_found(Breakage::NoViewLag);
 }
 
-/// What the simulator itself did until its checker numbered writes by client: the process holds the
-/// turn.
+/// A bug that the simulator itself had until its checker numbered writes by client. The real
+/// process holds the turn.
 #[test]
 fn a_writer_that_gives_its_turn_away_while_its_put_may_land() {
     is_found(Breakage::TurnGivenUp);

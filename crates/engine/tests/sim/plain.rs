@@ -1,4 +1,4 @@
-//! Clusters without faults, for what is computed of them.
+//! Clusters without faults, to compare with computed results.
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use model::window::{Histogram, Outcome, SECOND, Window};
 
 use crate::plain::Plain;
 
-/// How far a simulated distribution may be from the exact one.
+/// Maximum difference between a simulated distribution and the exact one.
 const POINT: f64 = 0.01;
 
 fn run(plain: &Plain) -> Vec<Vec<Window>> {
@@ -18,7 +18,7 @@ fn run(plain: &Plain) -> Vec<Vec<Window>> {
     simulation.windows(true)
 }
 
-/// Responses as clients saw them, of one outcome or of all.
+/// Response times at the clients, of one outcome or of all.
 fn responses(windows: &[Vec<Window>], outcome: Option<Outcome>) -> Histogram {
     let mut all = Histogram::default();
     let times = windows[0].iter().flat_map(|window| &window.times);
@@ -33,8 +33,8 @@ fn agrees(what: &str, simulated: &Histogram, exact: impl Fn(f64) -> f64, times: 
     }
 }
 
-/// Uniform keys, all on the device, none in memory: every read is one of the device. There are so
-/// many keys that two readers seldom share a flight.
+/// Uniform keys, all on the device and none in memory: every read is a read of the device. There
+/// are so many keys that two readers seldom share a flight.
 fn device(rate: f64, servers: u32, service: Law) -> Plain {
     Plain {
         nodes: 1,
@@ -71,7 +71,7 @@ fn a_device_with_several_servers_is_an_mmm_queue() {
     let windows = run(&device(rate, SERVERS, Law::exponential(mean)));
     let rho = rate * mean / f64::from(SERVERS);
     let (wait, mu) = (erlang_c(SERVERS, rho), 1.0 / mean);
-    // Who waits does so for an exponential time of rate mµ − λ, and is then served.
+    // A request that waits does so for an exponential time of rate mµ − λ, and is then served.
     let drain = f64::from(SERVERS) * mu - rate;
     let exact = |t: f64| {
         let served = 1.0 - (-mu * t).exp();

@@ -1,4 +1,4 @@
-//! A node's recorded log replays to the same decisions, and survives being written.
+//! A node's recorded log replays to the same decisions, also after serialisation.
 
 use engine::Size;
 use engine::node::Node;

@@ -18,7 +18,8 @@ pub fn env(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|n| n.parse().ok())
 }
 
-/// Runs seeds on all cores until one of them fails; gives that, and the sum of what clients saw.
+/// Runs seeds on all cores until one of them fails; returns that seed and the summed counts of the
+/// clients.
 pub fn search(seeds: std::ops::Range<u64>, breakage: Option<Breakage>) -> (Option<Verdict>, Sums) {
     let next = AtomicU64::new(seeds.start);
     let stop = AtomicBool::new(false);
@@ -49,11 +50,11 @@ pub fn search(seeds: std::ops::Range<u64>, breakage: Option<Breakage>) -> (Optio
     (found.into_inner().unwrap(), sums.into_inner().unwrap())
 }
 
-/// What clients saw over all seeds, apart for each mode of membership and level of faults.
+/// The clients' counts over all seeds, for each mode of membership and level of faults.
 #[derive(Debug, Default)]
 pub struct Sums(BTreeMap<(Mode, Level), Sum>);
 
-/// What clients saw over some seeds.
+/// The clients' counts over some seeds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
     seeds: u64,
@@ -74,7 +75,7 @@ impl Sum {
         self.unpromised += other.unpromised;
     }
 
-    /// Share of requests whose answer was judged.
+    /// Share of requests whose reply was judged.
     fn judged_share(&self) -> f64 {
         self.judged as f64 / self.requests.max(1) as f64
     }
@@ -125,8 +126,8 @@ impl fmt::Display for Sums {
     }
 }
 
-/// Seeds that were once found to break a rule, and of what. A change of the draws gives a seed another
-/// cluster: these were found with the draws before clients numbered their writes.
+/// Seeds that once found a bug, with a description of the bug. A change of the draws gives a seed
+/// another cluster; these were found with the draws used before clients numbered their writes.
 const FOUND: &[(u64, &str)] =
     &[(440_234, "a gateway that was dead was told of a view, and acted in the name of the next")];
 

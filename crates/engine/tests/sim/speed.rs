@@ -1,4 +1,4 @@
-//! How fast the simulator is: figures to be looked at, run by hand in release mode.
+//! The speed of the simulator: prints figures; run by hand in release mode.
 
 use std::time::Instant;
 

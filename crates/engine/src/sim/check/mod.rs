@@ -1,18 +1,18 @@
-//! Judges histories: after an acknowledged write no later read returns an older version, what is
-//! read was written for that key, and what was acknowledged is in the origin.
+//! Judges histories: after an acknowledged write no later read returns an older version, the bytes
+//! that a read returns were written for that key, and acknowledged writes are in the origin.
 //!
 //! Writes are numbered by their clients, per key in the order in which they began, and never by the
-//! origin: a write that its client gave up and that lands after a later one was acknowledged must
-//! not count as the newer. A read (or the origin at the end) may show a write `v` only if both
+//! origin: a write whose client gave up and which lands after a later write was acknowledged must
+//! not count as the newer one. A read (or the origin at the end) may show a write `v` only if both
 //! rules hold for every write `w` that was acknowledged before the read began:
 //!
-//! - **Clients' order.** The client of `v` did not stop waiting for it before `w` began. Whoever
-//!   gave a write up and wrote again never sees the older one come back.
-//! - **The origin's order.** `v` landed in the origin no earlier than `w`. This orders writes that
-//!   overlap, of which clients say nothing.
+//! - **Clients' order.** The client of `v` did not stop waiting for `v` before `w` began. So a
+//!   client that gave up on a write and wrote again never sees the older write come back.
+//! - **The origin's order.** `v` landed in the origin no earlier than `w`. This orders overlapping
+//!   writes, for which the clients' order says nothing.
 //!
-//! Otherwise a write whose client was not told its result may have happened or not. Reads that
-//! overlap a write may return either version. Times are those of one clock that all clients share.
+//! Otherwise a write whose client got no result may have happened or not. Reads that overlap a
+//! write may return either version. Times are those of one clock that all clients share.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,32 +28,32 @@ pub type Version = u32;
 /// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// Bytes that were written for a key as a version.
+    /// The object of a version, as written for a key.
     Version {
-        /// For which key.
+        /// The key for which the bytes were written.
         key: KeyNumber,
-        /// Which version of it.
+        /// The version.
         version: Version,
-        /// How many bytes.
+        /// The number of bytes.
         bytes: u64,
     },
-    /// That the key does not exist.
+    /// The key does not exist.
     Nothing,
 }
 
 /// A promise that was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Bytes that are no version of the key.
+    /// Bytes that are not a version of the key.
     WrongBytes,
     /// A version that the origin never had, or nothing although nothing was deleted.
     NeverWritten,
-    /// A version older than one that was acknowledged before.
+    /// A version older than one acknowledged before the read.
     Stale,
-    /// The same, of a version whose own write was never acknowledged: it landed after its client
-    /// had given it up and written again.
+    /// As [`Kind::Stale`], but the returned version was never acknowledged: it landed after its
+    /// client had given up and written again.
     Resurfaced,
-    /// The origin itself does not hold what was acknowledged last, nor anything newer.
+    /// The origin holds neither the version acknowledged last nor a newer one.
     Lost,
 }
 
@@ -88,19 +88,20 @@ struct Write {
     /// When its client stopped waiting, with or without an acknowledgement.
     ended: Option<Nanos>,
     acknowledged: bool,
-    /// Places of its first and last landing in the origin's order, from 1; 0 if it has not landed.
+    /// Positions of its first and last landing in the origin's order, from 1; 0 if it has not
+    /// landed.
     landed: (u32, u32),
 }
 
-/// What the writes acknowledged by a time demand of later reads: the largest of each.
+/// The requirements on later reads of the writes acknowledged by a time: the maximum of each.
 #[derive(Clone, Copy, Default)]
 struct Floor {
     acknowledged: Nanos,
     /// When the last of them began.
     began: Nanos,
-    /// Place of the last of them in the origin's order.
+    /// Position of the last of them in the origin's order.
     landed: u32,
-    /// The version that set one of the two, for messages.
+    /// The version that set one of the two values, for messages.
     version: Version,
 }
 
@@ -123,7 +124,7 @@ impl Writes {
         self.all.get_mut((version as usize).checked_sub(1)?)
     }
 
-    /// What a read that began then must respect.
+    /// The requirements on a read that began at a time.
     fn floor(&self, began: Nanos) -> Floor {
         let before = self.floors.partition_point(|floor| floor.acknowledged < began);
         before.checked_sub(1).map_or(Floor::default(), |last| self.floors[last])
@@ -131,15 +132,15 @@ impl Writes {
 }
 
 impl Write {
-    /// Whether a read may show it. See the module for the two rules.
+    /// Whether a read may return this write. The module's head has the two rules.
     fn is_allowed(&self, floor: &Floor) -> bool {
         let given_up_before = self.ended.is_some_and(|ended| ended < floor.began);
         !given_up_before && self.landed.1 >= floor.landed
     }
 }
 
-/// Takes in a history as it happens and judges each read as it ends. Events must be told in order
-/// of their times. A read costs a binary search.
+/// Receives a history as it happens and judges each read as it ends. Events must be passed in order
+/// of time. A read costs a binary search.
 #[derive(Default)]
 pub struct Checker {
     keys: HashMap<KeyNumber, Writes>,
@@ -150,7 +151,8 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// A client begins to write so many bytes, or (`None`) to delete; returns the write's version.
+    /// A client begins to write a number of bytes, or (`None`) to delete; returns the write's
+    /// version.
     pub fn begin(&mut self, key: KeyNumber, bytes: Option<u64>, at: Nanos) -> Version {
         let writes = self.keys.entry(key).or_default();
         let write = Write { bytes, began: at, ended: None, acknowledged: false, landed: (0, 0) };
@@ -162,7 +164,8 @@ impl Checker {
         version
     }
 
-    /// The origin took a write; perhaps again, since a put may be sent more than once.
+    /// A write took effect in the origin, perhaps repeatedly, since a put may be sent more than
+    /// once.
     pub fn landed(&mut self, key: KeyNumber, version: Version) {
         let writes = self.keys.entry(key).or_default();
         writes.landings += 1;
@@ -173,14 +176,14 @@ impl Checker {
         }
     }
 
-    /// A client was told that its write failed, or stopped waiting for it.
+    /// A client's write was reported as failed, or the client stopped waiting.
     pub fn given_up(&mut self, key: KeyNumber, version: Version, at: Nanos) {
         if let Some(write) = self.keys.entry(key).or_default().get_mut(version) {
             write.ended.get_or_insert(at);
         }
     }
 
-    /// A client was told that its write is done.
+    /// A client's write was acknowledged.
     ///
     /// # Errors
     /// If the origin never had that version.
@@ -210,7 +213,8 @@ impl Checker {
         Ok(())
     }
 
-    /// The last version of bytes before one, with its bytes: what a stale peer would send.
+    /// The last version before a given one that is not a deletion, with its number of bytes: what a
+    /// stale peer would send.
     pub(super) fn before(
         &self,
         key: KeyNumber,
@@ -226,7 +230,7 @@ impl Checker {
     /// Judges a read that began at `began` and ended now.
     ///
     /// # Errors
-    /// If it may not show what it showed.
+    /// If the read must not return this result.
     pub fn read(
         &mut self,
         key: KeyNumber,
@@ -241,7 +245,8 @@ impl Checker {
         }
     }
 
-    /// The promise that a read which began then breaks by showing this, with a description.
+    /// The promise that a read breaks which began at a time and returned this result, with a
+    /// description; `None` if it breaks none.
     fn fault(&self, key: KeyNumber, began: Nanos, seen: Seen) -> Option<(Kind, String)> {
         let none = Writes::default();
         let writes = self.keys.get(&key).unwrap_or(&none);
@@ -263,7 +268,8 @@ impl Checker {
                     return Some((Kind::NeverWritten, what));
                 }
             },
-            // Any deletion explains it: the last allowed one, or else the last of all.
+            // Any deletion explains the result: takes the last allowed deletion, or else the last
+            // of all.
             Seen::Nothing => {
                 let landed = |version: &Version| {
                     let write = writes.get(*version).filter(|write| write.landed.0 > 0);
@@ -291,10 +297,10 @@ impl Checker {
         Some((kind, what))
     }
 
-    /// Judges what the origin holds of a key when all is over, as a read that begins now.
+    /// Judges the origin's final content of a key as a read that begins now.
     ///
     /// # Errors
-    /// If it is not what was acknowledged last, nor anything newer.
+    /// If it is older than the version acknowledged last.
     pub fn at_the_end(&self, key: KeyNumber, now: Nanos, holds: Seen) -> Result<(), Violation> {
         let Some((found, what)) = self.fault(key, now, holds) else { return Ok(()) };
         let what = format!("the origin holds something older at the end ({found:?}): {what}");

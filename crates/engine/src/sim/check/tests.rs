@@ -101,7 +101,7 @@ proptest! {
                     checker.begin(0, bytes, at);
                 }
                 Happened::Landed(version) => {
-                    // Only what was begun can land.
+                    // Only a write that began can land.
                     if version as usize > naive.writes().len() {
                         continue;
                     }
@@ -166,8 +166,9 @@ fn begun_kind(checker: &mut Checker, seen: Seen) -> Kind {
     checker.read(7, 101, 120, seen).unwrap_err().kind
 }
 
-/// The first checker numbered versions by the origin in the order of arrival: the write that landed
-/// late counted as the newest, and the loss of the acknowledged one passed.
+/// Regression: the first checker numbered versions in the order in which they landed in the origin.
+/// So the write that landed late counted as the newest, and the loss of the acknowledged write was
+/// not found.
 #[test]
 fn a_write_given_up_that_lands_late_is_not_the_newest() {
     let mut checker = begun();
@@ -183,7 +184,8 @@ fn a_write_given_up_that_lands_late_is_not_the_newest() {
     assert!(checker.at_the_end(7, 130, version(3, 30)).is_ok());
 }
 
-/// Two clients write at the same time: neither order is wrong, but it is the origin's afterwards.
+/// Two clients write at the same time: either order is allowed, but later reads must follow the
+/// origin's.
 #[test]
 fn writes_that_overlap_are_ordered_by_the_origin() {
     let mut checker = begun();
