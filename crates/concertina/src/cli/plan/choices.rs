@@ -160,7 +160,7 @@ fn memory(file: Option<MemoryFile>, shared: bool) -> anyhow::Result<Memory> {
 /// the fitted server was one of, used where the model knows it and the file does not state it.
 pub(super) fn read(path: &Path, servers: Option<f64>) -> anyhow::Result<(Choices, String)> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path)
+    let text = record::file::read_text(path)
         .with_context(|| format!("cannot read the choices {shown}"))?;
     let file: File = toml::from_str(&text)
         .with_context(|| format!("invalid choices file {shown} (docs/plan.md describes it)"))?;
