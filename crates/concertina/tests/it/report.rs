@@ -494,6 +494,10 @@ fn what_is_wrong_is_said_with_what_to_do() {
     lab.fails(&["report", "load", "model.toml", "model.toml"], &["2 files", "one is needed"]);
     lab.fails(&["predict", "model.toml", "--rate", "-5"], &["requests/s above 0"]);
     lab.fails(&["predict", "model.toml", "--rate", "NaN"], &["requests/s above 0"]);
+    lab.fails(
+        &["predict", "model.toml", "--rate", "1e308"],
+        &["invalid --rate 1e308", "at most 1e12"],
+    );
     rustix::fs::mknodat(
         rustix::fs::CWD,
         lab.path("pipe"),
