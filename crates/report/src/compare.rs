@@ -41,6 +41,8 @@ pub struct Row {
     pub beyond_trust: bool,
     /// Whether the model was fitted to this step; otherwise the step was held out.
     pub used_for_fit: bool,
+    /// The disturbances of the step by the generator or its machine ([`Measured::marks`]).
+    pub marks: Vec<String>,
     /// The interval in which the measurement was expected; `None` without a prediction, and for the rows of a
     /// cluster.
     pub expected: Option<Expected>,
@@ -323,6 +325,7 @@ pub(super) fn rows_of(shown: &Shown, within_s: &[f64]) -> Vec<Row> {
             beyond_fitted: shown.beyond_fitted,
             beyond_trust: shown.beyond_trust,
             used_for_fit: shown.used_for_fit,
+            marks: shown.measured.marks.clone(),
             expected: None,
         }
     };

@@ -13,6 +13,7 @@ use model::window::{Dispersion, Histogram, Operation, Outcome, Window};
 use serde::Serialize;
 
 use super::laws::{advice, laws};
+use super::objective::time;
 use super::steps::ObservedStep;
 use record::Host;
 
@@ -97,6 +98,8 @@ pub struct Measured {
     pub laws: Vec<Check>,
     /// Resource use of the hosts.
     pub hosts: Vec<HostUse>,
+    /// Disturbances by the generator or its machine for which the step's figures are marked.
+    pub marks: Vec<String>,
     /// Possible bottlenecks besides the devices, and other reasons to doubt the step.
     pub hints: Vec<String>,
     /// Response times of all reads.
@@ -207,9 +210,11 @@ pub(crate) fn measure(observed: &ObservedStep, within_s: &[f64]) -> Measured {
         device_length_mean: devices.2,
         laws: Vec::new(),
         hosts,
+        marks: Vec::new(),
         hints: Vec::new(),
         responses,
     };
+    measured.marks = marks(observed, &measured);
     measured.laws = laws(observed, false, TOLERANCE);
     measured.hints = hints(observed, &measured);
     measured
@@ -286,6 +291,39 @@ fn host_use(run: &str, host: &[Host]) -> HostUse {
     }
 }
 
+/// Lateness of the generator above this share of the smallest time marks a step.
+const LATENESS_SHARE_MAX: f64 = 0.1;
+/// A busier processor marks a step, as a share of all cores.
+const CPU_MAX: f64 = 0.8;
+/// More processor time taken by other guests marks a step.
+const STOLEN_MAX: f64 = 0.02;
+
+/// The reasons why the generator or a machine may have distorted a step.
+fn marks(observed: &ObservedStep, measured: &Measured) -> Vec<String> {
+    let generator = &observed.step.generator;
+    let mut marks = generator.complaints.clone();
+    let smallest_s = measured.within.iter().map(|w| w.t_s).fold(f64::INFINITY, f64::min);
+    let lateness_s = generator.lateness_us_p99 * 1e-6;
+    if lateness_s > LATENESS_SHARE_MAX * smallest_s {
+        marks.push(format!(
+            "1 % of requests were sent at least {} late, against {} that are judged",
+            time(lateness_s),
+            time(smallest_s)
+        ));
+    }
+    for host in &measured.hosts {
+        if host.cpu_mean > CPU_MAX {
+            let busy = host.cpu_mean * 100.0;
+            marks.push(format!("the processor was {busy:.0} % busy ({})", host.run));
+        }
+        if host.cpu_stolen > STOLEN_MAX {
+            let stolen = host.cpu_stolen * 100.0;
+            marks.push(format!("other guests took {stolen:.0} % of the processor ({})", host.run));
+        }
+    }
+    marks
+}
+
 fn hints(observed: &ObservedStep, measured: &Measured) -> Vec<String> {
     let mut hints = Vec::new();
     for host in &measured.hosts {
@@ -296,7 +334,7 @@ fn hints(observed: &ObservedStep, measured: &Measured) -> Vec<String> {
                 host.run
             ));
         }
-        if host.cpu_stolen > 0.02 {
+        if host.cpu_stolen > STOLEN_MAX {
             hints.push(format!(
                 "other guests of the hypervisor took {:.0} % of the processor ({})",
                 host.cpu_stolen * 100.0,

@@ -15,7 +15,8 @@ use super::steps::short_name;
 
 /// The legend of the marks in a comparison.
 pub(crate) const MARKS: &str = "fit: the model was fitted to this step; the others were held out. \
-     !: past the confidence limit. >: past every fitted load. ?: past the trusted load.\n\
+     !: past the confidence limit. >: past every fitted load. ?: past the trusted load. *: the generator or its \
+     machine disturbed the step.\n\
      Errors in points (hundredths): prediction minus measurement.";
 
 /// Formats a share in percent.
@@ -54,6 +55,9 @@ fn marks(row: &Row) -> String {
     // A fitted step can be past the trusted load: where the model misses a step it was fitted to.
     if row.beyond_trust {
         marks.push("?");
+    }
+    if !row.marks.is_empty() {
+        marks.push("*");
     }
     marks.join(" ")
 }
