@@ -66,8 +66,8 @@ pub struct StepSummary {
     pub response_ms: Quantiles,
     /// Service time, from the actual send time.
     pub service_ms: Quantiles,
-    /// For each objective in ms, the share of arrivals (or of completions, if there were more of
-    /// these) that completed within it without an error.
+    /// For each objective in ms, the share of arrivals that completed within it without an error:
+    /// errors, timeouts and dropped arrivals are late.
     pub within: Vec<(f64, f64)>,
     /// The share of completions with each outcome that occurred.
     pub outcomes: BTreeMap<&'static str, f64>,
@@ -188,8 +188,6 @@ pub(super) fn step_summary(step: Step, total: &Window, account: Account) -> Step
     }
     let arrivals = total.arrivals.max(1) as f64;
     let good = total.completions.saturating_sub(total.errors);
-    // The windows of a simulation may hold completions of requests that arrived before them.
-    let requests = total.arrivals.max(total.completions).max(1) as f64;
     StepSummary {
         step,
         seconds: total.length_s,
@@ -205,7 +203,8 @@ pub(super) fn step_summary(step: Step, total: &Window, account: Account) -> Step
             .objectives_ms
             .iter()
             .zip(&within)
-            .map(|(&ms, &n)| (ms, n as f64 / requests))
+            // The windows of a simulation may hold completions of requests that arrived before them.
+            .map(|(&ms, &n)| (ms, (n as f64 / arrivals).min(1.0)))
             .collect(),
         outcomes,
         mismatches: account.mismatches,
@@ -315,5 +314,36 @@ impl StepSummary {
         if self.mismatches > 0 {
             let _ = writeln!(out, "step {index}: WRONG BYTES in {} replies", self.mismatches);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::window::{Operation, Times};
+
+    #[test]
+    fn errors_and_what_was_never_answered_are_late() {
+        let mut total = Window::new("load", 0, 0, &[50.0]);
+        (total.arrivals, total.completions, total.errors) = (100, 80, 20);
+        for (outcome, count) in [(Outcome::Memory, 60), (Outcome::Error, 20)] {
+            let mut times = Times::new(Operation::Get, outcome, 1);
+            (0..count).for_each(|_| times.response.record(1_000_000));
+            times.within = vec![count];
+            total.times.push(times);
+        }
+        let step = Step {
+            index: 0,
+            rate: Some(100.0),
+            clients: None,
+            start_unix_us: 0,
+            end_unix_us: 1_000_000,
+            generator: Generator::default(),
+        };
+        let summary = simulated_step(step.clone(), &total);
+        assert_eq!(summary.within, [(50.0, 0.6)]);
+        // Replies to requests that arrived before a simulation's windows are not more than all.
+        (total.arrivals, total.completions) = (50, 80);
+        assert_eq!(simulated_step(step, &total).within, [(50.0, 1.0)]);
     }
 }

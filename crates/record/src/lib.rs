@@ -8,6 +8,7 @@
 //! derived from these files.
 
 pub mod clock;
+pub mod file;
 mod host;
 mod read;
 pub mod trace;

@@ -61,7 +61,7 @@ impl RunFolder {
     /// early); an incomplete last line is ignored.
     pub fn read(dir: &Path) -> Result<RunFolder, ReadError> {
         let path = dir.join("run.toml");
-        let text = std::fs::read_to_string(&path)
+        let text = crate::file::read_text(&path)
             .map_err(|source| ReadError::File { path: path.clone(), source })?;
         let run: Run = toml::from_str(&text)
             .map_err(|e| ReadError::Run { path: path.clone(), reason: e.message().to_owned() })?;
@@ -83,7 +83,7 @@ impl RunFolder {
 }
 
 fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, ReadError> {
-    let bytes = match std::fs::read(path) {
+    let bytes = match crate::file::read(path, crate::file::RUN_BYTES_MAX) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(source) => return Err(ReadError::File { path: path.to_owned(), source }),

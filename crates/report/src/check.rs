@@ -4,6 +4,7 @@
 //! servers' runs; without a load generator's run, the whole of a server's run is one step.
 //! [`crate::laws`] chooses the laws that apply; `docs/check.md` explains how to read the output.
 
+mod complete;
 mod watch;
 
 pub use watch::{FoundChange, Watched, watch};
@@ -57,12 +58,14 @@ pub struct CheckedStep {
 /// The result of checking runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Checked {
-    /// Whether no law is broken.
+    /// Whether no law is broken and every run covers its steps.
     pub holds: bool,
     /// Number of broken laws.
     pub broken: usize,
     /// Number of laws whose deviation may be chance.
     pub unsure: usize,
+    /// The runs whose windows do not cover their steps, with what is missing.
+    pub incomplete: Vec<String>,
     /// The steps.
     pub steps: Vec<CheckedStep>,
 }
@@ -76,6 +79,7 @@ pub fn check(dirs: &[PathBuf], selection: &Selection, tolerance: f64) -> Result<
         run.samples = Vec::new();
         runs.push(run);
     }
+    let incomplete = complete::incomplete(&runs, &selection)?;
     let (loads, servers): (Vec<RunFolder>, Vec<RunFolder>) =
         runs.into_iter().partition(|run| !run.steps.is_empty());
     let mut steps: Vec<CheckedStep> = Vec::new();
@@ -114,7 +118,8 @@ pub fn check(dirs: &[PathBuf], selection: &Selection, tolerance: f64) -> Result<
         steps.iter().flat_map(|s| &s.laws).filter(|l| l.check.verdict == verdict).count()
     };
     let (broken, unsure) = (count(Verdict::Broken), count(Verdict::Unsure));
-    Ok(Checked { holds: broken == 0, broken, unsure, steps })
+    let holds = broken == 0 && incomplete.is_empty();
+    Ok(Checked { holds, broken, unsure, incomplete, steps })
 }
 
 /// Treats a run as one step from its first to its last window.
@@ -195,8 +200,16 @@ impl Checked {
             }
             out.push('\n');
         }
+        for missing in &self.incomplete {
+            let _ = writeln!(out, "INCOMPLETE: {}.", printable(missing));
+        }
         let all: usize = self.steps.iter().map(|s| s.laws.len()).sum();
-        let _ = match self.holds {
+        let _ = match self.broken == 0 {
+            true if !self.incomplete.is_empty() => writeln!(
+                out,
+                "No law is broken where there are windows, but runs are incomplete: do not trust or fit them; record \
+                 the load and the server again, at the same time."
+            ),
             true if self.unsure == 0 => writeln!(out, "All {all} checks hold."),
             true => writeln!(out, "No law is broken; {} of {all} checks are unsure.", self.unsure),
             false => writeln!(

@@ -266,9 +266,10 @@ pub fn largest_rate_text(
         String::new()
     };
     let untrusted = if found.value > limits.trusted {
-        format!(" The models are trusted up to {} requests/s.", digits(limits.trusted, 4))
+        format!(" But the models are trusted up to {} requests/s.", digits(limits.trusted, 4))
     } else {
         String::new()
     };
-    Ok(format!("{objective} holds up to {value} requests/s [{low}, {high}].{beyond}{untrusted}"))
+    let holds = if untrusted.is_empty() { "holds" } else { "would hold" };
+    Ok(format!("{objective} {holds} up to {value} requests/s [{low}, {high}].{beyond}{untrusted}"))
 }

@@ -82,7 +82,7 @@ impl ClusterFile {
     /// If a file cannot be read, or the cluster file mixes shares and weights.
     pub fn read(path: &Path) -> anyhow::Result<ClusterFile> {
         let shown = path.display();
-        let text = std::fs::read_to_string(path)
+        let text = record::file::read_text(path)
             .with_context(|| format!("cannot read the cluster {shown}"))?;
         let file: File = toml::from_str(&text).with_context(|| {
             format!("invalid cluster file {shown} (docs/models.md describes them)")

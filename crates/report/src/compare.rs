@@ -41,6 +41,8 @@ pub struct Row {
     pub beyond_trust: bool,
     /// Whether the model was fitted to this step; otherwise the step was held out.
     pub used_for_fit: bool,
+    /// The disturbances of the step by the generator or its machine ([`Measured::marks`]).
+    pub marks: Vec<String>,
     /// The interval in which the measurement was expected; `None` without a prediction, and for the rows of a
     /// cluster.
     pub expected: Option<Expected>,
@@ -323,6 +325,7 @@ pub(super) fn rows_of(shown: &Shown, within_s: &[f64]) -> Vec<Row> {
             beyond_fitted: shown.beyond_fitted,
             beyond_trust: shown.beyond_trust,
             used_for_fit: shown.used_for_fit,
+            marks: shown.measured.marks.clone(),
             expected: None,
         }
     };
@@ -373,8 +376,9 @@ pub fn largest_rate(
     let beyond_limit = rate.value > limit;
     let trusted = model.trust()?.limit * n;
     let beyond_trust = rate.value > trusted;
+    let holds = if beyond_trust { "would hold" } else { "holds" };
     let mut statement = format!(
-        "{objective} holds up to {} requests/s [{}, {}]",
+        "{objective} {holds} up to {} requests/s [{}, {}]",
         digits(rate.value, 4),
         digits(rate.low, 4),
         digits(rate.high, 4)
@@ -390,8 +394,10 @@ pub fn largest_rate(
         let limit = digits(limit, 4);
         statement += &format!(" This is BEYOND THE CONFIDENCE LIMIT of {limit} requests/s.");
     }
-    if beyond_trust {
-        statement += &format!(" The model is trusted up to {} requests/s.", digits(trusted, 4));
+    if beyond_trust && trusted <= 0.0 {
+        statement += " But the model is trusted at no load: this is what it computes, not what it can promise.";
+    } else if beyond_trust {
+        statement += &format!(" But the model is trusted up to {} requests/s.", digits(trusted, 4));
     }
     let rate = Some(rate);
     Ok(LargestRate { objective, servers, rate, spotify, beyond_limit, beyond_trust, statement })

@@ -123,6 +123,7 @@ mod tests {
             beyond_fitted: false,
             beyond_trust: false,
             used_for_fit: fitted,
+            marks: Vec::new(),
             expected: None,
         }
     }

@@ -17,6 +17,15 @@ pub enum Error {
     /// No run folders were given.
     #[error("no run folder given; give those of the load generator and of the server")]
     NoRuns,
+    /// A run has no windows.
+    #[error(
+        "{path} has no windows, so nothing of it can be checked: was it recorded, and was its file `windows` copied? \
+         Record the run again, or do not list it"
+    )]
+    Empty {
+        /// The run.
+        path: PathBuf,
+    },
     /// The same run was given twice.
     #[error("{path} and {other} are the same run; list each run once")]
     Twice {

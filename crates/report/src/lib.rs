@@ -50,7 +50,7 @@ use model::{Coarse, Model};
 /// If the file cannot be read or is not a valid model.
 pub fn read_model(path: &Path) -> anyhow::Result<Model> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| {
+    let text = record::file::read_text(path).with_context(|| {
         let hint = if path.is_dir() {
             ": it is a folder; `concertina fit` makes a model from run folders"
         } else {
@@ -90,9 +90,12 @@ pub fn fit_black_box(
 
 /// Writes a file atomically: the complete text or nothing. An existing file is replaced only if
 /// `ours` accepts its content, so that a command overwrites only files of its own kind.
+///
+/// # Errors
+/// If the file cannot be written, or what it would replace is not a regular file that `ours` accepts.
 pub fn write_whole(path: &Path, text: &str, ours: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     let shown = path.display();
-    match std::fs::read(path) {
+    match record::file::read(path, record::file::RUN_BYTES_MAX) {
         Ok(old) if !old.is_empty() && !ours(&String::from_utf8_lossy(&old)) => {
             anyhow::bail!(
                 "{shown} exists and is another kind of file; name another file, or remove it first"

@@ -1,6 +1,8 @@
 //! The measured figures of a step, each with its uncertainty.
 //!
-//! Shares and means are taken over all requests. Their 95 % half widths come from the means of 20
+//! Shares within a time are of all reads that arrived: a read that ended in an error, that was dropped
+//! or not answered counts as late at every time. Means, quantiles and the other shares are of the reads
+//! that were answered, errors included. Their 95 % half widths come from the means of 20
 //! batches of successive windows (Student's t), because successive requests wait for one another
 //! and are not independent. If a share is 0 or 1 in every batch, the half width is 3/n (the "rule
 //! of three").
@@ -11,6 +13,7 @@ use model::window::{Dispersion, Histogram, Operation, Outcome, Window};
 use serde::Serialize;
 
 use super::laws::{advice, laws};
+use super::objective::time;
 use super::steps::ObservedStep;
 use record::Host;
 
@@ -28,7 +31,7 @@ pub struct Estimate {
     pub batches: usize,
 }
 
-/// The share of requests answered within a time.
+/// The share of arrivals answered within a time without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Within {
     /// The time, seconds.
@@ -95,6 +98,8 @@ pub struct Measured {
     pub laws: Vec<Check>,
     /// Resource use of the hosts.
     pub hosts: Vec<HostUse>,
+    /// Disturbances by the generator or its machine for which the step's figures are marked.
+    pub marks: Vec<String>,
     /// Possible bottlenecks besides the devices, and other reasons to doubt the step.
     pub hints: Vec<String>,
     /// Response times of all reads.
@@ -205,30 +210,52 @@ pub(crate) fn measure(observed: &ObservedStep, within_s: &[f64]) -> Measured {
         device_length_mean: devices.2,
         laws: Vec::new(),
         hosts,
+        marks: Vec::new(),
         hints: Vec::new(),
         responses,
     };
+    measured.marks = marks(observed, &measured);
     measured.laws = laws(observed, false, TOLERANCE);
     measured.hints = hints(observed, &measured);
     measured
+}
+
+/// The reads of each window that arrived and never completed.
+///
+/// Windows count arrivals of all operations, so reads have their share of what is missing. A request
+/// may arrive in one window and complete in another, so the step's total is spread over the windows
+/// with more arrivals than completions.
+fn unanswered(client: &[Window]) -> Vec<f64> {
+    let sum = |of: fn(&Window) -> u64| client.iter().map(of).sum::<u64>();
+    let (arrivals, completions) = (sum(|w| w.arrivals), sum(|w| w.completions));
+    let missing = arrivals.saturating_sub(completions) as f64;
+    let answered: u64 = reads(client).map(|times| times.response.count()).sum();
+    let of_reads = if completions > 0 { answered as f64 / completions as f64 } else { 1.0 };
+    let more = |w: &Window| w.arrivals.saturating_sub(w.completions) as f64;
+    let all: f64 = client.iter().map(more).sum();
+    let each = if all > 0.0 { missing * of_reads / all } else { 0.0 };
+    client.iter().map(|w| more(w) * each).collect()
 }
 
 /// The share within `t_s`, exact if the windows counted at that time.
 fn share_within(client: &[Window], t_s: f64) -> Within {
     let mut exact = true;
     let mut sums = Vec::with_capacity(client.len());
-    for window in client {
+    for (window, unanswered) in client.iter().zip(unanswered(client)) {
         let counted =
             window.objectives_ms.iter().position(|ms| (ms * 1e-3 / t_s - 1.0).abs() < 1e-9);
         exact &= counted.is_some();
-        let mut sum = (0.0, 0.0);
+        let mut sum = (0.0, unanswered);
         for times in reads(std::slice::from_ref(window)) {
             let n = times.response.count() as f64;
+            sum.1 += n;
+            if times.outcome == Outcome::Error {
+                continue;
+            }
             sum.0 += match counted.and_then(|i| times.within.get(i)) {
                 Some(&within) => within as f64,
                 None => times.response.share_within(t_s).unwrap_or(0.0) * n,
             };
-            sum.1 += n;
         }
         sums.push(sum);
     }
@@ -264,6 +291,39 @@ fn host_use(run: &str, host: &[Host]) -> HostUse {
     }
 }
 
+/// Lateness of the generator above this share of the smallest time marks a step.
+const LATENESS_SHARE_MAX: f64 = 0.1;
+/// A busier processor marks a step, as a share of all cores.
+const CPU_MAX: f64 = 0.8;
+/// More processor time taken by other guests marks a step.
+const STOLEN_MAX: f64 = 0.02;
+
+/// The reasons why the generator or a machine may have distorted a step.
+fn marks(observed: &ObservedStep, measured: &Measured) -> Vec<String> {
+    let generator = &observed.step.generator;
+    let mut marks = generator.complaints.clone();
+    let smallest_s = measured.within.iter().map(|w| w.t_s).fold(f64::INFINITY, f64::min);
+    let lateness_s = generator.lateness_us_p99 * 1e-6;
+    if lateness_s > LATENESS_SHARE_MAX * smallest_s {
+        marks.push(format!(
+            "1 % of requests were sent at least {} late, against {} that are judged",
+            time(lateness_s),
+            time(smallest_s)
+        ));
+    }
+    for host in &measured.hosts {
+        if host.cpu_mean > CPU_MAX {
+            let busy = host.cpu_mean * 100.0;
+            marks.push(format!("the processor was {busy:.0} % busy ({})", host.run));
+        }
+        if host.cpu_stolen > STOLEN_MAX {
+            let stolen = host.cpu_stolen * 100.0;
+            marks.push(format!("other guests took {stolen:.0} % of the processor ({})", host.run));
+        }
+    }
+    marks
+}
+
 fn hints(observed: &ObservedStep, measured: &Measured) -> Vec<String> {
     let mut hints = Vec::new();
     for host in &measured.hosts {
@@ -274,7 +334,7 @@ fn hints(observed: &ObservedStep, measured: &Measured) -> Vec<String> {
                 host.run
             ));
         }
-        if host.cpu_stolen > 0.02 {
+        if host.cpu_stolen > STOLEN_MAX {
             hints.push(format!(
                 "other guests of the hypervisor took {:.0} % of the processor ({})",
                 host.cpu_stolen * 100.0,
@@ -305,8 +365,7 @@ fn hints(observed: &ObservedStep, measured: &Measured) -> Vec<String> {
         }
     }
     if measured.errors > 0 {
-        hints
-            .push(format!("{} replies were errors; they are counted as answered", measured.errors));
+        hints.push(format!("{} replies were errors; they count as late", measured.errors));
     }
     if measured.refusals > 0 {
         hints.push(format!("{} requests were refused", measured.refusals));
@@ -349,6 +408,35 @@ mod tests {
         assert_eq!(share(&[(10.0, 10.0); 30]).half_width, Some(0.01));
         assert_eq!(share(&[(10.0, 10.0)]).half_width, None);
         assert_eq!(share(&[]).value, 0.0);
+    }
+
+    #[test]
+    fn errors_and_unanswered_reads_are_late() {
+        use model::window::Times;
+        // Ten requests arrive in each window; eight are answered within 1 ms, two of these by errors.
+        let windows: Vec<Window> = (0..4u64)
+            .map(|i| {
+                let mut window = Window::new("load", i * 1_000_000, 0, &[50.0]);
+                (window.length_s, window.arrivals, window.completions) = (1.0, 10, 8);
+                for (outcome, count) in [(Outcome::Memory, 6), (Outcome::Error, 2)] {
+                    let mut times = Times::new(Operation::Get, outcome, 1);
+                    (0..count).for_each(|_| times.response.record(1_000_000));
+                    times.within = vec![count];
+                    window.times.push(times);
+                }
+                window
+            })
+            .collect();
+        for t_s in [0.050, 0.010] {
+            let within = share_within(&windows, t_s);
+            assert!((within.share.value - 0.6).abs() < 1e-12, "{within:?}");
+            assert_eq!(within.exact, t_s == 0.050);
+        }
+        // One window's requests completed in the next one: nothing is missing.
+        let mut shifted = windows[..2].to_vec();
+        (shifted[0].arrivals, shifted[1].arrivals) = (12, 4);
+        assert_eq!(unanswered(&shifted), [0.0, 0.0]);
+        assert!((share_within(&shifted, 0.050).share.value - 0.75).abs() < 1e-12);
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl PlanBasis {
     /// # Errors
     /// If a file cannot be read, or the delay of gateway and network alone exceeds the objective.
     pub fn read(path: &Path, objective: Objective) -> anyhow::Result<PlanBasis> {
-        let is_cluster = std::fs::read_to_string(path)
+        let is_cluster = record::file::read_text(path)
             .is_ok_and(|text| text.lines().any(|line| line.trim() == "[[node]]"));
         if !is_cluster {
             let model = crate::read_model(path)?;

@@ -96,7 +96,7 @@ impl Selection {
         selection
     }
 
-    fn takes(&self, step: &Step) -> bool {
+    pub(crate) fn takes(&self, step: &Step) -> bool {
         let rate = |r: &f64| step.rate.is_some_and(|s| (s / r - 1.0).abs() <= 1e-3);
         let all = self.indices.is_empty() && self.rates.is_empty();
         all || self.indices.contains(&step.index) || self.rates.iter().any(rate)

@@ -15,7 +15,8 @@ use super::steps::short_name;
 
 /// The legend of the marks in a comparison.
 pub(crate) const MARKS: &str = "fit: the model was fitted to this step; the others were held out. \
-     !: past the confidence limit. >: past every fitted load. ?: past the trusted load.\n\
+     !: past the confidence limit. >: past every fitted load. ?: past the trusted load. *: the generator or its \
+     machine disturbed the step.\n\
      Errors in points (hundredths): prediction minus measurement.";
 
 /// Formats a share in percent.
@@ -54,6 +55,9 @@ fn marks(row: &Row) -> String {
     // A fitted step can be past the trusted load: where the model misses a step it was fitted to.
     if row.beyond_trust {
         marks.push("?");
+    }
+    if !row.marks.is_empty() {
+        marks.push("*");
     }
     marks.join(" ")
 }
@@ -151,7 +155,7 @@ pub fn opening_text(comparison: &Comparison) -> String {
     )
 }
 
-/// Most warnings that are shown above a report.
+/// The largest number of warnings that follow a table.
 const WARNINGS_MAX: usize = 5;
 
 /// Warnings that differ only in their step and figures as one, at most five in all.
@@ -182,7 +186,9 @@ pub fn grouped(warnings: &[String], steps: usize) -> Vec<String> {
         .collect();
     if shown.len() > WARNINGS_MAX {
         let more = shown.split_off(WARNINGS_MAX - 1).len();
-        shown.push(format!("{more} more are in the report, under \"Can it be trusted?\"."));
+        shown.push(format!(
+            "{more} more are in the output of --json and in the report, under \"Can it be trusted?\"."
+        ));
     }
     shown
 }
@@ -235,13 +241,16 @@ pub fn delay_text(delay: &Parameter) -> String {
 pub fn cluster_limits_text(limits: &ClusterLimits) -> String {
     format!(
         "Confidence limit: {} requests/s with these shares, {} if only expected shares were known (balls \
-         into bins); by the Spotify model {}; saturation {}. Trusted up to {}: the nodes' intervals and \
+         into bins); by the Spotify model {}; saturation {}. Trusted {}: the nodes' intervals and \
          their errors on held-out loads.\n",
         digits(limits.placed, 4),
         digits(limits.unplaced, 4),
         digits(limits.published, 4),
         digits(limits.saturation, 4),
-        digits(limits.trusted, 4)
+        match limits.trusted > 0.0 {
+            true => format!("up to {}", digits(limits.trusted, 4)),
+            false => "at no load".to_owned(),
+        }
     )
 }
 
@@ -349,6 +358,9 @@ pub fn trust_text(trust: &Trust) -> String {
         TrustEnd::Unmeasured => "no larger load was fitted or held out".to_owned(),
         TrustEnd::Error | TrustEnd::Misfit => format!("error reaches {POINTS_MAX} points"),
     };
+    if trust.limit <= 0.0 {
+        return untrusted_text(trust);
+    }
     let misfit = trust.misfit_points.filter(|_| trust.end == TrustEnd::Misfit);
     let bias = match (misfit, trust.bias_points) {
         (Some(points), _) => {
@@ -365,6 +377,32 @@ pub fn trust_text(trust: &Trust) -> String {
         digits(trust.limit, 4),
         trust.half_width_points
     )
+}
+
+/// Describes why no load is trusted, and what to do.
+fn untrusted_text(trust: &Trust) -> String {
+    let half = trust.half_width_points;
+    let (why, to_do) = match (trust.end, trust.misfit_points, trust.bias_points) {
+        (TrustEnd::Misfit, Some(points), _) => (
+            format!("the model misses loads that it was fitted to by {points:.2} points (MISFIT)"),
+            "`concertina check` the runs",
+        ),
+        (TrustEnd::Unmeasured, ..) => (
+            "no load was fitted, or held out with an interval narrow enough".to_owned(),
+            "measure longer, or at more loads",
+        ),
+        (_, _, Some(bias)) => (
+            format!("{half:.2} points of interval + {bias:.2} of bias reach {POINTS_MAX} points"),
+            "measure longer, or at more loads",
+        ),
+        (_, _, None) => (
+            format!(
+                "{half:.2} points of interval reach {POINTS_MAX} points, the bias is NOT KNOWN"
+            ),
+            "measure longer, and hold out loads (`concertina fit --hold-out`)",
+        ),
+    };
+    format!("Trusted at no load: {why}; {to_do}.\n")
 }
 
 /// Formats warnings, one on each line.
@@ -483,6 +521,38 @@ pub fn model_text(model: &Model) -> String {
         Ok(trust) => out += &trust_text(&trust),
         Err(error) => out += &format!("Trusted at no load: {error}\n"),
     }
-    out += &warnings_text(&warnings_of(model));
+    out += &warnings_text(&grouped(&warnings_of(model), model.fitted.len()));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_that_is_trusted_at_no_load_says_why() {
+        let trust = |end, bias_points, misfit_points| {
+            let (limit, half_width_points) = (0.0, 1.5);
+            trust_text(&Trust { limit, end, half_width_points, bias_points, misfit_points })
+        };
+        for (text, words) in [
+            (trust(TrustEnd::Error, None, None), "the bias is NOT KNOWN"),
+            (trust(TrustEnd::Error, Some(4.0), None), "+ 4.00 of bias reach 5 points"),
+            (trust(TrustEnd::Misfit, None, Some(7.0)), "fitted to by 7.00 points"),
+            (trust(TrustEnd::Unmeasured, None, None), "measure longer"),
+            (trust(TrustEnd::NoReplicates, None, None), "no replicates"),
+        ] {
+            assert!(text.starts_with("Trusted at no load: ") && text.contains(words), "{text}");
+        }
+    }
+
+    #[test]
+    fn at_most_five_warnings_follow() {
+        let warning = |i: u8| format!("warning {}", char::from(b'a' + i));
+        let many: Vec<String> = (0..7).map(warning).collect();
+        let shown = grouped(&many, 3);
+        assert_eq!(shown.len(), 5);
+        assert!(shown[4].starts_with("3 more are in the output of --json"), "{shown:?}");
+        assert_eq!(grouped(&many[..5], 3), many[..5]);
+    }
 }

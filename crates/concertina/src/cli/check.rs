@@ -8,6 +8,7 @@ use model::laws::TOLERANCE;
 
 use crate::cli::output::{errln, out, outln};
 use report::check::{Checked, Watched, check, watch};
+use report::grid::printable;
 use report::objective::share;
 use report::read_model;
 use report::{Selection, StepChoice};
@@ -31,7 +32,8 @@ service time of each class of devices, the hit ratio and the variability of arri
 reported with its parameter, start and size.
 
 Exit codes: 0 no law is broken and the model still holds; 1 the model does not hold, or a law deviates by
-more than the tolerance and more than chance explains, or the runs cannot be read.")]
+more than the tolerance and more than chance explains, or a run has no windows, or its windows start after or
+stop before its steps, or the runs cannot be read.")]
 pub struct Args {
     /// Run folders: of load generators, servers, or both
     #[arg(required = true, value_name = "RUN")]
@@ -88,7 +90,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             out!("\n{}", watched.table());
         }
     }
-    if !checked.holds {
+    for missing in &checked.incomplete {
+        errln!("concertina: {}", printable(missing));
+    }
+    if checked.broken > 0 {
         errln!("concertina: {} checks of operational laws are broken", checked.broken);
     }
     let changed = watched.as_ref().map_or(0, |w| w.changes.len());

@@ -104,8 +104,35 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::errln!("concertina: {error:#}");
+            output::errln!("concertina: {}", causes(&error));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// An error and its causes, each once: the message of an error often ends in that of its cause.
+fn causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(cause.trim()) {
+            text += &format!(": {cause}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_a_message_repeats_is_printed_once() {
+        let cause = std::io::Error::other("disk on fire");
+        let path = "run.toml".into();
+        let nested = anyhow::Error::new(record::ReadError::File { path, source: cause });
+        assert_eq!(causes(&nested), "cannot read run.toml: disk on fire");
+        assert_eq!(causes(&nested.context("no fit")), "no fit: cannot read run.toml: disk on fire");
     }
 }

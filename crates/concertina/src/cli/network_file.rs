@@ -7,9 +7,6 @@ use model::network::{Class, Network, Station};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-/// The largest file that is read, bytes.
-const BYTES_MAX: u64 = 16 << 20;
-
 /// The contents of a file, before validation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,13 +55,10 @@ pub(super) struct Described {
     pub(super) network: Network,
 }
 
-/// Reads a file of at most 16 MiB.
+/// Reads a file.
 pub(super) fn read(path: &std::path::Path) -> anyhow::Result<String> {
-    let size = std::fs::metadata(path).with_context(|| format!("{}", path.display()))?.len();
-    if size > BYTES_MAX {
-        bail!("{}: {size} bytes are too large for a network file", path.display());
-    }
-    std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))
+    record::file::read_text(path)
+        .with_context(|| format!("cannot read the network {}", path.display()))
 }
 
 /// Parses a network; `name` identifies it in errors.

@@ -13,7 +13,7 @@ use report::compare::{LargestRate, warnings_of};
 use report::grid::{Grid, printable};
 use report::imbalance::Placement;
 use report::objective::{digits, time};
-use report::table::{limits_text, percent, rate_text, tenths, trust_text, warnings_text};
+use report::table::{grouped, limits_text, percent, rate_text, tenths, trust_text, warnings_text};
 use report::{self, Objective, figures, objective, svg};
 use serve::config::Size;
 
@@ -77,6 +77,9 @@ pub struct Args {
     plot: Option<PathBuf>,
 }
 
+/// The largest load that is predicted, requests/s.
+const RATE_MAX: f64 = 1e12;
+
 /// The prediction at one load and its 99th percentile, or the saturation where there is none.
 struct Answer {
     rate: f64,
@@ -87,6 +90,9 @@ struct Answer {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(rate) = args.rate.iter().find(|r| !(r.is_finite() && **r > 0.0)) {
         bail!("invalid --rate {rate}: a load is a number of requests/s above 0");
+    }
+    if let Some(rate) = args.rate.iter().find(|r| **r > RATE_MAX) {
+        bail!("invalid --rate {rate:e}: a load is at most {RATE_MAX:e} requests/s");
     }
     let Some(path) = &args.model else {
         let (rate, within_s, objectives) = (&args.rate, &args.within, &args.objective);
@@ -205,7 +211,7 @@ fn text(
     for objective in objectives {
         out += &format!("{}\n", objective.statement);
     }
-    out += &warnings_text(&warnings_of(model));
+    out += &warnings_text(&grouped(&warnings_of(model), model.fitted.len()));
     Ok(out)
 }
 

@@ -27,7 +27,8 @@ impl Sheet {
     /// Reads a file.
     pub fn read(path: &Path) -> anyhow::Result<Sheet> {
         let shown = path.display();
-        let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+        let text = record::file::read(path, record::file::TEXT_BYTES_MAX)
+            .with_context(|| format!("cannot read {shown}"))?;
         let mut reader =
             ReaderBuilder::new().trim(Trim::All).comment(Some(b'#')).from_reader(&text[..]);
         let wrong = |error: csv::Error| {

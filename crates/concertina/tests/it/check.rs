@@ -187,6 +187,47 @@ fn the_queues_of_several_servers_are_kept_apart() {
     assert_eq!(law(&checked, "utilisation", "b: device/0")["verdict"], "broken");
 }
 
+#[test]
+fn a_run_that_does_not_cover_its_steps_fails_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let (load, device) = closed_loop();
+    write(&dir.path().join("load"), "load", &load, Some(CLIENTS as usize));
+    write(&dir.path().join("server"), "serve", &device, None);
+    write(&dir.path().join("none"), "serve", &[], None);
+    write(&dir.path().join("idle"), "load", &[], Some(CLIENTS as usize));
+    let (seconds, part) = (SECONDS as usize, SECONDS as usize * 6 / 10);
+    write(&dir.path().join("cut"), "serve", &device[..part], None);
+    write(&dir.path().join("short"), "load", &load[..part], Some(CLIENTS as usize));
+    write(&dir.path().join("joined"), "serve", &device[seconds - part..seconds], None);
+    // A process that is killed loses the window that it was recording.
+    write(&dir.path().join("killed"), "serve", &device[..seconds - 1], None);
+    let before: Vec<Window> = device
+        .iter()
+        .map(|w| Window { start_unix_us: w.start_unix_us - 3_600_000_000, ..w.clone() })
+        .collect();
+    write(&dir.path().join("before"), "serve", &before, None);
+    for (runs, words) in [
+        (&["load", "none"][..], "none has no windows"),
+        (&["none"], "none has no windows"),
+        (&["idle", "server"], "idle has no windows"),
+        (&["load", "cut"], "cut: its windows stop 8 s before step 0 (20 s) ends"),
+        (&["short", "server"], "short: its windows stop 8 s before step 0 (20 s) ends"),
+        (&["load", "joined"], "joined: its windows start 8 s after step 0 (20 s) does"),
+        (&["load", "before"], "before: none of its windows lies within a step"),
+    ] {
+        let output = check(dir.path(), runs);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{runs:?}: {error}");
+        assert!(error.contains(words), "{runs:?}: {error}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(!text.contains("checks hold"), "{runs:?}: {text}");
+    }
+    assert_eq!(check(dir.path(), &["load", "killed"]).status.code(), Some(0));
+    let checked = json(&check(dir.path(), &["load", "cut", "--json"]));
+    assert_eq!(checked["holds"], false);
+    assert_eq!(checked["incomplete"].as_array().unwrap().len(), 1);
+}
+
 /// A model of the closed loop's device with this mean service time.
 fn model(mean_s: f64) -> String {
     let number = |name: &str, value: f64, half: f64, unit: &str| {

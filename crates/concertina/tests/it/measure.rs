@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::left_out::left_out;
 use crate::serve_client::spawn;
-use crate::steady::steady;
+use crate::steady::{in_time, steady};
 
 /// A child that ends with the test.
 pub struct Running(pub Child);
@@ -128,7 +128,8 @@ fn a_sweep_of_our_server_is_read_by_fit_and_check() {
         for (point, rate) in points.iter().zip([150.0, 300.0]) {
             sound(point);
             assert_eq!((&point["rate"], &point["errors"]), (&rate.into(), &0.into()));
-            assert!((value(&point["throughput"]) / rate - 1.0).abs() < 0.4, "{point:#}");
+            let off = value(&point["throughput"]) / rate - 1.0;
+            in_time(off.abs() < 0.4, format_args!("{point:#}"));
             assert!(point["repetitions"].as_u64().unwrap() >= 2);
         }
         let folder = RunFolder::read(&dir.path().join("run")).unwrap();
@@ -139,7 +140,7 @@ fn a_sweep_of_our_server_is_read_by_fit_and_check() {
         assert_eq!(folder.steps[1].rate, Some(300.0));
         for step in &folder.steps {
             let length = (step.end_unix_us - step.start_unix_us) as f64 * 1e-6;
-            assert!((0.15..=0.61).contains(&length), "{length}");
+            in_time((0.15..=0.61).contains(&length), format_args!("a step of {length} s"));
         }
         server.signal("-TERM");
         server.child.wait().unwrap();
@@ -174,11 +175,12 @@ fn saturation_is_searched_for_and_shares_of_it_are_measured() {
         );
         let rate = measured["saturation"]["rate"].as_f64().unwrap();
         // A busy machine sleeps longer, never shorter; short steps have their edges.
-        assert!((10.0..=300.0).contains(&rate), "{measured:#}");
+        in_time((10.0..=300.0).contains(&rate), format_args!("{measured:#}"));
         let clients = measured["saturation"]["clients"].as_f64().unwrap();
-        assert!((0.3..20.0).contains(&clients), "one client keeps one server busy: {clients}");
+        in_time((0.3..20.0).contains(&clients), format_args!("{clients} clients keep it busy"));
         let search = measured["search"]["steps"].as_array().unwrap();
-        assert!((3..=11).contains(&search.len()) && search[0]["clients"] == 1, "{measured:#}");
+        assert_eq!(search[0]["clients"], 1, "{measured:#}");
+        in_time((3..=11).contains(&search.len()), format_args!("{measured:#}"));
         let max = measured["search"]["throughput_max"].as_f64().unwrap();
         for (point, share) in measured["points"].as_array().unwrap().iter().zip([0.25, 0.5]) {
             sound(point);
@@ -213,8 +215,9 @@ fn clients_are_swept_and_addresses_are_templates() {
         }
         // Sixteen wait for one another: R = N/X.
         let mean = |i: usize| value(&points[i]["response_mean_s"]);
-        assert!(mean(2) > 4.0 * mean(0), "{measured:#}");
-        assert_eq!(measured["knee"], 0, "the first client has the server to itself: {measured:#}");
+        in_time(mean(2) > 4.0 * mean(0), format_args!("{measured:#}"));
+        // The first client has the server to itself.
+        in_time(measured["knee"] == 0, format_args!("{measured:#}"));
         let lines = std::mem::take(&mut *seen.lock().unwrap());
         let fine = |l: &String| l.starts_with("GET /img/") && l.ends_with(".jpg?size=2 HTTP/1.1");
         assert!(lines.iter().all(fine), "{:?}", lines.first());
@@ -335,8 +338,10 @@ fn nginx_is_measured() {
         let point = &measured["points"][0];
         sound(point);
         assert_eq!(point["errors"], 0, "{measured:#}");
-        assert!((value(&point["throughput"]) / 200.0 - 1.0).abs() < 0.3, "{measured:#}");
+        let off = value(&point["throughput"]) / 200.0 - 1.0;
+        in_time(off.abs() < 0.3, format_args!("{measured:#}"));
         let check = concertina(dir.path(), &["check", "run", "--tolerance", "50%"]);
-        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+        // Laws compare times; half a second of a machine that stands still breaks them.
+        in_time(check.status.success(), String::from_utf8_lossy(&check.stdout));
     });
 }

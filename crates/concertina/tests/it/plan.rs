@@ -326,11 +326,9 @@ fn what_is_wrong_is_said_with_file_and_key() {
     };
     fails(&["model.toml"], &["--choices", "--objective", "--rate"]);
     fails(&[&["none.toml", "--choices", "choices.toml"], &rest[..]].concat(), &["none.toml"]);
-    fails(&[&["model.toml", "--choices", "none.toml"], &rest[..]].concat(), &["none.toml"]);
-    fails(
-        &[&["choices.toml", "--choices", "choices.toml"], &rest[..]].concat(),
-        &["not a usable model"],
-    );
+    let none = ["none.toml", "docs/plan.md", "docs/examples/choices.toml"];
+    fails(&[&["model.toml", "--choices", "none.toml"], &rest[..]].concat(), &none);
+    fails(&[&["choices.toml", "--choices", "choices.toml"], &rest[..]].concat(), &["no model"]);
     fails(&with("[servers]\n"), &["bent.toml", "counts"]);
     fails(&with("[servers]\ncounts = [1]\nprize = 1\n"), &["bent.toml", "prize", "docs/plan.md"]);
     fails(&with("[servers]\ncounts = [0]\n"), &["bent.toml", "0 servers"]);

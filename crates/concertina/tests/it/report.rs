@@ -494,6 +494,37 @@ fn what_is_wrong_is_said_with_what_to_do() {
     lab.fails(&["report", "load", "model.toml", "model.toml"], &["2 model files", "one is needed"]);
     lab.fails(&["predict", "model.toml", "--rate", "-5"], &["requests/s above 0"]);
     lab.fails(&["predict", "model.toml", "--rate", "NaN"], &["requests/s above 0"]);
+    lab.fails(
+        &["predict", "model.toml", "--rate", "1e308"],
+        &["invalid --rate 1e308", "at most 1e12"],
+    );
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        lab.path("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    std::fs::create_dir(lab.path("piped")).unwrap();
+    std::fs::rename(lab.path("pipe"), lab.path("piped/run.toml")).unwrap();
+    for (args, words) in [
+        (&["predict", "/dev/zero"][..], "cannot read the model /dev/zero: it is a device"),
+        (&["predict", "piped/run.toml"], "it is a pipe, not a regular file"),
+        (
+            &["predict", "--cluster", "/dev/zero"],
+            "cannot read the cluster /dev/zero: it is a device",
+        ),
+        (
+            &["predict", "model.toml", "--plot", "piped/run.toml"],
+            "cannot write piped/run.toml: it is a pipe",
+        ),
+        (&["network", "/dev/zero"], "it is a device"),
+        (&["capacity", "/dev/zero"], "it is a device"),
+        (&["check", "piped"], "cannot read piped/run.toml: it is a pipe"),
+    ] {
+        lab.fails(args, &[words]);
+    }
     lab.fails(&["predict", "model.toml", "--within", "50"], &["with its unit"]);
     lab.fails(&["predict", "model.toml", "--objective", "fast"], &["99% within 50ms"]);
     lab.fails(&["predict", "model.toml", "--servers", "0"], &["servers"]);

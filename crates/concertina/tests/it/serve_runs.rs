@@ -8,7 +8,7 @@ use model::window::{Histogram, Outcome, Sample};
 use record::RunFolder;
 
 use crate::serve_client::{Client, bytes, spawn, start};
-use crate::steady::steady;
+use crate::steady::{in_time, steady};
 
 #[test]
 fn a_restart_keeps_what_is_on_devices() {
@@ -218,24 +218,20 @@ fn a_held_device_is_busy_without_gaps() {
         // One that came after an end of which the process learnt later met it, and did not wait.
         let has_waited = |s: &&Sample| s.length_met > 0 && s.started_ns > s.queued_ns + 2_000;
         let waited: Vec<u64> = reads().filter(has_waited).map(|s| ns(s, s.started_ns)).collect();
-        assert!(waited.len() > 100, "{} reads waited", waited.len());
+        in_time(waited.len() > 100, format_args!("{} reads waited", waited.len()));
         for start in waited {
             // Times are kept to the microsecond.
-            assert!(ends.iter().any(|end| end.abs_diff(start) <= 2_000), "a gap before {start}");
+            let follows = ends.iter().any(|end| end.abs_diff(start) <= 2_000);
+            in_time(follows, format_args!("a gap before {start}"));
         }
         let mut service = Histogram::default();
         device.iter().flat_map(|w| &w.times).for_each(|times| service.merge(&times.service));
         // Whoever stands still makes a few services longer and none shorter.
         let (mean_ms, half_ms) = (service.mean_s() * 1e3, service.quantile_s(0.5).unwrap() * 1e3);
-        assert!(
-            service.count() == 400 && mean_ms > 3.3,
-            "mean {mean_ms} ms of {}",
-            service.count()
-        );
+        assert_eq!(service.count(), 400);
+        in_time(mean_ms > 3.3, format_args!("mean {mean_ms} ms"));
         let expected_ms = 4.0 * std::f64::consts::LN_2;
-        assert!(
-            (half_ms / expected_ms - 1.0).abs() < 0.3,
-            "median {half_ms}, not {expected_ms} ms"
-        );
+        let off = half_ms / expected_ms - 1.0;
+        in_time(off.abs() < 0.3, format_args!("median {half_ms}, not {expected_ms} ms"));
     });
 }

@@ -160,8 +160,11 @@ fn memory(file: Option<MemoryFile>, shared: bool) -> anyhow::Result<Memory> {
 /// the fitted server was one of, used where the model knows it and the file does not state it.
 pub(super) fn read(path: &Path, servers: Option<f64>) -> anyhow::Result<(Choices, String)> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read the choices {shown}"))?;
+    let text = record::file::read_text(path).with_context(|| {
+        format!(
+            "cannot read the choices {shown} (docs/plan.md describes them, docs/examples/choices.toml is an example)"
+        )
+    })?;
     let file: File = toml::from_str(&text)
         .with_context(|| format!("invalid choices file {shown} (docs/plan.md describes it)"))?;
     of(file, servers).with_context(|| format!("invalid choices file {shown}"))
