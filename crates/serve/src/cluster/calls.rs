@@ -104,8 +104,7 @@ impl Peers {
                 Err(Fault::Request(what))
             }
             StatusCode::NOT_FOUND if path.starts_with("/cluster/") => {
-                let what =
-                    "does not run as a node of a cluster, or runs another version of Concertina";
+                let what = "is not a node of a cluster, or runs another version of Concertina";
                 self.mismatches.note(self.ring.name(peer), what);
                 Err(Fault::Request(what.to_owned()))
             }
