@@ -422,7 +422,7 @@ impl Datasets {
             self.appends.clone().try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
         room.map_err(|_| {
             let what = format!(
-                "the appends in progress already use the limit of {APPENDS_BYTES_MAX} bytes; \
+                "no memory for this append: those in progress may use {APPENDS_BYTES_MAX} bytes; \
                  try again later"
             );
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
