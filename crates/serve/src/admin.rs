@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz`, `/metrics` and `/admin/status`.
+//! The node's administrative paths: `/healthz`, `/readyz`, `/metrics` and `/admin/status`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,7 +49,7 @@ pub async fn ready(front: &Front, origin: &Arc<dyn Origin>) -> Response<ReplyBod
     json(status, &Health { ok, error }, None)
 }
 
-/// Prometheus text.
+/// Replies with the node's metrics in Prometheus text format.
 pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let (contents, waiting) = shared.drive.contents();
     let connections = shared.connections.load(Ordering::Relaxed);
@@ -62,23 +62,24 @@ pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
 #[derive(Serialize)]
 struct Status<'a> {
     version: &'static str,
-    /// Present where devices hold reads for drawn times.
+    /// A description of the emulated devices; present if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     laboratory: Option<String>,
     contents: Contents,
     requests_waiting: usize,
     connections: usize,
     role: &'static str,
-    /// Present where there are members.
+    /// Present on a node of a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster: Option<ClusterStatus<'a>>,
-    /// Processes that were refused, or refused this one, because their version or configuration differs.
+    /// Processes whose version or configuration differs: this node refused them, or they refused
+    /// it.
     mismatches: Vec<Mismatch>,
     pacer_lateness: Lateness,
     config: &'a toml::Table,
 }
 
-/// What runs here.
+/// Replies with the node's status as JSON.
 pub fn status(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let (contents, requests_waiting) = shared.drive.contents();
     let peers = shared.drive.peers_status(clock::now());

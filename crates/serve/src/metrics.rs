@@ -1,4 +1,4 @@
-//! Prometheus metrics, derived from the windows in this one place.
+//! Prometheus metrics. They are derived from the windows, in this one place.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,10 +8,10 @@ use model::window::Window;
 
 use super::exposition::{Exposition, Kind};
 
-/// Name, explanation and value of a counter.
+/// Name, help text and value of a counter.
 type Counter = (&'static str, &'static str, fn(&Window) -> f64);
 
-/// The sum of all windows so far, by queue.
+/// The sums of all windows so far, by queue.
 #[derive(Default)]
 pub struct Metrics {
     queues: Mutex<BTreeMap<String, Window>>,
@@ -31,7 +31,8 @@ impl Metrics {
         }
     }
 
-    /// The page of a node, without what it says of its peers. Counters end with the last whole window.
+    /// A node's metrics, without those of the traffic between nodes. Counters include all windows
+    /// up to the last complete one.
     pub fn node(&self, contents: &Contents, waiting: usize, connections: usize) -> Exposition {
         let mut page = self.queues();
         let device_bytes: u64 = contents.device_bytes.iter().sum();
@@ -40,7 +41,7 @@ impl Metrics {
             ("concertina_memory_bytes", "Bytes of the memory tier.", contents.memory_bytes),
             ("concertina_device_objects", "Objects on devices.", contents.device_objects as u64),
             ("concertina_device_bytes", "Bytes on devices.", device_bytes),
-            ("concertina_requests_waiting", "Requests that wait for something.", waiting as u64),
+            ("concertina_requests_waiting", "Requests waiting in the node.", waiting as u64),
             ("concertina_connections", "Open connections.", connections as u64),
         ] {
             page.single(name, Kind::Gauge, help, value as f64);
@@ -48,7 +49,7 @@ impl Metrics {
         page
     }
 
-    /// A page with the metrics that every queue has.
+    /// The metrics of every queue.
     pub fn queues(&self) -> Exposition {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let mut page = Exposition::default();
@@ -84,19 +85,15 @@ impl Metrics {
 }
 
 const COUNTERS: [Counter; 8] = [
-    ("concertina_queue_arrivals_total", "Requests that arrived, refused ones included.", |w| {
+    ("concertina_queue_arrivals_total", "Requests that arrived, including refused ones.", |w| {
         w.arrivals as f64
     }),
-    ("concertina_queue_completions_total", "Requests that were answered.", |w| {
-        w.completions as f64
-    }),
-    ("concertina_queue_errors_total", "Requests that were answered by an error.", |w| {
-        w.errors as f64
-    }),
-    ("concertina_queue_refusals_total", "Requests that a full queue refused.", |w| {
+    ("concertina_queue_completions_total", "Requests answered.", |w| w.completions as f64),
+    ("concertina_queue_errors_total", "Requests answered with an error.", |w| w.errors as f64),
+    ("concertina_queue_refusals_total", "Requests refused because the queue was full.", |w| {
         w.refusals as f64
     }),
-    ("concertina_queue_joined_total", "Requests that joined one under way.", |w| w.joined as f64),
+    ("concertina_queue_joined_total", "Requests that joined one in progress.", |w| w.joined as f64),
     ("concertina_queue_bytes_total", "Bytes of replies.", |w| w.bytes as f64),
     ("concertina_queue_busy_seconds_total", "Time in service, over all servers.", |w| w.busy_s),
     ("concertina_queue_length_seconds_total", "Integral of the queue length over time.", |w| {

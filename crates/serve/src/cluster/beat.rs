@@ -1,4 +1,4 @@
-//! The node's sense of time: ticks and views, on a thread of their own, which no other work holds up.
+//! The cluster thread: passes ticks and membership views to the node, undelayed by other work.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,14 +12,19 @@ use super::Membership;
 use crate::drive::Drive;
 use record::clock;
 
-/// The thread. What the node decides at a tick (asking for leases, mostly) is carried out on it too.
+/// The cluster thread. It also carries out what the node decides at a tick, mostly lease requests.
 pub struct Beat {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
 
 impl Beat {
-    /// Starts it.
+    /// Starts the thread, which sends [`Event::Tick`] every `tick` and [`Event::View`] at each
+    /// change.
+    ///
+    /// # Errors
+    ///
+    /// If the runtime or the thread cannot be started.
     pub fn start(
         drive: Arc<Drive>,
         membership: Arc<dyn Membership>,
@@ -34,7 +39,7 @@ impl Beat {
         Ok(Beat { stop, thread })
     }
 
-    /// Ends it.
+    /// Stops the thread and waits for its end.
     pub fn stop(self) {
         let _ = self.stop.send(());
         let _ = self.thread.join();
@@ -61,7 +66,7 @@ async fn run(
                     let view = views.borrow_and_update().clone();
                     drive.tell(clock::now(), Event::View(view));
                 }
-                // Whoever told of changes has ended: the last view holds until its own end.
+                // The sender of views has ended: the last view stays valid until it expires.
                 Err(_) => told = false,
             },
         }

@@ -1,5 +1,5 @@
-//! Requests to other nodes. Each has a time limit in lengths of a lease: past it there is no use in the
-//! answer, or another way is shorter.
+//! Requests to other nodes. Each has a time limit, a multiple or fraction of the lease's length: a
+//! later reply would be useless, or another way is faster.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,17 +19,17 @@ use crate::object::Object;
 use crate::peer::{Fault, Outgoing, Reply};
 use record::clock;
 
-/// What is not written as it is in an address.
+/// The characters that are percent-encoded in a path.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// More than the metadata of an object in its stored form.
+/// Upper bound of the metadata block of a stored object, in bytes.
 const BLOCK_BYTES_MAX: usize = 256 << 10;
 
-/// The longest text of a refusal that is read.
-const WORDS_BYTES_MAX: usize = 4 << 10;
+/// Maximum bytes read of a refusal's text, or of a reply whose body is not needed.
+const REASON_BYTES_MAX: usize = 4 << 10;
 
 impl Drive {
-    /// Carries out what concerns another node. Without a cluster there is nothing such.
+    /// Carries out an action that sends a request to another node. Does nothing without a cluster.
     pub fn call(self: &Arc<Self>, action: Action<Object>) {
         let Some(peers) = self.peers().cloned() else { return };
         let drive = self.clone();
@@ -78,8 +78,12 @@ fn failed<P>(reason: String) -> Answered<P> {
 }
 
 impl Peers {
-    /// Sends a request without a body and gives the reply's head; a refusal for what a peer is or is
-    /// configured as is noted.
+    /// Sends a request without a body and returns the reply, whose head has arrived.
+    ///
+    /// # Errors
+    ///
+    /// Those of the pool, or a refusal because the peer's configuration or version differs; such a
+    /// mismatch is also noted.
     async fn send(
         &self,
         peer: NodeId,
@@ -88,19 +92,19 @@ impl Peers {
         headers: &[(HeaderName, HeaderValue)],
     ) -> Result<Reply, Fault> {
         let pool = self.pools.get(peer);
-        let pool = pool.ok_or_else(|| Fault::Request("there is no such member".to_owned()))?;
+        let pool = pool.ok_or_else(|| Fault::Request("unknown member".to_owned()))?;
         let reply = pool.send(method, path, headers, Outgoing::Empty).await?;
         match reply.status {
             StatusCode::CONFLICT | StatusCode::UNAUTHORIZED => {
                 let status = reply.status;
-                let words = reply.body.gather(WORDS_BYTES_MAX).await.unwrap_or_default();
-                let words = String::from_utf8_lossy(&words);
-                let what = format!("refuses this node's requests with {status}: {words}");
+                let text = reply.body.gather(REASON_BYTES_MAX).await.unwrap_or_default();
+                let text = String::from_utf8_lossy(&text);
+                let what = format!("refuses this node's requests with {status}: {text}");
                 self.mismatches.note(self.ring.name(peer), &what);
                 Err(Fault::Request(what))
             }
             StatusCode::NOT_FOUND if path.starts_with("/cluster/") => {
-                let what = "is not a node of a cluster, or of another version of Concertina";
+                let what = "is not a node of a cluster, or runs another version of Concertina";
                 self.mismatches.note(self.ring.name(peer), what);
                 Err(Fault::Request(what.to_owned()))
             }
@@ -108,8 +112,8 @@ impl Peers {
         }
     }
 
-    /// Asks for an object. Half the length of a lease is enough: a peer that takes longer is stuck or its
-    /// queues are long, and the origin is asked instead.
+    /// Requests an object from a peer, for at most half the length of a lease. A peer that takes
+    /// longer is stuck or has long queues, and the origin is asked instead.
     async fn fill(&self, peer: NodeId, key: &Key) -> Answered<Object> {
         let limit = self.lease / 2;
         let answered = tokio::time::timeout(limit, self.fill_untimed(peer, key)).await;
@@ -138,32 +142,32 @@ impl Peers {
             Ok(stored) => match (status, age) {
                 (StatusCode::OK, Some(age)) => match Object::decode(&stored) {
                     Some(payload) => Answered::Found { payload, age },
-                    None => failed("what it sent is not an object".to_owned()),
+                    None => failed("the peer's reply is not a valid object".to_owned()),
                 },
                 (StatusCode::NOT_FOUND, _) => Answered::NotHere,
-                _ => failed(format!("it answered {status}")),
+                _ => failed(format!("the peer replied {status}")),
             },
         }
     }
 
-    /// Asks for a lease; its term, if it is granted while it would last.
+    /// Requests a lease from a peer; returns its term in nanoseconds if the peer grants it in time.
     async fn ask_lease(&self, peer: NodeId) -> Option<Nanos> {
         let ask = async {
             let reply = self.send(peer, &Method::POST, "/cluster/lease", &[]).await.ok()?;
             let term = number(&reply.headers, &headers::TERM_NS);
             let granted = reply.status == StatusCode::OK;
-            let _ = reply.body.gather(WORDS_BYTES_MAX).await;
+            let _ = reply.body.gather(REASON_BYTES_MAX).await;
             term.filter(|_| granted)
         };
         tokio::time::timeout(self.lease, ask).await.ok().flatten()
     }
 
-    /// Tells a peer to drop its copies; whether it says that it has. A quarter of a lease leaves time to
-    /// say it again before the lease is over.
+    /// Tells a peer to drop its copies of a key; returns whether the peer confirmed it. The limit
+    /// of a quarter of a lease leaves time to repeat the request before the lease ends.
     async fn invalidate(&self, peer: NodeId, key: &Key) -> bool {
         count(&self.counts.invalidations);
         let path = path_of("/cluster/invalidate/", key);
-        let done = self.told(peer, &path, self.lease / 4).await == Some(StatusCode::NO_CONTENT);
+        let done = self.post(peer, &path, self.lease / 4).await == Some(StatusCode::NO_CONTENT);
         if !done {
             count(&self.counts.invalidations_failed);
         }
@@ -172,15 +176,16 @@ impl Peers {
 
     async fn offer(&self, peer: NodeId, key: &Key) {
         let path = path_of("/cluster/offer/", key);
-        let taken = self.told(peer, &path, self.lease).await == Some(StatusCode::ACCEPTED);
+        let taken = self.post(peer, &path, self.lease).await == Some(StatusCode::ACCEPTED);
         count(if taken { &self.counts.offers } else { &self.counts.offers_dropped });
     }
 
-    async fn told(&self, peer: NodeId, path: &str, within: Duration) -> Option<StatusCode> {
+    /// Sends a POST request; returns the status of the reply if it comes in time.
+    async fn post(&self, peer: NodeId, path: &str, within: Duration) -> Option<StatusCode> {
         let tell = async {
             let reply = self.send(peer, &Method::POST, path, &[]).await.ok()?;
             let status = reply.status;
-            let _ = reply.body.gather(WORDS_BYTES_MAX).await;
+            let _ = reply.body.gather(REASON_BYTES_MAX).await;
             Some(status)
         };
         tokio::time::timeout(within, tell).await.ok().flatten()

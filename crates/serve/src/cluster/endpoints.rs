@@ -1,4 +1,4 @@
-//! What gateways and other nodes ask of this node, and whether they are fit to.
+//! Requests from gateways and other nodes: identifies the sender, and serves `/cluster/`.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::http::Problem;
 use crate::objects::key_of;
 use record::clock;
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// A client, directly.
+    /// A client, without a gateway in between.
     Client,
     /// A gateway.
     Gateway,
@@ -32,16 +32,21 @@ fn shown(value: Option<&HeaderValue>) -> String {
     text.map_or("none".to_owned(), |text| text.chars().take(64).collect())
 }
 
-/// Refuses a process that is not fit to talk to, and remembers it.
+/// The 409 reply to a process whose version or configuration differs; also notes the mismatch.
 fn unfit(shared: &Shared, from: &str, what: &str, both: [String; 2], remedy: &str) -> Problem {
     let [theirs, ours] = both;
-    let text = format!("the {what} of {from} is {theirs}, this node's is {ours}: {remedy}");
+    let text = format!("the {what} of {from} is {theirs}, this node's is {ours}; {remedy}");
     shared.mismatches.note(from, &text);
     Problem::new(StatusCode::CONFLICT, &text)
 }
 
-/// Who sent a request; 409 if it comes from a process of another version or configuration. Costs a
-/// client's request one look-up.
+/// Identifies the sender of a request from its headers. Costs one header look-up for a client's
+/// request.
+///
+/// # Errors
+///
+/// 409 if the sender's version or configuration differs from this node's; 400 if its name is
+/// unknown.
 pub fn sender(shared: &Shared, headers: &HeaderMap) -> Result<Sender, Problem> {
     let Some(protocol) = headers.get(&headers::PROTOCOL) else { return Ok(Sender::Client) };
     let from = shown(headers.get(&headers::FROM));
@@ -54,7 +59,7 @@ pub fn sender(shared: &Shared, headers: &HeaderMap) -> Result<Sender, Problem> {
     let ring = headers.get(&headers::RING);
     let Some(peers) = shared.drive.peers() else {
         let both = [shown(ring), "none".to_owned()];
-        let remedy = "start it with the same [[member]]s as the others";
+        let remedy = "start this node with the same [[member]] tables as the others";
         return Err(unfit(shared, &from, "ring", both, remedy));
     };
     let identity = &peers.identity;
@@ -66,7 +71,7 @@ pub fn sender(shared: &Shared, headers: &HeaderMap) -> Result<Sender, Problem> {
     let members = headers.get(&headers::MEMBERS);
     if members.is_some_and(|members| *members != identity.members) {
         let both = [shown(members), shown(Some(&identity.members))];
-        let remedy = "give both the same addresses of members";
+        let remedy = "give both the same member addresses";
         return Err(unfit(shared, &from, "list of addresses", both, remedy));
     }
     let origin = headers.get(&headers::ORIGIN);
@@ -83,7 +88,8 @@ pub fn sender(shared: &Shared, headers: &HeaderMap) -> Result<Sender, Problem> {
         None => {
             let name = peers.ring.name(peers.me);
             let what = format!(
-                "{} names {from:?}, which is neither \"gateway\" nor another member than {name:?}",
+                "invalid header {}: {from:?} is neither \"gateway\" nor a member other than \
+                 {name:?}",
                 headers::FROM
             );
             Err(Problem::new(StatusCode::BAD_REQUEST, &what))
@@ -91,7 +97,7 @@ pub fn sender(shared: &Shared, headers: &HeaderMap) -> Result<Sender, Problem> {
     }
 }
 
-/// As whom the engine is to see the sender of a read. What a client says of itself is not believed.
+/// The role of a read's sender for the engine. The headers of a direct client are ignored.
 pub fn asker(shared: &Shared, sender: Sender, headers: &HeaderMap) -> Asker {
     let peers = match (sender, shared.drive.peers()) {
         (Sender::Gateway | Sender::Peer(_), Some(peers)) => peers,
@@ -104,9 +110,14 @@ pub fn asker(shared: &Shared, sender: Sender, headers: &HeaderMap) -> Asker {
     Asker::Client { avoid: avoid.and_then(|name| peers.ring.find(name)) }
 }
 
-/// When nobody waits for the answer any more. What is left of a client's patience counts from when the
-/// request was received, which may be long after it was sent (a link that was down, a process that
-/// stood still): a gateway says for writes when that is on this node's own clock.
+/// The deadline of a request, on this node's clock; `None` if it has none. The relative limit
+/// counts from when the request was received. That may be long after it was sent (a link was down,
+/// a process stood still), so for writes a gateway also sends an absolute limit on this node's
+/// clock.
+///
+/// # Errors
+///
+/// 400 if a header is not a whole number.
 pub fn deadline(headers: &HeaderMap, received: Nanos) -> Result<Option<Nanos>, Problem> {
     let number = |name: &HeaderName, unit: &str| -> Result<Option<u64>, Problem> {
         let Some(value) = headers.get(name) else { return Ok(None) };
@@ -122,7 +133,7 @@ pub fn deadline(headers: &HeaderMap, received: Nanos) -> Result<Option<Nanos>, P
     Ok(left.into_iter().chain(not_after).min())
 }
 
-/// Answers a request below `/cluster/`. `None` if there is nothing there.
+/// Serves a request below `/cluster/`. `None` if the path does not exist.
 pub fn answer(
     shared: &Arc<Shared>,
     peers: &Peers,
@@ -168,7 +179,7 @@ fn empty(status: StatusCode) -> Response<ReplyBody> {
     response
 }
 
-/// Says what this node is. While it ends, it says no.
+/// Replies with this node's identity, load and clock; 503 while the node is stopping.
 fn ping(shared: &Arc<Shared>, peers: &Peers) -> Response<ReplyBody> {
     let stopping = shared.is_stopping();
     let mut response =
@@ -182,7 +193,7 @@ fn ping(shared: &Arc<Shared>, peers: &Peers) -> Response<ReplyBody> {
     response
 }
 
-/// Grants a lease, if the node does.
+/// Grants a lease to `peer`, or replies 503.
 fn lease(shared: &Arc<Shared>, peer: NodeId) -> Result<Response<ReplyBody>, Problem> {
     match shared.drive.lease_asked(clock::now(), peer) {
         Some(term) => {
@@ -191,8 +202,8 @@ fn lease(shared: &Arc<Shared>, peer: NodeId) -> Result<Response<ReplyBody>, Prob
             Ok(response)
         }
         None => {
-            let what = "no lease is granted now: an invalidation is not confirmed, or this node has \
-                no place in the membership";
+            let what = "cannot grant a lease now: an invalidation is unconfirmed, or this node is \
+                not in the current membership";
             Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, what))
         }
     }

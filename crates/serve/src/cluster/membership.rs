@@ -1,26 +1,27 @@
-//! Who is a member now.
+//! The current members of the cluster.
 
 use engine::route::View;
 use model::window::Nanos;
 use tokio::sync::watch;
 
-/// Tells a node which members are there. Kept by whoever was told, as long as the node runs.
+/// A source of membership views for a node, which keeps it as long as it runs.
 ///
-/// What is promised: epochs grow; a view without a member is told nobody before that member's own
-/// `until` has passed on its clock; whoever is told of a change is told within [`Membership::lag`].
+/// Guarantees: epochs increase. A view that lacks a member reaches nobody before that member's own
+/// `until` has passed on that member's clock. A change reaches its receivers within
+/// [`Membership::lag`].
 pub trait Membership: Send + Sync {
-    /// The view now, and each change of it. Times in it are those of [`record::clock::now`].
+    /// The current view and each later one. Their times are readings of [`record::clock::now`].
     fn views(&self) -> watch::Receiver<View>;
-    /// For how long after a change some may still act on the older view.
+    /// How long after a change other processes may still act on the previous view.
     fn lag(&self) -> Nanos;
 }
 
-/// The members of the configuration, for ever. It finds out nothing: while a key's primary is away,
-/// nobody orders the key's writes.
+/// The members of the configuration, which never change. Failures are not detected: while a key's
+/// primary is down, nobody orders the key's writes.
 pub struct Static(watch::Sender<View>);
 
 impl Static {
-    /// So many members.
+    /// A fixed view of `members` members.
     pub fn new(members: usize) -> Static {
         Static(watch::Sender::new(View::fixed(members)))
     }

@@ -1,5 +1,5 @@
-//! The traffic between nodes as Prometheus metrics. A node alone has them too, all 0: which metrics exist
-//! does not depend on the configuration.
+//! The traffic between nodes as Prometheus metrics. A node without a cluster exports them too, all
+//! 0, so that the set of metrics does not depend on the configuration.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use engine::node::PeerStatus;
 use super::Counts;
 use crate::exposition::{Exposition, Kind};
 
-/// Name, explanation, label and counts by the label's value.
+/// Name, help text, label, and counts by the label's value.
 type Counter<'a> = (&'static str, &'static str, &'static str, &'a [(&'static str, &'a AtomicU64)]);
 
 /// Adds the metrics of a node's peers.

@@ -1,4 +1,5 @@
-//! Processes whose version or configuration is not ours: named once in the log, and in the status.
+//! Processes whose version or configuration differs from this one's: each is logged once and listed
+//! in the status.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +10,7 @@ use tracing::warn;
 
 use record::clock;
 
-/// Processes that are remembered. Names come from others, so their number is bounded.
+/// Maximum number of processes remembered. Other processes supply the names, so this is bounded.
 const PROCESSES_MAX: usize = 64;
 
 struct Noted {
@@ -18,32 +19,33 @@ struct Noted {
     times: u64,
 }
 
-/// All that were noticed.
+/// All mismatches noted so far, by process.
 #[derive(Default)]
 pub struct Mismatches(Mutex<BTreeMap<String, Noted>>);
 
-/// One of them, for the status.
+/// One mismatch, for the status.
 #[derive(Debug, Serialize)]
 pub struct Mismatch {
     /// The member, or `gateway`.
     pub peer: String,
-    /// What differs.
+    /// Description of the difference.
     pub what: String,
-    /// Requests that were refused because of it.
+    /// Number of requests refused because of it.
     pub times: u64,
-    /// Seconds since the last of them.
+    /// Seconds since the last such request.
     pub last_s_ago: f64,
 }
 
 impl Mismatches {
-    /// A process is not fit to talk to. It is logged when something new is the matter with it.
+    /// Notes a mismatch with the process `peer`. Only the first one of a process is logged and
+    /// kept; later ones are counted.
     pub fn note(&self, peer: &str, what: &str) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = clock::now();
         if let Some(known) = noted.get_mut(peer) {
             known.last = last;
             known.times += 1;
-            // What differs may be told from both sides: that is one matter.
+            // Both sides may describe the same difference in other words: report it once.
             return;
         }
         if noted.len() < PROCESSES_MAX {
@@ -52,7 +54,7 @@ impl Mismatches {
         }
     }
 
-    /// What was noted so far.
+    /// The mismatches noted so far.
     pub fn list(&self) -> Vec<Mismatch> {
         let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock::now();

@@ -1,8 +1,8 @@
-//! A node among others, as the process sees it: whom it talks to, what it says, what it is asked.
+//! The cluster side of a node: connections to peers, calls it makes, requests it serves for them.
 //!
-//! All decisions are `engine::node`'s. Here are the requests to other nodes that it asks for
-//! ([`calls`]), the endpoints at which it is asked ([`endpoints`]), its ticks and views ([`beat`]), and
-//! who the members are ([`membership`]).
+//! All decisions are made in `engine::node`. This module sends the requests to other nodes that the
+//! engine decides on ([`calls`]), serves the requests of other processes ([`endpoints`]), passes
+//! ticks and views to the engine ([`beat`]), and knows the members ([`membership`]).
 
 mod beat;
 mod calls;
@@ -32,14 +32,14 @@ pub use membership::{Membership, Static};
 pub use metrics::add_metrics;
 pub use mismatch::{Mismatch, Mismatches};
 
-/// Offers under way at once; past it they are left out.
+/// Maximum offers in progress; further ones are dropped.
 const OFFERS_MAX: usize = 64;
 
-/// The other nodes, and what was said to them.
+/// The connections to the other nodes, and counts of the traffic.
 pub struct Peers {
     ring: Arc<Ring>,
     me: NodeId,
-    /// In the ring's order; that of this node is never used.
+    /// Connections by node, in the ring's order; this node's own entry is never used.
     pools: Vec<Pool>,
     addresses: Vec<SocketAddr>,
     identity: Identity,
@@ -47,57 +47,58 @@ pub struct Peers {
     lease: Duration,
     object_bytes_max: u64,
     offers: AtomicUsize,
-    /// What is counted.
+    /// Counts of the traffic between nodes.
     pub counts: Counts,
-    /// Whose configuration or version is not ours.
+    /// Processes whose configuration or version differs.
     mismatches: Arc<Mismatches>,
 }
 
-/// What all processes of a cluster must agree on, as headers say it.
+/// What all processes of a cluster must agree on, as header values.
 struct Identity {
     ring: HeaderValue,
     members: HeaderValue,
     origin: HeaderValue,
 }
 
-/// What is counted of the talk between nodes.
+/// Counts of the traffic between nodes.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Leases that were asked for and not granted in time.
+    /// Leases requested and not granted in time.
     pub leases_refused: AtomicU64,
     /// Invalidations sent.
     pub invalidations: AtomicU64,
-    /// Of these, not confirmed in time; they are sent again as long as the lease lasts.
+    /// Invalidations not confirmed in time; they are repeated as long as the lease lasts.
     pub invalidations_failed: AtomicU64,
     /// Writes whose acknowledgement waited for other nodes.
     pub writes_held: AtomicU64,
-    /// Nanoseconds that they waited.
+    /// Total nanoseconds that these acknowledgements waited.
     pub writes_held_ns: AtomicU64,
-    /// Objects that other nodes were asked for and had.
+    /// Objects requested from other nodes that had them.
     pub fills_found: AtomicU64,
-    /// … and had not.
+    /// Objects requested from other nodes that did not have them.
     pub fills_not_here: AtomicU64,
-    /// … and did not answer for in time.
+    /// Objects requested from other nodes without a usable reply in time.
     pub fills_failed: AtomicU64,
-    /// Offers that were sent.
+    /// Offers sent and accepted.
     pub offers: AtomicU64,
-    /// Offers that were left out or not taken.
+    /// Offers dropped here, or not accepted by the peer.
     pub offers_dropped: AtomicU64,
 }
 
-/// A counter's next value.
+/// Increments a counter.
 pub fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
 fn hexadecimal(hash: u64) -> HeaderValue {
-    // Digits are a header's value.
+    // Hexadecimal digits are always a valid header value, so the fallback is never used.
     HeaderValue::from_str(&format!("{hash:016x}")).unwrap_or(HeaderValue::from_static(""))
 }
 
 impl Identity {
-    /// A folder may be mounted at another place on every machine, and a store may have several addresses, so
-    /// neither is compared.
+    /// The identity of a configuration. It leaves out the path of a folder origin and the address
+    /// of a store: a folder may be mounted elsewhere on each machine, and a store may have several
+    /// addresses.
     fn of(ring: &Ring, addresses: &[SocketAddr], origin: &Origin) -> Identity {
         let behind = match origin.kind {
             origin::Kind::S3 => format!("s3 {:?} {:?}", origin.bucket, origin.prefix),
@@ -116,7 +117,11 @@ impl Identity {
 }
 
 impl Peers {
-    /// The members of a configuration beside this one; nothing is sent yet.
+    /// Prepares the connections to the other members of the configuration. Sends nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// If a name or the token is not a valid header value.
     pub fn new(
         config: &Config,
         settings: &ClusterSettings,
@@ -156,7 +161,7 @@ impl Peers {
         })
     }
 
-    /// What the status shows.
+    /// The cluster's part of the status.
     pub fn status(&self, peers: Vec<PeerStatus>) -> ClusterStatus<'_> {
         let members = self.ring.members().iter().zip(&self.addresses).zip(&self.shares);
         let mut shown = Vec::new();
@@ -174,7 +179,7 @@ impl Peers {
         }
     }
 
-    /// A write's acknowledgement waited so long for other nodes.
+    /// Counts a write whose acknowledgement waited this long for other nodes.
     pub fn held(&self, waited: Nanos) {
         count(&self.counts.writes_held);
         self.counts.writes_held_ns.fetch_add(waited, Ordering::Relaxed);
@@ -198,6 +203,6 @@ struct MemberStatus<'a> {
     name: &'a str,
     address: SocketAddr,
     weight: f64,
-    /// Of all keys, those of which it is the primary.
+    /// Fraction of all keys whose primary this member is.
     share: f64,
 }

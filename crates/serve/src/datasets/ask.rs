@@ -1,8 +1,8 @@
-//! What is asked of a dataset, and what its parts answer. The same for a node, whose parts are its own, and
-//! for a gateway, which asks nodes.
+//! Queries on a dataset, and the answers of its parts. Nodes and gateways share this code: a node
+//! queries its own parts, a gateway sends the query to nodes.
 //!
-//! *Order of asking.* A page is often full after the first part; so that is asked alone, and all others
-//! together after it. Counts are asked of all at once.
+//! *Order of the parts.* The first part often fills a page. It is therefore queried alone, and the
+//! others after it, in groups of bounded size. A count is sent to all parts at once.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -17,66 +17,68 @@ use dataset::manifest::Manifest;
 use dataset::part::{Part, Run};
 use dataset::{Dataset, Found, Wanted, key_query};
 
-/// Records of a page, if the request does not say how many.
+/// Records in a page when the request has no `limit`.
 const LIMIT: usize = 10;
-/// Records of a page at most.
+/// Maximum records in a page.
 const LIMIT_MAX: usize = 10_000;
-/// Bytes of the records of a page: past it, the page is short and says that there is more.
+/// Maximum bytes of a page's records. A page that reaches it ends early, with `has_more` set.
 const PAGE_BYTES_MAX: usize = 16 << 20;
-/// Parts that are asked for their pages at once: so many pages may be held.
+/// Maximum parts queried for pages concurrently, and so the maximum number of pages held.
 const PAGES_AT_ONCE: usize = 16;
-/// Bytes of one extract.
+/// Maximum bytes of one extract.
 const EXTRACT_BYTES_MAX: u64 = 16 << 20;
-/// The name of the part that holds what is in no shard yet.
+/// Name of the part that holds the records not yet sealed into a shard.
 pub const LOG: &str = "log";
 
-/// A question that reads.
+/// A query: any request that reads a dataset.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ask {
-    /// A page of the records that match.
+    /// A page of matching records.
     Records { query: Query, wanted: Wanted },
-    /// A record.
+    /// One record.
     Record { id: u64 },
-    /// How many records match.
+    /// The number of matching records.
     Count { query: Query },
-    /// How often some bytes occur in the shards.
+    /// The number of occurrences of a byte string in the shards.
     Occurrences { bytes: Vec<u8> },
-    /// Bytes of the text of the shards.
+    /// A byte range of the shards' text.
     Extract { range: Range<u64> },
-    /// The records with these ids, as they came; fewer than that at a time.
+    /// The original bytes of the records with these ids. One answer may cover only the first of
+    /// them.
     Export { ids: Range<u64> },
 }
 
-/// An answer, of a part or of the whole.
+/// The answer of one part, or of the whole dataset.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// To [`Ask::Records`].
+    /// Answers [`Ask::Records`].
     Page(Page),
-    /// To [`Ask::Count`] and [`Ask::Occurrences`].
+    /// Answers [`Ask::Count`] and [`Ask::Occurrences`].
     Count { count: u64 },
-    /// To [`Ask::Record`] and [`Ask::Extract`]; `None` where there is no such record.
+    /// Answers [`Ask::Record`] and [`Ask::Extract`]; `None` if the record does not exist.
     Bytes(Option<Vec<u8>>),
-    /// To [`Ask::Export`].
+    /// Answers [`Ask::Export`].
     Run(Run),
 }
 
-/// Records that match.
+/// A page of matching records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Page {
-    /// In the order of their ids, if they were asked for sorted.
+    /// The records, in ascending order of id if the query asked for a sorted page.
     pub records: Vec<Record>,
-    /// What the next page is after.
+    /// Id to pass as `after` to get the next page.
     pub next: Option<u64>,
-    /// Whether there may be more.
+    /// Whether more records may match.
     pub has_more: bool,
-    /// Occurrences that were located.
+    /// Number of occurrences located in the index.
     pub located: usize,
-    /// Records that were read to be certain.
+    /// Number of candidate records read to verify that they match.
     pub verified: usize,
-    /// Parts that could not be asked; only where that was allowed.
+    /// Parts that did not answer; only filled for queries with `partial=true`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// Whether it ends where it does because of its bytes: what follows must not be put behind it.
+    /// Whether the page ended early at the byte limit. Records of later parts must not be appended
+    /// then: the records in between would be missing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub broke_off: bool,
 }
@@ -84,24 +86,24 @@ pub struct Page {
 /// A record with its id.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Its id.
+    /// The record's id.
     pub id: u64,
-    /// Its bytes.
+    /// The record's bytes.
     #[serde(flatten)]
     pub content: Content,
 }
 
-/// The bytes of a record: text where they are text.
+/// The bytes of a record: a string if they are valid UTF-8.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
-    /// Text.
+    /// Valid UTF-8.
     Record(String),
-    /// Other bytes.
+    /// Any other bytes.
     Bytes(Vec<u8>),
 }
 
-/// The pairs of a query string, decoded.
+/// Splits a query string into its names and percent-decoded values.
 pub fn pairs(query: &str) -> Vec<(String, Vec<u8>)> {
     let decode = |text: &str| -> Vec<u8> {
         percent_encoding::percent_decode_str(&text.replace('+', " ")).collect()
@@ -115,7 +117,11 @@ pub fn pairs(query: &str) -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-/// The text of a value of a query string.
+/// A query string's value as text.
+///
+/// # Errors
+///
+/// If the value is not valid UTF-8; the message names the parameter.
 pub fn text<'a>(name: &str, value: &'a [u8]) -> anyhow::Result<&'a str> {
     std::str::from_utf8(value).with_context(|| format!("{name} is not text in UTF-8"))
 }
@@ -126,12 +132,13 @@ fn number<T: std::str::FromStr>(name: &str, value: &[u8]) -> anyhow::Result<T> {
 }
 
 impl Ask {
-    /// Reads `records`, `records/ID`, `count`, `extract` or `export` with its query string; `None` for another
-    /// path. `schema` is what the key of a record is found by.
+    /// Parses `records`, `records/ID`, `count`, `extract` or `export` and its query string. Returns
+    /// `None` for any other path. The schema of `manifest` defines the attribute that `key`
+    /// searches.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, for who asked.
+    /// If a parameter is unknown, missing or invalid. The message is meant for the client.
     pub fn parse(path: &str, query: &str, manifest: &Manifest) -> anyhow::Result<Option<Ask>> {
         let given = pairs(query);
         let known: &[&str] = match path {
@@ -146,10 +153,11 @@ impl Ask {
             return Ok(None);
         }
         if let Some((name, _)) = given.iter().find(|(name, _)| !known.contains(&name.as_str())) {
-            bail!("{name:?} is none of: {}", known.join(", "));
+            bail!("unknown parameter {name:?}; expected one of: {}", known.join(", "));
         }
         let value = |name: &str| given.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
-        let required = |name: &str| value(name).with_context(|| format!("{name} is missing"));
+        let required =
+            |name: &str| value(name).with_context(|| format!("parameter {name} is missing"));
         if let Some(id) = is_record {
             return Ok(Some(Ask::Record { id: number("the id", id.as_bytes())? }));
         }
@@ -163,7 +171,7 @@ impl Ask {
                         let condition = Condition::Matches(pattern);
                         Query::Test(Test { attribute: None, condition })
                     }
-                    _ => bail!("give one of query, key and pattern"),
+                    _ => bail!("give exactly one of query, key and pattern"),
                 };
                 let limit = value("limit").map_or(Ok(LIMIT), |limit| number("limit", limit))?;
                 ensure!(
@@ -174,7 +182,7 @@ impl Ask {
                 let sorted = match value("sorted") {
                     None | Some(b"true") => true,
                     Some(b"false") if after.is_none() => false,
-                    Some(b"false") => bail!("what is not sorted has no next page: leave out after"),
+                    Some(b"false") => bail!("sorted=false has no next page; leave out after"),
                     Some(_) => bail!("sorted must be true or false"),
                 };
                 Ask::Records { query, wanted: Wanted { limit, after, sorted } }
@@ -182,7 +190,7 @@ impl Ask {
             "count" => match (value("query"), value("bytes")) {
                 (Some(query), None) => Ask::Count { query: text("query", query)?.parse()? },
                 (None, Some(bytes)) => Ask::Occurrences { bytes: bytes.to_vec() },
-                _ => bail!("give one of query and bytes"),
+                _ => bail!("give exactly one of query and bytes"),
             },
             "export" => {
                 let id = |name: &str, none: u64| {
@@ -196,7 +204,7 @@ impl Ask {
                 let start: u64 = number("offset", required("offset")?)?;
                 let len: u64 = number("len", required("len")?)?;
                 ensure!(len <= EXTRACT_BYTES_MAX, "len must be at most {EXTRACT_BYTES_MAX}");
-                let end = start.checked_add(len).context("that ends past the largest offset")?;
+                let end = start.checked_add(len).context("offset + len exceeds 2^64 - 1")?;
                 let all: u64 = manifest.shards.iter().map(|shard| shard.input_bytes).sum();
                 ensure!(
                     end <= all,
@@ -207,7 +215,7 @@ impl Ask {
         }))
     }
 
-    /// What kind of request it is.
+    /// The operation that windows record for this query.
     pub fn operation(&self) -> Operation {
         match self {
             Ask::Records { .. } => Operation::Search,
@@ -217,7 +225,7 @@ impl Ask {
         }
     }
 
-    /// The parts that have to be asked, in order.
+    /// Names of the parts that this query needs, in order.
     pub fn parts(&self, manifest: &Manifest) -> Vec<String> {
         let all = || manifest.shards.iter();
         let names = |shards: &mut dyn Iterator<Item = &str>| -> Vec<String> {
@@ -240,7 +248,7 @@ impl Ask {
                 }))
             }
             Ask::Export { ids } => {
-                // One without records may have a header.
+                // A shard without records may still hold a header.
                 let holds = |s: &&dataset::manifest::ShardEntry| {
                     (s.first_id..s.first_id.saturating_add(s.records.max(1))).contains(&ids.start)
                 };
@@ -267,11 +275,11 @@ impl Ask {
         parts
     }
 
-    /// What a shard of a dataset answers.
+    /// Answers this query from one shard.
     ///
     /// # Errors
     ///
-    /// As the functions of [`Part`].
+    /// Those of the functions of [`Part`].
     pub fn of_shard(&self, dataset: &Dataset, part: &Part) -> anyhow::Result<Answer> {
         Ok(match self {
             Ask::Records { query, wanted } => {
@@ -299,11 +307,11 @@ impl Ask {
         })
     }
 
-    /// What the log of a dataset answers.
+    /// Answers this query from the dataset's log.
     ///
     /// # Errors
     ///
-    /// None that there should be.
+    /// If a record cannot be read, which does not happen while the log in memory is consistent.
     pub fn of_log(&self, dataset: &Dataset) -> anyhow::Result<Answer> {
         Ok(match self {
             Ask::Records { query, wanted } => {
@@ -320,7 +328,7 @@ impl Ask {
     }
 }
 
-/// The part of a shard's file: its number.
+/// The part name of a shard's file: the file name without `.shard`.
 pub fn part_of(file: &str) -> &str {
     file.strip_suffix(".shard").unwrap_or(file)
 }
@@ -366,7 +374,7 @@ impl Record {
 }
 
 impl Answer {
-    /// Bytes of it, about.
+    /// Approximate size in bytes.
     pub fn bytes(&self) -> u64 {
         match self {
             Answer::Page(page) => page.bytes() as u64,
@@ -378,7 +386,7 @@ impl Answer {
 }
 
 impl Page {
-    /// Whether no further part can add to it.
+    /// Whether no further part can add records.
     fn is_full(&self, limit: usize) -> bool {
         self.broke_off || self.records.len() >= limit
     }
@@ -387,8 +395,9 @@ impl Page {
         self.records.iter().map(Record::bytes).sum()
     }
 
-    /// Takes a record, unless the page has so many bytes that it breaks off before it. `bytes` are those that
-    /// it has.
+    /// Appends a record and adds its size to `bytes`, the page's size so far. If the record would
+    /// exceed [`PAGE_BYTES_MAX`], ends the page before it and returns `false`. The first record is
+    /// always taken, so that a page makes progress.
     fn push(&mut self, record: Record, bytes: &mut usize) -> bool {
         *bytes += record.bytes();
         if *bytes > PAGE_BYTES_MAX && !self.records.is_empty() {
@@ -418,13 +427,13 @@ impl Page {
     }
 }
 
-/// Who asks parts.
+/// Sends queries to parts.
 pub trait AskParts {
-    /// Why a part has no answer.
+    /// Why a part did not answer.
     type Error;
-    /// Whether that is because of the question, which other parts would refuse too.
+    /// Whether the query itself is at fault, so that every other part would refuse it too.
     fn refuses(error: &Self::Error) -> bool;
-    /// Asks a part.
+    /// Sends a query to one part and returns its answer.
     fn ask(
         &self,
         part: &str,
@@ -432,12 +441,12 @@ pub trait AskParts {
     ) -> impl Future<Output = Result<Answer, Self::Error>> + Send;
 }
 
-/// Asks parts, and puts their answers together. With `partial`, those that cannot answer are named in a page
-/// instead of failing it.
+/// Sends a query to the parts and merges their answers. With `partial`, a page lists the parts that
+/// did not answer in `missing` instead of failing.
 ///
 /// # Errors
 ///
-/// The first part's that has no answer.
+/// The error of the first part, in order, that did not answer.
 pub async fn ask_parts<P: AskParts>(
     parts: &P,
     names: &[String],
@@ -447,12 +456,12 @@ pub async fn ask_parts<P: AskParts>(
     match ask {
         Ask::Records { wanted, .. } => {
             let mut whole = Page::default();
-            // The first alone, since it is often enough; the others some at a time.
+            // The first part alone, because it often fills the page; the others in groups.
             let first = names.len().min(1);
             let (first, others) = names.split_at(first);
             for names in std::iter::once(first).chain(others.chunks(PAGES_AT_ONCE)) {
                 if whole.is_full(wanted.limit) {
-                    // Whether one of the others has a match is not known.
+                    // The remaining parts are not queried, and may have matches.
                     whole.has_more = true;
                     break;
                 }
@@ -519,16 +528,16 @@ async fn ask_all<P: AskParts>(
     Ok(answers)
 }
 
-/// The ids that a request names, `1,2,3`.
+/// Parses the query string `ids=1,2,3`.
 ///
 /// # Errors
 ///
-/// If they are not numbers, or too many.
+/// If there is no `ids`, another parameter, an invalid number, or more than 10,000 ids.
 pub fn ids(query: &str) -> anyhow::Result<BTreeSet<u64>> {
     const IDS_MAX: usize = 10_000;
     let given = pairs(query);
     let [(name, value)] = given.as_slice() else { bail!("give ids=1,2,3") };
-    ensure!(name == "ids", "{name:?} is not ids");
+    ensure!(name == "ids", "unknown parameter {name:?}; give ids=1,2,3");
     let ids = value.split(|byte| *byte == b',').map(|id| number("an id", id));
     let ids: BTreeSet<u64> = ids.collect::<anyhow::Result<_>>()?;
     ensure!(ids.len() <= IDS_MAX, "at most {IDS_MAX} ids at a time");

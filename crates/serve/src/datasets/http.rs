@@ -1,9 +1,10 @@
-//! Requests below `/datasets`: what a node answers, and what a gateway and a node have in common.
+//! HTTP requests below `/datasets`: the node's side, and the code that nodes and gateways share.
 //!
-//! A gateway asks for one part at a time, `/datasets/NAME/parts/PART/…`, and says of which version: the etag of
-//! the manifest that it has read and the last chunk of the log that it knows of. A node whose version is older
-//! compares with the origin first; where it stays another, the answer is 412, so that nobody searches half of an
-//! old dataset and half of a new one.
+//! A gateway queries one part at a time, at `/datasets/NAME/parts/PART/…`. Its request names the
+//! version: the etag of the manifest that the gateway has read, and the last chunk of the log that
+//! it knows. A node with an older version first compares with the origin. If the versions still
+//! differ, the node replies 412, so that no query mixes parts of an old dataset with parts of a new
+//! one.
 
 use std::sync::Arc;
 
@@ -31,12 +32,12 @@ use dataset::Info;
 use dataset::chunk::CHUNK_BYTES_MAX;
 use dataset::part::Run;
 
-/// Bytes of one append.
+/// Maximum bytes of one append.
 const APPEND_BYTES_MAX: usize = CHUNK_BYTES_MAX / 2;
-/// Bytes of all appends that are under way.
+/// Maximum total bytes of the appends in progress.
 pub const APPENDS_BYTES_MAX: usize = 4 * APPEND_BYTES_MAX;
 
-/// What a part of a dataset holds, and how busy it is.
+/// The size and load of one part of a dataset.
 #[derive(Serialize)]
 struct PartStatus {
     part: String,
@@ -55,50 +56,50 @@ struct DatasetStatus<'a> {
     parts: Vec<PartStatus>,
 }
 
-/// Below `/datasets`: a dataset's name, and what is asked of it.
+/// A path below `/datasets`, split after the dataset's name.
 pub struct Place<'a> {
-    /// The name.
+    /// The dataset's name.
     pub name: &'a str,
-    /// What follows it, without the slash between.
+    /// The path after the name, without the slash between them.
     pub rest: &'a str,
 }
 
-/// The place of a path; `None` for the list at `/datasets` itself.
+/// Splits a path below `/datasets/`; `None` for the list at `/datasets` itself.
 pub fn place(path: &str) -> Option<Place<'_>> {
     let below = path.strip_prefix("/datasets/").filter(|below| !below.is_empty())?;
     let (name, rest) = below.split_once('/').unwrap_or((below, ""));
     Some(Place { name, rest })
 }
 
-/// Whether a path is a dataset's.
+/// Whether a path is `/datasets` or below it.
 pub fn is_below(path: &str) -> bool {
     path == "/datasets" || path.starts_with("/datasets/")
 }
 
-/// 400, with what is wrong.
+/// 400 Bad Request, with the error as its message.
 pub fn bad(error: &anyhow::Error) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, &format!("{error:#}"))
 }
 
-/// 503: the origin, most likely.
+/// 503 Service Unavailable, with the error as its message. Most such errors come from the origin.
 pub fn unavailable(error: &anyhow::Error) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, &format!("{error:#}"))
         .with(RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
-/// 404.
+/// 404 Not Found: the dataset does not exist.
 pub fn no_dataset(name: &str) -> Problem {
     let what = format!("there is no dataset {name:?}; /datasets lists them");
     Problem::new(StatusCode::NOT_FOUND, &what)
 }
 
-/// 405.
+/// 405 Method Not Allowed; `methods` is the value of `Allow`.
 pub fn only(methods: &'static str) -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, &format!("this takes {methods}"))
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, &format!("this path allows only {methods}"))
         .with(ALLOW, HeaderValue::from_static(methods))
 }
 
-/// The reply with an answer of a version.
+/// The HTTP reply with an answer computed on `view`.
 pub fn reply(view: &View, answer: Answer, mut seen: Seen, ask: &Ask) -> Answered {
     seen.bytes = answer.bytes();
     seen.size = seen.bytes;
@@ -114,7 +115,7 @@ pub fn reply(view: &View, answer: Answer, mut seen: Seen, ask: &Ask) -> Answered
             seen.outcome = Outcome::Miss;
             let what = match ask {
                 Ask::Record { id } => format!("there is no record {id}, or it was deleted"),
-                _ => "there is no such part of the text".to_owned(),
+                _ => "the text has no such range".to_owned(),
             };
             return Err(Problem::new(StatusCode::NOT_FOUND, &what).of(seen));
         }
@@ -136,9 +137,9 @@ pub fn reply(view: &View, answer: Answer, mut seen: Seen, ask: &Ask) -> Answered
     Ok(response)
 }
 
-/// The parts that are here.
+/// Queries the parts that this process holds.
 pub struct Local {
-    /// The dataset.
+    /// The dataset's version.
     pub view: Arc<View>,
 }
 
@@ -155,10 +156,10 @@ impl AskParts for Local {
 }
 
 impl Local {
-    /// Asks a part that is here, and says how it went.
+    /// Queries a local part; returns its answer and the stage times.
     async fn serve(&self, name: &str, ask: &Ask) -> Result<(Answer, Stages), Problem> {
         let Some(station) = self.view.stations.get(name) else {
-            let what = format!("part {name} is not on this node: ask a gateway");
+            let what = format!("part {name} is not on this node; send the request to a gateway");
             return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, &what));
         };
         let (view, asked, part) = (self.view.clone(), ask.clone(), self.view.part(name).cloned());
@@ -174,14 +175,14 @@ impl Local {
             Ok(served) => match served.answer {
                 Some(answer) => Ok((answer.map_err(|error| bad(&error))?, served.stages)),
                 None => {
-                    let what = "the query failed in an unforeseen way; the server's log says more";
+                    let what = "internal error: the query panicked; see the server's log";
                     Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, what))
                 }
             },
             Err(busy) => {
                 let what = format!(
-                    "the queue of {} holds {} requests, as many as datasets.queue_length_max \
-                     allows; try again later",
+                    "the queue of {} is full: it holds {} requests, the limit set by \
+                     datasets.queue_length_max; try again later",
                     station.name(),
                     busy.length
                 );
@@ -195,7 +196,7 @@ impl Local {
     }
 }
 
-/// What a change did, as it is answered.
+/// The result of a change, as the JSON body of its reply.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Done {
@@ -206,13 +207,14 @@ pub enum Done {
 }
 
 impl Datasets {
-    /// Answers a client's request, or a gateway's for a part.
+    /// Serves a client's request, or a gateway's request for a part.
     pub async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Answered {
         let path = request.uri().path().to_owned();
         let Some(place) = place(&path) else { return self.list(&request).await };
         let served = self.find(place.name).await.map_err(|error| unavailable(&error))?;
         if let Some(part) = place.rest.strip_prefix("parts/") {
-            // A gateway knows it, or did: "not found" would be an answer about the record.
+            // The gateway knows this dataset, or knew it, so the versions differ. A 404 would
+            // be taken for "no such record".
             let served = served.ok_or_else(another_version)?;
             return self.part(&served, part, &request).await;
         }
@@ -243,14 +245,14 @@ impl Datasets {
         }
     }
 
-    /// What a dataset holds.
+    /// Replies with a dataset's size and the state of its parts.
     pub fn status(&self, served: &Arc<Served>) -> Answered {
         let view = served.view().ok_or_else(|| no_dataset(served.name()))?;
         let (name, info, parts) = (served.name(), view.dataset.info(), self.parts(&view));
         Ok(json_reply(StatusCode::OK, &DatasetStatus { name, info, parts }, None))
     }
 
-    /// All datasets.
+    /// Replies with the list of all datasets.
     pub async fn list(&self, request: &Request<Incoming>) -> Answered {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Err(only("GET, HEAD"));
@@ -259,7 +261,7 @@ impl Datasets {
         Ok(json_reply(StatusCode::OK, &json!({ "datasets": *all }), None))
     }
 
-    /// A part, for a gateway.
+    /// Serves a gateway's query of one part.
     async fn part(
         &self,
         served: &Arc<Served>,
@@ -285,7 +287,7 @@ impl Datasets {
                 let length = HeaderValue::from(stages.length_left);
                 to.insert(headers::QUEUE_LENGTH.clone(), length.clone());
                 to.insert(headers::NODE_LENGTH.clone(), length);
-                // All of its nodes have a shard.
+                // Every one of a shard's nodes holds it: all bits are set.
                 let warm = (1_u16 << self.replicas) - 1;
                 to.insert(headers::WARM.clone(), HeaderValue::from(warm));
                 Ok(response)
@@ -325,7 +327,8 @@ impl Datasets {
             Method::PUT => {
                 let given = pairs(request.uri().query().unwrap_or(""));
                 let wrong = || {
-                    let what = "give bytes=N, or bytes=auto to leave it to the lengths of queues";
+                    let what = "give bytes=N for a fixed size, or bytes=auto to let the queue \
+                                lengths decide";
                     Problem::new(StatusCode::BAD_REQUEST, what)
                 };
                 let [(name, value)] = given.as_slice() else { return Err(wrong()) };
@@ -350,7 +353,7 @@ impl Datasets {
         Ok(json_reply(StatusCode::OK, &status, None))
     }
 
-    /// Appends, deletes or seals.
+    /// Serves a request that appends, deletes or seals.
     pub async fn change(
         &self,
         served: &Arc<Served>,
@@ -361,7 +364,7 @@ impl Datasets {
         match (method, rest) {
             (Method::POST, "records") => {
                 let seen = self.lane.received(Operation::Append, served.name().as_bytes());
-                // Held until the chunk is written, which has another copy.
+                // Held until the chunk is written, because the chunk is a second copy of the bytes.
                 let room = match self.room(request.headers()) {
                     Ok(room) => room,
                     Err(problem) => return Err(problem.of(seen)),
@@ -390,7 +393,7 @@ impl Datasets {
             }
             (Method::POST, "seal") => {
                 let served = served.clone();
-                // Of its own, so that a client that leaves does not break it off.
+                // In a task of its own, so that a client that disconnects does not cancel the seal.
                 match tokio::spawn(async move { served.seal().await }).await {
                     Ok(Ok(sealed)) => {
                         Ok(json_reply(StatusCode::OK, &json!({ "sealed": sealed }), None))
@@ -407,7 +410,11 @@ impl Datasets {
 }
 
 impl Datasets {
-    /// Room for the bytes of an append: what it says that it has, or the most that it may have.
+    /// Reserves memory for an append: its `Content-Length`, or [`APPEND_BYTES_MAX`] without one.
+    ///
+    /// # Errors
+    ///
+    /// 503 if the appends in progress leave too little.
     fn room(&self, headers: &HeaderMap) -> Result<OwnedSemaphorePermit, Problem> {
         let said = headers.get(CONTENT_LENGTH).and_then(|said| said.to_str().ok()?.parse().ok());
         let bytes = said.unwrap_or(APPEND_BYTES_MAX).min(APPEND_BYTES_MAX);
@@ -415,7 +422,7 @@ impl Datasets {
             self.appends.clone().try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
         room.map_err(|_| {
             let what = format!(
-                "appends of {APPENDS_BYTES_MAX} bytes are under way, as many as are taken at a time; \
+                "no memory for this append: those in progress may use {APPENDS_BYTES_MAX} bytes; \
                  try again later"
             );
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
@@ -424,15 +431,15 @@ impl Datasets {
     }
 }
 
-/// Whether parts may be missing from the answer.
+/// Whether the query string has `partial=true`: the answer may lack parts.
 pub fn is_partial(query: &str) -> bool {
     pairs(query).iter().any(|(name, value)| name == "partial" && value == b"true")
 }
 
-/// What there is below a dataset.
+/// 404 Not Found: names the paths that exist below a dataset.
 pub fn nothing_here() -> Problem {
-    let what = "there is nothing here; a dataset has records, records/ID, count, extract, export, \
-                layers and seal";
+    let what = "there is nothing here; the paths below a dataset are records, records/ID, count, \
+                extract, export, layers and seal";
     Problem::new(StatusCode::NOT_FOUND, what)
 }
 
@@ -451,21 +458,25 @@ fn changed(done: anyhow::Result<Done>, mut seen: Seen) -> Answered {
     }
 }
 
-/// 412.
+/// 412 Precondition Failed: gateway and node know different versions of the dataset.
 fn another_version() -> Problem {
-    let what = "this node knows another version of the dataset: compare with the origin";
+    let what = "this node has another version of the dataset; compare with the origin";
     Problem::new(StatusCode::PRECONDITION_FAILED, what)
 }
 
-/// The view of the version that a gateway asks of, without what was deleted since; `None` if there is none such even after a comparison with
-/// the origin.
+/// The view of the version that a gateway's request names: deletions of later chunks are left out.
+/// `None` if this node's version still differs after a comparison with the origin.
 async fn same_version(
     served: &Arc<Served>,
     headers: &HeaderMap,
 ) -> Result<Option<Arc<View>>, Problem> {
     let (Some(etag), Some(chunk)) = (headers.get(&headers::VIEW), headers.get(&headers::CHUNK))
     else {
-        let what = format!("a part is asked with {} and {}", headers::VIEW, headers::CHUNK);
+        let what = format!(
+            "a request for a part needs the headers {} and {}",
+            headers::VIEW,
+            headers::CHUNK
+        );
         return Err(Problem::new(StatusCode::BAD_REQUEST, &what));
     };
     let chunk: Option<u64> = chunk.to_str().ok().and_then(|chunk| chunk.parse().ok());
@@ -504,7 +515,7 @@ async fn gather(mut incoming: Incoming, pace: Pace) -> Result<Bytes, Problem> {
         };
         meter.took(piece.len());
         if all.len() + piece.len() > APPEND_BYTES_MAX {
-            let what = format!("at most {APPEND_BYTES_MAX} bytes are appended at a time");
+            let what = format!("an append may have at most {APPEND_BYTES_MAX} bytes");
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, &what));
         }
         all.extend_from_slice(&piece);

@@ -1,11 +1,13 @@
-//! Layers of the shards of a node, as [`engine::layers`] decides: what it observes, and what is done.
+//! Carries out the decisions of [`engine::layers`] on the shards of a node.
 //!
-//! One thread looks at all queues once an interval. Layers are dropped at once; those that are added are
-//! made by another, a shard after the other, and published when they are whole. Datasets that were given
-//! a fixed number of bytes have layers for that, whatever their queues.
+//! The *watch* thread observes all queues once per interval and drops layers at once. The *sweep*
+//! thread builds the layers to add, one shard after the other, and publishes each when it is
+//! complete. A dataset with a fixed number of bytes gets layers of that size, whatever the lengths
+//! of its queues.
 //!
-//! A step of memory is a pair, one layer more of the suffix array and one of its inverse, or the text layer:
-//! the cheapest that there is not comes first, the dearest that there is goes first.
+//! Memory grows and shrinks in steps. A step is either a pair (one more layer of the suffix array
+//! and one of its inverse) or the text layer. The cheapest missing step is added first, and the
+//! most expensive existing one is dropped first.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,28 +27,30 @@ use super::station::Station;
 use dataset::part::Part;
 use record::clock;
 
-/// Segments of a sweep between two looks at whether it is still wanted, and blocks of a text layer.
+/// Segments of a sweep, and blocks of a text layer, that are processed between two checks for
+/// cancellation.
 const SEGMENTS: usize = 16;
 const BLOCKS: usize = 256;
 
-/// What a text layer is expected to take of the text (`shard::layers` has what was measured), and how many
-/// times as much it may turn out to be. Of a text that takes more it has the beginning.
+/// Expected size of a text layer as a fraction of the text (`shard::layers` has the measurements),
+/// and the factor by which the actual size may exceed it. If the text needs more, the layer covers
+/// only its beginning.
 const TEXT_SHARE: f64 = 0.3;
 const TEXT_EXCESS: f64 = 1.3;
 
-/// A shard of fewer bytes gets no text layer: its records are read soon enough.
+/// A smaller shard gets no text layer: reading its records is fast enough without one.
 const TEXT_BYTES_MIN: usize = 256 << 10;
 
-/// One step of memory.
+/// One step by which a shard's layers grow.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A layer of each array.
+    /// One more layer of each array.
     Pair(Rates),
-    /// The text layer, of so many bytes at most.
+    /// The text layer, of at most this many bytes.
     Text(u64),
 }
 
-/// What a shard's layers are.
+/// The layers that a shard has.
 #[derive(Clone, Debug, Serialize)]
 pub struct Held {
     /// Sampling rates of its layers of the suffix array.
@@ -55,13 +59,13 @@ pub struct Held {
     pub isa: Vec<u32>,
     /// Bytes of its text layer.
     pub text_bytes: usize,
-    /// Bytes of the text that this has, from the first on.
+    /// Bytes of the text that the text layer covers, from the beginning.
     pub text_covered_bytes: usize,
-    /// Bytes of all of them.
+    /// Bytes of all layers together.
     pub bytes: usize,
 }
 
-/// What a shard's layers are now.
+/// The layers that a shard has now.
 pub fn held(part: &Part) -> Held {
     let layers = part.shard().index().layers();
     let footprint = layers.footprint();
@@ -74,12 +78,13 @@ pub fn held(part: &Part) -> Held {
     }
 }
 
-/// Layers that are being filled.
+/// Layers under construction.
 struct Filling {
     bytes: u64,
     cancelled: Arc<AtomicBool>,
 }
 
+/// A step for the sweep thread to build.
 struct Order {
     id: ShardId,
     name: String,
@@ -90,25 +95,25 @@ struct Order {
 
 struct State {
     manager: Manager,
-    /// A number for each queue's name.
+    /// The manager's id of each queue, by the queue's name.
     ids: HashMap<String, ShardId>,
     next_id: ShardId,
     filling: HashMap<ShardId, Filling>,
-    /// What was done last, in words, the newest last.
+    /// Descriptions of the latest changes, newest last.
     changes: Vec<String>,
 }
 
-/// Changes that are remembered.
+/// Maximum number of changes remembered.
 const CHANGES_MAX: usize = 32;
 
-/// The manager of the layers of a process.
+/// Manages the layers of all shards of a process.
 pub struct Layers {
     state: Mutex<State>,
     interval: Duration,
     stopping: AtomicBool,
 }
 
-/// Its threads.
+/// The running threads of a [`Layers`].
 pub struct Running {
     layers: Arc<Layers>,
     threads: Vec<JoinHandle<()>>,
@@ -118,16 +123,16 @@ struct Candidate {
     id: ShardId,
     station: Arc<Station>,
     part: Arc<Part>,
-    /// Bytes of layers that it is to have, if that is fixed.
+    /// Bytes of layers that the shard is to have, if that number is fixed.
     fixed_bytes: Option<u64>,
 }
 
 impl Layers {
-    /// A manager that has seen nothing yet.
+    /// A manager without observations.
     ///
     /// # Errors
     ///
-    /// Settings that cannot hold.
+    /// If the settings are invalid.
     pub fn new(settings: Settings) -> anyhow::Result<Arc<Layers>> {
         let interval = Duration::from_nanos(settings.interval);
         let state = State {
@@ -148,23 +153,23 @@ impl Layers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that the layers of all shards may take.
+    /// Maximum bytes of the layers of all shards together.
     pub fn budget_bytes(&self) -> u64 {
         self.lock().manager.settings().budget_bytes
     }
 
-    /// The average length of a queue.
+    /// The exponentially averaged length of a queue; `None` before its first observation.
     pub fn average(&self, station: &Station) -> Option<f64> {
         let state = self.lock();
         state.manager.average(*state.ids.get(station.name())?)
     }
 
-    /// What was done last, and why.
+    /// Descriptions of the latest changes with their reasons, newest last.
     pub fn changes(&self) -> Vec<String> {
         self.lock().changes.clone()
     }
 
-    /// Starts its threads.
+    /// Starts the watch and sweep threads.
     ///
     /// # Errors
     ///
@@ -182,9 +187,9 @@ impl Layers {
             })?;
         let sweep =
             std::thread::Builder::new().name("layers/sweep".to_owned()).spawn(move || {
-                // Queries come first. Where that is not allowed, both have their share.
+                // Queries have priority. If lowering the priority fails, they share the processor.
                 if let Err(error) = rustix::process::nice(10) {
-                    warn!("the sweeper of layers keeps its priority: {error}");
+                    warn!("cannot lower the priority of the thread that builds layers: {error}");
                 }
                 for order in receive {
                     sweeper.make(&order);
@@ -193,7 +198,7 @@ impl Layers {
         Ok(Running { layers: self.clone(), threads: vec![watch, sweep] })
     }
 
-    /// One interval.
+    /// Observes all shards once, and starts or carries out what the manager decides.
     fn look(&self, datasets: &Datasets, orders: &mpsc::Sender<Order>) {
         let mut state = self.lock();
         let mut candidates = Vec::new();
@@ -232,16 +237,16 @@ impl Layers {
         }
     }
 
-    /// Makes what was ordered, and publishes it.
+    /// Builds the step of an order and publishes it.
     fn make(&self, order: &Order) {
         let made = match &order.step {
             Step::Pair(rates) => self.sweep(order, rates),
             Step::Text(bytes_max) => self.compress(order, *bytes_max),
         };
         match made {
-            Ok(Some(what)) => info!("{} has {what} more", order.name),
+            Ok(Some(what)) => info!("{}: added {what}", order.name),
             Ok(None) => {}
-            Err(error) => warn!("{} gets no layer: {error}", order.name),
+            Err(error) => warn!("{}: cannot add a layer: {error}", order.name),
         }
         let mut state = self.lock();
         let same = |filling: &Filling| Arc::ptr_eq(&filling.cancelled, &order.cancelled);
@@ -254,20 +259,20 @@ impl Layers {
         order.cancelled.load(Ordering::Relaxed) || self.stopping.load(Ordering::Relaxed)
     }
 
-    /// What was published; `None` if it was given up.
+    /// Builds and publishes a pair of layers; returns its description, or `None` if cancelled.
     fn sweep(&self, order: &Order, rates: &Rates) -> Result<Option<String>, Error> {
         let index = order.part.shard().index();
         let mut sweep = index.layers().sweep(rates)?;
         while !self.is_off(order) {
             if sweep.step(index, SEGMENTS).is_finished() {
                 index.layers().publish(sweep)?;
-                return Ok(Some(format!("layers of the rates {:?} and {:?}", rates.sa, rates.isa)));
+                return Ok(Some(format!("layers with rates {:?} and {:?}", rates.sa, rates.isa)));
             }
         }
         Ok(None)
     }
 
-    /// The same of a text layer.
+    /// Builds and publishes a text layer; returns its description, or `None` if cancelled.
     fn compress(&self, order: &Order, bytes_max: u64) -> Result<Option<String>, Error> {
         let index = order.part.shard().index();
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
@@ -283,20 +288,21 @@ impl Layers {
     }
 }
 
-/// Bytes that a text layer will take, by guess; `None` if the shard is too small for one.
+/// Estimated bytes of a shard's text layer; `None` if the shard is too small for one.
 fn text_guess(part: &Part) -> Option<u64> {
     let len = part.shard().index().len();
     (len >= TEXT_BYTES_MIN).then_some((len as f64 * TEXT_SHARE) as u64)
 }
 
-/// The pair that was added last, or the text layer: the dearer one, and its bytes.
+/// The more expensive of the lowest pair of layers and the text layer: whether it is the text
+/// layer, and its bytes.
 fn dearest(footprint: &Footprint) -> (bool, u64) {
     let lowest = footprint.sa.last().into_iter().chain(footprint.isa.last());
     let pair: usize = lowest.map(|layer| layer.bytes).sum();
     (footprint.text_bytes > pair, footprint.text_bytes.max(pair) as u64)
 }
 
-/// Drops the lowest layer of each array, so often.
+/// Drops the `sa` lowest layers of the suffix array and the `isa` lowest of its inverse.
 fn drop_lowest(layers: &OfShard, sa: usize, isa: usize) {
     for (count, array) in [(sa, Array::Sa), (isa, Array::Isa)] {
         for _ in 0..count {
@@ -315,7 +321,7 @@ impl State {
         self.next_id
     }
 
-    /// The cheapest step that a shard does not have yet, and its bytes.
+    /// The cheapest step that a shard lacks, and its bytes.
     fn next(candidate: &Candidate) -> Option<(Step, u64)> {
         let layers = candidate.part.shard().index().layers();
         let (rates, bytes) = layers.next_rates();
@@ -373,9 +379,13 @@ impl State {
         self.changes.push(said);
     }
 
-    /// Leads to the layers that `bytes` hold: of the text if half of them are enough, and for each array half
-    /// of what is left. A text layer stays until it takes three quarters of them: making one takes long, and a
-    /// shard's share of a dataset's bytes falls as others come. One of a part of the text is made anew for twice its bytes.
+    /// Moves a shard towards the layers that fit in a fixed number of `bytes`: a text layer if half
+    /// of `bytes` is enough for it, and half of the remainder for each array.
+    ///
+    /// An existing text layer is kept while it takes at most three quarters of `bytes`, because
+    /// building one takes long and a shard's share of the dataset's bytes falls as shards are
+    /// added. A text layer that covers only part of the text is rebuilt once twice its bytes are
+    /// available.
     fn keep(&mut self, candidate: &Candidate, bytes: u64, orders: &mpsc::Sender<Order>) {
         if self.filling.contains_key(&candidate.id) {
             return;
@@ -394,7 +404,8 @@ impl State {
         if changes.drop_text {
             drop(layers.drop_text());
         }
-        // A sweep takes a fraction of the time of a text layer, and helps searches too.
+        // Arrays first: a sweep takes a fraction of a text layer's time, and speeds up searches
+        // too.
         if !changes.add.is_empty() {
             self.fill(candidate, Step::Pair(changes.add), bytes - for_text, orders);
         } else if let Some(guess) = guess {
@@ -421,7 +432,7 @@ impl State {
 }
 
 impl Running {
-    /// Ends its threads. A sweep that is under way is given up.
+    /// Stops the threads. A build in progress is abandoned.
     pub fn stop(self) {
         self.layers.stopping.store(true, Ordering::Relaxed);
         for thread in self.threads {

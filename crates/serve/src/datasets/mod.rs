@@ -1,7 +1,7 @@
-//! Datasets that a node serves: found in the origin, copied, searched, appended to.
+//! The datasets of a node: found in the origin, copied to local disk, searched and appended to.
 //!
-//! `ask` is what can be asked, `served` one dataset, `station` the queue before each of its parts, `layers` what
-//! makes shards faster while there is memory, `http` the requests.
+//! `ask` has the queries and their answers, `served` one dataset, `station` the queue of each part,
+//! `layers` the layers that make shards faster while memory lasts, and `http` the requests.
 
 pub mod ask;
 mod complaints;
@@ -33,29 +33,30 @@ use origin::{Error, Origin};
 use record::clock;
 use served::{Common, Served};
 
-/// Names that were asked for and are not there are looked up in the origin again, but not more often.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// A name that was not found is not looked up in the origin again before this time has passed.
+const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
 
-/// Names that are remembered so; while there are as many, no other is looked up.
-const NAMES_MAX: usize = 1000;
+/// Maximum number of failed look-ups remembered. While there are this many, no other unknown name
+/// is looked up.
+const FAILED_LOOKUPS_MAX: usize = 1000;
 
-/// How many times as long as it took there is no listing of the origin after one: a folder reads all its names
-/// for it, those of objects too. A dataset that is asked for is looked for at once in any case, and so are
-/// all when their list is asked for.
+/// Pause after a listing of the origin, as a multiple of the listing's duration. A folder origin
+/// reads all its names for a listing, those of objects too. The pause delays neither a request for
+/// one dataset nor a request for the list: both read the origin at once.
 const LISTING_PAUSE: u32 = 50;
 
-/// Says of keys which are somebody's.
+/// Whether a key belongs to this process.
 type Whose = Box<dyn Fn(&Key) -> bool + Send + Sync>;
 
-/// When the datasets of the origin began to be listed, and what came of it.
+/// When a listing of the origin's datasets began, and its result.
 type Listing = (Nanos, Result<Arc<Vec<Value>>, String>);
 
 /// All datasets of a node.
 pub struct Datasets {
     common: Arc<Common>,
-    /// What tells of a dataset without its shards.
+    /// For reading a dataset's manifest and log without copying its shards.
     outline: Arc<Common>,
-    /// The last list that was asked for. Held while another is made.
+    /// The result of the latest listing. Locked while a listing runs.
     listing: tokio::sync::Mutex<Option<Listing>>,
     served: RwLock<BTreeMap<String, Arc<Served>>>,
     refresh: Duration,
@@ -63,30 +64,32 @@ pub struct Datasets {
     pace: Pace,
     /// Bytes of appends that there is room for.
     appends: Arc<Semaphore>,
-    /// Requests of clients and gateways, beside those for objects.
+    /// Records the requests of clients and gateways for datasets.
     lane: Arc<Lane>,
     layers: Arc<Layers>,
-    /// Nodes of a shard, of which each has it.
+    /// Number of nodes that hold each shard.
     replicas: u32,
-    /// A node makes copies of what there is before it is asked; a gateway learns of it when it is asked.
+    /// Whether to list the origin periodically. A node does, to copy shards before the first
+    /// request; a gateway looks a dataset up when it is requested.
     looks_for_all: bool,
     /// When a name was looked up in vain.
     looked: std::sync::Mutex<BTreeMap<String, (Nanos, Option<String>)>>,
     complaints: Complaints,
 }
 
-/// What runs for them.
+/// The running threads and task of a [`Datasets`].
 pub struct Running {
     layers: layers::Running,
     refreshing: Option<tokio::task::JoinHandle<()>>,
 }
 
 impl Datasets {
-    /// Those of a configuration; `None` if it serves none.
+    /// The datasets of a node; `None` if the configuration has no `datasets.path`.
     ///
     /// # Errors
     ///
-    /// If the folder of copies cannot be made.
+    /// If the folder of local copies cannot be created or read, or the settings of layers are
+    /// invalid.
     pub fn new(
         config: &Config,
         cluster: Option<&ClusterSettings>,
@@ -96,10 +99,10 @@ impl Datasets {
     ) -> anyhow::Result<Option<Arc<Datasets>>> {
         let Some(path) = &config.datasets.path else { return Ok(None) };
         std::fs::create_dir_all(path)
-            .map_err(|error| anyhow::anyhow!("cannot make {}: {error}", path.display()))?;
+            .map_err(|error| anyhow::anyhow!("cannot create {}: {error}", path.display()))?;
         for entry in std::fs::read_dir(path)? {
             let entry = entry?;
-            // A seal that a crash broke off.
+            // Left over by a seal that a crash interrupted.
             if entry.file_name().to_string_lossy().starts_with(served::SEALING) {
                 std::fs::remove_dir_all(entry.path())?;
             }
@@ -121,11 +124,11 @@ impl Datasets {
         Ok(Some(Arc::new(all)))
     }
 
-    /// Those of a gateway: their manifests and logs, and no shards.
+    /// The datasets of a gateway: manifests and logs, without shards.
     ///
     /// # Errors
     ///
-    /// Settings of layers that cannot hold.
+    /// If the settings of layers are invalid.
     pub fn without_shards(
         config: &Config,
         origin: Arc<dyn Origin>,
@@ -175,7 +178,7 @@ impl Datasets {
         })
     }
 
-    /// Begins to look for datasets in the origin, and to manage layers.
+    /// Starts the management of layers and, on `runtime`, the periodic comparison with the origin.
     ///
     /// # Errors
     ///
@@ -186,18 +189,19 @@ impl Datasets {
         Ok(Running { layers: self.layers.start(self)?, refreshing })
     }
 
-    /// A request came.
+    /// Begins the record of a request for the dataset `name`.
     pub fn received(&self, operation: Operation, name: &str) -> Seen {
         self.lane.received(operation, name.as_bytes())
     }
 
-    /// All that were found.
+    /// All known datasets.
     pub fn all(&self) -> Vec<Arc<Served>> {
         let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
         served.values().cloned().collect()
     }
 
-    /// Looks at the origin from time to time, for ever.
+    /// Compares the known datasets with the origin every `datasets.refresh_s` seconds; never
+    /// returns.
     pub async fn keep_current(self: Arc<Self>) {
         let mut next_listing = Instant::now();
         loop {
@@ -209,7 +213,7 @@ impl Datasets {
                         names = found;
                         next_listing = start + LISTING_PAUSE * start.elapsed();
                     }
-                    Err(error) => warn!("the datasets of the origin cannot be listed: {error}"),
+                    Err(error) => warn!("cannot list the datasets in the origin: {error}"),
                 }
             }
             self.refresh_all(names).await;
@@ -217,7 +221,7 @@ impl Datasets {
         }
     }
 
-    /// Refreshes the datasets of these names, and those that are known.
+    /// Refreshes the named datasets and all known ones.
     async fn refresh_all(&self, mut names: Vec<String>) {
         names.extend(self.all().iter().map(|served| served.name().to_owned()));
         names.sort();
@@ -240,7 +244,7 @@ impl Datasets {
                 Some(view) if before.as_ref() != Some(&view.current.manifest.id) => {
                     let (here, all) =
                         (view.dataset.parts().len(), view.current.manifest.shards.len());
-                    info!("dataset {name} is served: {here} of {all} shards");
+                    info!("serving dataset {name}: {here} of its {all} shards are here");
                 }
                 Some(_) => {}
                 None => self.forget(&name),
@@ -249,8 +253,9 @@ impl Datasets {
         }
     }
 
-    /// The datasets that the origin has now: each with its name and what it takes, or why that is not known. One
-    /// list is made at a time; who asks meanwhile waits for the next, which is for all who do.
+    /// Lists the datasets in the origin: each with its name and its [`Info`], or the error that
+    /// prevented reading it. One listing runs at a time. Callers that arrive while it runs share
+    /// the next one, so that every result is at least as new as its call.
     ///
     /// # Errors
     ///
@@ -277,7 +282,7 @@ impl Datasets {
         names.sort();
         let mut all = Vec::with_capacity(names.len());
         for name in names {
-            // From here on it is kept current, for which a node makes its copies.
+            // A known dataset is kept current, for which a node copies its shards.
             let served = self.add(&name);
             match self.info(&served).await {
                 Ok(Some(info)) => all.push(json!({ "name": name, "info": info })),
@@ -288,7 +293,8 @@ impl Datasets {
         Ok(all)
     }
 
-    /// What a dataset takes. Copies of shards are not waited for.
+    /// A dataset's size and contents; `None` if it does not exist. Does not wait for shards to be
+    /// copied.
     async fn info(&self, served: &Arc<Served>) -> anyhow::Result<Option<Info>> {
         let mut read = served.clone();
         if served.view().is_none() {
@@ -313,11 +319,12 @@ impl Datasets {
         }
     }
 
-    /// A dataset by name: one that is not known is looked for in the origin.
+    /// Finds a dataset by name; looks an unknown one up in the origin. `None` if it does not exist,
+    /// or if it was not found less than a second ago.
     ///
     /// # Errors
     ///
-    /// Those of the origin.
+    /// Those of the origin; a failed look-up is not repeated within a second.
     pub async fn find(&self, name: &str) -> anyhow::Result<Option<Arc<Served>>> {
         let known = {
             let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
@@ -326,8 +333,8 @@ impl Datasets {
         if let Some(served) = known.as_ref().filter(|served| served.view().is_some()) {
             return Ok(Some(served.clone()));
         }
-        // One that is being read for the first time is waited for.
-        if !dataset::is_name(name) || (known.is_none() && !self.may_look(name)?) {
+        // A dataset that another request is opening is known but has no view: wait for that.
+        if !dataset::is_name(name) || (known.is_none() && !self.may_look_up(name)?) {
             return Ok(None);
         }
         let served = self.add(name);
@@ -337,40 +344,40 @@ impl Datasets {
         }
         match view {
             Ok(Some(_)) => return Ok(Some(served)),
-            Ok(None) => self.looked_in_vain(name, None),
+            Ok(None) => self.note_failed_lookup(name, None),
             Err(error) => {
-                self.looked_in_vain(name, Some(format!("{error:#}")));
+                self.note_failed_lookup(name, Some(format!("{error:#}")));
                 return Err(error);
             }
         }
         Ok(None)
     }
 
-    /// Whether it is some time since a name was looked up in vain.
+    /// Whether to look a name up: it has no recent failed look-up, and the table has room.
     ///
     /// # Errors
     ///
-    /// What that look-up failed of.
-    fn may_look(&self, name: &str) -> anyhow::Result<bool> {
+    /// The error of the recent look-up.
+    fn may_look_up(&self, name: &str) -> anyhow::Result<bool> {
         let now = clock::now();
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        let again = LOOK_AGAIN.as_nanos() as Nanos;
+        let mut looked = self.failed_lookups.lock().unwrap_or_else(PoisonError::into_inner);
+        let again = LOOKUP_PAUSE.as_nanos() as Nanos;
         looked.retain(|_, (at, _)| now.saturating_sub(*at) < again);
         match looked.get(name) {
             Some((_, Some(failed))) => anyhow::bail!("{failed}"),
             Some((_, None)) => Ok(false),
-            None => Ok(looked.len() < NAMES_MAX),
+            None => Ok(looked.len() < FAILED_LOOKUPS_MAX),
         }
     }
 
-    fn looked_in_vain(&self, name: &str, failed: Option<String>) {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        if looked.len() < NAMES_MAX {
+    fn note_failed_lookup(&self, name: &str, failed: Option<String>) {
+        let mut looked = self.failed_lookups.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.len() < FAILED_LOOKUPS_MAX {
             looked.insert(name.to_owned(), (clock::now(), failed));
         }
     }
 
-    /// The windows of all queues.
+    /// The windows that ended by `now`, of all queues; with `flush`, the current ones too.
     pub fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
         let (mut windows, _) = self.lane.take(now, flush);
         for served in self.all() {
@@ -381,7 +388,7 @@ impl Datasets {
 }
 
 impl Running {
-    /// Ends what runs.
+    /// Stops the threads and the task.
     pub fn stop(self) {
         if let Some(refreshing) = self.refreshing {
             refreshing.abort();

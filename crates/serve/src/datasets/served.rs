@@ -1,8 +1,8 @@
-//! One dataset as a node serves it: a copy of its shards on local disk, the log in memory, and appends to the
-//! origin.
+//! One dataset as a process serves it: copies of its shards on local disk, its log in memory, and
+//! appends to the origin.
 //!
-//! A [`View`] is the dataset at one moment; requests keep the one that they began with. Who changes or
-//! refreshes it holds `changing`, so that the views of a process follow one another.
+//! A [`View`] is the dataset at one moment; a request keeps the view that it began with. Changes
+//! and refreshes hold the mutex `changing`, so that each view replaces its predecessor.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,69 +27,69 @@ use dataset::{Dataset, SEAL_BYTES, chunk_file, split};
 use origin::Origin;
 use record::clock;
 
-/// Tries of what others were faster at.
+/// Maximum attempts at an operation that concurrent changes by other processes can defeat.
 const TRIES: usize = 10;
 
-/// Shards that no manifest names, and that a seal passes over.
+/// Maximum shard numbers that a seal skips because unreferenced shards occupy them.
 const UNNAMED_MAX: usize = 1000;
 
-/// Sealed chunks that are removed at once.
+/// Sealed chunks removed concurrently.
 const REMOVED_AT_ONCE: usize = 16;
 
-/// What the folders of seals begin with, among the copies.
+/// Name prefix of the temporary folders of seals, inside the folder of copies.
 pub const SEALING: &str = ".sealing-";
 
-/// What all datasets of a process have in common.
+/// Settings and resources shared by all datasets of a process.
 pub struct Common {
-    /// Where they are durable.
+    /// Where the datasets are durable.
     pub origin: Arc<dyn Origin>,
     /// The folder of local copies.
     pub copies: PathBuf,
-    /// Longest queue of a part.
+    /// Maximum length of a part's queue.
     pub queue_length_max: u32,
-    /// How windows are cut.
+    /// Settings of the windows.
     pub windows: Settings,
     /// Whether this process is one of a key's nodes.
     pub is_mine: Box<dyn Fn(&Key) -> bool + Send + Sync>,
-    /// Whether this process is the one that seals the log of the dataset with the manifest of this key.
+    /// Whether this process seals the log of the dataset whose manifest has this key.
     pub seals: Box<dyn Fn(&Key) -> bool + Send + Sync>,
 }
 
 /// A dataset at one moment.
 #[derive(Clone)]
 pub struct View {
-    /// Its shards, those that are this node's, and its log.
+    /// The dataset's log, and those of its shards that this node holds.
     pub dataset: Dataset,
-    /// Its manifest in the origin.
+    /// The manifest in the origin.
     pub current: Current,
-    /// A queue for each part that is here; the log is everywhere.
+    /// A queue for each part held here. Every process holds the log.
     pub stations: BTreeMap<String, Arc<Station>>,
 }
 
 impl View {
-    /// A shard that is here.
+    /// The shard with this part name, if this node holds it.
     pub fn part(&self, name: &str) -> Option<&Arc<Part>> {
         self.dataset.parts().iter().find(|part| part_of(&part.entry().file) == name)
     }
 }
 
-/// What is asked to be changed, and who waits for it.
+/// A change that waits to be written, and the channel to its caller.
 struct Change {
-    /// The id of the dataset that it was checked against.
+    /// Id of the dataset that the change was checked against.
     id: String,
     entries: Vec<Entry>,
-    /// What it takes of the memory for appends, given back when it is written.
+    /// The change's share of the memory for appends, released when the change is written.
     _room: Option<OwnedSemaphorePermit>,
     done: oneshot::Sender<Result<Changed, Unwritten>>,
 }
 
-/// A change that was in order and could not be written.
+/// A valid change that could not be written, or of which this is not known.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Unwritten(String);
 
 impl Change {
-    /// Bytes that it takes in a chunk, or a little less.
+    /// Bytes of the change in a chunk: a lower bound, close to the actual size.
     fn bytes(&self) -> usize {
         let size = |entry: &Entry| match entry {
             Entry::Append(record) => record.len(),
@@ -99,18 +99,18 @@ impl Change {
     }
 }
 
-/// What a change did.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// Id of the first record that was appended.
+    /// Id of the first appended record.
     pub first_id: u64,
-    /// How many were appended, or deleted.
+    /// Number of records appended, or deleted.
     pub records: u64,
-    /// The chunk of the log that says so.
+    /// Number of the log's chunk that holds the change.
     pub chunk: u64,
 }
 
-/// A dataset.
+/// A dataset that this process serves.
 pub struct Served {
     name: String,
     common: Arc<Common>,
@@ -119,14 +119,14 @@ pub struct Served {
     changing: tokio::sync::Mutex<()>,
     sealing: tokio::sync::Mutex<()>,
     changes: Mutex<Vec<Change>>,
-    /// Bytes of layers that it is to have; `u64::MAX` if that is left to the lengths of its queues.
+    /// Bytes of layers for all shards together; `u64::MAX` lets the queue lengths decide.
     fixed_bytes: AtomicU64,
-    /// When it was last read for the first time, and why that failed.
-    tried: Mutex<Option<(Nanos, Option<String>)>>,
+    /// When the latest attempt to open the dataset ended, and its error.
+    first_read: Mutex<Option<(Nanos, Option<String>)>>,
 }
 
 impl Served {
-    /// A dataset of which nothing is known yet.
+    /// A dataset that has not been read yet.
     pub fn new(name: &str, common: Arc<Common>) -> Arc<Served> {
         Arc::new(Served {
             name: name.to_owned(),
@@ -137,42 +137,42 @@ impl Served {
             sealing: tokio::sync::Mutex::default(),
             changes: Mutex::default(),
             fixed_bytes: AtomicU64::new(u64::MAX),
-            tried: Mutex::default(),
+            first_read: Mutex::default(),
         })
     }
 
-    /// Its name.
+    /// The dataset's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Bytes of layers that its shards are to have together, if that is fixed.
+    /// Bytes of layers that the shards are to have together, if that number is fixed.
     pub fn fixed_bytes(&self) -> Option<u64> {
         Some(self.fixed_bytes.load(Ordering::Relaxed)).filter(|bytes| *bytes != u64::MAX)
     }
 
-    /// Fixes that, or leaves it to the lengths of queues.
+    /// Fixes the bytes of layers; `None` lets the lengths of the queues decide.
     pub fn set_fixed_bytes(&self, bytes: Option<u64>) {
         self.fixed_bytes.store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// The dataset as it is known now; `None` if there is none in the origin.
+    /// The current view; `None` if the dataset has not been read, or does not exist in the origin.
     pub fn view(&self) -> Option<Arc<View>> {
         self.view.load_full()
     }
 
-    /// The windows of its queues.
+    /// The windows of the dataset's queues that ended by `now`; with `flush`, the current ones too.
     pub fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
         let view = self.view();
         let stations = view.iter().flat_map(|view| view.stations.values());
         stations.flat_map(|station| station.windows(now, flush)).collect()
     }
 
-    /// Compares with the origin, and takes over what has changed there.
+    /// Compares with the origin and applies the changes found there.
     ///
     /// # Errors
     ///
-    /// Those of the origin and of the folder of copies. What was known stays.
+    /// Those of the origin and of the folder of copies. The previous view then stays.
     pub async fn refresh(&self) -> anyhow::Result<()> {
         let _changing = self.changing.lock().await;
         self.refresh_locked().await.with_context(|| format!("dataset {}", self.name))
@@ -184,7 +184,7 @@ impl Served {
             match self.refresh_once().await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
-                // A manifest that came in between takes shards and chunks away.
+                // A new manifest may have removed shards and chunks in between.
                 Err(error) => last = Some(error),
             }
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -192,7 +192,7 @@ impl Served {
         Err(last.unwrap_or_else(|| anyhow::anyhow!("it changes faster than it can be read")))
     }
 
-    /// Says whether what was read belongs together.
+    /// Reads manifest and log once; `false` if the manifest changed meanwhile, which voids them.
     async fn refresh_once(&self) -> anyhow::Result<bool> {
         let Some(etag) = self.remote.etag().await? else {
             self.view.store(None);
@@ -220,7 +220,7 @@ impl Served {
         Ok(true)
     }
 
-    /// Copies the shards of a manifest that are this node's and opens them.
+    /// Copies this node's shards of a manifest and opens them.
     async fn open(&self, current: &Current) -> anyhow::Result<Dataset> {
         let manifest = current.manifest.clone();
         let mine = |entry: &ShardEntry| self.is_mine(&manifest.id, entry);
@@ -242,17 +242,17 @@ impl Served {
         let same = before.filter(|view| view.current.manifest.id == manifest.id);
         let parts = same.map(|view| view.dataset.parts().to_vec()).unwrap_or_default();
         let name = self.name.clone();
-        // Every byte is verified, which takes a second for each few gigabytes.
+        // Opening verifies every byte, which takes about a second per few gigabytes.
         tokio::task::spawn_blocking(move || {
             let open = Dataset::of_parts(&folder, manifest, &parts, |e| files.contains(&e.file));
             if open.is_err() {
-                // A damaged copy is made again the next time.
+                // Remove copies that may be damaged, so that the next attempt copies them again.
                 for file in &files {
                     let path = folder.join(file);
                     if !parts.iter().any(|part| part.entry().file == *file)
                         && std::fs::remove_file(&path).is_ok()
                     {
-                        warn!("dataset {name}: {} is removed, to be copied again", path.display());
+                        warn!("dataset {name}: removed {} to copy it again", path.display());
                     }
                 }
             }
@@ -286,24 +286,24 @@ impl Served {
         view
     }
 
-    /// Reads it for the first time, or waits for who does and has what came of it.
+    /// Opens the dataset, or waits for the caller that is opening it and shares its result.
     ///
     /// # Errors
     ///
-    /// As [`refresh`](Self::refresh).
+    /// Those of [`refresh`](Self::refresh).
     pub async fn first_view(&self) -> anyhow::Result<Option<Arc<View>>> {
         let begun = clock::now();
         let _changing = self.changing.lock().await;
         if let Some(view) = self.view() {
             return Ok(Some(view));
         }
-        let tried = self.tried().clone().filter(|tried| tried.0 >= begun);
-        let failed = match tried {
+        let first_read = self.first_read().clone().filter(|first_read| first_read.0 >= begun);
+        let failed = match first_read {
             Some((_, failed)) => failed,
             None => {
                 let read = self.refresh_locked().await;
                 let failed = read.err().map(|error| format!("dataset {}: {error:#}", self.name));
-                *self.tried() = Some((clock::now(), failed.clone()));
+                *self.first_read() = Some((clock::now(), failed.clone()));
                 failed
             }
         };
@@ -313,41 +313,41 @@ impl Served {
         }
     }
 
-    fn tried(&self) -> std::sync::MutexGuard<'_, Option<(Nanos, Option<String>)>> {
-        self.tried.lock().unwrap_or_else(PoisonError::into_inner)
+    fn first_read(&self) -> std::sync::MutexGuard<'_, Option<(Nanos, Option<String>)>> {
+        self.first_read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends the records of some bytes, which take `room`. When this returns they are in the origin.
+    /// Appends the records in `bytes`, which `room` is reserved for; they are then in the origin.
     ///
     /// # Errors
     ///
-    /// If a record cannot be read in the dataset's format; or [`Unwritten`] if the origin fails: then it says
-    /// whether they may have been appended.
+    /// If a record is invalid in the dataset's format. [`Unwritten`] if the origin fails: its
+    /// message says whether the records may have been appended.
     pub async fn append(
         self: &Arc<Self>,
         bytes: &[u8],
         room: Option<OwnedSemaphorePermit>,
     ) -> anyhow::Result<Changed> {
-        let view = self.there()?;
+        let view = self.require_view()?;
         let records = split(view.dataset.schema(), bytes)?;
         self.change(&view, records.into_iter().map(Entry::Append).collect(), room).await
     }
 
-    /// Deletes records. When this returns that is in the origin.
+    /// Deletes records, skipping deleted ones; the deletions are then in the origin.
     ///
     /// # Errors
     ///
-    /// If one was never there, or as [`append`](Self::append).
+    /// If an id was never assigned, or those of [`append`](Self::append).
     pub async fn delete(
         self: &Arc<Self>,
         ids: impl IntoIterator<Item = u64>,
     ) -> anyhow::Result<Changed> {
-        let mut view = self.there()?;
+        let mut view = self.require_view()?;
         let ids: Vec<u64> = ids.into_iter().collect();
         if ids.iter().any(|id| *id >= view.dataset.end_id()) {
             // Another node may have appended them.
             self.refresh().await?;
-            view = self.there()?;
+            view = self.require_view()?;
         }
         let end = view.dataset.end_id();
         if let Some(id) = ids.iter().find(|id| **id >= end) {
@@ -358,7 +358,7 @@ impl Served {
         self.change(&view, there.map(Entry::Delete).collect(), None).await
     }
 
-    fn there(&self) -> anyhow::Result<Arc<View>> {
+    fn require_view(&self) -> anyhow::Result<Arc<View>> {
         self.view().with_context(|| format!("there is no dataset {}", self.name))
     }
 
@@ -376,10 +376,10 @@ impl Served {
         let (done, told) = oneshot::channel();
         let id = view.current.manifest.id.clone();
         self.changes().push(Change { id, entries, _room: room, done });
-        // Of its own, so that a client that leaves does not break off what others wait for.
+        // In a task of its own: a client that disconnects must not cancel the changes of others.
         let served = self.clone();
         tokio::spawn(async move { served.write_changes().await });
-        let stopping = "it is not known whether this was done: the server is stopping";
+        let stopping = "it is not known whether the change was written: the server is stopping";
         Ok(told.await.unwrap_or_else(|_| Err(Unwritten(stopping.to_owned())))?)
     }
 
@@ -387,7 +387,7 @@ impl Served {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes what is asked for by now as one chunk.
+    /// Writes waiting changes as one chunk: those that fit and were checked against the same id.
     async fn write_changes(self: &Arc<Self>) {
         let _changing = self.changing.lock().await;
         let changes = {
@@ -418,7 +418,7 @@ impl Served {
         self.seal_if_large();
     }
 
-    /// Begins to seal a log that has grown large, if that is this node's to do.
+    /// Seals the log in the background if it is large and this node is the one that seals it.
     pub fn seal_if_large(self: &Arc<Self>) {
         let large = self.view().is_some_and(|view| view.dataset.log_bytes() > SEAL_BYTES);
         if !large || !(self.common.seals)(&key_of_manifest(&self.name)) {
@@ -427,21 +427,21 @@ impl Served {
         let served = self.clone();
         tokio::spawn(async move {
             if let Err(error) = served.seal_large().await {
-                warn!("dataset {}: the log is not sealed yet: {error:#}", served.name);
+                warn!("dataset {}: cannot seal the log now: {error:#}", served.name);
             }
         });
     }
 
     async fn write_chunk(&self, id: &str, entries: Vec<Entry>) -> anyhow::Result<Changed> {
         for _ in 0..TRIES {
-            let View { dataset, current, .. } = &*self.there()?;
+            let View { dataset, current, .. } = &*self.require_view()?;
             ensure!(
                 current.manifest.id == id,
-                "the dataset was replaced meanwhile; nothing was done"
+                "the dataset was replaced meanwhile; nothing was changed"
             );
             let (number, first_id) = (dataset.last_chunk() + 1, dataset.end_id());
             let chunk = Chunk { number, first_id, entries: entries.clone() };
-            // Before it is put: a chunk that cannot be taken would be in everybody's way.
+            // Apply the chunk before putting it: an inapplicable chunk would block every process.
             let mut dataset = dataset.clone();
             dataset.take(chunk.clone())?;
             let put = self.remote.put_chunk(current, &chunk).await;
@@ -450,17 +450,18 @@ impl Served {
                 self.publish(dataset, current.clone());
                 return Ok(changed);
             }
-            // What is there now decides: somebody else's chunk, or our own whose answer was lost.
+            // The origin may now hold another process's chunk, or ours if only the reply was lost.
             let refreshed = self.refresh_locked().await;
-            let unknown = "it is not known whether this was done; look before you try again";
+            let unknown =
+                "it is not known whether the change was written; check before you try again";
             let put = put.context(unknown)?;
             refreshed?;
             ensure!(put != Put::Sealed || !self.may_hold(first_id, &entries), unknown);
         }
-        bail!("others change the dataset faster than this can; try again")
+        bail!("other processes changed the dataset during all {TRIES} attempts; try again")
     }
 
-    /// Whether these records may be those that are there now from this id on.
+    /// Whether the dataset's records from `first_id` on may already be those of `entries`.
     fn may_hold(&self, first_id: u64, entries: &[Entry]) -> bool {
         let Some(view) = self.view() else { return false };
         let appended = entries.iter().filter_map(|entry| match entry {
@@ -468,42 +469,41 @@ impl Served {
             Entry::Delete(_) => None,
         });
         let mut same = appended.zip(first_id..).map(|(record, id)| {
-            // A shard of other nodes cannot be looked at.
+            // A record in another node's shard cannot be compared: assume that it may be the same.
             view.dataset.stored(id).map_or(id < view.dataset.end_id(), |there| there == *record)
         });
-        // Deleting again is harmless.
+        // Entries that only delete may be written twice.
         entries.iter().any(|entry| matches!(entry, Entry::Append(_))) && same.all(|same| same)
     }
 
-    /// Makes a shard of the log. Says whether there was anything to seal.
+    /// Seals the log into a new shard. Returns whether there was anything to seal.
     ///
     /// # Errors
     ///
-    /// Those of the origin and of the folder of copies, or if another process has sealed meanwhile. What was
-    /// appended stays in the log then.
+    /// If the origin or the folder of copies fails, or another process seals first. The log stays.
     pub async fn seal(self: &Arc<Self>) -> anyhow::Result<bool> {
         let _sealing = self.sealing.lock().await;
         self.refresh().await?;
         self.seal_locked().await
     }
 
-    /// The same, if nobody is at it and the log still is large then.
+    /// Seals the log if no other seal runs here and the log is still large after a refresh.
     async fn seal_large(self: &Arc<Self>) -> anyhow::Result<()> {
         let Ok(_sealing) = self.sealing.try_lock() else { return Ok(()) };
         self.refresh().await?;
-        if self.there()?.dataset.log_bytes() > SEAL_BYTES {
+        if self.require_view()?.dataset.log_bytes() > SEAL_BYTES {
             self.seal_locked().await?;
         }
         Ok(())
     }
 
     async fn seal_locked(&self) -> anyhow::Result<bool> {
-        let view = self.there()?;
+        let view = self.require_view()?;
         let before = &view.current.manifest;
         if view.dataset.last_chunk() == before.sealed_chunks {
             return Ok(false);
         }
-        // Its own folder: what a seal that did not end leaves is in nobody's way.
+        // A temporary folder of its own: leftovers of an unfinished seal cannot interfere.
         std::fs::create_dir_all(&self.common.copies)?;
         let made = tempfile::Builder::new().prefix(SEALING).tempdir_in(&self.common.copies)?;
         let (dataset, to) = (view.dataset.clone(), made.path().to_owned());
@@ -520,8 +520,8 @@ impl Served {
         self.replace(&view, manifest, file.map(|file| made.path().join(file))).await
     }
 
-    /// Puts the shard of a seal, the last of the manifest, by the first number that is free: a shard that
-    /// nobody names may have been left by a seal that did not end. Gives the name of its file.
+    /// Puts the manifest's last shard, just built, under the first free number, and returns its
+    /// file name. An unfinished seal may have left an unreferenced shard under a lower number.
     async fn put_sealed(&self, manifest: &mut Manifest, folder: &Path) -> anyhow::Result<String> {
         for _ in 0..UNNAMED_MAX {
             let Some(entry) = manifest.shards.last_mut() else { break };
@@ -537,11 +537,11 @@ impl Served {
             entry.file = next;
             manifest.next_shard += 1;
         }
-        bail!("{UNNAMED_MAX} shards that no manifest names are in the way of sealing")
+        bail!("cannot seal: {UNNAMED_MAX} shards that no manifest names occupy the next numbers")
     }
 
-    /// Makes `manifest` the one that there is, if it still is that of `view`; `shard` is the file of its last
-    /// shard, if that is new.
+    /// Replaces the manifest of `view` in the origin if it is still current, then removes the
+    /// sealed chunks. `shard` is the local file of the manifest's last shard, if the seal made one.
     async fn replace(
         &self,
         view: &View,
@@ -554,7 +554,7 @@ impl Served {
         if self.remote.replace(&view.current.etag, &manifest).await?.is_none() {
             self.refresh_locked().await?;
             let now = self.view();
-            // Our own that came through, though its answer did not, is there, or was followed by others.
+            // Only the reply may be lost: then the current manifest, or a successor, has our shard.
             let is_named = now.is_some_and(|view| {
                 let now = &view.current.manifest;
                 now.id == *id && now.shards.iter().any(|entry| entry.file == file)
@@ -563,28 +563,28 @@ impl Served {
                 if shard.is_some() {
                     self.remote.remove(id, &file).await?;
                 }
-                bail!("another process has changed the manifest meanwhile; nothing was sealed here")
+                bail!("another process changed the manifest meanwhile; nothing was sealed here")
             }
         }
         if let Some(made) = shard
             && manifest.shards.last().is_some_and(|entry| self.is_mine(id, entry))
         {
-            // Or it is copied from the origin.
+            // If the move fails, the refresh below copies the shard from the origin.
             let moved = folder_of_copy(&self.common.copies, &self.name, id)
                 .and_then(|folder| Ok(std::fs::rename(&made, folder.join(&file))?));
             if let Err(error) = moved {
-                warn!("dataset {}: {file} is copied from the origin: {error:#}", self.name);
+                warn!("dataset {}: copying the new {file} from the origin: {error:#}", self.name);
             }
         }
         let refreshed = self.refresh_locked().await;
-        // Nobody reads them any more, and there may be thousands.
+        // Nothing reads the sealed chunks now, and there may be thousands: remove them unlocked.
         drop(changing);
         let sealed: Vec<u64> = (before.sealed_chunks + 1..=manifest.sealed_chunks).collect();
         for some in sealed.chunks(REMOVED_AT_ONCE) {
             let removals = some.iter().map(|number| async move {
                 let chunk = chunk_file(*number);
                 if let Err(error) = self.remote.remove(id, &chunk).await {
-                    warn!("dataset {}: {chunk}, which is sealed, is left: {error}", self.name);
+                    warn!("dataset {}: cannot remove the sealed {chunk}: {error}", self.name);
                 }
             });
             futures_util::future::join_all(removals).await;

@@ -1,4 +1,4 @@
-//! Many processes that append to, delete from and seal one dataset in one origin.
+//! Several processes append to, delete from and seal one dataset in one origin.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use origin::{
     Attributes, BoxFuture, Chunks, Error, Folder, Found, Listed, Metadata, Sharing, Staged, Whole,
 };
 
-/// A process: its copies are its own.
+/// A process with a folder of copies of its own.
 fn process(origin: &Arc<dyn Origin>, copies: &Path) -> Arc<Served> {
     let common = Common {
         origin: origin.clone(),
@@ -28,7 +28,7 @@ fn process(origin: &Arc<dyn Origin>, copies: &Path) -> Arc<Served> {
     Served::new("d", Arc::new(common))
 }
 
-/// An empty dataset of lines.
+/// Puts an empty dataset of lines into the origin.
 async fn empty(origin: &Arc<dyn Origin>) {
     let manifest = Manifest::new(Schema::new(Format::Lines));
     let text = Bytes::from(manifest.encode().unwrap());
@@ -38,7 +38,7 @@ async fn empty(origin: &Arc<dyn Origin>) {
     staged.commit(None).await.unwrap();
 }
 
-/// An origin with one empty dataset, in a folder that vanishes.
+/// An origin with one empty dataset, in a temporary folder.
 async fn origin() -> (tempfile::TempDir, Arc<dyn Origin>) {
     let folder = tempfile::tempdir().unwrap();
     let origin: Arc<dyn Origin> =
@@ -112,7 +112,7 @@ async fn whatever_was_acknowledged_is_there_once_however_many_write_and_seal() {
     }
     let sealed = sealed.load(Ordering::Relaxed);
     assert!(sealed >= 3, "sealed {sealed} times");
-    assert!(acknowledged.len() > 50, "{} were acknowledged", acknowledged.len());
+    assert!(acknowledged.len() > 50, "{} appends were acknowledged", acknowledged.len());
     for served in &processes {
         served.refresh().await.unwrap();
         let there = all_of(served);
@@ -124,7 +124,7 @@ async fn whatever_was_acknowledged_is_there_once_however_many_write_and_seal() {
         lines.dedup();
         assert_eq!(lines.len(), there.len(), "no line is there twice");
     }
-    // Another process that begins now sees the same.
+    // A process that starts now sees the same.
     assert_eq!(all_of(&*open(&origin, folder.path(), "late").await), all_of(&processes[0]));
 }
 
@@ -149,7 +149,7 @@ async fn a_change_is_of_the_dataset_that_it_was_checked_against() {
     let (folder, origin) = origin().await;
     let served = open(&origin, folder.path(), "a").await;
     served.append(b"one\ntwo\n", None).await.unwrap();
-    // Replaced by an empty one, which this process does not know yet.
+    // Replace the dataset by an empty one, which this process does not know yet.
     empty(&origin).await;
     for error in [served.append(b"three\n", None).await, served.delete([1]).await] {
         let error = format!("{:#}", error.unwrap_err());
@@ -161,7 +161,7 @@ async fn a_change_is_of_the_dataset_that_it_was_checked_against() {
     assert_eq!(all_of(&*open(&origin, folder.path(), "b").await).len(), 1);
 }
 
-/// An origin whose commits fail on demand: before anything is done, or after all of it.
+/// An origin that fails on demand: before anything is staged, or after the commit has succeeded.
 struct Faulty {
     inner: Arc<dyn Origin>,
     before: AtomicBool,
@@ -229,7 +229,7 @@ impl Origin for Faulty {
 }
 
 #[tokio::test]
-async fn an_append_that_the_origin_fails_is_no_acknowledgement_and_breaks_nothing() {
+async fn an_append_that_fails_in_the_origin_is_not_acknowledged_and_breaks_nothing() {
     let (folder, inner) = origin().await;
     let after = Arc::new(AtomicBool::new(false));
     let faulty = Arc::new(Faulty { inner, before: AtomicBool::new(false), after: after.clone() });
@@ -243,7 +243,7 @@ async fn an_append_that_the_origin_fails_is_no_acknowledgement_and_breaks_nothin
     assert!(format!("{unknown:#}").contains("not known"), "{unknown:#}");
     assert_eq!(served.append(b"known\n", None).await.unwrap().first_id, 1);
     let there: Vec<_> = all_of(&served).into_values().collect();
-    assert_eq!(there, ["unknown\n", "known\n"], "what was lost was the answer, not the record");
+    assert_eq!(there, ["unknown\n", "known\n"], "the reply was lost, not the record");
     assert_eq!(
         served.view().unwrap().current.etag,
         Etag::clone(&served.remote.etag().await.unwrap().unwrap())
@@ -251,7 +251,7 @@ async fn an_append_that_the_origin_fails_is_no_acknowledgement_and_breaks_nothin
 }
 
 #[tokio::test]
-async fn a_seal_that_failed_is_in_nobodys_way() {
+async fn a_failed_seal_does_not_block_the_next() {
     let (folder, inner) = origin().await;
     let after = Arc::new(AtomicBool::new(false));
     let faulty = Arc::new(Faulty { inner, before: AtomicBool::new(false), after: after.clone() });
@@ -259,10 +259,10 @@ async fn a_seal_that_failed_is_in_nobodys_way() {
     let served = open(&origin, folder.path(), "a").await;
     served.append(b"one\ntwo\n", None).await.unwrap();
     let there = all_of(&served);
-    // The shard is not put.
+    // Putting the shard fails.
     faulty.before.store(true, Ordering::Relaxed);
     assert!(served.seal().await.is_err());
-    // It is put, and nobody is told: no manifest names it.
+    // The shard is put, but the reply is lost: no manifest references the shard.
     after.store(true, Ordering::Relaxed);
     assert!(served.seal().await.is_err());
     assert_eq!(all_of(&served), there);
@@ -272,12 +272,12 @@ async fn a_seal_that_failed_is_in_nobodys_way() {
     assert_eq!(all_of(&served), there);
     assert_eq!(all_of(&*open(&origin, folder.path(), "b").await), there);
     let left = std::fs::read_dir(folder.path().join("a")).unwrap().count();
-    assert_eq!(left, 1, "nothing is left of the seals but the copy");
+    assert_eq!(left, 1, "the seals left nothing but the copy");
     assert!(!served.seal().await.unwrap());
 }
 
 #[tokio::test]
-async fn an_earlier_chunk_has_what_was_deleted_since() {
+async fn the_view_as_of_an_earlier_chunk_lacks_later_deletions() {
     let (folder, origin) = origin().await;
     let served = open(&origin, folder.path(), "a").await;
     served.append(b"one\ntwo\nthree\n", None).await.unwrap();
@@ -295,7 +295,7 @@ async fn an_earlier_chunk_has_what_was_deleted_since() {
 }
 
 #[tokio::test]
-async fn a_damaged_copy_is_made_again_and_a_damaged_shard_is_named() {
+async fn a_damaged_copy_is_replaced_and_a_damaged_shard_is_named() {
     let (folder, origin) = origin().await;
     let served = open(&origin, folder.path(), "a").await;
     served.append(b"one\ntwo\n", None).await.unwrap();
@@ -309,7 +309,7 @@ async fn a_damaged_copy_is_made_again_and_a_damaged_shard_is_named() {
     std::fs::write(&copy, &bytes).unwrap();
     let served = open(&origin, folder.path(), "a").await;
     assert_eq!(all_of(&served).len(), 2);
-    // Now the origin's own.
+    // Now damage the shard in the origin itself.
     let key = key_of_file("d", &id, "000001.shard");
     let mut body = Whole::new(Bytes::from(bytes));
     let staged = origin.stage(&key, Attributes::default(), &mut body).await.unwrap();

@@ -1,7 +1,8 @@
-//! A part of a dataset with its queue: requests wait, one at a time is served, and windows are recorded.
+//! The queue of one part of a dataset: requests wait, are served one at a time, and windows record
+//! them.
 //!
-//! A service runs on a thread of the runtime's pool for blocking work, which goes on to the next request
-//! as long as there is one: at most one thread is busy for each server of each part.
+//! The work runs on a thread of the runtime's blocking pool. That thread continues with the next
+//! request as long as one waits, so that at most one thread is busy per server of each part.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,12 +13,15 @@ use tokio::sync::oneshot;
 
 use record::clock;
 
-/// One at a time: a query on a shard is computation, of which a second one beside it takes its share.
+/// Requests served concurrently. One, because a query on a shard is pure computation: a second one
+/// beside it would slow it down as much as it gains itself.
 const SERVERS: u32 = 1;
 
-/// What is done in service: the bytes of the answer, and what tells it. `None` if nobody waits any more.
+/// The work of a request: returns the bytes of the answer and the function that delivers it. `None`
+/// if the caller no longer waits.
 type Work = Box<dyn FnOnce() -> Option<(u64, Tell)> + Send>;
-/// Tells the asker, once the service is recorded: when it started and ended, and the length of the queue.
+/// Delivers the answer once the service is recorded. Arguments: when the service started and ended,
+/// and the length of the queue after it.
 type Tell = Box<dyn FnOnce(Nanos, Nanos, u32) + Send>;
 
 struct Job {
@@ -35,15 +39,15 @@ pub struct Station {
 /// The queue is full.
 #[derive(Debug)]
 pub struct Busy {
-    /// Requests that it holds.
+    /// Requests in the queue, waiting or in service.
     pub length: u32,
 }
 
-/// An answer, and how it came about.
+/// An answer with its stage times.
 pub struct Served<T> {
-    /// The answer; `None` if the work broke off by a panic, which is a defect.
+    /// The answer; `None` if the work panicked, which is a defect.
     pub answer: Option<T>,
-    /// When what happened.
+    /// Times and queue lengths of the request's stages.
     pub stages: Stages,
 }
 
@@ -60,7 +64,7 @@ impl Station {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue<Job>> {
-        // Poisoned by a panic in the recorder: what it counts may be off by one request.
+        // Only a panic in the recorder poisons this; its counts may then be off by one request.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -69,14 +73,14 @@ impl Station {
         self.lock().length()
     }
 
-    /// The windows that ended by `now`, or all.
+    /// The windows that ended by `now`; with `flush`, the current one too.
     pub fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
         let mut queue = self.lock();
         if flush { queue.flush(now) } else { queue.windows(now) }
     }
 
-    /// Waits for a turn and does `work`, which says how many bytes its answer has. Dropped before its turn, it
-    /// is passed over.
+    /// Waits in the queue, then runs `work`, which returns an answer and its size in bytes. If the
+    /// future is dropped before its turn, the request is skipped.
     ///
     /// # Errors
     ///
@@ -130,7 +134,8 @@ impl Station {
         loop {
             let Started { job, queued, start } = started;
             let work = std::panic::AssertUnwindSafe(job.work);
-            // The asker learns of a panic by its channel; those who wait are served all the same.
+            // A panic closes the caller's channel, which tells the caller; later requests are
+            // served.
             let done = std::panic::catch_unwind(work).unwrap_or(None);
             let now = clock::now();
             let finished = Finished {
@@ -200,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_told_and_holds_up_nobody() {
+    async fn a_panic_is_reported_and_does_not_block_the_queue() {
         let station = station(10);
         let panicked = station.serve(Operation::Search, || -> ((), u64) { panic!("a test") }).await;
         assert!(panicked.unwrap().answer.is_none());
@@ -208,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_left_before_its_turn_is_passed_over() {
+    async fn a_request_dropped_before_its_turn_is_skipped() {
         let station = station(10);
         let (go, wait) = mpsc::channel::<()>();
         let (told, tell) = mpsc::channel::<()>();
@@ -222,6 +227,6 @@ mod tests {
         go.send(()).unwrap();
         assert_eq!(held.await.unwrap().answer, Some(true));
         assert_eq!(station.serve(Operation::Count, || (1, 0)).await.unwrap().answer, Some(1));
-        assert!(tell.recv().is_err(), "its work was dropped undone");
+        assert!(tell.recv().is_err(), "the work was dropped without running");
     }
 }

@@ -1,7 +1,9 @@
-//! Records and indexes of segments as bytes (docs/device-format.md). All numbers are little-endian.
+//! Byte format of a segment's records and index (docs/device-format.md). All numbers are
+//! little-endian.
 //!
-//! What is read here may be anything: a torn write, another version, a flipped bit. Nothing in it is
-//! believed before its checksum is, and no length is used before it is compared with what is there.
+//! The bytes read here may be damaged: a torn write, another version, a flipped bit. Their content
+//! is used only after its checksum has been verified, and a length only after it has been compared
+//! with the bytes that exist.
 
 use engine::tier::{Location, RECORD_OVERHEAD_BYTES};
 use engine::{Etag, Key};
@@ -10,15 +12,15 @@ use origin::{KEY_BYTES_MAX, Metadata};
 
 /// Bytes of a record's header.
 pub const HEADER_BYTES: usize = RECORD_OVERHEAD_BYTES as usize;
-/// The start of every record.
+/// First bytes of every record.
 pub const RECORD_MAGIC: &[u8; 4] = b"CREC";
-/// The start of every index.
+/// First bytes of every index.
 pub const INDEX_MAGIC: &[u8; 4] = b"CIDX";
-/// Version of records and indexes.
+/// Format version of records and indexes.
 pub const VERSION: u8 = 1;
 
-/// A record's header: magic (4), version (1), zero (1), length of the key (2), of the stored object (8),
-/// CRC-32 of key and stored object (4), segment (8), CRC-32 of the header up to here (4).
+/// A record's header: magic (4), version (1), zero (1), length of the key (2), of the stored object
+/// (8), CRC-32 of key and stored object (4), segment (8), CRC-32 of the header up to here (4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Bytes of the key.
@@ -27,12 +29,12 @@ pub struct Header {
     pub stored_bytes: u64,
     /// CRC-32 of key, metadata and object.
     pub checksum: u32,
-    /// The segment it was written to.
+    /// Number of the segment that the record was written to.
     pub segment: u64,
 }
 
 impl Header {
-    /// The header of a record of these parts.
+    /// The header of a record with these parts.
     pub fn of(segment: u64, key: &[u8], metadata: &[u8], body: &[u8]) -> Header {
         debug_assert!(!key.is_empty() && key.len() <= KEY_BYTES_MAX);
         let mut crc = crc32fast::Hasher::new();
@@ -47,7 +49,7 @@ impl Header {
         }
     }
 
-    /// Its bytes.
+    /// The header's bytes.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(RECORD_MAGIC);
@@ -61,7 +63,7 @@ impl Header {
         bytes
     }
 
-    /// Reads a header; `None` if it is not one.
+    /// Decodes a header; `None` if it is not valid.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
         let mut cursor = Cursor(bytes);
         let (covered, _) = bytes.split_at_checked(28)?;
@@ -80,13 +82,13 @@ impl Header {
         whole.then_some(header)
     }
 
-    /// Bytes of the whole record; `None` if they can't be counted.
+    /// Bytes of the whole record; `None` if the sum overflows.
     pub fn record_bytes(&self) -> Option<u64> {
         self.stored_bytes.checked_add(u64::from(self.key_bytes))?.checked_add(RECORD_OVERHEAD_BYTES)
     }
 }
 
-/// A whole record that holds what it should: its key and what is stored.
+/// A complete record whose checksums are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// The key.
@@ -95,16 +97,17 @@ pub struct Record<'a> {
     pub stored: &'a [u8],
 }
 
-/// Reads the record that begins `bytes`; what follows it is passed over. The error says what is wrong.
+/// Decodes the record at the start of `bytes`; ignores what follows it. The error text is a
+/// predicate without its subject, such as "is truncated".
 pub fn record(bytes: &[u8], segment: u64) -> Result<Record<'_>, &'static str> {
-    let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or("is cut off")?;
-    let header = Header::decode(header).ok_or("has no record's header")?;
+    let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or("is truncated")?;
+    let header = Header::decode(header).ok_or("has no valid header")?;
     if header.segment != segment {
-        return Err("is of another segment");
+        return Err("belongs to another segment");
     }
-    let (key, rest) = rest.split_at_checked(usize::from(header.key_bytes)).ok_or("is cut off")?;
-    let stored_bytes = usize::try_from(header.stored_bytes).map_err(|_| "is cut off")?;
-    let (stored, _) = rest.split_at_checked(stored_bytes).ok_or("is cut off")?;
+    let (key, rest) = rest.split_at_checked(usize::from(header.key_bytes)).ok_or("is truncated")?;
+    let stored_bytes = usize::try_from(header.stored_bytes).map_err(|_| "is truncated")?;
+    let (stored, _) = rest.split_at_checked(stored_bytes).ok_or("is truncated")?;
     let mut crc = crc32fast::Hasher::new();
     crc.update(key);
     crc.update(stored);
@@ -114,10 +117,10 @@ pub fn record(bytes: &[u8], segment: u64) -> Result<Record<'_>, &'static str> {
     Ok(Record { key, stored })
 }
 
-/// One record as an index names it.
+/// An index entry: one record of the segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its key.
+    /// The object's key.
     pub key: Key,
     /// The object's version.
     pub etag: Etag,
@@ -128,7 +131,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The entry of a record that was just read; `None` if its metadata is not such.
+    /// The entry of a record found at `offset`; `None` if its metadata is invalid.
     pub fn of(record: &Record<'_>, offset: u64) -> Option<Entry> {
         let (metadata, body) = Metadata::decode(record.stored)?;
         let bytes = (HEADER_BYTES + record.key.len() + record.stored.len()) as u64;
@@ -140,14 +143,15 @@ impl Entry {
         })
     }
 
-    /// Its place.
+    /// The record's location.
     pub fn location(&self, segment: u64) -> Location {
         Location::new(segment, self.offset, self.bytes)
     }
 }
 
-/// An index: magic (4), version (1), zeros (3), segment (8), entries (4), then of each entry offset (8),
-/// bytes (8), length of the key (2) and of the version (1), key and version; last CRC-32 of all before.
+/// Encodes an index: magic (4), version (1), zeros (3), segment (8), number of entries (4); for
+/// each entry offset (8), bytes (8), length of the key (2), length of the etag (1), key, etag; at
+/// the end a CRC-32 of all bytes before it (4).
 pub fn encode_index(segment: u64, entries: &[Entry]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(64 + entries.len() * 96);
     bytes.extend_from_slice(INDEX_MAGIC);
@@ -168,7 +172,7 @@ pub fn encode_index(segment: u64, entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-/// Reads an index; `None` if it is not one of this segment, whole and unchanged.
+/// Decodes an index; `None` unless it is complete, undamaged and belongs to this segment.
 pub fn decode_index(bytes: &[u8], segment: u64) -> Option<Vec<Entry>> {
     let (covered, checksum) = bytes.split_last_chunk::<4>()?;
     if crc32fast::hash(covered) != u32::from_le_bytes(*checksum) {
@@ -195,7 +199,7 @@ pub fn decode_index(bytes: &[u8], segment: u64) -> Option<Vec<Entry>> {
     cursor.0.is_empty().then_some(entries)
 }
 
-/// What is left to read.
+/// The bytes not read yet.
 struct Cursor<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {

@@ -1,19 +1,21 @@
-//! Reads of held devices that have time: done by threads that look for them, rather than woken for each.
+//! The queue of held reads that are not urgent: threads poll it instead of being woken for each
+//! read.
 //!
-//! Waking a thread costs more than most of what a read does (some 10 µs on a virtual machine), and with a
-//! hundred profiled devices there would be ten thousand of that a second. A read that is held for some
-//! milliseconds need not begin at once, so these threads nap between looks and take what has come. Not
-//! for reads that are waited for.
+//! An emulated device holds a read until its drawn completion time. Waking a thread costs more than
+//! most of the read itself (some 10 µs on a virtual machine), and a hundred emulated devices would
+//! need ten thousand wake-ups a second. A read that is held for some milliseconds need not start at
+//! once, so these threads sleep briefly between polls. Do not use this for reads that a request
+//! waits for.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Threads that look.
+/// Number of polling threads.
 pub const HELD_READERS: usize = 3;
-/// Time between looks.
+/// Time between two polls.
 const NAP: Duration = Duration::from_micros(300);
-/// Looks in vain, after which a thread sleeps until it is woken.
+/// Number of empty polls in a row after which a thread sleeps until it is woken.
 const LOOKS_MAX: u32 = 30;
 
 struct State<T> {
@@ -29,7 +31,7 @@ impl<T> Default for State<T> {
     }
 }
 
-/// What waits for a look.
+/// A queue whose readers poll.
 pub struct HeldQueue<T> {
     state: Mutex<State<T>>,
     wake: Condvar,
@@ -46,7 +48,7 @@ impl<T> HeldQueue<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds something. Wakes a thread only if none will look by itself, or they fall behind.
+    /// Adds an item. Wakes a thread only if no thread is polling, or those that are fall behind.
     pub fn push(&self, what: T) {
         let mut state = self.lock();
         state.waiting.push_back(what);
@@ -58,7 +60,7 @@ impl<T> HeldQueue<T> {
         }
     }
 
-    /// Hands what comes to `each`, until it is stopped.
+    /// Calls `each` with every item, until the queue is stopped and empty.
     pub fn run(&self, mut each: impl FnMut(T)) {
         let mut looks = 0;
         let mut state = self.lock();
@@ -71,7 +73,7 @@ impl<T> HeldQueue<T> {
             } else if state.stopped {
                 return;
             } else if looks < LOOKS_MAX && state.napping == 0 {
-                // One looks; the others sleep until it falls behind.
+                // One thread polls; the others sleep until it falls behind.
                 looks += 1;
                 state.napping += 1;
                 drop(state);
@@ -87,7 +89,7 @@ impl<T> HeldQueue<T> {
         }
     }
 
-    /// Ends the threads when nothing waits.
+    /// Ends the threads once the queue is empty.
     pub fn stop(&self) {
         self.lock().stopped = true;
         self.wake.notify_all();

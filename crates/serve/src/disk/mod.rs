@@ -1,10 +1,12 @@
-//! The devices: carries out what the engine decides about segments and records.
+//! The devices: carries out the engine's actions on segments and records.
 //!
-//! Reads of all devices share one pool of threads that block, with a thread for each read that the real
-//! devices serve at once, so that a slow device never holds up another's reads; appends of a device run in order on one
-//! writer thread. A device with a laboratory profile holds each read: its completion is the drawn time
-//! after its start (or the real read's end, if that is later), and the engine is told so at that time,
-//! with that time, so that the next read starts where this one ended.
+//! Reads of all devices share one pool of blocking threads. It has a thread for each read that the
+//! real devices serve concurrently, so that a slow device never delays another's reads. Appends of
+//! a device run in order on one writer thread.
+//!
+//! An emulated device holds each read: the read completes a drawn time after its start, or when the
+//! real read ends if that is later. The engine receives the completion at that time and with that
+//! time, so that the next read starts exactly where this one ended.
 
 pub mod format;
 mod held;
@@ -36,25 +38,26 @@ use crate::config::Service;
 use held::{HELD_READERS, HeldQueue};
 use record::clock;
 
-/// A held read with so much time left may wait to be read together with others.
+/// A held read whose completion is further away than this goes to the polled queue (see `held`).
 const PATIENCE: Nanos = 2_000_000;
-/// Threads that read beside those of the real devices: for profiled devices, whose reads are short.
+/// Reader threads in addition to those of the real devices: for emulated devices, whose real reads
+/// are short.
 const READERS: usize = 8;
-/// The most threads that read.
+/// Maximum number of reader threads.
 const READERS_MAX: usize = 1024;
-/// Threads that append; a device has one of them.
+/// Writer threads; all appends of a device go to the same one.
 const WRITERS: usize = 2;
 
-/// Who is told what became of reads and appends.
+/// Receives the results of reads and appends, with the time of each.
 pub type Told = Arc<dyn Fn(Nanos, Event<Object>) + Send + Sync>;
 
-/// A device as the configuration names it.
+/// A configured device.
 pub struct DeviceFolder {
-    /// Its folder.
+    /// The device's folder.
     pub folder: PathBuf,
-    /// Reads that it serves at once.
+    /// Maximum reads that the device serves concurrently.
     pub parallel: u32,
-    /// Its laboratory profile, and its place in its group.
+    /// For an emulated device, its service times and its index in its group.
     pub service: Option<(Service, u64)>,
 }
 
@@ -70,7 +73,7 @@ struct Read {
     location: Location,
     key: Key,
     job: JobId,
-    /// Completion, if it is held: start and drawn time.
+    /// For an emulated device, when the read completes: its start plus the drawn time.
     held_to: Option<Nanos>,
 }
 
@@ -92,8 +95,12 @@ pub struct Disks {
 }
 
 impl Disks {
-    /// Opens the folders and starts the threads. The second part of the result is what was found, by
-    /// device.
+    /// Opens the folders and starts the threads. Also returns the segments found on each device.
+    ///
+    /// # Errors
+    ///
+    /// If a folder cannot be opened, an emulated device's service times are invalid, or a thread
+    /// cannot be started.
     pub fn open(
         folders: &[DeviceFolder],
         told: Told,
@@ -189,12 +196,12 @@ impl Disks {
         let _ = self.writes[id % self.writes.len()].send(Some(write));
     }
 
-    /// How late held reads were told since this was asked last.
+    /// How late the completions of held reads were delivered since the previous call.
     pub fn lateness(&self) -> Lateness {
         self.pacer.lateness()
     }
 
-    /// Ends the threads, and seals what is open so that the next start need not scan it.
+    /// Stops the threads, and seals open segments so that the next start need not scan them.
     pub fn stop(&self) {
         for _ in 0..self.readers {
             let _ = self.reads.send(None);
@@ -226,7 +233,7 @@ impl Read {
             None => Err(format!("segment {} is gone", location.segment())),
         };
         if let Err(reason) = &result {
-            warn!("{reason}; the origin is asked");
+            warn!("{reason}; reading from the origin instead");
         }
         let event = Event::Read { job, result: result.map_err(|reason| Failure { reason }) };
         let now = clock::now();
@@ -245,7 +252,7 @@ fn writer(queue: &Receiver<Option<Write>>, told: &Told) {
                 if let Err(error) = &result
                     && !device.complained.swap(true, Ordering::Relaxed)
                 {
-                    warn!("a device cannot be written: {error}; serving goes on without it");
+                    warn!("cannot write to a device: {error}; serving continues without it");
                 }
                 told(clock::now(), Event::Appended { job, written: result.is_ok() });
             }

@@ -1,8 +1,9 @@
-//! Hands things over at exact times: a thread with a heap of deadlines.
+//! Delivers items at exact times: a thread with a heap of deadlines.
 //!
-//! Timers of a runtime tick in milliseconds; a service time that is held must be good to a fraction of
-//! that. This thread sleeps to an absolute time with the kernel's slack off and, where it may, a raised
-//! priority, and keeps account of how late it was. Cost: one wake-up for each deadline, some 5 µs.
+//! A runtime's timers have a resolution of milliseconds; the emulated service times need a fraction
+//! of that. This thread sleeps until an absolute time, with the kernel's timer slack off and, if
+//! permitted, a raised priority, and records how late it was. Cost: one wake-up per deadline, some
+//! 5 µs.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -45,20 +46,20 @@ struct State<T> {
     stopped: bool,
 }
 
-/// How late the pacer was, microseconds.
+/// How late the pacer delivered, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Lateness {
-    /// Deadlines met.
+    /// Number of deliveries.
     pub count: u64,
-    /// Mean.
+    /// Mean lateness.
     pub mean_us: f64,
-    /// 99 % were at most so late.
+    /// 0.99 quantile of the lateness.
     pub p99_us: f64,
-    /// The latest.
+    /// Maximum lateness.
     pub max_us: f64,
 }
 
-/// Hands things over at exact times.
+/// Delivers items at exact times.
 pub struct Pacer<T> {
     shared: Arc<(Mutex<State<T>>, Condvar)>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -69,7 +70,12 @@ fn locked<T>(state: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
 }
 
 impl<T: Send + 'static> Pacer<T> {
-    /// Starts the thread; `deliver` is called on it with each thing, not before its time.
+    /// Starts the thread, which calls `deliver` with each item and its time, never before that
+    /// time.
+    ///
+    /// # Errors
+    ///
+    /// If the thread cannot be started.
     pub fn start(deliver: impl FnMut(Nanos, T) + Send + 'static) -> std::io::Result<Pacer<T>> {
         let state = State {
             heap: BinaryHeap::new(),
@@ -85,7 +91,7 @@ impl<T: Send + 'static> Pacer<T> {
         Ok(Pacer { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Hands `what` over at a time; at once, if it has passed.
+    /// Schedules `what` for the time `at`; if that has passed, for now.
     pub fn at(&self, at: Nanos, what: T) {
         let (state, wake) = &*self.shared;
         let mut state = locked(state);
@@ -99,7 +105,7 @@ impl<T: Send + 'static> Pacer<T> {
         }
     }
 
-    /// How late it was since it was asked last.
+    /// The lateness of the deliveries since the previous call.
     pub fn lateness(&self) -> Lateness {
         let times = std::mem::take(&mut locked(&self.shared.0).lateness);
         Lateness {
@@ -110,7 +116,7 @@ impl<T: Send + 'static> Pacer<T> {
         }
     }
 
-    /// Ends the thread; what is not due yet is dropped.
+    /// Stops the thread; drops the items that are not due yet.
     pub fn stop(&self) {
         locked(&self.shared.0).stopped = true;
         self.shared.1.notify_one();
@@ -152,7 +158,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn things_come_in_order_and_not_early() {
+    fn items_arrive_in_order_and_never_early() {
         let (send, receive) = mpsc::channel();
         let pacer = Pacer::start(move |at, what: u32| {
             let _ = send.send((at, clock::now(), what));

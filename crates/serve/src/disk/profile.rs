@@ -1,4 +1,4 @@
-//! The laboratory profile of a device: how long it holds each read.
+//! The service times of an emulated device: how long it holds each read.
 
 use anyhow::{Context, ensure};
 use model::window::Nanos;
@@ -22,7 +22,11 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The profile of the device at `index` of its group.
+    /// The profile of the device at `index` of its group, which determines its random seed.
+    ///
+    /// # Errors
+    ///
+    /// If a parameter of the distribution is invalid, or those of [`empirical`].
     pub fn new(service: &Service, index: u64) -> anyhow::Result<Profile> {
         let (mean, scv) = (service.mean_ms, service.scv);
         let shape = match service.kind {
@@ -51,10 +55,11 @@ impl Profile {
     }
 }
 
-/// Reads the service times of an empirical profile, in milliseconds, one a line.
+/// Reads the service times of an empirical profile, in milliseconds, one per line. If `mean_ms` is
+/// positive, scales them to that mean.
 ///
 /// # Errors
-/// If the file is missing, cannot be read, or holds anything else.
+/// If no file is configured, it cannot be read, a line is not a time, or there are no times.
 pub fn empirical(service: &Service) -> anyhow::Result<Vec<f64>> {
     let path = service.file.as_deref().context("an empirical profile needs a file")?;
     let shown = path.display();
@@ -67,7 +72,7 @@ pub fn empirical(service: &Service) -> anyhow::Result<Vec<f64>> {
             format!("{shown}, line {number}: {line:?} is not a time in milliseconds")
         })?);
     }
-    ensure!(!times.is_empty(), "{shown} holds no time");
+    ensure!(!times.is_empty(), "{shown} contains no service times");
     if service.mean_ms > 0.0 {
         let mean = times.iter().sum::<f64>() / times.len() as f64;
         times.iter_mut().for_each(|time| *time *= service.mean_ms / mean);
@@ -80,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_have_the_mean_and_variation_that_were_asked_for() {
+    fn draws_have_the_configured_mean_and_variation() {
         for (kind, scv) in [(Kind::Exponential, 1.0), (Kind::Gamma, 0.2), (Kind::Lognormal, 4.0)] {
             let service = Service { kind, mean_ms: 10.0, scv, ..Service::default() };
             let mut profile = Profile::new(&service, 3).unwrap();

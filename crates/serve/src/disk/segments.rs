@@ -1,4 +1,4 @@
-//! The segment files of one device: opening what is there, reading, appending, sealing, removing.
+//! The segment files of one device: finding, reading, appending to, sealing and removing them.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -19,31 +19,32 @@ use super::format::{self, Entry, HEADER_BYTES, Header};
 use crate::Object;
 use origin::Lock;
 
-/// What O_DIRECT asks of offsets, lengths and buffers; the largest that devices ask.
+/// Alignment of offsets, lengths and buffers for O_DIRECT; the largest that devices require.
 const ALIGNMENT: usize = 4096;
-/// A read that is wasteful by less than this part of its object is kept as it was read.
+/// A record is kept in its read buffer, not copied, if the buffer's surplus is at most the record's
+/// size divided by this.
 const WASTE_PART: usize = 8;
-/// Bytes that are appended before they are synced and dropped from the page cache.
+/// Bytes appended between two syncs, each of which also drops them from the page cache.
 const SYNC_BYTES: u64 = 4 << 20;
-/// Longest record that is believed when a segment is scanned.
+/// Maximum record length that a scan accepts.
 const RECORD_BYTES_MAX: u64 = 2 << 30;
 
-/// A segment that was found at start.
+/// A segment found at start.
 pub struct FoundSegment {
-    /// Its number.
+    /// The segment's number.
     pub number: u64,
-    /// Its records in order of offset.
+    /// The segment's records in ascending order of offset.
     pub entries: Vec<Entry>,
 }
 
-/// A segment's file for reading.
+/// A segment's file, opened for reading.
 pub struct Segment {
     number: u64,
     file: File,
     direct: bool,
 }
 
-/// The segment that takes records, held by the device's writer.
+/// The segment that records are appended to; used by the device's writer only.
 struct Head {
     number: u64,
     file: File,
@@ -61,17 +62,22 @@ pub struct Segments {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // What these mutexes guard is replaced whole: a panic elsewhere leaves it usable.
+    // The guarded values are replaced as a whole, so a panic elsewhere leaves them usable.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Segments {
-    /// Opens the folder or makes it, and finds its segments, ascending. Those without a whole index are
-    /// scanned, cut after their last whole record, and get one.
+    /// Opens or creates the folder and finds its segments, in ascending order. A segment without a
+    /// valid index is scanned up to its last complete record and gets an index. An unreadable or
+    /// empty segment is removed.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be created, listed or locked.
     pub fn open(folder: &Path) -> anyhow::Result<(Segments, Vec<FoundSegment>)> {
         let shown = folder.display();
         fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make the device's folder {shown}"))?;
+            .with_context(|| format!("cannot create the device's folder {shown}"))?;
         let segments = Segments {
             folder: folder.to_owned(),
             readers: Mutex::default(),
@@ -96,7 +102,7 @@ impl Segments {
                 Ok(entries) if entries.is_empty() => segments.remove(number),
                 Ok(entries) => found.push(FoundSegment { number, entries }),
                 Err(error) => {
-                    warn!("{shown}: segment {number} is given up: {error}");
+                    warn!("{shown}: removing segment {number}, which cannot be read: {error}");
                     segments.remove(number);
                 }
             }
@@ -108,7 +114,7 @@ impl Segments {
         self.folder.join(format!("{segment:08}.{extension}"))
     }
 
-    /// The records of a segment, by its index or by a scan.
+    /// The records of a segment, from its index or else from a scan.
     fn find(&self, number: u64) -> io::Result<Vec<Entry>> {
         let length = fs::metadata(self.path(number, "seg"))?.len();
         let index = fs::read(self.path(number, "idx")).ok();
@@ -121,7 +127,7 @@ impl Segments {
             return Ok(entries);
         }
         let entries = scan(&File::open(self.path(number, "seg"))?, number, length)?;
-        info!("{}: segment {number}: {} records by scan", self.folder.display(), entries.len());
+        info!("{}: scanned segment {number}: {} records", self.folder.display(), entries.len());
         if !entries.is_empty() {
             self.write_index(number, &entries)?;
             self.open_reader(number)?;
@@ -129,7 +135,7 @@ impl Segments {
         Ok(entries)
     }
 
-    /// Opens a segment for reading past the page cache, or through it where that is refused.
+    /// Opens a segment for reading with O_DIRECT, or through the page cache if that is refused.
     fn open_reader(&self, number: u64) -> io::Result<()> {
         let path = self.path(number, "seg");
         let mut options = OpenOptions::new();
@@ -152,19 +158,23 @@ impl Segments {
     fn refuse_direct(&self, error: &io::Error) {
         if self.direct.swap(false, Ordering::Relaxed) {
             warn!(
-                "{}: the file system refuses reads past the page cache ({error}); \
-                 reads go through it, and are faster than the device",
+                "{}: the file system refuses direct reads ({error}); reads go through the page \
+                 cache and may be faster than the device",
                 self.folder.display()
             );
         }
     }
 
-    /// The segment of a place, to be read even if it is removed meanwhile.
+    /// The open segment with this number. It stays readable if it is removed meanwhile.
     pub fn segment(&self, number: u64) -> Option<Arc<Segment>> {
         lock(&self.readers).get(&number).cloned()
     }
 
-    /// Appends a record. Called in order, by one thread.
+    /// Appends a record. The device's writer thread calls this in the order of locations.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system, or if the record's length differs from that of its location.
     pub fn append(&self, location: Location, key: &Key, object: &Object) -> io::Result<()> {
         let mut head = lock(&self.head);
         if head.as_ref().is_none_or(|head| head.number != location.segment()) {
@@ -183,7 +193,7 @@ impl Segments {
         start.extend_from_slice(&header.encode());
         start.extend_from_slice(key);
         start.extend_from_slice(object.block());
-        // A small object in one call; a large one is not copied for it.
+        // Write a small object with one call; do not copy a large one just for that.
         let body = object.body();
         let tail = if body.len() <= 64 << 10 {
             start.extend_from_slice(body);
@@ -193,12 +203,15 @@ impl Segments {
         };
         let bytes = (start.len() + tail.len()) as u64;
         if bytes != location.bytes() {
-            return Err(io::Error::other("the record is not of the length that was planned"));
+            return Err(io::Error::other(format!(
+                "the record has {bytes} bytes, not the planned {}",
+                location.bytes()
+            )));
         }
         head.file.write_all_at(&start, location.offset())?;
         head.file.write_all_at(tail, location.offset() + start.len() as u64)?;
         if head.entries.is_empty() {
-            // Not before: a device that is full would leave a handle for each try.
+            // Only after a successful write: on a full device each attempt would leave a handle.
             self.open_reader(location.segment())?;
         }
         let etag = object.metadata().etag.clone();
@@ -211,20 +224,24 @@ impl Segments {
         Ok(())
     }
 
-    /// Ends a segment: its bytes are synced, its index written.
+    /// Seals a segment: syncs its bytes and writes its index.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system. The next start then scans the segment.
     pub fn seal(&self, number: u64) -> io::Result<()> {
         let Some(head) = lock(&self.head).take_if(|head| head.number == number) else {
             return Ok(());
         };
         if head.entries.is_empty() {
-            // The first write to it failed: there is nothing to keep.
+            // The segment's first write failed: there is nothing to keep.
             return fs::remove_file(self.path(number, "seg"));
         }
         leave_page_cache(&head.file);
         self.write_index(number, &head.entries)
     }
 
-    /// Ends the segment that takes records, at the end of the process.
+    /// Seals the segment that records are appended to, at the end of the process.
     pub fn close(&self) {
         let number = lock(&self.head).as_ref().map(|head| head.number);
         if let Some(Err(error)) = number.map(|number| self.seal(number)) {
@@ -238,7 +255,7 @@ impl Segments {
         fs::rename(&temporary, self.path(number, "idx"))
     }
 
-    /// Removes a segment. Who holds it reads on.
+    /// Removes a segment. Reads in progress can still finish.
     pub fn remove(&self, number: u64) {
         lock(&self.readers).remove(&number);
         lock(&self.head).take_if(|head| head.number == number);
@@ -252,7 +269,11 @@ impl Segments {
         }
     }
 
-    /// Reads an object. The error is in words: for the log, and for the engine to go to the origin.
+    /// Reads an object.
+    ///
+    /// # Errors
+    ///
+    /// A message for the log; the engine reads from the origin instead.
     pub fn read(
         &self,
         segment: &Segment,
@@ -260,37 +281,37 @@ impl Segments {
         key: &[u8],
         buffer: &mut Buffer,
     ) -> Result<Object, String> {
-        let said = |what: &str| {
+        let error_at = |what: &str| {
             let (number, offset) = (location.segment(), location.offset());
             format!("{}: segment {number}, offset {offset}: {what}", self.folder.display())
         };
         let record = segment.read(location, buffer).or_else(|error| {
             if !(segment.direct && error.kind() == io::ErrorKind::InvalidInput) {
-                return Err(said(&error.to_string()));
+                return Err(error_at(&error.to_string()));
             }
-            // The file system took the flag and refuses the reads.
+            // The file system accepts O_DIRECT when opening but refuses such reads.
             self.refuse_direct(&error);
-            self.open_reader(segment.number).map_err(|e| said(&e.to_string()))?;
-            let again = self.segment(segment.number).ok_or_else(|| said("is gone"))?;
-            again.read(location, buffer).map_err(|e| said(&e.to_string()))
+            self.open_reader(segment.number).map_err(|e| error_at(&e.to_string()))?;
+            let again = self.segment(segment.number).ok_or_else(|| error_at("was removed"))?;
+            again.read(location, buffer).map_err(|e| error_at(&e.to_string()))
         })?;
-        let parsed = format::record(&record, location.segment()).map_err(said)?;
+        let parsed = format::record(&record, location.segment()).map_err(error_at)?;
         if parsed.key != key {
-            return Err(said("is of another key"));
+            return Err(error_at("belongs to another key"));
         }
         let stored = record.slice_ref(parsed.stored);
-        Object::decode(&stored).ok_or_else(|| said("has broken metadata"))
+        Object::decode(&stored).ok_or_else(|| error_at("has malformed metadata"))
     }
 }
 
-/// Syncs what was written and drops it from the page cache, so that reads come from the device.
+/// Syncs a file and drops it from the page cache, so that reads come from the device.
 fn leave_page_cache(file: &File) {
-    // Records are checked when they are read, so that a failure here loses nothing.
+    // A failure here is harmless: every read verifies its record.
     let _ = file.sync_data();
     let _ = fadvise(file, 0, None, Advice::DontNeed);
 }
 
-/// Reads a segment from its start to its last whole record.
+/// Scans a segment from its start to its last complete record.
 fn scan(file: &File, number: u64, length: u64) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     let mut offset = 0;
@@ -319,15 +340,15 @@ fn scan(file: &File, number: u64, length: u64) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// A reader's aligned buffer, used again for each small read.
+/// A reader's buffer, reused for each small read.
 #[derive(Default)]
 pub struct Buffer(Vec<u8>);
 
-/// Bytes that a buffer keeps between reads.
+/// Size of a [`Buffer`] in bytes; larger reads allocate their own.
 const BUFFER_BYTES: usize = 256 << 10;
 
 impl Segment {
-    /// Reads a record whole: the aligned range around it, into an aligned buffer.
+    /// Reads a complete record: reads the aligned range around it into aligned memory.
     fn read(&self, location: Location, buffer: &mut Buffer) -> io::Result<Bytes> {
         let bytes = usize::try_from(location.bytes()).map_err(io::Error::other)?;
         let skip = (location.offset() % ALIGNMENT as u64) as usize;
@@ -345,7 +366,7 @@ impl Segment {
         let start = space.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         let aligned = space
             .get_mut(start..start + span)
-            .ok_or_else(|| io::Error::other("no aligned place in the buffer"))?;
+            .ok_or_else(|| io::Error::other("no aligned space in the buffer"))?;
         let mut filled = 0;
         while filled < skip + bytes {
             let read = match self.file.read_at(&mut aligned[filled..], from + filled as u64) {
@@ -357,7 +378,7 @@ impl Segment {
             }
             filled += read;
             if self.direct && filled < skip + bytes && filled % ALIGNMENT != 0 {
-                // Only at the end of the file.
+                // A direct read returns an unaligned number of bytes only at the end of the file.
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }

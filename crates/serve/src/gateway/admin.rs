@@ -21,14 +21,14 @@ struct Status<'a> {
     version: &'static str,
     role: &'static str,
     protocol: &'static str,
-    /// The ring's fingerprint, which must be the same for all processes.
+    /// The ring's fingerprint, which must be equal in all processes of the cluster.
     ring: &'a str,
     replicas: u32,
     members: Vec<Member<'a>>,
-    /// Nodes that are not used because their configuration or version is another.
+    /// Nodes that are not used because their configuration or version differs.
     mismatches: Vec<Mismatch<'a>>,
     gateway: GatewayStatus,
-    /// Requests that may still be told something: none are left when none is under way.
+    /// Requests that can still receive actions; 0 when no request is in progress.
     mailboxes: usize,
     connections: usize,
     config: &'a toml::Table,
@@ -48,7 +48,7 @@ struct Mismatch<'a> {
     why: String,
 }
 
-/// What runs here.
+/// Replies with the gateway's status as JSON.
 pub fn status(access: &Arc<Access>) -> Response<ReplyBody> {
     let (gateway, misfits) = access.router.drive.status(clock::now());
     let shares = access.router.backend.ring.shares();
@@ -79,7 +79,7 @@ pub fn status(access: &Arc<Access>) -> Response<ReplyBody> {
     json(StatusCode::OK, &status, None)
 }
 
-/// Prometheus text.
+/// Replies with the gateway's metrics in Prometheus text format.
 pub fn metrics(access: &Arc<Access>) -> Response<ReplyBody> {
     let (status, _) = access.router.drive.status(clock::now());
     let mut page = access.metrics.queues();
@@ -113,7 +113,7 @@ fn add(page: &mut Exposition, status: &GatewayStatus) {
     ] {
         page.sample(name, &[("reason", reason)], count as f64);
     }
-    let help = "Requests under way, those being relayed included.";
+    let help = "Requests in progress, including those being relayed.";
     page.single("concertina_gateway_requests", Kind::Gauge, help, status.requests as f64);
     let name = "concertina_gateway_node_state";
     page.family(name, Kind::Gauge, "1 for the state that a node is in.");
@@ -124,12 +124,12 @@ fn add(page: &mut Exposition, status: &GatewayStatus) {
         }
     }
     let name = "concertina_gateway_node_outstanding";
-    page.family(name, Kind::Gauge, "Requests of this gateway that are at a node.");
+    page.family(name, Kind::Gauge, "Requests of this gateway in progress at a node.");
     for node in &status.nodes {
         page.sample(name, &[("node", node.name.as_str())], f64::from(node.outstanding));
     }
     let name = "concertina_gateway_node_length";
-    page.family(name, Kind::Gauge, "Requests that wait in a node, as of its last reply.");
+    page.family(name, Kind::Gauge, "Requests waiting in a node, as of its last reply.");
     for node in &status.nodes {
         page.sample(name, &[("node", node.name.as_str())], f64::from(node.reported_length));
     }

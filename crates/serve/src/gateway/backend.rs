@@ -1,8 +1,8 @@
 //! The seam between a gateway's driver and the servers behind it.
 //!
-//! A [`Router`](super::router::Router) decides nothing and speaks no protocol: `engine::gateway` decides
-//! which server a request goes to, a [`Backend`] sends it there. Nodes behind HTTP are one back end
-//! ([`Nodes`](super::nodes::Nodes)).
+//! A [`Router`](super::router::Router) decides nothing and speaks no protocol: `engine::gateway`
+//! decides which server a request goes to, a [`Backend`] sends it there. Nodes behind HTTP are one
+//! back end ([`Nodes`](super::nodes::Nodes)).
 
 use engine::gateway::{Failed, Head};
 use engine::route::NodeId;
@@ -63,8 +63,8 @@ pub trait Backend: Send + Sync + 'static {
     /// The name of a server, for messages.
     fn name(&self, node: NodeId) -> &str;
 
-    /// Sends a read to a server. The server is told to leave `avoid` alone, and that nobody waits after
-    /// `deadline`.
+    /// Sends a read to a server. The server is told to leave `avoid` alone, and that nobody waits
+    /// after `deadline`.
     fn read(
         &self,
         node: NodeId,
@@ -79,8 +79,8 @@ pub trait Backend: Send + Sync + 'static {
         request: &Self::Request,
     ) -> impl Future<Output = Result<Self::Reply, Failure>> + Send;
 
-    /// Sends a write to a server. `left` is the time that the client still waits; `None` where only the
-    /// pace of its upload is bounded.
+    /// Sends a write to a server. `left` is the time that the client still waits; `None` where only
+    /// the pace of its upload is bounded.
     fn write(
         &self,
         node: NodeId,

@@ -1,12 +1,14 @@
-//! Requests below `/datasets`: each question goes to the nodes of each shard, and the answers are put together.
+//! Requests below `/datasets`: sends each query to the nodes of the shards and merges their
+//! answers.
 //!
-//! The gateway holds no shards, but every manifest and log that it is asked of: it answers for what is not in a
-//! shard yet by itself, and appends straight to the origin. So what was appended through it is found through it
-//! at once; through others after `datasets.refresh_s`.
+//! The gateway holds no shards, but the manifest and log of every requested dataset. It answers for
+//! the log itself and appends directly to the origin. Records appended through a gateway are
+//! therefore found through it at once, and through other gateways after `datasets.refresh_s`.
 //!
-//! A shard is asked like an object: health, policy, retries, hedging and deadline are the engine's, by the
-//! shard's key. *Partial answers*: if no node of a shard answers in time, the question fails and says which
-//! part it was; with `partial=true` a page comes without that part, and names it.
+//! A query of a shard is routed like a read of an object: the engine decides on health, policy,
+//! retries, hedging and deadline, by the shard's key. *Partial answers*: if no node of a shard
+//! answers in time, the query fails and the error names the part. With `partial=true` a page lacks
+//! that part and names it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,21 +34,21 @@ use crate::peer::Outgoing;
 use dataset::part::Run;
 use dataset::remote::{key_of_file, key_of_manifest};
 
-/// The largest answer of a part: a page, written as JSON, which may escape every byte.
+/// Maximum bytes of a part's answer: those of a page as JSON, which may escape every byte.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
-/// Tries of a question that met a dataset while it was changed.
+/// Maximum attempts at a query whose dataset changes meanwhile.
 const TRIES: usize = 4;
 
-/// The parts of a dataset, where they are.
+/// Queries the parts of a dataset on the nodes that hold them.
 struct Parts<'a> {
     access: &'a Arc<Access>,
     name: &'a str,
     view: Arc<View>,
-    /// Path and query behind the part.
+    /// Path and query string after the part's name.
     rest: String,
     deadline: Nanos,
     patience: Nanos,
-    /// A node knew another version.
+    /// Whether a node had another version of the dataset.
     stale: AtomicBool,
 }
 
@@ -57,7 +59,7 @@ impl Parts<'_> {
         let view = header(self.view.current.etag.to_string());
         let chunk = header(self.view.dataset.last_chunk().to_string());
         let (Ok(view), Ok(chunk)) = (view, chunk) else {
-            let what = "the origin's version of the dataset cannot be told to nodes";
+            let what = "the manifest's etag in the origin is not a valid header value";
             return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, what));
         };
         let request = NodeRequest {
@@ -67,7 +69,8 @@ impl Parts<'_> {
             headers: vec![(headers::VIEW.clone(), view), (headers::CHUNK.clone(), chunk)],
         };
         let answered = self.access.router.read(&request.key, &request, self.deadline, &[]).await;
-        // Held until all of the answer is there: the engine counts it as under way.
+        // `_pending` is held until the answer is complete: the engine counts the request until
+        // then.
         let (answer, _pending, _) = answered.map_err(|refused| {
             let problem = self.access.problem(refused, &request.key, self.patience);
             problem.about(&format!("part {part}"))
@@ -80,11 +83,11 @@ impl Parts<'_> {
         };
         let run = number(&headers::NEXT).zip(number(&headers::RECORDS));
         let bytes = gather(answer).await.map_err(|why| {
-            let what = format!("{who} broke off in its answer for part {part}: {why}");
+            let what = format!("the reply of {who} for part {part} broke off: {why}");
             Problem::new(StatusCode::BAD_GATEWAY, &what)
         })?;
         let broken = |what: String| {
-            let what = format!("{who} answered for part {part} what cannot be: {what}");
+            let what = format!("invalid reply of {who} for part {part}: {what}");
             Problem::new(StatusCode::BAD_GATEWAY, &what)
         };
         match (status, ask) {
@@ -97,11 +100,13 @@ impl Parts<'_> {
                 let value: Value =
                     serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
                 let count = value.get("count").and_then(Value::as_u64);
-                let count = count.ok_or_else(|| broken("there is no count".to_owned()))?;
+                let count = count.ok_or_else(|| broken("missing count".to_owned()))?;
                 Ok(Answer::Count { count })
             }
             (StatusCode::OK, Ask::Export { .. }) => {
-                let run = run.ok_or_else(|| broken("it does not say how to go on".to_owned()));
+                let run = run.ok_or_else(|| {
+                    broken(format!("missing header {} or {}", headers::NEXT, headers::RECORDS))
+                });
                 let (next, records) = run?;
                 Ok(Answer::Run(Run { bytes, records, next }))
             }
@@ -109,14 +114,14 @@ impl Parts<'_> {
             (StatusCode::NOT_FOUND, Ask::Record { .. }) => Ok(Answer::Bytes(None)),
             (StatusCode::PRECONDITION_FAILED, _) => {
                 self.stale.store(true, Ordering::Relaxed);
-                let what = "the dataset is changed faster than it can be asked; try again";
+                let what = "the dataset changes faster than it can be queried; try again";
                 Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, what))
             }
             _ => {
-                let words: Option<Value> = serde_json::from_slice(&bytes).ok();
-                let words = words.as_ref().and_then(|w| w.get("error")).and_then(Value::as_str);
-                let words = words.unwrap_or("it did not say why");
-                Err(Problem::new(status, &format!("{who}, part {part}: {words}")))
+                let error: Option<Value> = serde_json::from_slice(&bytes).ok();
+                let error = error.as_ref().and_then(|e| e.get("error")).and_then(Value::as_str);
+                let error = error.unwrap_or("no reason given");
+                Err(Problem::new(status, &format!("{who}, part {part}: {error}")))
             }
         }
     }
@@ -150,13 +155,13 @@ async fn gather(answer: NodeReply) -> Result<Vec<u8>, String> {
                 }
             }
         }
-        Body::Origin(..) => return Err("the origin does not search".to_owned()),
+        Body::Origin(..) => return Err("the origin cannot answer queries".to_owned()),
     }
     Ok(all)
 }
 
 impl Access {
-    /// Answers a request below `/datasets`.
+    /// Serves a request below `/datasets`.
     pub(super) async fn dataset(self: &Arc<Self>, request: Request<Incoming>) -> Answered {
         let path = request.uri().path().to_owned();
         let Some(place) = place(&path) else { return self.datasets.list(&request).await };
@@ -182,7 +187,7 @@ impl Access {
         let max = self.router.backend.deadline.as_nanos() as Nanos;
         let (patience, _) = patience(request.headers(), max)?;
         let query = request.uri().query().unwrap_or("");
-        // The request, as it is recorded, where it met a version that is no more.
+        // The record of the request, kept for the next attempt if a node had another version.
         let mut outdated = None;
         for last in (0..TRIES).rev() {
             let view = served.view().ok_or_else(|| no_dataset(served.name()))?;
@@ -218,7 +223,7 @@ impl Access {
         Err(no_dataset(served.name()))
     }
 
-    /// Asks the node that seals this dataset's log to do it.
+    /// Sends the request to seal to the node that seals this dataset's log.
     async fn seal(&self, served: &Arc<Served>) -> Answered {
         let primary =
             self.router.backend.ring.replicas(&key_of_manifest(served.name())).iter().next();
@@ -231,7 +236,7 @@ impl Access {
         Ok(json_reply(status, &value, None))
     }
 
-    /// Asks or tells all nodes of their layers.
+    /// Sends a request about layers to every node and merges the replies.
     async fn layers(&self, name: &str, request: &Request<Incoming>) -> Answered {
         let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
         let path = format!("/datasets/{name}/layers{query}");
@@ -243,7 +248,7 @@ impl Access {
                 return Ok(json_reply(status, &value, None));
             }
             for mut part in value["parts"].as_array().cloned().unwrap_or_default() {
-                // A node names all parts, and has layers for those that it serves.
+                // A node lists all parts, but has layers only for those that it holds.
                 if !part["layers"].is_null() {
                     part["node"] = json!(self.router.name(Some(node)));
                     parts.push(part);
@@ -265,7 +270,7 @@ impl Access {
         Ok(json_reply(StatusCode::OK, &all, None))
     }
 
-    /// Sends a request to one node, and gives what it says.
+    /// Sends a request to one node; returns the reply's status and JSON body.
     async fn tell_node(
         &self,
         node: usize,
@@ -276,22 +281,21 @@ impl Access {
             let what = format!("{}: {why}; see /admin/status", self.router.name(Some(node)));
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, &what)
         };
-        let pool = self
-            .router
-            .backend
-            .pools
-            .get(node)
-            .ok_or_else(|| failed("there is no such node".to_owned()))?;
+        let pool =
+            self.router.backend.pools.get(node).ok_or_else(|| failed("unknown node".to_owned()))?;
         let asked = async {
             let reply = pool.send(method, path, &[], Outgoing::Empty).await?;
             let status = reply.status;
             Ok((status, reply.body.gather(ANSWER_BYTES_MAX).await?))
         };
         let told = tokio::time::timeout(self.router.backend.origin_timeout, asked).await;
-        let told = told.map_err(|_| failed("no answer in time".to_owned()))?;
+        let told = told.map_err(|_| failed("no reply in time".to_owned()))?;
         let (status, bytes) =
             told.map_err(|fault: crate::peer::Fault| failed(fault.to_string()))?;
         let value = serde_json::from_slice(&bytes);
-        Ok((status, value.map_err(|error| failed(format!("no JSON: {error}")))?))
+        Ok((
+            status,
+            value.map_err(|error| failed(format!("the reply is not valid JSON: {error}")))?,
+        ))
     }
 }

@@ -1,9 +1,9 @@
-//! Drives the engine's gateway: events in, actions out to the requests, and pings.
+//! Drives the engine's gateway: passes events in and distributes the resulting actions to requests.
 //!
-//! The gateway sits behind one mutex, like the node's engine: one for each thread was rejected because
-//! what is known of the nodes' health and load, and the budgets, would then be known to one thread only.
-//! A request takes the lock twice: when it comes and when its answer is there. Actions for the request
-//! that an event is about are handed back; those for others go to their mailboxes.
+//! One mutex guards the gateway, as in the node's driver. A gateway per thread was rejected: each
+//! thread would then have its own knowledge of the nodes' health and load, and its own budgets. A
+//! request takes the lock twice, when it arrives and when its reply arrives. Actions for the
+//! request that an event concerns are returned; those for other requests go to their mailboxes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,12 +20,12 @@ use tokio::sync::Notify;
 
 use record::clock;
 
-/// The longest time between two ticks.
+/// Maximum time between two ticks.
 const TICK_MAX: Nanos = 1_000_000_000;
 
 type Numbers<T> = HashMap<u64, T, IntegerHash>;
 
-/// Where a request finds what was decided about it by events of others.
+/// Holds the actions for a request that events of other requests caused.
 #[derive(Default)]
 pub struct Mailbox {
     inside: Mutex<(VecDeque<Action>, Option<Waker>)>,
@@ -38,7 +38,7 @@ impl Mailbox {
         inside.1.take()
     }
 
-    /// The next action.
+    /// Polls for the next action.
     pub fn poll(&self, context: &mut Context<'_>) -> Poll<Action> {
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(action) = inside.0.pop_front() {
@@ -54,27 +54,27 @@ impl Mailbox {
 struct State {
     gateway: Gateway,
     requests: Numbers<Arc<Mailbox>>,
-    /// Whose the attempts are that are under way.
+    /// The request of each attempt in progress.
     attempts: Numbers<RequestId>,
-    /// Why nodes do not fit.
+    /// By node, why this gateway must not use it.
     misfits: Vec<Option<String>>,
 }
 
-/// The gateway's decisions, and who waits for them.
+/// The engine's gateway behind its mutex, and the requests that wait for its actions.
 pub struct Drive {
     state: Mutex<State>,
     next_request: AtomicU64,
-    /// When the timer wakes.
+    /// When the timer fires, nanoseconds.
     armed: AtomicU64,
     alarm: Notify,
 }
 
-/// What an event brought.
+/// The actions that an event caused, for its caller.
 #[derive(Default)]
 pub struct Decided {
-    /// For the request that it is about.
+    /// Actions for the request that the event concerns.
     pub own: VecDeque<Action>,
-    /// Nodes to be pinged.
+    /// Nodes to ping.
     pub pings: Vec<NodeId>,
 }
 
@@ -95,26 +95,26 @@ impl Drive {
         }
     }
 
-    /// A new request's name.
+    /// Allocates the id of a new request.
     pub fn name(&self) -> RequestId {
         self.next_request.fetch_add(1, Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic inside the engine is a broken invariant: every later request must fail rather than be
-        // sent by a state that is not to be trusted.
+        // A panic inside the engine means a broken invariant: every later request must fail, rather
+        // than be routed by a state that cannot be trusted.
         #[expect(clippy::expect_used, reason = "see above")]
         self.state.lock().expect("the gateway failed")
     }
 
-    /// A request comes; what is decided later goes to its mailbox.
+    /// Begins a request. Actions for it that later events of others cause go to `mailbox`.
     pub fn begin(&self, request: RequestId, event: Event, mailbox: &Arc<Mailbox>) -> Decided {
         let mut state = self.lock();
         state.requests.insert(request, mailbox.clone());
         self.handle(state, event, Some(request), false)
     }
 
-    /// Tells of an attempt's answer; one that has come whole is over as soon as it is chosen.
+    /// Reports an attempt's reply. With `whole`, choosing this reply also ends the request.
     pub fn answered(
         &self,
         request: RequestId,
@@ -126,7 +126,7 @@ impl Drive {
         self.handle(self.lock(), event, Some(request), whole)
     }
 
-    /// Tells of anything that is about a request, or (`None`) about none.
+    /// Reports any other event, which concerns the given request, or (`None`) no request.
     pub fn tell(&self, request: Option<RequestId>, event: Event) -> Decided {
         self.handle(self.lock(), event, request, false)
     }
@@ -171,7 +171,7 @@ impl Drive {
         decided
     }
 
-    /// Ticks; waits until the next tick is due.
+    /// Waits until the next tick is due, then sends the engine a tick.
     pub async fn tick(&self) -> Decided {
         let now = clock::now();
         let wake = self.lock().gateway.next_wake().unwrap_or(Nanos::MAX);
@@ -184,7 +184,8 @@ impl Drive {
         self.tell(None, Event::Tick)
     }
 
-    /// Notes why a node does not fit, or that it does. Says whether that is news.
+    /// Notes why this gateway must not use a node, or (`None`) that it may. Returns whether this
+    /// differs from what was noted before.
     pub fn note(&self, node: NodeId, misfit: Option<String>) -> bool {
         let mut state = self.lock();
         let Some(place) = state.misfits.get_mut(node).filter(|place| **place != misfit) else {
@@ -194,18 +195,18 @@ impl Drive {
         true
     }
 
-    /// What the gateway knows and did, and why nodes do not fit.
+    /// The engine's status, and by node why this gateway must not use it.
     pub fn status(&self, now: Nanos) -> (GatewayStatus, Vec<Option<String>>) {
         let state = self.lock();
         (state.gateway.status(now), state.misfits.clone())
     }
 
-    /// Requests that may still be told something.
+    /// Number of requests that can still receive actions.
     pub fn mailboxes(&self) -> usize {
         self.lock().requests.len()
     }
 
-    /// The windows that ended by `now`, or all if the process ends.
+    /// The windows that ended by `now`; with `flush`, the current one too.
     pub fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
         let mut state = self.lock();
         if flush { state.gateway.flush_windows(now) } else { state.gateway.windows(now) }
@@ -242,7 +243,8 @@ impl State {
             return;
         }
         let Some(request) = request else { return };
-        // A refused request says nothing more, not even that it is over.
+        // A refused request sends no further event, not even `Over`, so its mailbox is removed
+        // here.
         let mailbox = match &action {
             Action::Refuse { .. } => self.requests.remove(&request),
             _ => self.requests.get(&request).cloned(),

@@ -1,9 +1,9 @@
-//! The access point: clients' requests are relayed to nodes, as `engine::gateway` decides.
+//! The gateway: relays clients' requests to nodes, as `engine::gateway` decides.
 //!
-//! [`router`] drives the engine for any [`backend`]; [`nodes`] is the back end of objects and datasets.
-//! This file is their front side: HTTP requests in, HTTP replies and refusals out. A small reply is read
-//! whole before the client is sent its head; a large one is streamed and, if it breaks off, continued
-//! from another node.
+//! [`router`] drives the engine for any [`backend`]; [`nodes`] is the back end for objects and
+//! datasets. This file is the front end: HTTP requests in, HTTP replies and refusals out. A small
+//! reply is read completely before the client is sent its head. A large one is streamed and, if it
+//! breaks off, continued from another node.
 
 mod admin;
 mod backend;
@@ -54,10 +54,10 @@ use request::{NodeRequest, STAGES};
 use router::{NotWritten, Refused, Router};
 use upload::Source;
 
-/// How long an upload may take that is streamed: its pieces and the node have limits of their own.
+/// Maximum duration of a streamed upload. Its pieces and the node have shorter limits of their own.
 const UPLOAD_MAX: Nanos = 24 * 3600 * 1_000_000_000;
 
-/// What all threads of a gateway for HTTP share.
+/// The state that all threads of an HTTP gateway share.
 pub struct Access {
     front: Front,
     router: Arc<Router<Nodes>>,
@@ -72,7 +72,11 @@ impl Deref for Access {
 }
 
 impl Access {
-    /// The gateway of a configuration with members.
+    /// The gateway of a configuration that has members.
+    ///
+    /// # Errors
+    ///
+    /// If a name or the token is not a valid header value, or the settings of layers are invalid.
     pub fn new(
         config: &Config,
         ring: Arc<Ring>,
@@ -93,7 +97,7 @@ impl Access {
         })
     }
 
-    /// Pings the nodes, tells the engine the time, and follows changes of datasets, for ever.
+    /// Pings the nodes, sends the engine its ticks, and keeps datasets current; never returns.
     pub async fn run(self: Arc<Self>) {
         tokio::spawn(self.datasets.clone().keep_current());
         self.router.clone().run().await;
@@ -178,7 +182,7 @@ impl Access {
         }
     }
 
-    /// Writes. A body that is streamed has a time limit only if the client gave one (`limited`).
+    /// Sends a write. A streamed body has a time limit only if the client gave one (`limited`).
     async fn write(
         &self,
         wanted: &NodeRequest,
@@ -199,7 +203,7 @@ impl Access {
         Err(problem)
     }
 
-    /// The reply to the client, made of a node's.
+    /// Makes the reply to the client from a node's or the origin's.
     fn reply(
         self: &Arc<Self>,
         mut seen: Seen,
@@ -256,7 +260,7 @@ impl Access {
         response
     }
 
-    /// The reply to a refusal: what it is, and what to do.
+    /// The error reply for a refused request: the reason, and what to do.
     fn problem(&self, refused: Refused, key: &Key, patience: Nanos) -> Problem {
         let Refused { why, reason, tried } = refused;
         let status = match why {
@@ -266,17 +270,17 @@ impl Access {
         let primary = || self.router.backend.ring.replicas(key).iter().next();
         let mut what = match why {
             Refusal::Busy if !tried => format!(
-                "the gateway has {} requests under way, as many as gateway.requests_max allows, or as \
-                 many reads from the origin as gateway.origin_parallel; try again later",
+                "the gateway is at a limit: {} requests in progress (gateway.requests_max), or as \
+                 many reads from the origin as gateway.origin_parallel allows; try again later",
                 self.config.gateway.requests_max
             ),
             Refusal::Busy => "the key's nodes are busy; try again later".to_owned(),
             Refusal::TooLate => {
-                format!("no answer came within {} ms; try again later", patience / 1_000_000)
+                format!("no reply within {} ms; try again later", patience / 1_000_000)
             }
             Refusal::NoPrimary => format!(
-                "{}, which orders the key's writes, cannot be reached; nothing was written: try again, \
-                 and see /admin/status",
+                "{}, which orders the key's writes, cannot be reached; nothing was written; try \
+                 again, and see /admin/status",
                 self.router.name(primary())
             ),
             Refusal::Unavailable => {
@@ -284,8 +288,8 @@ impl Access {
                     .to_owned()
             }
             Refusal::Unknown => {
-                "the write was sent, and it is not known whether it happened: read the \
-                object, and write it again if need be"
+                "the write was sent, but it is not known whether it was carried out; read the \
+                object, and write it again if necessary"
                     .to_owned()
             }
         };
@@ -298,20 +302,20 @@ impl Access {
     }
 }
 
-/// The reply to a write whose order moved while its body was sent.
+/// The error reply for a write that another node came to order while its body was being sent.
 fn moved() -> Problem {
-    let what = "the order of the key's writes moved to another node while this one was sent; nothing \
-        was written: send it again";
+    let what = "another node began to order the key's writes while this one was being sent; \
+        nothing was written; send it again";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, what)
         .with(RETRY_AFTER, HeaderValue::from_static("1"))
 }
 
-/// The reply header with who answered.
+/// The reply header with the name of the node that replied, or `origin`.
 static NODE: HeaderName = HeaderName::from_static("concertina-node");
-/// The reply header with the stages in the node.
+/// The reply header with the stage times in the node.
 static NODE_STAGES: HeaderName = HeaderName::from_static("concertina-node-stages");
 
-/// The gateway's stages; the node's own move to another name.
+/// Adds the gateway's stage times to a reply; renames the header with the node's own.
 fn stages(seen: &Seen, given: &mut HeaderMap) {
     if let Some(stages) = given.remove(STAGES) {
         given.insert(NODE_STAGES.clone(), stages);
@@ -331,7 +335,7 @@ fn stages(seen: &Seen, given: &mut HeaderMap) {
     }
 }
 
-/// The size of the object that a reply tells of.
+/// The size of a reply's object in bytes, from the reply's headers; 0 if they do not give it.
 fn size_of(headers: &HeaderMap) -> u64 {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let whole = text(CONTENT_RANGE).and_then(|range| range.rsplit('/').next());

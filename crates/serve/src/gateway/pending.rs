@@ -10,8 +10,8 @@ use super::backend::Backend;
 use super::drive::{Decided, Mailbox};
 use super::router::Router;
 
-/// A request under way. Dropping it tells the engine that the request is over: its client left, or the
-/// relay of its reply ended.
+/// A request under way. Dropping it tells the engine that the request is over: its client left, or
+/// the relay of its reply ended.
 pub struct Pending<B: Backend> {
     router: Arc<Router<B>>,
     request: RequestId,
@@ -57,8 +57,8 @@ impl<B: Backend> Pending<B> {
         self.take(decided);
     }
 
-    /// Reports an attempt's reply. Returns whether the engine chose it as the request's; a chosen reply
-    /// that is `whole` ends the request.
+    /// Reports an attempt's reply. Returns whether the engine chose it as the request's; a chosen
+    /// reply that is `whole` ends the request.
     pub fn replied(&mut self, attempt: AttemptId, head: Head, whole: bool) -> bool {
         let decided = self.router.drive.answered(self.request, attempt, head, whole);
         self.take(decided);

@@ -17,7 +17,7 @@ use super::router::Router;
 use origin::{BoxFuture, Chunks, Error};
 use record::clock;
 
-/// How often one body is continued.
+/// Maximum continuations of one body.
 const CONTINUED_MAX: usize = 4;
 
 /// A body on its way to the client.
@@ -25,16 +25,17 @@ pub struct Relay {
     router: Arc<Router<Nodes>>,
     body: Body,
     node: Option<NodeId>,
-    /// The request as the engine knows it, until the end.
+    /// The request in the engine, held until the body ends.
     pending: Option<Pending<Nodes>>,
-    /// What is asked to continue: which object, and the offset after the last byte.
+    /// What a continuation needs; `None` if the body cannot be continued.
     rest: Option<Rest>,
     left: u64,
     broke: Vec<NodeId>,
-    /// Time without a piece after which another node is asked.
+    /// Time without a piece after which the body is continued from another node.
     stall: Duration,
 }
 
+/// The object version of a body, and the offset after the body's last byte.
 struct Rest {
     key: engine::Key,
     path: String,
@@ -43,8 +44,8 @@ struct Rest {
 }
 
 impl Relay {
-    /// The body of a reply to `request`, which is taken from it. A piece that takes longer than `stall` is
-    /// read from another node.
+    /// Takes the body out of `answer`, the reply to `request`. A piece that takes longer than
+    /// `stall` is read from another node.
     pub fn new(
         router: &Arc<Router<Nodes>>,
         request: &NodeRequest,
@@ -66,7 +67,7 @@ impl Relay {
         Relay { router: router.clone(), body, node, pending, rest, left, broke: Vec::new(), stall }
     }
 
-    /// The longest that one piece can take: it stalls, and is then asked of others.
+    /// Upper bound of the time until one piece: it stalls, and is then requested from other nodes.
     pub fn patience(&self) -> Duration {
         self.stall + self.router.backend.deadline * 2
     }
@@ -82,7 +83,7 @@ impl Relay {
                 Body::Origin(body, _) => body.next().await.transpose().map_err(|e| e.to_string()),
             }
         };
-        let stalled = |_| Err(format!("nothing came for {} s", self.stall.as_secs_f64()));
+        let stalled = |_| Err(format!("no data for {} s", self.stall.as_secs_f64()));
         tokio::time::timeout(self.stall, next).await.unwrap_or_else(stalled)
     }
 
@@ -96,7 +97,7 @@ impl Relay {
                     }
                     return Some(Ok(piece));
                 }
-                Ok(_) => "it has another length than it said".to_owned(),
+                Ok(_) => "the body's length differs from its content-length".to_owned(),
                 Err(why) => why,
             };
             if let Err(what) = self.go_on(&why).await {
@@ -108,14 +109,14 @@ impl Relay {
         None
     }
 
-    /// Asks another node for what is missing.
+    /// Requests the missing bytes from another node.
     async fn go_on(&mut self, why: &str) -> Result<(), String> {
         let who = self.router.name(self.node);
         self.pending = None;
         self.body = Body::Whole(Bytes::new());
         let Some(rest) = &self.rest else { return Err(format!("{who} broke off: {why}")) };
         if self.broke.len() >= CONTINUED_MAX {
-            return Err(format!("{who} broke off, as {CONTINUED_MAX} before it: {why}"));
+            return Err(format!("{who} broke off, like {CONTINUED_MAX} nodes before it: {why}"));
         }
         self.broke.extend(self.node);
         let from = rest.end - self.left;
@@ -130,7 +131,7 @@ impl Relay {
         let deadline = clock::now().saturating_add(self.router.backend.deadline.as_nanos() as u64);
         let continued = self.router.read(&rest.key, &request, deadline, &self.broke).await;
         let (answer, pending, _) = continued.map_err(|refused| {
-            format!("{who} broke off ({why}), and no other could continue: {:?}", refused.why)
+            format!("{who} broke off ({why}), and no other node could continue: {:?}", refused.why)
         })?;
         let other = self.router.name(answer.node);
         let fits = answer.status == StatusCode::PARTIAL_CONTENT
@@ -142,7 +143,7 @@ impl Relay {
             let what = "has another version, or cannot continue";
             return Err(format!("{who} broke off ({why}), and {other} {what} ({status})"));
         }
-        info!("{who} broke off in a reply ({why}); {other} continues it");
+        info!("the reply of {who} broke off ({why}); {other} continues it");
         (self.body, self.node, self.pending) = (answer.body, answer.node, pending);
         Ok(())
     }
@@ -153,7 +154,7 @@ impl Chunks for Relay {
         Box::pin(async move {
             let next = self.next_piece().await;
             if let Some(Err(error)) = &next {
-                warn!("a reply cannot be continued: {error}");
+                warn!("cannot continue a reply: {error}");
             }
             next
         })
@@ -164,7 +165,7 @@ impl Chunks for Relay {
     }
 }
 
-/// The offset in the object of the body's first byte.
+/// The offset of the body's first byte in the object; `None` if the headers do not give it.
 fn start_of(status: StatusCode, headers: &HeaderMap) -> Option<u64> {
     match status {
         StatusCode::OK => Some(0),

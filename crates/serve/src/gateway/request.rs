@@ -1,4 +1,4 @@
-//! A client's request, as nodes are sent it.
+//! A client's request in the form that is sent to nodes.
 
 use engine::Key;
 use http::header::{
@@ -13,14 +13,15 @@ use super::super::http::Problem;
 use super::super::list::escaped;
 use super::super::object::META_PREFIX;
 
-/// The header that requests the times of the stages of a request; the reply has them in the same header.
+/// The header that requests the times of the stages of a request; the reply has them in the same
+/// header.
 pub const STAGES: &str = "concertina-stages";
 
 /// A request for one key.
 pub struct NodeRequest {
     pub method: Method,
     pub key: Key,
-    /// Percent-encoded.
+    /// The percent-encoded path.
     pub path: String,
     /// The client's headers that nodes need.
     pub headers: Vec<(HeaderName, HeaderValue)>,
@@ -42,7 +43,7 @@ fn is_for_nodes(name: &HeaderName) -> bool {
 }
 
 impl NodeRequest {
-    /// The request of a client.
+    /// Converts a client's request: keeps the headers that nodes need.
     pub fn new(method: Method, key: Key, path: &str, headers: &HeaderMap) -> NodeRequest {
         let plain = path.bytes().all(|byte| byte.is_ascii_graphic());
         let path = if plain { path.to_owned() } else { format!("/objects/{}", escaped(&key)) };
@@ -55,7 +56,7 @@ impl NodeRequest {
         NodeRequest { method, key, path, headers: kept }
     }
 
-    /// The headers of one attempt.
+    /// The headers of one attempt: those of the request, the node to avoid, and the time left.
     pub fn headers(
         &self,
         avoid: Option<&HeaderValue>,
@@ -75,7 +76,11 @@ impl NodeRequest {
     }
 }
 
-/// How long the client waits: what its header says, at most `max`, and whether it says so.
+/// How long the client waits, at most `max`, and whether the client itself set a limit.
+///
+/// # Errors
+///
+/// 400 if the header is not a whole number.
 pub fn patience(given: &HeaderMap, max: Nanos) -> Result<(Nanos, bool), Problem> {
     let Some(value) = given.get(&headers::DEADLINE_MS) else { return Ok((max, false)) };
     let ms = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());

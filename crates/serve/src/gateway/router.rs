@@ -105,8 +105,8 @@ impl<B: Backend> Router<B> {
 
     /// Reads: tries servers as the engine decides until one replies.
     ///
-    /// `broken` are servers that are not tried again. The [`Pending`] comes with a reply that is not whole: the
-    /// caller keeps it until the body has been relayed.
+    /// `broken` are servers that are not tried again. The [`Pending`] comes with a reply that is
+    /// not whole: the caller keeps it until the body has been relayed.
     pub async fn read(
         self: &Arc<Self>,
         key: &Key,
@@ -161,8 +161,8 @@ impl<B: Backend> Router<B> {
 
     /// Writes: sends `body` to the key's primary, again only if nothing was done.
     ///
-    /// With `streamed` the client's pace bounds the upload instead of the deadline. The engine's request
-    /// is over when this returns.
+    /// With `streamed` the client's pace bounds the upload instead of the deadline. The engine's
+    /// request is over when this returns.
     pub async fn write(
         self: &Arc<Self>,
         key: &Key,

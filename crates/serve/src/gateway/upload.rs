@@ -1,4 +1,5 @@
-//! The body of a write: read whole where it is small, so that it can be sent again, else streamed.
+//! The body of a write. A small one is read completely, so that it can be sent again; a large one
+//! is streamed.
 
 use bytes::{Bytes, BytesMut};
 use hyper::body::Incoming;
@@ -13,15 +14,15 @@ use crate::pace::Pace;
 
 /// The body of a write.
 pub enum Source {
-    /// All of it: it can be sent again.
+    /// The complete body, which can be sent again.
     Whole(Bytes),
-    /// From the client, as it comes.
+    /// Streamed from the client.
     Stream(Streamed),
 }
 
-/// An upload that knows whether some of it was sent.
+/// A streamed upload that records whether some of it was sent.
 pub struct Streamed {
-    /// What was read before it was known to be long.
+    /// Bytes read before the body proved to be large.
     begun: Bytes,
     upload: Upload,
     /// When the client last gave bytes.
@@ -60,8 +61,8 @@ impl Source {
             let given_at = upload.given_at();
             Source::Stream(Streamed { begun, upload, given_at, taken: false, failed: None })
         };
-        // A body without a length is read until it proves long: only a body that is here whole can be
-        // given a time limit, and sent again.
+        // A body of unknown length is read until it proves large: only a complete body can be given
+        // a time limit and sent again.
         if upload.bytes_left().is_some_and(|bytes| bytes > GATHERED_BYTES_MAX) {
             return Ok(stream(Bytes::new(), upload));
         }
@@ -86,7 +87,8 @@ impl Source {
         Ok(Source::Whole(if all.is_empty() { first } else { all.freeze() }))
     }
 
-    /// Reads what the client still sends, so that it reads its reply.
+    /// Reads and drops the rest of the client's upload, so that the client gets to reading its
+    /// reply.
     pub async fn discard(self) {
         if let Source::Stream(streamed) = self {
             streamed.upload.discard().await;

@@ -1,4 +1,4 @@
-//! One connection: a request out, a reply's head in.
+//! One connection: sends a request and reads the head of its reply.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -13,39 +13,40 @@ use super::reply::{self, Head};
 use super::{Fault, Limits, Outgoing};
 use origin::Chunks;
 
-/// The least room for reading the beginning of a reply.
+/// Minimum buffer space for reading the beginning of a reply.
 const FIRST_BYTES_MIN: usize = 4 * 1024;
-/// The most of it: a whole reply of the size of the last one is read with one call if it is there.
+/// Maximum of that space. Up to it, a reply as large as the last one can be read with one call.
 const FIRST_BYTES_MAX: usize = 272 * 1024;
-/// Interim replies that are passed over before the final one.
+/// Maximum interim replies skipped before the final one.
 const INTERIM_MAX: usize = 8;
 
-/// A connection that is open.
+/// An open connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
-    /// What has come and was not handed on.
+    /// Bytes received and not yet consumed.
     pub(super) buffer: BytesMut,
-    /// Bytes of the last reply, or a little less than of a longer one before it.
+    /// Expected bytes of a reply: those of the last one, or a decaying maximum of earlier ones.
     usual: usize,
-    /// Since when it is idle, if it is.
+    /// Start of the current idle period, if the connection is idle.
     pub(super) since: Instant,
 }
 
-/// A request that failed.
+/// Why a request failed.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) fault: Fault,
-    /// Whether it ended before any byte of a reply: if it was idle before, the server most likely
-    /// closed it because of that.
+    /// Whether the connection ended before any byte of a reply. If it was idle before, the server
+    /// most likely closed it for that reason.
     pub(super) unanswered: bool,
 }
 
-/// How sending ended.
+/// How sending a request ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sent {
+    /// The whole request was sent.
     All,
-    /// The server answers before it has the whole request, which is not sent to its end.
+    /// The server replied before it had the whole request; the rest is not sent.
     Answered,
 }
 
@@ -59,8 +60,9 @@ impl Connection {
         Ok(Connection { stream, buffer: BytesMut::new(), usual: 0, since })
     }
 
-    /// Whether it can take a request: nothing came while it was idle, not even its end. What the runtime
-    /// has learnt is known for nothing; with `ask` the kernel is asked too.
+    /// Whether the connection can take a request: nothing arrived while it was idle, not even its
+    /// end. Without `ask`, uses only what the runtime already knows, which is free; with `ask`,
+    /// also makes a system call.
     pub(super) fn is_open(&self, ask: bool) -> bool {
         let nothing = |result: io::Result<usize>| {
             result.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
@@ -73,7 +75,8 @@ impl Connection {
         nothing(self.stream.try_read(&mut [0; 1]))
     }
 
-    /// Sends a request and reads the head of its reply; says too whether the request was sent whole.
+    /// Sends a request and reads the head of its reply. Also returns whether the whole request was
+    /// sent.
     pub(super) async fn exchange(
         &mut self,
         head: &[u8],
@@ -115,30 +118,34 @@ impl Connection {
                 }
                 interim += 1;
                 if interim > INTERIM_MAX || head.status == http::StatusCode::SWITCHING_PROTOCOLS {
-                    return Err(Fault::Malformed(format!("an interim reply {}", head.status)));
+                    return Err(Fault::Malformed(format!(
+                        "unexpected interim reply {}",
+                        head.status
+                    )));
                 }
                 continue;
             }
             let room = self.usual.max(FIRST_BYTES_MIN);
             if self.fill(room).await? == 0 {
-                return Err(Fault::closed("closed before the reply's head was whole"));
+                return Err(Fault::closed("closed before the end of the reply's head"));
             }
         }
     }
 
-    /// Reads what has come, waiting for something, into room for at least `room` bytes. 0 is the end.
-    /// Can be dropped without losing what came.
+    /// Waits for bytes and reads them into the buffer, with space for at least `room`. Returns
+    /// their number; 0 means that the connection ended. Dropping the future loses no bytes.
     pub(super) async fn fill(&mut self, room: usize) -> Result<usize, Fault> {
         self.buffer.reserve(room);
         self.stream.read_buf(&mut self.buffer).await.map_err(Fault::Broken)
     }
 
-    /// Reads into another buffer, which has room.
+    /// Like [`fill`](Self::fill), but reads into another buffer, which must have space.
     pub(super) async fn fill_other(&mut self, buffer: &mut impl BufMut) -> Result<usize, Fault> {
         self.stream.read_buf(buffer).await.map_err(Fault::Broken)
     }
 
-    /// What has come meanwhile, if anything; an end is [`Fault::Broken`].
+    /// Reads available bytes without waiting; returns whether there were any. The end of the
+    /// connection is [`Fault::Broken`].
     fn peek(&mut self) -> Result<bool, Fault> {
         self.buffer.reserve(FIRST_BYTES_MIN);
         match self.stream.try_read_buf(&mut self.buffer) {
@@ -149,7 +156,7 @@ impl Connection {
         }
     }
 
-    /// Writes all, with one call if the socket takes it.
+    /// Writes all pieces, with one call if the socket accepts them.
     async fn write(&mut self, pieces: [&[u8]; 3]) -> Result<Sent, Fault> {
         let mut slices = pieces.map(IoSlice::new);
         let mut left = &mut slices[..];
@@ -164,7 +171,7 @@ impl Connection {
                         return Ok(Sent::Answered);
                     }
                 }
-                // It may have answered before it closed: "too large", say.
+                // The server may have replied before it closed, for example "too large".
                 Err(error) => match self.peek() {
                     Ok(true) => return Ok(Sent::Answered),
                     _ => return Err(Fault::Broken(error)),
@@ -182,7 +189,7 @@ impl Connection {
             let sent = match (piece, &mut left) {
                 (Some(piece), Some(left)) => {
                     let Some(after) = left.checked_sub(piece.len() as u64) else {
-                        return Err(Fault::Request("its body is longer than it said".to_owned()));
+                        return Err(Fault::Request("the body is longer than declared".to_owned()));
                     };
                     *left = after;
                     self.write([head, &piece, &[]]).await?
@@ -195,7 +202,7 @@ impl Connection {
                 }
                 (None, Some(0)) => return self.write([head, &[], &[]]).await,
                 (None, Some(left)) => {
-                    let what = format!("its body ended {left} bytes before its length");
+                    let what = format!("the body ended {left} bytes before its declared length");
                     return Err(Fault::Request(what));
                 }
                 (None, None) => return self.write([head, b"0\r\n\r\n", &[]]).await,
@@ -207,9 +214,9 @@ impl Connection {
         }
     }
 
-    /// The next piece of an upload, `Some(None)` after the last; `None` if an answer comes before it.
+    /// The next piece of an upload, `Some(None)` after the last; `None` if a reply arrives first.
     async fn next_of(&mut self, chunks: &mut dyn Chunks) -> Result<Option<Option<Bytes>>, Fault> {
-        // One future, kept while the socket is looked at: it might lose a piece if it were dropped.
+        // Keep one future while checking the socket: dropping it could lose a piece.
         let mut next = chunks.next();
         loop {
             tokio::select! {

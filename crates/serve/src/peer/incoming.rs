@@ -10,17 +10,17 @@ use super::Fault;
 use super::connection::Connection;
 use super::pool::Pool;
 
-/// The most that one piece holds.
+/// Maximum bytes of one piece.
 const PIECE_BYTES_MAX: usize = 256 * 1024;
 
-/// The body of a reply, on its way. At its end the connection goes back to its pool; dropped before, it
-/// is closed.
+/// The body of a reply being received. At the body's end the connection returns to its pool;
+/// dropping an unfinished body closes it.
 #[derive(Debug)]
 pub struct Incoming {
-    /// Until the end, or a fault.
+    /// The connection; `None` after the body's end or a fault.
     connection: Option<Connection>,
     left: u64,
-    /// Where the connection goes, if it can be used again.
+    /// The pool that the connection returns to, if it can be reused.
     pool: Option<Pool>,
 }
 
@@ -31,18 +31,18 @@ impl Incoming {
         body
     }
 
-    /// Bytes that are still to come.
+    /// Bytes of the body not returned yet.
     pub fn bytes_left(&self) -> u64 {
         self.left
     }
 
-    /// The next piece, `None` after the last. After a fault there is nothing more. Dropping the future
-    /// loses nothing.
+    /// The next piece; `None` after the last, and after a fault. Dropping the future loses no
+    /// bytes.
     pub async fn next(&mut self) -> Option<Result<Bytes, Fault>> {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// The same as [`Incoming::next`], for a poll of somebody else's.
+    /// Poll version of [`Incoming::next`].
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         if self.left == 0 {
             return Poll::Ready(None);
@@ -62,8 +62,12 @@ impl Incoming {
         Poll::Ready(Some(Ok(piece)))
     }
 
-    /// All of it as one piece, which may be part of a larger buffer of this connection: for what is
-    /// handed on at once, without a copy. A body of more than `max` bytes is a fault.
+    /// Reads the whole body as one piece without copying it. The piece may keep a larger buffer of
+    /// the connection alive: use this for bytes that are passed on at once.
+    ///
+    /// # Errors
+    ///
+    /// If the connection breaks, or the body has more than `max` bytes.
     pub async fn gather_in_place(mut self, max: usize) -> Result<Bytes, Fault> {
         let length = self.check(max)?;
         while let Some(connection) = &mut self.connection {
@@ -81,8 +85,12 @@ impl Incoming {
         Ok(Bytes::new())
     }
 
-    /// All of it, in memory of its own size: for what is kept. What had come with the head is copied,
-    /// the rest is read to its place. A body of more than `max` bytes is a fault.
+    /// Reads the whole body into memory of exactly its size: use this for bytes that are kept.
+    /// Bytes that arrived with the head are copied; the rest is read in place.
+    ///
+    /// # Errors
+    ///
+    /// If the connection breaks, or the body has more than `max` bytes.
     pub async fn gather(mut self, max: usize) -> Result<Bytes, Fault> {
         let length = self.check(max)?;
         let mut whole = BytesMut::with_capacity(length);
@@ -104,13 +112,13 @@ impl Incoming {
 
     fn check(&self, max: usize) -> Result<usize, Fault> {
         let length = usize::try_from(self.left).ok().filter(|length| *length <= max);
-        let what = || format!("its body has {} bytes; {max} fit here", self.left);
+        let what = || format!("the body has {} bytes, the limit here is {max}", self.left);
         length.ok_or_else(|| Fault::Malformed(what()))
     }
 
     fn fault_of(&mut self, filled: Result<usize, Fault>) -> Option<Fault> {
         let fault = match filled {
-            Ok(0) => Fault::closed("closed before the reply's end"),
+            Ok(0) => Fault::closed("closed before the end of the reply"),
             Ok(_) => return None,
             Err(fault) => fault,
         };
@@ -118,7 +126,7 @@ impl Incoming {
         Some(fault)
     }
 
-    /// At the end, lets go of the connection.
+    /// Counts consumed bytes; at the body's end, returns the connection to its pool.
     fn taken(&mut self, count: usize) {
         self.left = self.left.saturating_sub(count as u64);
         if self.left > 0 {

@@ -1,15 +1,16 @@
-//! The HTTP/1.1 client between the processes of a cluster: gateway to node, node to node.
+//! The HTTP/1.1 client used between the processes of a cluster: gateway to node, node to node.
 //!
-//! A [`Pool`] keeps idle connections to one address, apart for each thread (a connection belongs to the
-//! runtime that opened it; used from another, each of its wake-ups would cross threads). A reply's head
-//! is parsed by httparse, its body is handed on in large pieces without being copied. Everything is
-//! bounded by [`Limits`]: heads, headers, bodies, idle connections, the time for connecting. All other
-//! waiting is bounded by the caller: dropping a future, or an unfinished [`Incoming`], closes the
-//! connection under it.
+//! A [`Pool`] keeps idle connections to one address, separately for each thread: a connection
+//! belongs to the runtime that opened it, and from another thread each of its wake-ups would cross
+//! threads. httparse parses the head of a reply; the body is returned in large pieces without
+//! copying. [`Limits`] bounds heads, headers, bodies, idle connections and the time for connecting.
+//! The caller bounds all other waiting: dropping a future, or an unfinished [`Incoming`], closes
+//! its connection.
 //!
-//! Not a general client: no TLS, no redirects, no pipelining; a reply must say its length (what nodes
-//! send does), so one with `transfer-encoding`, or one that ends with its connection, is refused.
-//! hyper's client was rejected for its price: a task for each connection and a channel for each request.
+//! Not a general client: no TLS, no redirects, no pipelining. A reply must have a `content-length`
+//! (the replies of nodes do); one with `transfer-encoding`, or one that ends with its connection,
+//! is refused. hyper's client was rejected for its cost: a task per connection and a channel per
+//! request.
 
 mod connection;
 mod incoming;
@@ -30,19 +31,19 @@ pub use incoming::Incoming;
 pub use pool::Pool;
 pub use reply::HEADERS_MAX;
 
-/// What is allowed.
+/// The limits of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest head of a reply, in bytes.
+    /// Maximum length of a reply's head, in bytes.
     pub head_bytes_max: usize,
-    /// The longest body of a reply, in bytes.
+    /// Maximum length of a reply's body, in bytes.
     pub body_bytes_max: u64,
-    /// Idle connections that each thread keeps.
+    /// Maximum idle connections per thread.
     pub idle_max: usize,
-    /// How long a connection is kept idle. Less than the server keeps one, so that it is hardly ever
-    /// used while the server closes it.
+    /// How long an idle connection is kept. Should be shorter than the server's own limit, so that
+    /// a connection is hardly ever used just when the server closes it.
     pub idle: Duration,
-    /// How long connecting may take.
+    /// Maximum time for connecting.
     pub connect: Duration,
 }
 
@@ -58,21 +59,22 @@ impl Default for Limits {
     }
 }
 
-/// Why there is no reply, or no more of one.
+/// Why a request got no reply, or only part of one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// There is no connection: nothing was sent.
+    /// Connecting failed. Nothing was sent.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
-    /// The connection ended. Whether the request was carried out is not known.
+    /// The connection broke. It is not known whether the request was carried out.
     #[error("the connection broke: {0}")]
     Broken(io::Error),
-    /// What came is not a reply that is understood here. The request may have been carried out.
+    /// The reply is malformed, or of a kind that this client does not accept. The request may have
+    /// been carried out.
     #[error("the reply is malformed: {0}")]
     Malformed(String),
-    /// The request cannot be sent: its path or its body is not what it says. Of a body a part may have
-    /// been sent, never all of it.
+    /// The request is invalid: its path is malformed, or its body differs from its declared length
+    /// or failed. Part of the body may have been sent, never all of it.
     #[error("the request cannot be sent: {0}")]
     Request(String),
 }
@@ -85,22 +87,22 @@ impl Fault {
 
 /// The body of a request.
 pub enum Outgoing<'a> {
-    /// None.
+    /// No body.
     Empty,
-    /// All there.
+    /// A complete body.
     Bytes(Bytes),
-    /// In pieces, with their length in the head if it is known, else chunked. A source that fails ends
-    /// the request with [`Fault::Request`].
+    /// A streamed body, sent with a `content-length` if its length is known, otherwise chunked. If
+    /// the source fails, the request fails with [`Fault::Request`].
     Stream(&'a mut dyn Chunks),
 }
 
-/// A reply whose head has come.
+/// A reply whose head has arrived.
 #[derive(Debug)]
 pub struct Reply {
-    /// Its status; never an interim one.
+    /// The status; never an interim one.
     pub status: StatusCode,
-    /// Its headers.
+    /// The headers.
     pub headers: HeaderMap,
-    /// Its body.
+    /// The body, still to be read.
     pub body: Incoming,
 }

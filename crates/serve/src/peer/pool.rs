@@ -1,4 +1,4 @@
-//! Connections to one address.
+//! A pool of connections to one address.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use http::{HeaderName, HeaderValue, Method};
 use super::connection::Connection;
 use super::{Fault, Incoming, Limits, Outgoing, Reply};
 
-/// Sends requests to one address, over connections that it keeps. Cloned, it is the same pool.
+/// Sends requests to one address and keeps the connections. A clone shares the same pool.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -24,12 +24,12 @@ struct Shared {
     /// The header lines of every request.
     common: Vec<u8>,
     limits: Limits,
-    /// By thread, the one that was used last at the end. Never held over an `await`.
+    /// Idle connections by thread, most recently used last. Never locked across an `await`.
     idle: Mutex<HashMap<ThreadId, Vec<Connection>>>,
 }
 
 impl fmt::Debug for Pool {
-    // The common headers may hold a token: they are not shown.
+    // Does not show the common headers, which may contain a token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pool({})", self.shared.address)
     }
@@ -43,7 +43,7 @@ fn write_line(out: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
 }
 
 impl Pool {
-    /// A pool without connections; `common` headers go with every request, after `host`.
+    /// A pool without connections. Every request gets the `common` headers, after `host`.
     pub fn new(address: SocketAddr, common: &[(HeaderName, HeaderValue)], limits: Limits) -> Pool {
         let mut lines = format!("host: {address}\r\n").into_bytes();
         for (name, value) in common {
@@ -53,23 +53,28 @@ impl Pool {
         Pool { shared: Arc::new(Shared { address, common: lines, limits, idle }) }
     }
 
-    /// Where it sends to.
+    /// The address that requests are sent to.
     pub fn address(&self) -> SocketAddr {
         self.shared.address
     }
 
-    /// Idle connections of all threads.
+    /// Number of idle connections of all threads.
     pub fn idle(&self) -> usize {
         self.lock().values().map(Vec::len).sum()
     }
 
     /// Sends a request and waits for the head of its reply.
     ///
-    /// `path` begins with `/` and is percent-encoded. `headers` need neither `host` nor the length of the
-    /// body. A kept connection that turns out to be closed before any byte of the reply came is replaced
-    /// by a new one, once, if the request may be sent twice: GET, HEAD and POST (those between the
-    /// processes of a cluster all may) whose body is not a stream. Dropping the future closes the
-    /// connection. Costs one write and, for a reply that is there, one read.
+    /// `path` must begin with `/` and be percent-encoded. `headers` must contain neither `host` nor
+    /// the body's length, which are added. If a kept connection proves closed before the first byte
+    /// of the reply, the request is sent once more on a new connection, provided that it may be
+    /// sent twice: GET, HEAD and POST without a streamed body (all POSTs between the processes of a
+    /// cluster may be repeated). Dropping the future closes the connection. Costs one write and, if
+    /// the reply has arrived, one read.
+    ///
+    /// # Errors
+    ///
+    /// A [`Fault`] that tells whether the request may have been carried out.
     pub async fn send(
         &self,
         method: &Method,
@@ -115,7 +120,7 @@ impl Pool {
         body: &Outgoing<'_>,
     ) -> Result<Vec<u8>, Fault> {
         if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Fault::Request("its path is not percent-encoded".to_owned()));
+            return Err(Fault::Request("the path is not percent-encoded".to_owned()));
         }
         let mut out = Vec::with_capacity(256 + path.len() + self.shared.common.len());
         out.extend_from_slice(method.as_str().as_bytes());
@@ -150,13 +155,14 @@ impl Pool {
         self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection that was used last; `ask` the kernel whether it is open.
+    /// Takes this thread's most recently used connection that is open; with `ask`, a system call
+    /// checks that.
     fn take(&self, ask: bool) -> Option<Connection> {
         let mut idle = self.lock();
         let connections = idle.get_mut(&std::thread::current().id())?;
         while let Some(connection) = connections.pop() {
             if connection.since.elapsed() >= self.shared.limits.idle {
-                // All others are older.
+                // This connection expired, and the others are older.
                 connections.clear();
             } else if connection.is_open(ask) {
                 return Some(connection);
@@ -165,14 +171,14 @@ impl Pool {
         None
     }
 
-    /// Lets go of what this thread keeps.
+    /// Closes the idle connections of this thread.
     fn forget(&self) {
         self.lock().remove(&std::thread::current().id());
     }
 
-    /// Takes a connection whose reply has ended.
+    /// Takes back a connection whose reply has been read to its end.
     pub(super) fn give_back(&self, mut connection: Connection) {
-        // What follows a reply that was not asked for makes the next one unintelligible.
+        // Surplus bytes after a reply would be parsed as the next one: close the connection.
         if !connection.buffer.is_empty() {
             return;
         }

@@ -1,4 +1,4 @@
-//! The head of a reply: bytes in, a head or a fault out, no socket.
+//! Parses the head of a reply: bytes in, a head or a fault out, no socket.
 
 use bytes::BytesMut;
 use http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
@@ -6,20 +6,21 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::{Fault, Limits};
 
-/// The most header lines of a reply. Each pair of an object's user metadata is one; other tools store many.
+/// Maximum header lines of a reply. Each pair of an object's user metadata is one line, and other
+/// tools store many pairs.
 pub const HEADERS_MAX: usize = 2048;
 
-/// Header lines of a usual reply: room for them is on the stack.
+/// Header lines of a usual reply. Up to this number, parsing needs no heap memory for them.
 const HEADERS_FEW: usize = 64;
 
-/// A head that was understood.
+/// A parsed head.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     /// Bytes of the body that follows.
     pub(super) length: u64,
-    /// Whether the connection may be used again.
+    /// Whether the connection may be reused.
     pub(super) keep_alive: bool,
 }
 
@@ -27,8 +28,8 @@ fn malformed<T>(what: impl Into<String>) -> Result<T, Fault> {
     Err(Fault::Malformed(what.into()))
 }
 
-/// Takes a head off the front of `buffer`, or `None` if it is not all there. `bodiless` says that the
-/// reply has no body whatever its head says: it answers a HEAD.
+/// Removes a head from the front of `buffer`; `None` if it is not complete yet. With `bodiless`,
+/// the reply has no body whatever its head says, because the request was a HEAD.
 pub(super) fn parse(
     buffer: &mut BytesMut,
     bodiless: bool,
@@ -47,31 +48,31 @@ pub(super) fn parse(
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) if within.len() < limits.head_bytes_max => return Ok(None),
         Ok(httparse::Status::Partial) => {
-            return malformed(format!("its head is longer than {} bytes", limits.head_bytes_max));
+            return malformed(format!("head longer than {} bytes", limits.head_bytes_max));
         }
         Err(error) => return malformed(error.to_string()),
     };
     let status = StatusCode::from_u16(response.code.unwrap_or_default());
-    let Ok(status) = status else { return malformed("its status is no status") };
+    let Ok(status) = status else { return malformed("malformed status line") };
     let keep_alive = response.version == Some(1);
     let start = within.as_ptr() as usize;
     let mut places = Vec::with_capacity(response.headers.len());
     for line in response.headers.iter() {
         let Ok(name) = HeaderName::from_bytes(line.name.as_bytes()) else {
-            return malformed("a header's name is none");
+            return malformed("invalid header name");
         };
         let from = (line.value.as_ptr() as usize).saturating_sub(start);
         places.push((name, from, from + line.value.len()));
     }
-    // The values are parts of the head, not copies of it.
+    // The values share the head's memory instead of copying it.
     let bytes = buffer.split_to(length).freeze();
     let mut headers = HeaderMap::with_capacity(places.len());
     for (name, from, to) in places {
-        // An empty value may stand anywhere.
+        // The slice of an empty value may point outside the head, so it is not used.
         let value =
             if from < to && to <= length { bytes.slice(from..to) } else { Default::default() };
         let Ok(value) = HeaderValue::from_maybe_shared(value) else {
-            return malformed(format!("the value of {name} is none"));
+            return malformed(format!("invalid value of header {name}"));
         };
         headers.append(name, value);
     }
@@ -98,27 +99,27 @@ fn framed(
         return Ok(Head { status, headers, length: 0, keep_alive });
     }
     if headers.contains_key(TRANSFER_ENCODING) {
-        return malformed("it has a transfer-encoding; a reply must say its content-length");
+        return malformed("unsupported transfer-encoding; a reply must have a content-length");
     }
     let mut length = None;
     for value in headers.get_all(CONTENT_LENGTH) {
         let Some(said) = number(value.as_bytes()) else {
-            return malformed("its content-length is not a number");
+            return malformed("the content-length is not a number");
         };
         if length.is_some_and(|length| length != said) {
-            return malformed("it has two content-lengths");
+            return malformed("two different content-lengths");
         }
         length = Some(said);
     }
-    let Some(length) = length else { return malformed("it does not say its content-length") };
+    let Some(length) = length else { return malformed("missing content-length") };
     if length > limits.body_bytes_max {
         let max = limits.body_bytes_max;
-        return malformed(format!("its body has {length} bytes; at most {max} are taken"));
+        return malformed(format!("the body has {length} bytes; at most {max} are accepted"));
     }
     Ok(Head { status, headers, length, keep_alive })
 }
 
-/// Digits alone, as RFC 9110 has them.
+/// Parses a number of 1 to 19 digits without a sign (RFC 9110).
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 19 || !digits.iter().all(u8::is_ascii_digit) {
         return None;

@@ -1,4 +1,4 @@
-//! Replies of all kinds: from hyper, from sockets that misbehave, and arbitrary bytes.
+//! Replies from hyper, from misbehaving sockets, and of arbitrary bytes.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ fn pool(address: SocketAddr) -> Pool {
     Pool::new(address, &[], limits())
 }
 
-/// A server of hyper's that says what it was sent; counts its connections.
+/// A hyper server that echoes what it receives and counts its connections.
 async fn echo() -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -63,7 +63,8 @@ async fn echo() -> (SocketAddr, Arc<AtomicUsize>) {
     (address, connections)
 }
 
-/// A server that reads a request's head on each connection in turn, sends these bytes and closes.
+/// A server that, on each connection in turn, reads a request's head, sends the next of these
+/// replies and closes.
 async fn raw(replies: Vec<&'static [u8]>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -153,7 +154,7 @@ async fn requests_and_replies_keep_one_connection() {
 }
 
 #[tokio::test]
-async fn what_is_not_read_to_its_end_is_not_used_again() {
+async fn a_connection_with_an_unread_body_is_not_reused() {
     let (address, connections) = echo().await;
     let pool = pool(address);
     let body = Outgoing::Bytes(Bytes::from(vec![1; 100_000]));
@@ -165,7 +166,7 @@ async fn what_is_not_read_to_its_end_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn an_early_answer_ends_the_upload() {
+async fn an_early_reply_ends_the_upload() {
     let (address, _) = echo().await;
     let pool = pool(address);
     let mut upload = pieces(&[10; 3], Some(1_000_000_000));
@@ -179,7 +180,7 @@ async fn an_early_answer_ends_the_upload() {
 }
 
 #[tokio::test]
-async fn uploads_that_break_their_promise_are_the_requests_fault() {
+async fn uploads_that_differ_from_their_declared_length_are_request_faults() {
     let (address, _) = echo().await;
     let pool = pool(address);
     let broken = Pieces {
@@ -203,7 +204,7 @@ async fn uploads_that_break_their_promise_are_the_requests_fault() {
 }
 
 #[tokio::test]
-async fn replies_that_are_none_are_faults() {
+async fn malformed_replies_are_faults() {
     let long: &'static [u8] = [&b"HTTP/1.1 200 OK\r\nx: "[..], &[b'a'; 3000]].concat().leak();
     let many: &'static [u8] =
         [&b"HTTP/1.1 200 OK\r\n"[..], &b"a: b\r\n".repeat(HEADERS_MAX + 1)[..], b"\r\n"]
@@ -216,7 +217,7 @@ async fn replies_that_are_none_are_faults() {
         (many, "malformed"),
         (interim, "interim"),
         (b"HTTP/1.1 101 Switch\r\n\r\n", "interim"),
-        (b"HTTP/1.1 200 OK\r\n\r\nabc", "does not say"),
+        (b"HTTP/1.1 200 OK\r\n\r\nabc", "missing content-length"),
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", "transfer-encoding"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab", "two"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: +1\r\n\r\na", "not a number"),
@@ -248,7 +249,7 @@ async fn bodies_that_break_off_are_faults() {
 }
 
 #[tokio::test]
-async fn connections_that_are_done_for_are_not_kept() {
+async fn connections_that_cannot_be_reused_are_not_kept() {
     let rows: Vec<&'static [u8]> = vec![
         b"HTTP/1.0 200 OK\r\ncontent-length: 1\r\n\r\na",
         b"HTTP/1.1 200 OK\r\nconnection: x, Close\r\ncontent-length: 1\r\n\r\na",
@@ -264,13 +265,13 @@ async fn connections_that_are_done_for_are_not_kept() {
     }
 }
 
-/// A server that restarts, or tires of idle connections, closes what the pool keeps.
+/// A server that restarts, or limits idle connections, closes those that the pool keeps.
 #[tokio::test]
-async fn a_kept_connection_that_was_closed_is_replaced_for_what_may_be_sent_twice() {
+async fn a_closed_kept_connection_is_replaced_for_requests_that_may_be_sent_twice() {
     let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\na";
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    // Each connection answers once, and closes when it is asked again.
+    // Each connection replies once, and closes at the second request.
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -300,7 +301,7 @@ async fn a_closed_connection_is_seen_before_a_write() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_a_fault_of_connecting() {
+async fn a_refused_connection_is_a_connect_fault() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -328,7 +329,7 @@ const REPLIES: [&[u8]; 3] = [
     b"HTTP/1.1 206 P\r\nconnection: close\r\ncontent-range: bytes 0-1/9\r\ncontent-length: 2\r\n\r\nab",
 ];
 
-/// Parses like a connection does, in two pieces; what was understood is within the bounds.
+/// Parses in two pieces, as a connection does; checks that a parsed head is within the limits.
 fn parses(bytes: &[u8], cut: usize) -> Result<Option<(StatusCode, u64)>, TestCaseError> {
     let mut buffer = BytesMut::new();
     let (first, second) = bytes.split_at(cut.min(bytes.len()));
@@ -347,14 +348,14 @@ fn parses(bytes: &[u8], cut: usize) -> Result<Option<(StatusCode, u64)>, TestCas
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_are_understood_or_a_fault(
+    fn arbitrary_bytes_parse_or_are_a_fault(
         bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 0usize..300,
     ) {
         parses(&bytes, cut)?;
     }
 
     #[test]
-    fn mutated_replies_are_understood_or_a_fault(
+    fn mutated_replies_parse_or_are_a_fault(
         which in 0usize..3, at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in 0usize..90,
     ) {
         let mut bytes = REPLIES[which].to_vec();

@@ -86,7 +86,8 @@ impl Nodes {
     }
 
     /// The time on a node's clock after which nobody waits for a reply that is due within `left`: a
-    /// little early rather than late, as the rates of clocks differ. `None` before the node's first pong.
+    /// little early rather than late, as the rates of clocks differ. `None` before the node's first
+    /// pong.
     fn not_after(&self, node: NodeId, left: Nanos) -> Option<Nanos> {
         let ahead = self.clocks.get(node)?.load(Ordering::Relaxed);
         let at = clock::now().saturating_add(left - left / 64);
@@ -132,7 +133,8 @@ impl Backend for Nodes {
     ) -> Result<NodeReply, NotSent<Problem>> {
         let pool = self.pools.get(node).ok_or_else(|| NotSent::Failed(self.no_such_node()))?;
         let mut headers = request.headers(None, left);
-        // What the network or a node that stands still holds back must not happen after later writes.
+        // What the network or a node that stands still holds back must not happen after later
+        // writes.
         let not_after = left.and_then(|left| self.not_after(node, left));
         headers.extend(not_after.map(|at| (headers::NOT_AFTER_NS.clone(), HeaderValue::from(at))));
         let given_at = match source {

@@ -1,4 +1,4 @@
-//! Reads from the origin, where no node can reply.
+//! Reads from the origin, for requests that no node can serve.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub async fn read(
     let broken = |reason: String| Failure { kind: Failed::Broken, reason };
     let failed = |error: origin::Error| broken(format!("the origin: {error}"));
     if !request.path.starts_with("/objects/") {
-        return Err(broken("the origin: it holds shards, and does not search".to_owned()));
+        return Err(broken("the origin: it stores shards but cannot search them".to_owned()));
     }
     let given = request.header_map();
     let key = &request.key;
@@ -62,7 +62,7 @@ pub async fn read(
         };
         return Ok(NodeReply { node: None, status, headers, body });
     }
-    Err(broken("the origin: the object is written faster than it can be read".to_owned()))
+    Err(broken("the origin: the object was replaced during each of 3 reads".to_owned()))
 }
 
 async fn within<T>(

@@ -1,4 +1,4 @@
-//! Whether a node is well, and of this gateway's cluster.
+//! Checks whether a node is healthy and belongs to this gateway's cluster.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use super::reply::NodeReply;
 use crate::headers;
 use crate::peer::Outgoing;
 
-/// Pings a node; `None` if it does not answer, or with an error of its own.
+/// Pings a node; `None` if it does not reply, or replies with a server error.
 pub async fn ping(nodes: &Nodes, node: NodeId) -> Option<Pong> {
     let pool = nodes.pools.get(node)?;
     let reply = pool.send(&Method::GET, "/cluster/ping", &[], Outgoing::Empty).await.ok()?;
@@ -26,7 +26,7 @@ pub async fn ping(nodes: &Nodes, node: NodeId) -> Option<Pong> {
 }
 
 impl Nodes {
-    /// Remembers a node's clock, which was read at `now` at the latest.
+    /// Notes how far a node's clock is ahead of ours. The node read it at `now` or before.
     fn note_clock(&self, node: NodeId, given: &HeaderMap, now: Nanos) {
         let theirs = given.get(&headers::CLOCK_NS).and_then(|value| value.to_str().ok());
         let theirs = theirs.and_then(|text| text.parse::<i64>().ok());
@@ -44,14 +44,14 @@ impl Nodes {
                     .or_else(|| differs(&reply.headers, &headers::RING, &self.fingerprint))
             }
             StatusCode::UNAUTHORIZED => {
-                Some("it wants another token: serve.token must be the same for all".to_owned())
+                Some("it rejects our token; give all processes the same serve.token".to_owned())
             }
             StatusCode::NOT_FOUND => Some(
-                "it knows no /cluster/ping: it is of another version, or was started without members"
+                "it has no /cluster/ping: it runs another version, or was started without members"
                     .to_owned(),
             ),
-            StatusCode::CONFLICT => Some(format!("it says: {}", reason())),
-            status => Some(format!("it answers a ping with {status}: {}", reason())),
+            StatusCode::CONFLICT => Some(format!("it refuses this gateway: {}", reason())),
+            status => Some(format!("it replies to a ping with {status}: {}", reason())),
         }
     }
 }
@@ -63,8 +63,8 @@ fn differs(given: &HeaderMap, name: &HeaderName, ours: &str) -> Option<String> {
         theirs => {
             let theirs = theirs.as_deref().unwrap_or("nothing").to_owned();
             Some(format!(
-                "its {name} is {theirs}, this gateway's {ours}: give all processes the same members, \
-                 replicas and version"
+                "its {name} is {theirs}, this gateway's is {ours}; give all processes the same \
+                 members, replicas and version"
             ))
         }
     }

@@ -12,25 +12,25 @@ use super::super::backend::Reply;
 use crate::headers;
 use crate::peer::{self, Fault, Incoming};
 
-/// Bodies of at most this many bytes are read whole before the client is sent the head: a node that dies
-/// meanwhile costs another attempt, not a broken reply.
+/// A body of at most this many bytes is read completely before the client is sent the head, so that
+/// a node that fails meanwhile costs another attempt, not a broken reply.
 pub const GATHERED_BYTES_MAX: u64 = 256 * 1024;
-/// The longest error text that is shown.
+/// Maximum bytes of a reply that are searched for an error text.
 const REASON_BYTES_MAX: usize = 4 * 1024;
 
 /// The body of a reply.
 pub enum Body {
-    /// All of it.
+    /// The complete body.
     Whole(Bytes),
-    /// From a node, as it comes.
+    /// Streamed from a node.
     Node(Incoming),
-    /// From the origin, as it comes, with its length.
+    /// Streamed from the origin, with the body's length in bytes.
     Origin(Box<dyn Chunks>, u64),
 }
 
 /// A reply to an attempt.
 pub struct NodeReply {
-    /// The node that replied; `None`: the origin.
+    /// The node that replied; `None` for the origin.
     pub node: Option<NodeId>,
     pub status: StatusCode,
     pub headers: HeaderMap,
@@ -38,7 +38,11 @@ pub struct NodeReply {
 }
 
 impl NodeReply {
-    /// The reply of a node; a small body is read whole.
+    /// Converts a node's reply; reads a small body completely.
+    ///
+    /// # Errors
+    ///
+    /// If the connection breaks while the body is read.
     pub async fn of(node: NodeId, reply: peer::Reply) -> Result<NodeReply, Fault> {
         let peer::Reply { status, headers, body } = reply;
         let body = if body.bytes_left() <= GATHERED_BYTES_MAX {
@@ -49,7 +53,7 @@ impl NodeReply {
         Ok(NodeReply { node: Some(node), status, headers, body })
     }
 
-    /// Bytes of the body.
+    /// Bytes of the body that are still to be read.
     pub fn length(&self) -> u64 {
         match &self.body {
             Body::Whole(bytes) => bytes.len() as u64,
