@@ -435,10 +435,8 @@ impl Node {
         self.at_by(t, None)
     }
 
-    /// [`Node::at`] for a node that is nearly equal to another one (a replicate of a model), given
-    /// the other's [`NodeAt`] at the same time: the excess of M/G/m over its plain form is taken
-    /// from there. For devices with one server it equals [`Node::at`]. Cost: some 0.1 ms for each
-    /// class and distinct factor.
+    /// [`Node::at`] for a nearly equal node (a replicate of a model): the excess of M/G/m over its
+    /// plain form is taken from `other`, at the same time. Cost: as for one server.
     pub(crate) fn at_beside(&self, other: &NodeAt) -> NodeAt {
         self.at_by(other.t, Some(other))
     }
