@@ -216,7 +216,7 @@ fn trend(all: &mut Vec<String>, gathered: &Gathered) {
             let chance = 4.0 * (first.2 + last.2).sqrt() / first.1;
             if change.abs() > chance.max(0.01) {
                 all.push(format!(
-                    "Service of class {} takes {:+.1} % longer at {:.0} requests/s than at {:.0}: one law \
+                    "The service time of class {} differs by {:+.1} % at {:.0} requests/s from that at {:.0}: one law \
                      for all loads is an approximation.",
                     class.name,
                     change * 100.0,
