@@ -170,7 +170,7 @@ impl IoCapacity {
         }
         warnings.extend(sizes.iter().filter_map(|size| {
             let below_1 = size.write_cost.high.unwrap_or(size.write_cost.value) < 1.0;
-            let words = "writes are cheaper than reads: did a cache take them?";
+            let words = "writes are cheaper than reads: did a cache absorb them?";
             below_1.then(|| format!("{} bytes: {words}", size.size_bytes))
         }));
         let scatter = noise.map(|n| n.variance.sqrt());
@@ -212,7 +212,7 @@ fn fit_size(size: f64, points: &[&IoPoint]) -> Result<(Linear, (f64, f64)), Erro
     let Some(fit) = fit else {
         let what = format!("shares of reads measured at {size} bytes");
         let todo =
-            "reads and writes cannot be told apart: measure this size at another share of reads";
+            "reads and writes cannot be separated: measure this size at another share of reads";
         return Err(Error::TooFew { what, got: 1, need: 2, todo });
     };
     if fit.coefficients.iter().any(|s| *s <= 0.0) {
@@ -221,7 +221,7 @@ fn fit_size(size: f64, points: &[&IoPoint]) -> Result<(Linear, (f64, f64)), Erro
         return Err(Error::Contradictory {
             what: format!("the points of {size} bytes"),
             why: format!(
-                "only a cost of {:.3e} s for {kind} would fit them; measure again, saturated and in \
+                "they imply a cost of {:.3e} s for {kind}; measure again, saturated and in \
                  steady state, at shares of reads further apart",
                 read.min(write)
             ),
@@ -273,7 +273,8 @@ fn affine_cost(
     };
     let rows: Vec<Vec<f64>> = points.iter().map(row).collect();
     let Some(fit) = Linear::fit(&rows, &vec![1.0; rows.len()]) else {
-        warnings.push("the sizes are too near each other to fit a cost between them".to_owned());
+        warnings
+            .push("the sizes are too close to each other to fit a cost between them".to_owned());
         return Ok(None);
     };
     let all_positive = sizes.iter().all(|size| {

@@ -172,10 +172,12 @@ impl Scalability {
             }
         }
         if at[1] < 0.0 || at[2] < 0.0 || at[0] <= 0.0 {
-            return Err(no_fit("no throughput of one above 0 fits them; check the columns"));
+            return Err(no_fit(
+                "no positive throughput at concurrency 1 fits them; check the columns",
+            ));
         }
         let (fit, _) = tangent(points, at, free, 0.0).ok_or_else(|| {
-            no_fit("their parameters cannot be told apart; measure concurrencies further apart")
+            no_fit("their parameters cannot be separated; measure concurrencies further apart")
         })?;
         let noise = Noise::new(cost(points, at).unwrap_or(0.0), fit.degrees(), confidence)?;
         let errors = Errors { fit, noise, free };
@@ -297,7 +299,7 @@ impl Scalability {
         {
             if value.low.is_some_and(|low| low <= 0.0) {
                 words.push(format!(
-                    "the {name} cannot be told from 0: measure more or further apart"
+                    "the {name} does not differ significantly from 0: measure more or further apart"
                 ));
             }
         }
@@ -309,7 +311,7 @@ impl Scalability {
                 ));
             }
             if peak.concurrency.value <= low {
-                words.push("throughput only falls: nothing is gained by concurrency".to_owned());
+                words.push("throughput only falls: concurrency gains nothing".to_owned());
             }
         }
         let relative = |(p, e): (&ScalablePoint, &f64)| (p.concurrency, -e / p.throughput);
@@ -317,7 +319,7 @@ impl Scalability {
         let worst = errors.fold((0.0, 0.0f64), |w, e| if e.1.abs() > w.1.abs() { e } else { w });
         if worst.1.abs() > 0.1 {
             words.push(format!(
-                "the law is {:+.0} % off at {}: something else than contention and coherency acts there",
+                "the law is {:+.0} % off at {}: something other than contention and coherency acts there",
                 100.0 * worst.1,
                 worst.0
             ));

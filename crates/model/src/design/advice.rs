@@ -128,7 +128,7 @@ fn decide(ratio: f64, additive: &FormFigures, log: &FormFigures) -> (Form, Vec<S
     votes.extend(simpler(Form::Multiplicative, log, additive));
     let Some(form) = votes.first().map(|(form, _)| *form) else {
         let words = format!(
-            "observations differ by a factor of {ratio:.2} and residuals do not tell: both forms \
+            "observations differ by a factor of {ratio:.2} and residuals do not decide: both forms \
              describe them, and sums are simpler"
         );
         return (Form::Additive, vec![words]);

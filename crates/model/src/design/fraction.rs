@@ -77,8 +77,9 @@ impl Fraction {
         let mut found: Vec<(usize, Word)> = Vec::new();
         for text in generators {
             let (left, right) = text.split_once('=').ok_or_else(|| wrong(text, "no `=`"))?;
-            let unknown =
-                || wrong(text, &format!("a letter is none of the {factor_count} factors"));
+            let unknown = || {
+                wrong(text, &format!("a letter does not name one of the {factor_count} factors"))
+            };
             let left = parse(left.trim(), factor_count).ok_or_else(unknown)?;
             let right = right.trim();
             let (negative, product) =
@@ -110,11 +111,13 @@ impl Fraction {
         different.sort_unstable();
         different.dedup();
         let cells = 1usize << factor_count;
-        let Some(&first) = runs.first() else { return Err(irregular("none are given".to_owned())) };
+        let Some(&first) = runs.first() else { return Err(irregular("there are none".to_owned())) };
         if different.len() != runs.len()
             || different.last().is_some_and(|run| *run as usize >= cells)
         {
-            let why = format!("each is given once, and one bit for each of {factor_count} factors");
+            let why = format!(
+                "each must be listed once, with one bit for each of {factor_count} factors"
+            );
             return Err(irregular(why));
         }
         let sign = |mask: u32, run: u32| (mask & !run).count_ones() % 2 == 1;
@@ -125,7 +128,7 @@ impl Fraction {
             .collect();
         if (words.len() + 1) * runs.len() != cells {
             let why = format!(
-                "{} of {cells} combinations, but no regular fraction of them; run the missing ones, \
+                "{} of {cells} combinations, which are not a regular fraction; run the missing ones, \
                  or a fraction made from generators",
                 runs.len()
             );
@@ -258,8 +261,8 @@ impl Fraction {
         let mut warnings = base.warnings.clone();
         if let Some(least @ ..=3) = self.resolution() {
             warnings.push(format!(
-                "resolution {}: a factor's effect is one number with an interaction of two or less; \
-                 see its aliases",
+                "resolution {}: factors are confounded with each other or with interactions of two; \
+                 see their aliases",
                 roman(least)
             ));
         }

@@ -124,7 +124,7 @@ impl Residuals {
         }
         if self.normal < self.normal_critical {
             words.push(format!(
-                "the residuals are not normal (correlation {:.3}, 5 % point {:.3}): look for wild \
+                "the residuals are not normal (correlation {:.3}, 5 % point {:.3}): look for outlying \
                  runs, and trust bootstrap intervals more",
                 self.normal, self.normal_critical
             ));

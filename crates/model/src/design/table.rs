@@ -203,7 +203,7 @@ fn factor<'a>(name: &str, values: impl Iterator<Item = &'a String>) -> Result<Fa
         let what = format!("factor {name}");
         let why = match levels.first() {
             Some(only) => format!("it is {only} in every run; vary it, or leave it out"),
-            None => "no run; give the table some".to_owned(),
+            None => "it has no runs; add some".to_owned(),
         };
         return Err(Error::Design { what, why });
     }

@@ -169,9 +169,9 @@ impl Network {
             return Err(of.wrong("has no customers; bounds are for at least one"));
         }
         if self.classes.len() > 1 {
-            return Err(
-                of.wrong("is not alone: these bounds are of one class; use `composite_bounds`")
-            );
+            return Err(of.wrong(
+                "is not alone: these bounds are for a single class; use `composite_bounds`",
+            ));
         }
         let mut fast = Demands { queues: Vec::new(), think_s };
         let mut slow = Demands { queues: Vec::new(), think_s };

@@ -101,7 +101,7 @@ impl Network {
             return wrong("response-time distributions here are for a closed class");
         };
         if customers == 0 {
-            return wrong("nobody is there; give the class customers");
+            return wrong("it has no customers; give the class customers");
         }
         let met = customers as usize - 1;
         let throughput = match met {

@@ -129,7 +129,7 @@ impl Class {
         check("a think time", think_s, 0.0..=1e12, "0 to 1e12 seconds")?;
         let class = Class::new(name, Load::Closed { customers, think_s }, demands_s)?;
         if think_s + demands_s.iter().sum::<f64>() < 1e-12 {
-            let what = "spends no time anywhere, so its throughput has no bound; give it a demand or a \
+            let what = "has no demand and no think time, so its throughput is unbounded; give it a demand or a \
                         think time";
             return Err(class.wrong(what));
         }
@@ -289,7 +289,7 @@ impl Network {
             Some(class) => format!("class {:?}", class.name),
             None => format!("class number {class}"),
         };
-        Error::Network { place, what: "is no closed class of this network; name one".to_owned() }
+        Error::Network { place, what: "is not a closed class of this network; name one".to_owned() }
     }
 }
 

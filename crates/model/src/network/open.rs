@@ -38,7 +38,9 @@ pub fn flows(external: &[f64], routing: &[Vec<f64>]) -> Result<Vec<f64>, Error> 
     let share = |i: usize, j: usize| if reached[i] { routing[i][j] } else { 0.0 };
     solve(count, |i, j| f64::from(u8::from(i == j)) - share(j, i), external)
         .filter(|rates| rates.iter().all(|r| r.is_finite() && *r >= 0.0 && *r <= 1e15))
-        .ok_or_else(|| wrong("customers reach stations that none ever leaves; let some leave"))
+        .ok_or_else(|| {
+            wrong("customers reach stations from which no route leaves the network; add one")
+        })
 }
 
 /// Mean visits to the stations of a closed network for each visit to station `reference`, from a

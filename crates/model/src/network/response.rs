@@ -59,7 +59,7 @@ impl Network {
             return wrong("response-time distributions are for stations of one or more servers");
         };
         if customers == 0 || class.demands_s[station] == 0.0 {
-            return wrong("nobody visits it; give the class customers and a demand there");
+            return wrong("no customer visits it; give the class customers and a demand there");
         }
         let met = self.with_customers(0, customers - 1)?.distribution(station)?;
         let servers_here = servers as usize;

@@ -112,8 +112,8 @@ impl Network {
             }
             let place = || format!("station {:?}", station.name());
             if matches!(station.inner(), Kind::Curve(_)) {
-                let what = "a measured curve ends, and open classes may bring any number; give it a \
-                            closed class";
+                let what = "has a measured curve, which is limited, but open classes may bring any number of \
+                            customers; give it a closed class";
                 return Err(Error::Network { place: place(), what: what.to_owned() });
             }
             let limit = station.rate_limit();
@@ -351,8 +351,8 @@ impl Network {
                 return Err(Error::Network {
                     place: format!("station {:?}", self.stations[k].name()),
                     what:
-                        "gets slower with more present, which the approximations do not know; ask \
-                           for populations small enough to be solved exactly"
+                        "gets slower with more customers, which the approximations do not support; use \
+                           populations small enough for an exact solution"
                             .to_owned(),
                 });
             }

@@ -57,7 +57,7 @@ impl SizeLaw {
             }
             last = (size, share);
         }
-        positive("the share that a table has at the fitted size", at(points, fitted)).map(|_| ())
+        positive("the share of a table at the fitted size", at(points, fitted)).map(|_| ())
     }
 }
 
@@ -221,7 +221,7 @@ impl Choices {
         for (i, devices) in self.devices.iter().enumerate() {
             counts(&devices.class, &devices.counts, 0)?;
             not_negative("the price of a device", devices.price)?;
-            positive("what a device holds", devices.holds.unwrap_or(1.0))?;
+            positive("the capacity of a device", devices.holds.unwrap_or(1.0))?;
             if self.devices.iter().take(i).any(|d| d.class == devices.class) {
                 let class = &devices.class;
                 return Err(Error::Choices(format!("the class {class} is given twice")));
