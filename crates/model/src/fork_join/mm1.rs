@@ -45,8 +45,8 @@ pub fn two_way_mean(arrival_rate: f64, service_rate: f64) -> Result<f64, Error> 
 }
 
 /// Mean response time in seconds by the approximation of Nelson and Tantawi, as the literature
-/// gives it: the two-way mean times H_n/H₂ + 4/11·(1 − H_n/H₂)·ρ, for 2 to 32 parts; H_n = 1 + 1/2
-/// + … + 1/n, ρ = λ/µ, assumptions as for [`two_way_mean`].
+/// gives it: the two-way mean times H_n/H₂ + 4/11·(1 − H_n/H₂)·ρ, for 2 to 32 parts; H_n = 1 +
+/// 1/2 + … + 1/n, ρ = λ/µ, assumptions as for [`two_way_mean`].
 ///
 /// Source: Nelson and Tantawi (1988), equation 16, who fitted the 4/11 to simulations. It is some 1
 /// % low at three parts and half load, where [`varma_makowski_mean`] is more accurate, and

@@ -38,8 +38,8 @@ pub fn erlang_b(servers: u32, offered: f64) -> f64 {
 /// server.
 ///
 /// C = B / (1 − ρ(1 − B)) with Erlang's B of the same load. Source: Erlang (1917). For exponential
-/// service only: an SCV of 0.1 or 4 changes it by some points ([`crate::queue::Mgm`]). 1 at `rho` ≥
-/// 1. Cost: `servers` divisions.
+/// service only: an SCV of 0.1 or 4 changes it by some points ([`crate::queue::Mgm`]). 1 at `rho`
+/// ≥ 1. Cost: `servers` divisions.
 ///
 /// ```
 /// use model::queue::erlang_c;

@@ -11,9 +11,9 @@ const NEAR: f64 = 1e-5;
 
 /// The GI/M/1 queue, for arrivals burstier or more regular than Poisson's.
 ///
-/// An arrival finds n requests in the system with probability (1 − σ)σⁿ, where σ is the root in (0,
-/// 1) of σ = A(µ(1 − σ)) and A the transform of the time between arrivals. It therefore waits with
-/// probability σ, and its response time is exponential of rate µ(1 − σ). Source: L. Kleinrock,
+/// An arrival finds n requests in the system with probability (1 − σ)σⁿ, where σ is the root in
+/// (0, 1) of σ = A(µ(1 − σ)) and A the transform of the time between arrivals. It therefore waits
+/// with probability σ, and its response time is exponential of rate µ(1 − σ). Source: L. Kleinrock,
 /// "Queueing Systems" I (1975), on G/M/1. Exact.
 ///
 /// Assumptions: times between arrivals are independent (bursts of many arrivals cause longer

@@ -204,8 +204,8 @@ impl Imbalance {
     }
 }
 
-/// Mean and mean square of the largest of n standard normal variables: a + ∫ (1 − Φ(x)ⁿ) dx and a²
-/// + ∫ 2x(1 − Φ(x)ⁿ) dx from a = −9, where Φⁿ vanishes, to 12, where it is 1. By the trapezoidal
+/// Mean and mean square of the largest of n standard normal variables: a + ∫ (1 − Φ(x)ⁿ) dx and
+/// a² + ∫ 2x(1 − Φ(x)ⁿ) dx from a = −9, where Φⁿ vanishes, to 12, where it is 1. By the trapezoidal
 /// rule.
 fn normal_max(n: u32) -> [f64; 2] {
     const STEPS: u32 = 4_200;
