@@ -1,24 +1,24 @@
 //! Linear least squares with Student's intervals: the arithmetic behind
 //! [`capacity`](crate::capacity).
 //!
-//! y = Xβ + ε with independent errors of one variance σ². By Householder reflections X = QR, with
-//! columns scaled to length 1 (Golub and Van Loan, "Matrix Computations", section 5.3), so that β̂
+//! y = Xβ + ε with independent errors of equal variance σ². Householder reflections give X = QR,
+//! with columns scaled to length 1 (Golub and Van Loan, "Matrix Computations", section 5.3), and β̂
 //! solves Rβ = Qᵀy; s² = Σe² / (n − p); the variance of xᵀβ̂ is s²·|R⁻ᵀx|², and its interval is
-//! xᵀβ̂ ± t·s·|R⁻ᵀx| (Jain, "The Art of Computer Systems Performance Analysis", chapters 14
-//! and 15). Cost: n·p² operations. Wrong when errors depend on each other (successive seconds of
-//! one run) or when their variance differs: weigh the rows then. Not robust: one wild observation
-//! moves the whole fit.
+//! xᵀβ̂ ± t·s·|R⁻ᵀx| (Jain, "The Art of Computer Systems Performance Analysis", chapters 14 and
+//! 15). Cost: n·p² operations. Wrong if errors are correlated (successive seconds of one run) or
+//! have different variances (then weight the rows). Not robust: a single outlier moves the whole
+//! fit.
 
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::statistics::student;
 
-/// A number with what is known of it: an interval at the confidence that was asked for, for errors
-/// that are independent, normal and of one variance (the module's page has the formula).
+/// An estimate with its interval at the requested confidence, for errors that are independent and
+/// normal with equal variance (the module's page has the formula).
 ///
-/// A bound is `None` where the data give none: as many parameters as observations, or an interval
-/// of a ratio whose denominator may be 0.
+/// A bound is `None` if the data do not determine it: with as many parameters as observations, or
+/// for a ratio whose denominator may be 0.
 ///
 /// ```
 /// use model::regression::Estimated;
@@ -36,12 +36,12 @@ pub struct Estimated {
 }
 
 impl Estimated {
-    /// A number without an interval.
+    /// An estimate without an interval.
     pub fn alone(value: f64) -> Self {
         Estimated { value, low: None, high: None }
     }
 
-    /// An interval of this half width about a number; none if there is no half width.
+    /// An interval with this half width around a value; no interval without a half width.
     pub fn around(value: f64, half_width: Option<f64>) -> Self {
         match half_width {
             Some(half) if half.is_finite() => {
@@ -61,7 +61,7 @@ impl Estimated {
         }
     }
 
-    /// The interval of a rising function of the number.
+    /// The interval of an increasing function of the estimate.
     pub(crate) fn map(self, rising: impl Fn(f64) -> f64) -> Self {
         Estimated {
             value: rising(self.value),
@@ -70,7 +70,7 @@ impl Estimated {
         }
     }
 
-    /// Whether the interval is known and does not hold x.
+    /// Whether the interval is known and does not contain x.
     pub fn excludes(&self, x: f64) -> bool {
         self.low.is_some_and(|low| low > x) || self.high.is_some_and(|high| high < x)
     }
@@ -87,18 +87,18 @@ pub(crate) struct Linear {
     lengths: Vec<f64>,
 }
 
-/// Below this length of what a unit column adds to the others, it is taken for their combination.
+/// A unit column that adds less than this length to the others counts as their linear combination.
 const DEPENDENT: f64 = 1e-9;
 
 impl Linear {
-    /// The least squares of `rows`·β − `y`; `None` if columns depend on each other or rows are too
-    /// few.
+    /// The least squares of `rows`·β − `y`; `None` if columns are linearly dependent or there are
+    /// too few rows.
     pub fn fit(rows: &[Vec<f64>], y: &[f64]) -> Option<Linear> {
         let columns = rows.first()?.len();
         if rows.len() < columns || rows.len() != y.len() {
             return None;
         }
-        // Largest first, so that squares neither overflow nor vanish.
+        // Relative to the largest, so that squares neither overflow nor underflow.
         let length = |j: usize| {
             let largest = rows.iter().fold(0.0f64, |m, row| m.max(row[j].abs()));
             let sum: f64 = rows.iter().map(|row| (row[j] / largest).powi(2)).sum();
@@ -128,7 +128,7 @@ impl Linear {
         finite.then_some(Linear { coefficients, residuals, triangle, lengths })
     }
 
-    /// Observations less parameters.
+    /// Degrees of freedom: observations less parameters.
     pub fn degrees(&self) -> usize {
         self.residuals.len() - self.coefficients.len()
     }
@@ -155,7 +155,7 @@ impl Linear {
 }
 
 /// One Householder reflection: zeros below the diagonal of column j. `None` if that column depends
-/// on those before it.
+/// on the previous ones.
 fn reflect(matrix: &mut [Vec<f64>], right: &mut [f64], j: usize) -> Option<()> {
     let norm = matrix[j..].iter().map(|row| row[j] * row[j]).sum::<f64>().sqrt();
     if norm < DEPENDENT {
@@ -186,7 +186,7 @@ pub(crate) struct Noise {
 impl Noise {
     /// `None` without degrees of freedom.
     pub fn new(sse: f64, degrees: usize, confidence: f64) -> Result<Option<Noise>, Error> {
-        // The confidence is checked also where no interval can be given.
+        // The confidence is checked even if no interval can be computed.
         let t = student(confidence, degrees.max(1) as f64)?;
         Ok((degrees > 0).then(|| Noise { variance: sse / degrees as f64, t }))
     }
@@ -203,7 +203,8 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// The interval of a ratio of two estimates by Fieller's theorem (1954): exact for normal errors.
-/// No interval if the denominator's own holds 0. `above` and `below` are values with their factors.
+/// No interval if that of the denominator contains 0. `above` and `below` are values with their
+/// factors.
 pub(crate) fn ratio(above: (f64, &[f64]), below: (f64, &[f64]), noise: Option<Noise>) -> Estimated {
     let value = above.0 / below.0;
     let Some(noise) = noise else { return Estimated::alone(value) };

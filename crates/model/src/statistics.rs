@@ -6,7 +6,7 @@ use statrs::function::beta::beta_reg;
 
 use crate::error::{Error, check};
 
-/// A mean with the half width of its 95 % confidence interval: of [`batch_means`] and
+/// A mean with the half width of its 95 % confidence interval, returned by [`batch_means`] and
 /// [`ratio_of_sums`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
@@ -14,7 +14,7 @@ pub struct Estimate {
     pub mean: f64,
     /// Half the width of the 95 % interval, in the same unit.
     pub half_width: f64,
-    /// How many observations (batches) it rests on.
+    /// Number of observations (batches).
     pub batches: usize,
 }
 
@@ -44,15 +44,16 @@ pub fn student(confidence: f64, degrees: f64) -> Result<f64, Error> {
         let law = StudentsT::new(0.0, 1.0, degrees).expect("the degrees are above 0");
         return Ok(law.inverse_cdf(p));
     }
-    // Cornish and Fisher's expansion about the normal law: the error is of the order of 1/degrees³.
+    // Expansion of Cornish and Fisher about the normal law; its error is of the order of
+    // 1/degrees³.
     let z = Normal::standard().inverse_cdf(p);
     let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * degrees * degrees);
     Ok(z + (z.powi(3) + z) / (4.0 * degrees) + second)
 }
 
-/// P(F > f) for the F distribution of `above` and `below` degrees of freedom: the chance of so
-/// large a ratio of two mean squares if nothing but noise made them. Small chances keep their
-/// digits.
+/// P(F > f) for the F distribution of `above` and `below` degrees of freedom: the probability of a
+/// ratio of two mean squares at least this large if both are noise alone. Small probabilities keep
+/// their digits.
 ///
 /// ```
 /// // Jain, table A.6: F[0.95; 2, 12] = 3.89.
@@ -67,13 +68,13 @@ pub fn f_exceeded(f: f64, above: f64, below: f64) -> Result<f64, Error> {
 }
 
 /// Mean and 95 % half width (Student's t) of batch means, each the mean of one batch (a run, or a
-/// part of a run long enough that neighbours hardly depend on each other). `None` below two batches
-/// or if an observation is not finite.
+/// part of a run long enough that neighbours hardly depend on each other). `None` if there are
+/// fewer than two batches, or an observation is not finite.
 ///
 /// z̄ ± t(n − 1)·s/√n, s² = Σ(z − z̄)²/(n − 1). Source: R. Jain, "The Art of Computer Systems
-/// Performance Analysis" (1991), section 25.5. Too narrow where batches are short against what the
-/// series remembers (near saturation that is long: [`crate::queue::relaxation_s`]), and for a few
-/// batches far from normal.
+/// Performance Analysis" (1991), section 25.5. Too narrow if batches are short compared with the
+/// correlation time of the series (which is long near saturation: [`crate::queue::relaxation_s`]),
+/// or if there are few batches far from normal.
 ///
 /// ```
 /// let e = model::statistics::batch_means(&[9.0, 10.0, 11.0]).unwrap();
@@ -91,12 +92,12 @@ pub fn batch_means(batches: &[f64]) -> Option<Estimate> {
     half_width.is_finite().then_some(Estimate { mean, half_width, batches: n })
 }
 
-/// A ratio of sums Σa/Σb over successive windows, with the 95 % half width of a ratio estimator:
-/// the windows are cut into `count` batches of equal size (the oldest that fill none count for the
-/// ratio alone), and the residuals a − (Σa/Σb)·b of the batches vary as the ratio does (Law:
+/// A ratio of sums Σa/Σb over successive windows, with the 95 % half width of a ratio estimator.
+/// The windows are cut into `count` batches of equal size (the oldest remaining windows count for
+/// the ratio only), and the residuals a − (Σa/Σb)·b of the batches vary as the ratio does (Law:
 /// "Simulation Modeling and Analysis", 5th ed., section 9.5; Cochran: "Sampling Techniques",
-/// chapter 6). Better than a mean of the batches' own ratios where their denominators differ.
-/// `None` below two batches, if Σb is not above 0, or if a number is not finite.
+/// chapter 6). More accurate than the mean of the batches' own ratios if their denominators differ.
+/// `None` if there are fewer than two batches, Σb is not above 0, or a number is not finite.
 ///
 /// ```
 /// use model::statistics::ratio_of_sums;
@@ -121,13 +122,12 @@ pub fn ratio_of_sums(windows: &[(f64, f64)], count: usize) -> Option<Estimate> {
     fine.then_some(Estimate { mean: ratio, half_width, batches: count })
 }
 
-/// The p-quantile of values, interpolated between order statistics; `None` if there are none. What
-/// is not a number is left out; `p` is taken to be 0 to 1.
+/// The p-quantile of values, interpolated between order statistics; `None` if there are none. NaNs
+/// are ignored; `p` is clamped to 0 to 1.
 ///
 /// The value at rank 1 + p(n − 1): type 7 of R. Hyndman, Y. Fan, "Sample quantiles in statistical
-/// packages", The American Statistician 50 (1996). For few values it says little of a tail: the
-/// largest of n is at p = 1, though one more value exceeds it with probability 1/(n + 1). Cost: a
-/// sort.
+/// packages", The American Statistician 50 (1996). Few values say little about a tail: the largest
+/// of n is at p = 1, although one more value exceeds it with probability 1/(n + 1). Cost: a sort.
 ///
 /// ```
 /// assert_eq!(model::statistics::quantile(&[3.0, 1.0, 2.0, 4.0], 0.5), Some(2.5));
@@ -139,7 +139,7 @@ pub fn quantile(values: &[f64], p: f64) -> Option<f64> {
     let at = p.clamp(0.0, 1.0) * last as f64;
     let (low, part) = (at.floor() as usize, at.fract());
     let high = (low + 1).min(last);
-    // An infinite neighbour counts for nothing where its part is none.
+    // An infinite neighbour with weight 0 is ignored.
     if part == 0.0 || sorted[low] == sorted[high] {
         return Some(sorted[low]);
     }

@@ -6,8 +6,8 @@ use crate::error::{Error, check};
 use crate::regression::{Estimated, Linear, Noise, dot, ratio};
 use crate::statistics::f_exceeded;
 
-/// A saturated measurement: how many I/Os of one size, at one share of reads, were done in a
-/// second. The page of [`IoCapacity`] has an example.
+/// A measurement at saturation: the I/Os per second of one size at one share of reads.
+/// [`IoCapacity`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IoPoint {
     /// Bytes of each I/O.
@@ -27,21 +27,21 @@ pub struct IoSize {
     pub capacity: Estimated,
     /// Writes per second without reads (T_100%write).
     pub write_throughput: Estimated,
-    /// f_rw: reads that take as much as one write.
+    /// f_rw: the number of reads that take as much capacity as one write.
     pub write_cost: Estimated,
     /// Smallest measured share of reads.
     pub read_share_low: f64,
     /// Largest measured share of reads.
     pub read_share_high: f64,
-    /// Of each point in the order given: fitted over measured throughput, less 1.
+    /// For each point in the given order: fitted over measured throughput, less 1.
     pub residuals: Vec<f64>,
     #[serde(skip)]
     pub(super) fit: Linear,
 }
 
-/// Seconds of the system per I/O, affine in its size B: a + b·B, for reads and for writes. Least
-/// squares over all points, as the page of [`IoCapacity`] says; wrong where a size crosses a stripe
-/// or a page.
+/// Seconds of the system per I/O, affine in its size B: a + b·B, for reads and for writes. Fitted
+/// by least squares over all points ([`IoCapacity`] has the method). Wrong if a size crosses a
+/// stripe or a page.
 ///
 /// ```
 /// use model::capacity::{IoCapacity, IoPoint};
@@ -72,8 +72,8 @@ pub struct AffineCost {
     /// The largest relative error at a measured point, with its sign: fitted over measured
     /// throughput, less 1.
     pub residual_worst: f64,
-    /// The chance of so bad a fit if cost were affine (F test of lack of fit against the sizes' own
-    /// fits); `None` where the points leave nothing to judge by.
+    /// The probability of a fit this bad if the cost were affine (F test of lack of fit against
+    /// separate fits of the sizes); `None` if the points have no degrees of freedom left.
     pub lack_of_fit: Option<f64>,
     #[serde(skip)]
     pub(super) fit: Linear,
@@ -87,20 +87,19 @@ pub struct AffineCost {
 /// of one size,
 ///
 ///   C = T_read + T_write·f_rw,   f_rw = T_100%read / T_100%write,
-///
-/// is constant. Said in time: a read takes s_r = 1/C of the system's second and a write s_w =
-/// f_rw/C, so that at a read share ρ an I/O takes y = ρ·s_r + (1 − ρ)·s_w seconds and the
-/// throughput is T = 1/y. That is linear in s_r and s_w, so two points give them and more give
-/// their intervals: least squares of *relative* errors (each row times its T), because the scatter
-/// of measured throughput goes with its height. Between sizes the time is affine, s = a + b·bytes,
+/// is constant. In terms of time: a read takes s_r = 1/C and a write s_w = f_rw/C seconds of the
+/// system, so at a read share ρ an I/O takes y = ρ·s_r + (1 − ρ)·s_w seconds and the throughput is
+/// T = 1/y. This is linear in s_r and s_w, so two points determine them and more points give
+/// intervals, by least squares of *relative* errors (each row times its T), because the scatter of
+/// measured throughput is proportional to it. Between sizes the time is affine, s = a + b·bytes,
 /// for reads and for writes: a fixed cost and a rate.
 ///
 /// Source: AT&T's slides on storage capacity estimation; intervals of ratios by Fieller (1954). It
-/// assumes points that were saturated and steady. Wrong for caches that take writes until they are
-/// full (a short run measures the cache), reads that disturb writes or the reverse (look at the
-/// residuals at 50 %), sizes that cross a stripe or a page (look at the lack of fit). The relative
-/// weights pull the times down by their squared scatter: 0.25 % at 5 %. It knows no response times
-/// ([`crate::queue`]).
+/// assumes points that were saturated and steady. Wrong for caches that absorb writes until they
+/// are full (a short run measures the cache), for reads that disturb writes or the reverse (see the
+/// residuals at 50 %), and for sizes that cross a stripe or a page (see the lack of fit). The
+/// relative weights bias the times down by their squared scatter: 0.25 % at 5 %. It does not
+/// predict response times ([`crate::queue`]).
 ///
 /// ```
 /// use model::capacity::{IoCapacity, IoPoint};
@@ -116,7 +115,7 @@ pub struct AffineCost {
 pub struct IoCapacity {
     pub(super) sizes: Vec<IoSize>,
     pub(super) affine: Option<AffineCost>,
-    /// Relative standard deviation of a measured point about the fits of the sizes.
+    /// Relative standard deviation of a measured point about the separate fits of the sizes.
     scatter: Option<f64>,
     #[serde(skip)]
     pub(super) noise: Option<Noise>,
@@ -124,9 +123,9 @@ pub struct IoCapacity {
 }
 
 impl IoCapacity {
-    /// Fits points of any number of sizes, each at two shares of reads or more. Intervals are at
-    /// this confidence (0.5 to 0.9999) and rest on one relative scatter that all sizes share; two
-    /// points for each size leave none. Cost: linear in the points.
+    /// Fits points of any number of sizes, each at two or more shares of reads. Intervals have the
+    /// given confidence (0.5 to 0.9999) and assume one relative scatter for all sizes; with two
+    /// points for each size there are none. Cost: linear in the points.
     pub fn fit(points: &[IoPoint], confidence: f64) -> Result<Self, Error> {
         for point in points {
             check("an I/O size in bytes", point.size_bytes, 1e-3..=1e18, "from 0.001 to 1e18")?;
@@ -171,7 +170,7 @@ impl IoCapacity {
         }
         warnings.extend(sizes.iter().filter_map(|size| {
             let below_1 = size.write_cost.high.unwrap_or(size.write_cost.value) < 1.0;
-            let words = "writes are cheaper than reads: did a cache take them?";
+            let words = "writes are cheaper than reads: did a cache absorb them?";
             below_1.then(|| format!("{} bytes: {words}", size.size_bytes))
         }));
         let scatter = noise.map(|n| n.variance.sqrt());
@@ -183,25 +182,25 @@ impl IoCapacity {
         &self.sizes
     }
 
-    /// The cost between sizes, if two sizes or more were measured and it is not negative at any of
+    /// The cost between sizes, if at least two sizes were measured and it is not negative at any of
     /// them.
     pub fn affine(&self) -> Option<&AffineCost> {
         self.affine.as_ref()
     }
 
-    /// Relative standard deviation of a measured throughput about the sizes' own fits; `None` if
-    /// there are two points for each size.
+    /// Relative standard deviation of a measured throughput about the sizes' own fits; `None` with
+    /// two points for each size.
     pub fn scatter(&self) -> Option<f64> {
         self.scatter
     }
 
-    /// What to know before believing the numbers.
+    /// Warnings about the validity of the results.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 }
 
-/// The seconds of a read and of a write of one size; with the smallest and largest share of reads.
+/// The seconds of a read and of a write of one size, with the smallest and largest share of reads.
 fn fit_size(size: f64, points: &[&IoPoint]) -> Result<(Linear, (f64, f64)), Error> {
     let low = points.iter().fold(1.0f64, |m, p| m.min(p.read_share));
     let high = points.iter().fold(0.0f64, |m, p| m.max(p.read_share));
@@ -213,7 +212,7 @@ fn fit_size(size: f64, points: &[&IoPoint]) -> Result<(Linear, (f64, f64)), Erro
     let Some(fit) = fit else {
         let what = format!("shares of reads measured at {size} bytes");
         let todo =
-            "reads and writes cannot be told apart: measure this size at another share of reads";
+            "reads and writes cannot be separated: measure this size at another share of reads";
         return Err(Error::TooFew { what, got: 1, need: 2, todo });
     };
     if fit.coefficients.iter().any(|s| *s <= 0.0) {
@@ -222,7 +221,7 @@ fn fit_size(size: f64, points: &[&IoPoint]) -> Result<(Linear, (f64, f64)), Erro
         return Err(Error::Contradictory {
             what: format!("the points of {size} bytes"),
             why: format!(
-                "only a cost of {:.3e} s for {kind} would fit them; measure again, saturated and in \
+                "they imply a cost of {:.3e} s for {kind}; measure again, saturated and in \
                  steady state, at shares of reads further apart",
                 read.min(write)
             ),
@@ -274,7 +273,8 @@ fn affine_cost(
     };
     let rows: Vec<Vec<f64>> = points.iter().map(row).collect();
     let Some(fit) = Linear::fit(&rows, &vec![1.0; rows.len()]) else {
-        warnings.push("the sizes are too near each other to fit a cost between them".to_owned());
+        warnings
+            .push("the sizes are too close to each other to fit a cost between them".to_owned());
         return Ok(None);
     };
     let all_positive = sizes.iter().all(|size| {

@@ -6,46 +6,48 @@ use super::io::{IoCapacity, IoSize, affine_row};
 use crate::error::{Error, check, positive};
 use crate::regression::Estimated;
 
-/// What the shares of a mix are shares of. The two differ by a factor of five and more, so a
-/// prediction always says which it used. [`IoCapacity::mix`] has an example of both.
+/// The meaning of the shares of a mix. The two meanings differ in throughput by a factor of five
+/// and more, so a prediction always names the one it used. [`IoCapacity::mix`] has an example of
+/// both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shares {
-    /// Of the I/Os: of 100 I/Os, so many have this size. By conservation of capacity the throughput
-    /// is the *harmonic* mean, 1/T = Σ Pᵢ/Tᵢ.
+    /// Shares of the I/Os: this percentage of all I/Os has the size. By conservation of capacity
+    /// the throughput is the *harmonic* mean, 1/T = Σ Pᵢ/Tᵢ.
     Ios,
-    /// Of the capacity: so much of the system (workers, time) is given to this size. The throughput
-    /// is the *arithmetic* mean T = Σ Pᵢ·Tᵢ, as AT&T's slides print it.
+    /// Shares of the capacity: this part of the system (workers, time) is reserved for the size.
+    /// The throughput is the *arithmetic* mean T = Σ Pᵢ·Tᵢ, as AT&T's slides print it.
     Capacity,
 }
 
-/// One size of a mix, as [`IoCapacity::mix`] takes it.
+/// One size of a mix, an input of [`IoCapacity::mix`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct MixPart {
     /// Bytes of each I/O.
     pub size_bytes: f64,
     /// Share of reads among the I/Os of this size.
     pub read_share: f64,
-    /// Share of this size, of what [`Shares`] says; the shares of a mix sum to 1.
+    /// Share of this size, in the meaning of [`Shares`]; the shares of a mix sum to 1.
     pub share: f64,
 }
 
-/// Where the cost of an I/O in an [`IoThroughput`] was taken from.
+/// The source of the cost of an I/O in an [`IoThroughput`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
-    /// From the points of its own size.
+    /// The points of its own size.
     Size,
-    /// From the cost affine in size, because a size was not measured. A mix is then wholly from it.
+    /// The affine cost, because a size was not measured. A mix then uses it for all sizes.
     Affine,
 }
 
-/// A predicted throughput, I/Os per second: [`IoCapacity::throughput`] of one size,
-/// [`IoCapacity::mix`] of several. At that load the system is saturated, and answers late.
+/// A predicted throughput in I/Os per second: [`IoCapacity::throughput`] of one size,
+/// [`IoCapacity::mix`] of several. At this load the system is saturated, and response times are
+/// long.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IoThroughput {
     /// Reads and writes together, with the interval of the mean. A single new measurement scatters
-    /// more ([`IoCapacity::scatter`]), and what the formula leaves out comes on top.
+    /// more ([`IoCapacity::scatter`]), and errors of the formula itself come on top.
     pub total: Estimated,
     /// Reads per second (T_read).
     pub reads: f64,
@@ -53,17 +55,17 @@ pub struct IoThroughput {
     pub writes: f64,
     /// Bytes per second, read and written.
     pub bytes: f64,
-    /// Where the costs are from.
+    /// The source of the costs.
     pub basis: Basis,
-    /// For a mix, what its shares were shares of.
+    /// For a mix, the meaning of its shares.
     pub by: Option<Shares>,
-    /// How the prediction leaves what was measured; empty if it does not.
+    /// The respects in which the prediction is an extrapolation; empty if it is none.
     pub extrapolated: Vec<String>,
 }
 
 impl IoCapacity {
     /// The throughput of I/Os of one size at a read share, T = 1/(ρ·s_r + (1 − ρ)·s_w). A size that
-    /// was not measured is taken from the affine cost, and marked if outside the measured sizes.
+    /// was not measured uses the affine cost, and is marked if outside the measured sizes.
     pub fn throughput(&self, size_bytes: f64, read_share: f64) -> Result<IoThroughput, Error> {
         let part = MixPart { size_bytes, read_share, share: 1.0 };
         Ok(IoThroughput { by: None, ..self.mix(&[part], Shares::Ios)? })
@@ -92,9 +94,9 @@ impl IoCapacity {
         let basis = if measured { Basis::Size } else { Basis::Affine };
         let costs: Vec<f64> =
             parts.iter().map(|part| self.cost(part, basis)).collect::<Result<_, _>>()?;
-        // What T moves by when a cost does: T² times the share of I/Os (harmonic), or Tᵢ² times
-        // that of capacity (arithmetic). Of the harmonic mean the interval is that of the seconds,
-        // inverted.
+        // The derivative of T by a cost: T² times the share of I/Os (harmonic), or Tᵢ² times that
+        // of capacity (arithmetic). For the harmonic mean the interval is computed for the seconds
+        // and inverted.
         let weights: Vec<f64> = match by {
             Shares::Ios => parts.iter().map(|part| part.share).collect(),
             Shares::Capacity => {

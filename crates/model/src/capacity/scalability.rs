@@ -8,24 +8,24 @@ use crate::regression::{Estimated, Linear, Noise};
 /// A measured throughput at a concurrency. The page of [`Scalability`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ScalablePoint {
-    /// How many are at work at once; at least 1.
+    /// Number of concurrent clients, threads, processors or nodes; at least 1.
     pub concurrency: f64,
-    /// What they get done, 1/s.
+    /// Their throughput, 1/s.
     pub throughput: f64,
 }
 
 /// A predicted throughput, from [`Scalability::throughput`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ScalableThroughput {
-    /// How many are at work at once.
+    /// The concurrency.
     pub concurrency: f64,
-    /// What they get done, 1/s, with the interval of the fitted mean.
+    /// The throughput, 1/s, with the interval of the fitted mean.
     pub throughput: Estimated,
-    /// Outside the measured concurrencies; never for given parameters, which know of none.
+    /// Whether it is outside the measured concurrencies; never for given parameters.
     pub extrapolated: bool,
 }
 
-/// Where throughput is largest: N* = √((1 − α)/β), from [`Scalability::peak`].
+/// The concurrency with the largest throughput: N* = √((1 − α)/β), from [`Scalability::peak`].
 ///
 /// ```
 /// use model::capacity::Scalability;
@@ -36,11 +36,11 @@ pub struct ScalableThroughput {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Peak {
-    /// N*, not rounded; 1 if throughput falls from the start.
+    /// N*, not rounded; 1 if throughput falls from the start on.
     pub concurrency: Estimated,
     /// X(N*), 1/s.
     pub throughput: f64,
-    /// Outside the measured concurrencies.
+    /// Whether it is outside the measured concurrencies.
     pub extrapolated: bool,
 }
 
@@ -48,22 +48,22 @@ pub struct Peak {
 ///
 ///   X(N) = γN / (1 + α(N − 1) + βN(N − 1)).
 ///
-/// N is what is at work at once (clients, threads, processors, nodes); γ the throughput of one,
-/// 1/s; α, the contention, the share of work that only one can do at a time; β, the coherency, what
-/// each pair costs to be kept consistent. With β > 0 the throughput peaks at N* = √((1 − α)/β);
-/// with β = 0 it levels off at γ/α (Amdahl's law); with both 0 it grows without bound. Source:
-/// Gunther, "Guerrilla Capacity Planning" (2007), chapters 4 to 6; "A General Theory of
-/// Computational Scalability Based on Rational Functions" (2008), eq. 5.
+/// N is the concurrency (clients, threads, processors, nodes); γ the throughput at N = 1, 1/s; α,
+/// the contention, the share of work that must be done serially; β, the coherency, the cost of
+/// keeping each pair consistent. With β > 0 the throughput peaks at N* = √((1 − α)/β); with β = 0
+/// it approaches γ/α (Amdahl's law); with both 0 it grows without bound. Source: Gunther,
+/// "Guerrilla Capacity Planning" (2007), chapters 4 to 6; "A General Theory of Computational
+/// Scalability Based on Rational Functions" (2008), eq. 5.
 ///
-/// The fit minimises Σ(X − X(N))² by Levenberg's and Marquardt's method from a weighted linear
-/// start (N/X is linear in 1/γ, α/γ, β/γ); intervals are Student's, of the fit made linear at its
-/// solution, as R's `nls` gives them. α and β are held at 0 where the free fit would be negative (a
-/// warning says so): speed-up above N-fold is a caching effect that the law has no term for. Cost:
-/// [`Scalability::fit`].
+/// The fit minimises Σ(X − X(N))² by the method of Levenberg and Marquardt from a weighted linear
+/// start (N/X is linear in 1/γ, α/γ, β/γ). Intervals are Student's, for the fit linearised at its
+/// solution, as R's `nls` computes them. α and β are held at 0 if the free fit would be negative
+/// (with a warning): speed-up above N-fold is an effect of caches that the law has no term for.
+/// Cost: [`Scalability::fit`].
 ///
-/// Wrong with think times (count the busy ones), for loads past a limit of something else (errors,
-/// memory), runs of different machines, a throughput that is capped and not slowed: see the
-/// residuals. It knows no response times but R = N/X.
+/// Wrong with think times (count only busy clients), past the limit of another resource (errors,
+/// memory), for runs of different machines, and for a throughput that is capped instead of slowed;
+/// the residuals show it. The only response time that it predicts is R = N/X.
 ///
 /// ```
 /// use model::capacity::{Scalability, ScalablePoint};
@@ -88,7 +88,7 @@ pub struct Scalability {
     warnings: Vec<String>,
 }
 
-/// The law made linear at its solution, in the parameters that are free.
+/// The law linearised at its solution, in the free parameters.
 #[derive(Clone, Debug, PartialEq)]
 struct Errors {
     fit: Linear,
@@ -97,7 +97,7 @@ struct Errors {
 }
 
 impl Errors {
-    /// Half the width of the interval of what has this gradient in (γ, α, β).
+    /// Half the width of the interval of a quantity with this gradient in (γ, α, β).
     fn half_width(&self, gradient: [f64; 3]) -> Option<f64> {
         let row: Vec<f64> = chosen(gradient, self.free);
         self.noise.map(|noise| noise.half_width(&self.fit.factor(&row)))
@@ -108,7 +108,7 @@ fn chosen(values: [f64; 3], free: [bool; 3]) -> Vec<f64> {
     values.into_iter().zip(free).filter_map(|(x, free)| free.then_some(x)).collect()
 }
 
-/// X(N) and its gradient in γ, α and β; `None` where the denominator is not positive.
+/// X(N) and its gradient in γ, α and β; `None` if the denominator is not positive.
 fn law([unit, contention, coherency]: [f64; 3], n: f64) -> Option<(f64, [f64; 3])> {
     let pairs = n * (n - 1.0);
     let divisor = 1.0 + contention * (n - 1.0) + coherency * pairs;
@@ -121,7 +121,7 @@ fn law([unit, contention, coherency]: [f64; 3], n: f64) -> Option<(f64, [f64; 3]
 }
 
 impl Scalability {
-    /// The law with parameters that are known: γ in 1/s, α and β pure numbers.
+    /// The law with known parameters: γ in 1/s, α and β dimensionless.
     pub fn new(unit: f64, contention: f64, coherency: f64) -> Result<Self, Error> {
         check("the throughput of one", unit, 1e-9..=1e15, "from 1e-9 to 1e15 per s")?;
         not_negative("the contention", contention)?;
@@ -143,8 +143,8 @@ impl Scalability {
         })
     }
 
-    /// Fits points of three concurrencies or more; intervals at this confidence (0.5 to 0.9999)
-    /// need a fourth point. Cost: some tens of passes over the points.
+    /// Fits points of at least three concurrencies; intervals at the given confidence (0.5 to
+    /// 0.9999) need a fourth point. Cost: some tens of passes over the points.
     pub fn fit(points: &[ScalablePoint], confidence: f64) -> Result<Self, Error> {
         for point in points {
             check("a concurrency", point.concurrency, 1.0..=1e9, "from 1 to 1e9")?;
@@ -172,10 +172,12 @@ impl Scalability {
             }
         }
         if at[1] < 0.0 || at[2] < 0.0 || at[0] <= 0.0 {
-            return Err(no_fit("no throughput of one above 0 fits them; check the columns"));
+            return Err(no_fit(
+                "no positive throughput at concurrency 1 fits them; check the columns",
+            ));
         }
         let (fit, _) = tangent(points, at, free, 0.0).ok_or_else(|| {
-            no_fit("their parameters cannot be told apart; measure concurrencies further apart")
+            no_fit("their parameters cannot be separated; measure concurrencies further apart")
         })?;
         let noise = Noise::new(cost(points, at).unwrap_or(0.0), fit.degrees(), confidence)?;
         let errors = Errors { fit, noise, free };
@@ -198,22 +200,22 @@ impl Scalability {
         Ok(found)
     }
 
-    /// γ: the throughput of one, 1/s.
+    /// γ: the throughput at concurrency 1, 1/s.
     pub fn unit(&self) -> Estimated {
         self.unit
     }
 
-    /// α: the share of work that only one can do at a time.
+    /// α: the share of work that must be done serially.
     pub fn contention(&self) -> Estimated {
         self.contention
     }
 
-    /// β: the cost of keeping a pair consistent, in the work of one.
+    /// β: the cost of keeping a pair consistent, relative to the work of one.
     pub fn coherency(&self) -> Estimated {
         self.coherency
     }
 
-    /// Measured less fitted throughput of each point, in the order given.
+    /// Measured less fitted throughput of each point, in the given order.
     pub fn residuals(&self) -> &[f64] {
         &self.residuals
     }
@@ -223,7 +225,7 @@ impl Scalability {
         self.residuals.iter().map(|e| e * e).sum()
     }
 
-    /// What to know before believing the numbers.
+    /// Warnings about the validity of the results.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -232,7 +234,7 @@ impl Scalability {
         [self.unit.value, self.contention.value, self.coherency.value]
     }
 
-    /// X(N) with its interval, marked where it leaves what was measured.
+    /// X(N) with its interval, marked if outside the measured concurrencies.
     pub fn throughput(&self, concurrency: f64) -> Result<ScalableThroughput, Error> {
         check("a concurrency", concurrency, 1.0..=1e9, "from 1 to 1e9")?;
         let (value, gradient) = law(self.parameters(), concurrency).unwrap_or((0.0, [0.0; 3]));
@@ -248,11 +250,11 @@ impl Scalability {
     }
 
     /// N* = √((1 − α)/β), its interval by the delta method on ln N*; `None` if throughput never
-    /// falls.
+    /// decreases.
     pub fn peak(&self) -> Option<Peak> {
         let [_, contention, coherency] = self.parameters();
         let limit = |n: f64| law(self.parameters(), n).map_or(0.0, |(x, _)| x);
-        // From the first on it falls: at N = 1 the slope of X is (1 − α − β)γ.
+        // It falls from the start: at N = 1 the slope of X is (1 − α − β)γ.
         if contention >= 1.0 || (coherency > 0.0 && 1.0 - contention <= coherency) {
             let (concurrency, throughput) = (Estimated::alone(1.0), limit(1.0));
             return Some(Peak { concurrency, throughput, extrapolated: self.outside(1.0) });
@@ -266,13 +268,13 @@ impl Scalability {
         }
         let gradient = [0.0, -0.5 / (1.0 - contention), -0.5 / coherency];
         let half = self.errors.as_ref().and_then(|e| e.half_width(gradient));
-        // An interval of e^20 says nothing, and more would overflow.
+        // A factor of e^20 is no information, and more would overflow.
         let logarithm = Estimated::around(at.ln(), half.filter(|h| *h < 20.0));
         let concurrency = Estimated { value: at, ..logarithm.map(f64::exp) };
         Some(Peak { concurrency, throughput: limit(at), extrapolated: self.outside(at) })
     }
 
-    /// What throughput tends to without coherency, γ/α; `None` if it falls or grows without bound.
+    /// The limit of throughput without coherency, γ/α; `None` if it falls or grows without bound.
     pub fn ceiling(&self) -> Option<f64> {
         let [unit, contention, coherency] = self.parameters();
         let level = unit / contention;
@@ -297,7 +299,7 @@ impl Scalability {
         {
             if value.low.is_some_and(|low| low <= 0.0) {
                 words.push(format!(
-                    "the {name} cannot be told from 0: measure more or further apart"
+                    "the {name} does not differ significantly from 0: measure more or further apart"
                 ));
             }
         }
@@ -309,7 +311,7 @@ impl Scalability {
                 ));
             }
             if peak.concurrency.value <= low {
-                words.push("throughput only falls: nothing is gained by concurrency".to_owned());
+                words.push("throughput only falls: concurrency gains nothing".to_owned());
             }
         }
         let relative = |(p, e): (&ScalablePoint, &f64)| (p.concurrency, -e / p.throughput);
@@ -317,7 +319,7 @@ impl Scalability {
         let worst = errors.fold((0.0, 0.0f64), |w, e| if e.1.abs() > w.1.abs() { e } else { w });
         if worst.1.abs() > 0.1 {
             words.push(format!(
-                "the law is {:+.0} % off at {}: something else than contention and coherency acts there",
+                "the law is {:+.0} % off at {}: something other than contention and coherency acts there",
                 100.0 * worst.1,
                 worst.0
             ));
@@ -337,8 +339,8 @@ fn cost(points: &[ScalablePoint], at: [f64; 3]) -> Option<f64> {
     })
 }
 
-/// The step to the minimum of the law made linear at a point, damped: rows of √damping times each
-/// column's length pull it to 0 (Marquardt). With the linear fit itself.
+/// The damped step to the minimum of the law linearised at a point: rows of √damping times each
+/// column's length shorten it (Marquardt). Returned with the linear fit.
 fn tangent(
     points: &[ScalablePoint],
     at: [f64; 3],
@@ -369,8 +371,8 @@ fn tangent(
     Some((fit, step))
 }
 
-/// N/X is linear in (1/γ, α/γ, β/γ); weighted by X²/N its errors are those of X. A crude guess
-/// where that has no sense.
+/// N/X is linear in (1/γ, α/γ, β/γ); with weights X²/N its errors are those of X. A crude guess if
+/// that fit is invalid.
 fn start(points: &[ScalablePoint], free: [bool; 3]) -> [f64; 3] {
     let row = |p: &ScalablePoint| {
         let (n, weight) = (p.concurrency, p.throughput * p.throughput / p.concurrency);
@@ -401,7 +403,7 @@ fn descend(points: &[ScalablePoint], free: [bool; 3]) -> Result<[f64; 3], Error>
     let mut damping = 1e-4;
     for _ in 0..500 {
         let Some((_, step)) = tangent(points, at, free, damping) else {
-            // Columns that depend on each other, damped as they are: the caller names it.
+            // Linearly dependent columns, even with damping: the caller reports it.
             return Ok(at);
         };
         let next: [f64; 3] = std::array::from_fn(|j| at[j] + step[j]);

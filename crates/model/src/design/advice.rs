@@ -5,27 +5,26 @@ use serde::Serialize;
 use super::{Anova, Form, Residuals};
 use crate::error::Error;
 
-/// What a form leaves, in [`Advice`].
+/// The variation left unexplained by a form, in [`Advice`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FormFigures {
     /// Part of the variation that is noise.
     pub error_fraction: f64,
     /// Part of the variation that interactions explain.
     pub interaction_fraction: f64,
-    /// Of the residuals; `None` if there are too few, or one run for each cell.
+    /// Tests of the residuals; `None` if there are too few, or one run for each cell.
     pub residuals: Option<Residuals>,
 }
 
-/// Whether effects add or multiply: a choice of [`Form`] with its reasons.
+/// Advice on whether effects add or multiply: a choice of [`Form`] with its reasons.
 ///
 /// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), section 18.8
-/// (multiplicative models): effects that are factors (a processor twice as fast, work twice as
-/// large) multiply; the signs of it in the data are a large ratio of the largest to the smallest
-/// observation, and residuals that grow with the response. Where neither speaks, the form that
-/// needs less interaction describes the system more simply. Cost: two analyses.
+/// (multiplicative models). Effects that are factors (a processor twice as fast, work twice as
+/// large) multiply. Signs of it in the data are a large ratio of the largest to the smallest
+/// observation, and residuals that grow with the response. If neither sign decides, the form with
+/// less interaction describes the system more simply. Cost: two analyses.
 ///
-/// Wrong where more is known of the system, which beats it: costs that are times on one path add,
-/// however large their ratio.
+/// Knowledge of the system takes precedence: times on one path add, however large their ratio.
 ///
 /// ```
 /// use model::design::{Advice, Form};
@@ -39,9 +38,9 @@ pub struct FormFigures {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
-    /// The form to take.
+    /// The recommended form.
     pub form: Form,
-    /// Why, the deciding reason first.
+    /// The reasons, the deciding one first.
     pub reasons: Vec<String>,
     /// y_max / y_min; `None` if an observation is not above 0.
     pub ratio: Option<f64>,
@@ -51,7 +50,7 @@ pub struct Advice {
     pub multiplicative: Option<FormFigures>,
 }
 
-/// From here on a ratio of the largest to the smallest observation speaks for itself: an order of
+/// The ratio of the largest to the smallest observation from which it decides: an order of
 /// magnitude.
 const RATIO_LARGE: f64 = 10.0;
 
@@ -129,7 +128,7 @@ fn decide(ratio: f64, additive: &FormFigures, log: &FormFigures) -> (Form, Vec<S
     votes.extend(simpler(Form::Multiplicative, log, additive));
     let Some(form) = votes.first().map(|(form, _)| *form) else {
         let words = format!(
-            "observations differ by a factor of {ratio:.2} and residuals do not tell: both forms \
+            "observations differ by a factor of {ratio:.2} and residuals do not decide: both forms \
              describe them, and sums are simpler"
         );
         return (Form::Additive, vec![words]);

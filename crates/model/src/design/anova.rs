@@ -13,28 +13,29 @@ use crate::statistics::{f_exceeded, student};
 pub struct LevelEffect {
     /// The level of each of the term's factors, by its index.
     pub levels: Vec<usize>,
-    /// How far these levels are from what the lower terms say, in the units of the form.
+    /// The deviation of these levels from the prediction of the lower terms, in the units of the
+    /// form.
     pub effect: Estimated,
 }
 
 /// A factor or an interaction, in [`Anova::terms`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Term {
-    /// Letters of the factors.
+    /// Letters of its factors.
     pub name: String,
     /// The factors, one bit for each.
     pub factors: u32,
     /// SS: the variation that it explains.
     pub sum_of_squares: f64,
-    /// SS/SST.
+    /// SS/SST: the explained part of the variation.
     pub fraction: f64,
     /// Degrees of freedom.
     pub degrees: usize,
-    /// SS over degrees.
+    /// Mean square: SS over degrees of freedom.
     pub mean_square: f64,
     /// MS/MSE; `None` if there is no noise.
     pub f: Option<f64>,
-    /// The chance of so large an F if the term had no effect.
+    /// The probability of an F at least this large if the term has no effect.
     pub p: Option<f64>,
     /// The effects, the first factor's level changing fastest.
     pub effects: Vec<LevelEffect>,
@@ -50,13 +51,13 @@ pub struct Term {
 ///   SS_S = N/Π levels(S) · Σ effect²; degrees Π(levels − 1); F = MS_S/MSE; MSE = SSE/(cells·(r
 ///   − 1)); an effect's interval: ± t·√(MSE·Π(levels − 1)/N).
 ///
-/// With one run for each cell the interaction of all factors is taken for the error (chapter 21):
-/// the F tests then assume that there is none. The effects are found by splitting the table along
-/// one factor after the other into mean and deviation, Π(levels + 1) numbers in all.
+/// With one run for each cell the interaction of all factors is taken as the error (chapter 21):
+/// the F tests then assume that this interaction is 0. The effects are computed by splitting the
+/// table along one factor after the other into mean and deviation, Π(levels + 1) numbers in total.
 ///
-/// It assumes independent runs and normal noise of one spread ([`super::Residuals`] looks). Levels
-/// are names: that some are larger than others is not used. Many terms at 5 % find something in
-/// noise: of 20, one.
+/// It assumes independent runs and normal noise of equal variance ([`super::Residuals`] tests
+/// both). Levels are categories: their numeric values are not used. Of many terms tested at 5 %,
+/// one in 20 is significant by chance.
 ///
 /// ```
 /// use model::design::{Anova, Form};
@@ -74,13 +75,13 @@ pub struct Term {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Anova {
-    /// Levels of each factor.
+    /// Number of levels of each factor.
     pub levels: Vec<usize>,
-    /// r.
+    /// r: number of replications.
     pub replications: usize,
     /// Whether effects add or multiply.
     pub form: Form,
-    /// Of the intervals.
+    /// Confidence of the intervals.
     pub confidence: f64,
     /// The grand mean, in the units of the form.
     pub mean: Estimated,
@@ -94,19 +95,19 @@ pub struct Anova {
     pub error_fraction: f64,
     /// Degrees of freedom of the error.
     pub error_degrees: usize,
-    /// √MSE.
+    /// √MSE: standard deviation of the error.
     pub error_deviation: f64,
-    /// What the model says of each cell, in the units of the form.
+    /// The fitted value of each cell, in the units of the form.
     pub fitted: Vec<f64>,
-    /// What each observation is off.
+    /// The deviation of each observation from the fitted value.
     pub residuals: Vec<Vec<f64>>,
-    /// What to know before believing the numbers.
+    /// Warnings about the validity of the results.
     pub warnings: Vec<String>,
 }
 
 impl Anova {
     /// Analyses a cell for every combination of levels, the first factor's level changing fastest,
-    /// each with as many observations. Cost: Π(levels + 1).
+    /// all with the same number of observations. Cost: Π(levels + 1).
     pub fn new(
         levels: &[usize],
         cells: &[Vec<f64>],
@@ -245,7 +246,7 @@ fn decompose(
     decompose(&deviations, levels, next + 1, (inner * count, mask | 1 << next), out);
 }
 
-/// What terms are compared with.
+/// The error that terms are compared with.
 struct Noise {
     mean_square: f64,
     degrees: usize,
@@ -254,7 +255,7 @@ struct Noise {
 }
 
 impl Noise {
-    /// Half the width of the interval of effects with so many degrees of freedom.
+    /// Half the width of the interval of an effect with a number of degrees of freedom.
     fn half_width(&self, degrees: usize) -> f64 {
         self.t * (self.mean_square * degrees as f64 / self.observations).sqrt()
     }

@@ -12,21 +12,22 @@ use crate::error::Error;
 pub struct BootstrapInterval {
     /// Letters of the factors.
     pub name: String,
-    /// Ends of the interval of q.
+    /// Lower and upper end of the interval of q.
     pub effect: [f64; 2],
-    /// Ends of the interval of SS/SST.
+    /// Lower and upper end of the interval of SS/SST.
     pub fraction: [f64; 2],
 }
 
 /// Bootstrap intervals of a factorial design.
 ///
-/// Each sample is the fitted cells plus residuals drawn from all of them with replacement, widened
-/// by √(r/(r − 1)) because residuals about a mean of r are that much too small (Davison and
-/// Hinkley, "Bootstrap Methods and their Application", section 6.2.3); the effects and the
-/// allocation of variation are computed anew, and intervals are between the quantiles of the
-/// samples. It needs no normal law, and gives what has no formula: the interval of an explained
-/// fraction. Cost: 2^k·(r + k) operations for each sample; 10⁵ samples of 2³·3 in some 50 ms. Wrong
-/// where the noise differs between cells, and for few runs in all (8 residuals have few faces).
+/// Each sample is the fitted cells plus residuals drawn from all of them with replacement,
+/// multiplied by √(r/(r − 1)) because residuals about a mean of r observations are too small by
+/// that factor (Davison and Hinkley, "Bootstrap Methods and their Application", section 6.2.3). The
+/// effects and the allocation of variation are recomputed, and intervals lie between quantiles of
+/// the samples. It does not assume normal errors, and gives intervals that have no formula, such as
+/// that of an explained fraction. Cost: 2^k·(r + k) operations for each sample; 10⁵ samples of 2³·3
+/// in some 50 ms. Wrong if the noise differs between cells, or with few runs in total (8 residuals
+/// have few distinct values).
 ///
 /// ```
 /// use model::design::{Bootstrap, Factorial, Form};
@@ -42,19 +43,19 @@ pub struct BootstrapInterval {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bootstrap {
-    /// Samples drawn.
+    /// Number of samples drawn.
     pub samples: usize,
-    /// One for each effect, in the order of the design's.
+    /// The interval of each effect, in the order of the design's effects.
     pub effects: Vec<BootstrapInterval>,
-    /// Ends of the interval of SSE/SST.
+    /// Lower and upper end of the interval of SSE/SST.
     pub error_fraction: [f64; 2],
 }
 
-/// Most numbers that are held at once: 256 MB.
+/// Largest number of values held: 256 MB.
 const NUMBERS_MAX: usize = 1 << 25;
 
 impl Bootstrap {
-    /// Draws samples (100 at least) for intervals at the design's confidence.
+    /// Draws samples (at least 100) for intervals at the design's confidence.
     pub fn new(design: &Factorial, samples: usize, random: &mut impl Rng) -> Result<Self, Error> {
         let (cells, r) = (design.fitted.len(), design.replications);
         let wrong = |why: String| Error::Design { what: "the bootstrap".to_owned(), why };
@@ -70,8 +71,8 @@ impl Bootstrap {
         let widen = (r as f64 / (r as f64 - 1.0)).sqrt();
         let residuals: Vec<f64> = design.residuals.iter().flatten().map(|e| e * widen).collect();
         let observations = (cells * r) as f64;
-        // One row for each number that is wanted: the unexplained part, the effects, then from
-        // `cells` on (of which the first is not used) their fractions.
+        // One row for each result: the unexplained part, the effects, and from `cells` on (the
+        // first of these is unused) their fractions.
         let mut drawn = vec![0.0; 2 * cells * samples];
         let mut q = vec![0.0; cells];
         for sample in 0..samples {
@@ -114,7 +115,7 @@ impl Bootstrap {
     }
 }
 
-/// The p-quantile of numbers, which are reordered: that of them at the nearest rank.
+/// The p-quantile of values at the nearest rank; reorders the values.
 fn nth(values: &mut [f64], p: f64) -> f64 {
     let at = (p * (values.len() - 1) as f64).round() as usize;
     *values.select_nth_unstable_by(at, f64::total_cmp).1

@@ -8,15 +8,15 @@ use crate::error::{Error, check};
 use crate::regression::Estimated;
 use crate::statistics::{quantile, student};
 
-/// What the intervals of effects rest on: [`Factorial::intervals`].
+/// The basis of the intervals of effects ([`Factorial::intervals`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IntervalBasis {
-    /// On the scatter between replications.
+    /// The scatter between replications.
     Replications,
-    /// On the spread of the small effects (Lenth): one run for each cell.
+    /// The spread of the small effects (Lenth), with one run for each cell.
     Lenth,
-    /// On nothing: there are none.
+    /// No basis, and no intervals.
     None,
 }
 
@@ -25,19 +25,20 @@ pub enum IntervalBasis {
 pub struct Effect {
     /// Letters of the factors, like `AC`.
     pub name: String,
-    /// The factors, one bit for each, the first factor's the lowest.
+    /// The factors, one bit for each; the first factor's bit is the lowest.
     pub factors: u32,
-    /// q: half of what the response changes by from low to high, in the units of the form.
+    /// q: half of the change of the response from low to high, in the units of the form.
     pub effect: Estimated,
-    /// What going from low to high does: adds 2q, or multiplies by e^(2q).
+    /// The effect of going from low to high: adds 2q, or multiplies by e^(2q).
     pub low_to_high: Estimated,
     /// SS: the variation that it explains.
     pub sum_of_squares: f64,
-    /// SS/SST.
+    /// SS/SST: the explained part of the variation.
     pub fraction: f64,
-    /// Effects that this number is the sum of, in a fraction of a design: with a `-` if subtracted.
+    /// In a fraction of a design: the effects that are confounded with this one, with a `-` if
+    /// subtracted.
     pub aliases: Vec<String>,
-    /// Which contrast of the cells it is, and whether with its sign turned.
+    /// The index of the contrast of the cells, and whether its sign is reversed.
     #[serde(skip)]
     pub(super) contrast: (usize, bool),
 }
@@ -51,13 +52,13 @@ pub struct Effect {
 ///   s_e² = SSE/(2^k(r − 1));   s_q = s_e/√(2^k·r);   interval q ± t(2^k(r − 1))·s_q.
 ///
 /// The allocation of variation is SS_S/SST, with SSE/SST unexplained. (The ASL report's eq. 3 has
-/// 4·q² where 2^k·r·q² = 24·q² is right, so its unexplained parts are six times too large.) Without
-/// replications there is no SSE: Lenth's method (Technometrics 31, 1989) takes the spread of the
-/// small effects for noise, which is right when most effects are none.
+/// 4·q² where 2^k·r·q² = 24·q² is correct, so its unexplained parts are six times too large.)
+/// Without replications there is no SSE: Lenth's method (Technometrics 31, 1989) takes the spread
+/// of the small effects as noise, which is correct if most effects are 0.
 ///
-/// It assumes independent runs and noise of one spread ([`super::Residuals`] looks), in the units
-/// of the form. Wrong between the two levels where the response bends: two levels show a line only.
-/// Cost: [`Factorial::new`].
+/// It assumes independent runs and noise of equal variance ([`super::Residuals`] tests both), in
+/// the units of the form. Between the two levels the response is assumed linear, which two levels
+/// cannot test. Cost: [`Factorial::new`].
 ///
 /// ```
 /// use model::design::{Factorial, Form};
@@ -73,13 +74,13 @@ pub struct Effect {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Factorial {
-    /// k.
+    /// k: number of factors.
     pub factor_count: usize,
-    /// r.
+    /// r: number of replications.
     pub replications: usize,
     /// Whether effects add or multiply.
     pub form: Form,
-    /// Of the intervals.
+    /// Confidence of the intervals.
     pub confidence: f64,
     /// q₀, in the units of the form.
     pub mean: Estimated,
@@ -91,23 +92,23 @@ pub struct Factorial {
     pub error_sum_of_squares: f64,
     /// SSE/SST: the unexplained part.
     pub error_fraction: f64,
-    /// 2^k(r − 1).
+    /// 2^k(r − 1): degrees of freedom of the error.
     pub error_degrees: usize,
-    /// s_e; `None` with one replication.
+    /// s_e: standard deviation of the error; `None` with one replication.
     pub error_deviation: Option<f64>,
-    /// What the intervals rest on.
+    /// The basis of the intervals.
     pub intervals: IntervalBasis,
     /// The mean of each cell, in the units of the form.
     pub fitted: Vec<f64>,
-    /// What each observation is off its cell's mean.
+    /// The deviation of each observation from its cell's mean.
     pub residuals: Vec<Vec<f64>>,
-    /// What to know before believing the numbers.
+    /// Warnings about the validity of the results.
     pub warnings: Vec<String>,
 }
 
 impl Factorial {
     /// Analyses 2^k cells in standard order (the first factor changes fastest, low before high),
-    /// each with as many observations. Cost: k·2^k + 2^k·r operations.
+    /// all with the same number of observations. Cost: k·2^k + 2^k·r operations.
     pub fn new(cells: &[Vec<f64>], form: Form, confidence: f64) -> Result<Self, Error> {
         check("the confidence", confidence, 0.5..=0.9999, "from 0.5 to 0.9999")?;
         let factor_count = cells.len().max(1).ilog2() as usize;

@@ -1,4 +1,4 @@
-//! Fractional factorial designs 2^(k−p): a part of the combinations, and the effects that it
+//! Fractional factorial designs 2^(k−p): a subset of the combinations, and the effects that it
 //! confounds ([`Fraction`] has the method).
 
 use serde::Serialize;
@@ -7,7 +7,7 @@ use super::{Effect, FACTORS_MAX, Factorial, Form, LETTERS, letters};
 use crate::error::Error;
 use crate::regression::Estimated;
 
-/// A product of factors with its sign: of [`Fraction::aliases`].
+/// A product of factors with its sign, returned by [`Fraction::aliases`].
 ///
 /// ```
 /// assert_eq!(model::design::Word { factors: 0b1100, negative: true }.to_string(), "-CD");
@@ -16,7 +16,7 @@ use crate::regression::Estimated;
 pub struct Word {
     /// The factors, one bit for each.
     pub factors: u32,
-    /// Whether it is −1 where the product is meant.
+    /// Whether the product has the sign −1.
     pub negative: bool,
 }
 
@@ -32,19 +32,19 @@ impl std::fmt::Display for Word {
     }
 }
 
-/// A regular fraction of a two-level design, 2^(k−p): which runs to make, and which effects they
-/// cannot tell apart.
+/// A regular fraction of a two-level design, 2^(k−p): the runs to make, and the effects that they
+/// confound.
 ///
 /// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), chapter 19. p factors
-/// are set to products of others (generators, as D = ABC). Then products of factors are constant
-/// over all runs: the defining relation I = ABCD = …, 2^p − 1 words that are the products of the
-/// generators' words. An effect and its product with each word are one number (aliases). The
-/// resolution is the length of the shortest word: III mixes factors with interactions of two, IV
-/// these among themselves, V leaves both clear of each other. Cost: 2^(k−p) runs in place of 2^k;
-/// the algebra is nothing beside them.
+/// are set to products of others (generators, such as D = ABC). Some products of factors are then
+/// constant over all runs: the defining relation I = ABCD = …, 2^p − 1 words that are the products
+/// of the generators' words. An effect and its products with the words cannot be told apart
+/// (aliases). The resolution is the length of the shortest word: III confounds factors with
+/// interactions of two, IV confounds these among themselves, V keeps both clear of each other.
+/// Cost: 2^(k−p) runs instead of 2^k; the algebra is negligible.
 ///
-/// Wrong in what is made of it: an effect that is found belongs to *some* alias; that it is the
-/// shortest is a belief (high interactions are small), not a finding.
+/// Limitation of the conclusions: a significant effect belongs to *some* alias. That it belongs to
+/// the shortest one is an assumption (high interactions are small), not a finding.
 ///
 /// ```
 /// use model::design::Fraction;
@@ -59,15 +59,15 @@ impl std::fmt::Display for Word {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fraction {
     factor_count: usize,
-    /// Generated factors with what they are a product of, ascending by factor.
+    /// Generated factors with the product that each is set to, ascending by factor.
     generators: Vec<(usize, Word)>,
-    /// All words of the defining relation but I, shortest first.
+    /// All words of the defining relation except I, shortest first.
     words: Vec<Word>,
 }
 
 impl Fraction {
-    /// A fraction of k factors from generators like `D=ABC` or `E=-AB`. Letters are A, B, C …
-    /// without I; what is generated stands for a factor of its own and on no right side.
+    /// A fraction of k factors from generators such as `D=ABC` or `E=-AB`. Letters are A, B, C …
+    /// without I. Each generated factor appears once, and on no right side.
     pub fn from_generators(factor_count: usize, generators: &[&str]) -> Result<Self, Error> {
         check_count(factor_count)?;
         let wrong = |text: &str, why: &str| Error::Design {
@@ -77,8 +77,9 @@ impl Fraction {
         let mut found: Vec<(usize, Word)> = Vec::new();
         for text in generators {
             let (left, right) = text.split_once('=').ok_or_else(|| wrong(text, "no `=`"))?;
-            let unknown =
-                || wrong(text, &format!("a letter is none of the {factor_count} factors"));
+            let unknown = || {
+                wrong(text, &format!("a letter does not name one of the {factor_count} factors"))
+            };
             let left = parse(left.trim(), factor_count).ok_or_else(unknown)?;
             let right = right.trim();
             let (negative, product) =
@@ -100,9 +101,9 @@ impl Fraction {
         Ok(Fraction::with(factor_count, found))
     }
 
-    /// The fraction that runs are: of each the factors that are high, one bit for each. An error if
-    /// they are no regular fraction (2^(k−p) different runs over which 2^p products are constant).
-    /// Cost: 2^k products, most of them left after two runs.
+    /// The fraction that runs form; each run is given by its factors at the high level, one bit for
+    /// each. An error if they do not form a regular fraction (2^(k−p) different runs over which 2^p
+    /// products are constant). Cost: 2^k products, most of them rejected after two runs.
     pub(crate) fn from_runs(factor_count: usize, runs: &[u32]) -> Result<Self, Error> {
         check_count(factor_count)?;
         let irregular = |why: String| Error::Design { what: "the runs".to_owned(), why };
@@ -110,11 +111,13 @@ impl Fraction {
         different.sort_unstable();
         different.dedup();
         let cells = 1usize << factor_count;
-        let Some(&first) = runs.first() else { return Err(irregular("none are given".to_owned())) };
+        let Some(&first) = runs.first() else { return Err(irregular("there are none".to_owned())) };
         if different.len() != runs.len()
             || different.last().is_some_and(|run| *run as usize >= cells)
         {
-            let why = format!("each is given once, and one bit for each of {factor_count} factors");
+            let why = format!(
+                "each must be listed once, with one bit for each of {factor_count} factors"
+            );
             return Err(irregular(why));
         }
         let sign = |mask: u32, run: u32| (mask & !run).count_ones() % 2 == 1;
@@ -125,13 +128,13 @@ impl Fraction {
             .collect();
         if (words.len() + 1) * runs.len() != cells {
             let why = format!(
-                "{} of {cells} combinations, but no regular fraction of them; run the missing ones, \
+                "{} of {cells} combinations, which are not a regular fraction; run the missing ones, \
                  or a fraction made from generators",
                 runs.len()
             );
             return Err(irregular(why));
         }
-        // Elimination: each row ends with a highest factor that no other row has.
+        // Elimination: each row ends with a highest factor that no other row contains.
         let mut rows: Vec<Word> = Vec::new();
         for word in words {
             let reduced = rows.iter().fold(word, |word, row| match word.factors & top(*row) {
@@ -169,28 +172,28 @@ impl Fraction {
         Fraction { factor_count, generators, words }
     }
 
-    /// k.
+    /// k: number of factors.
     pub fn factor_count(&self) -> usize {
         self.factor_count
     }
 
-    /// p: generated factors. 0 for a full design.
+    /// p: number of generated factors; 0 for a full design.
     pub fn generated(&self) -> usize {
         self.generators.len()
     }
 
-    /// 2^(k−p).
+    /// 2^(k−p): number of runs.
     pub fn run_count(&self) -> usize {
         1 << (self.factor_count - self.generators.len())
     }
 
-    /// The generators, like `D=ABC`.
+    /// The generators, such as `D=ABC`.
     pub fn generators(&self) -> Vec<String> {
         let text = |(factor, word): &(usize, Word)| format!("{}={word}", super::letter(*factor));
         self.generators.iter().map(text).collect()
     }
 
-    /// The words that are constant over all runs, like `I = ABD = ACE = BCDE`.
+    /// The words that are constant over all runs, such as `I = ABD = ACE = BCDE`.
     pub fn defining_relation(&self) -> String {
         let words: Vec<String> = self.words.iter().map(Word::to_string).collect();
         [vec!["I".to_owned()], words].concat().join(" = ")
@@ -201,8 +204,7 @@ impl Fraction {
         self.words.first().map(|word| word.factors.count_ones())
     }
 
-    /// The effects that are one number with that of a set of factors (one bit for each), shortest
-    /// first.
+    /// The effects confounded with that of a set of factors (one bit for each), shortest first.
     pub fn aliases(&self, factors: u32) -> Vec<Word> {
         let own = Word { factors, negative: false };
         let mut found: Vec<Word> = self.words.iter().map(|word| own.times(*word)).collect();
@@ -210,8 +212,8 @@ impl Fraction {
         found
     }
 
-    /// The runs to make, in standard order of the factors that are not generated: of each, the
-    /// factors that are high, one bit for each.
+    /// The runs to make, in standard order of the factors that are not generated; for each run, its
+    /// factors at the high level, one bit for each.
     pub fn runs(&self) -> Vec<u32> {
         let run = |index: usize| {
             let base = self.spread(index as u32);
@@ -223,13 +225,13 @@ impl Fraction {
         (0..self.run_count()).map(run).collect()
     }
 
-    /// The bits of an index, put on the factors that are not generated.
+    /// Moves the bits of an index to the factors that are not generated.
     fn spread(&self, index: u32) -> u32 {
         let base = (0..self.factor_count).filter(|f| self.generators.iter().all(|(g, _)| g != f));
         base.enumerate().map(|(bit, factor)| (index >> bit & 1) << factor).sum()
     }
 
-    /// The cells in the order of [`Fraction::runs`], from those of runs in any order.
+    /// Sorts cells of runs in any order into the order of [`Fraction::runs`].
     pub fn ordered<T: Clone>(&self, runs: &[u32], cells: &[T]) -> Result<Vec<T>, Error> {
         let find = |run: u32| {
             let at = runs.iter().position(|r| *r == run);
@@ -241,8 +243,8 @@ impl Fraction {
         self.runs().into_iter().map(find).collect()
     }
 
-    /// Analyses observations of the [`runs`](Fraction::runs), in their order, with as many in each.
-    /// An effect has the name of its shortest alias; the others are in `aliases`.
+    /// Analyses observations of the [`runs`](Fraction::runs), in their order, the same number for
+    /// each. An effect is named by its shortest alias; the others are in `aliases`.
     pub fn analyse(
         &self,
         cells: &[Vec<f64>],
@@ -259,8 +261,8 @@ impl Fraction {
         let mut warnings = base.warnings.clone();
         if let Some(least @ ..=3) = self.resolution() {
             warnings.push(format!(
-                "resolution {}: a factor's effect is one number with an interaction of two or less; \
-                 see its aliases",
+                "resolution {}: factors are confounded with each other or with interactions of two; \
+                 see their aliases",
                 roman(least)
             ));
         }
@@ -295,7 +297,7 @@ impl Fraction {
     }
 }
 
-/// A small number as resolutions are written.
+/// A small number as a Roman numeral, as used for resolutions.
 ///
 /// ```
 /// assert_eq!(model::design::roman(4), "IV");
@@ -317,7 +319,7 @@ fn check_count(factor_count: usize) -> Result<(), Error> {
     Err(Error::Design { what: "the number of factors".to_owned(), why })
 }
 
-/// The factors of letters, each once.
+/// The factors of letters, each at most once.
 fn parse(text: &str, factor_count: usize) -> Option<u32> {
     text.bytes().try_fold(0u32, |mask, byte| {
         let at = LETTERS[..factor_count].iter().position(|l| *l == byte.to_ascii_uppercase())?;

@@ -37,13 +37,13 @@ use serde::Serialize;
 
 use crate::error::{Error, check, positive};
 
-/// Most factors of a design: 2^16 cells and effects.
+/// Largest number of factors of a design: 2^16 cells and effects.
 pub(crate) const FACTORS_MAX: usize = 16;
 
-/// Most observations and effects that an analysis holds.
+/// Largest number of observations, and of effects, of an analysis.
 pub(crate) const CELLS_MAX: usize = 1 << 20;
 
-/// How the effects of factors come together. [`Advice`] chooses one.
+/// How the effects of factors combine. [`Advice`] chooses a form.
 ///
 /// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), section 18.8.
 ///
@@ -58,10 +58,10 @@ pub(crate) const CELLS_MAX: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// y = q₀ + q_A·x_A + …: each factor adds.
+    /// y = q₀ + q_A·x_A + …: each factor adds a term.
     Additive,
-    /// ln y = q₀ + q_A·x_A + …: each factor multiplies. The natural logarithm of each observation
-    /// is analysed, not of their means.
+    /// ln y = q₀ + q_A·x_A + …: each factor multiplies. The analysis takes the natural logarithm of
+    /// each observation, not of their means.
     Multiplicative,
 }
 
@@ -81,8 +81,8 @@ impl Form {
 /// The letters of factors; I is the identity.
 const LETTERS: &[u8] = b"ABCDEFGHJKLMNOPQ";
 
-/// The letter of a factor, by its place, from 0: A, B, C … without I, which is the identity; `?`
-/// past Q.
+/// The letter of a factor by its index from 0: A, B, C … without I, which is the identity; `?` past
+/// Q.
 ///
 /// ```
 /// assert_eq!((model::design::letter(2), model::design::letter(8)), ('C', 'J'));
@@ -91,7 +91,7 @@ pub fn letter(factor: usize) -> char {
     LETTERS.get(factor).map_or('?', |byte| char::from(*byte))
 }
 
-/// The letters of a set of factors, one bit for each; `I` for none.
+/// The letters of a set of factors, one bit for each; `I` for the empty set.
 fn letters(mask: u32) -> String {
     if mask == 0 {
         return "I".to_owned();
@@ -99,7 +99,7 @@ fn letters(mask: u32) -> String {
     (0..u32::BITS as usize).filter(|i| mask >> i & 1 == 1).map(letter).collect()
 }
 
-/// The cells in the units of a form, all with the same number of replications, which is given too.
+/// The cells in the units of a form, and the number of replications, which is equal for all cells.
 fn prepared(cells: &[Vec<f64>], form: Form) -> Result<(Vec<Vec<f64>>, usize), Error> {
     let expected = cells.first().map_or(0, Vec::len);
     let observations = cells.len().saturating_mul(expected);
@@ -122,7 +122,7 @@ fn prepared(cells: &[Vec<f64>], form: Form) -> Result<(Vec<Vec<f64>>, usize), Er
 fn mean(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let first = values.iter().map(|y| y / n).sum::<f64>();
-    // A second pass takes out what the first lost to rounding.
+    // A second pass removes the rounding error of the first.
     first + values.iter().map(|y| (y - first) / n).sum::<f64>()
 }
 
@@ -139,7 +139,7 @@ fn total_variation(values: &[Vec<f64>]) -> Result<f64, Error> {
     Ok(total)
 }
 
-/// Below this a sum of squares is rounding alone.
+/// Whether a sum of squares is so small that it may be rounding alone.
 fn is_rounding(sum_of_squares: f64, values: &[Vec<f64>]) -> bool {
     let square: f64 = values.iter().flatten().map(|y| (8.0 * f64::EPSILON * y).powi(2)).sum();
     sum_of_squares <= square

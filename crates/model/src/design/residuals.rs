@@ -7,32 +7,32 @@ use super::Form;
 use crate::error::Error;
 use crate::statistics::f_exceeded;
 
-/// A rank correlation (Spearman) with its chance by the t approximation, in [`Residuals`].
+/// A rank correlation (Spearman) with its significance by the t approximation, in [`Residuals`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Judged {
     /// From −1 to 1.
     pub correlation: f64,
-    /// The chance of so strong a correlation, of either sign, in noise.
+    /// The probability of a correlation at least this strong, of either sign, in noise.
     pub p: f64,
 }
 
-/// Whether what an analysis leaves looks like noise: three numbers about residuals.
+/// Tests whether the residuals of an analysis look like noise.
 ///
 /// Source: Jain, "The Art of Computer Systems Performance Analysis" (1991), sections 14.7 and 18.7:
-/// errors are independent, normal, and of one spread. In place of plots three numbers, each with
-/// what noise alone would give:
+/// errors are independent and normal, with equal variance. Three numbers replace plots, each
+/// compared with its value for pure noise:
 ///
 /// - **normal**: the correlation of the ordered residuals with normal scores Φ⁻¹((i − 3/8)/(n +
-///   1/4)), against the 5 % point of Ryan and Joiner (1976), 1.0063 − 0.1288/√n − 0.6118/n
-///   + 1.3505/n²;
-/// - **spread**: the rank correlation (Spearman) of |residual| with the fitted value. If it rises,
-///   try the multiplicative form;
-/// - **trend**: the rank correlation of the residual with the order of the runs. If there is one,
-///   something drifted.
+///   1/4)), against the 5 % point of Ryan and Joiner (1976), 1.0063 − 0.1288/√n − 0.6118/n +
+///   1.3505/n²;
+/// - **spread**: the rank correlation (Spearman) of |residual| with the fitted value. If it is
+///   positive, try the multiplicative form;
+/// - **trend**: the rank correlation of the residual with the order of the runs. If it is
+///   significant, something drifted.
 ///
-/// Wrong in that the residuals of one cell sum to 0, so they depend on each other. The two of a
-/// cell of two count once in the spread; with three runs for each cell chances are somewhat too
-/// small. Cost: a sort.
+/// Limitation: the residuals of one cell sum to 0, so they depend on each other. The two residuals
+/// of a cell of two count once in the spread; with three runs for each cell the probabilities are
+/// somewhat too small. Cost: a sort.
 ///
 /// ```
 /// use model::design::{Form, Residuals};
@@ -45,20 +45,20 @@ pub struct Judged {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Residuals {
-    /// How many there are.
+    /// Number of residuals.
     pub count: usize,
     /// Correlation with normal scores: 1 for the normal law.
     pub normal: f64,
-    /// Below this, normal residuals are found in 5 of 100 tables.
+    /// The 5 % point: 5 of 100 tables with normal residuals have a smaller `normal`.
     pub normal_critical: f64,
     /// |residual| against the fitted value; `None` if all fitted values are equal.
     pub spread: Option<Judged>,
-    /// Residual against the order of runs, if that was given.
+    /// Residual against the order of runs, if given.
     pub trend: Option<Judged>,
 }
 
 impl Residuals {
-    /// Judges the residuals of cells with these fitted values; `places` are the places of the
+    /// Tests the residuals of cells with these fitted values; `places` are the positions of the
     /// observations in the order of runs. `None` for fewer than four residuals, or if all are 0.
     pub fn new(
         fitted: &[f64],
@@ -69,7 +69,7 @@ impl Residuals {
         if all.len() < 4 || all.iter().all(|e| *e == 0.0) || all.iter().any(|e| !e.is_finite()) {
             return Ok(None);
         }
-        // The two residuals of a cell of two are one number with two signs, and count once.
+        // The two residuals of a cell of two differ only in sign, and count once.
         let sizes = |cell: &[f64]| -> Vec<f64> {
             let alone = if cell.len() == 2 { &cell[..1] } else { cell };
             alone.iter().map(|e| e.abs()).collect()
@@ -99,7 +99,7 @@ impl Residuals {
         }))
     }
 
-    /// What the numbers say of residuals of a form, if it is bad.
+    /// Warnings about the residuals of a form, if a test fails.
     pub fn warnings(&self, form: Form) -> Vec<String> {
         let mut words = Vec::new();
         if let Some(spread) = self.spread.filter(|s| s.p < 0.05) {
@@ -124,7 +124,7 @@ impl Residuals {
         }
         if self.normal < self.normal_critical {
             words.push(format!(
-                "the residuals are not normal (correlation {:.3}, 5 % point {:.3}): look for wild \
+                "the residuals are not normal (correlation {:.3}, 5 % point {:.3}): look for outlying \
                  runs, and trust bootstrap intervals more",
                 self.normal, self.normal_critical
             ));
@@ -135,7 +135,7 @@ impl Residuals {
 
 /// Pearson's correlation; `None` if one side does not vary.
 fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
-    // To a length of order 1, so that squares stay in range.
+    // Scaled to a length of order 1, so that squares stay in range.
     let scaled = |values: &[f64]| -> Option<Vec<f64>> {
         let centre = super::mean(values);
         let largest = values.iter().fold(0.0f64, |m, x| m.max((x - centre).abs()));
@@ -146,7 +146,7 @@ fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
     Some((dot(&a, &b) / (dot(&a, &a) * dot(&b, &b)).sqrt()).clamp(-1.0, 1.0))
 }
 
-/// Ranks from 0; equal values share the mean of theirs.
+/// Ranks from 0; equal values share the mean of their ranks.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
@@ -169,7 +169,7 @@ fn rank_correlation(a: &[f64], b: &[f64]) -> Result<Option<Judged>, Error> {
     let degrees = (a.len() - 2) as f64;
     let f = r * r * degrees / (1.0 - r * r);
     let p = if f.is_finite() { f_exceeded(f, 1.0, degrees)? } else { 0.0 };
-    // Of n! orders two are perfect, so no chance is smaller.
+    // Two of n! orders are perfect, so no probability is smaller than 2/n!.
     let least = (1..=a.len().min(100)).fold(2.0, |p, i| p / i as f64);
     Ok(Some(Judged { correlation: r, p: p.max(least) }))
 }

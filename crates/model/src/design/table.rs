@@ -7,22 +7,22 @@ use serde::Serialize;
 use super::{CELLS_MAX, FACTORS_MAX, Fraction};
 use crate::error::{Error, check};
 
-/// One run of an experiment, as [`Table::new`] takes it.
+/// One run of an experiment, an input of [`Table::new`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// The level of each factor, as it is written.
+    /// The level of each factor, as text.
     pub levels: Vec<String>,
-    /// What was measured.
+    /// The measured response.
     pub response: f64,
 }
 
 /// A factor and its levels, in [`Table::factors`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Factor {
-    /// Its name.
+    /// The factor's name.
     pub name: String,
-    /// Its levels: ascending if all are numbers, in the order of the runs otherwise. Of two, the
-    /// first is low (−1) and the second high (+1).
+    /// Its levels: ascending if all are numbers, otherwise in the order of the runs. Of two levels,
+    /// the first is low (−1) and the second high (+1).
     pub levels: Vec<String>,
 }
 
@@ -33,17 +33,17 @@ pub struct Cell {
     pub levels: Vec<usize>,
     /// The responses.
     pub responses: Vec<f64>,
-    /// The place of each in the order of runs, from 0.
+    /// The position of each response in the order of runs, from 0.
     pub runs: Vec<usize>,
 }
 
-/// A table of runs: factors, and the cells that have a run, the first factor's level changing
+/// A table of runs: the factors, and the cells that have a run, the first factor's level changing
 /// fastest (the standard order of Jain, "The Art of Computer Systems Performance Analysis", 1991,
 /// chapter 17).
 ///
-/// It names what an analysis would stumble over: missing cells, unequal replications. Levels that
-/// are numbers are ordered as such; "10" and "10.0" are an error. Cost: a few searches for each
-/// run.
+/// It reports what an analysis cannot handle: missing cells and unequal replications. Levels that
+/// are numbers are ordered by value; "10" and "10.0" together are an error. Cost: a few searches
+/// for each run.
 ///
 /// ```
 /// use model::design::{Run, Table};
@@ -64,7 +64,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Sorts runs into cells. Every factor needs two levels or more; responses must be finite.
+    /// Sorts runs into cells. Every factor needs at least two levels; responses must be finite.
     pub fn new(names: &[String], runs: &[Run]) -> Result<Table, Error> {
         let wrong = |what: &str, why: String| Err(Error::Design { what: what.to_owned(), why });
         if !(1..=FACTORS_MAX).contains(&names.len()) {
@@ -121,12 +121,12 @@ impl Table {
         self.cells.iter().map(|cell| cell.responses.clone()).collect()
     }
 
-    /// The places in the order of runs, by cell.
+    /// The positions in the order of runs, by cell.
     pub fn places(&self) -> Vec<Vec<usize>> {
         self.cells.iter().map(|cell| cell.runs.clone()).collect()
     }
 
-    /// The words for a combination of levels.
+    /// The text of a combination of levels.
     pub fn name(&self, levels: &[usize]) -> String {
         let part = |(f, &l): (&Factor, &usize)| {
             format!("{} = {}", f.name, f.levels.get(l).map_or("?", String::as_str))
@@ -161,7 +161,7 @@ impl Table {
         if cells == self.cells.len() {
             return Ok(());
         }
-        // Cells are in standard order: the first that is not where it should be follows a gap.
+        // Cells are in standard order, so the first unexpected one follows a gap.
         let mut at = vec![0; sizes.len()];
         for cell in &self.cells {
             if cell.levels != at {
@@ -179,7 +179,7 @@ impl Table {
         Err(Error::MissingCells { first: self.name(&at), missing, cells })
     }
 
-    /// The regular fraction of a two-level design that the runs are, if they are one.
+    /// The regular fraction of a two-level design that the runs form, if they do.
     pub fn fraction(&self) -> Option<Fraction> {
         if !self.two_levels() {
             return None;
@@ -187,7 +187,7 @@ impl Table {
         Fraction::from_runs(self.factors.len(), &self.masks()).ok()
     }
 
-    /// Of each cell of a two-level design, the factors that are high, one bit for each.
+    /// For each cell of a two-level design, the factors at their high level, one bit for each.
     pub fn masks(&self) -> Vec<u32> {
         let mask = |cell: &Cell| {
             cell.levels.iter().enumerate().map(|(i, &level)| u32::from(level == 1) << i).sum()
@@ -203,7 +203,7 @@ fn factor<'a>(name: &str, values: impl Iterator<Item = &'a String>) -> Result<Fa
         let what = format!("factor {name}");
         let why = match levels.first() {
             Some(only) => format!("it is {only} in every run; vary it, or leave it out"),
-            None => "no run; give the table some".to_owned(),
+            None => "it has no runs; add some".to_owned(),
         };
         return Err(Error::Design { what, why });
     }

@@ -7,13 +7,14 @@ use super::gather::Gathered;
 use super::resample::Replicate;
 use super::sums::{Counts, SCALES, Sums};
 
-/// Intervals that an index of dispersion needs.
+/// The smallest number of intervals of an index of dispersion.
 const INTERVALS_MIN: f64 = 16.0;
-/// Standard errors, and least excess, from which on a dispersion is not that of a Poisson stream.
+/// Number of standard errors, and smallest excess, from which a dispersion differs from a Poisson
+/// stream's.
 const CERTAIN: f64 = 4.0;
 const EXCESS_MIN: f64 = 0.1;
 
-/// An index of dispersion: of a step's load, at a scale of time, of so many intervals.
+/// An index of dispersion with the step's load, the time scale, and the number of intervals.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Index {
     pub rate: f64,
@@ -35,7 +36,7 @@ impl Index {
         fine.then_some(Index { rate, scale_s, index, intervals: n })
     }
 
-    /// Standard error, of independent normal counts.
+    /// Standard error for independent normal counts.
     fn error(&self) -> f64 {
         self.index.max(1.0) * (2.0 / self.intervals).sqrt()
     }
@@ -55,7 +56,7 @@ fn indices<'a>(steps: impl Iterator<Item = &'a Sums>) -> Vec<Vec<Index>> {
     scales
 }
 
-/// Mean over steps, by their numbers of intervals.
+/// Mean over steps, weighted by their numbers of intervals.
 fn mean(of: &[Index]) -> Option<(f64, f64)> {
     let n: f64 = of.iter().map(|i| i.intervals).sum();
     let average =
@@ -63,9 +64,9 @@ fn mean(of: &[Index]) -> Option<(f64, f64)> {
     (n > 0.0).then(|| (average(&|i| i.scale_s), average(&|i| i.index)))
 }
 
-/// c² and ω of the two-state process whose indices of dispersion are nearest to those seen: least
-/// squares weighted by their precision, ω on a grid of 20 a decade. What is not above Poisson gives
-/// c² = 0.
+/// c² and ω of the two-state process whose indices of dispersion are nearest to the measured ones:
+/// least squares weighted by precision, with ω on a grid of 20 values a decade. Indices not above
+/// Poisson's give c² = 0.
 pub(super) fn bursts(of: &[Index]) -> Option<(f64, f64)> {
     let mut best: Option<(f64, f64, f64)> = None;
     for i in 0..=100 {

@@ -39,23 +39,24 @@ use crate::window::{Dispersion, Operation, Outcome, Times, Window};
 
 use super::{Step, gather};
 
-/// Arrivals in each sub-interval that a dispersion needs: with fewer, counts are not near normal.
+/// Smallest number of arrivals in each sub-interval of a dispersion: with fewer, counts are not
+/// normal.
 const COUNT_MIN: f64 = 5.0;
-/// Reads that a hit ratio needs, of hits and of misses.
+/// Smallest number of hits, and of misses, of a hit ratio.
 const HITS_MIN: f64 = 10.0;
-/// Part of the threshold that one interval can add.
+/// Largest part of the threshold that one interval can add.
 const PART_MAX: f64 = 0.25;
 
-/// What to look for.
+/// The settings of a [`Watch`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WatchOptions {
-    /// A: intervals between false alarms, at least, on average.
+    /// A: mean number of intervals between false alarms, at least.
     pub intervals: f64,
-    /// Smallest relative change of a mean service time worth knowing.
+    /// Smallest relevant relative change of a mean service time.
     pub service_change: f64,
-    /// Smallest change of the hit ratio worth knowing, as a difference of shares.
+    /// Smallest relevant change of the hit ratio, as a difference of shares.
     pub hit_ratio_change: f64,
-    /// Smallest relative change of the index of dispersion of arrivals worth knowing.
+    /// Smallest relevant relative change of the index of dispersion of arrivals.
     pub dispersion_change: f64,
 }
 
@@ -73,7 +74,7 @@ impl Default for WatchOptions {
     }
 }
 
-/// What is watched.
+/// A watched parameter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Watched {
@@ -95,31 +96,31 @@ impl std::fmt::Display for Watched {
     }
 }
 
-/// A parameter that is not what was fitted any more.
+/// A parameter that no longer has its fitted value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// Which.
+    /// The parameter.
     pub parameter: Watched,
-    /// What was fitted; of the hit ratio, at the loads since the change.
+    /// The fitted value; for the hit ratio, at the loads since the change.
     pub fitted: f64,
-    /// What it has been since, with its 95 % interval.
+    /// The value since the change, with its 95 % interval.
     pub now: Parameter,
-    /// When it changed, by the largest likelihood: microseconds since 1970-01-01 UTC.
+    /// The likeliest time of the change: microseconds since 1970-01-01 UTC.
     pub since_unix_us: u64,
-    /// When that was certain.
+    /// The time at which the change became certain, in the same unit.
     pub certain_unix_us: u64,
 }
 
-/// What an interval showed of a parameter.
+/// The observation of a parameter in an interval.
 #[derive(Clone, Copy, Debug)]
 enum Seen {
     /// A deviation from the fitted value, nearly normal, with its variance.
     Normal { x: f64, variance: f64, fitted: f64 },
-    /// A ratio to the fitted value, like a gamma law's of this shape.
+    /// A ratio to the fitted value, distributed as a gamma law of this shape.
     Gamma { x: f64, shape: f64 },
 }
 
-/// Sizes of changes that are looked for, over the smallest worth knowing.
+/// The sizes of changes that are tested, relative to the smallest relevant one.
 const SIZES: [f64; 3] = [1.0, 2.0, 4.0];
 
 /// One size of change in one direction.
@@ -127,14 +128,14 @@ const SIZES: [f64; 3] = [1.0, 2.0, 4.0];
 struct Cusum {
     score: f64,
     since_us: u64,
-    /// Sums over all since: weights, weighted observations, weighted fitted values.
+    /// Sums since the start: weights, weighted observations, weighted fitted values.
     weight: f64,
     sum: f64,
     fitted: f64,
 }
 
 impl Cusum {
-    /// Adds an interval; `open` if the start is still looked for.
+    /// Adds an interval; with `open` the start is still searched.
     fn add(&mut self, ratio: f64, seen: Seen, at_us: u64, threshold: f64, open: bool) {
         if !ratio.is_finite() {
             return;
@@ -159,7 +160,7 @@ impl Cusum {
 #[derive(Clone, Copy, Debug, Default)]
 struct Direction {
     sizes: [Cusum; SIZES.len()],
-    /// Which size became certain first, and when.
+    /// The size that became certain first, and the time.
     certain: Option<(usize, u64)>,
 }
 
@@ -193,9 +194,9 @@ struct Chart {
     /// Edges of the fitted interval: deviations (normal) or ratios (gamma).
     low: f64,
     high: f64,
-    /// Smallest change worth knowing: a difference (normal) or a ratio − 1 (gamma).
+    /// Smallest relevant change: a difference (normal) or a ratio − 1 (gamma).
     change: f64,
-    /// What variances are multiplied by, because successive requests depend on each other.
+    /// The factor on variances, because successive requests depend on each other.
     overdispersion: f64,
     up: Direction,
     down: Direction,
@@ -255,7 +256,7 @@ impl Chart {
     }
 }
 
-/// Sums of an interval that was too short to say something, and of those that follow it.
+/// Sums of an interval that was too short for an observation, and of those that follow it.
 #[derive(Clone, Debug)]
 struct Pending {
     start_us: Option<u64>,
@@ -269,7 +270,7 @@ struct Pending {
     dispersion: Dispersion,
 }
 
-/// Watches a stream of windows for changes of what was fitted.
+/// Watches a stream of windows for changes of the fitted parameters.
 ///
 /// ```
 /// # fn of(model: &model::Model, stream: &[model::fit::Step]) -> Result<(), model::Error> {
@@ -295,8 +296,8 @@ pub struct Watch {
     intervals: u64,
 }
 
-/// By what factor an interval is wider than independent observations would make it, as a variance;
-/// at least 1.
+/// The factor by which the variance of an interval exceeds that of independent observations; at
+/// least 1.
 fn overdispersion(parameter: &Parameter, variance: f64, observations: f64) -> f64 {
     let half = 0.5 * (parameter.high - parameter.low) / 1.96;
     let ratio = half * half / (variance / observations);
@@ -304,7 +305,7 @@ fn overdispersion(parameter: &Parameter, variance: f64, observations: f64) -> f6
 }
 
 impl Watch {
-    /// A watch of a model. [`Error::Invalid`] for options that are not above 0.
+    /// Creates a watch of a model. [`Error::Invalid`] for options that are not above 0.
     pub fn new(model: &Model, options: WatchOptions) -> Result<Self, Error> {
         check("the intervals between false alarms", options.intervals, 1.0..=1e12, "1 to 1e12")?;
         positive("the smallest change of a service time", options.service_change)?;
@@ -358,7 +359,7 @@ impl Watch {
         let count = services.len() + 2;
         let empty = Pending::new(model.classes.len());
         Ok(Watch {
-            // The rates of windows have the bursts in them.
+            // The rates of windows already contain the bursts.
             node: Node { bursts: None, ..model.node()? },
             threshold: (options.intervals * charts as f64).ln(),
             classes,
@@ -370,17 +371,17 @@ impl Watch {
         })
     }
 
-    /// Intervals that were pushed.
+    /// Number of intervals pushed.
     pub fn intervals(&self) -> u64 {
         self.intervals
     }
 
-    /// What is watched.
+    /// The watched parameters.
     pub fn watched(&self) -> impl Iterator<Item = &Watched> {
         self.charts().map(|chart| &chart.parameter)
     }
 
-    /// All changes that are certain, with what the parameters have been since.
+    /// All certain changes, with the values of the parameters since.
     pub fn changes(&self) -> Vec<Change> {
         self.charts().flat_map(Chart::changes).collect()
     }
@@ -389,9 +390,8 @@ impl Watch {
         self.services.iter().chain([&self.hits]).chain(&self.arrivals)
     }
 
-    /// Looks at one interval: the window of the clients' side (`load`, `gateway` or `node`) and
-    /// those of the devices. Gives the changes that became certain by it, each parameter and
-    /// direction once.
+    /// Adds one interval: the window of the clients' side (`load`, `gateway` or `node`) and those
+    /// of the devices. Returns the changes that it made certain, each parameter and direction once.
     pub fn push(&mut self, client: Option<&Window>, devices: &[&Window]) -> Vec<Change> {
         self.intervals = self.intervals.saturating_add(1);
         let seen = Pending::of(client, devices, &self.classes);
@@ -409,7 +409,7 @@ impl Watch {
             if let (Some(chart), Some(found), Some(start)) = (chart, found, pending.start_us) {
                 chart.add(found, (start, pending.end_us), self.threshold);
             }
-            // What is too little is kept until it is enough.
+            // Sums that are too small are kept until there are enough.
             let next = if enough { Pending::new(self.classes.len()) } else { pending };
             if let Some(place) = self.pending.get_mut(index) {
                 *place = next;
@@ -426,8 +426,8 @@ impl Watch {
         self.changes().into_iter().map(|change| change.parameter).collect()
     }
 
-    /// Looks at all intervals of a step in order. The clients' side is the one that a fit would
-    /// take; windows that begin within half a window of each other are one interval.
+    /// Adds all intervals of a step in order. The clients' side is chosen as in a fit; windows that
+    /// begin within half a window of each other are one interval.
     pub fn push_step(&mut self, step: &Step) -> Vec<Change> {
         let client = gather::client_side(step).map_or(&[][..], |side| side.1);
         let mut all: Vec<(bool, &Window)> = client.iter().map(|w| (true, w)).collect();
@@ -448,7 +448,7 @@ impl Watch {
         found
     }
 
-    /// What sums show of the parameter of a chart; `None` if it is too little.
+    /// The observation of a chart's parameter from sums; `None` if there are too few.
     fn seen(&self, index: usize, sums: &Pending) -> Option<Seen> {
         if let Some((chart, (_, scv))) = self.services.get(index).zip(self.classes.get(index)) {
             let (n, sum) = *sums.services.get(index)?;
@@ -462,7 +462,7 @@ impl Watch {
         }
         if index == self.services.len() {
             let rate = sums.arrivals / sums.time_s;
-            // Past saturation the model says nothing of hits.
+            // Past saturation the model does not predict hits.
             let fitted = self.node.operating(rate).ok()?.hit_ratio.clamp(0.0, 1.0);
             let binomial = fitted * (1.0 - fitted);
             if sums.requests * binomial < HITS_MIN {
@@ -483,7 +483,7 @@ impl Watch {
     }
 }
 
-/// The chart of the arrivals' dispersion; `None` if the model does not say what it was.
+/// The chart of the arrivals' dispersion; `None` if the model does not contain the fitted value.
 fn dispersion_chart(model: &Model, options: WatchOptions) -> Option<Chart> {
     let known = model.fitted.iter().filter(|f| f.dispersion > 0.0 && f.seconds > 1.0);
     let (mut sum, mut time, mut low, mut high) = (0.0, 0.0, f64::INFINITY, 0.0f64);
@@ -502,7 +502,7 @@ fn dispersion_chart(model: &Model, options: WatchOptions) -> Option<Chart> {
         low: low / value,
         high: high / value,
         change: options.dispersion_change,
-        // Bursts make counts depend on each other: an allowance, exact for none.
+        // Bursts make counts depend on each other: an allowance, which is exact without bursts.
         overdispersion: value.max(1.0),
         up: Direction::default(),
         down: Direction::default(),
@@ -552,7 +552,7 @@ impl Pending {
 
     /// Adds the sums of later windows.
     fn add(&mut self, later: &Pending) {
-        // Without `..`, so that a field that is added and not summed does not compile.
+        // Without `..`, so that a forgotten field does not compile.
         let Pending { start_us, end_us, time_s, arrivals, requests, hits, services, dispersion } =
             later;
         self.start_us = self.start_us.or(*start_us);

@@ -6,27 +6,29 @@ use crate::model_file::Devices;
 
 use super::gather::{DeviceData, Gathered};
 
-/// Groups of devices, for the model.
+/// Groups of devices for the model.
 pub(super) struct Groups {
     pub groups: Vec<Devices>,
-    /// Mean service of each device over its class's; 1 where devices do not differ.
+    /// Mean service time of each device relative to its class's; 1 if devices do not differ.
     pub factors: Vec<f64>,
-    /// SCV of one device over that of its class's pooled services; 1 where devices do not differ.
+    /// SCV of one device relative to that of its class's pooled services; 1 if devices do not
+    /// differ.
     pub scv_within: Vec<f64>,
     /// Names of the classes whose devices differ in service.
     pub differ: Vec<String>,
 }
 
-/// Most groups of a class: more would cost time in every prediction and say nothing more.
+/// Largest number of groups of a class: more would slow down every prediction without benefit.
 const GROUPS_MAX: usize = 16;
-/// Most distinct service factors of a class.
+/// Largest number of distinct service factors of a class.
 const FACTORS_MAX: usize = 6;
 
-/// Chance of differences this large among equal devices below which they are taken as real.
+/// Significance level of differences between devices: the probability of differences this large
+/// among equal devices.
 const SIGNIFICANCE: f64 = 0.001;
 
 /// Shrinks observations to their mean by as much as their known noise explains of their scatter
-/// (empirical Bayes): all equal if noise explains it all, as observed if there is no noise.
+/// (empirical Bayes): all become equal if noise explains all of it, and none change without noise.
 fn shrink(values: &[f64], target: f64, noise: f64) -> Vec<f64> {
     let n = values.len() as f64;
     if values.len() < 2 {
@@ -37,8 +39,8 @@ fn shrink(values: &[f64], target: f64, noise: f64) -> Vec<f64> {
     values.iter().map(|x| target + (x - target) * keep).collect()
 }
 
-/// Mean service of each device over the class's, 1 for all if they do not differ significantly; and
-/// the part of the class's variance that is within devices.
+/// Mean service time of each device relative to the class's (1 for all if they do not differ
+/// significantly), and the part of the class's variance that is within devices.
 fn factors(devices: &[&DeviceData]) -> (Vec<f64>, f64) {
     let equal = (vec![1.0; devices.len()], 1.0);
     let seen: Vec<_> = devices.iter().filter(|d| d.service.n >= 30.0).collect();
@@ -52,10 +54,10 @@ fn factors(devices: &[&DeviceData]) -> (Vec<f64>, f64) {
     let variance = seen.iter().map(|d| within(d).max(0.0)).sum::<f64>() / (n - seen.len() as f64);
     let distance = |d: &DeviceData| d.service.n * (d.service.sum / d.service.n - mean).powi(2);
     let between: f64 = seen.iter().map(|d| distance(d)).sum();
-    // Devices whose times have no variance (constants) differ if at all.
+    // Devices with constant times have no variance, so any difference is real.
     let statistic = if variance > 0.0 { between / variance } else { f64::INFINITY };
     let chance = ChiSquared::new((seen.len() - 1) as f64).map_or(1.0, |law| law.sf(statistic));
-    // Differences below a part in a thousand change no prediction.
+    // Differences below a thousandth change no prediction.
     let small = (between / n).sqrt() < 1e-3 * mean;
     if between <= 0.0 || chance > SIGNIFICANCE || small {
         return equal;
@@ -66,11 +68,11 @@ fn factors(devices: &[&DeviceData]) -> (Vec<f64>, f64) {
         .collect();
     let noise = variance / (mean * mean) * seen.len() as f64 / n;
     let mut all = shrink(&observed, 1.0, noise);
-    // The class's mean is that over reads.
+    // The mean of the class is the mean over reads.
     let reads: f64 = devices.iter().map(|d| d.service.n).sum();
     let centre = all.iter().zip(devices).map(|(f, d)| f * d.service.n).sum::<f64>() / reads;
     all.iter_mut().for_each(|f| *f = (*f / centre).max(1e-3));
-    // Scaled to factor 1, a device's SCV: its variance over its own mean squared.
+    // The SCV of a device scaled to factor 1: its variance over its own mean squared.
     let own = seen
         .iter()
         .map(|d| within(d).max(0.0) / (d.service.sum / d.service.n).powi(2))
@@ -139,7 +141,7 @@ pub(super) fn group(gathered: &Gathered) -> Groups {
             }
         }
     }
-    // Shares that shrinking or rounding left off 1.
+    // Shrinking and rounding may leave a sum of shares other than 1.
     let sum: f64 = result.groups.iter().map(|g| f64::from(g.count) * g.share).sum();
     if sum > 0.0 {
         result.groups.iter_mut().for_each(|g| g.share /= sum);

@@ -8,7 +8,7 @@ use crate::window::QueueName;
 use super::resample::Replicate;
 use super::sums::Sums;
 
-/// What a fit estimates from sums.
+/// The parameters that a fit estimates from sums.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Estimates {
     pub q0: f64,
@@ -24,15 +24,15 @@ pub(super) struct Estimates {
     pub spotify_mu_d: f64,
     /// Mean (s) and SCV of each class.
     pub classes: Vec<(f64, f64)>,
-    /// Of each class: pieces of other work per second at a device, and the mean time of one (s); 0
-    /// if none was seen.
+    /// For each class: operations of other work per second at a device, and the mean time of one
+    /// (s); 0 if none was seen.
     pub others: Vec<(f64, f64)>,
     /// Bytes of a reply: mean and SCV.
     pub bytes: (f64, f64),
 }
 
-/// The resamplings as columns of a model; SCVs are those of one device, `scv_within` of what its
-/// class has.
+/// The resamplings as columns of a model. SCVs are those of one device: `scv_within` times the
+/// class's.
 pub(super) fn replicates(
     all: &[Replicate],
     classes: &[ClassParameters],
@@ -62,16 +62,16 @@ pub(super) fn replicates(
     found
 }
 
-/// Whether the loads of the steps differ enough (5 %) to say how q depends on load.
+/// Whether the loads of the steps differ enough (5 %) to determine how q depends on load.
 pub(super) fn spread_enough(steps: &[Sums]) -> bool {
     let low = steps.iter().map(Sums::rate).fold(f64::INFINITY, f64::min);
     let high = steps.iter().map(Sums::rate).fold(0.0, f64::max);
     high > 1.05 * low
 }
 
-/// A line share = q0 − alpha·rate through (rate, share, observations), by weighted least squares.
-/// `shrink`: pull alpha towards 0 by as much as chance could have made of it (positive-part James
-/// and Stein), because a slope is extended to loads several times the fitted ones.
+/// The line share = q0 − alpha·rate through (rate, share, observations), by weighted least squares.
+/// With `shrink`, alpha is moved towards 0 by as much as chance could have caused (positive-part
+/// James and Stein), because the slope is extrapolated to loads several times the fitted ones.
 fn line(points: &[(f64, f64, f64)], shrink: bool) -> (f64, f64) {
     let n: f64 = points.iter().map(|p| p.2).sum();
     if n <= 0.0 {
@@ -91,7 +91,7 @@ fn line(points: &[(f64, f64, f64)], shrink: bool) -> (f64, f64) {
         points.iter().map(|p| p.2 * (p.1 - share - slope * (p.0 - rate)).powi(2)).sum();
     let binomial = share * (1.0 - share);
     let free = points.len().saturating_sub(2);
-    // Of one observation: at least binomial, more if the points scatter more.
+    // Variance of one observation: at least binomial, more if the points scatter more.
     let variance = if free > 0 { binomial.max(residuals / free as f64) } else { binomial };
     let keep = if !shrink {
         1.0
@@ -105,19 +105,20 @@ fn line(points: &[(f64, f64, f64)], shrink: bool) -> (f64, f64) {
     (share - slope * rate, 0.0 - slope)
 }
 
-/// The knee that stands for none: joins in proportion to the reads in the queues.
+/// The value that represents no knee: joins are then proportional to the reads in the queues.
 pub(crate) const NO_KNEE: f64 = 1e9;
 
-/// Device reads that the requests of a step caused. By rates, not counts, because the queues'
-/// windows need not cover the same seconds.
+/// Device reads caused by the requests of a step. Computed from rates instead of counts, because
+/// the queues' windows need not cover the same seconds.
 fn reads_of(s: &Sums, devices: usize) -> f64 {
     let rate = if s.device_time > 0.0 { s.reads / s.device_time * devices as f64 } else { 0.0 };
     (rate * s.time).min(s.requests - s.other).max(0.0)
 }
 
-/// j and k of J(L) = j·k·ln(1 + L/k), least squares over the steps: what memory would have answered
-/// at once, less what it answered, against the number in the device queues. The knee is searched on
-/// a grid; it stays out unless it fits better by more than chance makes it.
+/// j and k of J(L) = j·k·ln(1 + L/k) by least squares over the steps: the share that memory would
+/// have answered without reads in progress, less the share that it answered, against the number in
+/// the device queues. The knee is searched on a grid, and used only if it improves the fit by more
+/// than chance does.
 fn joining(steps: &[Sums], devices: usize, (q0, alpha): (f64, f64)) -> (f64, f64) {
     let point = |s: &Sums| {
         let length = s.length_integral / s.device_time * devices as f64;
@@ -129,7 +130,7 @@ fn joining(steps: &[Sums], devices: usize, (q0, alpha): (f64, f64)) -> (f64, f64
     };
     let seen = steps.iter().filter(|s| s.requests > 0.0 && s.device_time > 0.0);
     let points: Vec<_> = seen.map(point).filter(|p| p.0 > 0.0 && p.1.is_finite()).collect();
-    // With a knee: the slope that fits best, and its weighted sum of squares.
+    // For a given knee: the best slope, and its weighted sum of squares.
     let fitted = |knee: f64| {
         let shape = |length: f64| knee * (length / knee).ln_1p();
         let xx: f64 = points.iter().map(|p| p.2 * shape(p.0).powi(2)).sum();
@@ -142,8 +143,8 @@ fn joining(steps: &[Sums], devices: usize, (q0, alpha): (f64, f64)) -> (f64, f64
     let longest = points.iter().map(|p| p.0).fold(0.0, f64::max);
     let requests: f64 = points.iter().map(|p| p.2).sum();
     let share = points.iter().map(|p| p.1 * p.2).sum::<f64>() / requests.max(1.0);
-    // Of one request: whether it is joined is a coin. Less than twice its error is not there at
-    // all.
+    // Binomial variance of one request (joined or not). An estimate below twice its error counts as
+    // 0.
     let binomial = (share * (1.0 - share)).max(1e-12);
     if slope <= 0.0 || share <= 2.0 * (binomial / requests.max(1.0)).sqrt() {
         return (0.0, NO_KNEE);
@@ -158,8 +159,9 @@ fn joining(steps: &[Sums], devices: usize, (q0, alpha): (f64, f64)) -> (f64, f64
     }
 }
 
-/// Mean and SCV of δ: by what the responses of devices at the clients exceed those at the devices,
-/// in mean and in variance. What is before a device does not know how long the device will take.
+/// Mean and SCV of δ: the excess of the devices' responses at the clients over those at the
+/// devices, in mean and in variance. (δ comes before the device, so it is independent of the
+/// device's time.)
 fn delay(steps: &[Sums]) -> (f64, f64) {
     let (mut mean, mut variance, mut weight) = (0.0, 0.0, 0.0);
     for s in steps.iter().filter(|s| s.client_device_n > 0.0 && s.response_n > 0.0) {
@@ -176,10 +178,10 @@ fn delay(steps: &[Sums]) -> (f64, f64) {
     (mean, scv)
 }
 
-/// Busy share of a device by other work below which that is not worth a thought.
+/// Busy share of a device by other work below which that work is ignored.
 const OTHER_MIN: f64 = 1e-3;
 
-/// What a class of devices does beside the reads.
+/// The work of a class of devices besides the reads.
 fn other_work(steps: &[Sums], class: usize) -> (f64, f64) {
     let (mut n, mut busy, mut most, mut seconds) = (0.0, 0.0, 0.0, 0.0);
     for sums in steps.iter().filter_map(|s| s.classes.get(class)) {
@@ -206,7 +208,7 @@ fn bytes(steps: &[Sums]) -> (f64, f64) {
     (mean, (squares / n / (mean * mean) - 1.0).max(0.0))
 }
 
-/// All parameters. `client_queue` is only for the message if nothing was answered.
+/// Estimates all parameters. `client_queue` is used only in the error if nothing was answered.
 pub(super) fn estimate(
     steps: &[Sums],
     devices: usize,
@@ -220,7 +222,8 @@ pub(super) fn estimate(
         let seen = steps.iter().filter(|s| s.requests > 0.0);
         seen.map(|s| (s.rate(), f(s) / s.requests, s.requests)).collect()
     };
-    // What memory would answer if reads took no time: all but reads and other answers.
+    // The requests that memory would answer if reads took no time: all except reads and other
+    // answers.
     let at_once = |s: &Sums| s.requests - s.other - reads_of(s, devices);
     let (q0, alpha) = line(&share(&at_once), true);
     let (spotify_q0, spotify_alpha) = line(&share(&|s| s.fast), false);

@@ -39,23 +39,23 @@ use super::gather::Gathered;
 use super::resample::Replicate;
 use super::sums::Sums;
 
-/// Standard errors past which evidence contradicts the rest.
+/// Number of standard errors from which evidence contradicts the rest.
 const CONTRADICTS: f64 = 3.0;
-/// Relative differences below this are no contradiction: they change little.
+/// Relative differences below this never contradict, because they change little.
 const SMALL: f64 = 0.005;
-/// Standard error of the logarithm of b that the shape's resolution adds to what responses say.
+/// Standard error of ln b that the resolution of the law's shape adds to the evidence of responses.
 const SHAPE_ERROR: f64 = 0.003;
-/// Resamplings that a variance needs.
+/// The smallest number of resamplings of a variance.
 const REPLICATES_MIN: usize = 8;
-/// Step of the differences by which the likelihood's slope is found, in ln b.
+/// Step in ln b of the differences that give the likelihood's slope.
 const STEP: f64 = 0.005;
 
-/// An estimate of ln b, and that of each resampling.
+/// An estimate of ln b, and the estimate of each resampling.
 #[derive(Clone, Debug)]
 struct Known {
     value: f64,
     replicates: Vec<f64>,
-    /// Variance, at least.
+    /// Lower bound of the variance.
     floor: f64,
 }
 
@@ -64,7 +64,7 @@ impl Known {
         covariance(&self.replicates, &self.replicates).unwrap_or(0.0).max(self.floor).max(1e-16)
     }
 
-    /// (1 − weight)·self + weight·other, `shared` being their covariance.
+    /// (1 − weight)·self + weight·other, with `shared` their covariance.
     fn mix(&self, other: &Known, weight: f64, shared: f64) -> Known {
         let rest = 1.0 - weight;
         let mix = |a: f64, b: f64| rest * a + weight * b;
@@ -81,7 +81,8 @@ impl Known {
         Parameter::from_replicates(self.value.exp(), &all, "s")
     }
 
-    /// Whether it differs from another by more than chance, `shared` being their covariance.
+    /// Whether it differs from another estimate by more than chance, with `shared` their
+    /// covariance.
     fn contradicts(&self, other: &Known, shared: f64) -> bool {
         let difference = (self.value - other.value).abs();
         let variance = (self.variance() + other.variance() - 2.0 * shared).max(0.0);
@@ -89,7 +90,7 @@ impl Known {
     }
 }
 
-/// Covariance of resamplings; `None` if they are too few.
+/// Covariance of resamplings; `None` if there are too few.
 fn covariance(a: &[f64], b: &[f64]) -> Option<f64> {
     let n = a.len().min(b.len());
     if n < REPLICATES_MIN {
@@ -102,15 +103,15 @@ fn covariance(a: &[f64], b: &[f64]) -> Option<f64> {
     Some(products.sum::<f64>() / (n - 1) as f64).filter(|c| c.is_finite())
 }
 
-/// Weight of the second of two estimates in their best linear combination, held in 0 to 1.
+/// Weight of the second of two estimates in their best linear combination, clamped to 0 to 1.
 fn best_weight(first: f64, second: f64, shared: f64) -> f64 {
     let total = first + second - 2.0 * shared;
     if total > 0.0 { ((first - shared) / total).clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// Combines the evidence on each class's mean service time, writes it into the model (means,
-/// replicates, `evidence`) and says what contradicts what. The rows of the model's replicates are
-/// those of `replicates`.
+/// Combines the evidence on each class's mean service time, writes the result into the model
+/// (means, replicates, `evidence`), and returns warnings of contradictions. The rows of the model's
+/// replicates correspond to `replicates`.
 pub(super) fn combine(
     model: &mut Model,
     gathered: &Gathered,
@@ -143,9 +144,9 @@ pub(super) fn combine(
             let weight = if contradicts { 0.0 } else { weight };
             if contradicts {
                 warnings.push(format!(
-                    "Responses are what a service of {:+.1} % would make of the queues of class {name}: \
-                     arrivals that are not Poisson, or waiting that is not at the devices; they are not \
-                     taken for its service time.",
+                    "Responses suggest a service time of class {name} that differs by {:+.1} % from the recorded \
+                     one. Arrivals may not be Poisson, or requests may wait outside of the devices; the \
+                     responses are not used as evidence of the service time.",
                     ((responses.value - services.value).exp() - 1.0) * 100.0
                 ));
             }
@@ -159,8 +160,8 @@ pub(super) fn combine(
             let weight = if contradicts { 1.0 } else { weight };
             if contradicts {
                 warnings.push(format!(
-                    "At saturation a read holds a device of class {name} {:+.1} % of what recorded services \
-                     say; the throughput counts.",
+                    "At saturation the time per read at a device of class {name} differs by {:+.1} % from the \
+                     recorded service time; the throughput is used.",
                     ((throughput.value - joint.value).exp() - 1.0) * 100.0
                 ));
             }
@@ -182,9 +183,9 @@ pub(super) fn combine(
     Ok(warnings)
 }
 
-/// ln b of a class by the devices that were saturated; `None` if none was. `factors`: each device's
-/// mean service over its class's. `left`: the share of the devices' time that other work leaves to
-/// the reads.
+/// ln b of a class from its saturated devices; `None` if there are none. `factors`: each device's
+/// mean service time relative to its class's. `left`: the share of the devices' time that other
+/// work leaves to the reads.
 fn throughput(
     gathered: &Gathered,
     class: usize,
@@ -200,7 +201,7 @@ fn throughput(
     let (mut all, mut slack, mut count) = ((0.0, 0.0), 0.0f64, 0.0);
     for device in gathered.saturated.iter().flat_map(|s| &s.devices) {
         for (servers_s, reads) in device.blocks.iter().filter(|_| ours(device.device)) {
-            // On average half of what may have been idle was.
+            // On average, half of the time that may have been idle was idle.
             all.0 += servers_s * (1.0 - 0.5 * device.slack);
             all.1 += reads * factor(device.device);
             count += reads;
@@ -215,23 +216,23 @@ fn throughput(
             (time + servers_s * (1.0 - idle), reads + n * factor(*device))
         };
         let (time, reads) = drawn.fold((0.0, 0.0), add);
-        // A resampling without such a device says nothing of it.
+        // A resampling without such a device keeps the estimate.
         log((time * left, reads)).unwrap_or(value)
     };
     let replicates = replicates.iter().map(of).collect();
-    // A uniform error over the slack has a twelfth of its square for variance.
+    // A uniform error over the slack has the variance slack²/12.
     Some(Known { value, replicates, floor: scv / count.max(1.0) + slack * slack / 12.0 })
 }
 
-/// What the model says of the shares between edges in a step: the shares, and how they change with
-/// ln b and with the logarithm of the load.
+/// The model's shares between edges in a step, and their derivatives by ln b and by the logarithm
+/// of the load.
 struct Expected {
     shares: Vec<f64>,
     by_mean: Vec<f64>,
     by_load: Vec<f64>,
 }
 
-/// A node whose means are `exp(shift)` times those of the model.
+/// A node whose mean service times are `exp(shift)` times those of the model.
 fn scaled(node: &Node, shift: f64) -> Result<Node, Error> {
     let mut node = node.clone();
     for class in &mut node.classes {
@@ -241,14 +242,14 @@ fn scaled(node: &Node, shift: f64) -> Result<Node, Error> {
     Ok(node)
 }
 
-/// Shares between successive CDFs, before the first and after the last too.
+/// Shares between successive CDFs, including those before the first and after the last.
 fn between(within: &[f64], all: f64) -> Vec<f64> {
     let ends = within.iter().copied().chain([all]);
     let starts = [0.0].into_iter().chain(within.iter().copied());
     ends.zip(starts).map(|(end, start)| end - start).collect()
 }
 
-/// Cost: [`Node::at`] at each edge for three nodes. `None` where the model is not stable.
+/// Cost: [`Node::at`] at each edge for three nodes. `None` if the model is not stable.
 fn expected(node: &Node, edges: &[f64], rates: &[f64]) -> Result<Option<Vec<Expected>>, Error> {
     let nodes = [scaled(node, 0.0)?, scaled(node, STEP)?, scaled(node, -STEP)?];
     let at = |node: &Node| edges.iter().map(|t| node.at(*t)).collect::<Vec<NodeAt>>();
@@ -278,11 +279,11 @@ fn expected(node: &Node, edges: &[f64], rates: &[f64]) -> Result<Option<Vec<Expe
     Ok(Some(all))
 }
 
-/// Score and information of ln b in one step's counts; `None` without responses.
+/// Score and information of ln b from one step's counts; `None` without responses.
 fn score(expected: &Expected, seen: &Sums, load: f64) -> Option<(f64, f64)> {
     let counts = between(&seen.within, seen.requests);
     let n = seen.requests;
-    // A bin that the model holds for all but empty must not decide alone.
+    // A bin that is nearly empty by the model must not decide alone.
     let least = 0.1 / counts.len() as f64;
     let (mut score, mut information) = (0.0, 0.0);
     for (i, count) in counts.iter().enumerate() {
@@ -295,7 +296,7 @@ fn score(expected: &Expected, seen: &Sums, load: f64) -> Option<(f64, f64)> {
     (n > 0.0 && score.is_finite() && information > 0.0).then_some((score, information))
 }
 
-/// ln b by the likelihood of the clients' responses; `None` if they say nothing of it.
+/// ln b by the likelihood of the clients' responses; `None` if they carry no information on it.
 fn responses(
     model: &Model,
     gathered: &Gathered,
@@ -305,7 +306,8 @@ fn responses(
         return Ok(None);
     }
     let (Some(class), mut node) = (model.classes.first(), model.node()?) else { return Ok(None) };
-    // The queue in bursts is an approximation of several points: no evidence of a percent.
+    // The queue in bursts is an approximation with errors of several points, not evidence of a
+    // percent.
     node.bursts = None;
     let rates: Vec<f64> = gathered.steps.iter().map(|s| s.total.rate()).collect();
     let mut shift: f64 = 0.0;
@@ -327,7 +329,7 @@ fn responses(
     }
     let Some((all, shift, rest)) = found.filter(|_| settled) else { return Ok(None) };
     let base = class.service.mean.value.ln() + shift;
-    // Of a resampling, one step of the scoring from there: its responses belong to its own load.
+    // A resampling takes one step of the scoring from there: its responses belong to its own load.
     let of = |replicate: &Replicate| {
         let parts = replicate.steps.iter().filter_map(|(step, sums)| {
             let load = (sums.rate() / rates.get(*step)?).ln();

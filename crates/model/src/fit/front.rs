@@ -6,11 +6,11 @@ use crate::model_file::Parameter;
 use crate::statistics::batch_means;
 use crate::window::{Operation, Outcome, Window};
 
-/// The windows of one steady interval, on both sides of the gateways. The page of [`front_delay`]
-/// has an example.
+/// The windows of one steady interval, on both sides of the gateways. [`front_delay`] has an
+/// example.
 #[derive(Clone, Debug, Default)]
 pub struct FrontStep {
-    /// Its name, for messages.
+    /// The step's name, for messages.
     pub name: String,
     /// Windows of the clients (`load`).
     pub client: Vec<Window>,
@@ -18,7 +18,7 @@ pub struct FrontStep {
     pub nodes: Vec<Vec<Window>>,
 }
 
-/// Batches that the interval rests on.
+/// Number of batches of the interval.
 const BATCHES: usize = 20;
 
 /// Count and sum (s) of the responses that memory answered.
@@ -28,22 +28,22 @@ fn from_memory<'a>(windows: impl IntoIterator<Item = &'a Window>) -> (f64, f64) 
     hits.fold((0.0, 0.0), |(n, sum), t| (n + t.response.count() as f64, sum + t.response.sum_s()))
 }
 
-/// δ with its 95 % interval: the mean response of memory hits at the clients, less that at the
-/// nodes, over all steps. Hits, because they take so little themselves that the difference is not
-/// lost in it.
+/// δ with its 95 % interval: the mean response time of memory hits at the clients, less that at the
+/// nodes, over all steps. It uses hits because they take so little time themselves that the
+/// difference is accurate.
 ///
-/// It is a constant: a mean, whatever the load. That is enough for a prediction at times far above
-/// it, since only its mean moves a distribution there. The interval is from batches of successive
-/// windows, both sides of a batch being the same seconds.
+/// The result is a constant mean, whatever the load. That is sufficient for predictions at times
+/// far above δ, where only the mean affects a distribution. The interval is computed from batches
+/// of successive windows; both sides of a batch cover the same seconds.
 ///
 /// δ = Σ nᵢ(c̄ᵢ − s̄ᵢ)/Σ nᵢ seconds over the steps, at least 0, with n the clients' hits, c̄ and s̄
-/// the mean response of hits at clients and nodes; its interval is of the means of at most 20
-/// batches a step ([`crate::statistics::batch_means`]). Source: ours; batch means are in R. Jain,
-/// "The Art of Computer Systems Performance Analysis" (1991), section 25.5. It assumes that hits
-/// pass what all requests pass, and that both sides recorded the same requests. Wrong where larger
-/// replies take longer on the way (then hits must be as large as the others), at times not far
-/// above δ, where its variance counts, and where the gateways queue: δ then grows with the load.
-/// Cost: one pass over the windows for each batch.
+/// the mean response times of hits at clients and nodes. The interval is that of the means of at
+/// most 20 batches for each step ([`crate::statistics::batch_means`]). Source: ours; batch means
+/// are in R. Jain, "The Art of Computer Systems Performance Analysis" (1991), section 25.5.
+/// Assumptions: hits take the same way as all requests, and both sides recorded the same requests.
+/// Wrong if larger replies take longer on the way (then hits must be as large as the others), at
+/// times close to δ, where its variance matters, and if the gateways queue, because δ then grows
+/// with the load. Cost: one pass over the windows for each batch.
 ///
 /// # Errors
 /// [`Error::NoSteps`]; [`Error::NoClientWindows`] if a step has no memory hits on one of the sides.
@@ -92,7 +92,7 @@ pub fn front_delay(steps: &[FrontStep]) -> Result<Parameter, Error> {
         return Err(Error::NoSteps);
     }
     let value = (total / weight).max(0.0);
-    // From too few batches nothing is known but that it is not less than none.
+    // Too few batches for an interval: the lower bound is 0.
     let half = batch_means(&batches).map_or(value, |e| e.half_width);
     Ok(Parameter { value, low: (value - half).max(0.0), high: value + half, unit: "s".to_owned() })
 }

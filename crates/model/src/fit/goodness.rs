@@ -17,7 +17,7 @@ pub(super) fn compare(model: &Model, gathered: &Gathered) -> Result<Vec<FittedSt
     for step in &gathered.steps {
         let total = &step.total;
         let rate = total.rate();
-        // A step that the fitted model holds for unstable gives a poor fit, not an error.
+        // A step that is unstable by the fitted model is a poor fit, not an error.
         let operating = node.operating_unchecked(rate);
         let count = step.responses.count().max(1) as f64;
         let points = step.within.iter().map(|&(t_s, within)| FittedPoint {
@@ -28,7 +28,8 @@ pub(super) fn compare(model: &Model, gathered: &Gathered) -> Result<Vec<FittedSt
         });
         let distance = |i: usize| {
             let t = step.responses.quantile_s((i as f64 + 0.5) / KS_POINTS as f64)?;
-            // At the top of the bucket that holds t, so that a constant is not a misfit.
+            // Evaluated at the top of the bucket that contains t, so that a constant time is not a
+            // misfit.
             let t = t * (1.0 + 1.0 / 128.0);
             Some((step.responses.share_within(t)? - node.at(t).cdf(&operating)).abs())
         };
@@ -57,7 +58,7 @@ pub(super) fn compare(model: &Model, gathered: &Gathered) -> Result<Vec<FittedSt
     Ok(all)
 }
 
-/// Servers of a device, on average.
+/// Mean number of servers of a device.
 fn servers_mean(model: &Model) -> f64 {
     let servers = |name: &str| {
         model.classes.iter().find(|c| c.name == name).map_or(1.0, |c| f64::from(c.servers))
@@ -70,7 +71,7 @@ fn servers_mean(model: &Model) -> f64 {
     if count > 0.0 { sum / count } else { 1.0 }
 }
 
-/// What the user of the model should know, in sentences.
+/// The warnings for the user of the model, in sentences.
 pub(super) fn warnings(model: &Model, gathered: &Gathered, differ: Vec<String>) -> Vec<String> {
     let mut all = Vec::new();
     if !super::estimate::spread_enough(
@@ -84,7 +85,7 @@ pub(super) fn warnings(model: &Model, gathered: &Gathered, differ: Vec<String>) 
     }
     if gathered.client_queue != QueueName::Load {
         all.push(format!(
-            "Client side is the queue `{}`: what lies before it is not in the predictions.",
+            "The client side is the queue `{}`: predictions leave out all delays before it.",
             gathered.client_queue
         ));
     }
@@ -97,21 +98,21 @@ pub(super) fn warnings(model: &Model, gathered: &Gathered, differ: Vec<String>) 
     for class in model.classes.iter().filter(|c| c.servers > 1) {
         all.push(format!(
             "Devices of class {} serve {} reads at once: their queues are an approximation (M/G/m), \
-             exact for exponential service and half a point off for others that were tried.",
+             exact for exponential service, and within half a point for the other laws tested.",
             class.name, class.servers
         ));
     }
     let services: f64 = gathered.devices.iter().map(|d| d.service.n).sum();
     if services < 2_000.0 {
         all.push(format!(
-            "Only {services:.0} device reads: the tail of the service time is hardly known; measure \
+            "Only {services:.0} device reads: the tail of the service time is uncertain; measure \
              longer."
         ));
     }
     if model.requests.other_share.value > 0.01 {
         all.push(format!(
             "{:.1} % of the reads were answered by neither memory nor a device of this node; their \
-             response is taken as measured, at any load.",
+             response time is assumed not to depend on the load.",
             model.requests.other_share.value * 100.0
         ));
     }
@@ -119,8 +120,8 @@ pub(super) fn warnings(model: &Model, gathered: &Gathered, differ: Vec<String>) 
     let bursts = arrivals.and_then(|a| a.variation.as_ref().zip(a.change_rate.as_ref()));
     if let Some((variation, change_rate)) = bursts {
         all.push(format!(
-            "Arrivals come in bursts: their rate varies by {:.0} %, and forgets it in {:.2} s. Predicted \
-             responses, limits and plans are those of a two-state MMPP, felt by the queues as one of two Poisson \
+            "Arrivals come in bursts: their rate varies by {:.0} %, with a correlation time of {:.2} s. Predicted \
+             responses, limits and plans assume a two-state MMPP, in which the queues see one of two Poisson \
              rates.",
             variation.value.sqrt() * 100.0,
             1.0 / change_rate.value
@@ -129,11 +130,11 @@ pub(super) fn warnings(model: &Model, gathered: &Gathered, differ: Vec<String>) 
     let bursts = bursts.is_some();
     for (step, fitted) in gathered.steps.iter().zip(&model.fitted) {
         of_step(&mut all, step, fitted.ks_distance, bursts);
-        // At a server's queue to wait is not to be sent late.
+        // At a server's queue, waiting is not lateness of the generator.
         let generator = gathered.client_queue == QueueName::Load;
         if generator && step.lateness_s > 0.02 * fitted.response_mean {
             all.push(format!(
-                "Step {}: the load generator sent {:.2} ms late on average; its own delay is in the \
+                "Step {}: the load generator sent requests {:.2} ms late on average; this delay is part of the \
                  responses.",
                 step.name,
                 step.lateness_s * 1e3
@@ -143,10 +144,10 @@ pub(super) fn warnings(model: &Model, gathered: &Gathered, differ: Vec<String>) 
     for step in &gathered.stalled {
         let known = model.front.as_ref().is_some_and(|front| front.link_bytes_per_s.is_some());
         all.push(format!(
-            "Step {}: replies fell behind arrivals though no device was saturated; it is not fitted as a load{}",
+            "Step {}: replies fell behind arrivals although no device was saturated; the step is not fitted as a load{}",
             step.name,
-            if known { ", and says what the link carries (or the server's processor, or the load generator)." } else {
-                ". What held it up carried less than a steady step, or no bytes: it may be the load generator."
+            if known { ". It shows the most that the link carries (or the server's processor, or the load generator)." } else {
+                ". It carried fewer bytes than a steady step, or none: the load generator may be the limit."
             }
         ));
     }
@@ -180,11 +181,11 @@ fn of_step(all: &mut Vec<String>, step: &StepData, ks_distance: f64, bursts: boo
     for (count, what) in [
         (step.refusals, "were refused"),
         (step.errors, "failed"),
-        (step.not_reads, "were no reads"),
+        (step.not_reads, "were not reads"),
     ] {
         if count > answered / 100 {
             all.push(format!(
-                "Step {name}: {count} requests {what}; the model is of reads served."
+                "Step {name}: {count} requests {what}; the model describes only reads that were answered."
             ));
         }
     }
@@ -196,7 +197,8 @@ fn of_step(all: &mut Vec<String>, step: &StepData, ks_distance: f64, bursts: boo
     }
 }
 
-/// Warns where service slows down or speeds up with load: then the mean at other loads is a guess.
+/// Warns if service gets slower or faster with load, because the mean at other loads is then
+/// unknown.
 fn trend(all: &mut Vec<String>, gathered: &Gathered) {
     for (i, class) in gathered.classes.iter().enumerate() {
         let mut means: Vec<(f64, f64, f64)> = Vec::new();
@@ -214,7 +216,7 @@ fn trend(all: &mut Vec<String>, gathered: &Gathered) {
             let chance = 4.0 * (first.2 + last.2).sqrt() / first.1;
             if change.abs() > chance.max(0.01) {
                 all.push(format!(
-                    "Service of class {} takes {:+.1} % at {:.0} requests/s against {:.0}: one law \
+                    "The service time of class {} differs by {:+.1} % at {:.0} requests/s from that at {:.0}: one law \
                      for all loads is an approximation.",
                     class.name,
                     change * 100.0,

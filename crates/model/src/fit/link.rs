@@ -13,12 +13,12 @@ use crate::model_file::Parameter;
 
 use super::gather::StalledStep;
 
-/// Over what a steady step carried, what a link carries at least.
+/// The smallest throughput of a link relative to the largest that a steady step carried.
 const NEARLY: f64 = 1.001;
 
-/// Bytes per second over all blocks of such steps, with its interval, and what each of `count`
-/// resamplings of the blocks says, where steady steps carried up to `carried` bytes per second.
-/// `None` without such steps.
+/// Bytes per second over all blocks of such steps, with its interval and the estimate of each of
+/// `count` resamplings of the blocks. Steady steps carried up to `carried` bytes per second. `None`
+/// without such steps.
 pub(super) fn link(
     stalled: &[StalledStep],
     carried: f64,

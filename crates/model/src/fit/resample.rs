@@ -21,23 +21,23 @@ use super::estimate::{self, Estimates};
 use super::gather::Gathered;
 use super::sums::Sums;
 
-/// Repetitions from which on blocks are not drawn within them.
+/// Number of repetitions from which blocks are not drawn within them.
 const WHOLE: usize = 4;
-/// Loads that differ by less are one load.
+/// Loads with a smaller relative difference are equal.
 const SAME_LOAD: f64 = 0.01;
 
 /// One resampling.
 #[derive(Clone, Debug)]
 pub(super) struct Replicate {
-    /// Index of a steady step, and what was drawn of it.
+    /// Index of a steady step, and the sums of its drawn blocks.
     pub steps: Vec<(usize, Sums)>,
     pub estimates: Estimates,
-    /// Drawn of the saturated steps, of each device: seconds × servers, completions, and where in
-    /// its slack (0 to 1) the device was idle.
+    /// For each device of the drawn saturated steps: seconds × servers, completions, and the drawn
+    /// position (0 to 1) of its idle time within the slack.
     pub saturated: Vec<(usize, f64, f64, f64)>,
 }
 
-/// A step that is drawn, how much longer it counts, and which of its blocks.
+/// A drawn step, its weight, and its drawn blocks.
 pub(super) struct Drawn {
     pub step: usize,
     pub weight: f64,
@@ -80,13 +80,13 @@ pub(super) fn draw(
     drawn
 }
 
-/// The resamplings that options ask for; those that say nothing (no device read in any block drawn)
-/// are left out.
+/// The resamplings that the options request, without those that have no device read in any drawn
+/// block.
 pub(super) fn resample(gathered: &Gathered, options: &Options) -> Vec<Replicate> {
     let mut random = StdRng::seed_from_u64(options.seed);
     let rates: Vec<f64> = gathered.steps.iter().map(|s| s.total.rate()).collect();
     let groups = repetitions(&rates);
-    // Past saturation the load does not matter: all steps say the same of a device.
+    // Past saturation the load does not matter, so all steps are repetitions for a device.
     let saturated: Vec<Vec<usize>> = match gathered.saturated.len() {
         0 => Vec::new(),
         n => vec![(0..n).collect()],

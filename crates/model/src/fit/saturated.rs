@@ -5,34 +5,34 @@ use std::collections::BTreeMap;
 use super::gather::{ClassData, DeviceData, block_index, blocks_of};
 use super::{Options, Step};
 
-/// Share of the time that a device may have had nothing to do and still counts as saturated.
+/// Largest share of time for which a saturated device may have been idle.
 const SLACK_MAX: f64 = 0.005;
-/// Mean number at a device, for each of its servers, below which it is not saturated whatever else
-/// is said.
+/// Mean number at a device per server below which the device never counts as saturated.
 const LENGTH_MIN: f64 = 1.5;
 
-/// A device that always had something to do during a step.
+/// A device that was never idle during a step.
 #[derive(Clone, Debug)]
 pub(super) struct SaturatedDevice {
     /// Its index.
     pub device: usize,
-    /// The largest share of the time in which it may have had nothing to do.
+    /// Upper bound of its idle share of time.
     pub slack: f64,
-    /// Seconds × servers, and completions, of each block.
+    /// Seconds × servers, and completions, for each block.
     pub blocks: Vec<(f64, f64)>,
 }
 
-/// A step past the capacity of some device: it says what that capacity is, and nothing else.
+/// A step past the capacity of some device. It is evidence of that capacity only.
 #[derive(Clone, Debug)]
 pub(super) struct SaturatedStep {
     pub name: String,
     pub devices: Vec<SaturatedDevice>,
 }
 
-/// The devices that were saturated during a step: busy all the time, or with a queue so long that
-/// it can't have been empty for long. The share of time in which a device had nothing to do is at
-/// most 1 − utilisation; and about 1/L with L waiting for each server in a balanced closed network,
-/// (1 + SCV)/2 of that in an open queue near saturation. A device whose servers pause between two
+/// The devices that were saturated during a step: always busy, or with a queue so long that it
+/// cannot have been empty for long. A device's idle share of time is at most 1 − utilisation. With
+/// L requests waiting per server it is about 1/L in a balanced closed network, and (1 + SCV)/2 of
+/// that in an open queue near saturation. The second rule finds devices whose servers pause between
+/// two reads, so that not all of them ever count as busy.
 /// reads, so that they are never counted as all busy, is known by the second.
 pub(super) fn saturated_devices(
     step: &Step,

@@ -3,20 +3,22 @@
 use crate::distribution::{AnyLaw, Atom, Empirical, moments};
 use crate::error::{Error, check, not_negative, positive};
 
-/// Rounds of the fixed point before its root is looked for by bisection.
+/// Rounds of the fixed point before a bisection searches for its root.
 const ROUNDS: usize = 60;
-/// Points between which a root is looked for then.
+/// Number of points at which that search scans for a root.
 const SCAN: u32 = 200;
 
-/// A request that is sent again, to another server, when it has not answered after a delay; the
-/// first answer counts.
+/// A request that is sent again, to another server, if it has no reply after a delay; the first
+/// reply counts.
 ///
-/// P(T ≤ t) = 1 − P(X₁ > t)·P(X₂ > t − d), with the first request's time X₁ and the second's X₂
-/// independent; the mean is its integral. Source: J. Dean, L. A. Barroso, "The tail at scale",
-/// Communications of the ACM 56 (2013); the formula is elementary. Nothing is cancelled: each
-/// request sent is served to its end, so that the servers see 1 + P(X₁ > d) requests for each one
-/// that arrives. Wrong where both meet the same cause of slowness (one device, one large object):
-/// the times are then not independent and hedging gains less; and where what it adds is not in the
+/// P(T ≤ t) = 1 − P(X₁ > t)·P(X₂ > t − d), with the times X₁ of the first and X₂ of the second
+/// request independent; the mean is its integral. Source: J. Dean, L. A. Barroso, "The tail at
+/// scale", Communications of the ACM 56 (2013); the formula is elementary. Requests are not
+/// cancelled: each one sent is served to its end, so the servers get 1 + P(X₁ > d) requests for
+/// each arrival. Wrong if both requests meet the same cause of slowness (one device, one large
+/// object), because the times are then dependent and hedging gains less; and if the laws do not
+/// include the added load ([`Hedged::at_load`]). Cost: some 300 CDFs to create, for its moments;
+/// two for each CDF.
 /// laws ([`Hedged::at_load`]). Cost: some 300 CDFs to make, for its moments; two for each CDF.
 ///
 /// ```
@@ -39,18 +41,19 @@ pub struct Hedged {
     scv: f64,
 }
 
-/// Hedged requests at the load that they make themselves: what [`Hedged::at_load`] found, which has
-/// an example.
+/// Hedged requests at the load that they cause, returned by [`Hedged::at_load`], which has an
+/// example.
 #[derive(Clone, Debug)]
 pub struct HedgedLoad {
-    /// The law of an answer.
+    /// The law of the first reply.
     pub requests: Hedged,
-    /// Requests/s at the servers, with those sent twice.
+    /// Requests/s at the servers, including second requests.
     pub offered_rate: f64,
 }
 
 impl Hedged {
-    /// Of the law of a first request, of a second, and of the delay in seconds (0: both at once).
+    /// Creates the law from those of a first and a second request, and the delay in seconds (0:
+    /// both at once).
     pub fn new(first: AnyLaw, second: AnyLaw, delay_s: f64) -> Result<Self, Error> {
         check(
             "the delay of a second request",
@@ -63,15 +66,15 @@ impl Hedged {
         Ok(this)
     }
 
-    /// Hedged requests where law and load depend on each other: `law_at` gives the law of one
-    /// request's response when the servers see so many requests/s, and they see `rate`·(1 + share
-    /// hedged).
+    /// Hedged requests with mutually dependent law and load: `law_at` returns the law of one
+    /// request's response at a load in requests/s at the servers, and that load is `rate`·(1 +
+    /// share hedged).
     ///
-    /// The least such load is found, which is where a system that starts empty settles: from `rate`
-    /// the load is raised to what the last law asks for, which never passes the least solution. If
-    /// the law is unstable before that, so is hedging at this delay, and the error of `law_at` says
-    /// at which load. A system may have a second, congested solution above it. Cost: up to 60 laws,
-    /// then up to 250 more near the edge of stability.
+    /// Finds the smallest such load, at which a system that starts empty settles: from `rate` the
+    /// load is raised to the one that the last law requires, which never exceeds the smallest
+    /// solution. If the law is unstable before that, hedging with this delay is unstable too, and
+    /// the error of `law_at` names the load. The system may have a second, congested solution
+    /// above. Cost: up to 60 laws, and up to 250 more near the edge of stability.
     ///
     /// ```
     /// use model::distribution::{AnyLaw, Exponential};
@@ -116,9 +119,9 @@ impl Hedged {
         Ok(HedgedLoad { requests, offered_rate: load })
     }
 
-    /// Hedged requests that send a share `share` (above 0, at most 1) of them twice, at the load
-    /// that this makes: the delay is the (1 − `share`)-quantile there. A budget for hedging stated
-    /// as load.
+    /// Hedged requests that send a share `share` (above 0, at most 1) of them twice, at the
+    /// resulting load; the delay is the (1 − `share`)-quantile there. This states the budget of
+    /// hedging as load.
     pub fn with_share(
         rate: f64,
         share: f64,
@@ -132,12 +135,12 @@ impl Hedged {
         Ok(HedgedLoad { requests: Hedged::new(law.clone(), law, delay_s)?, offered_rate })
     }
 
-    /// After how many seconds the second is sent.
+    /// The delay in seconds after which the second request is sent.
     pub fn delay_s(&self) -> f64 {
         self.delay_s
     }
 
-    /// Share of the requests that are sent twice: what hedging adds to the load.
+    /// Share of the requests that are sent twice: the relative load that hedging adds.
     pub fn share_hedged(&self) -> f64 {
         (1.0 - self.first.cdf(self.delay_s)).clamp(0.0, 1.0)
     }
@@ -152,7 +155,7 @@ impl Hedged {
         self.scv
     }
 
-    /// P(an answer within t seconds).
+    /// P(first reply within t seconds).
     pub fn cdf(&self, t: f64) -> f64 {
         let first = self.first.cdf(t);
         if t.is_nan() || t < self.delay_s {
@@ -180,7 +183,8 @@ impl Hedged {
     }
 }
 
-/// The least load from `low` to `high` at which no more is wanted; `wanted(low)` is more.
+/// The smallest load from `low` to `high` at which no further load is wanted; `wanted(low)` is
+/// above `low`.
 fn least_root(
     low: f64,
     high: f64,
@@ -195,7 +199,7 @@ fn least_root(
                 continue;
             }
             Ok(_) => {}
-            // Unstable: the root, if there is one, is before it.
+            // Unstable: a root, if any, is below.
             Err(error) if at - below <= 1e-9 * at => return Err(error),
             Err(_) => return least_root(below, at, wanted),
         }
@@ -210,7 +214,7 @@ fn least_root(
         }
         return Ok(above);
     }
-    // More than twice the rate is never wanted.
+    // The load never exceeds twice the rate.
     Ok(high)
 }
 

@@ -7,7 +7,7 @@
 use crate::error::{Error, check};
 use crate::queue::stable;
 
-/// Parts of a request at most.
+/// Largest number of parts of a request.
 pub(super) const WAYS_MAX: u32 = 10_000;
 
 fn checked(arrival_rate: f64, service_rate: f64, ways: u32) -> Result<(f64, f64), Error> {
@@ -44,13 +44,13 @@ pub fn two_way_mean(arrival_rate: f64, service_rate: f64) -> Result<f64, Error> 
     Ok((12.0 - rho) / 8.0 * response)
 }
 
-/// Mean response time in seconds by Nelson's and Tantawi's approximation, as the literature has it:
-/// the two-way mean times H_n/H₂ + 4/11·(1 − H_n/H₂)·ρ, for 2 to 32 parts; H_n = 1 + 1/2 + … + 1/n,
-/// ρ = λ/µ, else as [`two_way_mean`].
+/// Mean response time in seconds by the approximation of Nelson and Tantawi, as the literature
+/// gives it: the two-way mean times H_n/H₂ + 4/11·(1 − H_n/H₂)·ρ, for 2 to 32 parts; H_n = 1 +
+/// 1/2 + … + 1/n, ρ = λ/µ, assumptions as for [`two_way_mean`].
 ///
 /// Source: Nelson and Tantawi (1988), equation 16, who fitted the 4/11 to simulations. It is some 1
-/// % low at three parts and half load, where [`varma_makowski_mean`] is nearer, and
-/// [`super::ForkJoin`] nearer still. An error outside their range.
+/// % low at three parts and half load, where [`varma_makowski_mean`] is more accurate, and
+/// [`super::ForkJoin`] more accurate still. An error outside their range.
 ///
 /// ```
 /// let mean = model::fork_join::nelson_tantawi_mean(0.5, 1.0, 3)?;
@@ -64,10 +64,10 @@ pub fn nelson_tantawi_mean(arrival_rate: f64, service_rate: f64, ways: u32) -> R
     Ok((ratio + 4.0 / 11.0 * (1.0 - ratio) * rho) * two_way_mean(arrival_rate, service_rate)?)
 }
 
-/// Mean response time in seconds by Varma's and Makowski's interpolation between an empty and a
-/// saturated system: (Hₙ + (Vₙ − Hₙ)·ρ)/(µ − λ), Hₙ = 1 + 1/2 + … + 1/n and ρ = λ/µ, else as
-/// [`two_way_mean`]. Exact for one and two parts, within 3 % of simulation for up to eight, 5 % low
-/// for sixteen at high load; for other service see [`super::ForkJoin`]. Cost: that of
+/// Mean response time in seconds by the interpolation of Varma and Makowski between an empty and a
+/// saturated system: (Hₙ + (Vₙ − Hₙ)·ρ)/(µ − λ), Hₙ = 1 + 1/2 + … + 1/n and ρ = λ/µ, assumptions as
+/// for [`two_way_mean`]. Exact for one and two parts, within 3 % of simulation for up to eight, 5 %
+/// low for sixteen at high load; for other service see [`super::ForkJoin`]. Cost: that of
 /// [`heavy_traffic_factor`].
 ///
 /// Source: S. Varma, A. M. Makowski, "Interpolation approximations for symmetric fork-join queues",
@@ -85,8 +85,8 @@ pub fn varma_makowski_mean(arrival_rate: f64, service_rate: f64, ways: u32) -> R
     Ok((empty + (heavy_traffic_factor(ways)? - empty) * rho) * response)
 }
 
-/// Vₙ: how many times longer than one part's the mean response of n-way fork-join of M/M/1 queues
-/// is as ρ → 1. V₁ = 1, V₂ = 11/8, and in general less than Hₙ.
+/// Vₙ: the limit as ρ → 1 of the mean response of n-way fork-join of M/M/1 queues, relative to that
+/// of one part. V₁ = 1, V₂ = 11/8, and in general less than Hₙ.
 ///
 /// Varma and Makowski give Σᵣ C(n, r)(−1)^(r−1) Σₘ C(r, m)(m − 1)!/r^(m+1), which loses all digits
 /// from some 30 parts on. With (m − 1)!/r^m = ∫x^(m−1)e^(−rx)dx the sums close, and Vₙ = ∫ Σⱼ₌₁ⁿ

@@ -5,18 +5,18 @@ use statrs::function::gamma::ln_gamma;
 use crate::distribution::{AnyLaw, Atom, Empirical, moments};
 use crate::error::{Error, check};
 
-/// Different laws, times the rank wanted, at most: what one value of the CDF costs.
+/// Largest product of the number of requests with different laws and the rank: the cost of one CDF.
 const STEPS_MAX: f64 = 1e7;
 
 /// The time at which `k` of `n` independent requests have answered: the slowest (k = n), the
-/// fastest (k = 1) or any between; laws may differ.
+/// fastest (k = 1) or any in between; laws may differ.
 ///
 /// P(T ≤ t) = P(at least k have X ≤ t): a binomial tail for equal laws, the product of CDFs for the
 /// slowest, one minus that of the complements for the fastest, and the Poisson-binomial recursion
 /// in between (H. A. David, H. N. Nagaraja, "Order Statistics", 2003, sections 2.1 and 5.2). All
-/// exact. Mean and variance by integrating the CDF (1e-8). Wrong where requests meet at queues,
+/// exact. Mean and variance by integrating the CDF (1e-8). Wrong if requests meet at queues,
 /// because those that arrive together wait together: see [`super::ForkJoin`]. Cost of a CDF: one of
-/// each different law; n·k additions more for different laws in between.
+/// each different law, and n·k additions for different laws with a rank in between.
 ///
 /// ```
 /// use model::{distribution::Exponential, fork_join::OrderStatistic};
@@ -29,7 +29,7 @@ const STEPS_MAX: f64 = 1e7;
 /// ```
 #[derive(Clone)]
 pub struct OrderStatistic {
-    /// Different laws, and how many requests have each.
+    /// The different laws, and the number of requests with each.
     groups: Vec<(AnyLaw, u32)>,
     n: u32,
     k: u32,
@@ -38,7 +38,7 @@ pub struct OrderStatistic {
 }
 
 impl OrderStatistic {
-    /// Of laws with the number of requests that have each, and of the rank `k`: from 1 (the
+    /// Creates it from laws, each with its number of requests, and the rank `k`: from 1 (the
     /// fastest) to all of them (the slowest). At most a million requests; with different laws and a
     /// rank in between, requests times rank at most ten million.
     pub fn new(groups: Vec<(AnyLaw, u32)>, k: u32) -> Result<Self, Error> {
@@ -108,7 +108,7 @@ impl OrderStatistic {
         if self.k == 1 {
             return -shares.map(|(p, n)| f64::from(n) * (-p).ln_1p()).sum::<f64>().exp_m1();
         }
-        // P(j have answered), j < k; what reaches k is done.
+        // P(j have answered) for j < k; probability that reaches k is dropped.
         let mut counts = vec![0.0; self.k as usize];
         counts[0] = 1.0;
         let mut done = 0.0;

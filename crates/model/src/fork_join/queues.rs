@@ -11,16 +11,16 @@ use crate::queue::{Md1, Mg1};
 use super::mm1::WAYS_MAX;
 use super::order::binomial_tail;
 
-/// The common factor is averaged over, in standard deviations, from minus to plus this.
+/// Range of the common factor over which means are computed, in standard deviations on both sides.
 const FACTOR_REACH: f64 = 8.0;
-/// In steps of this, or of half the width of what is averaged where that is less.
+/// Step of the factor, or half the width of the integrand if that is smaller.
 const FACTOR_STEP: f64 = 0.25;
-/// The largest correlation that is used between waits that are not alike.
+/// The largest correlation of waits that are not equal.
 const CORRELATION_MAX: f64 = 0.98;
-/// Cells that an interval of waits is cut into.
+/// Number of cells of an interval of waits.
 const CELLS: usize = 16;
-/// The correlation of two waits in M/M/1 queues at utilisations 0, 0.05², 0.1² … 1: that with which
-/// the mean of the slower of two is the exact (12 − ρ)/8 of one's. The ends are extrapolated.
+/// The correlation of two waits in M/M/1 queues at utilisations 0, 0.05², 0.1² … 1, for which the
+/// mean of the slower of two is the exact (12 − ρ)/8 of one's. The ends are extrapolated.
 const EXPONENTIAL: [f64; 21] = [
     0.80, 0.752_285, 0.694_580, 0.649_108, 0.610_277, 0.576_137, 0.545_855, 0.518_886, 0.494_945,
     0.473_830, 0.455_358, 0.439_403, 0.426_021, 0.415_268, 0.407_184, 0.402_076, 0.400_651,
@@ -28,30 +28,32 @@ const EXPONENTIAL: [f64; 21] = [
 ];
 
 /// A request whose parts go to `ways` of `servers` equal queues at the same moment, chosen at
-/// random for each request, and which is answered when its parts are.
+/// random for each request. It is answered when all its parts are.
 ///
-/// Each server is an M/G/1 queue of its own (rate λ·ways/servers), so one part's law is exact. The
-/// parts' waits are dependent, because their queues had common arrivals; given all arrivals the
-/// parts would be independent and alike. That is how they are modelled (our own construction):
+/// Each server is an M/G/1 queue of its own (rate λ·ways/servers), so the law of one part is exact.
+/// The waits of the parts are dependent, because their queues had common arrivals; given all
+/// arrivals, the parts would be independent with equal laws. They are modelled that way (our own
+/// construction):
 ///
-/// - a part takes W + S: the waits of a request's parts have the exact law of W each, and together
-///   the one-factor Gaussian copula; services are independent. Given the factor z, P(part ≤ t |
-///   z) = ∫P(S ≤ t − w) dP(W ≤ w | z), and P(all ≤ t) is the mean over z of its n-th power;
-/// - the copula's correlation is b^p. b goes in ρ from that of waits behind one common earlier
-///   request (ρ → 0) to that of the inputs of Brownian queues, 1/(1 + SCV) (ρ → 1); with parts on
-///   some of the servers only it is less by (ways − 1)/(servers − 1), the part of the arrivals that
-///   two servers share. p(ρ) is what makes the mean of two M/M/1 queues the exact one,
+/// - a part takes W + S: the waits of a request's parts each have the exact law of W, and jointly
+///   the one-factor Gaussian copula; services are independent. Given the factor z, P(part ≤ t | z)
+///   = ∫P(S ≤ t − w) dP(W ≤ w | z), and P(all ≤ t) is the mean over z of its n-th power;
+/// - the copula's correlation is b^p. b goes linearly in ρ from the correlation of waits behind one
+///   common earlier request (ρ → 0) to that of the inputs of Brownian queues, 1/(1 + SCV) (ρ → 1).
+///   With parts on some of the servers only, it is multiplied by (ways − 1)/(servers − 1), the part
+///   of the arrivals that two servers share. p(ρ) makes the mean of two M/M/1 queues the exact one,
 ///   [`super::two_way_mean`] (to 0.1 %).
 ///
-/// Constant service on all servers is exact: the parts wait alike. Otherwise, against simulations
-/// at utilisations 0.3 to 0.8, the mean is within 1.5 % for SCV to 1 (2 to 16 ways, all servers or
-/// some), within 3 % for SCV 2 and 4 to eight ways, up to 5 % low for SCV 2 and sixteen; quantiles
-/// from 0.5 to 0.99 within 2.5 % for SCV to 1, 7 % else. The interpolations of the literature
-/// ([`super::varma_makowski_mean`]) are as good for exponential service, and for general service up
-/// to 20 % low. Always between one part's mean and that of independent parts. Wrong where the
-/// service times of one request's parts are alike (one size), or servers differ. Cost: some 300
-/// CDFs of waiting and of response to make, and a million multiplications; 200 CDFs of service and
-/// ten thousand multiplications for each CDF.
+/// Constant service on all servers is exact: the parts have equal waits. Otherwise, against
+/// simulations at utilisations 0.3 to 0.8, the mean is within 1.5 % for SCV up to 1 (2 to 16 ways,
+/// all servers or some), within 3 % for SCV 2 and 4 up to eight ways, and up to 5 % low for SCV 2
+/// and sixteen; quantiles from 0.5 to 0.99 are within 2.5 % for SCV up to 1, otherwise within 7 %.
+/// The interpolations of the literature ([`super::varma_makowski_mean`]) are as accurate for
+/// exponential service, and for general service up to 20 % low. The result always lies between one
+/// part's mean and that of independent parts. Wrong if the service times of one request's parts are
+/// alike (one size), or servers differ. Cost: some 300 CDFs of waiting and of response to create,
+/// and a million multiplications; 200 CDFs of service and ten thousand multiplications for each
+/// CDF.
 ///
 /// ```
 /// use model::{distribution::Exponential, fork_join::ForkJoin};
@@ -67,16 +69,17 @@ pub struct ForkJoin {
     part: Cdf,
     part_mean: f64,
     ways: u32,
-    /// `None` for a single part, and for constant service on all servers, whose parts wait alike.
+    /// `None` for a single part, and for constant service on all servers, whose parts have equal
+    /// waits.
     joint: Option<Joint>,
     mean: f64,
     independent_mean: f64,
 }
 
 impl ForkJoin {
-    /// Of requests per second, the law of one part's service, the number of servers (1 to 10,000)
-    /// and of parts of a request (1 to all servers). [`Error::Unstable`] where a server is always
-    /// busy.
+    /// Creates it from requests per second, the law of one part's service, the number of servers (1
+    /// to 10,000) and of parts of a request (1 to all servers). [`Error::Unstable`] if a server is
+    /// always busy.
     pub fn new(arrival_rate: f64, service: AnyLaw, servers: u32, ways: u32) -> Result<Self, Error> {
         let most = f64::from(WAYS_MAX);
         check("the number of servers", f64::from(servers), 1.0..=most, "1 to 10,000")?;
@@ -124,12 +127,12 @@ impl ForkJoin {
         self.mean
     }
 
-    /// Mean response time of one part in seconds: exact, and less than that of a request.
+    /// Mean response time of one part in seconds: exact, and at most that of a request.
     pub fn part_mean(&self) -> f64 {
         self.part_mean
     }
 
-    /// Mean of the slowest if the parts were independent, in seconds: never less than that of a
+    /// Mean of the slowest part if the parts were independent, in seconds: at least that of a
     /// request, because parts that arrive together are associated (Nelson and Tantawi 1988, section
     /// III).
     pub fn independent_mean(&self) -> f64 {
@@ -141,8 +144,8 @@ impl ForkJoin {
         self.kth_cdf(self.ways, t)
     }
 
-    /// P(at least k parts have answered within t seconds): a request that needs any k of its parts,
-    /// whose others are served all the same. 0 for a `k` above the number of parts.
+    /// P(at least k parts have answered within t seconds): for a request that needs any k of its
+    /// parts, while the others are still served. 0 for a `k` above the number of parts.
     pub fn kth_cdf(&self, k: u32, t: f64) -> f64 {
         if t.is_nan() || t < 0.0 || k > self.ways {
             return 0.0;
@@ -172,8 +175,8 @@ type Cdf = Arc<dyn Fn(f64) -> f64 + Send + Sync>;
 ///
 /// At ρ → 0 two parts wait for the same earlier request, and their correlation is ∫E\[(S − t)⁺\]²dt
 /// / ∫E\[((S − t)⁺)²\]dt; at ρ → 1 the queues are Brownian motions whose inputs have the
-/// correlation 1/(1 + SCV); both times the part of the arrivals that is common. Between, the
-/// straight line between the two, raised to the power that is right for exponential service.
+/// correlation 1/(1 + SCV); both are multiplied by the common part of the arrivals. In between: the
+/// straight line between the two, raised to the power that is correct for exponential service.
 fn correlation(service: &AnyLaw, atoms: &[Atom], rho: f64, common: f64) -> f64 {
     let tail = Tail::of(service, atoms);
     let empty = tail.together / (tail.third / 3.0);
@@ -235,13 +238,13 @@ impl Joint {
     fn kth_cdf(&self, ways: u32, k: u32, t: f64) -> f64 {
         let served: Vec<f64> =
             self.waits.iter().take_while(|w| **w <= t).map(|w| self.service.cdf(t - w)).collect();
-        // Service within t − W, the mean of both ends for a W within a cell: as weights of the CDF
-        // of W.
+        // Service within t − W, with W in a cell replaced by the mean of both ends: as weights of
+        // the CDF of W.
         let n = served.len();
         let cell = |j: usize| match j {
             0 => served[0],
             _ if j < n => 0.5 * (served[j] + served[j - 1]),
-            // The cell in which t lies: what of it is before t.
+            // The cell that contains t: the part of it before t.
             _ if j == n && n < self.waits.len() => {
                 let part = (t - self.waits[n - 1]) / (self.waits[n] - self.waits[n - 1]);
                 0.5 * part * served[n - 1]
@@ -259,7 +262,7 @@ impl Joint {
     }
 }
 
-/// What the correlation wants to know of a service law.
+/// The moments of a service law that the correlation needs.
 struct Tail {
     /// E\[S³\].
     third: f64,
@@ -286,7 +289,7 @@ impl Tail {
     }
 }
 
-/// Intervals that double, cut at the atoms, until the CDF is 1: their ends, ascending.
+/// Intervals that double, split at the atoms, until the CDF is 1: their ends, ascending.
 fn panels(scale: f64, atoms: &[Atom], cdf: impl Fn(f64) -> f64) -> Vec<f64> {
     let (mut low, mut high) = (0.0, scale / 16.0);
     let mut cuts = vec![0.0];
@@ -303,7 +306,7 @@ fn panels(scale: f64, atoms: &[Atom], cdf: impl Fn(f64) -> f64) -> Vec<f64> {
     cuts
 }
 
-/// The x below which a normal variable is with probability `p`; infinite at 0 and 1.
+/// The `p`-quantile of a standard normal variable; infinite at 0 and 1.
 fn normal_quantile(p: f64) -> f64 {
     -std::f64::consts::SQRT_2 * erfc_inv(2.0 * p)
 }
@@ -312,8 +315,8 @@ fn normal_cdf(x: f64) -> f64 {
     0.5 * erfc(-x / std::f64::consts::SQRT_2)
 }
 
-/// With which correlation of waits the mean of the slower of two M/M/1 queues is the exact one: how
-/// [`EXPONENTIAL`] was made.
+/// Computes the correlation of waits for which the mean of the slower of two M/M/1 queues is exact;
+/// [`EXPONENTIAL`] was computed by it.
 #[cfg(test)]
 pub(super) fn calibrated(rho: f64) -> f64 {
     use crate::distribution::Exponential;

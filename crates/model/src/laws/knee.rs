@@ -4,13 +4,14 @@ use crate::error::{Error, not_negative, positive};
 
 /// The knee of a measured curve: the index of the point with the largest *power* X/R, throughput
 /// over mean response time (Kleinrock: "Power and Deterministic Rules of Thumb for Probabilistic
-/// Problems in Computer Communications", ICC 1979). Below it more load is nearly free, above it
-/// response time is bought with little throughput. Of an M/M/1 it lies at half the saturation.
+/// Problems in Computer Communications", ICC 1979). Below it more load costs little response time;
+/// above it more load costs much response time for little throughput. For an M/M/1 queue it is at
+/// half the saturation.
 ///
-/// It is one of the points that were measured: between them nothing is said.
+/// The result is one of the measured points; nothing is interpolated.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a throughput or a response time that is not above 0, or no points.
+/// [`Error::Invalid`] if a throughput or response time is not above 0, or there are no points.
 ///
 /// ```
 /// // M/M/1 with 100 requests/s: R = 1 / (100 − X).
@@ -36,15 +37,15 @@ pub fn knee(points: &[(f64, f64)]) -> Result<usize, Error> {
     })
 }
 
-/// How many clients saturate a closed system: N* = X_max·(R_1 + Z), where the asymptotic bounds X ≤
-/// N/(R_1 + Z) and X ≤ X_max meet (Lazowska et al., 1984, section 5.2). R_1 is the response time of
-/// a client alone, s.
+/// The number of clients that saturates a closed system: N* = X_max·(R_1 + Z), where the asymptotic
+/// bounds X ≤ N/(R_1 + Z) and X ≤ X_max meet (Lazowska et al., 1984, section 5.2). R_1 is the
+/// response time in seconds with a single client.
 ///
-/// Below N* clients hardly wait for one another; each one beyond it adds to the response time
-/// alone. Real curves bend around N*, not at it.
+/// Below N* clients hardly wait for each other; above it each further client only adds to the
+/// response time. Real curves bend around N* gradually.
 ///
 /// # Errors
-/// [`Error::Invalid`] for numbers that cannot be what they are said to be.
+/// [`Error::Invalid`] if a number is out of range.
 ///
 /// ```
 /// // A server of 10 ms, clients that think 90 ms: ten of them keep it busy.

@@ -60,16 +60,16 @@ use crate::window::{Operation, Window};
 pub use knee::{knee, saturation_clients};
 pub use steady::{Steady, Truncation, mser, steady};
 
-/// The deviation up to which a law is said to hold, unless told otherwise: 2 %.
+/// The default deviation up to which a law holds: 2 %.
 pub const TOLERANCE: f64 = 0.02;
 
-/// Batches of an interval, and the fewest that give one.
+/// Number of batches of an interval, and the smallest number of windows that give an interval.
 const BATCHES: usize = 20;
 const BATCHES_MIN: usize = 5;
 
-/// What the laws need of one queue over one interval: sums, so that intervals add up (Denning,
-/// Buzen 1978). Means are sums over others: W = `response_s` / `completions`, X = `completions` /
-/// `seconds`.
+/// The sums over one queue and one interval from which the laws are computed. They are sums so that
+/// intervals can be added (Denning, Buzen 1978). Means are ratios of sums: W = `response_s` /
+/// `completions`, X = `completions` / `seconds`.
 ///
 /// ```
 /// use model::laws::Quantities;
@@ -85,19 +85,19 @@ const BATCHES_MIN: usize = 5;
 pub struct Quantities {
     /// Length of the interval, seconds.
     pub seconds: f64,
-    /// How many requests the queue can serve at once; 0 where that is not limited.
+    /// Number of requests that the queue serves concurrently; 0 if unlimited.
     pub servers: f64,
-    /// Requests that left.
+    /// Requests that completed.
     pub completions: f64,
     /// Integral of the number waiting and in service, request-seconds.
     pub length_integral_s: f64,
     /// Integral of the number in service, server-seconds.
     pub busy_s: f64,
-    /// Sum of the response times of those that left, seconds.
+    /// Sum of the response times of the completed requests, seconds.
     pub response_s: f64,
     /// Sum of their service times, seconds.
     pub service_s: f64,
-    /// The longest of the response times, seconds; 0 if it is not known.
+    /// The longest response time, seconds; 0 if unknown.
     pub response_max_s: f64,
 }
 
@@ -116,9 +116,9 @@ impl Quantities {
         }
     }
 
-    /// The flow of one operation alone: its completions and times, without the integrals, which
-    /// windows keep of all operations together. For [`forced_flow`] between queues of which one
-    /// sees only reads.
+    /// The flow of one operation: its completions and times, without the integrals, which windows
+    /// hold for all operations together. For [`forced_flow`] between two queues of which one
+    /// receives only reads.
     pub fn of_operation(window: &Window, operation: Operation) -> Quantities {
         let times = || window.times.iter().filter(|t| t.operation == operation);
         Quantities {
@@ -131,8 +131,8 @@ impl Quantities {
         }
     }
 
-    /// Adds those of another queue over the same interval, so that both are one queue with the
-    /// servers of both.
+    /// Adds the sums of another queue over the same interval, so that both become one queue with
+    /// the servers of both.
     pub fn beside(&mut self, other: &Quantities) {
         self.seconds = self.seconds.max(other.seconds);
         self.servers += other.servers;
@@ -171,7 +171,7 @@ impl Quantities {
     }
 }
 
-/// A law, as a [`Check`] names it; the module's page has their formulas and source.
+/// An operational law, named by a [`Check`]; the module's page has the formulas and sources.
 ///
 /// ```
 /// use model::laws::Law;
@@ -193,7 +193,7 @@ pub enum Law {
 }
 
 impl Law {
-    /// Its name.
+    /// The law's name.
     pub fn name(self) -> &'static str {
         match self {
             Law::Little => "Little",
@@ -204,7 +204,7 @@ impl Law {
         }
     }
 
-    /// Its formula.
+    /// The law's formula.
     pub fn formula(self) -> &'static str {
         match self {
             Law::Little => "L = X·W",
@@ -215,7 +215,7 @@ impl Law {
         }
     }
 
-    /// The unit of both its sides: `1` for numbers and shares.
+    /// The unit of both sides: `1` for numbers and shares.
     pub fn unit(self) -> &'static str {
         match self {
             Law::Little | Law::Utilisation => "1",
@@ -225,9 +225,9 @@ impl Law {
     }
 }
 
-/// What a [`Check`] comes to, of deviation d, half width h of its interval and tolerance τ: it
-/// holds if
-/// |d| ≤ τ, is unsure if |d| − h ≤ τ, and is broken else. Of several laws at 95 % some are unsure or broken
+/// The result of a [`Check`] with deviation d, half width h of its interval and tolerance τ: the
+/// law holds if |d| ≤ τ, is unsure if |d| − h ≤ τ, and is broken otherwise. Of several laws at 95 %
+/// some are unsure or broken by chance.
 /// by chance.
 ///
 /// ```
@@ -238,15 +238,15 @@ impl Law {
 pub enum Verdict {
     /// The deviation is within the tolerance.
     Holds,
-    /// It is not, but its interval reaches into the tolerance: chance may have made it. Measure
-    /// longer.
+    /// The deviation exceeds the tolerance, but its interval reaches into it, so chance may be the
+    /// cause. Measure longer.
     Unsure,
-    /// It is not, and its interval (where there is one) stays out of the tolerance.
+    /// The deviation exceeds the tolerance, and so does its whole interval (if there is one).
     Broken,
 }
 
 impl Verdict {
-    /// The word for it in tables.
+    /// The verdict's label in tables.
     pub fn as_str(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
@@ -256,29 +256,30 @@ impl Verdict {
     }
 }
 
-/// A law, checked at a queue: what [`little`] and the other laws' functions give, which have
+/// A law checked at a queue: the result of [`little`] and the other laws' functions, which have
 /// examples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
     /// The law.
     pub law: Law,
-    /// Where it was checked.
+    /// The queue at which it was checked.
     pub queue: String,
-    /// Its left side, as measured; in [`Law::unit`].
+    /// The left side, as measured; in [`Law::unit`].
     pub measured: f64,
-    /// Its right side, from other measurements.
+    /// The right side, from other measurements.
     pub expected: f64,
-    /// measured / expected − 1, percent. (Where what is expected is not positive, as N/X − Z may be
-    /// of a run that contradicts itself: the difference over what was measured.)
+    /// measured / expected − 1, percent. (If the expected value is not positive, as N/X − Z may be
+    /// for inconsistent measurements: their difference relative to the measured value.)
     pub deviation_percent: f64,
-    /// Half the width of the deviation's 95 % interval, points of percent. Below five windows it is
-    /// what chance and the interval's ends can do, and `None` where not even that is known.
+    /// Half the width of the deviation's 95 % interval, in percentage points. Below five windows it
+    /// is an allowance for chance and for the ends of the interval, and `None` if that is unknown
+    /// too.
     pub half_width_percent: Option<f64>,
-    /// Batches that the interval rests on; 0 below five windows.
+    /// Number of batches of the interval; 0 below five windows.
     pub batches: usize,
-    /// The deviation up to which the law is said to hold, percent.
+    /// The deviation up to which the law holds, percent.
     pub tolerance_percent: f64,
-    /// Whether it holds.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
@@ -289,7 +290,7 @@ impl Check {
     }
 }
 
-/// Makes a check of its sides.
+/// Makes a check from the two sides of a law.
 fn judge(
     (law, queue): (Law, &str),
     (measured, expected): (f64, f64),
@@ -327,9 +328,9 @@ fn judge(
     })
 }
 
-/// Half width and batches of Σa/Σb over windows. Below five windows, in place of it, what requests
-/// that the ends of the interval cut can do to a sum of times (`sum_s`, of a `total`): 2(1 + √L) of
-/// the longest.
+/// Half width and batches of Σa/Σb over windows. Below five windows, instead of that, the possible
+/// effect of the requests cut by the ends of the interval on a sum of times (`sum_s`, of a
+/// `total`): 2(1 + √L) times the longest response.
 fn interval(
     pairs: impl Iterator<Item = (f64, f64)>,
     total: &Quantities,
@@ -342,8 +343,7 @@ fn interval(
     (cut > 0.0 && sum_s > 0.0).then_some((cut / sum_s, 0))
 }
 
-/// Half width and batches of Σa/Σb over windows; none below five windows or where b sums to
-/// nothing.
+/// Half width and batches of Σa/Σb over windows; `None` below five windows or if b sums to 0.
 fn batched(pairs: impl Iterator<Item = (f64, f64)>) -> Option<(f64, usize)> {
     let pairs: Vec<(f64, f64)> = pairs.collect();
     let batches = pairs.len().min(BATCHES);
@@ -355,13 +355,13 @@ fn batched(pairs: impl Iterator<Item = (f64, f64)>) -> Option<(f64, usize)> {
 /// times mean response time (Little: "A Proof for the Queuing Formula L = λW", Operations Research
 /// 9(3), 1961).
 ///
-/// Holds of any queue and any part of a system, whatever the order of service. It is off when
-/// requests leave without being recorded, when the number grows or falls over the interval, and
-/// when clocks differ.
+/// It holds for any queue and any part of a system, whatever the order of service. A deviation
+/// shows that requests leave unrecorded, that the number grows or falls over the interval, or that
+/// clocks differ.
 ///
 /// # Errors
 /// [`Error::Invalid`] if nothing completed, a number is negative or not finite, or the tolerance is
-/// no share.
+/// not within 0 to 1.
 ///
 /// ```
 /// use model::laws::{Quantities, Verdict, little};
@@ -382,11 +382,11 @@ pub fn little(queue: &str, windows: &[Quantities], tolerance: f64) -> Result<Che
 }
 
 /// The utilisation law U = X·S/m: the busy share of m servers by its integral over time, against
-/// throughput times mean service time. Where servers are not limited (m = 0), both sides are
-/// numbers in service.
+/// throughput times mean service time. If the number of servers is unlimited (m = 0), both sides
+/// are numbers in service.
 ///
-/// It is Little's law of the servers alone. It is off when service times hold what no server did
-/// (waiting, transfer), or when a server is counted busy between two services.
+/// It is Little's law of the servers alone. A deviation shows that service times include time
+/// without a server (waiting, transfer), or that a server counts as busy between two services.
 ///
 /// # Errors
 /// As [`little`].
@@ -408,16 +408,16 @@ pub fn utilisation(queue: &str, windows: &[Quantities], tolerance: f64) -> Resul
     judge((Law::Utilisation, queue), sides, of, tolerance)
 }
 
-/// The interactive response-time law R = N/X − Z of a closed loop: N clients that wait for their
+/// The interactive response-time law R = N/X − Z of a closed loop: N clients that wait for each
 /// reply and then think for Z seconds on average.
 ///
 /// It is Little's law of the whole loop. With Z much above R the right side is a small difference
-/// of large numbers: the interval then says so. It is off when clients did something else as well
-/// (paused after errors, were not sent off in time), when think times were not what was asked, and
-/// in a ramp.
+/// of large numbers, which the interval shows. A deviation shows that clients did something else as
+/// well (paused after errors, started late), that think times differed from the configured ones, or
+/// that the interval contains a ramp.
 ///
 /// # Errors
-/// As [`little`], and for no clients or a think time that is negative.
+/// As [`little`], and if there are no clients or the think time is negative.
 ///
 /// ```
 /// use model::laws::{Quantities, interactive};
@@ -447,11 +447,12 @@ pub fn interactive(
 /// The forced-flow law X_k = V_k·X: the throughput of a queue against that of the system times the
 /// visits that a request of the system makes to the queue.
 ///
-/// `visits` must come from elsewhere than the counts of `part`: from what the system says of each
-/// request (who answered it), or from how it is built (1 for what every request passes). The two
-/// may be measured over windows that do not begin together, so the interval is that of two
-/// independent rates: too wide where the same requests are in both. It is off when others use the
-/// queue too, when requests are lost on the way, tried again, or answered without the queue.
+/// `visits` must not come from the counts of `part`, but from what the system reports about each
+/// request (which part answered it), or from its structure (1 for a part that every request
+/// passes). The two sides may be measured over windows with different starts, so the interval is
+/// that of two independent rates: too wide if both contain the same requests. A deviation shows
+/// that others use the queue too, or that requests are lost on the way, retried, or answered
+/// without the queue.
 ///
 /// # Errors
 /// As [`little`], and for visits that are negative or not finite.
@@ -476,7 +477,7 @@ pub fn forced_flow(
     let (x, x_k) = (all.completions / all.seconds, own.completions / own.seconds);
     let relative = |windows: &[Quantities], total: &Quantities| {
         let of = batched(windows.iter().map(|w| (w.completions, w.seconds)));
-        // Counts of fewer windows, as if they were Poisson.
+        // With fewer windows: counts, taken as Poisson.
         let poisson = (1.96 / total.completions.sqrt(), 0);
         of.map_or(poisson, |(half, n)| (half * total.seconds / total.completions, n))
     };
@@ -485,16 +486,16 @@ pub fn forced_flow(
     judge((Law::ForcedFlow, queue), (x_k, visits * x), of, tolerance)
 }
 
-/// The service demand bound X ≤ 1/max D: no system completes more than its busiest queue can serve,
-/// D_k being the service that a request of the system asks of each server of queue k, in seconds.
+/// The service demand bound X ≤ 1/max D: no system completes more than its busiest queue can serve.
+/// D_k is the service per request of the system at each server of queue k, in seconds.
 ///
-/// What is expected is the bound, so the deviation is the negated reserve: −40 % means that the
-/// bottleneck was 60 % busy. The law is broken only from above; then throughput and service times
-/// are not of the same interval, or clocks differ. Its queue is the bottleneck. Queues without a
-/// limit of servers bound nothing.
+/// The expected value is the bound, so the deviation is the negated reserve: −40 % means that the
+/// bottleneck was 60 % busy. The law can be broken only from above, if throughput and service times
+/// come from different intervals, or clocks differ. The check's queue is the bottleneck. Queues
+/// with an unlimited number of servers bound nothing.
 ///
 /// # Errors
-/// As [`little`], and if no queue has both a limit of servers and completions.
+/// As [`little`], and if no queue has both a limited number of servers and completions.
 ///
 /// ```
 /// use model::laws::{Quantities, demand_bound};

@@ -1,16 +1,17 @@
-//! Which part of a run is steady: ramp-up and cool-down are cut off.
+//! Finds the steady part of a run by cutting off its ramp-up and cool-down.
 
 use std::ops::Range;
 
 use crate::error::{Error, check};
 
-/// The fewest batches that a truncation is looked for in.
+/// The smallest number of batches in which a truncation is searched.
 const BATCHES_MIN: usize = 10;
-/// The least [`Truncation::gain`] that is worth a cut: the statistic of a straight line up falls by
-/// half.
+/// The smallest [`Truncation::gain`] that justifies a cut. (For a straight rising line the
+/// statistic falls by half.)
 const GAIN_MIN: f64 = 0.25;
 
-/// Where a series becomes steady: what [`mser`] found, whose page has rule, source and limits.
+/// The point from which a series is steady, found by [`mser`], which documents rule, source and
+/// limits.
 ///
 /// ```
 /// let truncation = model::laws::mser(&[1.0; 20], 1)?;
@@ -19,29 +20,29 @@ const GAIN_MIN: f64 = 0.25;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Truncation {
-    /// The first observation that is kept.
+    /// Index of the first kept observation.
     pub from: usize,
-    /// By what share the statistic is smaller than if nothing were dropped. Of noise without a ramp
-    /// it is small.
+    /// The relative decrease of the statistic against dropping nothing. Small for noise without a
+    /// ramp.
     pub gain: f64,
-    /// Whether a steady part was found. If not, `from` is the middle, and what follows is no steady
-    /// state either: run longer, or the load has none (it is past saturation).
+    /// Whether a steady part was found. If not, `from` is the middle, and the rest is not steady
+    /// either: run longer, or choose another load (this one may be past saturation).
     pub settled: bool,
 }
 
-/// The Marginal Standard Error Rule: drops so many of the first observations that the standard
-/// error of the mean of the rest, as if they were independent, is smallest (White: "An effective
+/// The Marginal Standard Error Rule: drops observations from the start such that the standard error
+/// of the mean of the rest, computed as if they were independent, is smallest (White: "An effective
 /// truncation heuristic for bias reduction in simulation output", Simulation 69(6), 1997). Over
 /// means of `batch` = 5 observations it is MSER-5 (White, Cobb, Spratt: "A comparison of five
-/// steady-state truncation heuristics", WSC 2000), which outliers mislead less.
+/// steady-state truncation heuristics", WSC 2000), which is less sensitive to outliers.
 ///
 /// With Z_1 … Z_n the means of batches, it minimises over 0 ≤ d ≤ n/2 Σ_{i>d} (Z_i − Z̄_d)² / (n −
-/// d)², Z̄_d the mean of those kept. A minimum at d = n/2 means that no steady part was found. It
-/// assumes one ramp at the start; it does not see a slow drift, or a period longer than the series.
-/// Observations at the end that do not fill a batch are not looked at. Cost: one pass.
+/// d)², where Z̄_d is the mean of the kept ones. A minimum at d = n/2 means that no steady part was
+/// found. It assumes one ramp at the start, and does not detect a slow drift or a period longer
+/// than the series. Observations at the end that do not fill a batch are ignored. Cost: one pass.
 ///
 /// # Errors
-/// [`Error::Invalid`] below ten batches, and for observations that are not finite.
+/// [`Error::Invalid`] if there are fewer than ten batches, or an observation is not finite.
 ///
 /// ```
 /// // A queue that fills for 30 observations.
@@ -53,7 +54,7 @@ pub struct Truncation {
 pub fn mser(series: &[f64], batch: usize) -> Result<Truncation, Error> {
     let must = "a finite number";
     for &value in series {
-        // Squares of sums must stay in the range of f64.
+        // Squares of sums must not overflow.
         check("an observation", value, -1e100..=1e100, must)?;
     }
     let batch = batch.max(1);
@@ -63,7 +64,7 @@ pub fn mser(series: &[f64], batch: usize) -> Result<Truncation, Error> {
     let must = "at least 10: run longer, or cut shorter windows";
     check("the number of batches", n as f64, BATCHES_MIN as f64..=f64::MAX, must)?;
     let half = n / 2;
-    // Backwards by Welford's recurrence: mean and sum of squares of all from d on.
+    // Welford's recurrence from the end: mean and sum of squares of all observations from d on.
     let (mut mean, mut squares) = (0.0, 0.0);
     let mut best = (f64::INFINITY, half);
     let mut all = 0.0;
@@ -75,7 +76,7 @@ pub fn mser(series: &[f64], batch: usize) -> Result<Truncation, Error> {
         if d <= half {
             let statistic = squares / (count * count);
             all = statistic;
-            // Of equals the first: nothing is dropped without a reason.
+            // Among equals the first, so that nothing is dropped without a reason.
             if statistic <= best.0 {
                 best = (statistic, d);
             }
@@ -85,7 +86,7 @@ pub fn mser(series: &[f64], batch: usize) -> Result<Truncation, Error> {
     Ok(Truncation { from: best.1 * batch, gain, settled: best.1 < half })
 }
 
-/// The steady part of a run that several series were recorded of: what [`steady()`] found.
+/// The steady part of a run that is recorded in several series, found by [`steady()`].
 ///
 /// ```
 /// let steady = model::laws::steady(&[&[1.0; 30][..]]);
@@ -93,21 +94,21 @@ pub fn mser(series: &[f64], batch: usize) -> Result<Truncation, Error> {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steady {
-    /// The observations that are kept.
+    /// The kept observations.
     pub kept: Range<usize>,
     /// Whether every series settled: [`Truncation::settled`].
     pub settled: bool,
 }
 
-/// Cuts off the ramp-up of several series of one run, and its cool-down: [`mser`] forwards, then
-/// backwards over at most the last quarter, each where it gains a quarter of its statistic at least
-/// (less is what noise looks like, and cutting that costs data); the latest start and the earliest
-/// end of all series count. Batches of 5 where there are 50 observations, else of 1; below ten
-/// observations, and where a series has a number that is not finite, nothing is cut and nothing is
-/// said to be unsettled.
+/// Cuts off the ramp-up and the cool-down of a run that is recorded in several series: [`mser`]
+/// from the start, then from the end over at most the last quarter. A cut is made only if it
+/// decreases the statistic by at least a quarter; noise looks like smaller gains, and cutting costs
+/// data. The latest start and the earliest end of all series count. Batches hold 5 observations if
+/// there are at least 50, otherwise 1. Below ten observations, or if a series contains a number
+/// that is not finite, nothing is cut and the series counts as settled.
 ///
-/// Source: MSER as [`mser`] names it; cool-down, the quarter and the rule for several series are
-/// ours. Wrong as [`mser`] is: a slow drift is not seen. Cost: two passes over each series.
+/// Source: MSER as in [`mser`]; the cool-down, the threshold of a quarter and the rule for several
+/// series are ours. Limitation: a slow drift is not detected. Cost: two passes over each series.
 ///
 /// ```
 /// let mut series = vec![5.0; 100];
@@ -130,8 +131,8 @@ pub fn steady(series: &[&[f64]]) -> Steady {
     for values in series {
         let backwards: Vec<f64> = values[start..length].iter().rev().copied().collect();
         if let Some(found) = worth(&backwards, batch) {
-            // A backward minimum in the middle is no cool-down: it is what chance, or a drift,
-            // looks like.
+            // A backward minimum in the middle is not a cool-down: chance or a drift looks like
+            // that.
             if found.settled && found.from <= backwards.len() / 4 {
                 steady.kept.end = steady.kept.end.min(length - found.from);
             }
@@ -140,7 +141,7 @@ pub fn steady(series: &[&[f64]]) -> Steady {
     steady
 }
 
-/// The truncation of a series, if it has one that is worth it.
+/// The truncation of a series, if its gain justifies the cut.
 fn worth(series: &[f64], batch: usize) -> Option<Truncation> {
     mser(series, batch).ok().filter(|found| found.gain >= GAIN_MIN)
 }

@@ -3,8 +3,8 @@
 
 use crate::error::Error;
 
-/// Largest number of rounds of a fixed point, and the change of a number, relative to its class's
-/// population, at which it has settled.
+/// Largest number of rounds of a fixed point. A round converges if numbers change by less than the
+/// tolerance, relative to the class's population.
 const ROUNDS_MAX: usize = 200_000;
 const SETTLED: f64 = 1e-13;
 
@@ -23,7 +23,7 @@ impl Closed<'_> {
         self.demands.first().map_or(0, Vec::len)
     }
 
-    /// The numbers to start with: each class spread by its demands.
+    /// The initial numbers: each class is spread in proportion to its demands.
     fn start(&self, customers: &[f64]) -> Vec<Vec<f64>> {
         let spread = |(demands, n): (&Vec<f64>, &f64)| {
             let total: f64 = demands.iter().sum::<f64>().max(f64::MIN_POSITIVE);
@@ -32,8 +32,9 @@ impl Closed<'_> {
         self.demands.iter().zip(customers).map(spread).collect()
     }
 
-    /// The fixed point for a population: a class's customer meets at a station
-    /// Σ_j (n − e_c)_j·(Q_j(n)/n_j + F[c][j]), F the change of the share when one of c leaves.
+    /// The fixed point for a population. A customer of class c finds Σ_j (n − e_c)_j·(Q_j(n)/n_j +
+    /// F[c][j]) customers at a station, where F is the change of the share when one customer of c
+    /// leaves.
     fn core(
         &self,
         customers: &[f64],
@@ -78,9 +79,9 @@ impl Closed<'_> {
         Err(Error::NoConvergence { rounds: ROUNDS_MAX })
     }
 
-    /// Bard and Schweitzer: the share of a class at a station stays as one customer leaves. Errors
-    /// of some per cent with few customers, vanishing with many. O(classes² × stations) for each
-    /// round.
+    /// Bard and Schweitzer: assumes that the share of a class at a station stays the same when one
+    /// customer leaves. Errors of some per cent with few customers, vanishing with many. O(classes²
+    /// × stations) for each round.
     ///
     /// Source: Schweitzer, Int. Conf. Stochastic Control and Optimization (1979); Lazowska,
     /// Zahorjan, Graham, Sevcik, "Quantitative System Performance" (1984), section 6.4.
@@ -90,8 +91,8 @@ impl Closed<'_> {
         Ok((throughput, numbers))
     }
 
-    /// Linearizer: the change of shares is estimated from the fixed points with one customer less
-    /// of each class, three times. Errors of some tenths of a per cent. O(classes³ × stations) for
+    /// Linearizer: estimates the change of shares from the fixed points with one customer less of
+    /// each class, three times. Errors of some tenths of a per cent. O(classes³ × stations) for
     /// each round.
     ///
     /// Source: Chandy and Neuse, CACM 25 (1982), 126-134.

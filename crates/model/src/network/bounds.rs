@@ -1,4 +1,4 @@
-//! What can be said before solving: bounds, and the station that limits.
+//! Bounds and bottlenecks, which need no solution of the network.
 
 use serde::Serialize;
 
@@ -6,17 +6,17 @@ use crate::error::Error;
 
 use super::{Load, Network};
 
-/// Bounds of a throughput, requests/s, and of the response time that goes with it (think time not
-/// included), seconds: R = N/X − Z. In [`Bounds`], and from [`Network::composite_bounds`].
+/// Bounds of a throughput in requests/s and of its response time in seconds (without think time), R
+/// = N/X − Z. Part of [`Bounds`], and returned by [`Network::composite_bounds`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Limits {
-    /// At least.
+    /// Lower bound of the throughput, requests/s.
     pub throughput_low: f64,
-    /// At most.
+    /// Upper bound of the throughput, requests/s.
     pub throughput_high: f64,
-    /// At least.
+    /// Lower bound of the response time, seconds.
     pub response_low_s: f64,
-    /// At most.
+    /// Upper bound of the response time, seconds.
     pub response_high_s: f64,
 }
 
@@ -32,17 +32,18 @@ impl Limits {
     }
 }
 
-/// Bounds of a closed class; for stations of constant speed and delays they hold exactly.
+/// Bounds of a closed class. For stations of constant speed and delays they hold exactly.
 ///
-/// With N customers, think time Z, ΣD the sum and D_max the largest of the demands at queues, in
-/// seconds, the asymptotic ones are N/(Z + N·ΣD) ≤ X ≤ min(N/(Z + ΣD), 1/D_max); the others lie
-/// within, each by what it asks of the demands (sum and maximum, and squares, all). R = N/X − Z.
-/// With several servers a faster and a slower network are bounded ([`Network::bounds`], which has
-/// an example). Cost: O(stations). Wrong where the product form is: service far from exponential,
+/// With N customers, think time Z, and ΣD the sum and D_max the largest of the demands at queues in
+/// seconds, the asymptotic bounds are N/(Z + N·ΣD) ≤ X ≤ min(N/(Z + ΣD), 1/D_max). The others lie
+/// within these; they need more of the demands (sum and maximum; their squares; all of them). R =
+/// N/X − Z. For several servers a faster and a slower network are bounded ([`Network::bounds`],
+/// which has an example). Cost: O(stations). Wrong where the product form is: first come, first
+/// served with service far from exponential. The asymptotic bounds do not need the product form.
 /// first come, first served. The asymptotic ones need no such form.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bounds {
-    /// Asymptotic: nobody waits, or everybody waits for all others (Muntz and Wong, 1974).
+    /// Asymptotic: no request waits, or each waits for all others (Muntz and Wong, 1974).
     pub asymptotic: Limits,
     /// Balanced job bounds (Zahorjan, Sevcik, Eager, Galler, CACM 25, 1982), with think times as in
     /// Lazowska et al., "Quantitative System Performance", table 5.3.
@@ -53,13 +54,13 @@ pub struct Bounds {
     pub geometric: Limits,
 }
 
-/// The station that limits a class: no more than α_max/D requests/s pass one that works α_max times
-/// as fast as one server and of which a request wants D seconds.
+/// The station that limits a class. A station that works α_max times as fast as one server, with a
+/// demand of D seconds per request, completes at most α_max/D requests/s.
 ///
 /// Source: E. Lazowska, J. Zahorjan, G. Graham, K. Sevcik, "Quantitative System Performance"
-/// (1984), its chapter 5. It holds of any system whose demands do not change with the load;
-/// measured demands that rise (retries, cold caches) make it too large. Cost: a sort of the
-/// stations.
+/// (1984), chapter 5. It holds for any system whose demands do not change with the load; if
+/// measured demands rise with load (retries, cold caches), the bound is too large. Cost: a sort of
+/// the stations.
 ///
 /// ```
 /// use model::network::{Class, Network, Station};
@@ -75,14 +76,14 @@ pub struct Bounds {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bottleneck {
-    /// Its index.
+    /// The station's index.
     pub station: usize,
-    /// The throughput that it allows at most, requests/s.
+    /// The largest throughput that it allows, requests/s.
     pub throughput_max: f64,
-    /// (ΣD + Z) × that throughput: with fewer customers than this queues are short, with more
-    /// the bottleneck is busy and response times grow with each one more. 0 for an open class.
+    /// (ΣD + Z) × that throughput, in customers. Below it queues are short; above it the bottleneck
+    /// is busy, and each further customer adds to the response time. 0 for an open class.
     pub knee: f64,
-    /// The station that limits next, once this one is relieved, and the throughput it allows.
+    /// The station that limits next, once this one is relieved, and the throughput that it allows.
     pub next: Option<(usize, f64)>,
 }
 
@@ -98,7 +99,7 @@ pub struct Sector {
     pub station: usize,
 }
 
-/// A class's demands at queues, and its delays.
+/// The demands of a class at queues, and its delays.
 struct Demands {
     queues: Vec<f64>,
     think_s: f64,
@@ -115,9 +116,9 @@ impl Demands {
 }
 
 impl Network {
-    /// The station that limits a class by itself: the largest demand over the largest rate; see
-    /// [`Network::sectors`] for two classes together. Delays do not limit.
-    /// [`Error::Network`] if it visits no other station.
+    /// The station that limits a class by itself: the largest demand relative to the station's
+    /// largest rate. See [`Network::sectors`] for two classes together. Delays do not limit;
+    /// returns [`Error::Network`] if the class visits delays only.
     pub fn bottleneck(&self, class: usize) -> Result<Bottleneck, Error> {
         let of = self.class(class)?;
         let mut most: Vec<(usize, f64)> = (self.stations.iter().zip(&of.demands_s).enumerate())
@@ -143,11 +144,11 @@ impl Network {
         self.classes.get(class).ok_or_else(|| self.no_closed(class))
     }
 
-    /// Bounds of a closed class that is alone in the network, in O(stations). Stations of several
-    /// servers: the upper bounds of throughput are those of one server m times as fast (and never
-    /// above what the demands alone allow); the lower ones those of that server and a delay of
-    /// D(m−1)/m, Seidmann's network, where customers wait while servers are free. Load-dependent
-    /// stations have no such bounds: an error.
+    /// Bounds of a closed class that is alone in the network, in O(stations). For stations of
+    /// several servers, the upper bounds of throughput are those of one server m times as fast (and
+    /// at most what the demands alone allow); the lower bounds are those of that server plus a
+    /// delay of D(m−1)/m (Seidmann's network, in which customers wait while servers are free).
+    /// Load-dependent stations have no such bounds: an error.
     ///
     /// ```
     /// use model::network::{Class, Network, Station};
@@ -168,9 +169,9 @@ impl Network {
             return Err(of.wrong("has no customers; bounds are for at least one"));
         }
         if self.classes.len() > 1 {
-            return Err(
-                of.wrong("is not alone: these bounds are of one class; use `composite_bounds`")
-            );
+            return Err(of.wrong(
+                "is not alone: these bounds are for a single class; use `composite_bounds`",
+            ));
         }
         let mut fast = Demands { queues: Vec::new(), think_s };
         let mut slow = Demands { queues: Vec::new(), think_s };
@@ -197,8 +198,7 @@ impl Network {
             let (low, high) = (of(&slow, n).0, cap(of(&fast, n).1));
             Limits::new(n, think_s, low.min(high), high)
         };
-        // Delays among the stations belong to the response time, and `think_s` here is the class's
-        // own.
+        // Delays among the stations belong to the response time; `think_s` here is the class's own.
         Ok(Bounds {
             asymptotic: pair(asymptotic),
             balanced: pair(balanced),
@@ -208,8 +208,9 @@ impl Network {
     }
 
     /// Composite bounds of every closed class of several, at stations of constant speed and delays
-    /// (Kerola, Performance Evaluation 6, 1986): at worst each waits for all others at its largest
-    /// demand; at best it gets what the others' worst leaves of each station.
+    /// (Kerola, Performance Evaluation 6, 1986). In the worst case each class waits for all others
+    /// at its largest demand; in the best case it gets the capacity that the others' worst cases
+    /// leave.
     pub fn composite_bounds(&self) -> Result<Vec<Limits>, Error> {
         let mut total = 0.0;
         for (c, class) in self.classes.iter().enumerate() {
@@ -249,10 +250,11 @@ impl Network {
         Ok(found.collect())
     }
 
-    /// Which station saturates first, as the mix of two classes changes: the share β of class `a`
-    /// in the sum of the throughputs of `a` and `b` goes from 0 to 1, and the bottleneck is the
-    /// largest (β·D_a + (1−β)·D_b) / α. Where two sectors meet is a switching point; near it both
-    /// may saturate together. Source: Balbo and Serazzi, Performance Evaluation 30 (1997), 115-152.
+    /// The station that saturates first, as a function of the mix of two classes. The share β of
+    /// class `a` in the sum of the throughputs of `a` and `b` goes from 0 to 1, and the bottleneck
+    /// is the station with the largest (β·D_a + (1−β)·D_b) / α. Two sectors meet at a switching
+    /// point; near it both stations may saturate together. Source: Balbo and Serazzi, Performance
+    /// Evaluation 30 (1997), 115-152.
     ///
     /// ```
     /// use model::network::{Class, Network, Station};
@@ -275,7 +277,7 @@ impl Network {
             })
             .filter(|(_, low, high)| *low > 0.0 || *high > 0.0)
             .collect();
-        // Largest at β = 0; of equals the one that grows fastest.
+        // The largest at β = 0; among equals the one that grows fastest.
         let order = |x: &&(usize, f64, f64), y: &&(usize, f64, f64)| {
             x.1.total_cmp(&y.1).then((x.2 - x.1).total_cmp(&(y.2 - y.1)))
         };
@@ -322,7 +324,7 @@ fn proportional(d: &Demands, n: f64) -> (f64, f64) {
     if sum == 0.0 {
         return asymptotic(d, n);
     }
-    // Σ Dⁿ / Σ Dⁿ⁻¹, relative to the largest so that nothing leaves the range.
+    // Σ Dⁿ / Σ Dⁿ⁻¹, relative to the largest so that nothing overflows.
     let power = |p: f64| d.queues.iter().map(|x| (x / max).powf(p)).sum::<f64>();
     let low = n / (sum + z + (n - 1.0) * max * power(n) / power(n - 1.0).max(1.0));
     let squares = d.queues.iter().map(|x| x * (x / sum)).sum::<f64>();

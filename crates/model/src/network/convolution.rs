@@ -1,17 +1,17 @@
-//! Exact solution of closed networks of one class with stations of any speeds, by convolution that
-//! cannot cancel, overflow or underflow unnoticed.
+//! Exact solution of closed networks of one class with stations of any speeds, by a convolution
+//! that never cancels, and never overflows or underflows unnoticed.
 //!
-//! Buzen (CACM 16, 1973): with weights f(n) = Dⁿ / (α(1)·…·α(n)) of each station, the normalising
-//! constant G(N) is their convolution, and throughput is G(N−1)/G(N). All terms are positive, so
-//! the relative error stays near N × 1e-16; recursions on the probability of an empty station
-//! (load-dependent MVA) subtract, and lose everything in large networks. What remains is range: G
-//! leaves that of f64. So every weight is tilted, f(n)·zⁿ with z near the throughput, which makes
-//! G(N) the probability that independent numbers in open stations sum to N, at its most likely; z
-//! cancels from every result. What the range still drops is bounded: weights below `keep` of their
-//! largest, and that bound is compared with G(N).
+//! Buzen (CACM 16, 1973): each station has weights f(n) = Dⁿ / (α(1)·…·α(n)), the normalising
+//! constant G(N) is their convolution, and the throughput is G(N−1)/G(N). All terms are positive,
+//! so the relative error stays near N × 1e-16. Recursions on the probability of an empty station
+//! (load-dependent MVA) subtract, and lose all digits in large networks. The remaining problem is
+//! range: G exceeds that of f64. Every weight is therefore tilted to f(n)·zⁿ with z near the
+//! throughput. G(N) is then the probability that independent numbers in open stations sum to N, at
+//! its most likely value; z cancels from every result. The loss by cut-off is bounded: weights
+//! below `keep` of a station's largest are dropped, and the bound is compared with G(N).
 //!
-//! Stations of constant speed from some number L on have weights that are geometric from there:
-//! their convolution costs N·L, others up to N². Weights too small to matter are left out, so that
+//! Stations of constant speed from some number L on have geometric weights from there: their
+//! convolution costs N·L, that of others up to N². Weights too small to matter are dropped, so
 //! stations far from the bottleneck cost little.
 
 use super::station::Law;
@@ -29,7 +29,7 @@ impl Server<'_> {
     }
 }
 
-/// What is said of a network.
+/// The solution of a network.
 #[derive(Clone, Debug)]
 pub(crate) struct Solved {
     pub(crate) throughput: f64,
@@ -39,22 +39,22 @@ pub(crate) struct Solved {
     pub(crate) idle: Vec<f64>,
 }
 
-/// Why it could not be.
+/// The reason why a network was not solved.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Failure {
-    /// So many multiplications are too many.
+    /// The number of multiplications is too large.
     Work(f64),
-    /// Two ways to hold the customers are so far apart that f64 cannot weigh them.
+    /// Two states are so far apart in probability that f64 cannot represent both.
     Range,
 }
 
-/// Multiplications that are made for one solution at most: some 20 s.
+/// Largest number of multiplications of one solution: some 20 s.
 pub(crate) const WORK_MAX: f64 = 4e10;
 
-/// Weights held at most, of all stations together: some 500 MB.
+/// Largest number of weights held for all stations together: some 500 MB.
 const VALUES_MAX: usize = 20_000_000;
 
-/// Weights smaller than this share of a station's largest are left out of means …
+/// Weights smaller than this share of a station's largest are dropped from means …
 const KEEP: f64 = 1e-40;
 /// … and of probabilities that may be small themselves.
 const KEEP_ALL: f64 = 1e-305;
@@ -63,7 +63,8 @@ const KEEP_ALL: f64 = 1e-305;
 const HALF_STEP: f64 = (1u128 << 127) as f64 * 2.0;
 const STEP: f64 = HALF_STEP * HALF_STEP;
 
-/// A number of at most `customers` at one station, not normalised: its weights from `start` on.
+/// The law of a number of at most `customers` at one station, not normalised: weights from `start`
+/// on.
 #[derive(Clone, Debug, PartialEq)]
 struct Span {
     start: usize,
@@ -85,7 +86,8 @@ impl Span {
         self.start + self.values.len()
     }
 
-    /// Largest value near 1 (by a power of two: exact), ends below `keep` of it cut off.
+    /// Scales the largest value to near 1 (by a power of two: exact) and drops ends below `keep` of
+    /// it.
     fn normalise(&mut self, keep: f64) {
         let max = self.values.iter().copied().fold(0.0, f64::max);
         if max <= 0.0 {
@@ -107,14 +109,13 @@ impl Span {
 /// A station's tilted weights.
 struct Weights {
     span: Span,
-    /// From this number on each weight is the one before times this.
+    /// From this number on, each weight is its predecessor times this ratio.
     tail: Option<(usize, f64)>,
     sum: f64,
 }
 
-/// Tilted weights f(n)·zⁿ, n ≤ `customers`, the largest near 1, by products from f(0) = 1 on.
-/// Powers of 2^256 are counted apart, so that no product leaves the range before the largest is
-/// known.
+/// Tilted weights f(n)·zⁿ, n ≤ `customers`, the largest near 1, by products starting from f(0) = 1.
+/// Powers of 2^256 are counted separately, so no product overflows before the largest is known.
 fn weights(server: Server<'_>, z: f64, customers: usize, keep: f64) -> Weights {
     let constant = server.law.constant_from();
     let mut values = vec![1.0f64];
@@ -155,12 +156,12 @@ fn weights(server: Server<'_>, z: f64, customers: usize, keep: f64) -> Weights {
     Weights { span, tail, sum }
 }
 
-/// Whether α(n), α(n + 1), … never falls, so that weights that fall once fall for good.
+/// Whether α(n), α(n + 1), … never decreases, so that decreasing weights go on decreasing.
 fn falls_for_good(law: &Law, n: usize) -> bool {
     matches!(law, Law::Delay) || n >= law.constant_from()
 }
 
-/// Mean and variance of the number that the tilted weights stand for.
+/// Mean and variance of the number whose law the tilted weights are.
 fn moments(server: Server<'_>, z: f64, customers: usize) -> (f64, f64) {
     let (mut term, mut s0, mut s1, mut s2) = (1.0f64, 1.0f64, 0.0f64, 0.0f64);
     for n in 1..=customers {
@@ -184,9 +185,9 @@ fn moments(server: Server<'_>, z: f64, customers: usize) -> (f64, f64) {
     (mean, (s2 / s0 - mean * mean).max(0.0))
 }
 
-/// The z at which open stations would together hold the customers: to a third of a standard
-/// deviation, which is near enough. Newton's method on ln z (the derivative of the mean is the
-/// variance), kept between bounds.
+/// The z at which open stations together hold `customers` on average, to a third of a standard
+/// deviation, which is accurate enough. Newton's method on ln z (the derivative of the mean is the
+/// variance), kept within bounds.
 fn tilt(servers: &[Server<'_>], customers: usize) -> f64 {
     let demand: f64 = servers.iter().map(|s| s.demand / s.law.at(customers)).sum();
     let mut y = (customers as f64 / demand).ln();
@@ -220,8 +221,8 @@ fn tilt(servers: &[Server<'_>], customers: usize) -> f64 {
     y.exp()
 }
 
-/// Σ f(i)·g(i + j) for j = 0..4: four at once, so that what is loaded is used four times, and in
-/// parts, so that additions need not wait for each other. `g` is three longer than `f`.
+/// Σ f(i)·g(i + j) for j = 0..4: four at once, so that each loaded value is used four times, and
+/// with separate partial sums, so that additions are independent. `g` is three longer than `f`.
 #[inline]
 fn dots(f: &[f64], g: &[f64]) -> [f64; 4] {
     let mut sums = [[0.0; 4]; 4];
@@ -240,8 +241,8 @@ fn dots(f: &[f64], g: &[f64]) -> [f64; 4] {
     out
 }
 
-/// The parts of weights that matter: runs of values from `least` on, gaps shorter than 64 not left
-/// out.
+/// The parts of weights that matter: runs of values of at least `least`, including gaps shorter
+/// than 64.
 fn parts(values: &[f64], least: f64) -> Vec<(usize, &[f64])> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for i in (0..values.len()).filter(|&i| values[i] >= least) {
@@ -254,7 +255,7 @@ fn parts(values: &[f64], least: f64) -> Vec<(usize, &[f64])> {
 }
 
 /// out(n) += Σ f(i)·g(n − i), where `out`, `f` and `g` begin at `first`, `start` and `g.start`;
-/// values below `keep` are left out.
+/// values below `keep` are skipped.
 fn add_products(out: &mut [f64], first: usize, f: &[f64], start: usize, g: &Span, keep: f64) {
     for (f_at, f) in parts(f, keep) {
         let reversed: Vec<f64> = f.iter().rev().copied().collect();
@@ -267,7 +268,7 @@ fn add_products(out: &mut [f64], first: usize, f: &[f64], start: usize, g: &Span
     }
 }
 
-/// out(n) += Σ f(i)·g(n − i), all from 0 on, `reversed` f.
+/// out(n) += Σ f(i)·g(n − i), all beginning at 0; `reversed` is f reversed.
 fn add_part(out: &mut [f64], reversed: &[f64], g: &[f64]) {
     let count = reversed.len();
     let mut padded = vec![0.0; g.len() + 6];
@@ -285,7 +286,7 @@ fn add_part(out: &mut [f64], reversed: &[f64], g: &[f64]) {
     }
 }
 
-/// The convolution of weights with a span up to `last`; with `derived`, of n·f(n).
+/// The convolution of weights with a span up to `last`; if `derived`, of n·f(n).
 fn convolve(f: &Weights, derived: bool, g: &Span, last: usize, keep: f64) -> Span {
     let first = f.span.start + g.start;
     if first > last || g.values.is_empty() || f.span.values.is_empty() {
@@ -307,7 +308,8 @@ fn convolve(f: &Weights, derived: bool, g: &Span, last: usize, keep: f64) -> Spa
         add_products(&mut out, first, head, f.span.start, g, keep);
     }
     if let Some((from, ratio)) = tail {
-        // t(n) = Σ_{i ≥ from} f(i)·g(n−i) and t1(n) = Σ i·f(i)·g(n−i), each from the one before.
+        // t(n) = Σ_{i ≥ from} f(i)·g(n−i) and t1(n) = Σ i·f(i)·g(n−i), each computed from its
+        // predecessor.
         let weight = f.span.at(from);
         let (mut t, mut t1) = (0.0, 0.0);
         for n in from + g.start..=end {
@@ -329,7 +331,7 @@ fn meet(a: &Span, b: &Span, n: usize) -> f64 {
     (low..high).map(|i| a.at(i) * b.at(n - i)).sum()
 }
 
-/// Mean of the number in `a`, of `customers` in `a` and `b` together.
+/// Mean number in `a` if `a` and `b` together hold `customers`.
 fn share_of(a: &Span, b: &Span, customers: usize) -> f64 {
     let low = a.start.max((customers + 1).saturating_sub(b.end()));
     let high = a.end().min((customers + 1).saturating_sub(b.start));
@@ -348,7 +350,7 @@ struct Products {
     customers: usize,
     keep: f64,
     weights: Vec<Weights>,
-    /// `left[k]`: of the stations before k. `right[k]`: of those from k on.
+    /// `left[k]` is the product of the stations before k, `right[k]` of those from k on.
     left: Vec<Span>,
     right: Vec<Span>,
     /// G(N) and G(N − 1), times 2^-scale.
@@ -390,8 +392,8 @@ impl Products {
         Ok(Products { z, customers, keep, weights, left, right, constant, constant_before, scale })
     }
 
-    /// How small `keep` must at least be, as a logarithm: what is left out is at most `keep` × the
-    /// product of all sums × their number, and that has to be 1e-16 of G(N) or less.
+    /// Upper bound of `keep`, as a logarithm: the dropped part is at most `keep` × the product of
+    /// all sums × their number, and must not exceed 1e-16 of G(N).
     fn keep_needed(&self) -> f64 {
         let ln2 = 2f64.ln();
         let sums: f64 = self.weights.iter().map(|f| f.sum.ln() + f.span.scale as f64 * ln2).sum();
@@ -409,9 +411,10 @@ impl Products {
 
     /// Mean numbers at the stations.
     ///
-    /// Together the stations before k hold Σ n·left(n)·right(N − n) / G(N): the difference of two
-    /// such sums is a mean number for nothing, good where it is not small beside them. Others are
-    /// summed by themselves, Σ n·f(n)·(all others)(N − n) / G(N), which is cheap as they are small.
+    /// The stations before k together hold Σ n·left(n)·right(N − n) / G(N). The difference of two
+    /// such sums is a mean number at no cost, and accurate unless it is small beside them. Small
+    /// ones are summed directly, Σ n·f(n)·(all others)(N − n) / G(N), which is cheap because they
+    /// are small.
     fn numbers(&self) -> Vec<f64> {
         let count = self.weights.len();
         let mut before = vec![0.0];
@@ -444,7 +447,7 @@ impl Products {
     }
 }
 
-/// Multiplications of [`Products::new`] and the means.
+/// Number of multiplications of [`Products::new`] and of the means.
 fn work(weights: &[Weights], customers: usize) -> f64 {
     let mut width = 1.0;
     let mut total = 0.0;
@@ -456,7 +459,7 @@ fn work(weights: &[Weights], customers: usize) -> f64 {
     total
 }
 
-/// Refuses what would not fit in memory, as so many steps as it would take at least.
+/// Rejects a problem that would not fit in memory, with a lower bound of its steps.
 fn check_size(stations: usize, customers: usize) -> Result<(), Failure> {
     match customers.saturating_mul(stations) {
         values if values <= VALUES_MAX => Ok(()),
@@ -464,8 +467,8 @@ fn check_size(stations: usize, customers: usize) -> Result<(), Failure> {
     }
 }
 
-/// Solves a closed network. Stations without demand are empty; at least one must have some.
-/// Accurate to some `customers` × 1e-16, relative.
+/// Solves a closed network. Stations without demand are empty; at least one station must have a
+/// demand. Relative error: about `customers` × 1e-16.
 pub(crate) fn solve(servers: &[Server<'_>], customers: usize) -> Result<Solved, Failure> {
     let used: Vec<usize> = (0..servers.len()).filter(|&k| servers[k].demand > 0.0).collect();
     let mut solved = Solved {
@@ -488,7 +491,7 @@ pub(crate) fn solve(servers: &[Server<'_>], customers: usize) -> Result<Solved, 
     let mut products = Products::new(&active, customers, z, KEEP)?;
     let needed = products.keep_needed();
     if KEEP.ln() > needed {
-        // Two ways to hold the customers, neither likely at this z.
+        // Two ways to distribute the customers, neither likely at this z.
         let keep = if needed.is_finite() { (needed - 3.0).exp() } else { 0.0 };
         products = Products::new(&active, customers, z, keep.max(KEEP_ALL))?;
         if products.keep.ln() > products.keep_needed() {
@@ -506,7 +509,7 @@ pub(crate) fn solve(servers: &[Server<'_>], customers: usize) -> Result<Solved, 
     Ok(solved)
 }
 
-/// P(n at station k), n = 0 ..= customers: for each n f(n)·(all others)(N − n), normalised. Values
+/// P(n at station k), n = 0 ..= customers: f(n)·(all others)(N − n) for each n, normalised. Values
 /// below some 1e-290 are 0.
 pub(crate) fn distribution(
     servers: &[Server<'_>],

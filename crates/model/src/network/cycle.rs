@@ -1,5 +1,4 @@
-//! How long a request takes through all stations of a closed network: the distribution, not the
-//! mean alone.
+//! The distribution of a request's time through all stations of a closed network.
 
 use crate::distribution::{Complex64, inversion};
 use crate::error::{Error, check};
@@ -7,27 +6,26 @@ use crate::queue::quantile;
 
 use super::{Load, Network};
 
-/// Steps of a transform at most: customers × servers, over all stations.
+/// Largest number of steps of a transform: customers × servers, over all stations.
 const STEPS_MAX: f64 = 3e5;
 
 /// The distribution of the response time of a closed class that visits each of its stations once,
-/// in a row: first come, first served, exponential service; it thinks as it likes.
+/// in sequence: first come, first served, exponential service, any law of think times.
 ///
-/// A customer that enters meets the network's state with one customer less (arrival theorem), and
-/// what it takes at a station is its own service and the services before it *as they were met at
-/// the start*:
+/// A customer that enters finds the state of the network with one customer less (arrival theorem).
+/// Its time at a station is its own service plus the services ahead of it, *as found at entry*:
 ///
 /// E\[e^(−sT)\] = Σₙ πₙ(N − 1) · Πᵢ xᵢ·yᵢ^(nᵢ + 1 − mᵢ)⁺, xᵢ = 1/(1 + s·Sᵢ), yᵢ = 1/(1 + s·Sᵢ/mᵢ)
 ///
-/// Exact for stations of one server, where nobody overtakes: R. Schassberger and H. Daduna, "The
-/// time for a round trip in a cycle of exponential queues", JACM 30 (1983); F. Kelly and P.
+/// Exact for stations of one server, where requests cannot overtake: R. Schassberger and H. Daduna,
+/// "The time for a round trip in a cycle of exponential queues", JACM 30 (1983); F. Kelly and P.
 /// Pollett, "Sojourn times in closed queueing networks", Advances in Applied Probability 15 (1983).
-/// The times at the stations are then *not* independent: who meets a long queue at one meets short
-/// ones elsewhere. For one station it is [`super::Sojourn`]. Elsewhere an approximation
-/// ([`CycleTime::is_exact`]): a station of several servers, or a delay, lets requests overtake; the
-/// mean stays exact. Against simulation it was off by at most 0.12 points in three rows
-/// (`a_row_with_overtaking_is_nearly_right`). When it is wrong: service that is not exponential;
-/// requests that come back to a station.
+/// The times at the stations are *not* independent: a request that finds a long queue at one finds
+/// short ones elsewhere. For one station the law is that of [`super::Sojourn`]. Otherwise it is an
+/// approximation ([`CycleTime::is_exact`]), because requests can overtake at a station of several
+/// servers or a delay; the mean stays exact. Against simulation its error was at most 0.12 points
+/// in three rows (`a_row_with_overtaking_is_nearly_right`). Wrong if service is not exponential, or
+/// if requests come back to a station.
 ///
 /// ```
 /// use model::network::{Class, Network, Station};
@@ -45,10 +43,10 @@ const STEPS_MAX: f64 = 3e5;
 pub struct CycleTime {
     mean_s: f64,
     is_exact: bool,
-    /// Weights of so many customers who think, of those who are met.
+    /// Weights of each number of thinking customers, among those found at entry.
     thinking: Vec<f64>,
     stations: Vec<Visited>,
-    /// The transform's sum at 0.
+    /// The sum of the transform at 0.
     whole: f64,
 }
 
@@ -58,13 +56,14 @@ struct Visited {
     service_s: f64,
     /// Infinite for a delay.
     servers: f64,
-    /// Weights of so many customers there, up to one less than its servers, over the largest.
+    /// Weights of each number of customers there, up to one less than its servers, relative to the
+    /// largest.
     head: Vec<f64>,
-    /// What each one more weighs than the one before.
+    /// The factor of the weight for each further customer.
     ratio: f64,
 }
 
-/// load^n / (1·2·…·n) for n < `count`, over the largest.
+/// load^n / (1·2·…·n) for n < `count`, relative to the largest.
 fn weights(load: f64, count: usize) -> Vec<f64> {
     if load <= 0.0 {
         return (0..count).map(|n| if n == 0 { 1.0 } else { 0.0 }).collect();
@@ -83,13 +82,13 @@ fn weights(load: f64, count: usize) -> Vec<f64> {
 }
 
 impl Network {
-    /// The distribution of the response time of the only class, which is closed and visits its
-    /// stations once each.
+    /// The distribution of the response time of the only class, which must be closed and visit each
+    /// of its stations once.
     ///
     /// # Errors
-    /// [`Error::Network`] for other networks: several classes, an open one, stations with measured
-    /// or made up rates, visits other than 1, or more customers × servers than some hundred
-    /// thousand. Cost: as the solution with a customer less.
+    /// [`Error::Network`] for other networks: several classes, an open class, stations with
+    /// measured or tabulated rates, visits other than 1, or customers × servers above some hundred
+    /// thousand. Cost: that of the solution with one customer less.
     pub fn cycle_time(&self) -> Result<CycleTime, Error> {
         let wrong = |what: &str| {
             let place = self.classes.first().map_or("a network", |class| class.name());
@@ -102,7 +101,7 @@ impl Network {
             return wrong("response-time distributions here are for a closed class");
         };
         if customers == 0 {
-            return wrong("nobody is there; give the class customers");
+            return wrong("it has no customers; give the class customers");
         }
         let met = customers as usize - 1;
         let throughput = match met {
@@ -157,12 +156,12 @@ impl CycleTime {
         self.is_exact
     }
 
-    /// Σₙ of the weights of the states that may be met, each with what follows at the stations.
+    /// Σₙ of the weights of the states that may be found, times the transforms of the stations.
     fn sum(&self, s: Complex64) -> Complex64 {
         let mut all: Vec<Complex64> = self.thinking.iter().map(|w| Complex64::from(*w)).collect();
         for station in &self.stations {
             let own = 1.0 / (1.0 + s * station.service_s);
-            // Of a delay there is no more than the head.
+            // A delay has no terms beyond the head.
             let step = station.ratio / (1.0 + s * (station.service_s / station.servers));
             let full = station.head.len();
             let last = station.head.last().copied().unwrap_or(1.0);
@@ -184,7 +183,7 @@ impl CycleTime {
     /// P(T ≤ t seconds), to some 1e-8, by Euler's inversion ([`inversion`]). Cost: 81 sums over
     /// customers, stations and their servers.
     pub fn cdf(&self, t: f64) -> f64 {
-        // Nothing is left past that, and nothing is there before.
+        // Nothing is left past the end, and nothing is there before the start.
         if t.is_nan() || t <= 1e-9 * self.mean_s {
             return 0.0;
         }
@@ -194,11 +193,11 @@ impl CycleTime {
         inversion::cdf(|s| self.sum(s) / self.whole, t)
     }
 
-    /// The time in seconds that a share `p` (0 ≤ p < 1) does not exceed; some 60 evaluations of the
-    /// CDF.
+    /// The time in seconds that a share `p` (0 ≤ p < 1) does not exceed. Cost: some 60 evaluations
+    /// of the CDF.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for another share.
+    /// [`Error::Invalid`] for any other share.
     pub fn quantile(&self, p: f64) -> Result<f64, Error> {
         check("the share of a quantile", p, 0.0..=1.0 - 1e-6, "at least 0 and below 1")?;
         quantile(p, self.mean_s, |t| self.cdf(t))

@@ -1,9 +1,9 @@
 //! Exact solution of closed networks of several classes with stations of any speeds: the
 //! convolution of `convolution`, over all populations.
 //!
-//! Reiser and Kobayashi, IBM J. R&D 19 (1975). Positive terms only, tilted by throughputs z of an
-//! approximation as there. With S = Π(N_c + 1) populations a queue of constant speed costs S ×
-//! classes, a delay S × ΣN, a station of other rates up to S².
+//! Reiser and Kobayashi, IBM J. R&D 19 (1975). All terms are positive, and tilted by the
+//! throughputs z of an approximation as in `convolution`. With S = Π(N_c + 1) populations, a queue
+//! of constant speed costs S × classes, a delay S × ΣN, a station of other rates up to S².
 
 use super::convolution::Failure;
 use super::station::Law;
@@ -14,16 +14,16 @@ pub(crate) struct Server<'a> {
     pub(crate) law: &'a Law,
 }
 
-/// What is said of a network.
+/// The solution of a network.
 pub(crate) struct Solved {
     pub(crate) throughput: Vec<f64>,
     /// `[class][station]`.
     pub(crate) numbers: Vec<Vec<f64>>,
-    /// P(n customers of all classes) at stations that change their speed, empty for others.
+    /// P(n customers of all classes) at stations whose speed changes; empty for others.
     pub(crate) totals: Vec<Vec<f64>>,
 }
 
-/// Steps made at most.
+/// Largest number of steps.
 pub(crate) const WORK_MAX: f64 = 3e9;
 
 /// All populations, the first class varying fastest.
@@ -55,7 +55,7 @@ impl Grid {
     }
 }
 
-/// Steps of [`solve`].
+/// Number of steps of [`solve`].
 pub(crate) fn work(servers: &[Server<'_>], customers: &[u32]) -> f64 {
     let size: f64 = customers.iter().map(|n| f64::from(*n) + 1.0).product();
     let sum: f64 = customers.iter().map(|n| f64::from(*n)).sum();
@@ -92,7 +92,7 @@ impl Lattice {
         Grid { values, scale: 0 }
     }
 
-    /// With a queue of constant speed: out(n) = g(n) + Σ_c D_c·out(n − e_c).
+    /// Convolution with a queue of constant speed: out(n) = g(n) + Σ_c D_c·out(n − e_c).
     fn queue(&self, g: &Grid, demands: &[f64]) -> Grid {
         let mut out = g.clone();
         for i in 0..self.size {
@@ -106,7 +106,7 @@ impl Lattice {
         out
     }
 
-    /// With a delay: class by class, out(n) = Σ_j D^j/j!·g(n − j·e_c).
+    /// Convolution with a delay: class by class, out(n) = Σ_j D^j/j!·g(n − j·e_c).
     fn delay(&self, g: &Grid, demands: &[f64]) -> Grid {
         let mut out = g.clone();
         for (c, d) in demands.iter().enumerate().filter(|(_, d)| **d > 0.0) {
@@ -148,7 +148,7 @@ impl Lattice {
         Grid { values, scale: scale as i64 }
     }
 
-    /// With any weights: out(n) = Σ f(j)·g(n − j), row by row of the first class.
+    /// Convolution with any weights: out(n) = Σ f(j)·g(n − j), row by row of the first class.
     fn product(&self, f: &Grid, g: &Grid) -> Grid {
         let mut out = vec![0.0; self.size];
         let row = self.customers[0] + 1;
@@ -194,7 +194,7 @@ impl Lattice {
     }
 }
 
-/// Solves a closed network whose classes all have customers; `tilt` is near the throughputs.
+/// Solves a closed network whose classes all have customers; `tilt` is close to the throughputs.
 pub(crate) fn solve(
     servers: &[Server<'_>],
     customers: &[u32],

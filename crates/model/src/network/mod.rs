@@ -1,14 +1,14 @@
-//! Networks of queues: stations, classes of customers, and what they do to each other.
+//! Networks of queues: stations, and the classes of customers that visit them.
 //!
-//! A customer of a *closed* class thinks, visits stations, and starts again: a client that sends
-//! its next request after the answer. Customers of an *open* class come from outside and leave. A
-//! class needs at each station a **demand** of D = V·S seconds: visits × mean service time. From
-//! populations, think times and demands follow throughputs, response times, numbers and
-//! utilisations.
+//! A customer of a *closed* class thinks, visits stations, and starts again, like a client that
+//! waits for each reply before it sends the next request. Customers of an *open* class arrive from
+//! outside and leave. Each class has a **demand** D = V·S seconds at each station: the number of
+//! visits times the mean service time. A solution computes throughputs, response times, numbers of
+//! customers and utilisations from populations, think times and demands.
 //!
-//! Three laws hold for any system, whatever its distributions (Denning and Buzen, 1978), and for
-//! every answer here: **Little's law** N = X·R, the **utilisation law** U = X·D/m, and
-//! the **interactive response-time law** R = N/X − Z. The rest rests on the product form of BCMP
+//! Three laws hold for any system, whatever its distributions (Denning and Buzen, 1978), and so for
+//! every solution here: **Little's law** N = X·R, the **utilisation law** U = X·D/m, and the
+//! **interactive response-time law** R = N/X − Z. All other results assume the product form of BCMP
 //! (see [`Station`]).
 //!
 //! | network | solved by | exact |
@@ -18,18 +18,19 @@
 //! | several closed classes, constant speeds | multi-class mean value analysis, while populations are few | yes |
 //! | several closed classes, any speeds | convolution over populations, while they are few | yes |
 //! | several large closed classes | [`Method::Linearizer`], with very many customers [`Method::Schweitzer`] | no |
-//! | open classes | M/M/m and its kin at each station ([`Method::Open`]) | yes |
-//! | open and closed | closed classes get what open ones leave of each station | as the closed |
+//! | open classes | M/M/m and its special cases at each station ([`Method::Open`]) | yes |
+//! | open and closed | closed classes get the capacity that open classes leave at each station | as the closed |
 //!
-//! Load-dependent mean value analysis is not here: it subtracts, and published solvers return
-//! negative throughputs with some dozens of servers. Convolution adds positive terms only; see the
-//! tests, which compare it with 120-digit arithmetic.
+//! Load-dependent mean value analysis is deliberately missing: it subtracts, and published solvers
+//! return negative throughputs from a few dozen servers on. Convolution adds positive terms only;
+//! the tests compare it with 120-digit arithmetic.
 //!
-//! [`Network::bounds`] needs no solution and holds for every load;
-//! [`bottleneck`](Network::bottleneck) says which station limits, [`sectors`](Network::sectors) how
-//! that changes with the mix of two classes. [`Station::flow_equivalent`] makes one station of a
-//! measured system. [`Network::sojourn`] is the distribution of the response time at a station,
-//! [`Network::cycle_time`] through all of them.
+//! [`Network::bounds`] needs no solution and holds for every load.
+//! [`bottleneck`](Network::bottleneck) names the limiting station, and
+//! [`sectors`](Network::sectors) shows how it changes with the mix of two classes.
+//! [`Station::flow_equivalent`] replaces a measured system by one station. [`Network::sojourn`] is
+//! the distribution of the response time at one station, [`Network::cycle_time`] that through all
+//! of them.
 //!
 //! ```
 //! use model::network::{Class, Network, Station};
@@ -65,15 +66,16 @@ pub use station::Station;
 
 use crate::error::{Error, check, not_negative};
 
-/// The most stations and classes.
+/// The largest number of stations, and of classes.
 const PARTS_MAX: usize = 10_000;
 
-/// What brings a class's customers.
+/// How the customers of a class arrive.
 ///
-/// A closed class sends its next request after the answer and a think time, so that its throughput
-/// is X = N/(R + Z) and falls as R rises; an open one sends λ requests/s whatever the response, and
-/// its queues have no bound near saturation. What taking the one for the other does: B. Schroeder,
-/// A. Wierman, M. Harchol-Balter, "Open versus closed: a cautionary tale", NSDI 2006.
+/// A client of a closed class sends its next request after the reply and a think time, so the
+/// throughput is X = N/(R + Z) and falls as R rises. An open class sends λ requests/s whatever the
+/// response time, and its queues grow without bound near saturation. For the errors caused by
+/// confusing the two see B. Schroeder, A. Wierman, M. Harchol-Balter, "Open versus closed: a
+/// cautionary tale", NSDI 2006.
 ///
 /// ```
 /// use model::network::{Class, Load};
@@ -82,22 +84,22 @@ const PARTS_MAX: usize = 10_000;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// So many customers who think so long between an answer and the next request.
+    /// A fixed number of customers, each of whom thinks between a reply and the next request.
     Closed {
-        /// Customers.
+        /// Number of customers.
         customers: u32,
         /// Mean think time in seconds.
         think_s: f64,
     },
     /// Poisson arrivals from outside.
     Open {
-        /// Requests/s.
+        /// Arrival rate in requests/s.
         rate: f64,
     },
 }
 
-/// A class of customers: its load, and its demand at each station in seconds, D = V·S: visits times
-/// mean service. That demands do not change with the load is assumed of all of them.
+/// A class of customers: its load, and its demand at each station in seconds, D = V·S (visits times
+/// mean service time). Demands are assumed not to change with the load.
 ///
 /// ```
 /// use model::network::Class;
@@ -115,8 +117,9 @@ pub struct Class {
 }
 
 impl Class {
-    /// A closed class: so many customers, their think time, and the demand at each station of the
-    /// network in seconds (0: it does not go there), in the network's order.
+    /// Creates a closed class from the number of customers, their think time, and the demand at
+    /// each station in seconds, in the order of the network's stations (0 for a station that the
+    /// class does not visit).
     pub fn closed(
         name: &str,
         customers: u32,
@@ -126,14 +129,15 @@ impl Class {
         check("a think time", think_s, 0.0..=1e12, "0 to 1e12 seconds")?;
         let class = Class::new(name, Load::Closed { customers, think_s }, demands_s)?;
         if think_s + demands_s.iter().sum::<f64>() < 1e-12 {
-            let what = "spends no time anywhere, so its throughput has no bound; give it a demand or a \
+            let what = "has no demand and no think time, so its throughput is unbounded; give it a demand or a \
                         think time";
             return Err(class.wrong(what));
         }
         Ok(class)
     }
 
-    /// An open class: requests/s from outside, and the demand at each station in seconds.
+    /// Creates an open class from its arrival rate in requests/s and the demand at each station in
+    /// seconds.
     pub fn open(name: &str, rate: f64, demands_s: &[f64]) -> Result<Class, Error> {
         check("an arrival rate", rate, 0.0..=1e15, "0 to 1e15 requests/s")?;
         Class::new(name, Load::Open { rate }, demands_s)
@@ -149,8 +153,8 @@ impl Class {
         Ok(Class { name: name.to_owned(), load, demands_s: demands_s.to_vec(), visits })
     }
 
-    /// With visits to each station for each request (1 if not said). Demands stay; a visit's
-    /// service time is demand / visits.
+    /// Sets the visits to each station per request (default 1). Demands do not change; the service
+    /// time of a visit is demand / visits.
     pub fn with_visits(mut self, visits: &[f64]) -> Result<Class, Error> {
         if visits.len() != self.demands_s.len() {
             let what = format!("{} visits for {} demands", visits.len(), self.demands_s.len());
@@ -171,22 +175,22 @@ impl Class {
         Error::Network { place: format!("class {:?}", self.name), what: what.to_owned() }
     }
 
-    /// Its name.
+    /// The class's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What brings its customers.
+    /// How its customers arrive.
     pub fn load(&self) -> Load {
         self.load
     }
 
-    /// Seconds of work at each station.
+    /// Demand at each station, seconds.
     pub fn demands_s(&self) -> &[f64] {
         &self.demands_s
     }
 
-    /// Its visits to each station for each request.
+    /// Visits to each station per request.
     pub fn visits(&self) -> &[f64] {
         &self.visits
     }
@@ -213,8 +217,8 @@ impl Class {
     }
 }
 
-/// Stations and classes. See the [module](self) for what can be asked of them, by which method each
-/// is answered, and how exactly; [`Station`] for what is assumed; [`Method`] for the sources.
+/// A network: stations and classes. The [module](self) lists the results, the method that computes
+/// each of them, and its accuracy; [`Station`] states the assumptions, and [`Method`] the sources.
 ///
 /// ```
 /// use model::network::{Class, Network, Station};
@@ -234,8 +238,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Of at least one station and one class, with different names, each class with a demand for
-    /// each station.
+    /// Creates a network of at least one station and one class. Names must differ, and each class
+    /// must have one demand for each station.
     pub fn new(stations: Vec<Station>, classes: Vec<Class>) -> Result<Network, Error> {
         let wrong = |what: String| Error::Network { place: "the network".to_owned(), what };
         for (count, of) in [(stations.len(), "station"), (classes.len(), "class")] {
@@ -270,7 +274,7 @@ impl Network {
         &self.classes
     }
 
-    /// The same with other customers in a closed class.
+    /// The same network with another number of customers in a closed class.
     pub fn with_customers(&self, class: usize, customers: u32) -> Result<Network, Error> {
         let mut network = self.clone();
         match network.classes.get_mut(class).map(|c| &mut c.load) {
@@ -285,7 +289,7 @@ impl Network {
             Some(class) => format!("class {:?}", class.name),
             None => format!("class number {class}"),
         };
-        Error::Network { place, what: "is no closed class of this network; name one".to_owned() }
+        Error::Network { place, what: "is not a closed class of this network; name one".to_owned() }
     }
 }
 

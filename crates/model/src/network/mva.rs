@@ -1,13 +1,12 @@
 //! Exact mean value analysis of closed networks whose stations never change their speed.
 //!
 //! Reiser and Lavenberg, "Mean-Value Analysis of Closed Multichain Queuing Networks", JACM 27
-//! (1980): a customer that arrives at a station meets the mean number of the network without it.
-//! All terms are positive, so nothing cancels. Stations whose speed changes would need the
-//! distribution of the number present, and its recursion is not stable: those are for
-//! `convolution`.
+//! (1980): a customer that arrives at a station finds the mean number of the same network without
+//! that customer. All terms are positive, so nothing cancels. Stations with changing speed need the
+//! distribution of the number present, whose recursion is unstable; `convolution` solves them.
 
-/// One class: throughput and numbers at the stations, in O(customers × stations). `each` is told
-/// the throughput of every population on the way. A demand of 0 is allowed.
+/// One class: throughput and numbers at the stations, in O(customers × stations). `each` is called
+/// with the throughput of every population on the way. A demand of 0 is allowed.
 pub(crate) fn single(
     demands: &[f64],
     think_s: f64,
@@ -25,7 +24,7 @@ pub(crate) fn single(
     (throughput, residence)
 }
 
-/// R ← D·(1 + X·R), and their sum: in four parts, so that additions need not wait for each other.
+/// R ← D·(1 + X·R), and their sum, with four partial sums so that additions are independent.
 #[inline]
 fn step(demands: &[f64], residence: &mut [f64], throughput: f64) -> f64 {
     let mut sums = [0.0; 4];

@@ -1,18 +1,18 @@
-//! Open classes: flows from a routing matrix, and what they leave of stations to closed ones.
+//! Open classes: flows from a routing matrix, and the capacity that they leave to closed classes.
 
 use crate::error::{Error, not_negative};
 
 use super::station::Law;
 
-/// Arrival rates at the stations of an open (Jackson) network, from those from outside and a
-/// routing matrix: `routing[i][j]` is the share of what leaves station i that goes to j; the rest
-/// leaves for good. Solves λ = γ + λP. With λ_i / Σγ as visits, a class of [`super::Class::open`]
-/// is the Jackson network (Jackson, Management Science 10, 1963). O(stations³).
+/// Arrival rates at the stations of an open (Jackson) network, from the arrival rates from outside
+/// and a routing matrix: `routing[i][j]` is the share of the departures from station i that go to
+/// j; the rest leaves the network. Solves λ = γ + λP. A class of [`super::Class::open`] with λ_i /
+/// Σγ as visits is the Jackson network (Jackson, Management Science 10, 1963). O(stations³).
 ///
-/// The flows hold of any network that routes by fixed shares and loses nothing; that stations then
-/// are as if alone, with Poisson arrivals, needs exponential service or the like
-/// ([`super::Station`]). Wrong where routing remembers: at most three tries, the same replica
-/// again.
+/// The flows hold for any network that routes by fixed shares and loses nothing. That each station
+/// behaves as if alone with Poisson arrivals holds for exponential service and similar conditions
+/// ([`super::Station`]). Wrong if routing depends on history, such as at most three tries, or a
+/// retry at the same replica.
 ///
 /// ```
 /// // 10 requests/s go to the front; 80 % of them on to the disk, of which 10 % try again.
@@ -26,7 +26,7 @@ pub fn flows(external: &[f64], routing: &[Vec<f64>]) -> Result<Vec<f64>, Error> 
     for &rate in external {
         not_negative("an arrival rate from outside", rate)?;
     }
-    // Only stations that are reached count: others may be a trap that nobody falls into.
+    // Only reachable stations count: unreachable ones may be a trap, which does no harm.
     let mut reached: Vec<bool> = external.iter().map(|rate| *rate > 0.0).collect();
     for _ in 0..count {
         for i in 0..count {
@@ -38,13 +38,15 @@ pub fn flows(external: &[f64], routing: &[Vec<f64>]) -> Result<Vec<f64>, Error> 
     let share = |i: usize, j: usize| if reached[i] { routing[i][j] } else { 0.0 };
     solve(count, |i, j| f64::from(u8::from(i == j)) - share(j, i), external)
         .filter(|rates| rates.iter().all(|r| r.is_finite() && *r >= 0.0 && *r <= 1e15))
-        .ok_or_else(|| wrong("customers reach stations that none ever leaves; let some leave"))
+        .ok_or_else(|| {
+            wrong("customers reach stations from which no route leaves the network; add one")
+        })
 }
 
 /// Mean visits to the stations of a closed network for each visit to station `reference`, from a
 /// routing matrix whose rows sum to 1: v = vP. O(stations³). Source: W. Gordon, G. Newell, "Closed
-/// queueing systems with exponential servers", Operations Research 15 (1967). Wrong where routing
-/// remembers, as for [`flows`].
+/// queueing systems with exponential servers", Operations Research 15 (1967). Wrong if routing
+/// depends on history, as for [`flows`].
 ///
 /// ```
 /// let visits = model::network::visits(0, &[vec![0.0, 0.3, 0.7], vec![1.0, 0.0, 0.0], vec![1.0, 0.0, 0.0]])?;
@@ -64,7 +66,7 @@ pub fn visits(reference: usize, routing: &[Vec<f64>]) -> Result<Vec<f64>, Error>
         );
         return Err(wrong(&what));
     }
-    // The reference's own equation is replaced by v = 1.
+    // The equation of the reference is replaced by v = 1.
     let mut right = vec![0.0; count];
     right[reference] = 1.0;
     let same = |i: usize, j: usize| f64::from(u8::from(i == j));
@@ -127,17 +129,17 @@ fn solve(count: usize, at: impl Fn(usize, usize) -> f64, right: &[f64]) -> Optio
     Some(found)
 }
 
-/// Terms of all series of a station at most: a second or two.
+/// Largest number of terms of all series of a station: a second or two.
 const TERMS_MAX: usize = 500_000_000;
 
-/// What open classes leave of a station to closed ones: rates α'(1), α'(2) … as a law, and the
-/// probability that no open customer is there while no closed one is.
+/// The capacity that open classes leave to closed ones at a station: rates α'(1), α'(2), … as a
+/// law, and the probability that no open customer is present while no closed one is.
 ///
 /// With open work ρ = Σ λD, the weight of n closed customers is h(n) = Σ_l C(n+l, l)·ρ^l /
-/// (α(1)…α(n+l)), so α'(n) = h(n−1)/h(n); for n from where α is constant on it is α − ρ. The mean
-/// number of open ones beside n closed is ρ(n+1)/α'(n+1). Source: Bruell, Balbo, Afshari,
-/// Performance Evaluation 4 (1984), 241-260. The caller has checked ρ < lim α. `None` if so close
-/// to it, with so many servers, that it would take long.
+/// (α(1)…α(n+l)), so α'(n) = h(n−1)/h(n); from the n where α is constant on it is α − ρ. The mean
+/// number of open customers beside n closed ones is ρ(n+1)/α'(n+1). Source: Bruell, Balbo, Afshari,
+/// Performance Evaluation 4 (1984), 241-260. The caller has checked ρ < lim α. Returns `None` if ρ
+/// is so close to that limit, with so many servers, that the computation would take long.
 pub(crate) fn left_over(law: &Law, open: f64, customers: usize) -> Option<(Law, f64)> {
     let Law::Rates(rates) = law else { return Some((Law::Delay, (-open).exp())) };
     let constant = rates.len();

@@ -1,19 +1,19 @@
-//! How long a visit takes in a closed network: the distribution, not the mean alone.
+//! The distribution of the response time of a visit in a closed network.
 
 use crate::error::{Error, check};
 use crate::queue::quantile;
 
 use super::{Load, Network};
 
-/// The distribution of the response time of one visit to a station with m servers, first come,
-/// first served, exponential service, in a closed network of one class. Exact: an arriving customer
-/// meets the network's state with one customer less (arrival theorem: Sevcik and Mitrani, JACM 28,
-/// 1981; Lavenberg and Reiser, 1980). If n ≥ m are met, n − m + 1 departures at rate mµ come first,
-/// then its own service.
+/// The distribution of the response time of one visit to a station with m servers (first come,
+/// first served, exponential service) in a closed network of one class. Exact: an arriving customer
+/// finds the state of the network with one customer less (arrival theorem: Sevcik and Mitrani, JACM
+/// 28, 1981; Lavenberg and Reiser, 1980). If it finds n ≥ m customers, it waits for n − m + 1
+/// departures at rate mµ before its own service.
 ///
 /// In the machine repairman's network (M/M/m//N: think time and one station, visited once) this is
-/// the distribution of the whole response time. Through several stations it is not the sum of
-/// independent times in general; their means add up, their variances need not.
+/// the distribution of the whole response time. The time through several stations is in general not
+/// a sum of independent times: their means add up, but their variances need not.
 ///
 /// ```
 /// use model::network::{Class, Network, Station};
@@ -32,13 +32,13 @@ use super::{Load, Network};
 pub struct Sojourn {
     service_s: f64,
     servers: f64,
-    /// P(so many departures come before service).
+    /// Probability of each number of departures before service.
     ahead: Vec<f64>,
 }
 
 impl Network {
     /// The distribution of the response time of a visit to a station of servers, in a network of
-    /// one closed class. Costs as the solution with a customer less.
+    /// one closed class. Cost: that of the solution with one customer less.
     pub fn sojourn(&self, station: usize) -> Result<Sojourn, Error> {
         let wrong = |what: &str| {
             let place = match self.stations.get(station) {
@@ -59,7 +59,7 @@ impl Network {
             return wrong("response-time distributions are for stations of one or more servers");
         };
         if customers == 0 || class.demands_s[station] == 0.0 {
-            return wrong("nobody visits it; give the class customers and a demand there");
+            return wrong("no customer visits it; give the class customers and a demand there");
         }
         let met = self.with_customers(0, customers - 1)?.distribution(station)?;
         let servers_here = servers as usize;
@@ -90,15 +90,16 @@ impl Sojourn {
 
     /// P(T ≤ t seconds), to some 1e-12. O(customers + m + t·m/service time).
     ///
-    /// By uniformisation: departures come at rate mµ; after j of them those with k ≤ j ahead are in
-    /// service, and each further step ends it with probability 1/m. All terms are positive.
+    /// By uniformisation: departures come at rate mµ. After j of them, a customer with k ≤ j ahead
+    /// is in service, and each further step ends it with probability 1/m. All terms are positive.
     pub fn cdf(&self, t: f64) -> f64 {
         if t.is_nan() || t <= 0.0 {
             return 0.0;
         }
         let steps = t / self.service_s * self.servers;
         let count = self.ahead.len() as f64;
-        // Past that less than 1e-16 is left: the queue is gone, and then 40 service times.
+        // Past this, less than 1e-16 is left: the queue is gone, and 40 service times more have
+        // passed.
         if steps > 2.0 * count + 40.0 * count.sqrt() + 80.0 * self.servers + 200.0 {
             return 1.0;
         }
@@ -120,12 +121,12 @@ impl Sojourn {
                 total += weight;
             }
         }
-        // The weights of the window sum to 1 but for the rounding of large logarithms.
+        // The weights of the window sum to 1 up to the rounding of large logarithms.
         (1.0 - above / total).clamp(0.0, 1.0)
     }
 
-    /// The time in seconds that a share `p` (0 ≤ p < 1) does not exceed; some 60 evaluations of the
-    /// CDF.
+    /// The time in seconds that a share `p` (0 ≤ p < 1) does not exceed. Cost: some 60 evaluations
+    /// of the CDF.
     pub fn quantile(&self, p: f64) -> Result<f64, Error> {
         check("the share of a quantile", p, 0.0..=1.0 - 1e-9, "at least 0 and below 1")?;
         quantile(p, self.mean(), |t| self.cdf(t))

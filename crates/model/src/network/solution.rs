@@ -1,26 +1,26 @@
-//! The answer: throughputs, times, numbers and utilisations, for each class and station.
+//! A solved network: throughputs, times, numbers and utilisations of each class and station.
 
 use serde::Serialize;
 
-/// How an answer was found: [`Solution::method`]. With demands D in seconds, think time Z,
+/// The method of a solution ([`Solution::method`]). With demands D in seconds, think time Z and
 /// populations n:
 ///
 /// - mean value analysis: R = D·(1 + Q(n − 1)) at each station, X = n/(Z + ΣR), Q = X·R; M. Reiser,
 ///   S. Lavenberg, "Mean-Value Analysis of Closed Multichain Queuing Networks", JACM 27 (1980);
-/// - convolution: G, the convolution of each station's Dⁿ/(α(1)…α(n)), and X = G(N − 1)/G(N); J.
-///   Buzen, CACM 16 (1973); several classes: M. Reiser, H. Kobayashi, IBM J. R&D 19 (1975); all
-///   terms are positive, and tilted so that none leaves the range of numbers: relative error N ×
-///   1e-16;
-/// - linearizer: mean value analysis whose numbers with one customer less are estimated from the
-///   fixed points there, some tenths of a per cent off; K. Chandy, D. Neuse, CACM 25 (1982);
-/// - Bard-Schweitzer: the same with shares that stay as one customer leaves, some per cent off with
-///   few customers; P. Schweitzer (1979); E. Lazowska and others, "Quantitative System Performance"
-///   (1984), 6.4.
+/// - convolution: G is the convolution of each station's Dⁿ/(α(1)…α(n)), and X = G(N − 1)/G(N); J.
+///   Buzen, CACM 16 (1973); for several classes M. Reiser, H. Kobayashi, IBM J. R&D 19 (1975). All
+///   terms are positive, and tilted so that none overflows: relative error N × 1e-16;
+/// - linearizer: mean value analysis that estimates the numbers with one customer less from the
+///   fixed points of those populations; errors of some tenths of a per cent; K. Chandy, D. Neuse,
+///   CACM 25 (1982);
+/// - Bard-Schweitzer: the same, with the assumption that shares stay the same when one customer
+///   leaves; errors of some per cent with few customers; P. Schweitzer (1979); E. Lazowska and
+///   others, "Quantitative System Performance" (1984), 6.4.
 ///
-/// In both approximations several servers become a fast one and a delay: A. Seidmann, P.
-/// Schweitzer, S. Shalev-Oren, Operations Research Letters 6 (1987); up to 10 % off. All assume the
-/// product form ([`super::Station`]). [`super::Network::solve`] chooses,
-/// [`super::Network::solve_by`] compares.
+/// Both approximations replace several servers by a fast one and a delay: A. Seidmann, P.
+/// Schweitzer, S. Shalev-Oren, Operations Research Letters 6 (1987); errors up to 10 %. All methods
+/// assume the product form ([`super::Station`]). [`super::Network::solve`] chooses the method,
+/// [`super::Network::solve_by`] takes a given one.
 ///
 /// ```
 /// use model::network::Method;
@@ -33,21 +33,23 @@ pub enum Method {
     Mva,
     /// Exact convolution: stations with several servers or other rates.
     Convolution,
-    /// Approximate: Chandy and Neuse. Several servers are one fast one and a delay (Seidmann).
+    /// Approximation of Chandy and Neuse. Several servers become one fast one and a delay
+    /// (Seidmann).
     Linearizer,
-    /// Approximate: Bard and Schweitzer. Several servers are one fast one and a delay (Seidmann).
+    /// Approximation of Bard and Schweitzer. Several servers become one fast one and a delay
+    /// (Seidmann).
     Schweitzer,
-    /// Open classes only: each station by itself, exactly.
+    /// Open classes only: each station is solved separately and exactly.
     Open,
 }
 
 impl Method {
-    /// Whether the answer is that of the network, to rounding.
+    /// Whether the method is exact, up to rounding.
     pub fn is_exact(self) -> bool {
         matches!(self, Method::Mva | Method::Convolution | Method::Open)
     }
 
-    /// The name in words.
+    /// The method's name.
     pub fn name(self) -> &'static str {
         match self {
             Method::Mva => "mean value analysis",
@@ -59,8 +61,9 @@ impl Method {
     }
 }
 
-/// A solved network, from [`super::Network::solve`]: Little's law, the utilisation law and the
-/// interactive response-time law hold of it to rounding, or to the convergence of an approximation.
+/// A solved network, returned by [`super::Network::solve`]. Little's law, the utilisation law and
+/// the interactive response-time law hold for it up to rounding, or up to the convergence of an
+/// approximation.
 ///
 /// ```
 /// use model::network::{Class, Network, Station};
@@ -74,40 +77,40 @@ impl Method {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Solution {
-    /// How.
+    /// The method.
     pub method: Method,
-    /// One for each class.
+    /// The result for each class.
     pub classes: Vec<ClassResult>,
-    /// One for each station.
+    /// The result for each station.
     pub stations: Vec<StationResult>,
 }
 
-/// What a class gets, in a [`Solution`].
+/// The results of a class, in a [`Solution`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassResult {
-    /// Its name.
+    /// The class's name.
     pub name: String,
-    /// Its customers, if it is closed.
+    /// Number of customers, for a closed class.
     pub customers: Option<u32>,
-    /// Its mean think time in seconds; 0 if it is open.
+    /// Mean think time in seconds; 0 for an open class.
     pub think_s: f64,
     /// Requests/s.
     pub throughput: f64,
-    /// Mean response time in seconds, think time not included; 0 for a class without customers.
+    /// Mean response time in seconds, without the think time; 0 for a class without customers.
     pub response_s: f64,
-    /// Mean number of its customers at stations: those who do not think.
+    /// Mean number of the class's customers at stations, that is, not thinking.
     pub number: f64,
 }
 
-/// What a station does, in a [`Solution`].
+/// The results of a station, in a [`Solution`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StationResult {
-    /// Its name.
+    /// The station's name.
     pub name: String,
     /// Visits/s.
     pub throughput: f64,
-    /// Busy share of its servers; of a load-dependent station the share of time with somebody
-    /// present; of a delay the mean number present, which may be above 1.
+    /// Busy share of the servers; for a load-dependent station the share of time with at least one
+    /// customer present; for a delay the mean number present, which may exceed 1.
     pub utilisation: f64,
     /// Mean number present.
     pub number: f64,
@@ -122,12 +125,12 @@ pub struct StationResult {
 pub struct Share {
     /// Visits/s.
     pub throughput: f64,
-    /// Its part of the station's utilisation.
+    /// The class's part of the station's utilisation.
     pub utilisation: f64,
     /// Mean number present.
     pub number: f64,
     /// Mean response time of a visit in seconds; 0 without visits.
     pub response_s: f64,
-    /// Mean time there for each request, all visits together, in seconds.
+    /// Mean time at the station per request, summed over all visits, in seconds.
     pub residence_s: f64,
 }

@@ -1,5 +1,5 @@
-//! From a network to its solution: what open classes leave, which method fits, and the answer put
-//! together.
+//! Solves a network: computes the capacity that open classes leave, chooses a method, and assembles
+//! the solution.
 
 use crate::error::Error;
 
@@ -10,32 +10,32 @@ use super::{
     lattice, mva, open,
 };
 
-/// Steps of an exact mean value analysis at most: a few seconds.
+/// Largest number of steps of an exact mean value analysis: a few seconds.
 const MVA_MAX: f64 = 2e9;
 
-/// With more customers than this the linearizer's gain is below its rounding, and Bard-Schweitzer
-/// is within 1e-4.
+/// With more customers than this the linearizer's advantage is below its rounding error, and the
+/// error of Bard-Schweitzer is below 1e-4.
 const LINEARIZER_MAX: u64 = 10_000;
 
 /// A station as closed classes see it.
 struct Seen {
     law: Law,
-    /// Work of open classes, seconds each second.
+    /// Work of open classes, seconds per second.
     open: f64,
-    /// Probability of no open customer while no closed one is there.
+    /// Probability that no open customer is present while no closed one is.
     idle_open: f64,
 }
 
-/// What a closed solution says of a station beside numbers.
+/// Results of a closed solution at a station besides the numbers of customers.
 #[derive(Clone, Copy)]
 struct Extra {
-    /// Probability that no closed customer is there, if known.
+    /// Probability that no closed customer is present, if known.
     idle: Option<f64>,
     /// Mean number of open customers.
     open: f64,
 }
 
-/// A closed solution: throughputs and numbers `[class][station]` of all classes, and extras.
+/// A closed solution: throughputs, numbers `[class][station]` of all classes, and extras.
 struct Parts {
     method: Method,
     throughput: Vec<f64>,
@@ -44,19 +44,19 @@ struct Parts {
 }
 
 impl Network {
-    /// Solves the network: exactly where that takes at most some seconds, otherwise by
+    /// Solves the network: exactly if that takes at most a few seconds, otherwise by
     /// [`Method::Linearizer`], or above 10,000 customers by [`Method::Schweitzer`], whose error
-    /// vanishes there. [`Solution::method`] says which.
+    /// vanishes there. [`Solution::method`] is the method used.
     ///
-    /// [`Error::StationUnstable`] if open classes saturate a station, [`Error::PastCurve`] past a
-    /// measured curve, [`Error::TooMuchWork`] if the exact solution is too large and the
-    /// approximations do not know a station.
+    /// Returns [`Error::StationUnstable`] if open classes saturate a station, [`Error::PastCurve`]
+    /// past the end of a measured curve, and [`Error::TooMuchWork`] if the exact solution is too
+    /// large and the approximations do not support a station.
     pub fn solve(&self) -> Result<Solution, Error> {
         self.solved(None)
     }
 
-    /// Solves by a method of your choice, for example to see how far an approximation is off.
-    /// [`Error::Network`] if the method cannot solve this network, [`Error::TooMuchWork`] if it
+    /// Solves by a given method, for example to see the error of an approximation. Returns
+    /// [`Error::Network`] if the method cannot solve this network, and [`Error::TooMuchWork`] if it
     /// would take minutes.
     ///
     /// ```
@@ -112,8 +112,8 @@ impl Network {
             }
             let place = || format!("station {:?}", station.name());
             if matches!(station.inner(), Kind::Curve(_)) {
-                let what = "a measured curve ends, and open classes may bring any number; give it a \
-                            closed class";
+                let what = "has a measured curve, which is limited, but open classes may bring any number of \
+                            customers; give it a closed class";
                 return Err(Error::Network { place: place(), what: what.to_owned() });
             }
             let limit = station.rate_limit();
@@ -153,7 +153,7 @@ impl Network {
         }
     }
 
-    /// The better approximation.
+    /// The more accurate approximation for this population.
     fn near(&self, closed: &[usize]) -> Method {
         let customers: u64 = closed.iter().map(|&c| u64::from(self.classes[c].customers())).sum();
         if customers <= LINEARIZER_MAX { Method::Linearizer } else { Method::Schweitzer }
@@ -175,7 +175,7 @@ impl Network {
         }
     }
 
-    /// Extras where the mean number of closed customers is enough.
+    /// Extras for stations where the mean number of closed customers suffices.
     fn extra_of_fixed(&self, seen: &[Seen], numbers: &[Vec<f64>]) -> Vec<Extra> {
         let each = seen.iter().enumerate().map(|(k, s)| {
             let number: f64 = numbers.iter().map(|n| n[k]).sum();
@@ -230,7 +230,8 @@ impl Network {
         Ok(self.spread(seen, closed, Method::Mva, (throughput, numbers), &queues))
     }
 
-    /// Results at some stations of the closed classes, for all of both; the others are delays.
+    /// Spreads results at some stations and for the closed classes over all; the other stations are
+    /// delays.
     fn spread(
         &self,
         seen: &[Seen],
@@ -252,7 +253,7 @@ impl Network {
         Parts { method, throughput, numbers, extra }
     }
 
-    /// The stations that a lone closed class sees, its think time as the last one, a delay.
+    /// The stations that a single closed class visits, with its think time as a last one, a delay.
     fn servers<'a>(
         &self,
         seen: &'a [Seen],
@@ -331,8 +332,8 @@ impl Network {
         Ok(Parts { method: Method::Convolution, throughput, numbers, extra })
     }
 
-    /// Each station whose speed changes as a queue of its highest speed and a delay, so that one
-    /// customer alone and very many are right (Seidmann, Schweitzer, Shalev-Oren, OR Letters
+    /// Replaces each station of changing speed by a queue of its highest speed and a delay, which
+    /// is correct for one customer and for very many (Seidmann, Schweitzer, Shalev-Oren, OR Letters
     /// 6, 1987).
     fn by_approximation(
         &self,
@@ -350,8 +351,8 @@ impl Network {
                 return Err(Error::Network {
                     place: format!("station {:?}", self.stations[k].name()),
                     what:
-                        "gets slower with more present, which the approximations do not know; ask \
-                           for populations small enough to be solved exactly"
+                        "gets slower with more customers, which the approximations do not support; use \
+                           populations small enough for an exact solution"
                             .to_owned(),
                 });
             }
@@ -446,8 +447,8 @@ impl Network {
         Solution { method, classes: classes.collect(), stations: stations.collect() }
     }
 
-    /// P(n present) at a station, n = 0 … N, of the one closed class of a network without open
-    /// ones. Values below some 1e-290 are 0. Cost as the solution's, up to N² × stations.
+    /// P(n present) at a station, n = 0 … N, for a network of one closed class and no open ones.
+    /// Values below some 1e-290 are 0. Cost: that of the solution, up to N² × stations.
     ///
     /// ```
     /// use model::network::{Class, Network, Station};
@@ -476,7 +477,7 @@ impl Network {
     }
 }
 
-/// Mean number of open customers beside closed ones of this distribution: Σ p(n)·ρ(n+1)/α'(n+1).
+/// Mean number of open customers, given the distribution of closed ones: Σ p(n)·ρ(n+1)/α'(n+1).
 fn beside(seen: &Seen, p: &[f64]) -> f64 {
     let each = |(n, p): (usize, &f64)| p * seen.open * (n + 1) as f64 / seen.law.at(n + 1);
     p.iter().enumerate().map(each).sum()

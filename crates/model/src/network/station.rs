@@ -1,18 +1,18 @@
-//! Stations: what serves, and how fast with how many present.
+//! Stations: places of service, and their speed as a function of the number of customers present.
 
 use crate::error::{Error, check, positive};
 
-/// The most servers, and the most rates of a table: more would only cost memory.
+/// The largest number of servers and of tabulated rates: more would only cost memory.
 const RATES_MAX: usize = 1_000_000;
 
-/// A station of a network: a name and how its speed depends on the number present.
+/// A station of a network: a name, and its speed as a function of the number of customers present.
 ///
-/// A class needs `demand` seconds of work there (visits × mean service time of one server). With n
-/// present, work is done α(n) times as fast as by one server. Assumptions (BCMP, Baskett, Chandy,
-/// Muntz, Palacios, JACM 22, 1975): exponential service if first come, first served (then alike for
-/// all classes), or any service law if processor sharing, last come first served, or a delay. Where
-/// service is far from exponential and first come, first served, results are approximate, worst
-/// near saturation.
+/// A class needs `demand` seconds of work at the station (visits × mean service time of one
+/// server). With n customers present, the station works α(n) times as fast as one server.
+/// Assumptions (BCMP: Baskett, Chandy, Muntz, Palacios, JACM 22, 1975): either service is first
+/// come, first served with exponential times that are equal for all classes; or any service law
+/// with processor sharing, last come first served, or a delay. If service is first come, first
+/// served and far from exponential, results are approximate, and worst near saturation.
 ///
 /// ```
 /// use model::network::Station;
@@ -33,13 +33,13 @@ pub struct Station {
 pub(crate) enum Kind {
     Servers(u32),
     Delay,
-    /// α(1), α(2) …; the last one holds for all larger numbers.
+    /// α(1), α(2), …; the last rate holds for all larger numbers.
     Rates(Vec<f64>),
-    /// The same, but known up to its end only.
+    /// The same, but unknown past its last rate.
     Curve(Vec<f64>),
 }
 
-/// α(n) as solvers see it: a delay, or a table whose last rate holds for all larger numbers.
+/// α(n) for the solvers: a delay, or a table whose last rate holds for all larger numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Law {
     Delay,
@@ -56,7 +56,7 @@ impl Law {
         }
     }
 
-    /// The number from which α does not change, if there is one.
+    /// The number from which α is constant, if any.
     pub(crate) fn constant_from(&self) -> usize {
         match self {
             Law::Delay => usize::MAX,
@@ -72,7 +72,7 @@ impl Law {
         }
     }
 
-    /// Without equal rates at the end; a delay if it is one for up to `customers`.
+    /// Drops equal rates at the end; returns a delay if the table is one for up to `customers`.
     pub(crate) fn simplified(mut rates: Vec<f64>, customers: usize) -> Law {
         rates.truncate(customers.max(1));
         while rates.len() > 1 && rates[rates.len() - 1] == rates[rates.len() - 2] {
@@ -104,20 +104,20 @@ impl Station {
         Station { name: name.to_owned(), kind: Kind::Delay }
     }
 
-    /// Any rates α(1), α(2) …: how many times as fast as one server the station works with so many
-    /// present. The last one is taken to hold for all larger numbers.
+    /// A station with any rates α(1), α(2), …: its speed relative to one server with 1, 2, …
+    /// customers present. The last rate is assumed to hold for all larger numbers.
     pub fn load_dependent(name: &str, rates: &[f64]) -> Result<Station, Error> {
         Ok(Station { name: name.to_owned(), kind: Kind::Rates(checked(name, rates)?) })
     }
 
-    /// A flow-equivalent server: a whole system as one station, from its measured throughputs X(n)
-    /// in requests/s with n requests inside (pairs in rising order of n). Give classes a demand of
-    /// 1 s there: α(n) is then X(n) per second. Between measured numbers X is interpolated
-    /// linearly, from X(0) = 0; above the last one [`crate::Error::PastCurve`]: a curve is not
-    /// extrapolated.
+    /// A flow-equivalent server: a whole system as one station, given its measured throughputs X(n)
+    /// in requests/s with n requests inside (pairs in ascending order of n). Classes must have a
+    /// demand of 1 s there; α(n) is then X(n) per second. Between measured numbers X is
+    /// interpolated linearly, starting from X(0) = 0. Past the last one solutions return
+    /// [`crate::Error::PastCurve`], because a curve is not extrapolated.
     ///
     /// Source: Norton's theorem for queueing networks (Chandy, Herzog, Woo, IBM J. R&D 19, 1975).
-    /// Exact if the system inside is a product-form network; approximate otherwise.
+    /// Exact if the system inside is a product-form network, approximate otherwise.
     ///
     /// ```
     /// use model::network::{Class, Network, Station};
@@ -167,12 +167,12 @@ impl Station {
         Ok(Station { name: name.to_owned(), kind: Kind::Curve(checked(name, &rates)?) })
     }
 
-    /// Its name.
+    /// The station's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is, in a word or two.
+    /// A short description of its kind.
     pub fn kind(&self) -> String {
         match &self.kind {
             Kind::Servers(1) => "queue".to_owned(),
@@ -183,7 +183,7 @@ impl Station {
         }
     }
 
-    /// α(n): how many times as fast as one server it works with `n` present; 0 if `n` is 0.
+    /// α(n): its speed relative to one server with `n` customers present; 0 if `n` is 0.
     pub fn rate(&self, n: u32) -> f64 {
         if n == 0 {
             return 0.0;
@@ -195,7 +195,7 @@ impl Station {
         }
     }
 
-    /// The rate that it tends to with very many present; infinite for a delay.
+    /// The limit of α(n) for large n; infinite for a delay.
     pub(crate) fn rate_limit(&self) -> f64 {
         match &self.kind {
             Kind::Servers(m) => f64::from(*m),
@@ -204,7 +204,7 @@ impl Station {
         }
     }
 
-    /// The largest rate that it has with any number present; infinite for a delay.
+    /// The largest α(n); infinite for a delay.
     pub fn rate_max(&self) -> f64 {
         match &self.kind {
             Kind::Servers(_) | Kind::Delay => self.rate_limit(),
@@ -216,7 +216,7 @@ impl Station {
         &self.kind
     }
 
-    /// Servers, where it has servers.
+    /// Number of servers, for a kind that has servers.
     pub(crate) fn server_count(&self) -> Option<u32> {
         match self.kind {
             Kind::Servers(m) => Some(m),
@@ -228,7 +228,7 @@ impl Station {
         matches!(self.kind, Kind::Delay)
     }
 
-    /// The law for solvers with at most so many customers inside.
+    /// The law for solvers with at most `customers` inside.
     pub(crate) fn law(&self, customers: usize) -> Result<Law, Error> {
         Ok(match &self.kind {
             Kind::Delay => Law::Delay,

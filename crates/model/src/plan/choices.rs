@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, check, not_negative, positive};
 use crate::storage::Popularity;
 
-/// The most configurations that a plan looks at.
+/// The largest number of configurations of a plan.
 pub const CONFIGURATIONS_MAX: u64 = 5_000_000;
 
-/// A larger factor of a hit ratio makes no difference: whatever was above 0.2 % is 1.
+/// The largest factor of a hit ratio: it turns any ratio above 0.2 % into 1.
 const FACTOR_MAX: f64 = 500.0;
 
-/// How a share (of hits, of reads) follows the size of what holds them.
+/// A share (of hits, of reads) as a function of the size of memory or devices.
 ///
 /// ```
 /// use model::plan::SizeLaw;
@@ -26,16 +26,17 @@ const FACTOR_MAX: f64 = 500.0;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum SizeLaw {
-    /// share ∝ size^exponent ([`Popularity`]): one number, right for a full memory of like objects.
+    /// share ∝ size^exponent ([`Popularity`]): one parameter, correct for a full memory of similar
+    /// objects.
     Power(Popularity),
-    /// Sizes, ascending, and the share at each: what was measured at several sizes, or what a law
-    /// of caches says. Linear between them, and from nothing at size 0; held beyond the last.
-    /// Shares of caches bend downwards, so each of the three says too little rather than too much.
+    /// Sizes, ascending, and the share at each, measured or computed from a law of caches. Linear
+    /// between them, and from 0 at size 0; constant beyond the last. Curves of caches are concave,
+    /// so each of the three underestimates rather than overestimates.
     Table(Vec<(f64, f64)>),
 }
 
 impl SizeLaw {
-    /// The share at `size` over that at the size that was fitted. At most 500.
+    /// The share at `size` relative to the share at the fitted size. At most 500.
     pub fn factor(&self, size: f64, fitted: f64) -> f64 {
         let factor = match self {
             _ if size <= 0.0 => 0.0,
@@ -56,11 +57,11 @@ impl SizeLaw {
             }
             last = (size, share);
         }
-        positive("the share that a table has at the fitted size", at(points, fitted)).map(|_| ())
+        positive("the share of a table at the fitted size", at(points, fitted)).map(|_| ())
     }
 }
 
-/// The table at a size.
+/// The table's share at a size.
 fn at(points: &[(f64, f64)], size: f64) -> f64 {
     let mut before = (0.0, 0.0);
     for &point in points {
@@ -72,55 +73,55 @@ fn at(points: &[(f64, f64)], size: f64) -> f64 {
     before.1
 }
 
-/// Memory of a server.
+/// The choices of memory per server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Memory {
-    /// What the fitted server had; the unit is yours (GiB), the same in all sizes.
+    /// Memory of the fitted server, in any unit (such as GiB) that is the same for all sizes.
     pub fitted: f64,
-    /// What a server may have, ascending.
+    /// Sizes to choose from, ascending.
     pub sizes: Vec<f64>,
-    /// Price of a unit.
+    /// Price of one unit.
     pub price: f64,
-    /// How the hit ratio follows it.
+    /// The hit ratio as a function of the size.
     pub hits: SizeLaw,
 }
 
 impl Default for Memory {
-    /// The memory of the fitted server, whatever it was.
+    /// The memory of the fitted server, of any size.
     fn default() -> Self {
         let hits = SizeLaw::Power(Popularity::EQUAL);
         Memory { fitted: 1.0, sizes: vec![1.0], price: 0.0, hits }
     }
 }
 
-/// Devices of a server.
+/// The choices of devices of one class per server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceChoice {
-    /// Their class in the model.
+    /// The class's name in the model.
     pub class: String,
-    /// How many a server may have, ascending.
+    /// Numbers of devices to choose from, ascending.
     pub counts: Vec<u32>,
-    /// Price of one.
+    /// Price of one device.
     pub price: f64,
-    /// Capacity of one device, in the unit of [`Catalogue::size`]; `None` if it is not limited.
+    /// Capacity of one device, in the unit of [`Catalogue::size`]; `None` if unlimited.
     pub holds: Option<f64>,
-    /// For a class that holds a chosen part, like hot devices: how its share of the device reads
-    /// follows their number. `None` for a class that serves what is left.
+    /// For a class that holds a chosen part, such as hot devices: its share of the device reads as
+    /// a function of the number of devices. `None` for a class that serves the remaining reads.
     pub reads: Option<SizeLaw>,
 }
 
-/// What all servers hold together.
+/// The catalogue: the objects of all servers together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Catalogue {
-    /// The fitted server was one of so many that shared it: more servers then have smaller parts
-    /// each, of which memory holds more. `None`: each server has the part that the fitted one had,
-    /// however many there are, as in the published model.
+    /// Number of servers that shared the catalogue when the model was fitted. More servers then
+    /// have smaller parts each, so memory holds more of a part. `None`: each server has the same
+    /// part as the fitted one, whatever their number, as in the published model.
     pub servers: Option<f64>,
-    /// Its size: with replicas it must fit on the devices. `None` if that is no limit.
+    /// Its size: with replicas it must fit on the devices. `None` if unlimited.
     pub size: Option<f64>,
 }
 
-/// All that can be chosen.
+/// All choices of a plan.
 ///
 /// ```
 /// use model::plan::Choices;
@@ -130,24 +131,24 @@ pub struct Catalogue {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choices {
-    /// Numbers of servers, ascending.
+    /// Numbers of servers to choose from, ascending.
     pub servers: Vec<u32>,
-    /// Price of one, without memory and devices.
+    /// Price of one server, without memory and devices.
     pub server_price: f64,
-    /// Memory of each.
+    /// Memory of each server.
     pub memory: Memory,
-    /// Devices of each; classes that are not named stay as they were fitted.
+    /// Devices of each server; classes that are not listed stay as fitted.
     pub devices: Vec<DeviceChoice>,
-    /// Numbers of replicas, ascending.
+    /// Numbers of replicas to choose from, ascending.
     pub replicas: Vec<u32>,
     /// Price of one replica of the catalogue.
     pub replica_price: f64,
-    /// What they hold.
+    /// The catalogue.
     pub catalogue: Catalogue,
 }
 
 impl Default for Choices {
-    /// One server like the fitted one, one replica, for nothing.
+    /// One server like the fitted one, one replica, at no price.
     fn default() -> Self {
         Choices {
             servers: vec![1],
@@ -161,27 +162,27 @@ impl Default for Choices {
     }
 }
 
-/// A number of devices of a class.
+/// The number of devices of a class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceCount {
     /// The class.
     pub class: String,
-    /// How many in a server.
+    /// Number of devices in a server.
     pub count: u32,
 }
 
-/// One of the choices.
+/// A configuration: one value of each choice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Configuration {
-    /// Servers.
+    /// Number of servers.
     pub servers: u32,
-    /// Memory of each.
+    /// Memory of each server.
     pub memory: f64,
-    /// Devices of each, of the classes that can be chosen.
+    /// Devices of each server, for the classes that can be chosen.
     pub devices: Vec<DeviceCount>,
     /// Replicas of each object.
     pub replicas: u32,
-    /// What it costs.
+    /// Its cost.
     pub cost: f64,
 }
 
@@ -220,7 +221,7 @@ impl Choices {
         for (i, devices) in self.devices.iter().enumerate() {
             counts(&devices.class, &devices.counts, 0)?;
             not_negative("the price of a device", devices.price)?;
-            positive("what a device holds", devices.holds.unwrap_or(1.0))?;
+            positive("the capacity of a device", devices.holds.unwrap_or(1.0))?;
             if self.devices.iter().take(i).any(|d| d.class == devices.class) {
                 let class = &devices.class;
                 return Err(Error::Choices(format!("the class {class} is given twice")));
@@ -231,7 +232,7 @@ impl Choices {
         self.configurations().map(|_| ())
     }
 
-    /// How many configurations there are. An error past [`CONFIGURATIONS_MAX`].
+    /// The number of configurations. An error past [`CONFIGURATIONS_MAX`].
     pub fn configurations(&self) -> Result<u64, Error> {
         let product = self
             .lengths()
@@ -268,7 +269,7 @@ impl Choices {
         self.devices.iter().zip(places).map(|(d, &i)| d.counts[i])
     }
 
-    /// What a configuration costs.
+    /// The cost of a configuration.
     pub(super) fn cost(&self, digits: &[usize]) -> f64 {
         let devices = self.devices.iter().zip(self.counts(digits));
         let devices: f64 = devices.map(|(d, count)| d.price * f64::from(count)).sum();
@@ -283,7 +284,7 @@ impl Choices {
         digits.last().map_or(1, |&i| self.replicas[i])
     }
 
-    /// Whether there are servers for the replicas, and room for what they hold.
+    /// Whether there are enough servers for the replicas, and enough room on the devices.
     pub(super) fn fits(&self, digits: &[usize]) -> bool {
         let (servers, replicas) = (self.servers[digits[0]], self.replicas(digits));
         let Some(size) = self.catalogue.size else { return replicas <= servers };

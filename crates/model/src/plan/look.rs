@@ -11,13 +11,13 @@ use super::choices::Configuration;
 use super::site::{Changes, Site};
 use super::{LimitRule, Question};
 
-/// The shares whose response times a forecast gives.
+/// The shares whose response times a forecast reports.
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
-/// The latest month that is looked at.
+/// The last month that is examined.
 const MONTHS_MAX: u32 = 1200;
 
-/// The response time that a share of the requests does not exceed.
+/// A quantile of the response time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quantile {
     /// The share.
@@ -26,18 +26,18 @@ pub struct Quantile {
     pub time_s: f64,
 }
 
-/// What servers are expected to do at a load.
+/// The predicted performance of servers at a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     /// Load on all of them, requests/s.
     pub rate: f64,
-    /// How many they are.
+    /// Number of servers.
     pub servers: u32,
     /// Share answered within the objective's time, with its 95 % interval.
     pub within: Parameter,
-    /// The same by the published model; `None` where that is not stable.
+    /// The same by the published model; `None` if that is not stable.
     pub published: Option<f64>,
-    /// The distribution of the response time.
+    /// Quantiles of the response time.
     pub quantiles: Vec<Quantile>,
     /// Mean response, seconds.
     pub response_mean: Parameter,
@@ -49,122 +49,122 @@ pub struct Forecast {
     pub confidence_limit: f64,
     /// The load up to which the model is trusted, requests/s on all servers ([`crate::Trust`]).
     pub trust_limit: f64,
-    /// Past the confidence limit: say so wherever the forecast is shown.
+    /// The load is past the confidence limit; report this wherever the forecast is shown.
     pub beyond_limit: bool,
     /// A server has a larger load than any that was fitted.
     pub beyond_fitted: bool,
-    /// Past the load up to which the model is trusted: say so wherever the forecast is shown.
+    /// The load is past the one up to which the model is trusted; report this wherever the forecast
+    /// is shown.
     pub beyond_trust: bool,
 }
 
-/// What becomes of a configuration when one server is lost and its replicas have filled.
+/// The prediction for a configuration with one server lost, after its replicas have filled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lost {
-    /// The others; `None` if they cannot serve the load, or there are none.
+    /// The forecast of the other servers; `None` if they cannot carry the load, or there are none.
     pub forecast: Option<Forecast>,
-    /// Share of the requests whose keys only the lost one held. They count as too late; `forecast`
-    /// has that in it.
+    /// Share of the requests for keys that only the lost server held. They count as too late;
+    /// `forecast` includes them.
     pub unreachable: f64,
-    /// Whether the objective still holds.
+    /// Whether the objective is still met.
     pub holds: bool,
 }
 
-/// Why a configuration holds no more load.
+/// The reason why a configuration carries no more load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// The objective is missed.
     Objective,
-    /// A device is always busy: what memory answers would hold the objective still.
+    /// A device is always busy, while the answers of memory alone still meet the objective.
     Saturation,
-    /// The limit that was asked for is reached.
+    /// The required limit is reached.
     Limit,
     /// The objective is missed with one server lost.
     OneLost,
 }
 
-/// What breaks first as the load grows.
+/// The limit that a growing load reaches first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Break {
-    /// Why.
+    /// The reason.
     pub cause: Cause,
-    /// At this load, requests/s on all servers. Infinite if memory answers everything.
+    /// The load at that limit, requests/s on all servers. Infinite if memory answers everything.
     pub rate: f64,
-    /// The class of devices that is the busiest, and would saturate first; or `link` or `workers`,
-    /// if they do.
+    /// The class of the busiest device, which would saturate first; or `link` or `workers`, if one
+    /// of these does.
     pub class: String,
     /// Its utilisation at that load, with all servers.
     pub utilisation: f64,
-    /// The load at which it is always busy, requests/s on all servers.
+    /// The load at which that class is always busy, requests/s on all servers.
     pub saturation: f64,
-    /// `rate` is past the confidence limit: say so wherever it is shown.
+    /// `rate` is past the confidence limit; report this wherever it is shown.
     pub beyond_limit: bool,
-    /// It brings a server more load than any that was fitted.
+    /// `rate` brings a server more load than any that was fitted.
     pub beyond_fitted: bool,
-    /// It is past the load up to which the model is trusted: say so wherever it is shown.
+    /// `rate` is past the load up to which the model is trusted; report this wherever it is shown.
     pub beyond_trust: bool,
 }
 
-/// A configuration that holds.
+/// A configuration that meets the objective.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Planned {
-    /// What it is, and what it costs.
+    /// The configuration with its cost.
     pub configuration: Configuration,
-    /// What it does at the load that it must hold.
+    /// Its forecast at the design load.
     pub forecast: Forecast,
     /// With one server lost, at the same load.
     pub one_lost: Lost,
-    /// The largest load at which the objective itself holds, with its 95 % interval: requests/s.
+    /// The largest load that meets the objective alone, requests/s, with its 95 % interval.
     pub objective_rate: Parameter,
-    /// What breaks first: the objective, or what else was asked for.
+    /// The limit reached first: the objective, or another requirement.
     pub breaks_first: Break,
-    /// The load at which that is over the load now.
+    /// The load of `breaks_first` relative to the load now.
     pub headroom: f64,
-    /// The month in which that is, the load growing as asked; `None` without growth, or if it is
-    /// never.
+    /// The month in which the growing load reaches it; `None` without growth, or if it never does.
     pub ends_in_month: Option<u32>,
-    /// Whether its servers are the fitted one, but for their number. If not, the laws of memory and
-    /// devices made them of it.
+    /// Whether its servers equal the fitted one except for their number. If not, the laws of memory
+    /// and devices derived them from it.
     pub like_fitted: bool,
 }
 
-/// The configuration that comes nearest to an objective that none holds.
+/// The configuration that comes nearest to the objective, if none meets it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reach {
-    /// What it is.
+    /// The configuration with its cost.
     pub configuration: Configuration,
-    /// What it does at the load; `None` if it cannot serve the load at all.
+    /// Its forecast at the load; `None` if it cannot carry the load at all.
     pub forecast: Option<Forecast>,
-    /// The largest load at which it holds all that was asked for, requests/s; 0 if it does at none.
+    /// The largest load at which it meets all requirements; 0 requests/s if there is none.
     pub breaks_first: Break,
-    /// Whether its servers are the fitted one, but for their number.
+    /// Whether its servers equal the fitted one except for their number.
     pub like_fitted: bool,
 }
 
-/// A step from one configuration to the next of one of the choices.
+/// A step from one configuration to the next value of one choice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Purchase {
-    /// What is bought, in words: `servers 17 → 18`.
+    /// A description of the purchase: `servers 17 → 18`.
     pub what: String,
-    /// The configuration with it.
+    /// The configuration after the purchase.
     pub configuration: Configuration,
-    /// By how much the largest load grows that holds all that was asked for, requests/s.
+    /// The increase of the largest load that meets all requirements, requests/s.
     pub gain: f64,
-    /// Whether that load is past the one up to which the model is trusted: say so wherever it is
-    /// shown.
+    /// Whether that load is past the one up to which the model is trusted; report this wherever it
+    /// is shown.
     pub beyond_trust: bool,
-    /// What it costs more.
+    /// The additional cost.
     pub price: f64,
-    /// `gain` over `price`; `None` if it costs nothing.
+    /// `gain` over `price`; `None` if the purchase costs nothing.
     pub gain_per_price: Option<f64>,
 }
 
-/// A server of a configuration as a model, and with one of them lost.
+/// A server of a configuration as a model, and the same with one server lost.
 struct Looked {
     servers: u32,
     replicas: u32,
     whole: Model,
-    /// What is left of them; `None` of a single server.
+    /// A remaining server after a loss; `None` for a single server.
     lost: Option<Model>,
     changes: Changes,
 }
@@ -173,7 +173,7 @@ fn look(site: &Site, digits: &[usize]) -> Result<Looked, Error> {
     let (servers, replicas) = (site.choices.servers[digits[0]], site.choices.replicas(digits));
     let (mut changes, mut after) = (Changes::default(), Changes::default());
     let n = f64::from(servers);
-    // Without replicas no other server gets the keys of the lost one.
+    // Without replicas no other server gets the lost server's keys.
     let part = if replicas > 1 && servers > 1 { n / (n - 1.0) } else { 1.0 };
     if !site.changes(digits, 1.0, &mut changes) || !site.changes(digits, part, &mut after) {
         return Err(Error::Choices("its devices cannot serve all reads".into()));
@@ -182,7 +182,7 @@ fn look(site: &Site, digits: &[usize]) -> Result<Looked, Error> {
     Ok(Looked { servers, replicas, whole: site.model(&changes), lost, changes })
 }
 
-/// All that is said of a configuration that holds.
+/// The full report of a configuration that meets the objective.
 pub(super) fn planned(
     site: &Site,
     question: &Question,
@@ -302,12 +302,12 @@ fn largest(model: &Model, t_s: f64, share: f64) -> Result<f64, Error> {
     }
 }
 
-/// The load up to which the model of all servers is trusted.
+/// The load up to which the model is trusted, on all servers.
 fn trust_limit(looked: &Looked) -> Result<f64, Error> {
     Ok(looked.whole.trust()?.limit * f64::from(looked.servers))
 }
 
-/// What breaks first, where `trust_limit` is [`trust_limit`].
+/// The limit reached first, given `trust_limit` from [`trust_limit`].
 fn breaks(
     site: &Site,
     question: &Question,
@@ -338,7 +338,7 @@ fn breaks(
         let lost = match &looked.lost {
             None => 0.0,
             Some(model) if looked.replicas > 1 => largest(model, t_s, share)? * (n - 1.0),
-            // The others answer (n−1)/n of all, and must make up for what is lost.
+            // The others answer (n−1)/n of all requests, and must make up for the unreachable ones.
             Some(model) => largest(model, t_s, share * n / (n - 1.0))? * n,
         };
         if lost < first.1 {
@@ -369,7 +369,7 @@ fn breaks(
     })
 }
 
-/// What the nearest configuration reaches.
+/// The report of the nearest configuration.
 pub(super) fn reach(
     site: &Site,
     question: &Question,
@@ -389,8 +389,8 @@ pub(super) fn reach(
     })
 }
 
-/// The next of each of the choices, the most load for the price first. What is free comes before
-/// all; what gains nothing comes last.
+/// The next value of each choice, the largest gain in load per price first. Free steps come first,
+/// steps without gain last.
 pub(super) fn purchases(
     site: &Site,
     question: &Question,
@@ -398,7 +398,7 @@ pub(super) fn purchases(
 ) -> Result<Vec<Purchase>, Error> {
     let choices = site.choices;
     let here = choices.configuration(digits);
-    // Only the load of this one is wanted, and that does not depend on trust.
+    // Only the load is needed, which does not depend on trust.
     let rate = breaks(site, question, &look(site, digits)?, 0.0)?.rate;
     let mut all = Vec::new();
     for (place, length) in choices.lengths().into_iter().enumerate() {

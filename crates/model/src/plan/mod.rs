@@ -48,21 +48,21 @@ use choices::Digits;
 use search::{by_cost, cheapest};
 use site::Site;
 
-/// "A share of requests within a time."
+/// An objective: a share of the requests within a time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Objective {
     /// The share, 0 to 1.
     pub share: f64,
-    /// Within this many seconds.
+    /// The time, seconds.
     pub within_s: f64,
 }
 
-/// How the load grows: by the same part each month.
+/// Growth of the load by a constant factor each month.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Growth {
-    /// Part by which it grows in a month: 0.05 for 5 %.
+    /// Relative growth in a month: 0.05 for 5 %.
     pub per_month: f64,
-    /// For how many months the objective must hold.
+    /// Number of months for which the objective must hold.
     pub months: u32,
 }
 
@@ -70,7 +70,7 @@ pub struct Growth {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitRule {
-    /// None: an answer past the confidence limit is marked, and counts.
+    /// No limit: a configuration past the confidence limit is marked, but valid.
     #[default]
     None,
     /// Our confidence limit of the servers (balls into bins).
@@ -79,7 +79,7 @@ pub enum LimitRule {
     Published,
 }
 
-/// What is to be held.
+/// The question that a plan answers.
 ///
 /// ```
 /// use model::plan::{Growth, Objective, Question};
@@ -92,22 +92,23 @@ pub enum LimitRule {
 pub struct Question {
     /// The objective.
     pub objective: Objective,
-    /// The load now, requests/s on all servers.
+    /// Load now, requests/s on all servers.
     pub rate: f64,
-    /// How it grows.
+    /// Growth of the load, if any.
     pub growth: Option<Growth>,
-    /// A limit that the load must not pass.
+    /// The limit that the load must not pass.
     pub limit: LimitRule,
     /// Whether the objective must hold with one server lost as well.
     pub with_one_lost: bool,
-    /// What gateway and network add to every response, seconds, where the model does not have it.
+    /// Delay that gateway and network add to every response, seconds, if the model does not contain
+    /// it.
     pub delay_s: f64,
-    /// How many configurations are wanted.
+    /// Number of configurations to report.
     pub top: usize,
 }
 
 impl Question {
-    /// An objective at a load, and the ten cheapest configurations that hold it.
+    /// Asks for the ten cheapest configurations that meet an objective at a load.
     pub fn new(objective: Objective, rate: f64) -> Self {
         Question {
             objective,
@@ -120,12 +121,12 @@ impl Question {
         }
     }
 
-    /// The load at the end of the growth, which a configuration must hold: requests/s.
+    /// The load at the end of the growth, requests/s, which a configuration must carry.
     pub fn design_rate(&self) -> f64 {
         self.growth.map_or(self.rate, |g| self.rate * (1.0 + g.per_month).powf(g.months.into()))
     }
 
-    /// What is left of the objective's time for a server.
+    /// The objective's time less the delay, seconds: the time left for a server.
     fn within_s(&self) -> f64 {
         self.objective.within_s - self.delay_s
     }
@@ -146,33 +147,33 @@ impl Question {
     }
 }
 
-/// What to do.
+/// The answer to a [`Question`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What was asked.
+    /// The question.
     pub question: Question,
-    /// The load that must be held, requests/s: after the growth.
+    /// The load after the growth, requests/s.
     pub design_rate: f64,
-    /// The configurations that the choices make.
+    /// Number of configurations that the choices allow.
     pub configurations: u64,
-    /// How many of them had to be looked at.
+    /// Number of configurations that were examined.
     pub evaluated: u64,
-    /// Those that hold the objective at the design load, cheapest first; of equal cost those that
-    /// answer more in time. Empty if none does.
+    /// The configurations that meet the objective at the design load, cheapest first; at equal
+    /// cost, those with the larger share in time first. Empty if none meets it.
     pub ranked: Vec<Planned>,
-    /// With growth: the cheapest that holds the load of today, if it is another.
+    /// With growth: the cheapest configuration for the load of today, if it differs.
     pub now: Option<Planned>,
-    /// If none holds: the one that comes nearest, and what it reaches.
+    /// If no configuration meets the objective: the one that comes nearest.
     pub nearest: Option<Reach>,
-    /// What to buy next, beside the cheapest that holds (or the nearest, if none does): the most
-    /// load for the price first.
+    /// The next purchases from the cheapest valid configuration (or the nearest, if none is valid),
+    /// the largest gain in load per price first.
     pub purchases: Vec<Purchase>,
 }
 
-/// The cheapest configurations that hold an objective. See the module's page.
+/// Finds the cheapest configurations that meet an objective. See the [module](self).
 ///
 /// # Errors
-/// [`Error::Choices`] and [`Error::Invalid`]: which list or number, and what it must be.
+/// [`Error::Choices`] and [`Error::Invalid`] name the invalid list or number, and its valid range.
 ///
 /// ```
 /// # fn of(model: &model::Model) -> Result<(), model::Error> {

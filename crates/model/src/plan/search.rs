@@ -13,23 +13,23 @@ use super::choices::Digits;
 use super::site::{Bench, Changes, Site};
 use super::{LimitRule, Question};
 
-/// What was found.
+/// The result of a search.
 #[derive(Default)]
 pub(super) struct Found {
-    /// The configurations that hold, cheapest first.
+    /// The configurations that meet the objective, cheapest first.
     pub ranked: Vec<u32>,
-    /// How many were looked at.
+    /// Number of configurations examined.
     pub evaluated: u64,
-    /// The one that came nearest, if none holds: its share within the objective's time.
+    /// The nearest configuration, if none meets the objective.
     pub nearest: Option<(u32, Nearness)>,
 }
 
-/// How near a configuration is to holding.
+/// How near a configuration comes to meeting the objective.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(super) enum Nearness {
-    /// Past saturation: minus the load over it.
+    /// Past saturation: minus the load relative to the saturation.
     Overloaded(f64),
-    /// The share that is answered in time.
+    /// The share answered in time.
     Share(f64),
 }
 
@@ -46,8 +46,8 @@ pub(super) fn by_cost(site: &Site) -> Result<Vec<(f64, u32)>, Error> {
     Ok(all)
 }
 
-/// The cheapest `top` that hold the objective at `rate` requests/s; of equal cost those first that
-/// answer more in time.
+/// The cheapest `top` configurations that meet the objective at `rate` requests/s; at equal cost,
+/// those with the larger share in time first.
 pub(super) fn cheapest(
     site: &Site,
     question: &Question,
@@ -80,11 +80,11 @@ pub(super) fn cheapest(
     found
 }
 
-/// What is said of a configuration.
+/// The judgement of a configuration.
 pub(super) enum Verdict {
-    /// It holds; the share that is answered in time.
+    /// It meets the objective; the share answered in time.
     Holds(f64),
-    /// It does not.
+    /// It does not meet the objective.
     Fails(Nearness),
     /// It cannot be built: no room, no servers for the replicas, no devices for the reads.
     Impossible,
@@ -105,7 +105,7 @@ impl<'a> Judge<'a> {
         Judge { site, question, rate, bench, changes: Changes::default() }
     }
 
-    /// Whether a configuration holds. Cost: some microseconds.
+    /// Judges a configuration. Cost: some microseconds.
     pub fn judge(&mut self, digits: &[usize]) -> Verdict {
         let choices = self.site.choices;
         if !choices.fits(digits) || !self.set(digits, 1.0) {
@@ -126,7 +126,7 @@ impl<'a> Judge<'a> {
                 return fails;
             }
             let lost = if choices.replicas(digits) < 2 {
-                // What only the lost one held is late, and comes to no other.
+                // Keys that only the lost server held count as too late, and load no other server.
                 share * (n - 1.0) / n
             } else if self.set(digits, n / (n - 1.0)) {
                 match self.share(n - 1.0) {

@@ -10,19 +10,19 @@ use crate::storage::{DeviceGroup, HitRatio, Node, NodeAt, Spotify};
 
 use super::choices::Choices;
 
-/// A class of the model's devices as it was fitted.
+/// A class of the model's devices as fitted.
 struct Class {
     name: String,
     groups: Vec<DeviceGroup>,
     count: u32,
     share: f64,
-    /// Their mean service time over the class's.
+    /// Mean service time of its devices relative to the class's.
     factor: f64,
     /// Its position among the choices.
     choice: Option<usize>,
 }
 
-/// A fitted server and what can be changed in it.
+/// A fitted server and the choices that change it.
 pub(super) struct Site<'a> {
     pub model: &'a Model,
     pub choices: &'a Choices,
@@ -32,15 +32,15 @@ pub(super) struct Site<'a> {
     devices: u32,
 }
 
-/// What a configuration changes.
+/// The changes that a configuration makes to the fitted server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
-    /// The hit ratio is multiplied by this.
+    /// The factor on the hit ratio.
     hits: f64,
-    /// The joining is multiplied by this.
+    /// The factor on the joining.
     joining: f64,
     groups: Vec<DeviceGroup>,
-    /// Disks of the published model.
+    /// Number of disks of the published model.
     n_d: u32,
 }
 
@@ -81,8 +81,8 @@ impl<'a> Site<'a> {
         Ok(Site { model, choices, classes, node, spotify, devices })
     }
 
-    /// What a configuration changes, its servers' parts of the catalogue being `part` times what
-    /// they are in it (more than 1 after a loss). False if its devices cannot serve all reads.
+    /// Computes the changes of a configuration, with its servers' parts of the catalogue multiplied
+    /// by `part` (more than 1 after a loss). False if its devices cannot serve all reads.
     pub fn changes(&self, digits: &[usize], part: f64, changes: &mut Changes) -> bool {
         let Choices { memory, catalogue, servers, .. } = self.choices;
         let spread = catalogue.servers.map_or(1.0, |n| f64::from(servers[digits[0]]) / n) / part;
@@ -94,7 +94,7 @@ impl<'a> Site<'a> {
             None => class.count,
         };
         // The share of the reads of each class that holds a chosen part, and the weights of the
-        // others.
+        // other classes.
         let chosen = |class: &Class| {
             let law = self.choices.devices[class.choice?].reads.as_ref()?;
             Some(class.share * law.factor(f64::from(counts(class)), f64::from(class.count)))
@@ -118,7 +118,7 @@ impl<'a> Site<'a> {
                 None if weight > 0.0 => left * class.share / weight,
                 None => 0.0,
             };
-            // What stays as it was keeps its uneven loads; new devices are like the average one.
+            // Unchanged devices keep their uneven loads; new devices are like the average one.
             let same = (share - class.share).abs() <= 1e-12;
             if count == class.count && class.share > 0.0 {
                 let scale = if same { 1.0 } else { share / class.share };
@@ -140,7 +140,7 @@ impl<'a> Site<'a> {
         Spotify::new(hit_ratio, self.spotify.service_rate(), f64::from(changes.n_d))
     }
 
-    /// The model of a server after changes, its intervals with it.
+    /// The model of a server after changes, with its intervals.
     pub fn model(&self, changes: &Changes) -> Model {
         let mut model = self.model.clone();
         let (requests, spotify) = (&mut model.requests, &mut model.spotify);
@@ -170,7 +170,7 @@ impl<'a> Site<'a> {
         model
     }
 
-    /// Whether a server after changes is the one that was fitted.
+    /// Whether a server after changes equals the fitted one.
     pub(crate) fn is_fitted(&self, changes: &Changes) -> bool {
         (changes.hits - 1.0).abs() < 1e-9
             && (changes.joining - 1.0).abs() < 1e-9
@@ -189,10 +189,10 @@ impl<'a> Site<'a> {
         busiest.map_or(String::new(), |g| self.classes[g.class].name.clone())
     }
 
-    /// For the share within `t_s` seconds of many configurations.
+    /// Prepares the share within `t_s` seconds for many configurations.
     pub fn bench(&self, t_s: f64) -> Bench {
         let mut node = self.node.clone();
-        // The laws of all devices that any configuration has, of which none has a load here.
+        // The laws of all devices of any configuration, here without load.
         for (class, Class { factor, .. }) in self.classes.iter().enumerate() {
             node.groups.push(DeviceGroup { class, count: 1, share: 0.0, factor: *factor });
         }
@@ -201,7 +201,7 @@ impl<'a> Site<'a> {
     }
 }
 
-/// A server that is changed in place, for one time t. Cost: two microseconds a configuration.
+/// A server that is changed in place, at one time t. Cost: two microseconds for each configuration.
 pub(super) struct Bench {
     hit_ratio: HitRatio,
     joining: f64,
@@ -210,7 +210,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// Makes it the server after changes.
+    /// Applies changes to the server.
     pub fn set(&mut self, changes: &Changes) -> Result<(), Error> {
         self.node.hit_ratio = self.hit_ratio.scaled(changes.hits)?;
         self.node.joining = self.joining * changes.joining;

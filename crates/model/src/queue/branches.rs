@@ -18,11 +18,11 @@ use crate::distribution::{Empirical, Piece};
 /// Probability and mean of each branch.
 pub(super) type Branches = Vec<(f64, f64)>;
 
-/// Root of the mean squared difference below which two branches with the law's third moment are the
-/// law.
+/// Root of the mean squared difference below which two branches with the law's third moment count
+/// as equal to the law.
 const SAME: f64 = 2e-5;
 
-/// Times at which residual laws are compared, about.
+/// Approximate number of times at which residual laws are compared.
 const POINTS: f64 = 64.0;
 
 /// Means of the first search are powers of this, within [`MEANS`]; their upper end is in halves of
@@ -33,12 +33,12 @@ const MEANS: [f64; 2] = [0.01, 10.0];
 /// Log-ratio of means below which a search ends.
 const STEP_MIN: f64 = 2e-3;
 
-/// Branches of mean 1 in the place of a law.
+/// Branches of mean 1 that replace a law.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fitted {
     /// The best two.
     pub(super) two: Branches,
-    /// The best three, unless two are the law itself or three are no nearer.
+    /// The best three, unless two equal the law or three are no nearer.
     pub(super) three: Option<Branches>,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn fit(scv: f64, third: f64, mean: f64, residual: &Empirical) -> Fitt
     let bounded = |x: &[f64]| x.iter().all(|x| (MEANS[0]..=MEANS[1] * second).contains(x));
     let two = |x: &[f64; 1]| pair(second, x[0]).filter(|_| bounded(x));
     let three = |x: &[f64; 3]| triple(second, *x).filter(|_| bounded(x));
-    // The mean that serves if the SCV is so near to 1 that no power does.
+    // The mean for an SCV so near to 1 that no power fits.
     let near = [[1.5 * second]].into_iter();
     let two = points.nearest(means.iter().map(|x| [*x]).chain(near), two);
     let two = two.unwrap_or_else(|| vec![(1.0, 1.0)]);
@@ -72,7 +72,7 @@ fn triples(means: &[f64]) -> impl Iterator<Item = [f64; 3]> {
     (0..means.len()).flat_map(move |i| below(i).map(move |(j, k)| [means[i], means[j], means[k]]))
 }
 
-/// The residual law that is to be met: times in means, P(> t) there, weights.
+/// The target residual law: times in means, P(> t) there, weights.
 struct Points(Vec<(f64, f64, f64)>);
 
 impl Points {
@@ -98,8 +98,8 @@ impl Points {
         self.0.iter().map(off).sum()
     }
 
-    /// The branches nearest to the law of those that `make` makes of means: the best of some first
-    /// choices, then steps, halved until none is better.
+    /// The branches nearest to the law among those that `make` creates from means: the best of
+    /// several initial choices, then steps, halved until none improves.
     fn nearest<const N: usize>(
         &self,
         first: impl Iterator<Item = [f64; N]>,
@@ -110,7 +110,8 @@ impl Points {
         let mut step = 0.5 * RATIO.ln();
         while step > STEP_MIN {
             let mut better = false;
-            // Each mean a step down, as it is, or a step up: valleys run askew.
+            // Each mean one step down, unchanged, or one step up, because valleys are not parallel
+            // to the axes.
             for direction in 0..3i32.pow(N as u32) {
                 let mut x = best.1;
                 for (place, x) in x.iter_mut().enumerate() {

@@ -2,27 +2,28 @@
 
 use crate::error::{Error, not_negative, positive};
 
-/// A two-state Markov-modulated Poisson process, by what counts of its arrivals show.
+/// A two-state Markov-modulated Poisson process, described by quantities that counts of its
+/// arrivals determine.
 ///
-/// The rate is λ(1 + ε(t)), the mean of ε being 0, its variance c² and its autocovariance
+/// The rate is λ(1 + ε(t)), where ε has the mean 0, the variance c² and the autocovariance
 /// c²·exp(−ωu). Counts in intervals of length τ then have the index of dispersion (variance over
 /// mean)
 ///
 /// I(τ) = 1 + 2λc²·(ωτ − 1 + exp(−ωτ)) / (ω²τ)
 ///
 /// (W. Fischer, K. Meier-Hellstern: "The Markov-modulated Poisson process (MMPP) cookbook",
-/// Performance Evaluation 18 (1993)). Counts tell c² and ω, not how the time is divided between the
-/// levels: up to c = 0.9 half of it is spent at either, λ(1 ± c); above, the lower level is 0 and
-/// the higher λ(1 + c²).
+/// Performance Evaluation 18 (1993)). Counts determine c² and ω, but not the shares of time of the
+/// two levels. Up to c = 0.9 each level has half of the time, at the rates λ(1 ± c); above, the
+/// lower rate is 0 and the higher λ(1 + c²).
 ///
-/// A queue in such a stream feels what is left of the bursts when they are averaged over its
-/// relaxation time T = ρb(1 + SCV)/(1 − ρ)²: a Poisson stream of one level or the other, with the
-/// variance c²·2(ωT − 1 + exp(−ωT))/(ωT)². That is exact for bursts that last much longer than T
-/// (each level is in its own steady state), and in the limit of short ones its mean waiting time is
-/// that of heavy traffic; between them it is an approximation. Against simulation at
-/// utilisation 0.6 with c² = 0.16 and service of SCV 0.19, the worst error of the CDF was 0.7
-/// points for bursts of 2 s, 3.5 for 0.2 s and 5.2 for 20 ms; a Poisson stream was off by 19, 15
-/// and 7. Do not use it where the higher level alone is more than the queue can serve.
+/// A queue averages the bursts over its relaxation time T = ρb(1 + SCV)/(1 − ρ)². It behaves as
+/// with a Poisson stream of one level or the other, with the variance c²·2(ωT − 1 +
+/// exp(−ωT))/(ωT)². This is exact for bursts that last much longer than T (each level reaches its
+/// own steady state), and in the limit of short bursts its mean waiting time is that of heavy
+/// traffic; in between it is an approximation. Against simulation at utilisation 0.6 with c² = 0.16
+/// and service of SCV 0.19, the worst error of the CDF was 0.7 points for bursts of 2 s, 3.5 for
+/// 0.2 s and 5.2 for 20 ms; the errors of a Poisson stream were 19, 15 and 7. Do not use it if the
+/// higher level alone exceeds the capacity of the queue.
 ///
 /// ```
 /// let bursts = model::queue::Bursts::new(0.25, 0.5)?;
@@ -37,10 +38,12 @@ pub struct Bursts {
     change_rate: f64,
 }
 
-/// Relative deviation of the rate above which levels with equal times would come near to 0.
+/// Largest relative deviation of the rate with equal times at both levels: above it the lower rate
+/// would come close to 0.
 const EQUAL_MAX: f64 = 0.9;
 
-/// (x − 1 + exp(−x)) · 2/x²: what averaging over x correlation times leaves of a variance.
+/// (x − 1 + exp(−x)) · 2/x²: the remaining part of a variance after averaging over x correlation
+/// times.
 fn left(x: f64) -> f64 {
     match x {
         x if x < 1e-3 => 1.0 - x / 3.0,
@@ -50,9 +53,9 @@ fn left(x: f64) -> f64 {
 }
 
 impl Bursts {
-    /// With c², the squared coefficient of variation of the rate, and ω, switches per second (both
-    /// ways together): the rate's deviation is forgotten in 1/ω seconds. [`Error::Invalid`] if c²
-    /// is negative, or ω not above 0.
+    /// Creates a process from c², the squared coefficient of variation of the rate, and ω, switches
+    /// per second (in both directions together); the correlation time of the rate is 1/ω seconds.
+    /// [`Error::Invalid`] if c² is negative, or ω not above 0.
     pub fn new(variation: f64, change_rate: f64) -> Result<Self, Error> {
         let variation = not_negative("the variation of an arrival rate", variation)?;
         let change_rate = positive("the rate of change of an arrival rate", change_rate)?;
@@ -75,8 +78,8 @@ impl Bursts {
         1.0 + rate * self.variation * interval_s * left(self.change_rate * interval_s)
     }
 
-    /// The two levels, as (arrivals/s, share of the time), as a queue with that relaxation time in
-    /// seconds feels them; of the process itself at 0.
+    /// The two levels, as (arrivals/s, share of the time), for a queue with that relaxation time in
+    /// seconds; with 0, those of the process itself.
     pub fn levels(&self, rate: f64, relaxation_s: f64) -> [(f64, f64); 2] {
         let variation = self.variation * left(self.change_rate * relaxation_s.max(0.0));
         let deviation = variation.sqrt();
@@ -89,14 +92,14 @@ impl Bursts {
     }
 }
 
-/// The time in seconds after which a queue has forgotten: ρb(1 + SCV)/(1 − ρ)² (infinite from ρ = 1
-/// on), b the mean service in seconds.
+/// The relaxation time of a queue in seconds: ρb(1 + SCV)/(1 − ρ)² (infinite from ρ = 1 on), with b
+/// the mean service time in seconds.
 ///
-/// It is σ²/μ², the unit of time of the Brownian motion that a busy M/G/1 queue is: variance
-/// λE\[S²\] and drift 1 − ρ. Source: J. Abate, W. Whitt, "Transient behavior of regulated Brownian
-/// motion, I", Advances in Applied Probability 19 (1987). An order of size: the slowest part of an
-/// M/M/1 queue's memory takes twice as long near saturation. Wrong at light load, where a service
-/// is longer than it.
+/// It is σ²/μ², the unit of time of the Brownian motion that approximates a busy M/G/1 queue, with
+/// variance λE\[S²\] and drift 1 − ρ. Source: J. Abate, W. Whitt, "Transient behavior of regulated
+/// Brownian motion, I", Advances in Applied Probability 19 (1987). It is an order of magnitude: the
+/// slowest part of an M/M/1 queue's memory takes twice as long near saturation. Wrong at light
+/// load, where a service takes longer than it.
 ///
 /// ```
 /// // Half busy, exponential services of 10 ms.

@@ -9,27 +9,27 @@ use super::hyper::{self, Exponentials};
 use super::moments::{integral, third_moment};
 use super::regular::regular;
 
-/// Servers of the largest queues that are solved: of regular service, of two exponential branches,
-/// of three.
+/// Largest number of servers of a queue that is solved: for regular service, for two exponential
+/// branches, and for three.
 const REGULAR_MAX: u32 = 32;
 const TWO_MAX: u32 = 64;
 const THREE_MAX: u32 = 16;
 
-/// An SCV so near to 1 is exponential.
+/// An SCV within this of 1 counts as exponential.
 pub(super) const NEARLY: f64 = 1e-3;
 
 /// Values of a transform on an inversion's line.
 pub(super) type Line = [Complex64; inversion::TERMS];
 pub(super) const ZEROS: Line = [Complex64::ZERO; inversion::TERMS];
 
-/// The law of the first end of services under way.
+/// The law of the time until the first of the services in progress ends.
 #[derive(Clone, Debug, PartialEq)]
 struct Ends {
     first: Empirical,
     servers: f64,
 }
 
-/// Transforms of a first end, and of a residual service time m times faster.
+/// Transforms of the first end, and of a residual service time m times as fast.
 struct EndsLine {
     first: Line,
     residual: Line,
@@ -52,8 +52,8 @@ impl Ends {
     }
 }
 
-/// A waiting time by Tijms's form: with probability `waits` a first end and then a geometric number
-/// of residual service times m times faster.
+/// A waiting time by Tijms's form: with probability `waits` the first end and then a geometric
+/// number of residual service times m times as fast.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Renewed {
     waits: f64,
@@ -66,7 +66,7 @@ impl Renewed {
         Renewed { waits, later: rho / (1.0 - rho) }
     }
 
-    /// Its mean, if a request waits, with a mean first end.
+    /// Mean wait of a request that waits, given the mean of the first end.
     fn mean(&self, law: &dyn ServiceTime, servers: f64, first: f64) -> f64 {
         first + self.later * law.mean() * (1.0 + law.scv()) / (2.0 * servers)
     }
@@ -83,7 +83,7 @@ impl Renewed {
         (self.waits * all, self.waits * (variance + all * all))
     }
 
-    /// Adds `factor` times the transform of its part that waits.
+    /// Adds `factor` times the transform of the part that waits.
     fn add(&self, first: &Line, residual: &Line, factor: f64, out: &mut Line) {
         for (value, (first, residual)) in out.iter_mut().zip(first.iter().zip(residual)) {
             *value += factor * self.waits * first / (1.0 + self.later * (1.0 - residual));
@@ -91,10 +91,10 @@ impl Renewed {
     }
 }
 
-/// A law of exponential branches at some servers, of which the exact queue is known.
+/// A law of exponential branches at a number of servers, whose exact queue is known.
 #[derive(Clone, Debug, PartialEq)]
 struct Twin {
-    /// 1, or −1 if what it adds is to be taken away.
+    /// 1 if its excess is added, −1 if it is subtracted.
     sign: f64,
     servers: u32,
     law: Hyperexponential,
@@ -118,7 +118,7 @@ impl Twin {
     }
 }
 
-/// What of M/G/m does not depend on the load.
+/// The parts of M/G/m that do not depend on the load.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Shape {
     servers: u32,
@@ -133,7 +133,7 @@ pub(super) struct ShapeLine {
 }
 
 impl Shape {
-    /// Of a service law.
+    /// The shape of a service law at a number of servers.
     pub(super) fn new(law: &dyn ServiceTime, servers: u32) -> Result<Self, Error> {
         let ends = Ends::new(law, servers)?;
         let (mean, scv) = (law.mean(), law.scv());
@@ -165,7 +165,7 @@ impl Shape {
     }
 }
 
-/// What a twin's exact queue is off the form.
+/// The excess of a twin's exact queue over the form.
 #[derive(Clone, Debug, PartialEq)]
 struct Correction {
     twin: usize,
@@ -178,13 +178,13 @@ struct Correction {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Delay {
     form: Renewed,
-    /// The first end, where it is not the shape's.
+    /// The first end, if it differs from the shape's.
     first: Option<Empirical>,
     corrections: Vec<Correction>,
 }
 
 impl Delay {
-    /// Of a service law, its shape, and a utilisation.
+    /// Computes the law from a service law, its shape, and a utilisation.
     pub(super) fn new(law: &dyn ServiceTime, shape: &Shape, rho: f64) -> Result<Self, Error> {
         let servers = shape.servers;
         let uncorrected =
@@ -199,7 +199,8 @@ impl Delay {
             };
             let (waits, longer) = regular(near.servers, near.rho, law.scv())?;
             let mut delay = uncorrected(waits * near.factor);
-            // The correction of the mean falls on the first part, so that the tail keeps its rate.
+            // The correction of the mean is applied to the first part, so that the tail keeps its
+            // rate.
             let first = &shape.ends.first;
             let all = delay.form.mean(law, f64::from(servers), first.mean());
             let mean = first.mean() + (longer - 1.0) * all;
@@ -264,13 +265,13 @@ impl Delay {
 struct Near {
     servers: u32,
     rho: f64,
-    /// Erlang's C of it, and the other queue's over that.
+    /// Its Erlang C, and the ratio of the other queue's to it.
     erlang: f64,
     factor: f64,
 }
 
 impl Near {
-    /// `None` if waits are too rare for a correction to be seen, or to be computed.
+    /// `None` if waits are too rare for a correction to matter, or to be computed.
     fn new(servers: u32, rho: f64, waits: f64, solved: u32) -> Option<Self> {
         let scale = (f64::from(servers) / f64::from(solved)).sqrt();
         let rho = 1.0 - (1.0 - rho) * scale;
@@ -279,12 +280,12 @@ impl Near {
     }
 }
 
-/// The law of the first end of `servers` services, each with its residual time left: P(> t) =
-/// (∫ₜ(1 − F)/b)^m, in pieces that carry 1/200 of the probability each, and less in the tail.
+/// The law of the first end of `servers` services, each with its residual time left: P(> t) = (∫ₜ(1
+/// − F)/b)^m, in pieces with 1/200 of the probability each, and less in the tail.
 pub(super) fn first_end(law: &dyn ServiceTime, servers: u32) -> Result<Empirical, Error> {
     let (mean, m) = (law.mean(), f64::from(servers));
     let above = |t: f64| (1.0 - law.cdf(t)).max(0.0);
-    // The share of residual times, and of first ends, beyond t.
+    // The shares of residual times and of first ends beyond t.
     let (mut t, mut residual, mut left) = (0.0f64, 1.0f64, 1.0f64);
     let mut pieces = Vec::new();
     while left > 1e-9 && pieces.len() < 2_000 {
@@ -292,7 +293,7 @@ pub(super) fn first_end(law: &dyn ServiceTime, servers: u32) -> Result<Empirical
         if now < 1e-12 {
             break;
         }
-        // First ends come at the rate m(1 − F(t)) / (b·residual); the step is to hold `share` of
+        // First ends come at the rate m(1 − F(t)) / (b·residual); the step contains a `share` of
         // them.
         let share = (left / 8.0).min(1.0 / 200.0);
         let step = share / left * mean * residual / (m * now);

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, check};
 
-/// Servers that a formula with one step for each of them takes.
+/// Largest number of servers of a formula that takes one step for each.
 const SERVERS_MAX: f64 = 1e7;
 
 /// Checks a number of servers.
@@ -38,7 +38,7 @@ pub fn erlang_b(servers: u32, offered: f64) -> f64 {
 /// server.
 ///
 /// C = B / (1 − ρ(1 − B)) with Erlang's B of the same load. Source: Erlang (1917). For exponential
-/// service alone: an SCV of 0.1 or 4 moves it by some points ([`crate::queue::Mgm`]). 1 at `rho`
+/// service only: an SCV of 0.1 or 4 changes it by some points ([`crate::queue::Mgm`]). 1 at `rho`
 /// ≥ 1. Cost: `servers` divisions.
 ///
 /// ```

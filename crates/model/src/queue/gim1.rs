@@ -6,21 +6,21 @@ use crate::error::{Error, time};
 use super::mmm::{service_rate, waiting_quantile};
 use super::{Queue, bisect, stable};
 
-/// Idle share of time below which the heavy-traffic limit is taken for the root.
+/// Idle share of time below which the heavy-traffic limit replaces the root.
 const NEAR: f64 = 1e-5;
 
-/// The GI/M/1 queue: arrivals burstier or more regular than Poisson's.
+/// The GI/M/1 queue, for arrivals burstier or more regular than Poisson's.
 ///
-/// An arrival meets n in the system with probability (1 − σ)σⁿ, where σ is the root in (0, 1) of
-/// σ = A(µ(1 − σ)) and A the transform of the time between arrivals; so it waits with probability
-/// σ, and its response is exponential of rate µ(1 − σ). Source: L. Kleinrock, "Queueing Systems" I
-/// (1975), on G/M/1. Exact.
+/// An arrival finds n requests in the system with probability (1 − σ)σⁿ, where σ is the root in
+/// (0, 1) of σ = A(µ(1 − σ)) and A the transform of the time between arrivals. It therefore waits
+/// with probability σ, and its response time is exponential of rate µ(1 − σ). Source: L. Kleinrock,
+/// "Queueing Systems" I (1975), on G/M/1. Exact.
 ///
-/// It assumes times between arrivals that are independent of each other (bursts that last for many
-/// arrivals are worse) and exponential service; for other service with Poisson arrivals there is
-/// [`super::Mg1`]. The root is bracketed, as a function of 1 − σ; within 1e-5 of saturation its
-/// limit 2ρ(1 − ρ)/(1 + SCV) is taken. The relative error of a mean is 1e-16/(1 − ρ)² or, there, of
-/// the order of 1 − ρ. Cost: 40 transforms once.
+/// Assumptions: times between arrivals are independent (bursts of many arrivals cause longer
+/// waits), and service is exponential; for other service with Poisson arrivals use [`super::Mg1`].
+/// The root is bracketed as a function of 1 − σ; within 1e-5 of saturation its limit 2ρ(1 − ρ)/(1 +
+/// SCV) is used. The relative error of a mean is 1e-16/(1 − ρ)², or near saturation of the order of
+/// 1 − ρ. Cost: 40 transforms once.
 ///
 /// ```
 /// use model::distribution::{Deterministic, Hyperexponential};
@@ -41,8 +41,8 @@ pub struct Gim1 {
 }
 
 impl Gim1 {
-    /// With the law of the time between arrivals and services per second. [`Error::Unstable`] at
-    /// utilisation 1 or more, or so near to it that the transform does not tell.
+    /// Creates a queue from the law of the time between arrivals, and services per second.
+    /// [`Error::Unstable`] at utilisation 1 or more, or so near to it that rounding decides.
     pub fn new(between: &dyn ServiceTime, service_rate: f64) -> Result<Self, Error> {
         let service_rate = self::service_rate(service_rate)?;
         let mean = time("the mean time between arrivals", between.mean())?;

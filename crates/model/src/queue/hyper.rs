@@ -25,7 +25,7 @@ use super::levels::{Level, singular};
 use super::matrix::Matrix;
 use super::stable;
 
-/// States of all busy servers that are solved for.
+/// Largest number of states with all servers busy.
 pub(super) const STATES_MAX: usize = 600;
 
 /// P(T > t) = Σ share·exp(−rate·t), for t at least 0.
@@ -69,9 +69,9 @@ impl Exponentials {
     }
 }
 
-/// The law of the waiting time, with arrivals per second, servers, and branches (probability, mean
-/// in seconds) whose means differ. [`Error::Unstable`] at utilisation 1 or more; [`Error::Invalid`]
-/// for more than 600 states.
+/// The law of the waiting time, from arrivals per second, the number of servers, and branches
+/// (probability, mean in seconds) with different means. [`Error::Unstable`] at utilisation 1 or
+/// more; [`Error::Invalid`] for more than 600 states.
 pub(super) fn waiting(
     rate: f64,
     servers: u32,
@@ -103,16 +103,15 @@ struct Branches {
     rates: Vec<f64>,
 }
 
-/// What the levels with a free server mean to the level where the last one got busy.
+/// The effect of the levels with a free server on the level at which the last one became busy.
 struct Boundary {
-    /// For each level below the last: to which state an arrival leads, by state and branch.
+    /// For each level below the last: the state that an arrival leads to, by state and branch.
     arrivals: Vec<Vec<Vec<usize>>>,
-    /// The ways to have all servers busy.
+    /// The states with all servers busy.
     full: Vec<Vec<u32>>,
-    /// λ times this is the rate at which the last level is left downwards and come back to, by
-    /// states.
+    /// λ times this is the rate of leaving the last level downwards and returning, by states.
     back: Matrix,
-    /// Time spent below for a unit of time in each state.
+    /// Time spent below per unit of time in each state.
     below: Vec<f64>,
 }
 
@@ -176,8 +175,8 @@ impl Branches {
             vector.iter().enumerate().for_each(|(j, x)| vectors[(row, j)] = *x);
             roots.push((more, sum));
         }
-        // Σ bᵢ(uᵢxᵢ − xᵢ·back) = 0, of which one equation follows from the others: all
-        // probabilities are 1 instead.
+        // Σ bᵢ(uᵢxᵢ − xᵢ·back) = 0. One equation follows from the others, and is replaced by the
+        // sum of all probabilities being 1.
         let mut equations = vectors.times(&back).scaled(-1.0);
         for (i, (more, sum)) in roots.iter().enumerate() {
             (0..n).for_each(|j| equations[(i, j)] += (1.0 + more) * vectors[(i, j)]);
@@ -192,8 +191,8 @@ impl Branches {
         Ok(weights.iter().zip(&roots).map(term).collect())
     }
 
-    /// u − 1 for the root u above 1 with so many servers at each branch, and each θⱼ's distance
-    /// from its pole.
+    /// u − 1 for the root u above 1 with the given number of servers at each branch, and the
+    /// distance of each θⱼ from its pole.
     fn root(&self, rate: f64, spread: &[u32]) -> (f64, Vec<f64>) {
         let k = self.rates.len();
         let at = |more: f64| -> (f64, f64) {
@@ -207,7 +206,7 @@ impl Branches {
         };
         let ends: f64 = spread.iter().zip(&self.rates).map(|(&c, r)| f64::from(c) * r).sum();
         let high = ends / rate;
-        // 1 itself is a root where all are at the slowest branch.
+        // 1 itself is a root if all servers are at the slowest branch.
         let mut low = high;
         while at(low).0 >= 0.0 && low > 1e-13 * high {
             low *= 0.5;
@@ -224,7 +223,7 @@ impl Branches {
             let terms = self.start.iter().zip(&self.rates);
             terms.map(|(p, r)| -p * r / (r - self.rates[j] + off).powi(2)).sum()
         };
-        // Times ε/u, which takes the lower pole out, and negated.
+        // Multiplied by ε/u, which removes the lower pole, and negated.
         let at = |off: f64| -> (f64, f64) {
             let terms = self.start.iter().zip(&self.rates);
             let value: f64 = terms.map(|(p, r)| p * r / (r - self.rates[j] + off)).sum();
@@ -268,9 +267,9 @@ impl Branches {
     }
 }
 
-/// The root between bounds of a function that is below 0 at the lower and above it at the upper
-/// one, from its value and slope: Newton's steps, halving where they leave the bounds or are not
-/// half as long as the last but one.
+/// The root between bounds of a function that is negative at the lower and positive at the upper
+/// one, from its value and slope: Newton's steps, replaced by bisection if they leave the bounds or
+/// are more than half as long as the last but one.
 fn rising_root(mut low: f64, mut high: f64, at: impl Fn(f64) -> (f64, f64)) -> f64 {
     let mut x = 0.5 * (low + high);
     let (mut before, mut last) = (high - low, high - low);

@@ -6,27 +6,27 @@
 //! is a convolution and therefore smoother, so it is interpolated. The error estimate fails if a
 //! law changes within the distance of two nodes and the last coefficients do not show it.
 
-/// Chebyshev nodes of a first try, and of the last one before an interval is halved.
+/// Number of Chebyshev nodes of the first attempt, and of the last before an interval is halved.
 const NODES_FIRST: usize = 16;
 const NODES_LAST: usize = 64;
 
-/// Coefficients below this are nothing.
+/// Coefficients below this are negligible.
 const NEGLIGIBLE: f64 = 1e-6;
 
-/// What is accepted of 65 nodes: a measured law's kinks, and the inversion's error at them, are as
-/// large.
+/// Accepted size of the last coefficients with 65 nodes: the kinks of a measured law, and the error
+/// of the inversion at them, are as large.
 const ACCEPTED: f64 = 1e-5;
 
-/// Times at which a series is summed side by side.
+/// Number of times at which a series is summed in parallel.
 const LANES: usize = 8;
 
 /// `at_once` + `delayed` at all `times`, in their order; within [0, 1] and never falling with time.
 ///
-/// Both are interpolated over the span of the times: a smooth one takes some 17 to 65 evaluations
-/// whatever the number of times. The last coefficients are looked at: where those of `delayed` have
-/// not died out the span is halved, and an interval of few times is evaluated directly; `at_once`,
-/// which is cheap, is evaluated at all times then. The error is below 1e-5 for smooth laws and some
-/// 1e-4 (0.01 points) for laws with kinks.
+/// Both are interpolated over the span of the times: a smooth function takes some 17 to 65
+/// evaluations whatever the number of times. If the last coefficients of `delayed` are not small,
+/// the span is halved, and an interval of few times is evaluated directly; `at_once`, which is
+/// cheap, is then evaluated at all times. The error is below 1e-5 for smooth laws and some 1e-4
+/// (0.01 points) for laws with kinks.
 pub(super) fn cdfs(
     times: &[f64],
     at_once: impl Fn(f64) -> f64,
@@ -47,7 +47,7 @@ pub(super) fn cdfs(
     for (&i, &value) in inside.iter().zip(&values) {
         out[i] = value;
     }
-    // What interpolation and inversion lose must not make a CDF fall.
+    // Errors of interpolation and inversion must not make a CDF decrease.
     let mut reached = 0.0f64;
     for &i in order.iter().filter(|i| !times[**i].is_nan()) {
         reached = reached.max(out[i]).min(1.0);
@@ -70,7 +70,7 @@ fn add(times: &[f64], values: &mut [f64], f: &impl Fn(f64) -> f64, halve: bool) 
             values.iter_mut().zip(clenshaw(&series, x)).for_each(|(value, sum)| *value += sum);
         }
     } else if worth && halve {
-        // Each side gets a time, even where none lies between `low` and `high`.
+        // Each side gets at least one time, even if none lies between `low` and `high`.
         let middle = 0.5 * (low + high);
         let at = times.partition_point(|t| t.sqrt() < middle).clamp(1, times.len() - 1);
         let (left, right) = values.split_at_mut(at);
@@ -81,7 +81,7 @@ fn add(times: &[f64], values: &mut [f64], f: &impl Fn(f64) -> f64, halve: bool) 
     }
 }
 
-/// Chebyshev coefficients of `f` on [low, high]; `None` if 65 nodes do not do.
+/// Chebyshev coefficients of `f` on [low, high]; `None` if 65 nodes are not enough.
 fn series(low: f64, high: f64, f: impl Fn(f64) -> f64) -> Option<Vec<f64>> {
     let node = |j: usize, n: usize| {
         let x = (std::f64::consts::PI * j as f64 / n as f64).cos();

@@ -46,7 +46,7 @@ impl Level {
     }
 }
 
-/// What cannot happen to a generator: a matrix that must have an inverse has none.
+/// The error for a matrix without an inverse, which no valid generator gives.
 pub(super) fn singular() -> Error {
     let must = "less extreme: the equations cannot be solved in 64-bit numbers";
     Error::Invalid { what: "a rate of the M/PH/m queue", value: f64::NAN, must }

@@ -4,8 +4,9 @@ use crate::error::{Error, time};
 
 use super::{Queue, quantile, stable};
 
-/// Probabilities of the number waiting are kept up to this; beyond, they fall geometrically, which
-/// is exact to rounding long before (it is reached at utilisations above 0.99 only).
+/// Probabilities of the number waiting are stored up to this number. Beyond, they fall
+/// geometrically, which is exact to rounding long before (it is reached at utilisations above 0.99
+/// only).
 const STEPS_MAX: usize = 2_000;
 
 /// The M/D/1 queue: Poisson arrivals at one server that takes the same time for each request. Mean
@@ -14,9 +15,9 @@ const STEPS_MAX: usize = 2_000;
 /// Source: G. J. Franx, "A simple solution for the M/D/c waiting time distribution", Operations
 /// Research Letters 29 (2001), for one server: with (k−1)D ≤ x < kD, P(W ≤ x) = e^(−u) Σ_{j<k}
 /// Q(k−1−j) u^j / j!, u = λ(kD − x), Q(m) = P(at most m waiting). All terms are positive, so it is
-/// stable where Erlang's alternating sum loses all digits (x ≳ 20 D). Exact. Wrong where service
-/// varies at all: an SCV of 0.1 makes waits 10 % longer ([`super::Mg1`]). Cost: at most some
-/// 300,000 operations once for [`Md1::new`]'s probabilities, 200 for each CDF.
+/// stable where Erlang's alternating sum loses all digits (x ≳ 20 D). Exact. Wrong if service times
+/// vary at all: an SCV of 0.1 makes waits 10 % longer ([`super::Mg1`]). Cost: at most some 300,000
+/// operations once for the probabilities of [`Md1::new`], 200 for each CDF.
 ///
 /// ```
 /// use model::queue::Md1;
@@ -36,8 +37,8 @@ pub struct Md1 {
 }
 
 impl Md1 {
-    /// With arrivals per second and the service time in seconds. [`Error::Unstable`] at utilisation
-    /// 1 or more.
+    /// Creates a queue from arrivals per second and the service time in seconds.
+    /// [`Error::Unstable`] at utilisation 1 or more.
     pub fn new(arrival_rate: f64, service: f64) -> Result<Self, Error> {
         time("a constant service time", service)?;
         stable(arrival_rate, 1.0 / service)?;

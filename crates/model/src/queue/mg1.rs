@@ -9,18 +9,18 @@ use super::{Queue, erlang_c, interpolate, quantile, stable};
 
 /// The M/G/1 queue with the service law `D`.
 ///
-/// Means are Pollaczek's and Khinchine's. The law of the waiting time is theirs too, inverted from
-/// its transform: W(s) = (1 − ρ) / (1 − ρ·E(s)) with E(s) = (1 − B(s)) / (s·b) the transform of the
-/// residual service. The part that does not wait (probability 1 − ρ) is taken out and added from
-/// the law's own CDF, so that only what is continuous is inverted. Error below 1e-9 for smooth
-/// laws, up to 1e-5 near a kink of the density (see [`inversion`]); for constant service use
-/// [`super::Md1`]. Cost of a CDF: [`inversion::TERMS`] transforms, microseconds for a formula,
-/// some 0.05 ms for an [`crate::distribution::Empirical`] law; [`Queue::response_cdfs`] has many
-/// times for some 17 to 65 of them.
+/// Means are by the formulas of Pollaczek and Khinchine. The law of the waiting time is inverted
+/// from their transform: W(s) = (1 − ρ) / (1 − ρ·E(s)) with E(s) = (1 − B(s)) / (s·b) the transform
+/// of the residual service time. The part that does not wait (probability 1 − ρ) is separated and
+/// added from the law's own CDF, so that only a continuous part is inverted. Error below 1e-9 for
+/// smooth laws, up to 1e-5 near a kink of the density (see [`inversion`]); for constant service use
+/// [`super::Md1`]. Cost of a CDF: [`inversion::TERMS`] transforms, microseconds for a formula, some
+/// 0.05 ms for an [`crate::distribution::Empirical`] law; [`Queue::response_cdfs`] evaluates many
+/// times for the cost of some 17 to 65 of them.
 ///
-/// It assumes arrivals that know nothing of each other, service times that depend neither on each
-/// other nor on the line, and first come first served. Wrong where a longer line makes service
-/// shorter (a disk that sorts its requests) or longer (a shared processor), and where bursts last.
+/// Assumptions: arrivals are independent of each other; service times depend neither on each other
+/// nor on the queue; first come, first served. Wrong if a longer queue makes service faster (a disk
+/// that sorts its requests) or slower (a shared processor), and if bursts of arrivals last long.
 ///
 /// ```
 /// use model::{distribution::Gamma, queue::Mg1};
@@ -36,7 +36,8 @@ pub struct Mg1<D> {
 }
 
 impl<D: ServiceTime> Mg1<D> {
-    /// With arrivals per second and a law of service. [`Error::Unstable`] at utilisation 1 or more.
+    /// Creates a queue from arrivals per second and a law of service. [`Error::Unstable`] at
+    /// utilisation 1 or more.
     pub fn new(arrival_rate: f64, service: D) -> Result<Self, Error> {
         Ok(Mg1 { arrival_rate: stable(arrival_rate, 1.0 / service.mean())?, service })
     }
@@ -110,7 +111,7 @@ impl<D: ServiceTime> Mg1<D> {
             let rest = 1.0 - b;
             b * rest * (rho * (1.0 - rho)) / (s * mean - rest * rho)
         };
-        // A request that waits is not faster than one that does not.
+        // The CDF of requests that wait cannot exceed that of requests that do not.
         inversion::sum(waits, t).clamp(0.0, rho * self.service.cdf(t))
     }
 
@@ -152,7 +153,7 @@ impl<D: ServiceTime> Queue for Mg1<D> {
     }
 }
 
-/// Seconds at and below which, and at and above which, a CDF is not worth inverting.
+/// Times in seconds at and below which, and at and above which, a CDF needs no inversion.
 const T_MIN: f64 = 1e-18;
 const T_MAX: f64 = 1e18;
 
@@ -167,14 +168,15 @@ pub(crate) fn waiting_mean(rate: f64, mean: f64, scv: f64, servers: u32) -> f64 
     erlang_c(servers.max(1), rho) * (1.0 + scv) / 2.0 * mean / c / (1.0 - rho)
 }
 
-/// A service law's transforms at one time t: what all queues with that law share, whatever their
-/// arrival rate. Making it costs [`inversion::TERMS`] transforms; each use a microsecond.
+/// The transforms of a service law at one time t, which all queues with that law share, whatever
+/// their arrival rate. Creating it costs [`inversion::TERMS`] transforms; each use costs a
+/// microsecond.
 ///
-/// P(T ≤ t) = (1 − C)·F(t) + C·(the inversion at t of W⁺(s)·B(s)), W⁺ = (1 − ρ)E/(1 − ρE) the
-/// transform of the wait of a request that waits, E that of the residual service ([`Mg1`], at s/c
-/// for c servers), C Erlang's ([`super::erlang_c`]), which is ρ for one server. Exact for one
-/// server; wrong by some points for several, as [`Evaluated::new`] says. Source, assumptions and
-/// accuracy else as [`Mg1`].
+/// P(T ≤ t) = (1 − C)·F(t) + C·(the inversion at t of W⁺(s)·B(s)), with W⁺ = (1 − ρ)E/(1 − ρE) the
+/// transform of the wait of a request that waits, E that of the residual service time ([`Mg1`], at
+/// s/c for c servers), and C Erlang's ([`super::erlang_c`]), which is ρ for one server. Exact for
+/// one server; for several the error is some points, as documented at [`Evaluated::new`]. Source,
+/// assumptions and accuracy otherwise as for [`Mg1`].
 ///
 /// ```
 /// use model::{distribution::Gamma, queue::{Evaluated, Mg1}};
@@ -198,26 +200,26 @@ pub struct Evaluated {
     background: Option<BackgroundAt>,
 }
 
-/// Work that a server has beside the requests, at one time t.
+/// Work of a server besides the requests, at one time t.
 #[derive(Clone, Debug)]
 struct BackgroundAt {
     /// Busy share of each server.
     utilisation: f64,
-    /// Its residual's E(s/c).
+    /// E(s/c) of its residual time.
     residuals: Vec<Complex64>,
 }
 
 impl Evaluated {
-    /// Of a law, for queues with `servers` servers (0 is taken for 1), at `t` seconds.
+    /// The transforms of a law at `t` seconds, for queues with `servers` servers (0 counts as 1).
     ///
     /// More than one server is an *approximation*: a request waits with Erlang's probability C, and
-    /// then as one that waits in an M/G/1 queue c times faster. Exact for M/M/c; [`super::Mgm`] is
-    /// nearer to the truth for others, but is made for one arrival rate.
+    /// then like a request that waits in an M/G/1 queue c times as fast. Exact for M/M/c.
+    /// [`super::Mgm`] is more accurate for other laws, but is created for a single arrival rate.
     pub fn new(service: &dyn ServiceTime, servers: u32, t: f64) -> Self {
         let (mean, servers) = (service.mean(), servers.max(1));
         let (cdf, lines) = (service.cdf(t), Vec::new());
         let at = Evaluated { t, mean, servers, cdf, lines, background: None };
-        // Times beyond any service's: the law's own CDF decides.
+        // At times beyond any service time the law's own CDF is used.
         if t.is_nan() || t <= T_MIN || t >= T_MAX {
             return at;
         }
@@ -237,9 +239,8 @@ impl Evaluated {
         Evaluated { lines: lines.collect(), ..at }
     }
 
-    /// The same with a delay D in front of every request, which occupies no server: times in
-    /// seconds and their shares. Its cost is that of an exponential for each of them and each
-    /// point.
+    /// The same with a delay D before every request, which occupies no server: times in seconds and
+    /// their shares. Cost: an exponential for each of them and each point.
     pub fn after(mut self, service: &dyn ServiceTime, delays: &[(f64, f64)]) -> Self {
         if matches!(delays, [(0.0, _)] | []) {
             return self;
@@ -254,8 +255,8 @@ impl Evaluated {
         self
     }
 
-    /// The same where the servers also do other work, first come first served with the requests:
-    /// `rate` pieces per second of this law. Requests wait for it; it is in no response of its own.
+    /// The same if the servers also do other work, first come first served with the requests:
+    /// `rate` operations per second of this law. Requests wait for it, but no response includes it.
     pub fn beside(mut self, rate: f64, law: &dyn ServiceTime) -> Self {
         let (c, mean) = (f64::from(self.servers), law.mean());
         let utilisation = rate * mean / c;
@@ -275,8 +276,8 @@ impl Evaluated {
         self
     }
 
-    /// Transform of the waiting time of a request that waits, at point k, of which the requests use
-    /// `own` and all work `rho` of each server.
+    /// Transform of the waiting time of a request that waits, at point k. The requests use a share
+    /// `own` of each server, and all work together `rho`.
     fn waits(&self, k: usize, own: f64, rho: f64) -> Complex64 {
         let mut busy = self.lines[k].1 * own;
         if let Some(background) = &self.background {
@@ -303,7 +304,7 @@ impl Evaluated {
         }
         let waiting = erlang_c(self.servers, rho);
         let delayed = inversion::sum(|k| self.waits(k, own, rho) * self.lines[k].0, self.t);
-        // A request that waits is not faster than one that does not.
+        // The CDF of requests that wait cannot exceed that of requests that do not.
         ((1.0 - waiting) * self.cdf + waiting * delayed.clamp(0.0, self.cdf)).clamp(0.0, 1.0)
     }
 }

@@ -8,33 +8,33 @@ use super::delay::{Delay, Line, Shape, ShapeLine, ZEROS};
 use super::erlang::servers_count;
 use super::{Queue, interpolate, stable};
 
-/// Seconds at and below which, and at and above which, a CDF is not worth inverting.
+/// Times in seconds at and below which, and at and above which, a CDF needs no inversion.
 const T_MIN: f64 = 1e-18;
 const T_MAX: f64 = 1e18;
 
 /// The M/G/m queue with the service law `D`.
 ///
-/// A request that waits does so until the first end among m services under way, each of which has
-/// its *residual* time left, and then for a geometric number (mean ρ/(1 − ρ)) of residual times of
-/// service m times faster: H. Tijms, M. van Hoorn, A. Federgruen, "Approximations for the
-/// steady-state probabilities in the M/G/c queue", Advances in Applied Probability 13 (1981); its
-/// queue length, turned into time by Little's law for distributions. The rate at which its tail
-/// falls is the exact one. It is then corrected:
+/// A request that waits does so until the first of the m services in progress ends, each of which
+/// has its *residual* time left, and then for a geometric number (mean ρ/(1 − ρ)) of residual times
+/// of service m times as fast: H. Tijms, M. van Hoorn, A. Federgruen, "Approximations for the
+/// steady-state probabilities in the M/G/c queue", Advances in Applied Probability 13 (1981), whose
+/// queue length is converted to time by Little's law for distributions. The decay rate of the tail
+/// is exact. The form is then corrected:
 ///
-/// - Below an SCV of 1: the probability to wait, which that source takes from M/M/m, and the mean
-///   are, from an SCV of 0.5, those of the exact M/PH/m queue with two phases of the same mean and
-///   SCV; below, interpolated in the SCV between these and M/D/m, exact by the roots of Crommelin's
-///   equation.
-/// - Above: what the law of an exact M/Hₖ/m queue differs from the same form is added, for
-///   exponential branches with the same mean and SCV and the nearest residual law: two if that is
-///   the law, else three up to 16 servers, and past them two up to 64 and what three differ from
-///   two at 16. Exact for two branches.
-/// - A queue of fewer servers stands for one of more if it has the same (1 − ρ)√m, the scaling of
-///   S. Halfin and W. Whitt, Operations Research 29 (1981), and time that runs slower by the root
-///   of their ratio.
+/// - Below an SCV of 1: the source takes the probability of waiting from M/M/m. Here, from an SCV
+///   of 0.5, this probability and the mean are those of the exact M/PH/m queue with two phases and
+///   the same mean and SCV. Below 0.5 they are interpolated in the SCV between these and M/D/m,
+///   which is exact by the roots of Crommelin's equation.
+/// - Above: the excess of an exact M/Hₖ/m queue over the same form is added, for exponential
+///   branches with the same mean and SCV and the nearest residual law: two branches if they equal
+///   the law; otherwise three up to 16 servers, and past them two up to 64 plus the difference of
+///   three from two at 16. Exact for two branches.
+/// - A queue of fewer servers represents one of more if it has the same (1 − ρ)√m, the scaling of
+///   S. Halfin and W. Whitt, Operations Research 29 (1981), with time slowed down by the square
+///   root of their ratio.
 ///
-/// How good: largest difference of the response-time CDF in points (hundredths), at
-/// utilisations 0.3 to 0.95.
+/// Accuracy: largest error of the response-time CDF in points (hundredths), at utilisations 0.3 to
+/// 0.95.
 ///
 /// | service | against | servers | off by |
 /// |---|---|---|---|
@@ -49,14 +49,14 @@ const T_MAX: f64 = 1e18;
 /// | lognormal, SCV 6 | simulation, 0.8 | 6 | 0.3 ± 0.1 |
 /// | two humps, SCV 3 and 4 | simulation, 0.7 to 0.9 | 3 to 16 | 0.6 ± 0.1 |
 ///
-/// No number in it was fitted to simulations; the sum of queues past 16 servers was chosen after
-/// three branches alone, scaled from 16 to 32 servers, were 0.7 off. More cases:
-/// `experiments/queue-laws`. It assumes Poisson arrivals, equal servers, one line and independent
-/// service times. Wrong by more than is said for heavier tails, and for service that is far from
-/// any mixture of exponential laws, as two humps are.
+/// Nothing was fitted to simulations, except that the sum of queues past 16 servers was chosen
+/// after three branches alone, scaled from 16 to 32 servers, had an error of 0.7. More cases:
+/// `experiments/queue-laws`. Assumptions: Poisson arrivals, equal servers, one line, and
+/// independent service times. Errors exceed the table for heavier tails, and for service far from
+/// any mixture of exponential laws, such as two humps.
 ///
-/// It needs two finite moments of service, three above an SCV of 1 and for its variance. Cost: 1 to
-/// 40 ms for [`Mgm::new`] (the most for 16 servers or more and an SCV above 1), for each CDF some
+/// Service needs two finite moments, and three above an SCV of 1 or for the variance. Cost: 1 to 40
+/// ms for [`Mgm::new`] (the most for 16 servers or more and an SCV above 1); for each CDF a few
 /// lines of transforms (20 to 500 µs).
 ///
 /// ```
@@ -78,8 +78,8 @@ pub struct Mgm<D> {
 }
 
 impl<D: ServiceTime> Mgm<D> {
-    /// With arrivals per second, servers, and a law of service. [`Error::Unstable`] at utilisation
-    /// 1 or more.
+    /// Creates a queue from arrivals per second, the number of servers and a law of service.
+    /// [`Error::Unstable`] at utilisation 1 or more.
     pub fn new(arrival_rate: f64, servers: u32, service: D) -> Result<Self, Error> {
         let saturation = f64::from(servers_count(servers)?) / service.mean();
         let arrival_rate = stable(arrival_rate, saturation)?;
@@ -106,7 +106,7 @@ impl<D: ServiceTime> Mgm<D> {
     }
 }
 
-/// What does not depend on the load, at one time.
+/// The parts that do not depend on the load, at one time.
 struct AtTime {
     t: f64,
     cdf: f64,
@@ -125,13 +125,13 @@ impl AtTime {
     /// P(a request waits, and its response time ≤ t).
     fn delayed(&self, delay: &Delay) -> f64 {
         let line = delay.line(&self.shape, self.t);
-        // A request that waits is not faster than one that does not.
+        // The CDF of requests that wait cannot exceed that of requests that do not.
         let within = delay.waits() * self.cdf;
         inversion::sum(|k| line[k] * self.service[k], self.t).clamp(0.0, within)
     }
 }
 
-/// [`Mgm`] at several loads, with what they share computed once.
+/// [`Mgm`] at several loads, with the common parts computed once.
 #[derive(Clone, Debug)]
 pub(crate) struct MgmLoads<D> {
     service: D,
@@ -140,7 +140,7 @@ pub(crate) struct MgmLoads<D> {
 }
 
 impl<D: ServiceTime> MgmLoads<D> {
-    /// With servers, a law of service, and utilisations below 1.
+    /// Creates it from the number of servers, a law of service, and utilisations below 1.
     pub(crate) fn new(servers: u32, service: D, utilisations: &[f64]) -> Result<Self, Error> {
         let shape = Shape::new(&service, servers_count(servers)?)?;
         let delay = |&rho: &f64| Delay::new(&service, &shape, stable(rho, 1.0)?);

@@ -31,8 +31,8 @@ pub struct Mm1 {
 }
 
 impl Mm1 {
-    /// With arrivals and services per second. [`Error::Unstable`] unless the first is below the
-    /// second.
+    /// Creates a queue from arrivals and services per second. [`Error::Unstable`] unless arrivals
+    /// are below services.
     pub fn new(arrival_rate: f64, service_rate: f64) -> Result<Self, Error> {
         check("the service rate", service_rate, 1e-12..=1e12, "1e-12 to 1e12 per second")?;
         Ok(Mm1 { arrival_rate: stable(arrival_rate, service_rate)?, service_rate })

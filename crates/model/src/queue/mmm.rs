@@ -42,8 +42,8 @@ pub struct Mmm {
 }
 
 impl Mmm {
-    /// With arrivals per second, services per second of one server, and servers.
-    /// [`Error::Unstable`] unless the first is below the product of the others.
+    /// Creates a queue from arrivals per second, services per second of one server, and the number
+    /// of servers. [`Error::Unstable`] unless arrivals are below the capacity of all servers.
     pub fn new(arrival_rate: f64, service_rate: f64, servers: u32) -> Result<Self, Error> {
         let service_rate = self::service_rate(service_rate)?;
         let m = f64::from(servers_count(servers)?);
@@ -64,8 +64,8 @@ impl Mmm {
     pub fn number_probability(&self, n: u32) -> f64 {
         let offered = self.arrival_rate / self.service_rate;
         let rho = self.utilisation();
-        // All states up to m weigh as Poisson's; the sum of these is that of m over Erlang's B.
-        // Where all are rarely busy both vanish, and the sum is 1.
+        // All states up to m have Poisson weights; their sum is the weight of m over Erlang's B. If
+        // the servers are nearly idle both vanish, and the sum is 1.
         let full = poisson(self.servers as usize, offered);
         let sum = if full > 1e-250 { full / self.blocked } else { 1.0 };
         let inside = n.min(self.servers);
@@ -74,7 +74,7 @@ impl Mmm {
             / (sum * (1.0 + self.blocked * rho / (1.0 - rho)))
     }
 
-    /// Rate in 1/s at which the time of a request that waits runs out.
+    /// Rate in 1/s of the exponential wait of a request that waits.
     fn excess(&self) -> f64 {
         f64::from(self.servers) * self.service_rate - self.arrival_rate
     }
@@ -85,7 +85,7 @@ impl Mmm {
         if x.is_infinite() {
             return 0.0;
         }
-        // Waiting runs out 1 + g times as fast as service.
+        // The wait decays 1 + g times as fast as the service time.
         let g = self.excess() / self.service_rate - 1.0;
         let both = if (x * g).abs() < 1.0 {
             let part = if x * g == 0.0 { 1.0 } else { -(-x * g).exp_m1() / (x * g) };

@@ -2,15 +2,15 @@
 
 use crate::distribution::ServiceTime;
 
-/// Evaluations of the law that an interval may take.
+/// Largest number of evaluations of the law for one interval.
 const EVALUATIONS_MAX: usize = 4_000;
 
 /// E\[S³\] = 3∫t²(1 − F(t))dt by adaptive Simpson over intervals that double. Relative error below
-/// 1e-7 for laws with an exponential tail and for measured ones; what lies beyond the quantile of 1
-/// − 1e-15 is not seen: 1e-4 of the moment for a lognormal law of SCV 4. Cost: some thousand CDFs.
+/// 1e-7 for laws with an exponential tail and for measured ones. The part beyond the quantile of 1
+/// − 1e-15 is ignored: 1e-4 of the moment for a lognormal law of SCV 4. Cost: some thousand CDFs.
 pub(super) fn third_moment(law: &dyn ServiceTime) -> f64 {
     let mean = law.mean();
-    // The least that the first two moments allow.
+    // The lower bound that the first two moments imply.
     let least = mean.powi(3) * (1.0 + law.scv()).powi(2);
     if law.scv() <= 0.0 {
         return least;

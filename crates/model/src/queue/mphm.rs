@@ -7,10 +7,10 @@ use super::matrix::Matrix;
 use super::phases::Solved;
 use super::uniformised::Uniformised;
 
-/// Steps after which the tail of the waiting time is taken for geometric, if it is not before.
+/// Number of steps after which the tail of the waiting time is taken as geometric at the latest.
 const STEPS_MAX: usize = 200_000;
 
-/// The M/PH/m queue, solved exactly: what approximations of M/G/m are checked against.
+/// The M/PH/m queue, solved exactly: the reference for approximations of M/G/m.
 ///
 /// A service time is a walk through k phases, each exponential, until it ends. A state is how many
 /// of the busy servers are in each phase: with all busy there are C(m + k − 1, k − 1) of them, and
@@ -94,7 +94,7 @@ impl Solved<'_> {
         let end = Matrix::zero(n, n).plus(1.0 / rate, &self.replaced).transposed();
         let r = self.r.transposed();
         let k = phases.start.len();
-        // One's own service at the same events.
+        // The request's own service at the same events.
         let mut own = Matrix::identity(k);
         for i in 0..k {
             for j in 0..k {
@@ -118,7 +118,8 @@ impl Solved<'_> {
             ratio = if (now - ratio.0).abs() < 1e-13 { (now, ratio.1 + 1) } else { (now, 0) };
             left = next;
         }
-        // From here on it falls by the same ratio; the response goes on until it does so too.
+        // From here on the wait decays by a constant ratio; the response continues until it does so
+        // too.
         let decay = if ratio.1 >= 5 { ratio.0 } else { 0.0 };
         let mut fall = (0.0f64, 0usize);
         let mut total = left + serving.iter().sum::<f64>();

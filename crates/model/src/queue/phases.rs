@@ -16,10 +16,11 @@ use super::levels::{Level, singular};
 use super::matrix::Matrix;
 use super::stable;
 
-/// States of all busy servers that are solved for.
+/// Largest number of states with all servers busy.
 const STATES_MAX: usize = 500;
 
-/// A phase-type law: where it starts, its generator, and the rates at which it ends.
+/// A phase-type law: the probabilities of its first phase, its generator, and the rates at which it
+/// ends.
 pub(super) struct Phases<'a> {
     pub(super) start: &'a [f64],
     pub(super) generator: &'a [&'a [f64]],
@@ -81,7 +82,7 @@ impl<'a> Phases<'a> {
 }
 
 impl Phases<'_> {
-    /// Rates within a level: phases that follow each other; and minus what leaves on the diagonal.
+    /// Rates within a level: transitions between phases, and minus all departures on the diagonal.
     fn within(&self, level: &Level) -> Matrix {
         let mut out = Matrix::zero(level.states.len(), level.states.len());
         for (at, state) in level.states.iter().enumerate() {
@@ -95,7 +96,7 @@ impl Phases<'_> {
         out
     }
 
-    /// Rates of ends, to the level below: nobody waits.
+    /// Rates of ends, to the level below, if no request waits.
     fn down(&self, level: &Level, below: &Level) -> Matrix {
         let mut out = Matrix::zero(level.states.len(), below.states.len());
         for (at, state) in level.states.iter().enumerate() {
@@ -242,7 +243,7 @@ impl<'a> Solved<'a> {
         for step in steps.iter().rev() {
             total += state.iter().sum::<f64>();
             state = step.after(&state);
-            // Relative to the empty system they may grow past all bounds: keep the sum at 1.
+            // Relative to the empty system they may overflow, so the sum is kept at 1.
             let scale = 1.0 / (total + state.iter().sum::<f64>());
             total *= scale;
             state.iter_mut().for_each(|p| *p *= scale);

@@ -10,8 +10,9 @@ use super::front::FrontOperating;
 use super::{Node, Operating};
 
 impl Node {
-    /// Where it stands at the loads that its devices feel, `here` being where a Poisson stream of
-    /// the same mean would put it. [`Error::Unstable`] if one of the loads is past saturation.
+    /// The operating point at the loads that the devices experience, given the operating point
+    /// `here` of a Poisson stream with the same mean. [`Error::Unstable`] if one of the loads is
+    /// past saturation.
     pub(super) fn in_bursts(&self, here: &Operating, bursts: Bursts) -> Result<Operating, Error> {
         let rate = here.rate;
         let mut at = Operating {
@@ -51,8 +52,7 @@ impl Node {
         Ok(at)
     }
 
-    /// The time in which the busiest device's queue forgets, its service taken for that of the
-    /// average read.
+    /// The relaxation time of the busiest device's queue, with the service of an average read.
     fn relaxation_s(&self, here: &Operating) -> f64 {
         let (mut mean, mut scv, mut share) = (0.0, 0.0, 0.0);
         for group in &self.groups {

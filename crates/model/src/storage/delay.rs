@@ -1,28 +1,31 @@
-//! The law of the delay between clients and devices: gateway, network, the server's own threads.
+//! The law of the delay between clients and devices: gateway, network, and the server's own
+//! threads.
 
 use crate::distribution::{Empirical, Gamma, ServiceTime};
 use crate::error::{Error, check, not_negative};
 
-/// Where a law is cut: dense where its tail is, which is what moves a response.
+/// The quantiles at which a law is cut into slices: dense in the tail, which affects responses
+/// most.
 const CUTS: [f64; 9] = [0.0, 0.25, 0.5, 0.75, 0.9, 0.97, 0.99, 0.998, 1.0];
 
-/// The largest SCV that is taken: the slices hold no more.
+/// The largest supported SCV: the slices cannot represent more.
 pub(crate) const SCV_MAX: f64 = 40.0;
 
-/// A mean in seconds below which there is no delay.
+/// A mean in seconds below which the delay counts as none.
 const NONE: f64 = 1e-9;
 
-/// The law of δ, seconds: what gateway, network and the server's own threads add to a device's
-/// response.
+/// The law of δ in seconds: the time that gateway, network and the server's own threads add to a
+/// device's response.
 ///
-/// A response of a device is δ + W + S: δ is passed by every request, W waited and S served at the
-/// device. Its law is kept as some times with their shares (the middles of slices, and in the last
-/// what keeps the mean exact), because a sum with it is then a few shifts: of a CDF, Σ shareᵢ·F(t −
-/// δᵢ); of a transform, Σ shareᵢ·e^(−s·δᵢ).
+/// A response of a device is δ + W + S: every request passes δ, then waits W and is served S at the
+/// device. The law is stored as a few times with their shares (the middles of slices; the last one
+/// keeps the mean exact), because a sum with it is then a few shifts: for a CDF, Σ shareᵢ·F(t −
+/// δᵢ); for a transform, Σ shareᵢ·e^(−s·δᵢ).
 ///
-/// Source: ours. It assumes that δ does not depend on the load, on W or on S. Wrong within δ's own
-/// order of size, where eight slices are steps (a CDF is off by a point there), for a tail heavier
-/// than an SCV of 40, and where the front queues ([`super::Link`] and workers do). Cost: eight
+/// Source: ours. It assumes that δ does not depend on the load, on W or on S. Wrong at times of the
+/// order of δ, where eight slices are steps (a CDF is off by a point there), for a tail heavier
+/// than an SCV of 40, and if the front queues ([`super::Link`] and workers do). Cost: eight
+/// quantiles to create; each time and share costs an exponential or a CDF where it is used.
 /// quantiles to make; each time and share costs an exponential or a CDF where it is used.
 ///
 /// ```
@@ -46,19 +49,19 @@ impl Default for Delay {
 }
 
 impl Delay {
-    /// The same for every request.
+    /// The same delay for every request.
     pub fn constant(seconds: f64) -> Self {
         Delay { slices: vec![(seconds, 1.0)] }
     }
 
-    /// Any law, in eight slices. Cost: as many quantiles.
+    /// Any law, in eight slices. Cost: eight quantiles.
     pub fn of(law: &dyn ServiceTime) -> Result<Self, Error> {
         let mut slices = Vec::with_capacity(CUTS.len());
         let mut left = law.mean();
         for cut in CUTS.windows(2) {
             let share = cut[1] - cut[0];
             let middle = law.quantile(0.5 * (cut[0] + cut[1]))?;
-            // The last slice is what the others leave of the mean, which keeps it exact.
+            // The last slice takes what is left of the mean, which keeps the mean exact.
             let time = if cut[1] < 1.0 { middle.min(left / share) } else { left / share };
             left = (left - share * time).max(0.0);
             slices.push((time, share));
@@ -67,10 +70,10 @@ impl Delay {
         Ok(Delay { slices })
     }
 
-    /// Of a mean in seconds and an SCV, beside the law of what passes the same way and no device:
-    /// the responses of memory. What devices' requests take more than those is a gamma law of its
-    /// own; where there is no more, or more than the SCV allows, memory's law is stretched to the
-    /// moments. An SCV of 0 is a constant.
+    /// A delay with a mean in seconds and an SCV, given the law of memory's responses, which pass
+    /// the same way but no device. The excess over memory's law is a gamma law of its own. If there
+    /// is no excess, or more than the SCV allows, memory's law is stretched to the moments. An SCV
+    /// of 0 gives a constant.
     pub fn beside(memory: Option<&Empirical>, mean: f64, scv: f64) -> Result<Self, Error> {
         not_negative("the front delay", mean)?;
         not_negative("the SCV of the front delay", scv)?;
@@ -86,11 +89,12 @@ impl Delay {
             true => Delay::sum(memory, more, variance / (more * more))?,
             false => Delay::of(&memory.with_moments(mean, scv)?)?,
         };
-        // Neither a stretched law nor little more than memory's holds any variance.
+        // A stretched law, or one with little excess over memory's, need not have the required
+        // variance.
         if (found.scv() / scv - 1.0).abs() < 0.3 { Ok(found) } else { alone() }
     }
 
-    /// Of memory's law and a gamma law beside it.
+    /// The sum of memory's law and a gamma law.
     fn sum(memory: &Empirical, more: f64, scv: f64) -> Result<Self, Error> {
         let others = Delay::of(&Gamma::new(more, scv.clamp(1e-4, 1e3))?)?;
         let memory = Delay::of(memory)?;
@@ -103,7 +107,7 @@ impl Delay {
         Ok(Delay { slices }.coarser())
     }
 
-    /// Times that are nearly the same joined, with the same mean.
+    /// Joins nearly equal times, and keeps the mean.
     fn coarser(self) -> Self {
         let mut slices: Vec<(f64, f64)> = Vec::new();
         for (time, share) in self.slices {
@@ -130,12 +134,12 @@ impl Delay {
         if mean > 0.0 { (square / (mean * mean) - 1.0).max(0.0) } else { 0.0 }
     }
 
-    /// Times over `factor`, with their shares.
+    /// Times divided by `factor`, with their shares.
     pub(super) fn over(&self, factor: f64) -> Vec<(f64, f64)> {
         self.slices.iter().map(|s| (s.0 / factor, s.1)).collect()
     }
 
-    /// Whether its numbers make sense.
+    /// Checks all times and shares.
     pub fn check(&self) -> Result<(), Error> {
         let mut total = 0.0;
         for (i, (time, share)) in self.slices.iter().enumerate() {

@@ -9,17 +9,17 @@ use crate::queue::{bisect, waiting_mean};
 
 use super::Node;
 
-/// A limit of bytes per second that all replies of a node share, one after the other: C/bytes
-/// requests/s at most.
+/// A limit of bytes per second that all replies of a node share, one after the other: at most
+/// C/bytes requests/s.
 ///
-/// It is an M/G/1 queue of the replies' transmission times ([`crate::queue::Mg1`]); that it takes
-/// time to send them at all is in the measured responses already, so only the waiting is added: for
-/// a share ρ = λ·bytes/C of the requests an exponential time, with Pollaczek's and Khinchine's mean
-/// over all of λ·b²(1 + SCV)/(2(1 − ρ)), b = bytes/C seconds. Exact in heavy traffic and for
-/// exponential times, and small against a response where the link is not busy: to be a limit, not
-/// to be exact, is what it is here for. Wrong where the measured responses had such waits in them
-/// already, which then count twice: fit at loads far below it. And a slow processor looks the same,
-/// but does not go with the bytes. Cost: [`super::Node::at`].
+/// It is an M/G/1 queue of the replies' transmission times ([`crate::queue::Mg1`]). The
+/// transmission itself is in the measured responses already, so only the waiting is added: for a
+/// share ρ = λ·bytes/C of the requests an exponential time, with Pollaczek's and Khinchine's mean
+/// over all requests of λ·b²(1 + SCV)/(2(1 − ρ)), b = bytes/C seconds. Exact in heavy traffic and
+/// for exponential times, and small against a response if the link is not busy: its purpose is to
+/// be a limit, not to be exact. Wrong if the measured responses contain such waits already, which
+/// then count twice: fit at loads far below the limit. A slow processor looks the same, but does
+/// not depend on the bytes. Cost: [`super::Node::at`].
 ///
 /// ```
 /// use model::storage::Link;
@@ -43,7 +43,7 @@ impl Link {
         self.bytes_per_s / self.bytes_mean
     }
 
-    /// Whether its numbers make sense.
+    /// Checks all fields.
     pub fn check(&self) -> Result<(), Error> {
         positive("the bytes per second of a link", self.bytes_per_s)?;
         positive("the mean bytes of a reply", self.bytes_mean)?;
@@ -52,18 +52,18 @@ impl Link {
     }
 }
 
-/// The most workers that a node is given: Erlang's formula costs as many steps
+/// The largest number of workers of a node: Erlang's formula costs as many steps
 /// ([`crate::queue::erlang_c`]).
 pub const WORKERS_MAX: u32 = 10_000;
 
-/// Where what every reply passes stands at a load: link ([`Link`]) and workers.
+/// The operating point of link ([`Link`]) and workers, which every reply passes.
 ///
-/// Workers are an M/M/m queue ([`crate::queue::Mmm`]) whose service is the whole of a response,
-/// taken for exponential: m of them hold λ·R requests at λ requests/s and a response of R seconds,
-/// so they saturate where λ·R = m. A request waits at neither, at one or at both, for a time that
-/// is taken for exponential with the mean of both. Past either saturation no prediction is given.
-/// Wrong for responses that vary more than an exponential time: the wait is then longer.
-/// [`super::Node::operating`] gives it.
+/// Workers are an M/M/m queue ([`crate::queue::Mmm`]) whose service time is the whole response,
+/// taken as exponential: at λ requests/s and a response of R seconds λ·R of the m workers are held,
+/// so they saturate at λ·R = m. A request waits at neither, one or both, for a time taken as
+/// exponential with the mean of both. Past either saturation there is no prediction. If responses
+/// vary more than an exponential time, real waits are longer. Returned by
+/// [`super::Node::operating`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FrontOperating {
     /// Busy share of the link; 0 without one.
@@ -76,7 +76,7 @@ pub struct FrontOperating {
     pub wait_mean: f64,
 }
 
-/// What of a node is always busy first: [`Node::breaks_first`] says which and where.
+/// The resource of a node that saturates first ([`Node::breaks_first`]).
 ///
 /// ```
 /// assert_eq!(model::storage::Limit::Link.as_str(), "link");
@@ -93,7 +93,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// The word for it in tables.
+    /// The resource's label in tables.
     pub fn as_str(self) -> &'static str {
         match self {
             Limit::Devices => "devices",
@@ -113,8 +113,8 @@ impl Node {
         Ok(())
     }
 
-    /// Load in requests/s at which link or workers are always busy, and which of them. `held` gives
-    /// the mean response at a load below `devices`, the saturation of the devices.
+    /// Load in requests/s at which link or workers are always busy, and which of them. `held`
+    /// returns the mean response at a load below `devices`, the saturation of the devices.
     pub(super) fn front_saturation(
         &self,
         devices: f64,
@@ -138,8 +138,8 @@ impl Node {
         link.into_iter().chain(workers).min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// Where link and workers stand past the saturation of something: what is stuck lets nothing
-    /// through, and workers are, whatever holds them.
+    /// The operating point of link and workers past the saturation of some resource: a saturated
+    /// link or device lets nothing through, and workers are then all held.
     pub(super) fn front_overloaded(&self, rate: f64) -> FrontOperating {
         let link = self.link.map_or(0.0, |link| rate / link.saturation());
         let stuck = link >= 1.0 || self.workers.is_some();
@@ -151,8 +151,8 @@ impl Node {
         }
     }
 
-    /// Where link and workers stand below their saturation, of requests that hold a worker for
-    /// `held` seconds.
+    /// The operating point of link and workers below their saturation, for requests that hold a
+    /// worker for `held` seconds.
     pub(super) fn front_operating(&self, rate: f64, held: f64) -> FrontOperating {
         let mut at = FrontOperating::default();
         if let Some(link) = &self.link {

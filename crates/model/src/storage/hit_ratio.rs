@@ -9,15 +9,15 @@ use super::HitLaw;
 /// q(λ) = q₀ − αλ, clamped to 0 to 1: the share of requests that memory answers; λ in requests/s of
 /// one server, α in seconds per request.
 ///
-/// Where q *rises* with load (α < 0, which caches that warm with traffic show), the line is held at
-/// its value for `held_from` requests/s, the largest load it was fitted on: extended, it would soon
-/// promise that memory answers everything.
+/// If q *rises* with load (α < 0, as for caches that warm with traffic), the line is held at its
+/// value at `held_from` requests/s, the largest fitted load; extrapolated, it would soon predict
+/// that memory answers everything.
 ///
 /// Source: R. Yanggratoke and others, "Predicting response times for the Spotify backend", CNSM
-/// 2012, whose Table II has q₀ and α of three servers; clamp and hold are ours. It assumes a memory
-/// and a popularity that stay as they were fitted. A line is no law of caches: wrong past the
-/// fitted loads, and after a change of memory or catalogue, where a [`HitLaw`] moves it
-/// ([`HitRatio::changed`]); [`crate::cache`] has where q comes from. Cost: nanoseconds.
+/// 2012, whose Table II has q₀ and α of three servers; clamp and hold are ours. It assumes that
+/// memory and popularity stay as fitted. A line is not a law of caches: it is wrong past the fitted
+/// loads, and after a change of memory or catalogue, for which a [`HitLaw`] scales it
+/// ([`HitRatio::changed`]); [`crate::cache`] computes q from popularities. Cost: nanoseconds.
 ///
 /// ```
 /// use model::storage::HitRatio;
@@ -43,8 +43,8 @@ fn infinite() -> f64 {
 }
 
 impl HitRatio {
-    /// With q₀ (which may lie outside [0, 1], as in the paper's Table II) and α in seconds per
-    /// request.
+    /// Creates a line from q₀ (which may lie outside [0, 1], as in the paper's Table II) and α in
+    /// seconds per request.
     pub fn new(q0: f64, alpha: f64) -> Result<Self, Error> {
         check("q0", q0, -1e3..=1e3, "a finite number")?;
         check("alpha", alpha, -1e3..=1e3, "a finite number")?;
@@ -56,16 +56,16 @@ impl HitRatio {
         HitRatio { held_from: if rate > 0.0 { rate } else { f64::INFINITY }, ..self }
     }
 
-    /// The line times `factor`: what another memory makes of it. A line above 1 is scaled as it
-    /// stands.
+    /// The line times `factor`, for another size of memory. A line above 1 is scaled without
+    /// clamping.
     pub fn scaled(self, factor: f64) -> Result<Self, Error> {
         let scaled = HitRatio::new(self.q0 * factor, self.alpha * factor)?;
         Ok(HitRatio { held_from: self.held_from, ..scaled })
     }
 
-    /// What another memory for each object makes of it, by a law that is asked at the hit ratio of
-    /// the largest load that the line was fitted on, or at load 0 if that is not known: the whole
-    /// line is scaled.
+    /// The line after a change of the memory for each object. The law gives the factor at the hit
+    /// ratio of the largest fitted load, or at load 0 if that load is unknown; the whole line is
+    /// scaled by it.
     pub fn changed(self, law: &dyn HitLaw, factor: f64) -> Result<Self, Error> {
         let rate = if self.held_from.is_finite() { self.held_from } else { 0.0 };
         self.scaled(law.change(self.at(rate), factor))
@@ -95,13 +95,13 @@ impl HitRatio {
     }
 
     /// The smallest load in requests/s at which `misses` requests/s are not answered from memory:
-    /// (1 − q(λ))·λ = misses. Infinite if there is none.
+    /// (1 − q(λ))·λ = misses. Infinite if there is no such load.
     pub fn rate_for_misses(&self, misses: f64) -> f64 {
         if misses.is_nan() || misses <= 0.0 {
             return 0.0;
         }
         let root = self.rate_for_misses_unclamped(misses).unwrap_or(f64::INFINITY);
-        // Where the clamp or the hold bends the line, the root is not the answer.
+        // If the clamp or the hold bends the line, the root does not apply.
         let bent = self.q0 - self.alpha * root < 0.0 || (self.alpha < 0.0 && root > self.held_from);
         if !bent {
             return root;
@@ -114,8 +114,8 @@ impl HitRatio {
         if self.q0 >= 0.0 { held } else { misses.min(held) }
     }
 
-    /// The same for the line itself, clamped nowhere: the smallest positive root of
-    /// αλ² + (1 − q₀)λ = misses. `None` if there is none.
+    /// The same for the unclamped line: the smallest positive root of αλ² + (1 − q₀)λ = misses.
+    /// `None` if there is none.
     pub(crate) fn rate_for_misses_unclamped(&self, misses: f64) -> Option<f64> {
         let b = 1.0 - self.q0;
         let discriminant = b * b + 4.0 * self.alpha * misses;

@@ -11,32 +11,33 @@ use crate::error::{Error, check, not_negative};
 use super::spotify::spread;
 use super::{BETA, balls_into_bins_limit};
 
-/// Objects that [`Imbalance::drawn`] places one by one; the others only by their mean and variance.
+/// Number of objects that [`Imbalance::drawn`] places one by one; the others enter by mean and
+/// variance.
 const PLACED: f64 = 2_000.0;
 
-/// The share of the requests that the fullest of a number of nodes gets, objects being placed on
-/// them at random, each with equal probability.
+/// The share of the requests at the fullest of several nodes, if objects are placed on them at
+/// random, each with equal probability.
 ///
-/// The published bound takes requests per second for balls ([`super::balls_into_bins_limit`]), so
-/// its limit depends on the unit of time; here the balls are objects, for a ring places objects. A
-/// node's share is a sum over objects, of mean 1/S and variance Σw²·(1/S)(1 − 1/S), with w the
-/// shares of the objects: that of 1/Σw² equally popular ones, the *effective number of objects*.
-/// Three answers:
+/// The published bound takes requests per second as balls ([`super::balls_into_bins_limit`]), so
+/// its limit depends on the unit of time. Here the balls are objects, because a ring places
+/// objects. A node's share is a sum over objects, of mean 1/S and variance Σw²·(1/S)(1 − 1/S), with
+/// w the shares of the objects: the variance for 1/Σw² equally popular objects, the *effective
+/// number of objects*. There are three estimates:
 ///
 /// - [`Imbalance::share_max_bound`]: the bound of Raab and Steger ("Balls into bins: a simple and
-///   tight analysis", 1998) that the paper uses, with effective objects for balls. It holds in the
-///   limit; with tens of servers one placement in some five exceeds it, and with skewed popularity
+///   tight analysis", 1998) that the paper uses, with effective objects as balls. It holds in the
+///   limit; with tens of servers about one placement in five exceeds it, and with skewed popularity
 ///   most do.
-/// - [`Imbalance::share_max_mean`] and [`Imbalance::share_max_quantile`]: nodes' shares as normal,
-///   which many small objects make them, corrected for their skewness; the mean never below what
-///   the most popular object alone brings its node: within 1 % of placements where no object has
-///   more than a tenth of a node's share, within 3 % for any Zipf law. The quantile is refused
-///   where an object has more than a quarter of a node's share, for then what counts is where *it*
-///   falls, and on what.
+/// - [`Imbalance::share_max_mean`] and [`Imbalance::share_max_quantile`]: the nodes' shares as
+///   normal variables (which many small objects make them), corrected for skewness. The mean is
+///   never below the share that the most popular object alone brings to its node. Within 1 % of
+///   placements if no object has more than a tenth of a node's share, and within 3 % for any Zipf
+///   law. The quantile is an error if an object has more than a quarter of a node's share, because
+///   it then depends on where *that* object falls.
 /// - [`Imbalance::drawn`]: random placements from a seeded generator, for any law of popularity.
 ///
-/// Wrong where nodes have unlike weights, where a hot object is read from several replicas, and
-/// where popularity moves: each new set of hot objects is another placement. Cost: at the methods.
+/// Wrong if nodes have different weights, if a hot object is read from several replicas, and if
+/// popularity moves: each new set of hot objects is another placement. Cost: see the methods.
 ///
 /// ```
 /// use model::{cache::Catalogue, storage::{HitRatio, Imbalance, Spotify}};
@@ -65,8 +66,8 @@ pub struct Imbalance {
 }
 
 impl Imbalance {
-    /// Of the objects of a catalogue on `servers` nodes. For n equally popular objects
-    /// [`Catalogue::zipf`]`(n, 0.0)`; for counted ones [`Catalogue::from_counts`].
+    /// The objects of a catalogue on `servers` nodes. For n equally popular objects use
+    /// [`Catalogue::zipf`]`(n, 0.0)`, for counted ones [`Catalogue::from_counts`].
     pub fn new(servers: u32, catalogue: &Catalogue) -> Result<Self, Error> {
         check("the number of servers", f64::from(servers), 1.0..=1e7, "1 to 10,000,000")?;
         Ok(Imbalance {
@@ -87,7 +88,8 @@ impl Imbalance {
         f64::from(self.servers)
     }
 
-    /// The expected share of the node that has the most popular object; no mean maximum is less.
+    /// The expected share of the node that has the most popular object, a lower bound of the mean
+    /// maximum.
     fn top_share(&self) -> f64 {
         self.top + (1.0 - self.top) / self.n()
     }
@@ -98,7 +100,7 @@ impl Imbalance {
         (((spread(self.servers, BETA) * self.n() * self.squares).sqrt() + 1.0) / self.n()).min(1.0)
     }
 
-    /// The skewness of a node's share over 6: Cornish's and Fisher's correction of a normal
+    /// A sixth of the skewness of a node's share: the correction of Cornish and Fisher for a normal
     /// deviation z is this times z² − 1.
     fn skew(&self) -> f64 {
         let (p, squares) = (1.0 / self.n(), self.squares);
@@ -118,10 +120,10 @@ impl Imbalance {
         normal.max(self.top_share()).min(1.0)
     }
 
-    /// The share that the fullest node exceeds with probability 1 − `p` (0 < p < 1): the S-th root
-    /// of p as quantile of one node's share, nodes taken as independent. They are not, and the
-    /// truth is a little more where S is small (S = 2 and p = 0.95: 0.3 % of the deviation). An
-    /// error if an object has more than a quarter of a node's share.
+    /// The share that the fullest node exceeds with probability 1 − `p` (0 < p < 1): the quantile
+    /// of one node's share at the S-th root of p, with nodes taken as independent. They are not, so
+    /// the true value is slightly larger for small S (S = 2 and p = 0.95: by 0.3 % of the
+    /// deviation). An error if an object has more than a quarter of a node's share.
     pub fn share_max_quantile(&self, p: f64) -> Result<f64, Error> {
         check("the share of a quantile", p, 1e-9..=1.0 - 1e-9, "above 0 and below 1")?;
         if self.servers == 1 {
@@ -133,7 +135,7 @@ impl Imbalance {
             0.0..=0.25,
             "at most a quarter, for shares of nodes to be normal: draw placements instead",
         )?;
-        // What one node exceeds with probability 1 − p^(1/S).
+        // The probability 1 − p^(1/S) with which one node exceeds the result.
         let above = -(p.ln() / self.n()).exp_m1();
         let normal = std::f64::consts::SQRT_2 * erfc_inv(2.0 * above);
         let deviations = normal + self.skew() * (normal * normal - 1.0);
@@ -141,8 +143,9 @@ impl Imbalance {
         Ok((1.0 / self.n() + one * deviations).max(1.0 / self.n()).min(1.0))
     }
 
-    /// Load in requests/s on the cluster up to which, with probability `p`, no node is past its own
-    /// limit of `server_limit` requests/s. An error where [`Imbalance::share_max_quantile`] is one.
+    /// Load in requests/s on the cluster up to which, with probability `p`, every node is within
+    /// its own limit of `server_limit` requests/s. An error where [`Imbalance::share_max_quantile`]
+    /// is one.
     pub fn limit(&self, server_limit: f64, p: f64) -> Result<f64, Error> {
         not_negative("the limit of a server", server_limit)?;
         Ok(server_limit / self.share_max_quantile(p)?)
@@ -153,16 +156,15 @@ impl Imbalance {
         Ok(not_negative("the limit of a server", server_limit)? / self.share_max_bound())
     }
 
-    /// The same as published, requests per second for balls and all alike: for comparison.
+    /// The same as published, with equal requests per second as balls: for comparison.
     pub fn limit_published(&self, server_limit: f64) -> f64 {
         balls_into_bins_limit(server_limit, self.servers, BETA)
     }
 
     /// The fullest node's share in each of `placements` (1 to 100,000) random placements,
-    /// ascending: mean and quantiles of it are those of the truth but for chance. The 2,000 most
-    /// popular objects are placed one by one, the others together by mean and variance, which is
-    /// exact in the limit of many small ones. Cost: 2,000 + S draws for a placement; an error
-    /// beyond 10⁹ draws.
+    /// ascending; mean and quantiles are unbiased up to chance. The 2,000 most popular objects are
+    /// placed one by one, the others together by mean and variance, which is exact in the limit of
+    /// many small ones. Cost: 2,000 + S draws for each placement; an error beyond 10⁹ draws.
     pub fn drawn(&self, placements: u32, rng: &mut impl Rng) -> Result<Vec<f64>, Error> {
         check("the number of placements", f64::from(placements), 1.0..=1e5, "1 to 100,000")?;
         let draws = f64::from(placements) * (PLACED + self.n());
@@ -187,7 +189,7 @@ impl Imbalance {
                     *share = rest / self.n() + deviation * z;
                     sum += deviation * z;
                 }
-                // What is drawn too much in all is taken from each alike.
+                // The excess of the drawn total is subtracted equally from all nodes.
                 let mean = sum / self.n();
                 for &popularity in &placed {
                     let node = rng.random_range(0..shares.len());
@@ -203,13 +205,13 @@ impl Imbalance {
 }
 
 /// Mean and mean square of the largest of n standard normal variables: a + ∫ (1 − Φ(x)ⁿ) dx and
-/// a² + ∫ 2x(1 − Φ(x)ⁿ) dx from a = −9, where Φⁿ is nothing, to 12, where it is 1. By the
-/// trapezoidal rule.
+/// a² + ∫ 2x(1 − Φ(x)ⁿ) dx from a = −9, where Φⁿ vanishes, to 12, where it is 1. By the trapezoidal
+/// rule.
 fn normal_max(n: u32) -> [f64; 2] {
     const STEPS: u32 = 4_200;
     let (low, high) = (-9.0f64, 12.0f64);
     let step = (high - low) / f64::from(STEPS);
-    // The rule takes the ramp 2x, which ends within, for step²/6 less than it is.
+    // The rule overestimates the integral of the ramp 2x, which ends inside, by step²/6.
     let (mut first, mut second) = (low, low * low + step * step / 6.0);
     for i in 0..=STEPS {
         let x = low + step * f64::from(i);

@@ -10,9 +10,10 @@ use super::front::{FrontOperating, Limit, Link};
 use super::several::{ClassAt, SolvedQueues, waiting_mean};
 
 /// Work of a device that completes no request: writes, fills, scrubs. It shares the device's queue
-/// with the reads, first come, first served: an M/G/1 queue of both (Pollaczek and Khinchine),
-/// with E\[e^(−sW)\] = (1 − ρ)/(1 − ρ_r·E_r(s) − ρ_b·E_b(s)), ρ = ρ_r + ρ_b and E the residuals'
-/// transforms. Not for devices that defer writes or prefer reads, or writes that grow with load.
+/// with the reads, first come, first served, in an M/G/1 queue of both (Pollaczek and Khinchine):
+/// E\[e^(−sW)\] = (1 − ρ)/(1 − ρ_r·E_r(s) − ρ_b·E_b(s)), ρ = ρ_r + ρ_b, with E the transforms of
+/// the residual times. Not for devices that defer writes or prefer reads, nor for writes that grow
+/// with load.
 ///
 /// ```
 /// use model::distribution::{Empirical, Gamma, Piece};
@@ -434,14 +435,13 @@ impl Node {
         self.at_by(t, None)
     }
 
-    /// [`Node::at`] for a node nearly the same as another (a replicate of a model) that is known at
-    /// that time: what M/G/m is off its plain form is taken from there. Of one server at a device
-    /// it is [`Node::at`]. Cost: some 0.1 ms for each class and distinct factor.
+    /// [`Node::at`] for a nearly equal node (a replicate of a model): the excess of M/G/m over its
+    /// plain form is taken from `other`, at the same time. Cost: as for one server.
     pub(crate) fn at_beside(&self, other: &NodeAt) -> NodeAt {
         self.at_by(other.t, Some(other))
     }
 
-    /// The same at nearly the same time.
+    /// The same at a nearly equal time.
     pub(crate) fn at_time_beside(&self, t: f64, other: &NodeAt) -> NodeAt {
         self.at_by(t, Some(other))
     }
@@ -467,7 +467,8 @@ impl Node {
             let same = |l: &&(usize, f64, ClassAt)| l.0 == group.class && l.1 == group.factor;
             let known = laws.iter().position(|l| same(&l));
             let index = known.unwrap_or_else(|| {
-                // A service time k times longer at rate λ is the same queue at kλ with time over k.
+                // A queue with service times k times longer at rate λ equals one at kλ with time
+                // divided by k.
                 let delays = self.delay.over(group.factor);
                 let other = other.and_then(|o| o.laws.iter().find(same)).map(|l| &l.2);
                 let law = ClassAt::after(class, t / group.factor, &delays, group.factor, other);
@@ -510,7 +511,7 @@ impl Node {
         self.largest_rate_by(&self.at(within_s), within_s, share)
     }
 
-    /// The same by what is known at that time.
+    /// [`Node::largest_rate`], given the [`NodeAt`] at that time.
     pub(crate) fn largest_rate_by(
         &self,
         at: &NodeAt,
@@ -536,7 +537,7 @@ pub struct NodeAt {
     other_share: f64,
     laws: Vec<(usize, f64, ClassAt)>,
     groups: Vec<(usize, DeviceGroup)>,
-    /// What is behind link and workers, at t·(1 − k/[`FRONT_PIECES`]) for k from 1; empty without
+    /// The part behind link and workers, at t·(1 − k/[`FRONT_PIECES`]) for k from 1; empty without
     /// such limits.
     earlier: Vec<NodeAt>,
 }
@@ -545,8 +546,8 @@ pub struct NodeAt {
 pub(crate) const FRONT_PIECES: usize = 24;
 
 impl NodeAt {
-    /// Makes it that of other devices, whose classes and factors must be among those that it was
-    /// made of: one that is not counts for nothing.
+    /// Replaces the devices. Their classes and factors must be among the known ones; others are
+    /// ignored.
     pub(crate) fn set_groups(&mut self, groups: &[DeviceGroup]) {
         let laws = &self.laws;
         let of = |group: &DeviceGroup| {

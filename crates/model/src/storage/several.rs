@@ -22,19 +22,19 @@ use crate::queue::{self, Evaluated, MgmLoads, bisect, erlang_c};
 
 use super::Class;
 
-/// Utilisations at which the forms are compared.
+/// Number of utilisations at which the two forms are compared.
 const POINTS: usize = 12;
 
-/// The probability to wait below which a difference cannot be seen.
+/// The probability of waiting below which the difference is negligible.
 const RARE: f64 = 1e-4;
 
-/// Laws whose queues are kept.
+/// The largest number of laws whose queues are kept.
 const KEPT_MAX: usize = 4;
 
-/// The queues that were solved for a [`Class`]: clones share them, and the law and servers they
-/// were solved for are kept with them, so that a class that was changed gets its own. No part of
-/// what a class is: all are equal. [`super::Node::at`] fills them (some tens of milliseconds for a
-/// law, once); nobody else need know of them.
+/// The queues solved for a [`Class`]. Clones share them. The law and servers they were solved for
+/// are stored with them, so a changed class gets its own. They are a cache and not part of a
+/// class's value, so all compare equal. [`super::Node::at`] fills them (some tens of milliseconds
+/// for each law, once).
 #[derive(Clone, Debug, Default)]
 pub struct SolvedQueues(Arc<Mutex<Vec<Arc<Several>>>>);
 
@@ -45,13 +45,13 @@ impl PartialEq for SolvedQueues {
 }
 
 impl SolvedQueues {
-    /// Those of a law and several servers, solved if they are not kept; `None` for one server, or
-    /// if a queue cannot be solved: then the plain form stands.
+    /// The queues for a law and several servers, solved now unless they are kept; `None` for one
+    /// server, or if a queue cannot be solved: then the plain form is used.
     fn of(&self, service: &Empirical, servers: u32) -> Option<Arc<Several>> {
         if servers < 2 {
             return None;
         }
-        // A panic while they were held leaves a list that is whole.
+        // The list is consistent even if a thread panicked while it held the lock.
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |s: &&Arc<Several>| s.servers == servers && s.service == *service;
         if let Some(known) = kept.iter().find(same) {
@@ -66,10 +66,10 @@ impl SolvedQueues {
     }
 }
 
-/// Queues with one law of service and several servers, solved at some utilisations.
+/// Queues with one law of service and several servers, solved at several utilisations.
 #[derive(Debug)]
 struct Several {
-    /// From the largest (below 1) down.
+    /// In descending order, all below 1.
     utilisations: Vec<f64>,
     queues: MgmLoads<Empirical>,
     lowest: f64,
@@ -81,13 +81,13 @@ impl Several {
     fn new(service: &Empirical, servers: u32) -> Option<Several> {
         let lowest = bisect(1.0, |rho| erlang_c(servers, rho) < RARE);
         let at = |k: usize| lowest + (1.0 - lowest) * 0.5 * (1.0 + chebyshev(k));
-        // The point at 1 is known.
+        // The value at utilisation 1 is known.
         let utilisations: Vec<f64> = (1..POINTS).map(at).collect();
         let queues = MgmLoads::new(servers, service.clone(), &utilisations).ok()?;
         Some(Several { utilisations, queues, lowest, service: service.clone(), servers })
     }
 
-    /// What its response CDF at `t` seconds is more than the plain form's.
+    /// The excess of the response CDF at `t` seconds over the plain form.
     fn excess(&self, plain: &Evaluated, t: f64) -> Option<Excess> {
         let mut values = [0.0; POINTS];
         let (mean, servers) = (self.service.mean(), self.servers);
@@ -108,10 +108,10 @@ fn chebyshev(k: usize) -> f64 {
     (std::f64::consts::PI * k as f64 / (POINTS - 1) as f64).cos()
 }
 
-/// What the response CDF at one time is more than the plain form's, for any load.
+/// The excess of the response CDF at one time over the plain form, for any load.
 #[derive(Clone, Copy, Debug)]
 struct Excess {
-    /// Over the probability to wait, at the Chebyshev points.
+    /// The excess divided by the probability of waiting, at the Chebyshev points.
     values: [f64; POINTS],
     lowest: f64,
     mean: f64,
@@ -145,7 +145,7 @@ impl Excess {
 #[derive(Clone, Debug)]
 pub(super) struct ClassAt {
     plain: Evaluated,
-    /// The service law's own CDF there, which no response exceeds.
+    /// The CDF of the service law at t, an upper bound of any response CDF.
     cdf: f64,
     excess: Option<Excess>,
     /// Requests per second that would keep the servers as busy as their other work does.
@@ -153,15 +153,15 @@ pub(super) struct ClassAt {
 }
 
 impl ClassAt {
-    /// At `t` seconds.
+    /// The class at `t` seconds.
     pub fn new(class: &Class, t: f64) -> Self {
         Self::after(class, t, &[(0.0, 1.0)], 1.0, None)
     }
 
-    /// At `t` seconds, behind a delay (times in seconds, ascending, and their shares), of a device
-    /// `factor` times as slow in seconds of that length. What M/G/m is off the plain form is taken
-    /// from `other` if that is given: for the replicates of a model, whose means differ by less
-    /// than would be seen in the difference.
+    /// The class at `t` seconds, behind a delay (times in seconds, ascending, and their shares),
+    /// for a device `factor` times as slow; times are in units of the factor. If `other` is given,
+    /// the excess over the plain form is taken from it: for the replicates of a model, whose means
+    /// differ too little to change that excess.
     pub fn after(
         class: &Class,
         t: f64,
@@ -170,7 +170,7 @@ impl ClassAt {
         other: Option<&ClassAt>,
     ) -> Self {
         let service = &class.service;
-        // A shift needs no transform.
+        // A shift of time needs no transform.
         let least = delays.first().map_or(0.0, |d| d.0);
         let rest: Vec<(f64, f64)> = delays.iter().map(|d| (d.0 - least, d.1)).collect();
         let background = class.background.as_ref();
@@ -207,8 +207,8 @@ impl ClassAt {
 /// Mean waiting time in seconds of M/G/m; infinite at saturation. Exact for one server and for
 /// exponential service.
 ///
-/// Between the waits of M/M/m and M/D/m, linear in the SCV (and beyond 1 the same line); that of
-/// M/D/m by Cosmetatos's approximation, E\[W\] = ½(1 + (1 − ρ)(m − 1)(√(4 + 5m) − 2)/(16ρm))·E\[W\]
+/// Linear in the SCV between the waits of M/D/m and M/M/m (and beyond 1 the same line). The wait of
+/// M/D/m is Cosmetatos's approximation, E\[W\] = ½(1 + (1 − ρ)(m − 1)(√(4 + 5m) − 2)/(16ρm))·E\[W\]
 /// of M/M/m: G. Cosmetatos, "Approximate explicit formulae for the average queueing time in the
 /// processes (M/D/r) and (D/M/r)", INFOR 13 (1975). Cost: Erlang's C.
 pub(super) fn waiting_mean(rate: f64, mean: f64, scv: f64, servers: u32) -> f64 {
@@ -221,12 +221,12 @@ pub(super) fn waiting_mean(rate: f64, mean: f64, scv: f64, servers: u32) -> f64 
         return queue::waiting_mean(rate, mean, scv, 1);
     }
     let exponential = queue::waiting_mean(rate, mean, 1.0, servers);
-    // Cosmetatos's term grows without bound as ρ → 0; constant service waits no longer than
-    // exponential.
+    // Cosmetatos's term grows without bound as ρ → 0; with constant service requests wait no longer
+    // than with exponential service.
     let more = (1.0 - rho) * (c - 1.0) * ((4.0 + 5.0 * c).sqrt() - 2.0) / (16.0 * rho * c);
     let constant = (0.5 * (1.0 + more)).min(1.0);
     let share = constant + scv * (1.0 - constant);
-    // What a request waits for at least that finds all servers busy: the first of m ends.
+    // A request that finds all servers busy waits at least for the first of m services to end.
     exponential * share.max(0.0)
 }
 

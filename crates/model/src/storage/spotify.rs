@@ -8,23 +8,24 @@ use crate::queue::bisect;
 
 use super::HitRatio;
 
-/// β of the balls-into-bins bound ([`balls_into_bins_limit`]) that reproduces the paper's numbers,
-/// which does not print it. The bound holds with probability tending to 1 for any β above 1.
+/// β of the balls-into-bins bound ([`balls_into_bins_limit`]) that reproduces the paper's numbers;
+/// the paper does not print it. The bound holds with probability tending to 1 for any β above 1.
 pub const BETA: f64 = 2.0;
 
-/// A storage server, exactly as published: memory that answers a share q(λ) at once, and `n_d`
-/// disks, each an M/M/1 queue.
+/// A storage server, exactly as published: memory answers a share q(λ) in no time, and each of
+/// `n_d` disks is an M/M/1 queue.
 ///
 /// P(T ≤ t) = q + (1−q)(1 − e^(−µ_d(1 − ρ)t)), ρ = (1−q)λ/(µ_d n_d) the utilisation of a disk.
 /// Source: R. Yanggratoke, G. Kreitz, M. Goldmann, R. Stadler, "Predicting response times for the
+/// Source: R. Yanggratoke, G. Kreitz, M. Goldmann, R. Stadler, "Predicting response times for the
 /// Spotify backend", CNSM 2012: equations 1 and 2, Table II. Misprint: the cluster's quadratic is
-/// printed with + 2λ_L/|S|, which has no real root; its derivation gives −, and with that (natural
-/// logarithm, β = 2, smaller root) every number of the paper comes out. The linear q is clamped to
-/// 0 to 1, which the paper does not say. Cost: nanoseconds.
+/// printed with + 2λ_L/|S|, which has no real root; its derivation gives −, which (with the natural
+/// logarithm, β = 2 and the smaller root) reproduces every number of the paper. The linear q is
+/// clamped to 0 to 1, which the paper does not state. Cost: nanoseconds.
 ///
-/// It assumes Poisson arrivals, exponential service, equally loaded disks, memory that takes no
-/// time, and nothing between client and disk. Wrong by up to 11 % where it was published, below the
-/// confidence limit; by more above it, and for service that is not exponential. [`super::Node`]
+/// Assumptions: Poisson arrivals, exponential service, equally loaded disks, memory that takes no
+/// time, and no delay between client and disk. Errors up to 11 % in the publication, below the
+/// confidence limit; larger above it, and for service that is not exponential. [`super::Node`]
 /// assumes less.
 ///
 /// ```
@@ -44,7 +45,8 @@ pub struct Spotify {
 }
 
 impl Spotify {
-    /// With q(λ), the service rate µ_d of a disk (1/s) and the number n_d of disks.
+    /// Creates a server from q(λ), the service rate µ_d of a disk (1/s) and the number n_d of
+    /// disks.
     pub fn new(hit_ratio: HitRatio, mu_d: f64, n_d: f64) -> Result<Self, Error> {
         positive("the service rate µ_d", mu_d)?;
         check("the number of disks n_d", n_d, 1.0..=1e6, "1 to 1,000,000")?;
@@ -91,22 +93,22 @@ impl Spotify {
         Ok((q - (1.0 - q) * (-self.mu_d * (1.0 - rho) * t).exp_m1()).clamp(0.0, 1.0))
     }
 
-    /// Load in requests/s at which the mean number in a disk's queue and service is 1, that is at
-    /// disk utilisation ½: the positive root of αλ² + (1−q₀)λ − µ_d n_d/2 = 0. Infinite if memory
-    /// answers all.
+    /// The confidence limit: load in requests/s at which the mean number waiting and in service at
+    /// a disk is 1, that is, at disk utilisation ½: the positive root of αλ² + (1−q₀)λ − µ_d n_d/2
+    /// = 0. Infinite if memory answers all.
     pub fn confidence_limit(&self) -> f64 {
         self.hit_ratio.rate_for_misses(self.mu_d * self.n_d / 2.0)
     }
 
-    /// Load in requests/s at which the disks are always busy, q clamped to [0, 1]: where
-    /// [`Spotify::cdf`] ends. Infinite if memory answers all.
+    /// Load in requests/s at which the disks are always busy, with q clamped to [0, 1]: the limit
+    /// of [`Spotify::cdf`]. Infinite if memory answers all.
     pub fn saturation(&self) -> f64 {
         self.hit_ratio.rate_for_misses(self.mu_d * self.n_d)
     }
 
-    /// The same as published, the line of q not clamped: the positive root of αλ² + (1−q₀)λ − µ_d
-    /// n_d = 0. Differs where the line is below 0 there: for Table II's small server 80.4
-    /// requests/s (q = −0.16) against 93. `None` if there is no such root.
+    /// The saturation as published, with the line of q not clamped: the positive root of αλ² +
+    /// (1−q₀)λ − µ_d n_d = 0. It differs if the line is below 0 there: for Table II's small server
+    /// 80.4 requests/s (q = −0.16) against 93. `None` if there is no such root.
     pub fn saturation_published(&self) -> Option<f64> {
         self.hit_ratio.rate_for_misses_unclamped(self.mu_d * self.n_d)
     }
@@ -126,15 +128,16 @@ impl Spotify {
         Ok(if saturation.is_infinite() { saturation } else { bisect(saturation, holds) })
     }
 
-    /// Equation 2: a cluster of equal servers with perfectly balanced load: the mean over servers
-    /// at λ_c/|S|, which is that of one server. For unequal servers see [`cluster_cdf`].
+    /// Equation 2: a cluster of equal servers with perfectly balanced load. The mean over servers
+    /// at λ_c/|S| equals the CDF of one server. For unequal servers see [`cluster_cdf`].
     pub fn cluster_cdf(&self, rate: f64, servers: u32, t: f64) -> Result<f64, Error> {
         let servers = positive("the number of servers", f64::from(servers))?;
         self.cdf(rate / servers, t)
     }
 
-    /// Load in requests/s on a cluster of `servers` servers up to which, with high probability, no
-    /// server is past its own confidence limit: balls into bins ([`balls_into_bins_limit`], β = 2).
+    /// Load in requests/s on a cluster of `servers` servers up to which, with high probability,
+    /// every server is within its own confidence limit: balls into bins ([`balls_into_bins_limit`],
+    /// β = 2).
     pub fn cluster_confidence_limit(&self, servers: u32) -> f64 {
         balls_into_bins_limit(self.confidence_limit(), servers, BETA)
     }
@@ -149,7 +152,7 @@ impl Spotify {
 /// Equation 2 of the paper ([`Spotify`]) for unequal servers: the mean of their CDFs (equation 1)
 /// at `rate`/|S| each, `rate` in requests/s on the cluster, `t` in seconds.
 ///
-/// It takes the load for perfectly balanced: an optimist's, since the fullest server answers more
+/// It assumes a perfectly balanced load, which is optimistic, since the fullest server answers more
 /// than its part ([`super::Imbalance`]); [`super::Cluster`] takes any shares. [`Error::Unstable`]
 /// if one server is past saturation. Cost: nanoseconds for each server.
 ///
@@ -179,18 +182,19 @@ pub(super) fn spread(servers: u32, beta: f64) -> f64 {
 }
 
 /// The published limit of a cluster of `servers` servers, each with limit λ_L requests/s: the
-/// smaller root λ of λ²/|S|² − (2λ_L/|S| + 2K ln|S|/|S|) λ + λ_L² = 0, which says that the fullest
-/// server has λ_L; K = 1 − ln ln|S| / (2β ln|S|), β = 2 in the paper ([`BETA`]). In requests/s on
+/// smaller root λ of λ²/|S|² − (2λ_L/|S| + 2K ln|S|/|S|) λ + λ_L² = 0, at which the fullest server
+/// has the load λ_L; K = 1 − ln ln|S| / (2β ln|S|), β = 2 in the paper ([`BETA`]). In requests/s on
 /// the cluster.
 ///
 /// Source: R. Yanggratoke and others, CNSM 2012 (with a misprint: [`Spotify`]), after M. Raab, A.
 /// Steger, "Balls into bins: a simple and tight analysis", RANDOM 1998: of m balls in n bins the
 /// fullest has at most m/n + √(2K·ln n·m/n) with probability tending to 1, for m far above n(ln
-/// n)³. It assumes equal servers, and requests that choose theirs at random. Cost: nanoseconds.
+/// n)³. It assumes equal servers, and that each request chooses its server at random. Cost:
+/// nanoseconds.
 ///
-/// Wrong in what it takes for balls: the requests of one second. So it depends on the unit of time
-/// (limits in requests/minute are nearer to |S|·λ_L), though a ring places objects, once, and not
-/// requests: [`weighted_limit`] and [`super::Imbalance`] count these.
+/// Limitation: its balls are the requests of one second. The result therefore depends on the unit
+/// of time (limits in requests/minute are nearer to |S|·λ_L), although a ring places objects, once,
+/// and not requests. [`weighted_limit`] and [`super::Imbalance`] count objects.
 ///
 /// ```
 /// use model::storage::{BETA, balls_into_bins_limit};
@@ -217,10 +221,10 @@ pub fn balls_into_bins_limit(limit: f64, servers: u32, beta: f64) -> f64 {
 /// has λ/|S| · (1 + √(c·|S|/objects)), c = 2K ln |S|, so the limit is |S|·λ_L / (1 +
 /// √(c·|S|/objects)) requests/s.
 ///
-/// Source: the bound of Raab and Steger as there; unequal balls by their effective number are ours,
-/// which is right for the variance of a server's share. The bound is for many objects on each
-/// server; a single object with more than 1/|S| of the load breaks it, and needs replicas, not a
-/// formula. Skewed popularity exceeds it often: [`super::Imbalance`] has nearer answers. Cost:
+/// Source: the bound of Raab and Steger as above; treating unequal balls by their effective number
+/// is ours, and correct for the variance of a server's share. The bound is for many objects on each
+/// server. A single object with more than 1/|S| of the load violates it, and needs replicas instead
+/// of a formula. Skewed popularity exceeds it often; [`super::Imbalance`] is more accurate. Cost:
 /// nanoseconds.
 ///
 /// ```
@@ -240,10 +244,11 @@ pub fn weighted_limit(limit: f64, servers: u32, effective_objects: f64) -> Resul
 /// The effective number of objects (Σw)²/Σw² of popularity weights; `None` unless some weight is
 /// positive and all are finite and at least 0.
 ///
-/// As many equally popular objects would make the shares of servers vary as much: of a sum over
-/// objects, each on one of |S| servers at random, the variance goes with Σw². Also known as the
-/// inverse of Herfindahl's or Simpson's index. Wrong for the extremes: where few objects have much,
-/// the fullest server is decided by them and not by a variance. Cost: one pass.
+/// This number of equally popular objects would make the shares of servers vary as much: for
+/// objects each on one of |S| servers at random, the variance of a sum over objects is proportional
+/// to Σw². Also known as the inverse of Herfindahl's or Simpson's index. Wrong for the extremes: if
+/// few objects have much of the load, they decide the fullest server, not a variance. Cost: one
+/// pass.
 ///
 /// ```
 /// use model::storage::effective_objects;

@@ -8,50 +8,50 @@ use crate::queue::{bisect, quantile};
 use super::several::ClassAt;
 use super::{Class, HitLaw, Node, Server};
 
-/// What answers at a tier. The page of [`Tiers`] has an example of both.
+/// How a tier answers. [`Tiers`] has an example of both kinds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Station {
-    /// As many requests at once as come, each for a time of this law; `None`: no time. Memory, or
-    /// an origin that is far larger than its load.
+    /// Any number of concurrent requests, each for a time of this law (`None`: no time). For
+    /// memory, or an origin far larger than its load.
     Delay(Option<Empirical>),
-    /// `count` queues alike: devices, or connections to a peer or the origin.
+    /// `count` equal queues: devices, or connections to a peer or the origin.
     Queues {
-        /// The law of service, and how many each serves at once.
+        /// The law of service, and the number of requests that each queue serves concurrently.
         class: Class,
-        /// How many.
+        /// Number of queues.
         count: u32,
     },
 }
 
-/// One tier: the share of the requests that it answers, by what, and what lies before it. The page
-/// of [`Tiers`] has an example.
+/// One tier: the share of the requests that it answers, how it answers them, and the delay before
+/// it. [`Tiers`] has an example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tier {
-    /// Its name, in reports.
+    /// The tier's name in reports.
     pub name: String,
     /// The share of all requests that it answers.
     pub share: f64,
-    /// What answers.
+    /// How it answers.
     pub station: Station,
-    /// δ: added to each of its responses, seconds.
+    /// δ: the delay added to each of its responses, seconds.
     pub delay: f64,
 }
 
-/// A node of tiers, the first asked first. Fields are public; [`Tiers::check`] says if they make
-/// sense.
+/// A node of several tiers, looked up in order. The fields are public; [`Tiers::check`] validates
+/// them.
 ///
-/// P(T ≤ t) = Σᵢ shareᵢ·Fᵢ(t − δᵢ): a request is answered by tier i with probability shareᵢ, which
-/// the popularity of its object decides ([`crate::cache::hierarchy()`]) or a measurement; the
-/// tier's requests spread evenly over its queues, each of them an M/G/1 or M/G/m
-/// ([`crate::queue`]); δᵢ, in seconds, is what lies between (a network, a peer's front). Where
-/// [`super::Node`] has one memory whose share moves with the load, and devices that only it stands
-/// before, here every tier has its own share, delay and saturation, and the first to break has a
+/// P(T ≤ t) = Σᵢ shareᵢ·Fᵢ(t − δᵢ): tier i answers a request with probability shareᵢ, which follows
+/// from the popularity of objects ([`crate::cache::hierarchy()`]) or from a measurement. The
+/// requests of a tier spread evenly over its queues, each an M/G/1 or M/G/m queue
+/// ([`crate::queue`]). δᵢ, in seconds, is the delay on the way (a network, a peer's front).
+/// [`super::Node`] has one memory whose share depends on the load, and devices behind it; here
+/// every tier has its own share, delay and saturation, and the first to saturate is reported by
 /// name. Source: ours; a mixture of independent queues. Cost: [`Tiers::within`].
 ///
-/// Assumes that shares do not depend on the load, Poisson arrivals at each tier (the misses of a
-/// large memory nearly are), tiers and queues independent of each other, and that looking in a tier
-/// in vain takes no time that is not in the δ of those behind. A request that fails at one tier and
-/// is tried at another is not modelled.
+/// Assumptions: shares do not depend on the load; arrivals at each tier are Poisson (the misses of
+/// a large memory nearly are); tiers and queues are independent; an unsuccessful look-up in a tier
+/// takes no time beyond the δ of the tiers behind it. A request that fails at one tier and is
+/// retried at another is not modelled.
 ///
 /// ```
 /// use model::cache::{Catalogue, Eviction, Keeps, Level, hierarchy};
@@ -90,14 +90,14 @@ pub struct Tier {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tiers {
-    /// The tiers. The first is the one whose share follows memory, where memory is changed.
+    /// The tiers. If memory is changed, the share of the first one changes.
     pub tiers: Vec<Tier>,
 }
 
-/// Where one tier stands at a load; [`Tiers::operating`] gives it.
+/// The operating point of one tier, returned by [`Tiers::operating`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct TierOperating {
-    /// Its name.
+    /// The tier's name.
     pub name: String,
     /// The share of all requests that it answers.
     pub share: f64,
@@ -105,15 +105,15 @@ pub struct TierOperating {
     pub rate: f64,
     /// Busy share of each of its servers; 0 for a delay.
     pub utilisation: f64,
-    /// Mean number waiting and in service at each of its queues; at a delay, in all.
+    /// Mean number waiting and in service at each of its queues; for a delay, in total.
     pub number_mean: f64,
-    /// Mean response time of what it answers, its delay included, seconds.
+    /// Mean response time of the requests that it answers, with its delay, seconds.
     pub response_mean: f64,
     /// Load in requests/s *on the node* at which the tier is always busy; infinite for a delay.
     pub saturation: f64,
 }
 
-/// Where a node of tiers stands at a load.
+/// The operating point of a node of tiers.
 ///
 /// ```
 /// use model::distribution::{Empirical, Piece};
@@ -134,7 +134,7 @@ pub struct TiersOperating {
     pub rate: f64,
     /// Mean response time of all requests, seconds.
     pub response_mean: f64,
-    /// Each tier, in their order.
+    /// The operating point of each tier, in order.
     pub tiers: Vec<TierOperating>,
 }
 
@@ -194,7 +194,7 @@ impl Tier {
 }
 
 impl Tiers {
-    /// Checks every number, and that the shares add to 1 (within 1e-6).
+    /// Checks all fields, and that the shares add to 1 (within 1e-6).
     pub fn check(&self) -> Result<(), Error> {
         check("the number of tiers", self.tiers.len() as f64, 1.0..=100.0, "1 to 100")?;
         let mut total = 0.0;
@@ -210,9 +210,9 @@ impl Tiers {
         check("the sum of the tiers' shares", total, 1.0 - 1e-6..=1.0 + 1e-6, "1").map(|_| ())
     }
 
-    /// A [`Node`] as tiers where it stands at `rate` requests/s: memory, each group of devices, and
-    /// what neither answers. Shares stay those of that load; δ becomes its mean, and there is no
-    /// link, no limit of workers and no bursts. [`Error::Unstable`] past its saturation.
+    /// A [`Node`] as tiers at its operating point at `rate` requests/s: memory, each group of
+    /// devices, and other answers. Shares stay those of that load, δ becomes its mean, and link,
+    /// workers and bursts are left out. [`Error::Unstable`] past the node's saturation.
     pub fn of_node(node: &Node, rate: f64) -> Result<Self, Error> {
         node.check()?;
         let at = node.operating(rate)?;
@@ -236,19 +236,20 @@ impl Tiers {
         Ok(Tiers { tiers })
     }
 
-    /// Load in requests/s at which the first tier is always busy. Infinite if none has a queue.
+    /// Load in requests/s at which the first tier to saturate is always busy. Infinite if no tier
+    /// has a queue.
     pub fn saturation(&self) -> f64 {
         self.tiers.iter().map(Tier::saturation).fold(f64::INFINITY, f64::min)
     }
 
-    /// The tier that saturates first; `None` if none ever does.
+    /// The tier that saturates first; `None` if none saturates.
     pub fn breaks_first(&self) -> Option<&Tier> {
         let limited = self.tiers.iter().filter(|t| t.saturation().is_finite());
         limited.min_by(|a, b| a.saturation().total_cmp(&b.saturation()))
     }
 
-    /// Load in requests/s up to which the node is trusted: the mean number at the queues of the
-    /// first tier is 1, as for [`Node::confidence_limit`]. Infinite if no tier has a queue.
+    /// The confidence limit: load in requests/s at which the mean number at the queues of the first
+    /// tier to get there is 1, as for [`Node::confidence_limit`]. Infinite if no tier has a queue.
     pub fn confidence_limit(&self) -> f64 {
         self.tiers.iter().map(Tier::confidence_limit).fold(f64::INFINITY, f64::min)
     }
@@ -260,7 +261,7 @@ impl Tiers {
         if rate < saturation { Ok(()) } else { Err(Error::Unstable { rate, saturation }) }
     }
 
-    /// Where each tier stands at `rate` requests/s. [`Error::Unstable`] at or past saturation.
+    /// The operating point at `rate` requests/s. [`Error::Unstable`] at or past saturation.
     pub fn operating(&self, rate: f64) -> Result<TiersOperating, Error> {
         self.stable(rate)?;
         let tiers: Vec<_> = self.tiers.iter().map(|t| t.operating(rate)).collect();
@@ -269,8 +270,8 @@ impl Tiers {
     }
 
     /// P(T ≤ t) as a function of the load in requests/s, for CDFs at many loads. A tier past its
-    /// saturation answers nothing in time; [`Tiers::cdf`] refuses such loads. Cost: some 0.1 ms for
-    /// each tier, then microseconds for a load.
+    /// saturation answers nothing in time; [`Tiers::cdf`] rejects such loads. Cost: some 0.1 ms for
+    /// each tier, then microseconds for each load.
     pub fn within(&self, t_s: f64) -> impl Fn(f64) -> f64 + use<> {
         enum At {
             Fixed(f64),
@@ -329,19 +330,19 @@ impl Tiers {
         Ok(bisect(saturation, |rate| at(rate) >= share))
     }
 
-    /// By what the share of the first tier is multiplied if it has `factor` times the memory for
-    /// each object.
+    /// The factor on the share of the first tier if it has `factor` times the memory for each
+    /// object.
     fn first_by(&self, law: &dyn HitLaw, factor: f64) -> f64 {
         self.tiers.first().map_or(1.0, |first| law.change(first.share, factor))
     }
 
-    /// The same node whose first tier answers `factor` times as much, at most everything; the
-    /// others share what is left in the proportions they had.
+    /// The same node whose first tier answers `factor` times as many requests, at most all; the
+    /// other tiers share the rest in their former proportions.
     fn with_first(&self, factor: f64) -> Self {
         let mut changed = self.clone();
         let Some((first, others)) = changed.tiers.split_first_mut() else { return changed };
         let rest: f64 = others.iter().map(|t| t.share).sum();
-        // Without others there is nothing to take from or to leave to.
+        // Without other shares there is nothing to redistribute.
         if rest > 0.0 {
             let share = (first.share * factor).min(first.share + rest);
             let left = (first.share + rest - share) / rest;
@@ -352,8 +353,8 @@ impl Tiers {
     }
 }
 
-/// A node of tiers is a server of a [`super::Cluster`]: of unlike nodes, with some lost. Speed is
-/// that of all its queues.
+/// A node of tiers is a server of a [`super::Cluster`], for example of unlike nodes, some of them
+/// lost. A change of speed applies to all its queues.
 impl Server for Tiers {
     fn check(&self) -> Result<(), Error> {
         Tiers::check(self)

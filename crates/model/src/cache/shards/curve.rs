@@ -6,7 +6,7 @@ use crate::storage::{HitLaw, Popularity};
 
 use super::PARTS;
 
-/// Distances are kept to 1/128 of themselves, and exactly up to 256.
+/// Distances are stored exactly up to 256, and to 1/128 of their value above.
 const BITS: u32 = 7;
 
 /// The bucket of a distance.
@@ -15,23 +15,23 @@ pub(super) fn bucket(distance: u64) -> usize {
     ((shift as usize) << BITS) + (distance >> shift) as usize
 }
 
-/// The first distance of a bucket, and how many there are.
+/// The first distance of a bucket, and the number of its distances.
 pub(super) fn range(bucket: usize) -> (u64, u64) {
     let shift = (bucket >> BITS).saturating_sub(1);
     (((bucket - (shift << BITS)) as u64) << shift, 1 << shift)
 }
 
-/// Requests and bytes by reuse distance: what sampled requests stand for.
+/// Requests and bytes by reuse distance, as represented by the sampled requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     /// By bucket: requests, bytes.
     near: Vec<[f64; 2]>,
-    /// Those that no memory would have had.
+    /// First requests for a key, which miss in any memory.
     first: [f64; 2],
 }
 
 impl Tally {
-    /// Adds a request; `None` if it was the first for its key.
+    /// Adds a request; a `distance` of `None` is the first request for its key.
     pub fn add(&mut self, distance: Option<f64>, bytes: f64, weight: f64) {
         let cell = match distance {
             None => &mut self.first,
@@ -48,8 +48,8 @@ impl Tally {
         cell[1] += weight * bytes;
     }
 
-    /// Misses by bucket: what is nearer than a bucket's first distance does not miss, so `[i]`
-    /// counts from bucket i on; the last entry is what always misses.
+    /// Misses by bucket. Distances below a bucket's first distance do not miss, so `[i]` counts
+    /// from bucket i on; the last entry counts the requests that always miss.
     fn misses(&self) -> Vec<[f64; 2]> {
         let mut sums = vec![self.first; self.near.len() + 1];
         for (i, cell) in self.near.iter().enumerate().rev() {
@@ -59,22 +59,21 @@ impl Tally {
     }
 }
 
-/// A share with its 95 % interval: of a [`Curve`], by the jackknife that the page of
-/// [`super::Shards`] has.
+/// A share with its 95 % interval, on a [`Curve`], by the jackknife of [`super::Shards`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// The estimate.
     pub value: f64,
-    /// Where the interval begins.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Where it ends.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
-/// A [`Curve`] at one size of memory: [`Curve::at`] gives it.
+/// A point of a [`Curve`], returned by [`Curve::at`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurvePoint {
-    /// Bytes of memory (objects, where each was pushed with 1 byte).
+    /// Bytes of memory (objects, if each was pushed with 1 byte).
     pub memory_bytes: f64,
     /// Share of the requests that it would have answered.
     pub hit_ratio: Share,
@@ -82,10 +81,9 @@ pub struct CurvePoint {
     pub byte_hit_ratio: Share,
 }
 
-/// Hit ratio against memory, of the stream that [`super::Shards`] was given: least-recently-used
-/// memory that was empty at its start. Distances are kept to 0.8 % of themselves; within a bucket
-/// the curve is a line. Source, interval, cost of making it and when not to use it: the page of
-/// [`super::Shards`].
+/// Hit ratio against memory for the stream pushed into [`super::Shards`]: least-recently-used
+/// memory, empty at the start. Distances are stored to 0.8 % of their value; within a bucket the
+/// curve is a line. [`super::Shards`] documents source, interval, cost and limits.
 ///
 /// ```
 /// use model::cache::Shards;
@@ -126,8 +124,8 @@ impl Curve {
         }
     }
 
-    /// The curve at `memory_bytes`. Past [`Curve::memory_max`] it stays as it is: what is asked for
-    /// the first time no memory has. Cost: a microsecond.
+    /// The point at `memory_bytes`. Past [`Curve::memory_max`] the curve is constant, because the
+    /// first request for a key misses in any memory. Cost: a microsecond.
     pub fn at(&self, memory_bytes: f64) -> Result<CurvePoint, Error> {
         not_negative("the bytes of memory", memory_bytes)?;
         let [hit_ratio, byte_hit_ratio] = [0, 1].map(|of| self.share(memory_bytes, of));
@@ -142,7 +140,8 @@ impl Curve {
             let parts: Vec<f64> = self.without.iter().map(|m| self.hits(m, memory, of)).collect();
             let mean = parts.iter().sum::<f64>() / PARTS as f64;
             let squares: f64 = parts.iter().map(|x| (x - mean).powi(2)).sum();
-            // The jackknife; and what is sampled of a finite number of keys is known.
+            // The jackknife variance, with the correction for sampling from a finite number of
+            // keys.
             let variance = squares * (PARTS - 1) as f64 / PARTS as f64 * (1.0 - self.rate);
             half_width = self.student * variance.sqrt();
         }
@@ -154,7 +153,8 @@ impl Curve {
         }
     }
 
-    /// 1 − misses / all; not clamped: a sample may stand for more misses than there were requests.
+    /// 1 − misses / all; not clamped, because a sample may represent more misses than there were
+    /// requests.
     fn hits(&self, misses: &[[f64; 2]], memory: f64, of: usize) -> f64 {
         let Some(always) = misses.last() else { return 0.0 };
         let memory = memory.min(u64::MAX as f64) as u64;
@@ -171,7 +171,7 @@ impl Curve {
         if total > 0.0 { 1.0 - missed / total } else { 0.0 }
     }
 
-    /// The memory in bytes past which no request more is answered.
+    /// The memory in bytes past which no further request is answered.
     pub fn memory_max(&self) -> f64 {
         match self.all.len() {
             0 | 1 => 0.0,
@@ -183,7 +183,7 @@ impl Curve {
     }
 
     /// The curve at `count` sizes (2 to 10,000) from the smallest with a hit to
-    /// [`Curve::memory_max`], equally far apart in the logarithm.
+    /// [`Curve::memory_max`], at equal logarithmic distances.
     pub fn points(&self, count: usize) -> Result<Vec<CurvePoint>, Error> {
         check("the number of points", count as f64, 2.0..=1e4, "2 to 10,000")?;
         let all = self.all.first().map_or(0.0, |m| m[0]);
@@ -193,9 +193,9 @@ impl Curve {
         (0..count).map(|i| self.at(if i + 1 == count { high } else { at(i) })).collect()
     }
 
-    /// How the hit ratio follows when a memory of `memory_bytes` is multiplied by `factor`, as
-    /// [`crate::storage::Cluster`]'s changes take it (see [`crate::cache::Cache::popularity`]); for
-    /// factors nearer to 1 than 5 % the slope over 5 %. An error if that memory answers nothing.
+    /// The popularity law between a memory of `memory_bytes` and `factor` times that, for changes
+    /// of a [`crate::storage::Cluster`] (see [`crate::cache::Cache::popularity`]). For factors
+    /// within 5 % of 1, the slope over 5 %. An error if that memory answers nothing.
     pub fn popularity(&self, memory_bytes: f64, factor: f64) -> Result<Popularity, Error> {
         positive("the bytes of memory", memory_bytes)?;
         check("the factor of the memory", factor, 1e-6..=1e6, "0.000001 to 1,000,000")?;
@@ -231,8 +231,8 @@ impl Curve {
     }
 }
 
-/// The stream's own curve. A hit ratio that no memory would have had on the stream, because of what
-/// it asked for the first time, stands for a memory that holds everything.
+/// The stream's own curve. A hit ratio above the curve's largest (first requests always miss) is
+/// taken as that of a memory that holds everything.
 impl HitLaw for Curve {
     fn change(&self, now: f64, factor: f64) -> f64 {
         let memory = self.memory_for(now.clamp(0.0, 1.0)).unwrap_or_else(|_| self.memory_max());

@@ -12,36 +12,36 @@ use crate::error::{Error, check, not_negative, positive};
 use curve::Tally;
 use recency::Recency;
 
-/// Parts of the sampled keys, for the interval.
+/// Number of parts of the sampled keys, for the interval.
 pub(crate) const PARTS: usize = 8;
 
-/// The fewest sampled keys that a curve with an interval is made of.
+/// The smallest number of sampled keys of a curve with an interval.
 const KEYS_MIN: f64 = 16.0;
 
-/// A sampler of reuse distances: push every request, then ask for the curve, at any time.
+/// A sampler of reuse distances. Push every request, then compute the curve, at any time.
 ///
-/// A least-recently-used memory of M bytes finds an object if the objects asked for since its last
-/// request, and itself, are at most M bytes: the *reuse distance* (Mattson and others, "Evaluation
-/// techniques for storage hierarchies", IBM Systems Journal 9, 1970). One pass gives all memories
-/// at once. SHARDS does it for the keys alone whose hash is below a threshold, a part R of all, and
-/// divides distances by R: a sampled request stands for 1/R requests. Source: C. Waldspurger, N.
-/// Park, A. Garthwaite, I. Ahmad, "Efficient MRC construction with SHARDS", FAST 2015: fixed rate;
-/// fixed size, where the threshold falls so that at most s_max keys are held; and the correction
-/// SHARDS-adj.
+/// A least-recently-used memory of M bytes finds an object if the object and all objects requested
+/// since its last request have at most M bytes together: the *reuse distance* (Mattson and others,
+/// "Evaluation techniques for storage hierarchies", IBM Systems Journal 9, 1970). One pass gives
+/// the hit ratio of every size of memory. SHARDS does this only for keys whose hash is below a
+/// threshold, a part R of all keys, and divides distances by R: a sampled request represents 1/R
+/// requests. Source: C. Waldspurger, N. Park, A. Garthwaite, I. Ahmad, "Efficient MRC construction
+/// with SHARDS", FAST 2015: fixed rate; fixed size, where the threshold falls so that at most s_max
+/// keys are held; and the correction SHARDS-adj.
 ///
-/// Here a request of size b adds b, so distances are bytes (with b = 1, objects), and the object's
-/// own bytes are not divided by R, which they are not a sample of. SHARDS-adj takes the difference
-/// between the known number of requests and what the sample stands for as hits of the smallest
-/// memory; the same in other words: the hit ratio is 1 − (misses that the sample stands for) /
-/// (requests). So it is computed.
+/// Here a request of size b adds b, so distances are in bytes (with b = 1, in objects). The
+/// object's own bytes are not a sample, so they are not divided by R. SHARDS-adj counts the
+/// difference between the known number of requests and the number that the sample represents as
+/// hits of the smallest memory. Equivalently, and computed here: the hit ratio is 1 − (misses that
+/// the sample represents) / (requests).
 ///
-/// The interval (95 %) is a jackknife over 8 parts of the sampled keys: it carries the chance of
-/// which keys are sampled, in counts and in distances; not that another hour of the stream would be
-/// another stream.
+/// The interval (95 %) is a jackknife over 8 parts of the sampled keys. It covers the choice of the
+/// sampled keys, in counts and in distances, but not the difference between one hour of the stream
+/// and another.
 ///
-/// When not to use it: for first-in-first-out or random eviction (they have no reuse distance);
-/// with objects larger than a hundredth of the memory in question; and where fewer than some
-/// hundred keys would be sampled within it.
+/// Do not use it for first-in-first-out or random eviction (they have no reuse distance), with
+/// objects larger than a hundredth of the memory in question, or if fewer than some hundred sampled
+/// keys would fit in that memory.
 ///
 /// Cost: some nanoseconds for a request that is not sampled, a microsecond for one that is. Memory:
 /// some 250 bytes for each sampled key, at most s_max of them if the size is fixed, and 1 MB for
@@ -63,12 +63,12 @@ const KEYS_MIN: f64 = 16.0;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Shards {
-    /// Keys with at most this hash are sampled.
+    /// Keys with a hash of at most this are sampled.
     threshold: u64,
     keys_max: usize,
-    /// The part of the keys that is pushed at all.
+    /// The part of the keys that is pushed.
     pushed: f64,
-    /// The sampled keys by hash; the largest hash is the first to go.
+    /// The sampled keys by hash; the largest hash is removed first.
     keys: BTreeMap<u64, Key>,
     recency: Recency,
     requests: f64,
@@ -80,19 +80,19 @@ pub struct Shards {
 /// A sampled key.
 #[derive(Clone, Copy, Debug)]
 struct Key {
-    /// Where it stands in the order of last requests.
+    /// Its place in the order of last requests.
     at: usize,
     bytes: f64,
 }
 
 impl Shards {
-    /// Every key is sampled: the exact curve, without an interval. Memory grows with the number of
+    /// Samples every key: the exact curve, without an interval. Memory grows with the number of
     /// keys.
     pub fn exact() -> Self {
         Self::with(u64::MAX, usize::MAX)
     }
 
-    /// One part in 1/`rate` of the keys (0 < rate ≤ 1), whatever their number: memory grows with
+    /// Samples a share `rate` (0 < rate ≤ 1) of the keys, whatever their number; memory grows with
     /// it.
     pub fn fixed_rate(rate: f64) -> Result<Self, Error> {
         check("the sampling rate", rate, 1e-9..=1.0, "1e-9 to 1")?;
@@ -100,16 +100,17 @@ impl Shards {
         Ok(Self::with((rate * 2f64.powi(64)) as u64, usize::MAX))
     }
 
-    /// At most `keys_max` keys, 64 or more: all at first, and less of the hash space whenever there
-    /// are more. With 8,192 the curve of two million requests of a Twitter cluster is within 2
-    /// points from 1 % of its objects' bytes on, and within 0.3 from 10 % on.
+    /// Samples at most `keys_max` keys (64 or more): at first all keys, then a smaller part of the
+    /// hash space whenever there are more. With 8,192 keys the curve of two million requests of a
+    /// Twitter cluster is within 2 points from 1 % of its objects' bytes on, and within 0.3 from 10
+    /// % on.
     pub fn fixed_size(keys_max: usize) -> Result<Self, Error> {
         check("the number of sampled keys", keys_max as f64, 64.0..=1e9, "64 to 1e9")?;
         Ok(Self::with(u64::MAX, keys_max))
     }
 
-    /// For a stream of which only a part `rate` of the *keys* is pushed, like
-    /// [`crate::window::Sample`]s (1/64 of the keys). Say how many requests there were by
+    /// For a stream of which only a part `rate` of the *keys* is pushed, such as
+    /// [`crate::window::Sample`]s (1/64 of the keys). Pass the number of requests to
     /// [`Shards::curve_of`].
     pub fn sampled_before(mut self, rate: f64) -> Result<Self, Error> {
         self.pushed = check("the part of the keys that is pushed", rate, 1e-9..=1.0, "1e-9 to 1")?;
@@ -130,23 +131,23 @@ impl Shards {
         }
     }
 
-    /// The part of all keys that is sampled now.
+    /// The current sampling rate over all keys.
     pub fn rate(&self) -> f64 {
         self.pushed * ((self.threshold as f64 + 1.0) / 2f64.powi(64)).min(1.0)
     }
 
-    /// How many keys are held.
+    /// Number of keys held.
     pub fn keys(&self) -> usize {
         self.keys.len()
     }
 
-    /// A request for a key given as a number: an id, or a hash of 64 bits.
+    /// Adds a request for a key, given as a number: an id, or a hash of 64 bits.
     pub fn push(&mut self, key: u64, bytes: u64) {
         let bytes = bytes.min(1 << 53) as f64;
         self.requests += 1.0;
         self.bytes += bytes;
-        // Mixed again, so that ids need not be random, and that a stream that was sampled by its
-        // hashes (see `sampled_before`) is as random as any.
+        // Mixed again, so that ids need not be random, and so that a stream sampled by its hashes
+        // (see `sampled_before`) is uniform again.
         let hash = mixed(key);
         if hash <= self.threshold {
             self.sampled(hash, bytes);
@@ -156,15 +157,14 @@ impl Shards {
     fn sampled(&mut self, hash: u64, bytes: f64) {
         let part = (hash % PARTS as u64) as usize;
         let rate = self.rate();
-        // Out of both: if places are numbered anew below, it is not among them.
+        // Removed from both, so that a renumbering below does not include it.
         let known = self.keys.remove(&hash);
         let newer = known.map(|key| {
             let newer = self.recency.newer_than(key.at);
             self.recency.remove(key.at, part, key.bytes);
             newer
         });
-        // Distances in what is sampled, over the sampled part: of all keys, and of all but one
-        // part.
+        // Sampled distances divided by the sampled part: for all keys, and for all but one part.
         let sum: f64 = newer.map_or(0.0, |n| n.iter().sum());
         let distance = |others: f64, rate: f64| newer.map(|_| others / rate + bytes);
         self.all.add(distance(sum, rate), bytes, 1.0 / rate);
@@ -188,8 +188,8 @@ impl Shards {
         }
     }
 
-    /// Numbers the keys anew in the order of their last requests, when the numbers are used up:
-    /// once for as many requests as there are keys.
+    /// Renumbers the keys in the order of their last requests when the numbers are used up: once
+    /// for as many requests as there are keys.
     fn renumber(&mut self) {
         let mut order: Vec<(usize, u64)> =
             self.keys.iter().map(|(hash, key)| (key.at, *hash)).collect();
@@ -202,18 +202,18 @@ impl Shards {
         }
     }
 
-    /// The curve of what was pushed so far. Of a stream [`Shards::sampled_before`] the number of
-    /// requests is not known, and SHARDS-adj is left out: where some keys have much of the
-    /// requests, whether they are sampled moves the curve by more than its interval (10 points, of
-    /// one key in 16 of a Zipf law); use [`Shards::curve_of`] if the number is known. An error if
-    /// nothing was pushed, or less than 16 keys were sampled of more. Cost: some 0.1 ms.
+    /// The curve of all requests pushed so far. For a stream that was [`Shards::sampled_before`],
+    /// the number of requests is unknown and SHARDS-adj is left out. If a few keys have many of the
+    /// requests, the choice of sampled keys then moves the curve by more than its interval (10
+    /// points for one key in 16 of a Zipf law); use [`Shards::curve_of`] if the number is known. An
+    /// error if nothing was pushed, or fewer than 16 of more keys were sampled. Cost: some 0.1 ms.
     pub fn curve(&self) -> Result<Curve, Error> {
         positive("the number of requests", self.requests)?;
         let totals = (self.pushed == 1.0).then_some([self.requests, self.bytes]);
         self.curve_with(totals)
     }
 
-    /// The curve where it is known how many requests there were, and how many bytes they asked for.
+    /// The curve, given the total number of requests and of requested bytes.
     pub fn curve_of(&self, requests: f64, bytes: f64) -> Result<Curve, Error> {
         positive("the number of requests", requests)?;
         not_negative("the bytes asked for", bytes)?;
@@ -233,8 +233,7 @@ impl Shards {
     }
 }
 
-/// A random-looking one-to-one map of 64 bits: the finaliser of SplitMix64 (Steele, Lea,
-/// Flood 2014).
+/// A pseudo-random bijection of 64 bits: the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
 fn mixed(key: u64) -> u64 {
     let key = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -3,37 +3,37 @@
 
 use super::PARTS;
 
-/// Bytes of the keys at their places, the newest last; for each part of the keys. A Fenwick tree
-/// (binary indexed tree): sums of a prefix in log n steps, each of one cache line.
+/// Bytes of the keys at their places, the newest last, for each part of the keys. A Fenwick tree
+/// (binary indexed tree): prefix sums in log n steps, each of one cache line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recency {
-    /// `sums[i]`: of the places (i − 2^z, i], counted from 1, z the number of zeros at the end of
-    /// i.
+    /// `sums[i]` is the sum over the places (i − 2^z, i], counted from 1, with z the number of
+    /// trailing zeros of i.
     sums: Vec<[f64; PARTS]>,
     total: [f64; PARTS],
     used: usize,
 }
 
 impl Recency {
-    /// For that many keys, and as many requests before the places are used up (some at least).
+    /// Creates a tree for a number of keys, with room for as many requests (and some more).
     pub fn for_keys(keys: usize) -> Self {
         let places = 2 * keys.max(512);
         Recency { sums: vec![[0.0; PARTS]; places + 1], total: [0.0; PARTS], used: 0 }
     }
 
-    /// Whether [`Recency::push`] has no place.
+    /// Whether no place is left for [`Recency::push`].
     pub fn is_full(&self) -> bool {
         self.used + 1 >= self.sums.len()
     }
 
-    /// Puts a key at the newest place, and says which it is.
+    /// Puts a key at the newest place, and returns that place.
     pub fn push(&mut self, part: usize, bytes: f64) -> usize {
         self.used += 1;
         self.add(self.used, part, bytes);
         self.used
     }
 
-    /// Takes a key away from its place.
+    /// Removes a key from its place.
     pub fn remove(&mut self, at: usize, part: usize, bytes: f64) {
         self.add(at, part, -bytes);
     }

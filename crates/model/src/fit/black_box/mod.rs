@@ -44,52 +44,52 @@ use super::resample::{draw, repetitions};
 use super::{Options, Step};
 use queue::{Candidate, candidates, fit_servers};
 
-/// Quantiles at which responses are counted, and at which laws are compared.
+/// Number of quantiles at which responses are counted and laws are compared.
 const EDGES: usize = 24;
 const GRID: usize = 48;
-/// Resamplings that an interval needs.
+/// The smallest number of resamplings of an interval.
 const REPLICATES_MIN: usize = 8;
 
-/// The name of the only class of such a model's file.
+/// The name of the only class in such a model's file.
 pub const CLASS: &str = "server";
 
-/// How many servers a service has, by its responses.
+/// The number of servers of a service, estimated from its responses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServersFound {
     /// The likeliest number; `None` if responses do not lengthen with load, so that there is no
     /// sign of a limit.
     pub likeliest: Option<u32>,
-    /// The 95 % interval's lower end.
+    /// Lower end of the 95 % interval.
     pub low: Option<u32>,
-    /// And its upper end; `None` if no limit is as likely.
+    /// Upper end of the interval; `None` if it includes no limit.
     pub high: Option<u32>,
-    /// Whether the number was given, and not estimated.
+    /// Whether the number was given instead of estimated.
     pub given: bool,
 }
 
-/// A fitted model, and what is known of the number of servers.
+/// A fitted model, with its number of servers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlackBox {
-    /// One class of one device; [`Model::predict`] as for any other.
+    /// The model: one class of one device. Use [`Model::predict`] as for any other.
     pub model: Model,
-    /// How sure its number of servers is.
+    /// The number of servers, with its interval.
     pub servers: ServersFound,
 }
 
-/// Counts over a stretch of time.
+/// Counts over an interval of time.
 #[derive(Clone, Debug, Default)]
 struct Sums {
     seconds: f64,
     arrivals: f64,
     answered: f64,
     hits: f64,
-    /// Responses but hits, between edges.
+    /// Responses except hits, between edges.
     counts: Vec<f64>,
-    /// The same in full, whatever they are weighed with: for their shape.
+    /// The same as a histogram and without weights, for their shape.
     responses: Histogram,
 }
 
-/// Steps, by their numbers, and what is known of each.
+/// Steps by index, with their sums.
 type Drawn = Vec<(usize, Sums)>;
 
 impl Sums {
@@ -147,12 +147,12 @@ impl All {
         self.steps.iter().map(|s| s.total.rate()).collect()
     }
 
-    /// Whether a step has another load than the lightest.
+    /// Whether a step has a larger load than the lightest.
     fn is_heavier(&self, step: usize) -> bool {
         self.groups.first().is_some_and(|lightest| !lightest.contains(&step))
     }
 
-    /// What was drawn of the lightest load: its rate, and its responses.
+    /// The drawn blocks of the lightest load: their rate and their responses.
     fn lightest(&self, drawn: &Drawn) -> (f64, Histogram) {
         let mut all = Sums::default();
         for (_, sums) in drawn.iter().filter(|(i, _)| !self.is_heavier(*i)) {
@@ -162,15 +162,15 @@ impl All {
     }
 }
 
-/// Fits a black box to steady intervals: the windows of clients, of a gateway, or of a node, in
-/// that order.
+/// Fits a black box to steady intervals: to the windows of clients, of a gateway, or of a node, in
+/// this order of preference.
 ///
-/// `servers`: how many requests it serves at once, if that is known. Two loads or more, the largest
-/// well above half of what it can do, tell most.
+/// `servers`: the number of requests that it serves concurrently, if known. The best data are two
+/// loads or more, the largest well above half of the capacity.
 ///
 /// # Errors
-/// [`Error::NoSteps`], [`Error::NoClientWindows`]; [`Error::Unstable`] if the number of servers
-/// that is given cannot carry a load that was measured, or none that is tried can.
+/// [`Error::NoSteps`], [`Error::NoClientWindows`]; [`Error::Unstable`] if the given number of
+/// servers (or every candidate) cannot carry a measured load.
 ///
 /// ```
 /// use model::fit::{Options, Step, black_box};
@@ -199,7 +199,7 @@ pub fn black_box(
     let chosen = best(&all.totals());
     let mut winners: Vec<Option<u32>> =
         drawn.iter().map(|steps| candidates[best(steps)].servers).collect();
-    // No limit is more than any.
+    // No limit sorts after every number.
     winners.sort_by_key(|w| w.unwrap_or(u32::MAX));
     let Some(winner) = candidates.into_iter().nth(chosen) else { return Err(Error::NoSteps) };
     let found = match winners.len() {
@@ -223,7 +223,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The windows nearest to the clients that have responses.
+/// The windows nearest to the clients that contain responses.
 fn client_side(step: &Step) -> Result<&[Window], Error> {
     let answered = |windows: &&Vec<Window>| {
         windows.iter().flat_map(|w| &w.times).any(|t| !t.response.is_empty())
@@ -246,7 +246,7 @@ fn gather(steps: &[Step], options: &Options) -> Result<All, Error> {
     if pooled.is_empty() || pooled.mean_s() <= 0.0 {
         return Err(Error::NoCompletions);
     }
-    // At the top of the bucket that holds the quantile, so that a bucket is not cut.
+    // The top of the bucket that contains the quantile, so that no bucket is split.
     let edge = |i: usize| Some(pooled.quantile_s(i as f64 / EDGES as f64)? * (1.0 + 1.0 / 128.0));
     let mut edges: Vec<f64> = (1..EDGES).filter_map(edge).filter(|t| *t > 0.0).collect();
     edges.dedup_by(|a, b| *a <= *b * (1.0 + 1.0 / 64.0));
@@ -302,14 +302,14 @@ fn gather_step(step: &Step, edges: &[f64], options: &Options) -> Result<Data, Er
     Ok(data)
 }
 
-/// Differences of successive values, before the first and after the last too.
+/// Differences of successive values, including those before the first and after the last.
 fn between(within: &[f64], all: f64) -> Vec<f64> {
     let ends = within.iter().copied().chain([all]);
     let starts = [0.0].into_iter().chain(within.iter().copied());
     ends.zip(starts).map(|(end, start)| end - start).collect()
 }
 
-/// Draws of the steps' blocks, by the same rules as for any fit.
+/// Draws blocks of the steps by the same rules as for any fit.
 fn resample(all: &All, options: &Options) -> Vec<Drawn> {
     let mut random = StdRng::seed_from_u64(options.seed);
     let mut draws = Vec::new();

@@ -7,34 +7,34 @@ use crate::window::Histogram;
 
 use super::{All, Drawn, GRID, Sums, between, dot};
 
-/// Numbers of servers that are tried first; past the last there is no limit, as far as can be told.
+/// Numbers of servers to try first; a larger number cannot be told from no limit.
 const SERVERS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
-/// Rounds in which a law settles, at most.
+/// Largest number of rounds of fitting a law.
 const ROUNDS: usize = 8;
-/// Step of the differences by which a likelihood's slope is found, in ln b.
+/// Step in ln b of the differences that give a likelihood's slope.
 const STEP: f64 = 0.02;
-/// Rounds of the scoring, at most.
+/// Largest number of rounds of scoring.
 const SCORINGS: usize = 4;
-/// Utilisation at the lightest load from which a law begins, at most.
+/// Largest utilisation at the lightest load with the initial law.
 const START_MAX: f64 = 0.8;
 
-/// A queue with a number of servers that was fitted; `servers` of `None` is without limit.
+/// A fitted queue with a number of servers; `None` is without limit.
 pub(super) struct Candidate {
     pub servers: Option<u32>,
     pub law: Empirical,
-    /// Rounds in which its shape settled.
+    /// Number of rounds in which its shape was fitted.
     rounds: usize,
-    /// Of each step: logarithms of the shares between edges, and their slopes by ln b and by the
-    /// log of the load.
+    /// For each step: logarithms of the shares between edges, and their slopes by ln b and by the
+    /// logarithm of the load.
     pub shares: Vec<Shares>,
-    /// Of each step whose load did not make the shape: logarithms of the shares that the queue
-    /// predicts without it, the mean being that of all other loads.
+    /// For each step whose load did not determine the shape: logarithms of the shares that the
+    /// queue predicts with the mean from all other loads.
     pub held_out: Vec<Option<Vec<f64>>>,
 }
 
 impl Candidate {
-    /// The log likelihood of steps that are predicted from the others; of the steps that were
-    /// fitted, if there is one load only.
+    /// The log likelihood of the steps that are predicted from the others; of the fitted steps, if
+    /// there is only one load.
     pub fn likelihood(&self, drawn: &Drawn) -> f64 {
         let fitted_alone = self.held_out.iter().all(Option::is_none);
         let of = |(i, sums): &(usize, Sums)| match &self.held_out[*i] {
@@ -53,8 +53,8 @@ pub(super) struct Shares {
     by_load: Vec<f64>,
 }
 
-/// Fitted queues with several numbers of servers: all of [`SERVERS`] that can carry the load until
-/// the likelihood has fallen twice in a row, no limit, and the neighbours of the best.
+/// Fitted queues with several numbers of servers: those of [`SERVERS`] that can carry the load,
+/// until the likelihood has fallen twice in a row; no limit; and the neighbours of the best.
 pub(super) fn candidates(all: &All) -> Result<Vec<Candidate>, Error> {
     let totals = all.totals();
     let likelihood = |c: &Candidate| c.likelihood(&totals);
@@ -80,7 +80,7 @@ pub(super) fn candidates(all: &All) -> Result<Vec<Candidate>, Error> {
         return Err(error.clone());
     }
     let mut too_few = refused.map_or(0, |refused| refused.0);
-    // Between the numbers that were tried, towards the larger likelihood.
+    // Between the numbers tried, towards the larger likelihood.
     loop {
         found.sort_by_key(|f| f.1.servers);
         let best = (0..found.len()).max_by(|&a, &b| found[a].0.total_cmp(&found[b].0));
@@ -105,7 +105,7 @@ pub(super) fn candidates(all: &All) -> Result<Vec<Candidate>, Error> {
     Ok(all_of)
 }
 
-/// A law by which responses at the lightest load are as measured, its mean by all loads.
+/// The law that reproduces the measured responses at the lightest load, with the mean of all loads.
 pub(super) fn fit_servers(all: &All, servers: Option<u32>) -> Result<Candidate, Error> {
     let (totals, rates) = (all.totals(), all.rates());
     let (lightest, measured) = all.lightest(&totals);
@@ -118,8 +118,8 @@ pub(super) fn fit_servers(all: &All, servers: Option<u32>) -> Result<Candidate, 
         return Ok(Candidate { servers, law, rounds: 0, shares, held_out: held_out.collect() });
     };
     let (rounds, law) = settled(&start(law, m, lightest)?, m, lightest, &measured, ROUNDS, true)?;
-    // The mean by all loads: Fisher's scoring, whose information is never negative where the
-    // inversion is ragged.
+    // The mean by all loads: Fisher's scoring, whose information is never negative even where the
+    // inversion is not smooth.
     let mut found = candidate(servers, m, law, &rates, &all.edges)?;
     found.rounds = rounds;
     for _ in 0..SCORINGS {
@@ -140,8 +140,7 @@ pub(super) fn fit_servers(all: &All, servers: Option<u32>) -> Result<Candidate, 
         for &i in group {
             found.held_out[i] = Some(match within(&law, m, &[rates[i]], &all.edges) {
                 Ok(at) => at.first().map_or_else(Vec::new, |shares| logs(shares)),
-                // The other loads say that this one cannot be carried: no response would come in
-                // time.
+                // By the other loads this one cannot be carried: no response would be in time.
                 Err(Error::Unstable { .. }) => logs(&vec![0.0; all.edges.len()]),
                 Err(error) => return Err(error),
             });
@@ -150,8 +149,9 @@ pub(super) fn fit_servers(all: &All, servers: Option<u32>) -> Result<Candidate, 
     Ok(found)
 }
 
-/// The law of a draw: settled in as many rounds on what was drawn of the lightest load, and its
-/// mean by all that was drawn. Slopes are the candidate's. Cost: some evaluations of the queue.
+/// The law of a draw: its shape fitted in the same number of rounds to the drawn blocks of the
+/// lightest load, its mean to all drawn blocks. Slopes are the candidate's. Cost: some evaluations
+/// of the queue.
 pub(super) fn refit(all: &All, from: &Candidate, drawn: &Drawn) -> Result<Empirical, Error> {
     let (lightest, measured) = all.lightest(drawn);
     let Some(m) = from.servers else { return Empirical::from_histogram(&measured) };
@@ -163,7 +163,7 @@ pub(super) fn refit(all: &All, from: &Candidate, drawn: &Drawn) -> Result<Empiri
     law.with_moments(law.mean() * shift_of(drawn, all, &shares).exp(), law.scv())
 }
 
-/// A law before servers, with its shares at each load.
+/// A candidate from a law and a number of servers, with its shares at each load.
 fn candidate(
     servers: Option<u32>,
     m: u32,
@@ -174,7 +174,7 @@ fn candidate(
     let scaled = |h: f64| law.with_moments(law.mean() * h.exp(), law.scv());
     let loads = |h: f64| rates.iter().map(|r| r * h.exp()).collect::<Vec<f64>>();
     let here = within(&law, m, rates, edges)?;
-    // Past saturation there is no slope upwards: the one downwards stands for both.
+    // Past saturation there is no upward slope: the downward one is used for both.
     let or = |of: Result<Vec<Vec<f64>>, Error>| of.unwrap_or_else(|_| here.clone());
     let slow = or(within(&scaled(STEP)?, m, rates, edges));
     let fast = within(&scaled(-STEP)?, m, rates, edges)?;
@@ -186,8 +186,8 @@ fn candidate(
     Ok(Candidate { servers, law, rounds: 0, shares: each, held_out: vec![None; rates.len()] })
 }
 
-/// Logarithms of the shares between edges; a bin that the model holds for all but empty must not
-/// decide alone.
+/// Logarithms of the shares between edges; a bin that is nearly empty by the model must not decide
+/// alone.
 fn logs(within: &[f64]) -> Vec<f64> {
     let least = 0.01 / (within.len() + 1) as f64;
     between(within, 1.0).into_iter().map(|share| share.max(least).ln()).collect()
@@ -220,8 +220,8 @@ fn within(law: &Empirical, m: u32, rates: &[f64], edges: &[f64]) -> Result<Vec<V
     Ok(all)
 }
 
-/// Shares at which quantiles are compared, of `n` responses: even in the middle, and ever denser
-/// towards the ends, where much of a law's mean and variance is.
+/// Shares at which quantiles of `n` responses are compared: even in the middle, and denser towards
+/// the ends, which contribute much of a law's mean and variance.
 fn levels(n: f64) -> impl Iterator<Item = f64> {
     let even = 0.5 / GRID as f64;
     let middle = (0..GRID).map(move |i| (2 * i + 1) as f64 * even);
@@ -230,14 +230,15 @@ fn levels(n: f64) -> impl Iterator<Item = f64> {
     middle.chain(rest.flat_map(|p| [p, 1.0 - p]))
 }
 
-/// The law with which rounds begin: the responses', its mean such that the queue is stable.
+/// The initial law: that of the responses, with a mean for which the queue is stable.
 fn start(law: Empirical, m: u32, rate: f64) -> Result<Empirical, Error> {
     let most = START_MAX * f64::from(m) / rate;
     if law.mean() <= most { Ok(law) } else { law.with_moments(most, law.scv()) }
 }
 
-/// A law after so many rounds; or, to `stop` early, where its responses are nearest to the measured
-/// ones. Rounds undo a convolution, which makes more of what chance left in the quantiles with
+/// A law after a number of rounds; with `stop`, the law after the round whose responses are nearest
+/// to the measured ones. Rounds undo a convolution, and each amplifies the noise in the quantiles,
+/// so rounds that come no nearer fit noise.
 /// every one: what is not nearer is noise.
 fn settled(
     law: &Empirical,
@@ -260,8 +261,9 @@ fn settled(
     Ok(best.filter(|_| stop).map_or((rounds, law), |(_, round, law)| (round, law)))
 }
 
-/// One round: the law's pieces, each by the measured over the model's response quantile at its own
-/// share. Beside it the largest difference of the model's share from the measured one before.
+/// One round: multiplies each of the law's pieces by the ratio of the measured to the model's
+/// response quantile at the piece's share. Also returns the largest difference of the model's share
+/// from the measured one before the round.
 fn settle(
     law: &Empirical,
     m: u32,
@@ -271,7 +273,7 @@ fn settle(
     let n = measured.count() as f64;
     let mut times: Vec<f64> = levels(n).filter_map(|p| measured.quantile_s(p)).collect();
     let last = measured.quantile_s(1.0).unwrap_or(law.mean()).max(law.mean());
-    // A law that begins too long answers later than was measured.
+    // An initial law that is too long gives responses past the measured ones.
     times.extend([1.0, 2.0, 4.0].map(|f| f * last));
     times.sort_by(f64::total_cmp);
     times.dedup_by(|a, b| *a <= *b * (1.0 + 1e-6));
@@ -300,7 +302,7 @@ fn settle(
     Ok((distance, Empirical::from_pieces(pieces)?))
 }
 
-/// ln b of a draw by one step of the scoring: its responses belong to its own load.
+/// ln b of a draw by one step of scoring: its responses belong to its own load.
 fn shift_of(drawn: &Drawn, all: &All, shares: &[Shares]) -> f64 {
     let (mut score, mut information) = (0.0, 0.0);
     for (i, sums) in drawn {

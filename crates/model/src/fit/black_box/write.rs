@@ -12,7 +12,7 @@ use super::super::{Options, law_of};
 use super::queue::{Candidate, refit};
 use super::{All, CLASS, Data, Drawn, GRID, ServersFound};
 
-/// Writes it.
+/// Writes the model.
 pub(super) fn model(
     all: &All,
     winner: &Candidate,
@@ -25,10 +25,10 @@ pub(super) fn model(
         let (hits, n) = steps.iter().fold((0.0, 0.0), |a, s| (a.0 + s.1.hits, a.1 + s.1.answered));
         if n > 0.0 { hits / n } else { 0.0 }
     };
-    // Fitted again the whole gives nearly the law that it gave: draws are counted from there.
+    // Refitting all data gives nearly the same law; draws are relative to that refit.
     let (mean, scv) = (winner.law.mean(), winner.law.scv());
     let again = refit(all, winner, &totals)?;
-    // A draw of nothing but hits, or that its own law cannot carry, says nothing.
+    // A draw of hits only, or one that its own law cannot carry, is left out.
     let moments = |d: &Drawn| {
         let law = refit(all, winner, d).ok()?;
         let moments = (mean * law.mean() / again.mean(), scv * law.scv() / again.scv().max(1e-9));
@@ -38,7 +38,7 @@ pub(super) fn model(
     let left_out = drawn.len() - moments.len();
     let means: Vec<f64> = moments.iter().map(|m| m.0).collect();
     let scvs: Vec<f64> = moments.iter().map(|m| m.1).collect();
-    // A service without a limit is one with more servers than it will ever keep busy.
+    // A service without a limit is modelled with more servers than it can ever keep busy.
     let servers = winner.servers.unwrap_or(10_000);
     let rates = all.steps.iter().map(|s| s.total.arrivals / s.total.seconds);
     let none = |unit: &str| Parameter::exact(0.0, unit);
@@ -92,8 +92,8 @@ pub(super) fn model(
     for step in &model.fitted {
         if step.ks_distance > 0.05 {
             model.warnings.push(format!(
-                "Step {}: the model misses the measured distribution by {:.1} points: it is not a queue with one \
-                 law of service before {servers} servers.",
+                "Step {}: the model misses the measured distribution by {:.1} points: the service is not a queue with one \
+                 law of service and {servers} servers.",
                 step.name,
                 step.ks_distance * 100.0
             ));
@@ -103,8 +103,8 @@ pub(super) fn model(
     Ok(model)
 }
 
-/// A step as measured and as the model has it. Nothing measured the servers: their utilisation is
-/// the model's.
+/// A step as measured and as predicted. The servers were not measured, so their utilisation is the
+/// model's.
 fn fitted(model: &Model, step: &Data) -> Result<FittedStep, Error> {
     let node = model.node()?;
     let rate = step.total.arrivals / step.total.seconds;
@@ -117,7 +117,7 @@ fn fitted(model: &Model, step: &Data) -> Result<FittedStep, Error> {
         predicted: node.at(t_s).cdf(&operating),
         spotify: spotify.cdf(rate, t_s).ok(),
     });
-    // Of what the servers answered: hits are as measured.
+    // The distance is that of the servers' answers; hits are as measured.
     let misses = (1.0 - step.total.hit_ratio()).max(1e-9);
     let distance = |i: usize| {
         let t =
@@ -147,10 +147,10 @@ fn fitted(model: &Model, step: &Data) -> Result<FittedStep, Error> {
     })
 }
 
-/// What the user of the model should know.
+/// The warnings for the user of the model.
 fn warnings(all: &All, found: &ServersFound, left_out: (usize, usize)) -> Vec<String> {
     let mut texts = vec![
-        "Fitted to response times alone: what a request waits for outside of its server counts as service, and the \
+        "Fitted to response times alone: waiting outside of the servers counts as service, and the \
          utilisations of fitted steps are the model's."
             .to_owned(),
     ];
@@ -158,8 +158,8 @@ fn warnings(all: &All, found: &ServersFound, left_out: (usize, usize)) -> Vec<St
     if !found.given {
         let (likeliest, low, high) = (shown(found.likeliest), shown(found.low), shown(found.high));
         texts.push(format!(
-            "Servers: {likeliest} by the responses, 95 % interval {low} to {high}; predictions take {likeliest} for \
-             known. If you know the number, give it (--servers)."
+            "Servers: {likeliest} by the responses, 95 % interval {low} to {high}; predictions assume {likeliest}. \
+             If you know the number, give it (--servers)."
         ));
     }
     if 20 * left_out.0 > left_out.1 {
@@ -171,7 +171,7 @@ fn warnings(all: &All, found: &ServersFound, left_out: (usize, usize)) -> Vec<St
     }
     if all.steps.len() < 2 {
         texts.push(
-            "One load alone hardly tells servers from service: measure a second one, well above it.".to_owned(),
+            "A single load hardly determines the number of servers: measure a second one, well above it.".to_owned(),
         );
     }
     for step in &all.steps {
@@ -180,7 +180,7 @@ fn warnings(all: &All, found: &ServersFound, left_out: (usize, usize)) -> Vec<St
             if (index - 1.0).abs() > chance.max(0.1) {
                 texts.push(format!(
                     "Step {}: arrivals are not Poisson (index of dispersion {index:.2}): the law of service and \
-                     the number of servers are off.",
+                     the number of servers are inaccurate.",
                     step.name
                 ));
             }

@@ -4,15 +4,16 @@ use crate::error::{Error, positive};
 
 use super::{Cluster, HitLaw, Server};
 
-/// A change of a cluster. [`Cluster::changed`] makes it; each has a method of its own as well.
+/// A change of a cluster. [`Cluster::changed`] applies it; each change also has a method of its
+/// own.
 ///
-/// A server's hit ratio was fitted with its memory and its part of the catalogue. When either
-/// changes, it follows by a [`HitLaw`]: where the share of a server goes from s to s′, each of its
-/// objects has s/s′ of the memory that it had. With keys placed by a ring, a server's part of the
-/// catalogue is its share of the requests, as long as no single object has much of them, so the
-/// shares say both. Devices at another speed divide service times by it. Source: ours. Wrong while
-/// caches warm after the change, and where the change is so large that something else breaks first.
-/// Cost: a copy of the cluster.
+/// A server's hit ratio was fitted with its memory and its part of the catalogue. If either
+/// changes, a [`HitLaw`] gives the new hit ratio: if a server's share goes from s to s′, each of
+/// its objects has s/s′ of its former memory. A ring places keys such that a server's part of the
+/// catalogue equals its share of the requests, unless a single object has many of them, so the
+/// shares describe both. Changing the speed of devices divides service times by it. Source: ours.
+/// Wrong while caches warm after the change, and if the change is so large that another resource
+/// saturates first. Cost: a copy of the cluster.
 ///
 /// ```
 /// use model::storage::{Change, Cluster, HitRatio, Member, Popularity, Spotify};
@@ -29,9 +30,9 @@ use super::{Cluster, HitLaw, Server};
 pub enum Change {
     /// [`Cluster::without`].
     Without {
-        /// The server that is lost.
+        /// The lost server.
         name: String,
-        /// Shares of the others after it, in their order.
+        /// Shares of the remaining servers, in order.
         shares_after: Vec<f64>,
     },
     /// [`Cluster::with_shares`].
@@ -40,14 +41,14 @@ pub enum Change {
     Speed {
         /// The server.
         name: String,
-        /// Its devices' speed over what it was.
+        /// New speed of its devices relative to the old one.
         factor: f64,
     },
     /// [`Cluster::with_memory`].
     Memory {
         /// The server.
         name: String,
-        /// Its memory over what it was.
+        /// New size of its memory relative to the old one.
         factor: f64,
     },
 }
@@ -83,9 +84,9 @@ impl<S: Server> Cluster<S> {
         Ok(cluster)
     }
 
-    /// The cluster that one server has left: its keys are answered by their replicas, and the
-    /// shares of the others, in their order, are `shares_after`, which the ring says. It is the
-    /// state after the replicas have filled: while they fill, the origin answers.
+    /// The cluster without one server. Replicas answer its keys, and `shares_after`, computed from
+    /// the ring, are the shares of the others, in order. It describes the state after the replicas
+    /// have filled; while they fill, the origin answers.
     pub fn without(
         &self,
         name: &str,
@@ -97,14 +98,15 @@ impl<S: Server> Cluster<S> {
         cluster.with_shares(shares_after, law)
     }
 
-    /// The cluster with other shares, in the order of its servers: other weights in the ring.
+    /// The cluster with other shares, in the order of its servers, as with other weights in the
+    /// ring.
     pub fn with_shares(&self, shares: &[f64], law: impl HitLaw + Copy) -> Result<Self, Error> {
         if shares.len() != self.members.len() {
             return Err(Error::Shares { expected: self.members.len(), got: shares.len() });
         }
         let mut cluster = self.clone();
         for (member, &share) in cluster.members.iter_mut().zip(shares) {
-            // Without load, what memory would answer does not matter.
+            // Without load the hit ratio does not matter.
             if share > 0.0 {
                 let before = positive("the share of a server whose share changes", member.share)?;
                 member.server = member.server.with_catalogue(share / before, law)?;

@@ -2,15 +2,15 @@
 
 use crate::error::{Error, check};
 
-/// How a hit ratio follows the memory for each object: what a change of a cluster asks.
+/// The hit ratio as a function of the memory for each object, as changes of a cluster need it.
 ///
-/// Memory itself need not be known. The hit ratio that was fitted says where on the law's curve a
-/// server stands; from there it moves by the factor. A server that gets another part of the
-/// catalogue moves likewise: of keys that are placed by a hash each part is a random one, so that
-/// 1/f of the objects in one memory is the whole catalogue in f memories.
+/// The size of memory itself need not be known. The fitted hit ratio determines the server's
+/// position on the law's curve, and the factor moves it from there. A server with another part of
+/// the catalogue moves likewise: if keys are placed by a hash, each part is a random one, so 1/f of
+/// the objects in one memory are equivalent to the whole catalogue in f memories.
 ///
-/// [`Popularity`] is a power law; [`crate::cache::HitCurve`] is Che's approximation over any law of
-/// popularity; [`crate::cache::Curve`] is that of a stream of keys.
+/// [`Popularity`] is a power law, [`crate::cache::HitCurve`] is Che's approximation for any law of
+/// popularity, and [`crate::cache::Curve`] is the curve of a stream of keys.
 ///
 /// ```
 /// use model::cache::{Cache, Catalogue, Eviction};
@@ -24,8 +24,8 @@ use crate::error::{Error, check};
 /// # Ok::<(), model::Error>(())
 /// ```
 pub trait HitLaw {
-    /// By what the hit ratio `now` is multiplied when the memory for each object is multiplied by
-    /// `factor`, both above 0. 1 where nothing is known to change.
+    /// The factor on the hit ratio `now` if the memory for each object is multiplied by `factor`,
+    /// both above 0. Returns 1 if no change is known.
     fn change(&self, now: f64, factor: f64) -> f64;
 }
 
@@ -35,19 +35,19 @@ impl<L: HitLaw + ?Sized> HitLaw for &L {
     }
 }
 
-/// How the share that memory answers follows memory and catalogue: q ∝ (memory /
+/// The share that memory answers as a power of memory and catalogue: q ∝ (memory /
 /// catalogue)^exponent, at most 1; the whole line q₀ − αλ is scaled.
 ///
-/// It holds for objects of like sizes and a memory that is full. The exponent is 1 for equally
-/// popular objects, whatever memory evicts ([`Popularity::EQUAL`]); 1 − s for popularities that
-/// fall as rank^(−s), s < 1, where memory holds the most popular ([`Popularity::zipf`]): then the m
-/// most popular of n objects have (m/n)^(1−s) of the requests, for m not small. Least-recently-used
-/// memory keeps less than the most popular, by an amount that changes little, so the ratio is near.
-/// Else measure two sizes of memory: the exponent is the slope of log q against log size.
+/// It holds for objects of similar sizes and a full memory. The exponent is 1 for equally popular
+/// objects, whatever the eviction ([`Popularity::EQUAL`]). It is 1 − s for popularities that fall
+/// as rank^(−s), s < 1, if memory holds the most popular objects ([`Popularity::zipf`]): the m most
+/// popular of n objects then have (m/n)^(1−s) of the requests, for m not small. Least-recently-used
+/// memory hits less, by a nearly constant amount, so the ratio is close. Otherwise measure two
+/// sizes of memory: the exponent is the slope of log q against log size.
 ///
-/// Source: the sum of a Zipf law taken for its integral. Wrong for s near or above 1, where hits go
-/// with the logarithm of memory, for a change by orders of magnitude, and near a hit ratio of 1:
-/// [`crate::cache::HitCurve`] has none of these limits. Cost: a power.
+/// Source: the sum of a Zipf law, approximated by its integral. Wrong for s near or above 1, where
+/// hits grow with the logarithm of memory, for changes by orders of magnitude, and near a hit ratio
+/// of 1. [`crate::cache::HitCurve`] has none of these limits. Cost: a power.
 ///
 /// ```
 /// use model::storage::Popularity;
@@ -61,10 +61,10 @@ pub struct Popularity {
 }
 
 impl Popularity {
-    /// All objects equally popular: half the memory for an object, half the hits.
+    /// All objects equally popular: half the memory for each object, half the hits.
     pub const EQUAL: Popularity = Popularity { exponent: 1.0 };
 
-    /// With an exponent from 0 (memory's size does not matter) to 1.
+    /// Creates a law from its exponent, from 0 (the size of memory does not matter) to 1.
     pub fn new(exponent: f64) -> Result<Self, Error> {
         check("the exponent of memory", exponent, 0.0..=1.0, "0 to 1")?;
         Ok(Popularity { exponent })
@@ -83,7 +83,7 @@ impl Popularity {
         Ok(Popularity { exponent: 1.0 - s })
     }
 
-    /// By what the hit ratio is multiplied when memory for each object is multiplied by `factor`.
+    /// The factor on the hit ratio if memory for each object is multiplied by `factor`.
     pub fn factor(self, factor: f64) -> f64 {
         factor.powf(self.exponent)
     }

@@ -93,8 +93,8 @@ impl Server for Node {
     fn with_catalogue(&self, factor: f64, law: impl HitLaw) -> Result<Node, Error> {
         positive("the factor of the catalogue", factor)?;
         let hit_ratio = self.hit_ratio.changed(&law, 1.0 / factor)?;
-        // Each key is asked for 1/factor as often, among this server's requests, and so is one that
-        // is being read.
+        // Among this server's requests, each key is requested 1/factor times as often, and so is a
+        // key that is being read.
         let joining = self.joining / factor;
         Ok(Node { hit_ratio, joining, ..self.clone() })
     }
@@ -115,7 +115,7 @@ impl Server for Node {
 
 impl Server for Spotify {
     fn check(&self) -> Result<(), Error> {
-        // Its constructor did.
+        // The constructor has checked the fields.
         Ok(())
     }
 
