@@ -328,7 +328,10 @@ fn what_is_wrong_is_said_with_file_and_key() {
     fails(&[&["none.toml", "--choices", "choices.toml"], &rest[..]].concat(), &["none.toml"]);
     let none = ["none.toml", "docs/plan.md", "docs/examples/choices.toml"];
     fails(&[&["model.toml", "--choices", "none.toml"], &rest[..]].concat(), &none);
-    fails(&[&["choices.toml", "--choices", "choices.toml"], &rest[..]].concat(), &["not a usable model"]);
+    fails(
+        &[&["choices.toml", "--choices", "choices.toml"], &rest[..]].concat(),
+        &["not a usable model"],
+    );
     fails(&with("[servers]\n"), &["bent.toml", "counts"]);
     fails(&with("[servers]\ncounts = [1]\nprize = 1\n"), &["bent.toml", "prize", "docs/plan.md"]);
     fails(&with("[servers]\ncounts = [0]\n"), &["bent.toml", "0 servers"]);

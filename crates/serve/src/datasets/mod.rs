@@ -72,8 +72,8 @@ pub struct Datasets {
     /// Whether to list the origin periodically. A node does, to copy shards before the first
     /// request; a gateway looks a dataset up when it is requested.
     looks_for_all: bool,
-    /// When a name was looked up in vain.
-    looked: std::sync::Mutex<BTreeMap<String, (Nanos, Option<String>)>>,
+    /// When a look-up of a name last failed, with its error if it was not simply missing.
+    failed_lookups: std::sync::Mutex<BTreeMap<String, (Nanos, Option<String>)>>,
     complaints: Complaints,
 }
 
@@ -173,7 +173,7 @@ impl Datasets {
             layers: Layers::new(config.datasets.layers())?,
             replicas: if config.members.is_empty() { 1 } else { config.cluster.replicas.min(8) },
             looks_for_all: false,
-            looked: std::sync::Mutex::default(),
+            failed_lookups: std::sync::Mutex::default(),
             complaints: Complaints::default(),
         })
     }
