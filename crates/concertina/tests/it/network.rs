@@ -149,7 +149,11 @@ fn mistakes_say_where_and_what_to_do() {
             &[],
             &["station.a", "several kinds"],
         ),
-        ("[station.a]\n[class.c]\ncustomers = 5\n", &[], &["class.c", "no time anywhere"]),
+        (
+            "[station.a]\n[class.c]\ncustomers = 5\n",
+            &[],
+            &["class.c", "no demand and no think time"],
+        ),
         (
             "[station.a]\n[class.c]\nservice_ms = { b = 1.0 }\n",
             &[],

@@ -212,7 +212,7 @@ fn bad_requests_are_told_what_to_do() {
             "/objects/a",
             &[("content-length", "0"), ("content-encoding", "gzip")],
             415,
-            "plain",
+            "without content encoding",
         ),
         (
             "PUT",

@@ -482,7 +482,7 @@ fn mistakes_are_named() {
     says(Network::new(queue(), vec![]).unwrap_err(), "class");
     says(Network::new(queue(), vec![class(&[1.0, 2.0])]).unwrap_err(), "2 demands for 1 stations");
     says(Network::new(queue(), vec![class(&[1.0]); 2]).unwrap_err(), "two classes");
-    says(Class::closed("c", 5, 0.0, &[0.0]).unwrap_err(), "no time anywhere");
+    says(Class::closed("c", 5, 0.0, &[0.0]).unwrap_err(), "no demand and no think time");
     says(Class::closed("c", 5, 1.0, &[f64::NAN]).unwrap_err(), "demand");
     says(class(&[1.0]).with_visits(&[0.0]).unwrap_err(), "does not visit");
     says(Station::servers("a", 0).unwrap_err(), "servers");
