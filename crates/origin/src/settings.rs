@@ -1,4 +1,6 @@
 //! `[origin]` of the configuration: how the origin is reached, and limits on its use.
+// Explanations are printed as they are, where `<…>` would show.
+#![allow(rustdoc::bare_urls)]
 
 mod section;
 

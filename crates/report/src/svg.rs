@@ -43,7 +43,7 @@ pub struct PlotPoint {
 pub enum Mark {
     /// A line through points.
     Line {
-        /// Its CSS class, one of those in [`STYLE`].
+        /// Its CSS class, one of those in `STYLE`.
         class: &'static str,
         /// Its name in the legend; not listed if empty.
         label: String,

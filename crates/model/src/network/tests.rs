@@ -495,7 +495,7 @@ fn mistakes_are_named() {
     says(one(vec![measured], 5, 1.0, &[1.0]).solve().unwrap_err(), "up to 4 inside, but 5");
     let open = Class::open("o", 2.0, &[0.5]).unwrap();
     says(Network::new(queue(), vec![open]).unwrap().solve().unwrap_err(), "without bound");
-    says(one(queue(), 5, 1.0, &[1.0]).with_customers(3, 1).unwrap_err(), "no closed class");
+    says(one(queue(), 5, 1.0, &[1.0]).with_customers(3, 1).unwrap_err(), "not a closed class");
     says(one(vec![Station::delay("d")], 5, 1.0, &[1.0]).bottleneck(0).unwrap_err(), "delays only");
     assert!(one(queue(), 0, 1.0, &[1.0]).bounds(0).is_err());
     assert_eq!(one(queue(), 0, 1.0, &[1.0]).solve().unwrap().classes[0].throughput, 0.0);

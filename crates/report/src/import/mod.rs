@@ -3,7 +3,7 @@
 //! `access_log`, `iostat` and `prometheus` each read one source; `collector` makes windows of
 //! requests; this file combines them, cuts steps, divides responses between memory and disks, and
 //! records the resolution of the source. The resolution is written to `run.toml` ([`Imported`]); a
-//! fit widens its intervals by it ([`coarse`]) and states its effect ([`warnings`]).
+//! fit widens its intervals by it (`report::uncertainty`) and states its effect.
 //! `docs/import.md` describes each source and what it lacks.
 
 mod access_log;
@@ -36,7 +36,7 @@ pub struct Options {
     pub out: PathBuf,
     /// An access log. `-` is the standard input; `.zst` files are decompressed.
     pub access_log: Option<PathBuf>,
-    /// The log's format as an nginx `log_format`, or `json`; default [`COMBINED`].
+    /// The log's format as an nginx `log_format`, or `json`; default `combined`.
     pub log_format: Option<String>,
     /// The output of `iostat -x -t`.
     pub iostat: Option<PathBuf>,

@@ -17,7 +17,7 @@ pub enum Source {
     /// The complete body, which can be sent again.
     Whole(Bytes),
     /// Streamed from the client.
-    Stream(Streamed),
+    Stream(Box<Streamed>),
 }
 
 /// A streamed upload that records whether some of it was sent.
@@ -59,7 +59,13 @@ impl Source {
         let mut upload = Upload::new(incoming, pace, 0, Budget::new(0));
         let stream = |begun: Bytes, upload: Upload| {
             let given_at = upload.given_at();
-            Source::Stream(Streamed { begun, upload, given_at, taken: false, failed: None })
+            Source::Stream(Box::new(Streamed {
+                begun,
+                upload,
+                given_at,
+                taken: false,
+                failed: None,
+            }))
         };
         // A body of unknown length is read until it proves large: only a complete body can be given
         // a time limit and sent again.
