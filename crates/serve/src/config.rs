@@ -203,7 +203,7 @@ impl Config {
         }
     }
 
-    /// The laboratory conditions in words; `None` where everything is real.
+    /// The emulated devices in words; `None` where everything is real.
     pub fn laboratory(&self) -> Option<String> {
         let held: Vec<String> = self
             .devices

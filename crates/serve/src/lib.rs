@@ -411,7 +411,7 @@ pub fn announce(config: &Config, address: SocketAddr) {
         config.origin.path.display()
     );
     if let Some(laboratory) = config.laboratory() {
-        info!("LABORATORY: {laboratory}");
+        info!("EMULATED: {laboratory}");
     }
     if let Some(dir) = &config.observe.run_dir {
         info!("run folder {}", dir.display());

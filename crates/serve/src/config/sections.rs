@@ -99,7 +99,7 @@ section! {
         /// Size of the segments that hold the objects; the oldest segment is reclaimed first. 0:
         /// 1/16 of bytes, at least 1MiB and at most 64MiB.
         pub segment_bytes: Size = Size(0),
-        /// LABORATORY: hold each real read for a random time, to imitate a disk that this machine
+        /// EMULATED: hold each real read for a random time, to imitate a disk that this machine
         /// does not have: { kind = "exponential" | "gamma" | "lognormal" | "empirical", mean_ms =
         /// 10.0, scv = 1.0 (gamma, lognormal), file = "times" (empirical: milliseconds, one a
         /// line), seed = 1 }. Every output names the profile.
@@ -118,7 +118,7 @@ pub enum Class {
 }
 
 section! {
-    /// The laboratory profile of a device: the distribution of the time for which each read is
+    /// The emulation profile of a device: the distribution of the time for which each read is
     /// held.
     pub struct Service {
         /// Shape of the distribution.
