@@ -350,11 +350,12 @@ fn wrong_credentials_and_buckets_are_named_at_the_start() {
     fs::remove_dir_all(store.bucket()).unwrap();
     let gone = run(origin.get(&key("a"), None)).map(|_| ());
     assert!(
-        matches!(&gone, Err(Error::Failed(what)) if what.contains("does not exist")),
+        matches!(&gone, Err(Error::Lost(what) | Error::Failed(what)) if what.contains("does not exist")),
         "{gone:?}"
     );
     let put = run(async { staged(&origin, "a", b"x").await.commit(None).await });
-    assert!(matches!(&put, Err(Error::Failed(what)) if what.contains("does not exist")), "{put:?}");
+    let lost = matches!(&put, Err(Error::Lost(what) | Error::Failed(what)) if what.contains("does not exist"));
+    assert!(lost, "{put:?}");
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub fn trouble(error: &object_store::Error, place: &str, action: &str, access: A
     let at = format!("{action} at {place}");
     let error = match (code.as_str(), status) {
         ("NoSuchBucket", _) => Error::Lost(format!(
-            "{at}: the bucket does not exist; make it, or correct origin.bucket"
+            "{at}: the bucket does not exist; create it, or correct origin.bucket"
         )),
         ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "ExpiredToken" | "InvalidToken", _)
         | (_, Some(401)) => Error::Failed(format!(
