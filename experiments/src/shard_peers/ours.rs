@@ -1,5 +1,5 @@
 //! Our library as one of the engines: a dataset that is built and asked in a process of its own, by
-//! the protocol that the peers speak (`concertina experiment answer`).
+//! the protocol that the peers speak (`experiments answer`).
 
 use std::hint::black_box;
 use std::io::{BufRead, Write};

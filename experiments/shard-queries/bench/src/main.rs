@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use shard_queries_bench::{ceiling, config::Config, curve, layers, measure, ours};
 use shard_queries_bench::{queries::Queries, text};
 
-/// Queries on the compressed shard beside sdsl-lite's indexes, and its layers. `concertina experiment run
+/// Queries on the compressed shard beside sdsl-lite's indexes, and its layers. `experiments run
 /// experiments/shard-queries` and `… experiments/shard-layers` start this.
 #[derive(Parser)]
 struct Arguments {
