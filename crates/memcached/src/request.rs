@@ -1,0 +1,407 @@
+//! The parser of requests.
+
+use memchr::memchr;
+
+use crate::Verb;
+use crate::token::{Tokens, is_base64, number, number_i32, number_u64, split_word, trim_end};
+
+/// The longest line of a command other than `get` and `gets`, in bytes with its end. Past it
+/// memcached closes the connection (`try_read_command_ascii` in `proto_text.c`).
+const LINE_BYTES_MAX: usize = 2048;
+/// The most words in the line of a meta command: with more, a memcached of 1.6 replies `CLIENT_ERROR
+/// options flags are too long`, and some releases then read the value as requests
+/// (`MFLAG_MAX_OPT_LENGTH`, from which 1.6.18 counts one more than there are).
+const META_WORDS_MAX: usize = 19;
+/// The length of a value for which memcached's own arithmetic has room (`INT_MAX - 2`).
+pub(crate) const VALUE_BYTES_MAX: u64 = i32::MAX as u64 - 2;
+/// The digits of a length that every release accepts.
+const LENGTH_DIGITS_MAX: usize = 10;
+
+const ERROR: &str = "ERROR\r\n";
+const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format\r\n";
+const BAD_CHUNK: &str = "CLIENT_ERROR bad data chunk\r\n";
+const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument\r\n";
+const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta argument\r\n";
+const BAD_FLAG: &str = "CLIENT_ERROR invalid flag\r\n";
+const DUPLICATE_FLAG: &str = "CLIENT_ERROR duplicate flag\r\n";
+const MANY_FLAGS: &str = "CLIENT_ERROR options flags are too long\r\n";
+const BAD_BASE64: &str = "CLIENT_ERROR error decoding key\r\n";
+const TOO_LARGE: &str = "SERVER_ERROR object too large for cache\r\n";
+/// Not memcached's: it closes the connection without a word.
+const LONG_LINE: &str = "CLIENT_ERROR line too long\r\n";
+/// Not memcached's: it has no such bound.
+const MANY_KEYS: &str = "CLIENT_ERROR too many keys\r\n";
+
+/// What a request, or a server's reply, may be at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a key as it stands in the line: of a base64 key the encoded form, as in memcached.
+    pub key_bytes_max: usize,
+    /// Bytes of a value. memcached's limit (`-I`) is on the item, with its key and about 50 bytes
+    /// more.
+    pub value_bytes_max: usize,
+    /// Keys of one request.
+    pub keys_max: usize,
+    /// Bytes of a `get` or `gets` line with its end. Lines of other commands have at most 2048 bytes,
+    /// as in memcached, or this if it is less.
+    pub line_bytes_max: usize,
+}
+
+impl Default for Limits {
+    /// memcached's limits on keys (250 bytes) and items (1 MiB); 1024 keys in a line of 64 KiB.
+    fn default() -> Limits {
+        Limits {
+            key_bytes_max: 250,
+            value_bytes_max: 1 << 20,
+            keys_max: 1024,
+            line_bytes_max: 64 << 10,
+        }
+    }
+}
+
+/// What the bytes from a client begin with.
+#[derive(Clone, Debug)]
+pub enum Parsed<'a> {
+    /// The beginning of a request.
+    Incomplete {
+        /// The bytes of the whole request, which it is not worth parsing again before; 0 while
+        /// unknown. At most the largest line, value and their ends.
+        needed: usize,
+    },
+    /// A whole request.
+    Request(Request<'a>),
+    /// Not a request: send `reply`, drop `consumed` bytes and the `skip` bytes after them, then go
+    /// on, or close the connection.
+    Invalid {
+        /// The reply with its line end, as memcached has it for this mistake. Empty if nothing is to
+        /// be sent: the request says `noreply`, or memcached closes without a reply.
+        reply: &'static str,
+        /// The bytes of the line. May be 0 with `close`.
+        consumed: usize,
+        /// The bytes of the value that belongs to the line, with its end, which may not have arrived
+        /// yet: at most 2 GiB.
+        skip: u64,
+        /// Whether what follows cannot be told from requests: close the connection after the reply.
+        close: bool,
+    },
+}
+
+/// A request of a client, in the buffer that it was parsed from.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The command.
+    pub verb: Verb,
+    /// Every byte of the request: line, line end, value, line end. Its length is what was consumed.
+    pub whole: &'a [u8],
+    /// Whether a text command says `noreply`: the client waits for no reply.
+    pub noreply: bool,
+    /// Whether a meta command has the flag `q`: the client waits for some replies only, see
+    /// [`is_suppressed`](crate::is_suppressed).
+    pub quiet: bool,
+    /// The line without its end, `noreply`, and spaces at the end.
+    pub(crate) line: &'a [u8],
+    keys: &'a [u8],
+    arguments: &'a [u8],
+    value: &'a [u8],
+    /// A bit for each flag of a meta command, see [`flag_bit`].
+    flags: u64,
+}
+
+impl<'a> Request<'a> {
+    /// The keys as they stand in the line, in order: one, or for `get`, `gets`, `gat` and `gats` one
+    /// or several, possibly repeated. None for the commands of [`Kind::Local`](crate::Kind::Local)
+    /// and `flush_all`.
+    pub fn keys(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
+        Tokens(self.keys)
+    }
+
+    /// The first key as it stands in the line; empty for a command without keys. With
+    /// [`Request::is_base64`] it is encoded: [`decode_base64`](crate::decode_base64) has the bytes
+    /// that name the item.
+    pub fn key(&self) -> &'a [u8] {
+        self.keys().next().unwrap_or_default()
+    }
+
+    /// The value without its line end; empty for a command without one.
+    pub fn value(&self) -> &'a [u8] {
+        self.value
+    }
+
+    /// What the line says beside the command, the keys, a meta request's length and `noreply`: of
+    /// `stats`, `flush_all` and `verbosity` the arguments, of `gat` and `gats` the expiry, of meta
+    /// commands the flags.
+    pub fn arguments(&self) -> &'a [u8] {
+        self.arguments
+    }
+
+    /// The flags of a meta command, in order: each begins with its letter. None for a text command.
+    pub fn flags(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
+        Tokens(if self.flags == 0 { &[] } else { self.arguments })
+    }
+
+    /// Whether the key of a meta command is base64 (flag `b`), which [`parse`] has checked.
+    pub fn is_base64(&self) -> bool {
+        self.has_any_flag(b"b")
+    }
+
+    /// Whether a meta command has a flag with one of these letters.
+    pub fn has_any_flag(&self, letters: &[u8]) -> bool {
+        letters.iter().any(|letter| self.flags & flag_bit(*letter) != 0)
+    }
+}
+
+/// The bit of a flag's letter.
+fn flag_bit(letter: u8) -> u64 {
+    1 << (letter & 63)
+}
+
+/// Parses the request that `buffer` begins with.
+///
+/// However the bytes of a connection are cut into buffers, the requests are the same, as long as
+/// each buffer begins where the last request (or what was to be dropped) ended.
+pub fn parse<'a>(buffer: &'a [u8], limits: &Limits) -> Parsed<'a> {
+    let bytes_max = line_bytes_max(buffer, limits);
+    let window = buffer.get(..bytes_max).unwrap_or(buffer);
+    match memchr(b'\n', window) {
+        Some(end) => Line::new(buffer, end, limits).parse(),
+        None if buffer.len() >= bytes_max => close(LONG_LINE),
+        // The first byte of a request of the binary protocol.
+        None if buffer.first() == Some(&0x80) => close(""),
+        None => Parsed::Incomplete { needed: 0 },
+    }
+}
+
+fn close(reply: &'static str) -> Parsed<'static> {
+    Parsed::Invalid { reply, consumed: 0, skip: 0, close: true }
+}
+
+fn line_bytes_max(buffer: &[u8], limits: &Limits) -> usize {
+    if buffer.starts_with(b"get ") || buffer.starts_with(b"gets ") {
+        limits.line_bytes_max
+    } else {
+        limits.line_bytes_max.min(LINE_BYTES_MAX)
+    }
+}
+
+/// A line that has arrived, and what is known of it so far.
+struct Line<'a, 'l> {
+    buffer: &'a [u8],
+    limits: &'l Limits,
+    /// The bytes of the line with its end.
+    bytes: usize,
+    /// The line without its end.
+    text: &'a [u8],
+    /// The bytes of the value with its end, from where it is known.
+    block: u64,
+    noreply: bool,
+}
+
+impl<'a, 'l> Line<'a, 'l> {
+    fn new(buffer: &'a [u8], end: usize, limits: &'l Limits) -> Line<'a, 'l> {
+        let text = buffer.get(..end).unwrap_or_default();
+        // memcached accepts lines that end without a carriage return, and so do its servers behind
+        // a proxy.
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        Line { buffer, limits, bytes: end + 1, text, block: 0, noreply: false }
+    }
+
+    fn parse(mut self) -> Parsed<'a> {
+        let (name, rest) = split_word(trim_end(self.text));
+        match Verb::from_name(name) {
+            None => self.unknown(),
+            Some(verb @ (Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats)) => self.get(verb, rest),
+            Some(
+                verb @ (Verb::MetaGet | Verb::MetaSet | Verb::MetaDelete | Verb::MetaArithmetic),
+            ) => self.meta(verb, rest),
+            Some(verb @ Verb::MetaDebug) => self.meta(verb, rest),
+            Some(verb @ (Verb::Version | Verb::Stats | Verb::Quit | Verb::MetaNoop)) => {
+                self.finish(verb, &[], Tokens(rest).rest(), 0)
+            }
+            Some(verb) => {
+                let rest = self.take_noreply(rest);
+                if verb.has_value() { self.store(verb, rest) } else { self.simple(verb, rest) }
+            }
+        }
+    }
+
+    /// Takes `noreply` from the end of the arguments, and of the line.
+    ///
+    /// What precedes it is parsed as if it were not there. So `delete noreply` lacks a key: memcached
+    /// would delete the key `noreply`, and current releases would not say so.
+    fn take_noreply(&mut self, arguments: &'a [u8]) -> &'a [u8] {
+        let Some(before @ ([] | [.., b' '])) = arguments.strip_suffix(b"noreply") else {
+            return arguments;
+        };
+        self.noreply = true;
+        let before = trim_end(before);
+        let dropped = arguments.len() - before.len();
+        let line = trim_end(self.text);
+        self.text = line.get(..line.len() - dropped).unwrap_or_default();
+        before
+    }
+
+    /// `get KEY*`, `gat EXPTIME KEY*`.
+    fn get(&self, verb: Verb, rest: &'a [u8]) -> Parsed<'a> {
+        let mut words = Tokens(rest);
+        let touches = matches!(verb, Verb::Gat | Verb::Gats);
+        let exptime = if touches { words.next().unwrap_or_default() } else { &[] };
+        let (count, longest) =
+            words.clone().fold((0, 0), |(count, longest), key| (count + 1, key.len().max(longest)));
+        if count == 0 {
+            self.refuse(BAD_FORMAT)
+        } else if touches && number_i32(exptime).is_none() {
+            self.refuse(BAD_EXPTIME)
+        } else if longest > self.limits.key_bytes_max {
+            self.refuse(BAD_FORMAT)
+        } else if count > self.limits.keys_max {
+            self.refuse(MANY_KEYS)
+        } else {
+            self.finish(verb, words.rest(), exptime, 0)
+        }
+    }
+
+    /// `set KEY FLAGS EXPTIME BYTES`, `cas KEY FLAGS EXPTIME BYTES CAS`.
+    fn store(&mut self, verb: Verb, rest: &'a [u8]) -> Parsed<'a> {
+        let mut words = Tokens(rest);
+        let key = words.next().unwrap_or_default();
+        let arguments = words.clone().rest();
+        let [flags, exptime, bytes] = [(); 3].map(|()| words.next().unwrap_or_default());
+        if !self.take_length(bytes) {
+            return self.refuse(BAD_FORMAT);
+        }
+        let cas = words.next();
+        let valid = key.len() <= self.limits.key_bytes_max
+            && number(flags, 10, u64::from(u32::MAX)).is_some()
+            && number_i32(exptime).is_some()
+            && cas.map(|cas| number_u64(cas).is_some()) == (verb == Verb::Cas).then_some(true)
+            && words.next().is_none();
+        if valid { self.finish(verb, key, arguments, 0) } else { self.refuse(BAD_FORMAT) }
+    }
+
+    /// Takes the length of the value that follows the line. If it cannot be read then, as with
+    /// memcached, what follows is read as requests.
+    fn take_length(&mut self, bytes: &[u8]) -> bool {
+        let length = number(bytes, LENGTH_DIGITS_MAX, VALUE_BYTES_MAX);
+        self.block = length.map_or(0, |length| length + 2);
+        length.is_some()
+    }
+
+    /// `delete KEY [0]`, `incr KEY DELTA`, `touch KEY EXPTIME`, `flush_all [DELAY]`, `verbosity
+    /// LEVEL`. (Old clients send the 0, and all releases of 1.6 accept it.)
+    fn simple(&self, verb: Verb, rest: &'a [u8]) -> Parsed<'a> {
+        let mut words = Tokens(rest);
+        let has_key = !matches!(verb, Verb::FlushAll | Verb::Verbosity);
+        let key = if has_key { words.next() } else { None }.unwrap_or_default();
+        let arguments = words.clone().rest();
+        let argument = words.next();
+        if words.next().is_some()
+            || key.len() > self.limits.key_bytes_max
+            || (has_key && key.is_empty())
+        {
+            return self.refuse(BAD_FORMAT);
+        }
+        let wrong = match (verb, argument) {
+            (Verb::Delete, None | Some(b"0")) | (Verb::FlushAll, None) => None,
+            (Verb::Delete, Some(_)) | (_, None) => Some(BAD_FORMAT),
+            (Verb::Touch | Verb::FlushAll, Some(exptime)) => {
+                number_i32(exptime).is_none().then_some(BAD_EXPTIME)
+            }
+            (Verb::Verbosity, Some(level)) => {
+                number(level, 10, u64::from(u32::MAX)).is_none().then_some(BAD_FORMAT)
+            }
+            (_, Some(delta)) => number_u64(delta).is_none().then_some(BAD_DELTA),
+        };
+        match wrong {
+            Some(reply) => self.refuse(reply),
+            None => self.finish(verb, key, arguments, 0),
+        }
+    }
+
+    /// `mg KEY FLAG*`, `ms KEY BYTES FLAG*`. The arguments of flags are left to the server, which
+    /// replies to a wrong one with one line and drops the value.
+    fn meta(&mut self, verb: Verb, rest: &'a [u8]) -> Parsed<'a> {
+        let mut words = Tokens(rest);
+        let key = words.next().unwrap_or_default();
+        let mut count = 2;
+        if verb == Verb::MetaSet {
+            count += 1;
+            if !self.take_length(words.next().unwrap_or_default()) {
+                return self.refuse(BAD_FORMAT);
+            }
+        }
+        if key.is_empty() || key.len() > self.limits.key_bytes_max {
+            return self.refuse(BAD_FORMAT);
+        }
+        let mut seen = 0;
+        for flag in words.clone() {
+            let letter = flag.first().copied().unwrap_or_default();
+            count += 1;
+            if count > META_WORDS_MAX {
+                return self.refuse(MANY_FLAGS);
+            } else if !letter.is_ascii_alphabetic() {
+                return self.refuse(BAD_FLAG);
+            } else if seen & flag_bit(letter) != 0 {
+                return self.refuse(DUPLICATE_FLAG);
+            }
+            seen |= flag_bit(letter);
+        }
+        if seen & flag_bit(b'b') != 0 && !is_base64(key) {
+            return self.refuse(BAD_BASE64);
+        }
+        self.finish(verb, key, words.rest(), seen)
+    }
+
+    /// The checks that every request passes, and its value.
+    fn finish(&self, verb: Verb, keys: &'a [u8], arguments: &'a [u8], flags: u64) -> Parsed<'a> {
+        if !is_clean(self.text) {
+            return self.refuse(BAD_FORMAT);
+        }
+        let mut value: &[u8] = &[];
+        let mut bytes = self.bytes;
+        if verb.has_value() {
+            if self.block - 2 > self.limits.value_bytes_max as u64 {
+                return self.refuse(TOO_LARGE);
+            }
+            bytes += self.block as usize;
+            match self.buffer.get(self.bytes..bytes) {
+                None => return Parsed::Incomplete { needed: bytes },
+                Some([data @ .., b'\r', b'\n']) => value = data,
+                Some(_) => return self.refuse(BAD_CHUNK),
+            }
+        }
+        Parsed::Request(Request {
+            verb,
+            whole: self.buffer.get(..bytes).unwrap_or_default(),
+            noreply: self.noreply,
+            quiet: flags & flag_bit(b'q') != 0,
+            line: trim_end(self.text),
+            keys,
+            arguments,
+            value,
+            flags,
+        })
+    }
+
+    /// A line whose first word is not a command.
+    fn unknown(&mut self) -> Parsed<'a> {
+        let (_, rest) = split_word(trim_end(self.text));
+        // A browser that was tricked into sending requests to a cache: memcached closes without a
+        // reply, before the headers and the body are read as requests.
+        if Tokens(rest).last().is_some_and(|word| word.starts_with(b"HTTP/")) {
+            return close("");
+        }
+        self.take_noreply(rest);
+        self.refuse(ERROR)
+    }
+
+    fn refuse(&self, reply: &'static str) -> Parsed<'a> {
+        let reply = if self.noreply { "" } else { reply };
+        Parsed::Invalid { reply, consumed: self.bytes, skip: self.block, close: false }
+    }
+}
+
+/// Whether there is no control character. Without a branch in the loop, so that the compiler takes
+/// many bytes at once.
+fn is_clean(line: &[u8]) -> bool {
+    !line.iter().fold(false, |found, byte| found | (*byte < b' ') | (*byte == 0x7f))
+}
