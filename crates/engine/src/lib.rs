@@ -9,6 +9,7 @@
 //!   writes.
 //! - [`gateway`]: an access point: chooses a node for each request; hedges, failover, retry
 //!   budgets.
+//! - [`pool`]: a proxy in front of memcached servers: routes, replicas, multi-gets, hedges, failover.
 //! - [`route`]: the nodes of a key, and the health and load of each node.
 //! - [`tier`]: where a node keeps objects: in memory, and in the segments of its devices.
 //! - [`layers`]: which shard of a node gains a layer and which drops one.
@@ -22,9 +23,11 @@ pub mod invariant;
 pub mod layers;
 mod mutant;
 pub mod node;
+pub mod pool;
 pub mod queue;
 pub mod route;
 pub mod sim;
+mod slots;
 pub mod tier;
 
 use std::sync::Arc;

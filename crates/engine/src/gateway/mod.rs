@@ -11,7 +11,6 @@
 //! Events of attempts that are unknown or over are ignored: replies may come late, twice or in any
 //! order.
 
-mod budget;
 mod event;
 mod nodes;
 mod reads;
@@ -20,8 +19,9 @@ mod settings;
 mod status;
 mod writes;
 
+pub use crate::route::Hedge;
 pub use event::{Action, AttemptId, Event, Failed, Head, Operation, Refusal, RequestId, Status};
-pub use settings::{Hedge, Settings, Spread};
+pub use settings::{Settings, Spread};
 pub use status::{Counts, NodeStatus, Status as GatewayStatus};
 
 use hashlink::LruCache;
@@ -29,11 +29,11 @@ use model::window::{Finished, Nanos, Outcome, QueueName, Recorder, Window, key_h
 
 use crate::Key;
 use crate::invariant::Invariants;
-use crate::route::{Ratio, SplitMix64, View};
-use budget::Budget;
+use crate::route::{Budget, Ratio, SplitMix64, View};
+use crate::slots::{SLOTS_MAX, Slot};
 use nodes::{End, Node};
 pub use requests::IntegerHash;
-use requests::{Attempt, Phase, Request, Requests, SLOTS_MAX, Slot, Target};
+use requests::{Attempt, Phase, Request, Requests, Target};
 
 impl Operation {
     fn recorded(self) -> model::window::Operation {

@@ -3,10 +3,11 @@
 use model::window::Nanos;
 
 use super::nodes::End;
-use super::requests::{Attempt, Phase, Slot, Target};
+use super::requests::{Attempt, Phase, Target};
 use super::{Action, Gateway, Head, Operation, Refusal, Spread, Status};
 use crate::route::health::State;
 use crate::route::{Candidate, NodeId, REPLICAS_MAX};
+use crate::slots::Slot;
 
 /// The candidate nodes of a read.
 #[derive(Default)]

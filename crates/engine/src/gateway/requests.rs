@@ -1,25 +1,14 @@
-//! The table of requests under way, by name and by attempt, with their timers.
-//!
-//! Requests lie in slots that are reused. An attempt's name contains its request's slot, so a reply
-//! finds its request without a search; the name of an attempt that is over finds nothing.
+//! The table of requests under way, by name and by attempt.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
+use std::ops::{Deref, DerefMut};
 
 use model::window::{Nanos, Outcome};
 
 use super::{AttemptId, Operation, RequestId};
-use crate::invariant::Invariants;
 use crate::route::{NodeId, Replicas};
-
-/// Bits of an attempt's name that are its request's slot.
-const SLOT_BITS: u32 = 20;
-/// Most requests at once.
-pub(super) const SLOTS_MAX: u32 = 1 << SLOT_BITS;
-
-/// Index of a request in the table.
-pub(super) type Slot = u32;
+use crate::slots::{Slot, Slots, Timed};
 
 /// Where an attempt went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +70,6 @@ pub(super) struct Request {
     /// When a second node is tried beside the first; `MAX` if none is.
     pub(super) hedge_at: Nanos,
     pub(super) hedged: bool,
-    /// When its timer fires; `MAX` if it is not set.
-    timer: Nanos,
 }
 
 impl Request {
@@ -112,7 +99,6 @@ impl Request {
             asked_origin: false,
             hedge_at: Nanos::MAX,
             hedged: false,
-            timer: Nanos::MAX,
         }
     }
 
@@ -137,8 +123,13 @@ impl Request {
     pub(super) fn is_asking(&self) -> bool {
         self.attempts[0].is_some()
     }
+}
 
-    /// When to look at it next.
+impl Timed for Request {
+    fn id(&self) -> RequestId {
+        self.id
+    }
+
     fn due(&self) -> Nanos {
         match self.phase {
             Phase::Relaying { .. } => Nanos::MAX,
@@ -179,125 +170,44 @@ impl BuildHasher for IntegerHash {
 /// The requests under way.
 #[derive(Default)]
 pub(super) struct Requests {
-    slots: Vec<Option<Request>>,
-    free: Vec<Slot>,
+    slots: Slots<Request>,
     by_id: HashMap<RequestId, Slot, IntegerHash>,
-    /// (when, request, slot); an entry that is not its request's timer is stale.
-    timers: BinaryHeap<Reverse<(Nanos, RequestId, Slot)>>,
-    serial: u64,
-    /// Slots that were named and are empty.
-    pub(super) invariants: Invariants,
 }
 
 impl Requests {
-    pub(super) fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
     pub(super) fn slot_of(&self, id: RequestId) -> Option<Slot> {
         self.by_id.get(&id).copied()
     }
 
     pub(super) fn insert(&mut self, request: Request) -> Slot {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            (self.slots.len() - 1) as Slot
-        });
-        self.by_id.insert(request.id, slot);
-        self.slots[slot as usize] = Some(request);
+        let id = request.id;
+        let slot = self.slots.insert(request);
+        self.by_id.insert(id, slot);
         slot
     }
 
     pub(super) fn remove(&mut self, slot: Slot) -> Option<Request> {
-        let request = self.slots.get_mut(slot as usize)?.take()?;
+        let request = self.slots.remove(slot)?;
         self.by_id.remove(&request.id);
-        self.free.push(slot);
         Some(request)
-    }
-
-    pub(super) fn get(&self, slot: Slot) -> Option<&Request> {
-        self.slots.get(slot as usize)?.as_ref()
-    }
-
-    pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Request> {
-        self.slots.get_mut(slot as usize)?.as_mut()
-    }
-
-    /// A name for a new attempt of a request.
-    pub(super) fn name(&mut self, slot: Slot) -> AttemptId {
-        self.serial += 1;
-        self.serial << SLOT_BITS | u64::from(slot)
     }
 
     /// Takes out an attempt that is under way.
     pub(super) fn take(&mut self, attempt: AttemptId) -> Option<(Slot, Attempt)> {
-        let slot = (attempt & u64::from(SLOTS_MAX - 1)) as Slot;
+        let slot = Slots::<Request>::slot_in(attempt);
         Some((slot, self.get_mut(slot)?.take(attempt)?))
-    }
-
-    /// The requests of which something holds, in order of their names.
-    pub(super) fn which(&self, holds: impl Fn(&Request) -> bool) -> Vec<Slot> {
-        let mut found: Vec<&Request> =
-            self.slots.iter().flatten().filter(|request| holds(request)).collect();
-        found.sort_unstable_by_key(|request| request.id);
-        found.into_iter().filter_map(|request| self.slot_of(request.id)).collect()
-    }
-
-    /// Asserts that the table is empty.
-    #[cfg(test)]
-    pub(super) fn assert_empty(&self) {
-        assert!(self.by_id.is_empty() && self.slots.iter().all(Option::is_none));
-        assert_eq!(self.free.len(), self.slots.len());
-    }
-
-    /// Sets a request's timer to when it is next due.
-    pub(super) fn arm(&mut self, slot: Slot) {
-        let Some(request) = self.slots.get_mut(slot as usize).and_then(Option::as_mut) else {
-            return self.invariants.broken();
-        };
-        let due = request.due();
-        if due == request.timer {
-            return;
-        }
-        request.timer = due;
-        if due < Nanos::MAX {
-            let id = request.id;
-            self.timers.push(Reverse((due, id, slot)));
-        }
-        if self.timers.len() > 4 * self.by_id.len() + 1024 {
-            let slots = &self.slots;
-            self.timers.retain(|Reverse(timer)| is_set(slots, timer));
-        }
-    }
-
-    /// The next request that is due by `now`; its timer is not set any more.
-    pub(super) fn pop_due(&mut self, now: Nanos) -> Option<Slot> {
-        if self.next_due()? > now {
-            return None;
-        }
-        let Reverse((_, _, slot)) = self.timers.pop()?;
-        self.get_mut(slot)?.timer = Nanos::MAX;
-        Some(slot)
-    }
-
-    /// When the first is due, or a little before: after [`Requests::pop_due`], exactly.
-    pub(super) fn first_due(&self) -> Option<Nanos> {
-        self.timers.peek().map(|Reverse(timer)| timer.0)
-    }
-
-    /// When the first is due. Drops stale timers before it.
-    fn next_due(&mut self) -> Option<Nanos> {
-        while let Some(Reverse(timer)) = self.timers.peek() {
-            if is_set(&self.slots, timer) {
-                return Some(timer.0);
-            }
-            self.timers.pop();
-        }
-        None
     }
 }
 
-fn is_set(slots: &[Option<Request>], (when, id, slot): &(Nanos, RequestId, Slot)) -> bool {
-    let request = slots.get(*slot as usize).and_then(Option::as_ref);
-    request.is_some_and(|request| request.id == *id && request.timer == *when)
+impl Deref for Requests {
+    type Target = Slots<Request>;
+    fn deref(&self) -> &Slots<Request> {
+        &self.slots
+    }
+}
+
+impl DerefMut for Requests {
+    fn deref_mut(&mut self) -> &mut Slots<Request> {
+        &mut self.slots
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::window::{self, Nanos, SECOND};
 use serde::{Deserialize, Serialize};
 
-use crate::route::{Policy, Ring, health};
+use crate::route::{Hedge, Policy, Ring, health};
 
 /// Which of a key's nodes may serve a read when all of them are healthy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,25 +18,6 @@ pub enum Spread {
     Warm,
     /// Any.
     All,
-}
-
-/// When a slow read is also sent to a second node.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Hedge {
-    /// The quantile of the node's recent responses after which a read is hedged.
-    pub quantile: f64,
-    /// Minimum time before a hedge: below it a second attempt costs more than it saves.
-    pub after_min: Nanos,
-    /// Maximum number of hedges, as a share of reads.
-    pub share: f64,
-    /// Maximum burst of hedges after a quiet time.
-    pub burst: u32,
-}
-
-impl Default for Hedge {
-    fn default() -> Self {
-        Hedge { quantile: 0.95, after_min: SECOND / 500, share: 0.05, burst: 20 }
-    }
 }
 
 /// A gateway's policies and limits. [`Settings::new`] has the defaults.

@@ -2,9 +2,10 @@
 
 use model::window::Nanos;
 
-use super::requests::{Phase, Slot};
+use super::requests::Phase;
 use super::{Action, Gateway, Refusal, Status};
 use crate::route::NodeId;
+use crate::slots::Slot;
 
 impl Gateway {
     /// The primary of a write's key, if it answers: a suspect node that answered its last ping

@@ -4,13 +4,17 @@
 //! - [`View`]: which members are live, according to the membership.
 //! - [`Health`], [`Load`], [`Policy`]: which of a key's nodes a gateway sends a request to, by
 //!   their health and their estimated load and speed.
+//! - [`Hedge`]: when a slow read is also sent to a second node.
 
+mod budget;
 pub mod health;
 mod load;
 mod random;
 mod ring;
 mod schedule;
 
+pub(crate) use budget::Budget;
+pub use budget::Hedge;
 pub use health::Health;
 pub use load::{Load, Ratio, Responses};
 pub use random::SplitMix64;

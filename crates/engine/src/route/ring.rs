@@ -61,13 +61,26 @@ pub enum RingError {
 }
 
 /// The nodes of a key, its primary first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replicas {
     nodes: [u16; REPLICAS_MAX],
     length: u8,
 }
 
 impl Replicas {
+    /// Appends a node unless it is there already. Returns `false` if there is no room, or if the
+    /// node's index is above 65,535.
+    pub(crate) fn add(&mut self, node: NodeId) -> bool {
+        if self.place(node).is_some() {
+            return true;
+        }
+        let Ok(node) = u16::try_from(node) else { return false };
+        let Some(place) = self.nodes.get_mut(usize::from(self.length)) else { return false };
+        *place = node;
+        self.length += 1;
+        true
+    }
+
     /// The nodes in order.
     pub fn iter(&self) -> impl Iterator<Item = NodeId> + use<> {
         let (nodes, length) = (self.nodes, usize::from(self.length));

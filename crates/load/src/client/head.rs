@@ -61,6 +61,7 @@ impl Heads {
     pub fn write(&self, out: &mut Vec<u8>, operation: Operation, key: &[u8], size: u64) {
         let method = match operation {
             Operation::Get
+            | Operation::MultiGet
             | Operation::List
             | Operation::Search
             | Operation::Count

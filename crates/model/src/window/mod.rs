@@ -29,6 +29,8 @@ pub const SECOND: Nanos = 1_000_000_000;
 pub enum Operation {
     /// Read an object, or a range of it.
     Get,
+    /// Read several objects by one request.
+    MultiGet,
     /// Read an object's metadata.
     Head,
     /// Write an object.
@@ -52,6 +54,7 @@ impl Operation {
     pub fn as_str(self) -> &'static str {
         match self {
             Operation::Get => "get",
+            Operation::MultiGet => "multi_get",
             Operation::Head => "head",
             Operation::Put => "put",
             Operation::Delete => "delete",

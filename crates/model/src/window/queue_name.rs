@@ -22,6 +22,8 @@ use std::fmt;
 /// | `peers` | requests to other nodes | a node of a cluster |
 /// | `device/ID` | reads of one device | a node, `concertina import` |
 /// | `shard/DATASET/PART` | queries of one shard | a node that serves datasets |
+/// | `pool/POOL` | requests for the keys of a pool of memcached servers | a proxy |
+/// | `pool/POOL/SERVER` | requests that a proxy sent to one server of a pool | a proxy |
 ///
 /// ```
 /// use model::window::QueueName;
@@ -57,6 +59,15 @@ pub enum QueueName<'a> {
         /// The name of the shard within the dataset.
         part: &'a str,
     },
+    /// The requests for a pool of memcached servers. The pool's name holds no slash.
+    Pool(&'a str),
+    /// The requests sent to one server of a pool.
+    PoolServer {
+        /// The name of the pool. It holds no slash.
+        pool: &'a str,
+        /// The name of the server.
+        server: &'a str,
+    },
 }
 
 impl<'a> QueueName<'a> {
@@ -79,6 +90,12 @@ impl<'a> QueueName<'a> {
                     let (dataset, part) = rest.split_once('/')?;
                     QueueName::Shard { dataset: filled(dataset)?, part: filled(part)? }
                 }
+                ("pool", rest) => match rest.split_once('/') {
+                    None => QueueName::Pool(filled(rest)?),
+                    Some((pool, server)) => {
+                        QueueName::PoolServer { pool: filled(pool)?, server: filled(server)? }
+                    }
+                },
                 _ => return None,
             },
         })
@@ -108,6 +125,8 @@ impl fmt::Display for QueueName<'_> {
             QueueName::Peers => f.write_str("peers"),
             QueueName::Device(id) => write!(f, "device/{id}"),
             QueueName::Shard { dataset, part } => write!(f, "shard/{dataset}/{part}"),
+            QueueName::Pool(pool) => write!(f, "pool/{pool}"),
+            QueueName::PoolServer { pool, server } => write!(f, "pool/{pool}/{server}"),
         }
     }
 }
@@ -132,6 +151,11 @@ mod tests {
             (QueueName::Peers, "peers"),
             (QueueName::Device("12"), "device/12"),
             (QueueName::Shard { dataset: "a", part: "000001" }, "shard/a/000001"),
+            (QueueName::Pool("users"), "pool/users"),
+            (
+                QueueName::PoolServer { pool: "users", server: "10.0.0.1:11211" },
+                "pool/users/10.0.0.1:11211",
+            ),
         ] {
             assert_eq!(queue.to_string(), text);
             assert_eq!(QueueName::parse(text), Some(queue));
@@ -152,6 +176,10 @@ mod tests {
             "shard/a",
             "shard/a/",
             "shard//1",
+            "pool",
+            "pool/",
+            "pool/a/",
+            "pool//1",
             "node/x",
             "a/node",
             "a/device/0",
@@ -163,7 +191,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_name_that_parses_is_printed_as_it_was(
-            text in "(load|gateway|node|device|shard|origin|x)?(/[a-z0-9/]{0,4}){0,3}",
+            text in "(load|gateway|node|device|shard|pool|origin|x)?(/[a-z0-9/]{0,4}){0,3}",
         ) {
             if let Some(queue) = QueueName::parse(&text) {
                 prop_assert_eq!(queue.to_string(), text);

@@ -1,0 +1,199 @@
+//! How requests end: replies used, refusals, deadlines and timeouts.
+
+use std::cmp::Reverse;
+
+use model::window::{Finished, Nanos, Outcome};
+
+use super::{Action, AttemptId, Phase, Pools, Refusal, Request, RequestId, Role, bit};
+
+impl Pools {
+    /// The replies of a request's attempts are not needed any more. Writes stay under way: their
+    /// servers may still carry them out.
+    pub(super) fn drop_attempts(
+        &mut self,
+        id: RequestId,
+        request: &mut Request,
+        actions: &mut Vec<Action>,
+    ) {
+        let settings = &self.pools[request.pool].settings;
+        let replicated = settings.routing.replicas(settings.servers.len()) > 1;
+        let live = std::mem::take(&mut request.live);
+        for attempt in live {
+            let Some(state) = self.attempts.get_mut(&attempt) else { continue };
+            if matches!(state.role, Role::Write | Role::Update) {
+                state.late = true;
+                let (server, sent) = (state.server, state.sent);
+                self.servers[server].late += 1;
+                if replicated {
+                    // It may be carried out after a later write of the key.
+                    self.servers[server].stale = true;
+                    let health = self.settings.health.clone();
+                    self.servers[server].fail(self.now, sent, &health);
+                    self.servers_due = self.now;
+                }
+                request.live.push(attempt);
+                continue;
+            }
+            self.end(attempt, Outcome::Unknown, 0);
+            actions.push(Action::Cancel { request: id, attempt });
+        }
+    }
+
+    /// Ends a request with a refusal.
+    pub(super) fn refuse(
+        &mut self,
+        id: RequestId,
+        request: &mut Request,
+        why: Refusal,
+        actions: &mut Vec<Action>,
+    ) {
+        self.drop_attempts(id, request, actions);
+        actions.push(Action::Refuse { request: id, why });
+        self.pools[request.pool].counts.refuse(why);
+        self.release(request, Outcome::Error, actions);
+    }
+
+    /// Ends a request whose replies are used.
+    pub(super) fn done(
+        &mut self,
+        id: RequestId,
+        request: &mut Request,
+        outcome: Outcome,
+        actions: &mut Vec<Action>,
+    ) {
+        actions.push(Action::Done { request: id });
+        self.release(request, outcome, actions);
+    }
+
+    /// Gives back what a request holds, and records its end.
+    pub(super) fn release(
+        &mut self,
+        request: &mut Request,
+        outcome: Outcome,
+        actions: &mut Vec<Action>,
+    ) {
+        if request.phase == Phase::Over {
+            return self.invariants.broken();
+        }
+        request.phase = Phase::Over;
+        let now = self.now;
+        let pool = &mut self.pools[request.pool];
+        if request.works {
+            pool.in_service = pool.in_service.saturating_sub(1);
+            request.works = false;
+            let waiting = request.started.saturating_sub(request.received);
+            let response = now.saturating_sub(request.received);
+            pool.recorder.finish(
+                now,
+                &Finished {
+                    operation: request.recorded,
+                    outcome,
+                    waiting,
+                    service: response.saturating_sub(waiting),
+                    response,
+                    bytes: request.bytes,
+                },
+            );
+        } else {
+            pool.recorder.abandon(now);
+        }
+        if std::mem::take(&mut request.holds_key)
+            && let Some(key) = request.keys.as_slice().first()
+        {
+            self.unlock_key(key.id, actions);
+        }
+    }
+
+    /// Puts a request back, or forgets it if it is over; sets its timer.
+    pub(super) fn settle(
+        &mut self,
+        id: RequestId,
+        mut request: Request,
+        actions: &mut Vec<Action>,
+    ) {
+        if request.phase == Phase::Over && request.live.is_empty() {
+            actions.push(Action::Forget { request: id });
+            return;
+        }
+        let mut timer = match request.phase {
+            Phase::Over => Nanos::MAX,
+            _ => request.deadline,
+        };
+        if request.phase == Phase::Serving {
+            let until = |id: &AttemptId| self.attempts.get(id).map(|attempt| attempt.until);
+            let first = request.live.iter().filter_map(until).min().unwrap_or(Nanos::MAX);
+            let open = request.parts.iter().filter(|part| !part.over);
+            let hedge = open.map(|part| part.hedge_at).min().unwrap_or(Nanos::MAX);
+            timer = timer.min(first).min(hedge);
+        }
+        if timer != request.timer {
+            request.timer = timer;
+            if timer < Nanos::MAX {
+                self.timers.push(Reverse((timer, id)));
+            }
+        }
+        self.requests.insert(id, request);
+        // Timers that were set anew leave their entries behind.
+        if self.timers.len() > 64 + 4 * self.requests.len() {
+            let all = self.requests.iter().filter(|(_, request)| request.timer < Nanos::MAX);
+            self.timers = all.map(|(id, request)| Reverse((request.timer, *id))).collect();
+        }
+    }
+
+    /// A request's timer fired.
+    pub(super) fn due(&mut self, id: RequestId, actions: &mut Vec<Action>) {
+        let Some(mut request) = self.requests.remove(&id) else { return };
+        let (now, pool) = (self.now, request.pool);
+        if request.deadline <= now {
+            let servers = request.live.iter().filter_map(|id| self.attempts.get(id));
+            let servers = servers.fold(0, |bits, attempt| bits | bit(attempt.server));
+            self.refuse(id, &mut request, Refusal::TooLate { servers }, actions);
+        } else {
+            let late: Vec<AttemptId> = request
+                .live
+                .iter()
+                .filter(|id| self.attempts.get(id).is_some_and(|attempt| attempt.until <= now))
+                .copied()
+                .collect();
+            for attempt in late {
+                // The one before may have ended the request.
+                if request.phase == Phase::Serving {
+                    self.timed_out(id, attempt, &mut request, actions);
+                }
+            }
+            if request.phase == Phase::Serving {
+                self.hedge(id, &mut request, actions);
+            }
+        }
+        self.settle(id, request, actions);
+        self.begin_waiting(pool, actions);
+    }
+
+    /// An attempt took longer than the pool's timeout.
+    pub(super) fn timed_out(
+        &mut self,
+        id: RequestId,
+        name: AttemptId,
+        request: &mut Request,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(attempt) = self.attempts.get(&name).copied() else { return };
+        let health = self.settings.health.clone();
+        self.servers[attempt.server].fail(self.now, attempt.sent, &health);
+        self.servers_due = self.now;
+        request.failed |= bit(attempt.server);
+        match attempt.role {
+            Role::Read | Role::ReadBack => {
+                request.live.retain(|live| *live != name);
+                self.end(name, Outcome::Unknown, 0);
+                actions.push(Action::Cancel { request: id, attempt: name });
+                if attempt.role == Role::Read {
+                    self.read_failed(&attempt, request, actions);
+                } else {
+                    self.write_failed(&attempt, request, actions);
+                }
+            }
+            Role::Write | Role::Update => self.write_failed(&attempt, request, actions),
+        }
+    }
+}

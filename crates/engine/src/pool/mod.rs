@@ -1,0 +1,539 @@
+//! The decisions of a proxy in front of pools of memcached servers: which server gets a request,
+//! when a read is sent to a second one, and what a server that failed means.
+//!
+//! - A **read** goes to one of a key's servers, chosen by the pool's [`crate::route::Policy`]. A get
+//!   of several keys is grouped by server: one *part* for each. If a server fails, its part is sent
+//!   to others; if it is slow, it is sent to others beside it. The first reply that found every key
+//!   counts: a miss is used only where no other attempt can still hit.
+//! - A **write** goes to all of a key's servers and is done when all of them have answered.
+//! - An **update** (an effect that depends on what is stored) runs at the key's first server; its
+//!   value is then read back and copied to the others.
+//! - Writes and updates of one key that has several servers are carried out one after another. A
+//!   read of that key alone waits for an update, and for writes that wait, so that a client that
+//!   does not wait for replies reads what it wrote.
+//! - A server that may have missed a write is emptied before it is read again.
+//!
+//! A real memcached says nothing of its queue, so what is outstanding at a server and how long its
+//! replies take is the estimate ([`crate::route::Load`]).
+
+mod event;
+mod hash;
+mod ketama;
+mod lifecycle;
+mod multi;
+mod reads;
+mod routes;
+mod servers;
+mod settings;
+mod status;
+#[cfg(test)]
+mod tests;
+mod writes;
+
+pub use event::{
+    Action, Answer, AttemptId, Command, Event, Failed, KeyHash, Keys, Operation, Part, Refusal,
+    RequestId, RouteId, ServerId,
+};
+pub use hash::Hash;
+pub use ketama::{Distribution, Ketama, KetamaError};
+pub use routes::Routes;
+pub use settings::{
+    MultiGet, OnFailure, PoolSettings, Route, Routing, Server, Settings, SettingsError, TIMEOUT,
+};
+pub use status::{Counts, PoolStatus, ServerStatus, Status};
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use model::window::{Nanos, Operation as Recorded, Outcome, QueueName, Recorder, Window};
+
+use crate::gateway::IntegerHash;
+use crate::invariant::Invariants;
+use crate::route::{Budget, Ratio, SplitMix64};
+use multi::Costs;
+use servers::ServerState;
+
+/// What an attempt is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// A part of a read.
+    Read,
+    /// A write, or the copy of an update's value.
+    Write,
+    /// An update at the key's first server.
+    Update,
+    /// The read of what an update has left.
+    ReadBack,
+}
+
+/// An attempt under way.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    request: RequestId,
+    /// Index of the part.
+    part: usize,
+    server: ServerId,
+    role: Role,
+    sent: Nanos,
+    /// When it has failed.
+    until: Nanos,
+    length_met: f64,
+    keys: u32,
+    /// Whether its request has ended without it, so that the server may carry it out at any time.
+    late: bool,
+}
+
+/// A part of a read.
+#[derive(Clone, Debug)]
+struct PartState {
+    /// Its keys' places; `None` for all keys.
+    places: Option<Box<[u16]>>,
+    keys: u32,
+    /// Whether its attempt is under way.
+    live: Option<AttemptId>,
+    /// Its reply: the attempt, and the keys found.
+    answer: Option<(AttemptId, Answer, u32)>,
+    /// The part beside which it was sent.
+    beside: Option<usize>,
+    /// When it is sent to others too; `MAX` if it is not.
+    hedge_at: Nanos,
+    /// Whether it is settled: its reply is used, or others took its place.
+    over: bool,
+    /// Servers that were tried for its keys.
+    tried: Vec<ServerId>,
+}
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// It waits for a worker.
+    Waiting,
+    /// It waits for another write of its key.
+    Locked,
+    /// It has attempts.
+    Serving,
+    /// The client has its reply, or has left; attempts are still under way.
+    Over,
+}
+
+/// A request under way.
+#[derive(Clone, Debug)]
+struct Request {
+    pool: usize,
+    operation: Operation,
+    recorded: Recorded,
+    keys: Keys,
+    received: Nanos,
+    started: Nanos,
+    deadline: Nanos,
+    phase: Phase,
+    parts: Vec<PartState>,
+    live: Vec<AttemptId>,
+    /// The reply that a write or an update uses.
+    reply: Option<(AttemptId, Answer)>,
+    /// Servers that failed, as bits.
+    failed: u64,
+    /// Whether it holds a place among the pool's workers.
+    works: bool,
+    /// Whether it holds its key.
+    holds_key: bool,
+    bytes: u64,
+    hits: u32,
+    timer: Nanos,
+}
+
+/// A pool.
+struct PoolState {
+    settings: PoolSettings,
+    recorder: Recorder,
+    in_service: u32,
+    waiting: VecDeque<RequestId>,
+    retries: Budget,
+    hedges: Budget,
+    costs: Costs,
+    counts: Counts,
+}
+
+/// The state of all pools behind one front. See the module.
+///
+/// [`Pools::handle`] costs some hundred nanoseconds for a request of one key and for its reply.
+pub struct Pools {
+    settings: Settings,
+    servers: Vec<ServerState>,
+    servers_due: Nanos,
+    pools: Vec<PoolState>,
+    requests: HashMap<RequestId, Request, IntegerHash>,
+    attempts: HashMap<AttemptId, Attempt, IntegerHash>,
+    /// Keys with a write under way, and the requests that wait for it.
+    keys: HashMap<u64, writes::KeyQueue, IntegerHash>,
+    timers: BinaryHeap<Reverse<(Nanos, RequestId)>>,
+    serial: u64,
+    turn: u64,
+    random: SplitMix64,
+    ratio: Ratio,
+    invariants: Invariants,
+    now: Nanos,
+}
+
+/// Retries in a burst after a quiet time.
+const RETRY_BURST: u32 = 1000;
+
+impl Pools {
+    /// The pools of some settings, which [`Settings::check`] accepts.
+    pub fn new(settings: Settings, now: Nanos) -> Pools {
+        let mut servers: Vec<ServerState> =
+            settings.servers.iter().map(|server| ServerState::new(&server.name, now)).collect();
+        for (at, pool) in settings.pools.iter().enumerate() {
+            for server in &pool.servers {
+                if let Some(server) = servers.get_mut(*server) {
+                    server.join(at, &pool.name, &settings.windows, now);
+                }
+            }
+        }
+        let pool = |pool: &PoolSettings| PoolState {
+            recorder: Recorder::new(
+                &QueueName::Pool(&pool.name).to_string(),
+                pool.workers,
+                settings.windows.clone(),
+                now,
+            ),
+            in_service: 0,
+            waiting: VecDeque::new(),
+            retries: Budget::new(pool.retry_share, RETRY_BURST),
+            hedges: match &pool.hedge {
+                Some(hedge) => Budget::new(hedge.share, hedge.burst),
+                None => Budget::new(0.0, 0),
+            },
+            costs: Costs::default(),
+            counts: Counts::default(),
+            settings: pool.clone(),
+        };
+        Pools {
+            pools: settings.pools.iter().map(pool).collect(),
+            servers,
+            servers_due: now,
+            requests: HashMap::default(),
+            attempts: HashMap::default(),
+            keys: HashMap::default(),
+            timers: BinaryHeap::new(),
+            serial: 0,
+            turn: 0,
+            random: SplitMix64::new(settings.seed),
+            ratio: Ratio::default(),
+            invariants: Invariants::default(),
+            now,
+            settings,
+        }
+    }
+
+    /// Handles an event that happened at `now` and appends the resulting actions. A time before
+    /// that of an earlier event counts as that event's time.
+    pub fn handle(&mut self, now: Nanos, event: Event, actions: &mut Vec<Action>) {
+        let now = self.now.max(now);
+        self.now = now;
+        match event {
+            Event::Request { request, operation, recorded, keys, bytes: _, deadline } => {
+                self.request(request, operation, recorded, keys, deadline, actions);
+            }
+            Event::Answered { attempt, answer, hits, bytes } => {
+                self.answered(attempt, answer, hits, bytes, actions);
+            }
+            Event::Failed { attempt, why } => self.attempt_failed(attempt, why, actions),
+            Event::Over { request } => self.client_left(request, actions),
+            Event::Ponged { server } => self.ponged(server, actions),
+            Event::PingFailed { server } => self.ping_failed(server),
+            Event::Flushed { server, done } => self.flushed(server, done),
+            Event::Tick => {}
+        }
+        while let Some(&Reverse((due, request))) = self.timers.peek() {
+            let current = self.requests.get(&request).map(|request| request.timer);
+            if current == Some(due) && due > now {
+                break;
+            }
+            self.timers.pop();
+            if current == Some(due) {
+                self.due(request, actions);
+            }
+        }
+        self.run_servers(actions);
+    }
+
+    /// When to send [`Event::Tick`] if no other event comes first.
+    pub fn next_wake(&self) -> Option<Nanos> {
+        let timer = self.timers.peek().map_or(Nanos::MAX, |&Reverse((due, _))| due);
+        let due = timer.min(self.servers_due);
+        (due < Nanos::MAX).then_some(due)
+    }
+
+    /// The windows that ended by `now`: for each pool `pool/NAME` (waiting: for a worker; service:
+    /// until the reply) and for each server `pool/NAME/SERVER`.
+    pub fn windows(&mut self, now: Nanos) -> Vec<Window> {
+        let pools = self.pools.iter_mut().flat_map(|pool| pool.recorder.roll(now));
+        let mut windows: Vec<Window> = pools.collect();
+        windows.extend(self.servers.iter_mut().flat_map(|server| server.roll(now)));
+        windows
+    }
+
+    /// The windows that ended by `now`, and the open ones.
+    pub fn flush_windows(&mut self, now: Nanos) -> Vec<Window> {
+        let pools = self.pools.iter_mut().flat_map(|pool| pool.recorder.flush(now));
+        let mut windows: Vec<Window> = pools.collect();
+        windows.extend(self.servers.iter_mut().flat_map(|server| server.flush_windows(now)));
+        windows
+    }
+
+    /// Invariants that broke since the start: states that cannot occur, counted instead of a crash.
+    pub fn invariants(&self) -> Invariants {
+        self.invariants.clone()
+    }
+
+    fn request(
+        &mut self,
+        id: RequestId,
+        operation: Operation,
+        recorded: Recorded,
+        keys: Keys,
+        deadline: Nanos,
+        actions: &mut Vec<Action>,
+    ) {
+        if self.requests.contains_key(&id) {
+            return self.invariants.broken();
+        }
+        let now = self.now;
+        let pool = keys.as_slice().first().and_then(|key| self.pool_of(key));
+        let Some(pool) = pool else {
+            actions.push(Action::Refuse { request: id, why: Refusal::NoServer });
+            actions.push(Action::Forget { request: id });
+            return;
+        };
+        let state = &mut self.pools[pool];
+        state.recorder.arrive(now);
+        state.retries.earn();
+        if operation == Operation::Read {
+            state.hedges.earn();
+        }
+        let (workers, waiting_max) = (state.settings.workers, state.settings.waiting_max);
+        let mut request = Request {
+            pool,
+            operation,
+            recorded,
+            keys,
+            received: now,
+            started: 0,
+            deadline,
+            phase: Phase::Waiting,
+            parts: Vec::new(),
+            live: Vec::new(),
+            reply: None,
+            failed: 0,
+            works: false,
+            holds_key: false,
+            bytes: 0,
+            hits: 0,
+            timer: Nanos::MAX,
+        };
+        if workers > 0 && state.in_service >= workers {
+            if state.waiting.len() >= waiting_max as usize {
+                self.refuse(id, &mut request, Refusal::Busy, actions);
+            } else {
+                state.waiting.push_back(id);
+            }
+        } else {
+            self.begin(id, &mut request, actions);
+        }
+        self.settle(id, request, actions);
+        self.begin_waiting(pool, actions);
+    }
+
+    fn pool_of(&self, key: &KeyHash) -> Option<usize> {
+        let route = self.settings.routes.get(usize::from(key.route))?;
+        (route.pool < self.pools.len()).then_some(route.pool)
+    }
+
+    /// Begins a request's service.
+    fn begin(&mut self, id: RequestId, request: &mut Request, actions: &mut Vec<Action>) {
+        request.works = true;
+        request.started = self.now;
+        let pool = &mut self.pools[request.pool];
+        pool.in_service += 1;
+        pool.recorder.start(self.now);
+        match request.operation {
+            Operation::Read => {
+                if !self.waits_for_update(id, request) {
+                    self.begin_read(id, request, actions);
+                }
+            }
+            Operation::Write | Operation::Update => self.lock_key(id, request, actions),
+        }
+    }
+
+    /// Gives free workers to the requests that wait.
+    fn begin_waiting(&mut self, pool: usize, actions: &mut Vec<Action>) {
+        loop {
+            let state = &mut self.pools[pool];
+            let workers = state.settings.workers;
+            if state.waiting.is_empty() || (workers > 0 && state.in_service >= workers) {
+                return;
+            }
+            let Some(id) = state.waiting.pop_front() else { return };
+            let Some(mut request) = self.requests.remove(&id) else { continue };
+            if request.phase == Phase::Waiting {
+                self.begin(id, &mut request, actions);
+            }
+            self.settle(id, request, actions);
+        }
+    }
+
+    /// Sends a command and notes the attempt.
+    #[expect(clippy::too_many_arguments, reason = "the fields of an attempt")]
+    fn send(
+        &mut self,
+        id: RequestId,
+        request: &mut Request,
+        part: usize,
+        server: ServerId,
+        role: Role,
+        command: Command,
+        actions: &mut Vec<Action>,
+    ) -> AttemptId {
+        self.serial += 1;
+        let (attempt, now) = (self.serial, self.now);
+        let timeout = self.pools[request.pool].settings.timeout;
+        let state = &mut self.servers[server];
+        let length_met = state.load.length(now);
+        state.send(now);
+        let part_state = request.parts.get(part);
+        let keys = part_state.map_or(1, |part| part.keys);
+        self.attempts.insert(
+            attempt,
+            Attempt {
+                request: id,
+                part,
+                server,
+                role,
+                sent: now,
+                until: now.saturating_add(timeout),
+                length_met,
+                keys,
+                late: false,
+            },
+        );
+        request.live.push(attempt);
+        request.phase = Phase::Serving;
+        let keys = match part_state.and_then(|part| part.places.clone()) {
+            Some(places) => Part::Places(places),
+            None => Part::Whole,
+        };
+        actions.push(Action::Send {
+            request: id,
+            attempt,
+            server,
+            part: part as u16,
+            keys,
+            command,
+        });
+        attempt
+    }
+
+    /// Takes an attempt out of the tables; `outcome` is what its server's record says.
+    fn end(&mut self, id: AttemptId, outcome: Outcome, bytes: u64) -> Option<Attempt> {
+        let attempt = self.attempts.remove(&id)?;
+        let recorded = self.requests.get(&attempt.request).map(|request| request.recorded);
+        let recorded = recorded.unwrap_or(match attempt.role {
+            Role::Read | Role::ReadBack => Recorded::Get,
+            Role::Write | Role::Update => Recorded::Put,
+        });
+        let hedge = self.servers[attempt.server]
+            .pool
+            .and_then(|pool| self.pools[pool].settings.hedge.clone());
+        let server = &mut self.servers[attempt.server];
+        let timed = server.end(self.now, &attempt, recorded, outcome, bytes, hedge.as_ref());
+        if timed {
+            let response = self.now.saturating_sub(attempt.sent);
+            self.ratio.record(response, attempt.length_met);
+            if let Some(pool) = server.pool
+                && attempt.role == Role::Read
+            {
+                self.pools[pool].costs.record(response, attempt.keys);
+            }
+        }
+        Some(attempt)
+    }
+
+    fn answered(
+        &mut self,
+        id: AttemptId,
+        answer: Answer,
+        hits: u32,
+        bytes: u32,
+        actions: &mut Vec<Action>,
+    ) {
+        let outcome = match answer {
+            Answer::Miss => Outcome::Miss,
+            Answer::Error => Outcome::Error,
+            _ => Outcome::Memory,
+        };
+        let Some(attempt) = self.end(id, outcome, u64::from(bytes)) else { return };
+        let server = &mut self.servers[attempt.server];
+        if attempt.late {
+            server.late = server.late.saturating_sub(1);
+        }
+        let Some(mut request) = self.requests.remove(&attempt.request) else {
+            return self.invariants.broken();
+        };
+        request.live.retain(|live| *live != id);
+        request.bytes += u64::from(bytes);
+        let pool = request.pool;
+        if request.phase == Phase::Serving {
+            match attempt.role {
+                Role::Read => self.read_answered(id, &attempt, &mut request, answer, hits, actions),
+                _ => self.write_answered(id, &attempt, &mut request, answer, actions),
+            }
+        }
+        self.settle(attempt.request, request, actions);
+        self.begin_waiting(pool, actions);
+    }
+
+    fn attempt_failed(&mut self, id: AttemptId, _why: Failed, actions: &mut Vec<Action>) {
+        let Some(attempt) = self.end(id, Outcome::Error, 0) else { return };
+        let health = self.settings.health.clone();
+        let server = &mut self.servers[attempt.server];
+        server.fail(self.now, attempt.sent, &health);
+        if attempt.late {
+            server.late = server.late.saturating_sub(1);
+        }
+        self.servers_due = self.now;
+        let Some(mut request) = self.requests.remove(&attempt.request) else {
+            return self.invariants.broken();
+        };
+        request.live.retain(|live| *live != id);
+        let pool = request.pool;
+        if request.phase == Phase::Serving {
+            request.failed |= bit(attempt.server);
+            match attempt.role {
+                Role::Read => self.read_failed(&attempt, &mut request, actions),
+                _ => self.write_failed(&attempt, &mut request, actions),
+            }
+        }
+        self.settle(attempt.request, request, actions);
+        self.begin_waiting(pool, actions);
+    }
+
+    fn client_left(&mut self, id: RequestId, actions: &mut Vec<Action>) {
+        let Some(mut request) = self.requests.remove(&id) else { return };
+        let pool = request.pool;
+        let waits = matches!(request.phase, Phase::Waiting | Phase::Locked);
+        if request.operation == Operation::Read || waits {
+            self.drop_attempts(id, &mut request, actions);
+            self.release(&mut request, Outcome::Error, actions);
+        }
+        // A write goes on, and is forgotten at its end.
+        self.settle(id, request, actions);
+        self.begin_waiting(pool, actions);
+    }
+}
+
+/// A server as a bit; 0 for servers from the 64th on.
+fn bit(server: ServerId) -> u64 {
+    if server < 64 { 1 << server } else { 0 }
+}

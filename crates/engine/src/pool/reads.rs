@@ -1,0 +1,402 @@
+//! Reads: which servers get a request's keys, hedges, failover.
+
+use model::window::{Nanos, Outcome};
+
+use super::{
+    Action, Answer, Attempt, AttemptId, Command, KeyHash, MultiGet, OnFailure, PartState, Pools,
+    Refusal, Request, RequestId, Role, Routing, ServerId,
+};
+use crate::route::{Candidate, REPLICAS_MAX};
+
+impl Pools {
+    pub(super) fn begin_read(
+        &mut self,
+        id: RequestId,
+        request: &mut Request,
+        actions: &mut Vec<Action>,
+    ) {
+        let all: Vec<u16> = match request.keys.as_slice().len() {
+            1 => Vec::new(),
+            n => (0..n as u16).collect(),
+        };
+        if !self.dispatch(id, request, &all, &[], None, actions) {
+            self.refuse(id, request, Refusal::NoServer, actions);
+        }
+    }
+
+    /// Sends the keys at some places (none: the request's only key) to servers that were not tried.
+    /// `beside`: as a hedge of that part. Returns whether every key has a server; otherwise nothing
+    /// was sent.
+    fn dispatch(
+        &mut self,
+        id: RequestId,
+        request: &mut Request,
+        places: &[u16],
+        tried: &[ServerId],
+        beside: Option<usize>,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let mut groups: Vec<(ServerId, Vec<u16>)> = Vec::new();
+        let keys = request.keys.as_slice();
+        if places.is_empty() {
+            let Some(server) = keys.first().and_then(|key| self.choose(key, tried)) else {
+                return false;
+            };
+            groups.push((server, Vec::new()));
+        } else if !self.group(keys, places, tried, &mut groups) {
+            return false;
+        }
+        let whole = groups.len() == 1 && places.len() == keys.len();
+        for (server, places) in groups {
+            let part = request.parts.len();
+            let mut servers = tried.to_vec();
+            servers.push(server);
+            request.parts.push(PartState {
+                keys: places.len().max(1) as u32,
+                places: (!whole && !places.is_empty()).then(|| places.into()),
+                live: None,
+                answer: None,
+                beside,
+                hedge_at: self.hedge_at(request.pool, server, beside),
+                over: false,
+                tried: servers,
+            });
+            let (role, command) = (Role::Read, Command::Original);
+            let attempt = self.send(id, request, part, server, role, command, actions);
+            request.parts[part].live = Some(attempt);
+        }
+        true
+    }
+
+    fn hedge_at(&self, pool: usize, server: ServerId, beside: Option<usize>) -> Nanos {
+        let settings = &self.pools[pool].settings;
+        let alone = settings.routing == Routing::Hash || settings.hedge.is_none();
+        if alone || beside.is_some() {
+            return Nanos::MAX;
+        }
+        self.now.saturating_add(self.servers[server].hedge_after)
+    }
+
+    /// Groups keys by server. Returns whether every key has one.
+    fn group(
+        &mut self,
+        keys: &[KeyHash],
+        places: &[u16],
+        tried: &[ServerId],
+        groups: &mut Vec<(ServerId, Vec<u16>)>,
+    ) -> bool {
+        let Some(pool) = keys.first().and_then(|key| self.pool_of(key)) else { return false };
+        let settings = &self.pools[pool].settings;
+        let (routing, mode) = (settings.routing, settings.multi_get);
+        let servers = settings.servers.len();
+        let spread = match mode {
+            MultiGet::Whole => false,
+            MultiGet::Sharded => true,
+            MultiGet::Auto => {
+                let most = routing.replicas(servers);
+                self.pools[pool].costs.shares(places.len(), most) > 1
+            }
+        };
+        for &place in places {
+            let Some(key) = keys.get(usize::from(place)) else { return false };
+            let (candidates, count) = self.candidates(key, tried);
+            let candidates = &candidates[..count];
+            let held = |server: &ServerId| groups.iter().position(|(other, _)| other == server);
+            let at = if spread {
+                // The candidate that has fewest of the keys.
+                let of = |server: &ServerId| held(server).map_or(0, |at| groups[at].1.len());
+                candidates
+                    .iter()
+                    .min_by_key(|server| of(server))
+                    .map(|server| held(server).ok_or(*server))
+            } else {
+                match candidates.iter().find_map(held) {
+                    Some(at) => Some(Ok(at)),
+                    None => self.choose(key, tried).map(Err),
+                }
+            };
+            match at {
+                Some(Ok(at)) => groups[at].1.push(place),
+                Some(Err(server)) => groups.push((server, vec![place])),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// The servers that may answer a read of a key, in the order of its ring.
+    fn candidates(&self, key: &KeyHash, tried: &[ServerId]) -> ([ServerId; REPLICAS_MAX], usize) {
+        let mut found = [0; REPLICAS_MAX];
+        let Some(route) = self.settings.routes.get(usize::from(key.route)) else {
+            return (found, 0);
+        };
+        for pool in [Some(route.pool), route.gutter].into_iter().flatten() {
+            let Some(pool) = self.pools.get(pool) else { continue };
+            let settings = &pool.settings;
+            let replicas = settings.routing.replicas(settings.servers.len());
+            let of = |local: usize| settings.servers.get(local).copied();
+            for resting in [false, true] {
+                let mut count = 0;
+                for server in settings.ring.replicas(key.ring, replicas).iter().filter_map(of) {
+                    if !tried.contains(&server) && self.is_readable(server, resting) {
+                        found[count] = server;
+                        count += 1;
+                    }
+                }
+                if count > 0 {
+                    return (found, count);
+                }
+            }
+            if settings.on_failure == OnFailure::Move {
+                let moved = settings.ring.walk(key.ring).filter_map(of);
+                let mut up = moved.filter(|s| !tried.contains(s) && self.is_readable(*s, false));
+                if let Some(server) = up.next() {
+                    found[0] = server;
+                    return (found, 1);
+                }
+            }
+        }
+        (found, 0)
+    }
+
+    /// The server that a read of a key is sent to.
+    fn choose(&mut self, key: &KeyHash, tried: &[ServerId]) -> Option<ServerId> {
+        let (mut servers, mut count) = self.candidates(key, tried);
+        if count <= 1 {
+            return (count == 1).then(|| servers[0]);
+        }
+        let (now, health) = (self.now, &self.settings.health);
+        // A server that came back gets its share by and by.
+        let mut kept = 0;
+        for at in 0..count {
+            let share = self.servers[servers[at]].health.share(now, health);
+            if share >= 1.0 || self.random.uniform() < share {
+                servers[kept] = servers[at];
+                kept += 1;
+            }
+        }
+        if kept > 0 {
+            count = kept;
+        }
+        let prior_s = self.ratio.value_s().unwrap_or(0.0);
+        let mut candidates = [Candidate::default(); REPLICAS_MAX];
+        for (candidate, server) in candidates.iter_mut().zip(&servers[..count]) {
+            let load = &self.servers[*server].load;
+            *candidate =
+                Candidate { length: load.length(now), expected_s: load.expected_s(now, prior_s) };
+        }
+        let policy = self.pools[self.pool_of(key)?].settings.policy;
+        let turn = self.turn;
+        self.turn += 1;
+        let chosen = policy.choose(&candidates[..count], turn, &mut self.random);
+        servers.get(chosen).copied()
+    }
+
+    /// Sends the parts that take longer than usual to other servers too.
+    pub(super) fn hedge(
+        &mut self,
+        id: RequestId,
+        request: &mut Request,
+        actions: &mut Vec<Action>,
+    ) {
+        let now = self.now;
+        for part in 0..request.parts.len() {
+            let state = &mut request.parts[part];
+            if state.over || state.hedge_at > now {
+                continue;
+            }
+            state.hedge_at = Nanos::MAX;
+            if state.live.is_none() {
+                continue;
+            }
+            let places = places_of(request, part);
+            let tried = request.parts[part].tried.clone();
+            let pool = request.pool;
+            if !self.pools[pool].hedges.take() {
+                self.pools[pool].counts.hedges_left_out += 1;
+                continue;
+            }
+            if self.dispatch(id, request, &places, &tried, Some(part), actions) {
+                self.pools[pool].counts.hedges += 1;
+            }
+        }
+    }
+
+    pub(super) fn read_answered(
+        &mut self,
+        name: AttemptId,
+        attempt: &Attempt,
+        request: &mut Request,
+        answer: Answer,
+        hits: u32,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(part) = request.parts.get_mut(attempt.part) else {
+            return self.invariants.broken();
+        };
+        part.live = None;
+        if answer == Answer::Error {
+            // The server answers, but cannot serve this: others may.
+            return self.read_failed_with(attempt, request, Some((name, answer)), actions);
+        }
+        part.answer = Some((name, answer, hits));
+        let first = part.beside.unwrap_or(attempt.part);
+        self.resolve(attempt.request, first, request, actions);
+    }
+
+    pub(super) fn read_failed(
+        &mut self,
+        attempt: &Attempt,
+        request: &mut Request,
+        actions: &mut Vec<Action>,
+    ) {
+        if let Some(part) = request.parts.get_mut(attempt.part) {
+            part.live = None;
+        }
+        self.read_failed_with(attempt, request, None, actions);
+    }
+
+    /// A part's attempt failed. `said`: the server's error, which the client gets if nobody else can
+    /// serve the part.
+    fn read_failed_with(
+        &mut self,
+        attempt: &Attempt,
+        request: &mut Request,
+        said: Option<(AttemptId, Answer)>,
+        actions: &mut Vec<Action>,
+    ) {
+        let id = attempt.request;
+        let part = attempt.part;
+        if let Some(first) = request.parts[part].beside {
+            // A hedge that failed: its reply cannot come, the first attempt's may.
+            for other in hedges_of(request, first) {
+                request.parts[other].over = true;
+                self.cancel(id, request, other, actions);
+            }
+            if request.parts[first].live.is_some() || request.parts[first].answer.is_some() {
+                return self.resolve(id, first, request, actions);
+            }
+            return self.retry(id, first, request, said, actions);
+        }
+        if hedges_of(request, part).next().is_some() {
+            return self.resolve(id, part, request, actions);
+        }
+        self.retry(id, part, request, said, actions);
+    }
+
+    /// Sends a part that failed to other servers, if there are any and the budget allows.
+    fn retry(
+        &mut self,
+        id: RequestId,
+        part: usize,
+        request: &mut Request,
+        said: Option<(AttemptId, Answer)>,
+        actions: &mut Vec<Action>,
+    ) {
+        let places = places_of(request, part);
+        let tried = request.parts[part].tried.clone();
+        let pool = &mut self.pools[request.pool];
+        let allowed = pool.retries.take();
+        if !allowed {
+            pool.counts.retries_left_out += 1;
+        }
+        if allowed && self.dispatch(id, request, &places, &tried, None, actions) {
+            self.pools[request.pool].counts.retries += 1;
+            request.parts[part].over = true;
+            return;
+        }
+        if let Some((attempt, answer)) = said {
+            request.parts[part].answer = Some((attempt, answer, 0));
+            return self.resolve(id, part, request, actions);
+        }
+        let servers = request.failed;
+        self.refuse(id, request, Refusal::Failed { servers }, actions);
+    }
+
+    /// Uses the reply of a part, or those of the hedges beside it, once it is known which is best.
+    fn resolve(
+        &mut self,
+        id: RequestId,
+        first: usize,
+        request: &mut Request,
+        actions: &mut Vec<Action>,
+    ) {
+        if request.parts[first].over {
+            return;
+        }
+        let keys = request.parts[first].keys;
+        let own = request.parts[first].answer.map(|(_, _, hits)| hits);
+        let (mut beside, mut complete, mut any) = (0, true, false);
+        for at in hedges_of(request, first) {
+            any = true;
+            match request.parts[at].answer {
+                Some((_, _, hits)) => beside += hits,
+                None => complete = false,
+            }
+        }
+        let beside = (any && complete).then_some(beside);
+        let waits_for_first = request.parts[first].live.is_some();
+        let waits_for_hedges = any && !complete;
+        let use_hedges = match (own, beside) {
+            (Some(own), _) if own >= keys => false,
+            (_, Some(beside)) if beside >= keys => true,
+            (Some(own), Some(beside)) => beside > own,
+            (Some(_), None) if !waits_for_hedges => false,
+            (None, Some(_)) if !waits_for_first => true,
+            _ => return,
+        };
+        let hedges: Vec<usize> = hedges_of(request, first).collect();
+        let used: &[usize] = if use_hedges { &hedges } else { &[first] };
+        for &at in used {
+            let Some((attempt, _, hits)) = request.parts[at].answer else { continue };
+            request.hits += hits;
+            actions.push(Action::Use { request: id, part: at as u16, attempt });
+        }
+        if use_hedges {
+            self.pools[request.pool].counts.hedges_won += 1;
+        }
+        for at in hedges.into_iter().chain([first]) {
+            request.parts[at].over = true;
+            self.cancel(id, request, at, actions);
+        }
+        if request.parts.iter().all(|part| part.over) {
+            let outcome = if request.hits > 0 { Outcome::Memory } else { Outcome::Miss };
+            self.done(id, request, outcome, actions);
+        }
+    }
+
+    /// Cancels a part's attempt, if it is under way.
+    fn cancel(
+        &mut self,
+        id: RequestId,
+        request: &mut Request,
+        part: usize,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(attempt) = request.parts[part].live.take() else { return };
+        request.live.retain(|live| *live != attempt);
+        self.end(attempt, Outcome::Unknown, 0);
+        actions.push(Action::Cancel { request: id, attempt });
+    }
+}
+
+/// The places of a part's keys; none for a request of one key.
+fn places_of(request: &Request, part: usize) -> Vec<u16> {
+    match &request.parts[part].places {
+        Some(places) => places.to_vec(),
+        None if request.keys.as_slice().len() == 1 => Vec::new(),
+        None => (0..request.keys.as_slice().len() as u16).collect(),
+    }
+}
+
+/// The hedges beside a part that are not settled.
+fn hedges_of(request: &Request, first: usize) -> impl Iterator<Item = usize> + use<> {
+    let found: Vec<usize> = request
+        .parts
+        .iter()
+        .enumerate()
+        .filter(|(_, part)| part.beside == Some(first) && !part.over)
+        .map(|(at, _)| at)
+        .collect();
+    found.into_iter()
+}

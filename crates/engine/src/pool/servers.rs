@@ -1,0 +1,213 @@
+//! The servers as the proxy sees them: health, load, pings, flushes and their record.
+
+use model::window::{
+    self, Finished, Nanos, Operation as Recorded, Outcome, QueueName, Recorder, Window,
+};
+
+use super::{Action, Attempt, Pools, Role, ServerId};
+use crate::route::health::{self, State};
+use crate::route::{Health, Hedge, Load};
+
+/// A server.
+pub(super) struct ServerState {
+    pub(super) name: String,
+    /// Index of its pool.
+    pub(super) pool: Option<usize>,
+    pub(super) health: Health,
+    pub(super) load: Load,
+    /// Whether it may have missed writes, so that it is emptied before it is read.
+    pub(super) stale: bool,
+    /// Writes that were given up and that it may still carry out.
+    pub(super) late: u32,
+    /// When the ping under way was sent.
+    pinged: Option<Nanos>,
+    ping_at: Nanos,
+    flushing: bool,
+    pub(super) flushes: u64,
+    /// The time after which a read is hedged; `MAX` if not known.
+    pub(super) hedge_after: Nanos,
+    recorder: Option<Recorder>,
+}
+
+impl ServerState {
+    pub(super) fn new(name: &str, now: Nanos) -> ServerState {
+        ServerState {
+            name: name.to_owned(),
+            pool: None,
+            health: Health::new(now),
+            load: Load::new(now),
+            stale: false,
+            late: 0,
+            pinged: None,
+            ping_at: now,
+            flushing: false,
+            flushes: 0,
+            hedge_after: Nanos::MAX,
+            recorder: None,
+        }
+    }
+
+    /// Makes it a server of a pool.
+    pub(super) fn join(&mut self, at: usize, pool: &str, windows: &window::Settings, now: Nanos) {
+        let queue = QueueName::PoolServer { pool, server: &self.name }.to_string();
+        self.pool = Some(at);
+        self.recorder = Some(Recorder::new(&queue, 0, windows.clone(), now));
+    }
+
+    pub(super) fn roll(&mut self, now: Nanos) -> Vec<Window> {
+        self.recorder.as_mut().map(|recorder| recorder.roll(now)).unwrap_or_default()
+    }
+
+    pub(super) fn flush_windows(&mut self, now: Nanos) -> Vec<Window> {
+        self.recorder.as_mut().map(|recorder| recorder.flush(now)).unwrap_or_default()
+    }
+
+    pub(super) fn send(&mut self, now: Nanos) {
+        self.load.send();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.arrive(now);
+            recorder.start(now);
+        }
+    }
+
+    /// Records the end of an attempt. Returns whether its time counts for estimates: a failure's
+    /// does not (a quick refusal would make a server look fast), that of a dropped one if it is
+    /// long (a server whose reads are all answered by hedges would never be known to be slow).
+    pub(super) fn end(
+        &mut self,
+        now: Nanos,
+        attempt: &Attempt,
+        operation: Recorded,
+        outcome: Outcome,
+        bytes: u64,
+        hedge: Option<&Hedge>,
+    ) -> bool {
+        self.load.leave();
+        let service = now.saturating_sub(attempt.sent);
+        if let Some(recorder) = &mut self.recorder {
+            let (waiting, response) = (0, service);
+            recorder
+                .finish(now, &Finished { operation, outcome, waiting, service, response, bytes });
+        }
+        let timed = match outcome {
+            Outcome::Error => false,
+            Outcome::Unknown => self.load.is_slow(service, attempt.length_met),
+            _ => true,
+        };
+        if timed && attempt.role == Role::Read {
+            self.load.respond(now, service, attempt.length_met);
+            if let Some(hedge) = hedge
+                && self.load.responses().is_due()
+            {
+                let after = self.load.responses().quantile(hedge.quantile);
+                self.hedge_after = after.map_or(Nanos::MAX, |after| after.max(hedge.after_min));
+            }
+        }
+        timed
+    }
+
+    /// Records that an attempt or a ping failed.
+    pub(super) fn fail(&mut self, now: Nanos, sent: Nanos, settings: &health::Settings) {
+        let before = self.health.state(now, settings);
+        self.health.fail(now, sent, settings);
+        if before != State::Suspect {
+            // At once: it may only have lost a connection.
+            self.ping_at = now;
+        }
+    }
+
+    /// Whether it gets requests.
+    pub(super) fn is_up(&self, now: Nanos, settings: &health::Settings) -> bool {
+        self.health.state(now, settings) != State::Suspect
+    }
+
+    fn wants_ping(&self, now: Nanos, settings: &health::Settings) -> bool {
+        !self.is_up(now, settings) || (self.stale && !self.flushing)
+    }
+}
+
+impl Pools {
+    /// Whether a server's values are current, and it is well; or, with `resting`, at least answers.
+    pub(super) fn is_readable(&self, server: ServerId, resting: bool) -> bool {
+        let state = &self.servers[server];
+        let up = state.is_up(self.now, &self.settings.health);
+        !state.stale && (up || resting && state.health.answers())
+    }
+
+    /// Sends the pings that are due, and gives up those that the driver did not report.
+    pub(super) fn run_servers(&mut self, actions: &mut Vec<Action>) {
+        let now = self.now;
+        if now < self.servers_due {
+            return;
+        }
+        let (interval, timeout) = (self.settings.ping_interval, self.settings.ping_timeout);
+        let mut next = Nanos::MAX;
+        for at in 0..self.servers.len() {
+            let server = &mut self.servers[at];
+            if let Some(sent) = server.pinged {
+                let until = sent.saturating_add(timeout.saturating_mul(2));
+                if until > now {
+                    next = next.min(until);
+                    continue;
+                }
+                server.pinged = None;
+                server.ping_at = now.saturating_add(interval);
+            }
+            if !server.wants_ping(now, &self.settings.health) {
+                continue;
+            }
+            if server.ping_at <= now {
+                server.pinged = Some(now);
+                next = next.min(now.saturating_add(timeout.saturating_mul(2)));
+                actions.push(Action::Ping { server: at });
+            } else {
+                next = next.min(server.ping_at);
+            }
+        }
+        self.servers_due = next;
+    }
+
+    pub(super) fn ponged(&mut self, at: ServerId, actions: &mut Vec<Action>) {
+        let now = self.now;
+        let Some(server) = self.servers.get_mut(at) else { return self.invariants.broken() };
+        server.pinged = None;
+        server.ping_at = now.saturating_add(self.settings.ping_interval);
+        server.health.answer(now, true);
+        let flush = server.pool.is_some_and(|pool| self.pools[pool].settings.flush_on_return);
+        if server.stale && !server.flushing && server.is_up(now, &self.settings.health) {
+            if !flush {
+                server.stale = false;
+            } else if server.late == 0 {
+                // From here on writes are sent to it again, so that it misses none.
+                server.flushing = true;
+                actions.push(Action::Flush { server: at });
+            }
+        }
+        self.servers_due = now;
+    }
+
+    pub(super) fn ping_failed(&mut self, at: ServerId) {
+        let now = self.now;
+        let Some(server) = self.servers.get_mut(at) else { return self.invariants.broken() };
+        let sent = server.pinged.take().unwrap_or(now);
+        server.ping_at = now.saturating_add(self.settings.ping_interval);
+        server.health.fail(now, sent, &self.settings.health);
+        self.servers_due = now;
+    }
+
+    pub(super) fn flushed(&mut self, at: ServerId, done: bool) {
+        let now = self.now;
+        let Some(server) = self.servers.get_mut(at) else { return self.invariants.broken() };
+        if !std::mem::take(&mut server.flushing) {
+            return;
+        }
+        // It failed again meanwhile: it may have missed further writes.
+        if done && server.is_up(now, &self.settings.health) {
+            server.stale = false;
+            server.flushes += 1;
+        } else if !done {
+            server.health.fail(now, now, &self.settings.health);
+        }
+        self.servers_due = now;
+    }
+}

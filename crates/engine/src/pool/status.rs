@@ -1,0 +1,125 @@
+//! The state and counters of pools and servers, for their operators.
+
+use model::window::Nanos;
+use serde::Serialize;
+
+use super::{Pools, Refusal};
+use crate::route::health::State;
+
+/// Counters of a pool since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Retries: attempts of a read after its first, not counting hedges.
+    pub retries: u64,
+    /// Retries that were due but not made, because the budget was spent.
+    pub retries_left_out: u64,
+    /// Hedges: second attempts beside a slow one.
+    pub hedges: u64,
+    /// Hedges whose reply was used.
+    pub hedges_won: u64,
+    /// Hedges that were due but not made, because the budget was spent.
+    pub hedges_left_out: u64,
+    /// Requests refused because too many waited.
+    pub refused_busy: u64,
+    /// Requests whose deadline passed.
+    pub refused_too_late: u64,
+    /// Requests refused because servers failed.
+    pub refused_failed: u64,
+    /// Requests refused because none of the key's servers could be reached.
+    pub refused_no_server: u64,
+}
+
+impl Counts {
+    pub(super) fn refuse(&mut self, why: Refusal) {
+        *match why {
+            Refusal::Busy => &mut self.refused_busy,
+            Refusal::TooLate { .. } => &mut self.refused_too_late,
+            Refusal::Failed { .. } => &mut self.refused_failed,
+            Refusal::NoServer => &mut self.refused_no_server,
+        } += 1;
+    }
+}
+
+/// A server.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ServerStatus {
+    /// Its name.
+    pub name: String,
+    /// Its assumed state.
+    pub state: State,
+    /// The share of its normal load that it gets.
+    pub share: f64,
+    /// Whether it answered last.
+    pub answers: bool,
+    /// Whether it may have missed writes, so that it is emptied before it is read again.
+    pub stale: bool,
+    /// How often it failed again soon after it was taken back.
+    pub relapses: u32,
+    /// Attempts under way.
+    pub outstanding: u32,
+    /// Expected response time of a request sent now.
+    pub expected_response_ms: f64,
+    /// How often it was emptied.
+    pub flushes: u64,
+}
+
+/// A pool.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: String,
+    /// Requests in service.
+    pub in_service: u32,
+    /// Requests that wait for a worker.
+    pub waiting: u32,
+    /// Retries left in the budget.
+    pub retries_left: u32,
+    /// Hedges left in the budget.
+    pub hedges_left: u32,
+    /// How often its servers were emptied.
+    pub flushes: u64,
+    /// Counters since the start.
+    pub counts: Counts,
+}
+
+/// All pools and servers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Status {
+    /// The servers, in the order of the settings.
+    pub servers: Vec<ServerStatus>,
+    /// The pools, in the order of the settings.
+    pub pools: Vec<PoolStatus>,
+}
+
+impl Pools {
+    /// The state and counters of all servers and pools.
+    pub fn status(&self, now: Nanos) -> Status {
+        let servers = (0..self.servers.len()).map(|at| self.server_status(now, at)).collect();
+        let pools = self.pools.iter().map(|pool| PoolStatus {
+            name: pool.settings.name.clone(),
+            in_service: pool.in_service,
+            waiting: pool.waiting.len() as u32,
+            retries_left: pool.retries.left(),
+            hedges_left: pool.hedges.left(),
+            flushes: pool.settings.servers.iter().map(|&at| self.servers[at].flushes).sum(),
+            counts: pool.counts.clone(),
+        });
+        Status { pools: pools.collect(), servers }
+    }
+
+    fn server_status(&self, now: Nanos, at: usize) -> ServerStatus {
+        let server = &self.servers[at];
+        let health = &self.settings.health;
+        ServerStatus {
+            name: server.name.clone(),
+            state: server.health.state(now, health),
+            share: server.health.share(now, health),
+            answers: server.health.answers(),
+            stale: server.stale,
+            relapses: server.health.relapses(),
+            outstanding: server.load.outstanding(),
+            expected_response_ms: server.load.expected_s(now, 0.0) * 1e3,
+            flushes: server.flushes,
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Writes and updates: their order by key, their servers, and what a failure leaves behind.
+
+use std::collections::{HashMap, VecDeque};
+
+use model::window::Outcome;
+
+use crate::gateway::IntegerHash;
+
+use super::{
+    Action, Answer, Attempt, AttemptId, Command, KeyHash, OnFailure, Operation, Phase, Pools,
+    Refusal, Request, RequestId, Role, ServerId, bit,
+};
+
+/// A key with a write under way.
+pub(super) struct KeyQueue {
+    /// Whether the write is an update, which its servers carry out one after another.
+    update: bool,
+    waiting: VecDeque<RequestId>,
+}
+
+impl Pools {
+    /// Whether a read of one key has to wait for an update of it. Puts it among those that wait.
+    pub(super) fn waits_for_update(&mut self, id: RequestId, request: &mut Request) -> bool {
+        let [key] = request.keys.as_slice() else { return false };
+        let Some(queue) = self.keys.get_mut(&key.id) else { return false };
+        let waits = queue.update || !queue.waiting.is_empty();
+        if waits {
+            queue.waiting.push_back(id);
+            request.phase = Phase::Locked;
+        }
+        waits
+    }
+
+    /// Begins a write once no other of its key is under way.
+    pub(super) fn lock_key(
+        &mut self,
+        id: RequestId,
+        request: &mut Request,
+        actions: &mut Vec<Action>,
+    ) {
+        let settings = &self.pools[request.pool].settings;
+        if settings.routing.replicas(settings.servers.len()) > 1
+            && let Some(key) = request.keys.as_slice().first()
+        {
+            if let Some(queue) = self.keys.get_mut(&key.id) {
+                queue.waiting.push_back(id);
+                request.phase = Phase::Locked;
+                return;
+            }
+            let update = request.operation == Operation::Update;
+            self.keys.insert(key.id, KeyQueue { update, waiting: VecDeque::new() });
+            request.holds_key = true;
+        }
+        self.begin_write(id, request, actions);
+    }
+
+    /// Begins the requests that wait for a key, up to and with its next write.
+    pub(super) fn unlock_key(&mut self, key: u64, actions: &mut Vec<Action>) {
+        loop {
+            let Some(queue) = self.keys.get_mut(&key) else { return self.invariants.broken() };
+            let Some(next) = queue.waiting.pop_front() else {
+                self.keys.remove(&key);
+                return;
+            };
+            let Some(mut request) = self.requests.remove(&next) else { continue };
+            if request.phase != Phase::Locked {
+                self.settle(next, request, actions);
+                continue;
+            }
+            if request.operation == Operation::Read {
+                self.begin_read(next, &mut request, actions);
+                self.settle(next, request, actions);
+                continue;
+            }
+            queue_of(&mut self.keys, key, request.operation == Operation::Update);
+            request.holds_key = true;
+            self.begin_write(next, &mut request, actions);
+            // A write that was refused at once has passed the key on itself.
+            self.settle(next, request, actions);
+            return;
+        }
+    }
+
+    fn begin_write(&mut self, id: RequestId, request: &mut Request, actions: &mut Vec<Action>) {
+        let Some(key) = request.keys.as_slice().first().copied() else { return };
+        let servers = self.targets(&key);
+        let targets: &[ServerId] = match request.operation {
+            // What a stale server has must not be copied to the others.
+            Operation::Update => match servers.iter().position(|at| !self.servers[*at].stale) {
+                Some(first) => &servers[first..=first],
+                None => &[],
+            },
+            _ => &servers,
+        };
+        if targets.is_empty() {
+            return self.refuse(id, request, Refusal::NoServer, actions);
+        }
+        let role = match request.operation {
+            Operation::Update => Role::Update,
+            _ => Role::Write,
+        };
+        for &server in targets {
+            self.send(id, request, 0, server, role, Command::Original, actions);
+        }
+    }
+
+    /// The servers that a write of a key goes to, the first of the ring first. Those that cannot be
+    /// reached miss it.
+    fn targets(&mut self, key: &KeyHash) -> Vec<ServerId> {
+        let Some(route) = self.settings.routes.get(usize::from(key.route)) else {
+            return Vec::new();
+        };
+        let (now, health) = (self.now, &self.settings.health);
+        for pool in [Some(route.pool), route.gutter].into_iter().flatten() {
+            let Some(pool) = self.pools.get(pool) else { continue };
+            let settings = &pool.settings;
+            let replicas = settings.routing.replicas(settings.servers.len());
+            let of = |local: usize| settings.servers.get(local).copied();
+            let all: Vec<ServerId> =
+                settings.ring.replicas(key.ring, replicas).iter().filter_map(of).collect();
+            // One that rests, but answers, takes part: what it misses would have to be flushed.
+            let up = |server: &ServerId| {
+                let state = &self.servers[*server];
+                state.is_up(now, health) || state.health.answers()
+            };
+            let mut reached: Vec<ServerId> = all.iter().copied().filter(up).collect();
+            let other_place = settings.on_failure == OnFailure::Move;
+            if reached.is_empty() && other_place {
+                reached.extend(settings.ring.walk(key.ring).filter_map(of).find(up));
+            }
+            if !reached.is_empty() {
+                for server in all {
+                    if !reached.contains(&server) {
+                        self.servers[server].stale = true;
+                    }
+                }
+                return reached;
+            }
+            if route.gutter.is_some() {
+                // The gutter takes the write: what these servers have is old from now on.
+                for server in all {
+                    self.servers[server].stale = true;
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    pub(super) fn write_answered(
+        &mut self,
+        name: AttemptId,
+        attempt: &Attempt,
+        request: &mut Request,
+        answer: Answer,
+        actions: &mut Vec<Action>,
+    ) {
+        let id = attempt.request;
+        match attempt.role {
+            Role::Update => {
+                request.reply = Some((name, answer));
+                let targets = match request.keys.as_slice().first().copied() {
+                    Some(key) if answer == Answer::Done => self.targets(&key),
+                    _ => Vec::new(),
+                };
+                if targets.iter().all(|server| *server == attempt.server) {
+                    return self.end_write(id, request, actions);
+                }
+                let (role, command) = (Role::ReadBack, Command::ReadBack);
+                self.send(id, request, 0, attempt.server, role, command, actions);
+            }
+            Role::ReadBack => {
+                let Some(key) = request.keys.as_slice().first().copied() else { return };
+                let command = match answer {
+                    Answer::Hit => Command::Copy { from: name },
+                    _ => Command::Delete,
+                };
+                for server in self.targets(&key) {
+                    if server != attempt.server {
+                        self.send(id, request, 0, server, Role::Write, command, actions);
+                    }
+                }
+                if request.live.is_empty() {
+                    self.end_write(id, request, actions);
+                }
+            }
+            Role::Write | Role::Read => {
+                if answer == Answer::Error {
+                    // memcached drops the old value where it cannot store the new one.
+                    request.failed |= bit(attempt.server);
+                }
+                if request.operation == Operation::Write {
+                    let better = match request.reply {
+                        None => true,
+                        Some((_, before)) => before != Answer::Done && answer == Answer::Done,
+                    };
+                    if better {
+                        request.reply = Some((name, answer));
+                    }
+                }
+                if request.live.is_empty() {
+                    self.end_write(id, request, actions);
+                }
+            }
+        }
+    }
+
+    /// An attempt of a write failed, or took too long. What its server has is not known.
+    pub(super) fn write_failed(
+        &mut self,
+        attempt: &Attempt,
+        request: &mut Request,
+        actions: &mut Vec<Action>,
+    ) {
+        let settings = &self.pools[request.pool].settings;
+        if settings.routing.replicas(settings.servers.len()) > 1 {
+            self.servers[attempt.server].stale = true;
+        }
+        let id = attempt.request;
+        let waits = request
+            .live
+            .iter()
+            .any(|live| self.attempts.get(live).is_some_and(|attempt| attempt.until > self.now));
+        if !waits {
+            let servers = request.failed;
+            self.refuse(id, request, Refusal::Failed { servers }, actions);
+        }
+    }
+
+    fn end_write(&mut self, id: RequestId, request: &mut Request, actions: &mut Vec<Action>) {
+        let replicated = request.failed != 0;
+        match request.reply {
+            Some((attempt, answer)) if !replicated || answer == Answer::Error => {
+                actions.push(Action::Use { request: id, part: 0, attempt });
+                let outcome =
+                    if answer == Answer::Error { Outcome::Error } else { Outcome::Memory };
+                self.done(id, request, outcome, actions);
+            }
+            _ => {
+                let servers = request.failed;
+                self.refuse(id, request, Refusal::Failed { servers }, actions);
+            }
+        }
+    }
+}
+
+/// Notes what kind of write holds a key now.
+fn queue_of(keys: &mut HashMap<u64, KeyQueue, IntegerHash>, key: u64, update: bool) {
+    if let Some(queue) = keys.get_mut(&key) {
+        queue.update = update;
+    }
+}
