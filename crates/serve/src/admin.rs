@@ -49,6 +49,14 @@ pub async fn ready(front: &Front, origin: &Arc<dyn Origin>) -> Response<ReplyBod
     json(status, &Health { ok, error }, None)
 }
 
+/// `/readyz` of a process without an origin.
+pub fn ready_without_origin(front: &Front) -> Response<ReplyBody> {
+    let error = front.is_stopping().then(|| "the server is stopping".to_owned());
+    let ok = error.is_none();
+    let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    json(status, &Health { ok, error }, None)
+}
+
 /// Replies with the node's metrics in Prometheus text format.
 pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let (contents, waiting) = shared.drive.contents();

@@ -6,6 +6,7 @@
 
 mod cluster;
 mod folders;
+mod memcached;
 mod read;
 mod sections;
 
@@ -18,6 +19,7 @@ use toml::{Table, Value};
 
 pub use ::origin::{Mistake, Secret, Settings as Origin, Size};
 pub use cluster::{Cluster, Gateway, Member, Role};
+pub use memcached::{Memcached, Pool, Route};
 pub use sections::{Class, Datasets, Device, Kind, Node, Observe, Serve, Service};
 
 /// The configuration of `concertina serve`.
@@ -44,6 +46,14 @@ pub struct Config {
     pub cluster: Cluster,
     /// How requests are routed.
     pub gateway: Gateway,
+    /// The proxy for memcached's protocol.
+    pub memcached: Memcached,
+    /// Its pools of servers.
+    #[serde(rename = "pool")]
+    pub pools: Vec<Pool>,
+    /// Its routes of keys to pools.
+    #[serde(rename = "route")]
+    pub routes: Vec<Route>,
 }
 
 fn one_device() -> Vec<Device> {
@@ -53,7 +63,7 @@ fn one_device() -> Vec<Device> {
 type Explained = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 /// The sections as they are printed, with their explanation and keys.
-const SECTIONS: [Explained; 9] = [
+const SECTIONS: [Explained; 12] = [
     ("serve", Serve::ABOUT, Serve::KEYS),
     ("node", Node::ABOUT, Node::KEYS),
     ("device", Device::ABOUT, Device::KEYS),
@@ -63,6 +73,9 @@ const SECTIONS: [Explained; 9] = [
     ("member", Member::ABOUT, Member::KEYS),
     ("cluster", Cluster::ABOUT, Cluster::KEYS),
     ("gateway", Gateway::ABOUT, Gateway::KEYS),
+    ("memcached", Memcached::ABOUT, Memcached::KEYS),
+    ("pool", Pool::ABOUT, Pool::KEYS),
+    ("route", Route::ABOUT, Route::KEYS),
 ];
 
 /// Everything wrong in a configuration.
@@ -136,6 +149,7 @@ impl Config {
         self.check_folders(checks);
         self.cluster.check(checks.of("cluster"));
         self.gateway.check(checks.of("gateway"));
+        self.memcached.check(self, checks);
         let mut folders: Vec<PathBuf> = Vec::new();
         if self.origin.kind == origin::Kind::Folder {
             folders.push(self.origin.path.clone());
@@ -170,8 +184,13 @@ impl Config {
         let table = self.table();
         for section in SECTIONS {
             match &table[section.0] {
-                Value::Array(list) if list.is_empty() && section.0 == "member" => {
-                    let example = printed(section, "[[member]]", &as_value(&Member::example()));
+                Value::Array(list) if list.is_empty() && section.0 != "device" => {
+                    let example = match section.0 {
+                        "pool" => as_value(&Pool::example()),
+                        "route" => as_value(&Route::example()),
+                        _ => as_value(&Member::example()),
+                    };
+                    let example = printed(section, &format!("[[{}]]", section.0), &example);
                     example.lines().for_each(|line| out += &format!("# {line}\n"));
                     out.push('\n');
                 }

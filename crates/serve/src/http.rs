@@ -211,7 +211,8 @@ fn head_too_long(bytes: usize, max: usize) -> Problem {
     Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, &what)
 }
 
-fn is_health(path: &str) -> bool {
+/// Whether a path is one that needs no token.
+pub fn is_health(path: &str) -> bool {
     path == "/healthz" || path == "/readyz"
 }
 

@@ -22,6 +22,7 @@ mod http;
 mod lane;
 mod list;
 mod metrics;
+mod middleware;
 mod object;
 mod objects;
 mod observe;
@@ -57,6 +58,7 @@ use events::EventLog;
 use front::{Front, Running};
 use gateway::Access;
 use lane::Lane;
+use middleware::Middleware;
 use observe::{Observed, Observer};
 use origin::{self, Origin, Sharing};
 use record::clock;
@@ -131,6 +133,7 @@ pub struct Server {
     node: Option<(Arc<Shared>, Running, Option<Beat>)>,
     datasets: Option<datasets::Running>,
     gateway: Option<(Arc<Access>, Running)>,
+    middleware: Option<(Arc<Middleware>, Running)>,
     address: SocketAddr,
     observer: Observer,
 }
@@ -221,6 +224,9 @@ impl Server {
             wanted.then(|| front::listen(address, key)).transpose()
         };
         let node_listener = listen(config.is_node(), config.node_address(), key)?;
+        if config.is_proxy() {
+            return Server::start_proxy(&config, front::listen(&config.serve.listen, key)?);
+        }
         let gateway_listener = listen(config.is_gateway(), &config.serve.listen, "serve.listen")?;
         let sharing = if config.members.is_empty() { Sharing::Alone } else { Sharing::Cluster };
         let origin = match origin {
@@ -262,7 +268,26 @@ impl Server {
         }
         let Some(&address) = addresses.last() else { anyhow::bail!("there is nothing to serve") };
         let observer = Observer::start(observed, run, now)?;
-        Ok(Server { node, datasets, gateway, address, observer })
+        Ok(Server { node, datasets, gateway, middleware: None, address, observer })
+    }
+
+    /// Starts a proxy for memcached's protocol. It needs no origin and no devices.
+    fn start_proxy(config: &Config, listener: std::net::TcpListener) -> anyhow::Result<Server> {
+        let (now, unix_offset_ns) = (clock::now(), clock::unix_offset_ns());
+        let run = create_run(config, now, unix_offset_ns)?;
+        let windows = windows_of(config, unix_offset_ns);
+        let settings = config.proxy(windows.clone(), rand::random())?;
+        let middleware = Arc::new(Middleware::start(config, settings, windows, now)?);
+        let running = front::run(&middleware, listener)?;
+        let address = running.address();
+        let observer = Observer::start(vec![middleware.clone()], run, now)?;
+        let middleware = Some((middleware, running));
+        Ok(Server { node: None, datasets: None, gateway: None, middleware, address, observer })
+    }
+
+    /// Where clients that speak memcached's protocol connect, if any.
+    pub fn memcached(&self) -> Option<String> {
+        self.middleware.as_ref().map(|(middleware, _)| middleware.address().to_string())
     }
 
     /// Where clients are served: at the gateway, if there is one.
@@ -273,6 +298,11 @@ impl Server {
     /// Takes no further connections, lets requests in flight end within `drain_s`, writes the last
     /// windows and seals the segments.
     pub fn stop(self) {
+        if let Some((middleware, running)) = self.middleware {
+            middleware.end();
+            middleware.stop();
+            running.stop();
+        }
         if let Some((access, running)) = self.gateway {
             access.stop();
             running.stop();
@@ -387,7 +417,13 @@ fn open_disks(config: &Config, drive: &Arc<Drive>) -> anyhow::Result<()> {
 }
 
 /// Logs what a server was started with.
-pub fn announce(config: &Config, address: SocketAddr) {
+pub fn announce(config: &Config, server: &Server) {
+    let address = server.address();
+    if let Some(memcached) = server.memcached() {
+        info!("memcached's protocol at {memcached}, {} pool(s)", config.pools.len());
+        info!("metrics at http://{address}/metrics, status at http://{address}/admin/status");
+        return;
+    }
     info!("objects at http://{address}/objects/KEY");
     if config.is_gateway() {
         info!("gateway to {} node(s)", config.members.len());

@@ -19,6 +19,11 @@ const TRIM_CONNECTIONS: usize = 256;
 pub trait Observed: Send + Sync {
     /// Its lanes, configuration and metrics.
     fn front(&self) -> &Front;
+    /// The windows of the clients' requests that ended by `now` (with `flush` also the open ones),
+    /// and the samples since the last call.
+    fn take(&self, now: Nanos, flush: bool) -> (Vec<Window>, Vec<Sample>) {
+        take(self.front(), now, flush)
+    }
     /// The windows of the queues behind it that ended by `now`; with `flush` also the open ones.
     fn windows(&self, now: Nanos, flush: bool) -> Vec<Window>;
 }
@@ -93,7 +98,7 @@ impl Watch {
         let mut windows = Vec::new();
         let mut samples = Vec::new();
         for observed in self.observed.clone() {
-            let (lanes, sampled) = take(observed.front(), now, flush);
+            let (lanes, sampled) = observed.take(now, flush);
             samples.extend(sampled);
             let mut own = observed.windows(now, flush);
             self.add_kernel(&mut own);

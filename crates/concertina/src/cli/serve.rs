@@ -20,7 +20,7 @@ pub struct Args {
     /// Override a key: section.key=value; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// The role of this process: all, gateway or node (serve.role)
+    /// The role of this process: all, gateway, node or proxy (serve.role)
     #[arg(long, value_name = "ROLE")]
     role: Option<String>,
     /// Print the address as one line of JSON on standard output when listening
@@ -45,12 +45,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let signals = runtime.block_on(async { signals() })?;
     let laboratory = config.laboratory();
     let server = Server::start(config.clone(), None)?;
-    serve::announce(&config, server.address());
+    serve::announce(&config, &server);
     if args.json {
         let address = server.address().to_string();
         let line = serde_json::json!({
             "address": address,
             "url": format!("http://{address}"),
+            "memcached": server.memcached(),
             "laboratory": laboratory,
             "pid": std::process::id(),
         });

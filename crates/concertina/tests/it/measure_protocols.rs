@@ -18,7 +18,7 @@ use crate::origin_s3::{ACCESS, SECRET, Store};
 use crate::steady::{in_time, steady};
 
 /// A memcached of 64 MiB, and its address.
-fn memcached(test: &str) -> Option<(Running, String)> {
+pub fn memcached(test: &str) -> Option<(Running, String)> {
     if Command::new("memcached").arg("-V").output().is_err() {
         left_out(test, "memcached cannot be run (apt-get install memcached)");
         return None;

@@ -24,6 +24,8 @@ pub enum Role {
     Gateway,
     /// Only a node.
     Node,
+    /// Only a proxy for memcached's protocol.
+    Proxy,
 }
 
 impl Role {
@@ -33,6 +35,7 @@ impl Role {
             Role::All => "all",
             Role::Gateway => "gateway",
             Role::Node => "node",
+            Role::Proxy => "proxy",
         }
     }
 }
@@ -201,12 +204,12 @@ impl Config {
 
     /// Whether this process is a node.
     pub fn is_node(&self) -> bool {
-        self.serve.role != Role::Gateway
+        matches!(self.serve.role, Role::All | Role::Node)
     }
 
     /// Whether this process is a gateway to the members.
     pub fn is_gateway(&self) -> bool {
-        self.serve.role != Role::Node && !self.members.is_empty()
+        matches!(self.serve.role, Role::All | Role::Gateway) && !self.members.is_empty()
     }
 
     /// Where the node listens: its member's address, and alone `serve.listen`.
@@ -222,6 +225,7 @@ impl Config {
         let names: Vec<&str> = self.members.iter().map(|m| m.name.as_str()).collect();
         let known = names.join(", ");
         match (self.serve.role, self.cluster.name.as_deref()) {
+            (Role::Proxy, _) => {}
             (Role::Gateway, _) if names.is_empty() => checks.must(
                 false,
                 "serve.role",

@@ -14,8 +14,8 @@ const MIB: u64 = 1 << 20;
 section! {
     /// Connections of clients, and of the other processes of a cluster.
     pub struct Serve {
-        /// The role of this process: "node", "gateway", or "all": both, or only a node if there are
-        /// no members.
+        /// The role of this process: "node", "gateway", "all" (both, or only a node if there are no
+        /// members), or "proxy": a proxy for memcached's protocol.
         pub role: Role = Role::All,
         /// Address and port of the gateway, or of a node without members. With port 0 the kernel
         /// chooses the port. An address other than loopback needs a token.

@@ -238,7 +238,7 @@ fn mistakes_of_a_cluster_are_told_at_once() {
         (&["serve.role=gateway", "cluster.name=a"], "a gateway is not a member"),
         (
             &["serve.role=master"],
-            "serve.role: must be one of `all`, `gateway`, `node`, not `master`",
+            "serve.role: must be one of `all`, `gateway`, `node`, `proxy`, not `master`",
         ),
         (&["cluster.name=a", "serve.listen=127.0.0.1:7071"], "its gateway needs another"),
         (&["cluster.name=a", "member.1.address=10.0.0.1:1"], "serve.token: must be set"),

@@ -1,0 +1,72 @@
+//! A client's connection.
+
+use std::collections::VecDeque;
+
+use model::window::Nanos;
+
+use crate::buffer::Out;
+use crate::stream::Stream;
+
+/// Requests of one connection that may be under way. Further ones are read when some have ended.
+pub(crate) const PIPELINE_MAX: usize = 4096;
+
+/// Bytes of replies that may wait for a client to read them. Then no more of its requests are read.
+pub(crate) const OUT_MAX: usize = 8 << 20;
+
+/// A client's connection.
+pub(crate) struct Client {
+    pub(crate) stream: Stream,
+    /// Tells it from others that had its place before.
+    pub(crate) generation: u32,
+    /// The beginning of a request.
+    pub(crate) rest: Vec<u8>,
+    /// Bytes that `rest` must have before it is worth parsing.
+    pub(crate) needed: usize,
+    /// Bytes of a refused value that are still to come.
+    pub(crate) skip: u64,
+    pub(crate) out: Out,
+    /// Indexes of its requests in their order. The first is the next to be answered.
+    pub(crate) queue: VecDeque<u32>,
+    /// Whether it is listed among those with something to write.
+    pub(crate) listed: bool,
+    /// Whether it is listed among those to be read again.
+    pub(crate) again: bool,
+    /// Whether no more is read: it sent `quit`, or something that cannot be understood.
+    pub(crate) ending: bool,
+    /// Whether the socket may have bytes that were not read, since too much was under way.
+    pub(crate) paused: bool,
+    /// Whether it has closed its sending half.
+    pub(crate) hung_up: bool,
+    /// When bytes last moved while it owed us some, or we it.
+    pub(crate) moved: Nanos,
+}
+
+impl Client {
+    pub(crate) fn new(stream: Stream, generation: u32, now: Nanos) -> Client {
+        Client {
+            stream,
+            generation,
+            rest: Vec::new(),
+            needed: 0,
+            skip: 0,
+            out: Out::default(),
+            queue: VecDeque::new(),
+            listed: false,
+            again: false,
+            ending: false,
+            paused: false,
+            hung_up: false,
+            moved: now,
+        }
+    }
+
+    /// Whether it has as much under way as it may have.
+    pub(crate) fn is_full(&self) -> bool {
+        self.queue.len() >= PIPELINE_MAX || self.out.len() >= OUT_MAX
+    }
+
+    /// Whether one of the two owes the other bytes: the rest of a request, or a reply.
+    pub(crate) fn is_moving(&self) -> bool {
+        !self.rest.is_empty() || self.skip > 0 || !self.out.is_empty()
+    }
+}

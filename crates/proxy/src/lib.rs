@@ -1,0 +1,157 @@
+//! A proxy for memcached's protocol: clients on one side, pools of memcached servers on the other.
+//!
+//! `engine::pool` decides (which server a key belongs to, which replica answers, when a request is
+//! sent to a second server, what a failed server means); the crate `memcached` reads and writes the
+//! protocol; this crate moves the bytes. See `docs/memcached.md`.
+//!
+//! Each thread has its own clients and its own connection to every server; the decisions are
+//! shared, behind a mutex that is held for some hundred nanoseconds of a request. Requests of all
+//! clients of a thread travel to a server in one stream and in one system call for each turn of
+//! the loop (`thread`), which is why a busy proxy spends less processor time on a request than an
+//! idle one. Requests that a client sent behind a slow one start at once; their replies wait for
+//! their turn.
+//!
+//! - `thread`: the loop. `client`, `server`: connections. `request`: the requests under way.
+//! - `reply`: replies made from those of servers. `local`: requests answered here.
+//! - `shared`: what threads share. `lane`: what they record. `stream`, `buffer`, `timer`: sockets,
+//!   bytes and time.
+
+mod buffer;
+mod client;
+mod lane;
+mod local;
+mod reply;
+mod request;
+mod server;
+mod shared;
+mod stream;
+mod thread;
+mod timer;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use anyhow::Context as _;
+use engine::pool::Status;
+use mio::{Poll, Waker};
+use model::window::{Nanos, Sample, Window};
+
+pub use memcached::Limits;
+pub use stream::Address;
+
+use shared::Shared;
+use stream::Listener;
+use thread::Thread;
+
+/// The settings of a proxy.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where clients connect.
+    pub listen: Address,
+    /// Threads; 0: one for each core.
+    pub threads: usize,
+    /// Most open connections of clients.
+    pub connections_max: usize,
+    /// Bounds of what clients and servers may send.
+    pub limits: Limits,
+    /// A request is refused after this time.
+    pub deadline: Nanos,
+    /// A client that owes the rest of a request, or does not read its replies, is closed after this
+    /// time without a byte.
+    pub stall: Nanos,
+    /// Time that requests under way have when the proxy stops.
+    pub drain: Nanos,
+    /// One key in so many is sampled; 0: none.
+    pub sample_one_in: u64,
+    /// The addresses of `pools.servers`.
+    pub addresses: Vec<Address>,
+    /// The decisions' settings.
+    pub pools: engine::pool::Settings,
+}
+
+/// A running proxy.
+pub struct Proxy {
+    address: Address,
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Proxy {
+    /// Starts a proxy.
+    ///
+    /// # Errors
+    /// The address cannot be listened on, or a thread cannot be started.
+    pub fn start(settings: Settings, now: Nanos) -> anyhow::Result<Proxy> {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let count = if settings.threads == 0 { cores() } else { settings.threads };
+        let listener = Listener::bind(&settings.listen, "memcached.listen")?;
+        let address = listener.address()?;
+        let mut polls = Vec::new();
+        let mut wakers = Vec::new();
+        for _ in 0..count {
+            let poll = Poll::new().context("cannot wait for connections")?;
+            wakers.push(Waker::new(poll.registry(), thread::waker_token())?);
+            polls.push(poll);
+        }
+        let shared = Arc::new(Shared::new(&settings, wakers, now));
+        let mut listener = Some(listener);
+        let mut threads = Vec::new();
+        for (index, poll) in polls.into_iter().enumerate() {
+            let thread = Thread::new(shared.clone(), index, poll, listener.take())?;
+            let spawned = std::thread::Builder::new()
+                .name(format!("memcached/{index}"))
+                .spawn(move || thread.run())?;
+            threads.push(spawned);
+        }
+        Ok(Proxy { address, shared, threads: Mutex::new(threads) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Open connections of clients.
+    pub fn connections(&self) -> usize {
+        self.shared.connections()
+    }
+
+    /// The state of its pools and servers.
+    pub fn status(&self, now: Nanos) -> Status {
+        self.shared.pools().status(now)
+    }
+
+    /// The windows that ended by `now` (with `flush` also the open ones), and the samples since the
+    /// last call: the queue `gateway` of the clients' requests, and those of pools and servers.
+    pub fn observe(&self, now: Nanos, flush: bool) -> (Vec<Window>, Vec<Sample>) {
+        // Merged by start time, because threads may return different numbers of windows.
+        let mut merged: BTreeMap<u64, Window> = BTreeMap::new();
+        let mut samples = Vec::new();
+        for lane in self.shared.lanes() {
+            let (windows, sampled) = lane.take(now, flush);
+            samples.extend(sampled);
+            for window in windows {
+                match merged.get_mut(&window.start_unix_us) {
+                    Some(sum) => sum.merge(&window, true),
+                    None => {
+                        merged.insert(window.start_unix_us, window);
+                    }
+                }
+            }
+        }
+        let mut windows: Vec<Window> = merged.into_values().collect();
+        let mut pools = self.shared.pools();
+        windows.extend(if flush { pools.flush_windows(now) } else { pools.windows(now) });
+        (windows, samples)
+    }
+
+    /// Takes no further connections, lets requests under way end within `drain`, and closes.
+    pub fn stop(&self) {
+        self.shared.stop();
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

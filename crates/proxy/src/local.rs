@@ -1,0 +1,41 @@
+//! Requests that the proxy answers itself.
+
+use memcached::Verb;
+use model::window::Operation;
+
+use crate::shared::Shared;
+
+/// What a request is recorded as.
+pub(crate) fn recorded(verb: Verb, several: bool) -> Operation {
+    match verb {
+        Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats if several => Operation::MultiGet,
+        Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats | Verb::MetaGet => Operation::Get,
+        Verb::Delete | Verb::MetaDelete => Operation::Delete,
+        Verb::MetaDebug => Operation::Head,
+        _ => Operation::Put,
+    }
+}
+
+/// Appends the reply to `version`, `verbosity`, `mn` or `stats`.
+pub(crate) fn reply(shared: &Shared, request: &memcached::Request<'_>, out: &mut Vec<u8>) {
+    match request.verb {
+        Verb::Version => {
+            // Clients read the version of memcached from the first word.
+            let line = concat!("VERSION 1.6.38-concertina-", env!("CARGO_PKG_VERSION"), "\r\n");
+            out.extend_from_slice(line.as_bytes());
+        }
+        Verb::MetaNoop => out.extend_from_slice(b"MN\r\n"),
+        Verb::Stats => match request.arguments() {
+            b"" => shared.put_stats(out),
+            b"settings" => shared.put_settings(out),
+            b"reset" => out.extend_from_slice(b"RESET\r\n"),
+            // The items are the servers'.
+            b"items" | b"slabs" | b"sizes" => out.extend_from_slice(b"END\r\n"),
+            _ => out.extend_from_slice(
+                b"CLIENT_ERROR stats of this kind are the servers'; \
+                here are \"stats\" and \"stats settings\"\r\n",
+            ),
+        },
+        _ => out.extend_from_slice(b"OK\r\n"),
+    }
+}

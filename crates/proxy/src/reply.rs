@@ -1,0 +1,202 @@
+//! The replies to clients, made from those of servers.
+
+use engine::pool::Answer;
+use memcached::{Expect, Verb};
+use model::window::Outcome;
+
+use crate::request::Request;
+
+const END: &[u8] = b"END\r\n";
+
+/// The kind of a reply, as the engine knows it. `changes`: the item's time to live is new where it
+/// was found, and has to be copied.
+pub(crate) fn answer(answer: memcached::Answer, changes: bool) -> Answer {
+    match answer {
+        memcached::Answer::Hit if changes => Answer::Done,
+        memcached::Answer::Hit => Answer::Hit,
+        memcached::Answer::Miss => Answer::Miss,
+        memcached::Answer::Done => Answer::Done,
+        memcached::Answer::Unchanged => Answer::Unchanged,
+        memcached::Answer::Refused => Answer::Refused,
+        memcached::Answer::Error => Answer::Error,
+    }
+}
+
+/// What a request is recorded as, once a further part of its reply is known.
+pub(crate) fn outcome(before: Outcome, bytes: &[u8], part: u16) -> Outcome {
+    let own = if is_error(bytes) {
+        Outcome::Error
+    } else if [END, b"EN\r\n", b"NF\r\n", b"NOT_FOUND\r\n"].contains(&bytes) {
+        Outcome::Miss
+    } else {
+        Outcome::Memory
+    };
+    match (part, before, own) {
+        (0, ..) => own,
+        (_, Outcome::Error, _) | (_, _, Outcome::Error) => Outcome::Error,
+        (_, Outcome::Memory, _) | (_, _, Outcome::Memory) => Outcome::Memory,
+        _ => own,
+    }
+}
+
+fn is_error(reply: &[u8]) -> bool {
+    [&b"SERVER_ERROR"[..], b"CLIENT_ERROR", b"ERROR"].iter().any(|word| reply.starts_with(word))
+}
+
+/// Puts the parts of a request's reply together. A part that is an error is the whole reply.
+pub(crate) fn compose(request: &Request, out: &mut Vec<u8>) {
+    if let Some(error) = request.parts.iter().find(|part| is_error(part)) {
+        return out.extend_from_slice(error);
+    }
+    // A part that was split anew has no reply of its own.
+    let mut used = request.parts.iter().filter(|part| !part.is_empty());
+    match (used.next(), used.next()) {
+        (Some(one), None) => out.extend_from_slice(one),
+        _ => {
+            for part in &request.parts {
+                out.extend_from_slice(part.strip_suffix(END).unwrap_or(part));
+            }
+            out.extend_from_slice(END);
+        }
+    }
+}
+
+/// What a read-back (`mg KEY f s t c v`) has read.
+struct Item<'a> {
+    value: &'a [u8],
+    /// The flags of the reply, each with its letter.
+    flags: &'a [u8],
+}
+
+impl<'a> Item<'a> {
+    /// Reads `VA size fFLAGS …`; `None` if the reply holds no value.
+    fn parse(reply: &'a [u8]) -> Option<Item<'a>> {
+        let end = reply.windows(2).position(|two| two == b"\r\n")?;
+        let line = reply.get(..end)?.strip_prefix(b"VA ")?;
+        let digits = line.iter().position(|&b| b == b' ').unwrap_or(line.len());
+        let size: usize = std::str::from_utf8(line.get(..digits)?).ok()?.parse().ok()?;
+        let value = reply.get(end + 2..)?.get(..size)?;
+        Some(Item { value, flags: line.get(digits..)? })
+    }
+
+    /// What the flag with a letter says.
+    fn flag(&self, letter: u8) -> Option<&'a [u8]> {
+        let mut flags = self.flags.split(|&b| b == b' ');
+        flags.find_map(|flag| flag.strip_prefix(&[letter]))
+    }
+}
+
+/// Converts the reply to a read-back to the form that the client asked for: a text get, or a meta
+/// get with its own flags.
+pub(crate) fn convert(request: &Request, read_back: &[u8], out: &mut Vec<u8>) {
+    let meta = matches!(request.expect, Expect::Meta { .. });
+    let Some(item) = Item::parse(read_back) else {
+        let miss: &[u8] = if is_error(read_back) {
+            read_back
+        } else if meta {
+            b"EN\r\n"
+        } else {
+            END
+        };
+        return out.extend_from_slice(miss);
+    };
+    let size = item.value.len().to_string();
+    if meta {
+        return convert_meta(request, &item, &size, out);
+    }
+    let words: [&[u8]; 3] = [request.key(), item.flag(b'f').unwrap_or(b"0"), size.as_bytes()];
+    out.extend_from_slice(b"VALUE");
+    let cas = matches!(request.verb, Verb::Gets | Verb::Gats).then(|| item.flag(b'c')).flatten();
+    for word in words.into_iter().chain(cas) {
+        out.push(b' ');
+        out.extend_from_slice(word);
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(item.value);
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(END);
+}
+
+/// The reply to a meta get, in the order of the client's flags.
+fn convert_meta(request: &Request, item: &Item<'_>, size: &str, out: &mut Vec<u8>) {
+    let line = request.command.strip_suffix(b"\r\n").unwrap_or(&request.command);
+    let flags = || line.split(|&b| b == b' ').skip(2).filter(|flag| !flag.is_empty());
+    let with_value = flags().any(|flag| flag == b"v");
+    if with_value {
+        out.extend_from_slice(b"VA ");
+        out.extend_from_slice(size.as_bytes());
+    } else {
+        out.extend_from_slice(b"HD");
+    }
+    for flag in flags() {
+        let said: &[u8] = match flag.first() {
+            Some(b'k') => request.key(),
+            Some(b'O') => &flag[1..],
+            Some(b'b') => b"",
+            Some(b's') => size.as_bytes(),
+            Some(letter @ (b'f' | b't' | b'c')) => item.flag(*letter).unwrap_or_default(),
+            _ => continue,
+        };
+        out.extend_from_slice(&[b' ', flag[0]]);
+        out.extend_from_slice(said);
+    }
+    out.extend_from_slice(b"\r\n");
+    if with_value {
+        out.extend_from_slice(item.value);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Requests;
+
+    fn request(command: &[u8], verb: Verb, expect: Expect, key: (u32, u32)) -> (Requests, u32) {
+        let mut requests = Requests::default();
+        let at = requests.insert().unwrap();
+        let request = requests.at(at);
+        request.command.extend_from_slice(command);
+        (request.verb, request.expect) = (verb, expect);
+        request.keys.push(key);
+        (requests, at)
+    }
+
+    #[test]
+    fn a_read_back_becomes_what_the_client_asked_for() {
+        let read = b"VA 3 f5 s3 t-1 c9\r\na\r\n\r\n";
+        let check = |command: &[u8], verb, expect, expected: &[u8]| {
+            let (mut requests, at) = request(
+                command,
+                verb,
+                expect,
+                (
+                    3 + u32::from(verb == Verb::Gets) + u32::from(verb == Verb::Get),
+                    5 + u32::from(verb == Verb::Gets) + u32::from(verb == Verb::Get),
+                ),
+            );
+            let mut out = Vec::new();
+            convert(requests.at(at), read, &mut out);
+            assert_eq!(String::from_utf8_lossy(&out), String::from_utf8_lossy(expected));
+        };
+        let meta = Expect::Meta { get: true };
+        check(b"get ab\r\n", Verb::Get, Expect::Values, b"VALUE ab 5 3\r\na\r\n\r\nEND\r\n");
+        check(b"mg ab v k Ox c\r\n", Verb::MetaGet, meta, b"VA 3 kab Ox c9\r\na\r\n\r\n");
+        check(b"mg ab t\r\n", Verb::MetaGet, meta, b"HD t-1\r\n");
+    }
+
+    #[test]
+    fn parts_are_put_together_and_an_error_is_the_whole_reply() {
+        let (mut requests, at) = request(b"get a b\r\n", Verb::Get, Expect::Values, (4, 5));
+        let request = requests.at(at);
+        request.parts.push(b"VALUE a 0 1\r\nx\r\nEND\r\n".to_vec());
+        request.parts.push(b"END\r\n".to_vec());
+        let mut out = Vec::new();
+        compose(request, &mut out);
+        assert_eq!(out, b"VALUE a 0 1\r\nx\r\nEND\r\n");
+        request.parts.push(b"SERVER_ERROR out of memory\r\n".to_vec());
+        out.clear();
+        compose(request, &mut out);
+        assert_eq!(out, b"SERVER_ERROR out of memory\r\n");
+    }
+}

@@ -1,0 +1,206 @@
+//! The requests under way of a thread.
+
+use engine::pool::{AttemptId, RequestId};
+use memcached::{Expect, Verb};
+use model::window::{Nanos, Operation, Outcome};
+
+/// A range of [`Request::command`].
+pub(crate) type Range = (u32, u32);
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The place is free.
+    #[default]
+    Free,
+    /// It has no reply.
+    Open,
+    /// Its reply waits until earlier ones of its connection are there.
+    Replied,
+    /// The client has its reply, or has left.
+    Delivered,
+}
+
+/// A reply that the engine may use later.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    pub(crate) attempt: AttemptId,
+    pub(crate) bytes: Vec<u8>,
+    /// Keys that it has found.
+    pub(crate) hits: u32,
+    /// Whether it replies to a [`engine::pool::Command::ReadBack`].
+    pub(crate) read_back: bool,
+}
+
+/// A request under way.
+pub(crate) struct Request {
+    pub(crate) state: State,
+    generation: u32,
+    /// The client's place and its generation.
+    pub(crate) client: (u32, u32),
+    pub(crate) verb: Verb,
+    pub(crate) noreply: bool,
+    pub(crate) quiet: bool,
+    pub(crate) base64: bool,
+    pub(crate) expect: Expect,
+    /// What the client sent, in the form that has the server answer.
+    pub(crate) command: Vec<u8>,
+    /// Where its keys are.
+    pub(crate) keys: Vec<Range>,
+    /// Where the expiration time of a `gat` is.
+    pub(crate) exptime: Range,
+    /// Whether the engine knows it.
+    pub(crate) in_engine: bool,
+    /// Replies that are used, by part.
+    pub(crate) parts: Vec<Vec<u8>>,
+    /// Replies that the engine has not decided on.
+    pub(crate) kept: Vec<Kept>,
+    /// The reply.
+    pub(crate) reply: Vec<u8>,
+    /// Replies that a broadcast waits for.
+    pub(crate) left: u32,
+    pub(crate) received: Nanos,
+    pub(crate) started: Nanos,
+    pub(crate) served: Nanos,
+    pub(crate) operation: Operation,
+    pub(crate) outcome: Outcome,
+    /// Whether it gives the item a new time to live where it finds it.
+    pub(crate) changes: bool,
+    /// Keys that were found.
+    pub(crate) hits: u32,
+    /// Of its first key.
+    pub(crate) hash: u64,
+    pub(crate) length_met: u32,
+}
+
+/// Memory that a free place keeps for the next command or reply.
+const KEPT: usize = 8 << 10;
+
+impl Request {
+    fn new() -> Request {
+        Request {
+            state: State::Free,
+            generation: 0,
+            client: (0, 0),
+            verb: Verb::Version,
+            noreply: false,
+            quiet: false,
+            base64: false,
+            expect: Expect::Line,
+            command: Vec::new(),
+            keys: Vec::new(),
+            exptime: (0, 0),
+            in_engine: false,
+            parts: Vec::new(),
+            kept: Vec::new(),
+            reply: Vec::new(),
+            left: 0,
+            received: 0,
+            started: 0,
+            served: 0,
+            operation: Operation::Get,
+            outcome: Outcome::Error,
+            changes: false,
+            hits: 0,
+            hash: 0,
+            length_met: 0,
+        }
+    }
+
+    pub(crate) fn slice(&self, (start, end): Range) -> &[u8] {
+        self.command.get(start as usize..end as usize).unwrap_or_default()
+    }
+
+    /// Keeps a reply that the engine may use later.
+    pub(crate) fn keep(&mut self, attempt: AttemptId, bytes: &[u8], hits: u32, read_back: bool) {
+        if !self.kept.iter().any(|kept| kept.attempt == attempt) {
+            self.kept.push(Kept { attempt, bytes: bytes.to_vec(), hits, read_back });
+        }
+    }
+
+    /// A kept reply.
+    pub(crate) fn kept(&self, attempt: AttemptId) -> Option<&Kept> {
+        self.kept.iter().find(|kept| kept.attempt == attempt)
+    }
+
+    /// The first key.
+    pub(crate) fn key(&self) -> &[u8] {
+        self.keys.first().map_or(&[], |range| self.slice(*range))
+    }
+}
+
+/// The requests under way. Places are reused with their memory.
+#[derive(Default)]
+pub(crate) struct Requests {
+    places: Vec<Request>,
+    free: Vec<u32>,
+}
+
+/// Bits of a request's name that are its place.
+const PLACE_BITS: u32 = 24;
+/// Bits of a request's name that are its thread.
+const THREAD_BITS: u32 = 10;
+
+/// The thread that a request belongs to.
+pub(crate) fn thread_of(name: RequestId) -> usize {
+    (name >> (64 - THREAD_BITS)) as usize
+}
+
+impl Requests {
+    /// A place for a request; `None` if there are as many as there may be.
+    pub(crate) fn insert(&mut self) -> Option<u32> {
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None if self.places.len() < 1 << PLACE_BITS => {
+                self.places.push(Request::new());
+                (self.places.len() - 1) as u32
+            }
+            None => return None,
+        };
+        self.places[place as usize].state = State::Open;
+        Some(place)
+    }
+
+    /// The name of a request.
+    pub(crate) fn name(&self, thread: usize, place: u32) -> RequestId {
+        let generation = u64::from(self.places[place as usize].generation);
+        let generation = generation & ((1 << (64 - PLACE_BITS - THREAD_BITS)) - 1);
+        ((thread as u64) << (64 - THREAD_BITS)) | (generation << PLACE_BITS) | u64::from(place)
+    }
+
+    /// The place of a request, if it is still under way.
+    pub(crate) fn place(&self, thread: usize, name: RequestId) -> Option<u32> {
+        let place = (name & ((1 << PLACE_BITS) - 1)) as u32;
+        let request = self.places.get(place as usize)?;
+        (request.state != State::Free && self.name(thread, place) == name).then_some(place)
+    }
+
+    pub(crate) fn at(&mut self, place: u32) -> &mut Request {
+        &mut self.places[place as usize]
+    }
+
+    /// Frees a place once the client has its reply and the engine has forgotten the request.
+    pub(crate) fn release(&mut self, place: u32) {
+        let request = &mut self.places[place as usize];
+        if request.state != State::Delivered || request.in_engine || request.left > 0 {
+            return;
+        }
+        request.state = State::Free;
+        request.generation = request.generation.wrapping_add(1);
+        for bytes in [&mut request.command, &mut request.reply] {
+            bytes.clear();
+            if bytes.capacity() > KEPT {
+                *bytes = Vec::new();
+            }
+        }
+        request.keys.clear();
+        request.parts.clear();
+        request.kept.clear();
+        self.free.push(place);
+    }
+
+    /// Requests under way.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+}

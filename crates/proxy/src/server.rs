@@ -1,0 +1,207 @@
+//! A thread's connection to a server: commands go out in order, replies come back in the same order.
+
+use std::collections::VecDeque;
+use std::io;
+
+use engine::pool::{AttemptId, RequestId};
+use memcached::{Expect, Limits, Scanned, Scanner};
+use mio::{Registry, Token};
+use model::window::Nanos;
+
+use crate::buffer::{Filled, In, Out};
+use crate::stream::{Address, Stream};
+
+/// Room for one read of replies: some dozen replies of 4 KiB.
+const READ: usize = 256 << 10;
+/// Memory that an empty buffer of commands keeps.
+const KEPT: usize = 1 << 20;
+
+/// What a command on its way is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// An attempt of the engine's.
+    Attempt(AttemptId),
+    /// A command that goes to every server (`flush_all`); its replies are counted.
+    Broadcast,
+    /// [`engine::pool::Action::Ping`].
+    Ping,
+    /// [`engine::pool::Action::Flush`].
+    Flush,
+}
+
+/// A command that was sent, or waits to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
+    pub(crate) purpose: Purpose,
+    pub(crate) request: RequestId,
+    pub(crate) expect: Expect,
+    pub(crate) since: Nanos,
+    /// Whether it is a [`engine::pool::Command::ReadBack`].
+    pub(crate) read_back: bool,
+    /// Whether a reply that finds the item says that its time to live is new.
+    pub(crate) changes: bool,
+}
+
+impl Flight {
+    pub(crate) fn new(
+        purpose: Purpose,
+        request: RequestId,
+        expect: Expect,
+        since: Nanos,
+    ) -> Flight {
+        let (read_back, changes) = (false, false);
+        Flight { purpose, request, expect, since, read_back, changes }
+    }
+}
+
+/// How far the connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed,
+    Connecting,
+    Open,
+}
+
+/// A connection to a server, opened when it is needed.
+pub(crate) struct Server {
+    address: Address,
+    token: Token,
+    limits: Limits,
+    stream: Option<Stream>,
+    state: State,
+    input: In,
+    pub(crate) out: Out,
+    flights: VecDeque<Flight>,
+    /// Where the reply to the first flight ends, as far as it is known.
+    scanner: Option<Scanner>,
+    /// Whether it is listed among those with something to write.
+    pub(crate) listed: bool,
+}
+
+impl Server {
+    pub(crate) fn new(address: Address, token: Token, limits: Limits) -> Server {
+        Server {
+            address,
+            token,
+            limits,
+            stream: None,
+            state: State::Closed,
+            input: In::new(),
+            out: Out::default(),
+            flights: VecDeque::new(),
+            scanner: None,
+            listed: false,
+        }
+    }
+
+    /// Queues a flight whose command is at the end of `out`. Connects if there is no connection.
+    ///
+    /// # Errors
+    /// The connection cannot even be tried; the flight is queued all the same, and
+    /// [`Server::close`] returns it.
+    pub(crate) fn queue(&mut self, flight: Flight, registry: &Registry) -> io::Result<()> {
+        self.flights.push_back(flight);
+        if self.state == State::Closed {
+            let mut stream = Stream::connect(&self.address)?;
+            stream.register(registry, self.token)?;
+            self.stream = Some(stream);
+            self.state = State::Connecting;
+        }
+        Ok(())
+    }
+
+    /// Closes the connection and returns the flights that have no reply, with whether the server
+    /// cannot have seen them.
+    pub(crate) fn close(&mut self) -> (bool, VecDeque<Flight>) {
+        let unseen = self.state != State::Open;
+        if let Some(stream) = self.stream.take()
+            && !self.flights.is_empty()
+        {
+            // The server must not carry out later what fails here.
+            stream.abort();
+        }
+        self.state = State::Closed;
+        self.input.clear();
+        self.out.clear();
+        self.scanner = None;
+        (unseen, std::mem::take(&mut self.flights))
+    }
+
+    /// Commands without a reply.
+    pub(crate) fn length(&self) -> u32 {
+        self.flights.len() as u32
+    }
+
+    /// Since when the first flight waits.
+    pub(crate) fn oldest(&self) -> Option<Nanos> {
+        self.flights.front().map(|flight| flight.since)
+    }
+
+    /// Whether there is a connection, or one is being made.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state != State::Closed
+    }
+
+    /// Writes what waits. `Ok(false)`: it is not connected yet.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub(crate) fn write(&mut self) -> io::Result<bool> {
+        let Some(stream) = &mut self.stream else { return Ok(true) };
+        if self.state == State::Connecting {
+            if !stream.is_connected()? {
+                return Ok(false);
+            }
+            self.state = State::Open;
+        }
+        self.out.write_to(stream, KEPT)?;
+        Ok(true)
+    }
+
+    /// Reads once.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub(crate) fn read(&mut self) -> io::Result<Filled> {
+        let Some(stream) = &mut self.stream else { return Ok(Filled::Blocked) };
+        if self.state != State::Open {
+            return Ok(Filled::Blocked);
+        }
+        self.input.fill(stream, READ)
+    }
+
+    /// The next whole reply: its flight, and what the scanner found. Its bytes are the first of
+    /// [`Server::input`]; [`Server::consume`] drops them.
+    ///
+    /// # Errors
+    /// The server sent what is no reply, or what nobody waits for.
+    pub(crate) fn next_reply(
+        &mut self,
+    ) -> Result<Option<(Flight, memcached::Reply)>, &'static str> {
+        if self.input.bytes().is_empty() {
+            return Ok(None);
+        }
+        let Some(flight) = self.flights.front() else { return Err("a reply without a request") };
+        let (expect, limits) = (flight.expect, &self.limits);
+        let scanner = self.scanner.get_or_insert_with(|| Scanner::new(expect, limits));
+        match scanner.advance(self.input.bytes()) {
+            Scanned::Incomplete { .. } => Ok(None),
+            Scanned::Malformed(why) => Err(why),
+            Scanned::Complete(reply) => {
+                self.scanner = None;
+                Ok(self.flights.pop_front().map(|flight| (flight, reply)))
+            }
+        }
+    }
+
+    /// The buffer of replies, taken out while they are handled; [`Server::give_back`] ends that.
+    pub(crate) fn take_input(&mut self) -> In {
+        std::mem::replace(&mut self.input, In::new())
+    }
+
+    pub(crate) fn give_back(&mut self, input: In) {
+        if self.is_open() {
+            self.input = input;
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! What the threads of a proxy share.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use engine::pool::{Action, KeyHash, Pools, Refusal, Routes};
+use memcached::Limits;
+use mio::Waker;
+use model::window::Nanos;
+use record::clock;
+
+use crate::Settings;
+use crate::lane::{Counters, Lane};
+use crate::stream::{Address, Stream};
+
+/// What other threads have for one.
+struct Mailbox {
+    inside: Mutex<(Vec<Action>, Vec<Stream>)>,
+    waker: Waker,
+    /// Connections that it serves.
+    connections: AtomicUsize,
+}
+
+/// What the threads share.
+pub(crate) struct Shared {
+    pools: Mutex<Pools>,
+    routes: Routes,
+    mailboxes: Vec<Mailbox>,
+    lanes: Vec<Lane>,
+    counters: Vec<Counters>,
+    stopping: AtomicBool,
+    running: AtomicUsize,
+    connections_max: usize,
+    accepted: AtomicUsize,
+    start: Nanos,
+    pub(crate) addresses: Vec<Address>,
+    pub(crate) names: Vec<String>,
+    pub(crate) limits: Limits,
+    pub(crate) deadline: Nanos,
+    pub(crate) stall: Nanos,
+    pub(crate) drain: Nanos,
+    pub(crate) ping_timeout: Nanos,
+    /// A connection whose first command has no reply for this long is closed.
+    pub(crate) stuck: Nanos,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: &Settings, wakers: Vec<Waker>, now: Nanos) -> Shared {
+        let pools = &settings.pools;
+        let routes = Routes::new(pools);
+        let timeout = pools.pools.iter().map(|pool| pool.timeout).max().unwrap_or_default();
+        let lane = || Lane::new(pools.windows.clone(), settings.sample_one_in, now);
+        Shared {
+            lanes: wakers.iter().map(|_| lane()).collect(),
+            counters: wakers.iter().map(|_| Counters::default()).collect(),
+            running: AtomicUsize::new(wakers.len()),
+            mailboxes: wakers
+                .into_iter()
+                .map(|waker| Mailbox {
+                    inside: Mutex::default(),
+                    waker,
+                    connections: AtomicUsize::new(0),
+                })
+                .collect(),
+            pools: Mutex::new(Pools::new(pools.clone(), now)),
+            routes,
+            stopping: AtomicBool::new(false),
+            connections_max: settings.connections_max,
+            accepted: AtomicUsize::new(0),
+            start: now,
+            addresses: settings.addresses.clone(),
+            names: pools.servers.iter().map(|server| server.name.clone()).collect(),
+            limits: settings.limits,
+            deadline: settings.deadline,
+            stall: settings.stall,
+            drain: settings.drain,
+            ping_timeout: pools.ping_timeout,
+            stuck: timeout.saturating_mul(2),
+        }
+    }
+
+    /// The decisions.
+    pub(crate) fn pools(&self) -> MutexGuard<'_, Pools> {
+        // A panic inside the engine means a broken invariant: every later request must fail, rather
+        // than be routed by a state that cannot be trusted.
+        #[expect(clippy::expect_used, reason = "see above")]
+        self.pools.lock().expect("the pools failed")
+    }
+
+    pub(crate) fn lane(&self, thread: usize) -> &Lane {
+        &self.lanes[thread]
+    }
+
+    pub(crate) fn lanes(&self) -> &[Lane] {
+        &self.lanes
+    }
+
+    pub(crate) fn counters(&self, thread: usize) -> &Counters {
+        &self.counters[thread]
+    }
+
+    /// The name of a server, or of the second connection to it.
+    pub(crate) fn name(&self, server: usize) -> &str {
+        &self.names[server % self.names.len()]
+    }
+
+    /// Where a key belongs.
+    pub(crate) fn key_hash(&self, key: &[u8], base64: bool) -> KeyHash {
+        if base64 {
+            // The same item as under the key in plain.
+            let mut plain = Vec::new();
+            memcached::decode_base64(key, &mut plain);
+            return self.key_hash(&plain, false);
+        }
+        // A route with the empty prefix is checked for at start.
+        self.routes.key(key).unwrap_or(KeyHash { route: 0, ring: 0, id: 0 })
+    }
+
+    /// A seat for a further connection: the thread that has fewest. `None` if there are as many as
+    /// there may be.
+    pub(crate) fn seat(&self) -> Option<usize> {
+        let open = self.connections();
+        let load = |m: &Mailbox| m.connections.load(Ordering::Relaxed);
+        let least = (0..self.mailboxes.len()).min_by_key(|i| load(&self.mailboxes[*i]));
+        let thread = least.filter(|_| open < self.connections_max)?;
+        self.mailboxes[thread].connections.fetch_add(1, Ordering::Relaxed);
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+        Some(thread)
+    }
+
+    pub(crate) fn leave(&self, thread: usize) {
+        self.mailboxes[thread].connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Open connections of clients.
+    pub(crate) fn connections(&self) -> usize {
+        self.mailboxes.iter().map(|m| m.connections.load(Ordering::Relaxed)).sum()
+    }
+
+    pub(crate) fn mail_action(&self, thread: usize, action: Action) {
+        let Some(mailbox) = self.mailboxes.get(thread) else { return };
+        mailbox.inside.lock().unwrap_or_else(PoisonError::into_inner).0.push(action);
+        let _ = mailbox.waker.wake();
+    }
+
+    pub(crate) fn mail_stream(&self, thread: usize, stream: Stream) {
+        let Some(mailbox) = self.mailboxes.get(thread) else { return };
+        mailbox.inside.lock().unwrap_or_else(PoisonError::into_inner).1.push(stream);
+        let _ = mailbox.waker.wake();
+    }
+
+    /// What others have for a thread.
+    pub(crate) fn mail(&self, thread: usize) -> (Vec<Action>, Vec<Stream>) {
+        let mailbox = &self.mailboxes[thread];
+        std::mem::take(&mut *mailbox.inside.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        for mailbox in &self.mailboxes {
+            let _ = mailbox.waker.wake();
+        }
+    }
+
+    /// The error reply for a refused request: the reason, and which servers it concerns.
+    pub(crate) fn refusal(&self, why: Refusal) -> String {
+        let names = |servers: u64| {
+            let named = self.names.iter().take(64).enumerate();
+            let failed = named.filter(|(at, _)| servers >> at & 1 == 1).map(|(_, name)| &**name);
+            failed.collect::<Vec<&str>>().join(", ")
+        };
+        match why {
+            Refusal::Busy => "SERVER_ERROR busy: too many requests wait\r\n".to_owned(),
+            Refusal::TooLate { servers: 0 } => "SERVER_ERROR timed out\r\n".to_owned(),
+            Refusal::TooLate { servers } => {
+                format!("SERVER_ERROR timed out at {}\r\n", names(servers))
+            }
+            Refusal::Failed { servers } => format!("SERVER_ERROR failed at {}\r\n", names(servers)),
+            Refusal::NoServer => "SERVER_ERROR no server of the key can be reached\r\n".to_owned(),
+        }
+    }
+
+    /// Appends the reply to `stats`.
+    pub(crate) fn put_stats(&self, out: &mut Vec<u8>) {
+        let now = clock::now();
+        let sum = |of: fn(&Counters) -> u64| self.counters.iter().map(of).sum::<u64>();
+        let mut text = String::new();
+        let mut put = |name: &str, value: String| {
+            let _ = write!(text, "STAT {name} {value}\r\n");
+        };
+        let unix = (i128::from(now) + clock::unix_offset_ns()) / 1_000_000_000;
+        put("pid", std::process::id().to_string());
+        put("uptime", ((now - self.start) / 1_000_000_000).to_string());
+        put("time", unix.to_string());
+        put("version", concat!("concertina-", env!("CARGO_PKG_VERSION")).to_owned());
+        put("pointer_size", usize::BITS.to_string());
+        put("threads", self.mailboxes.len().to_string());
+        put("curr_connections", self.connections().to_string());
+        put("total_connections", self.accepted.load(Ordering::Relaxed).to_string());
+        put("cmd_get", sum(|c| c.gets.get()).to_string());
+        put("cmd_set", sum(|c| c.writes.get()).to_string());
+        put("get_hits", sum(|c| c.hits.get()).to_string());
+        put("get_misses", sum(|c| c.misses.get()).to_string());
+        put("bytes_written", sum(|c| c.bytes_written.get()).to_string());
+        put("refused_requests", sum(|c| c.refused.get()).to_string());
+        for (name, value) in self.status(now) {
+            put(&name, value);
+        }
+        out.extend_from_slice(text.as_bytes());
+        out.extend_from_slice(b"END\r\n");
+    }
+
+    /// The state of pools and servers, as names and values.
+    fn status(&self, now: Nanos) -> Vec<(String, String)> {
+        let status = self.pools().status(now);
+        let mut all = Vec::new();
+        for pool in &status.pools {
+            let mut put = |what: &str, value: u64| {
+                all.push((format!("pool.{}.{what}", pool.name), value.to_string()));
+            };
+            put("in_service", u64::from(pool.in_service));
+            put("waiting", u64::from(pool.waiting));
+            put("hedges", pool.counts.hedges);
+            put("hedges_won", pool.counts.hedges_won);
+            put("retries", pool.counts.retries);
+            put("refused_busy", pool.counts.refused_busy);
+            put("refused_too_late", pool.counts.refused_too_late);
+            put("refused_failed", pool.counts.refused_failed);
+            put("refused_no_server", pool.counts.refused_no_server);
+        }
+        for server in &status.servers {
+            let mut put = |what: &str, value: String| {
+                all.push((format!("server.{}.{what}", server.name), value));
+            };
+            put("state", server.state.as_str().to_owned());
+            put("outstanding", server.outstanding.to_string());
+            put("expected_response_us", format!("{:.0}", server.expected_response_ms * 1e3));
+            put("flushes", server.flushes.to_string());
+        }
+        all
+    }
+
+    /// Appends the reply to `stats settings`.
+    pub(crate) fn put_settings(&self, out: &mut Vec<u8>) {
+        let text = format!(
+            "STAT maxconns {}\r\nSTAT item_size_max {}\r\nSTAT num_threads {}\r\nEND\r\n",
+            self.connections_max,
+            self.limits.value_bytes_max,
+            self.mailboxes.len()
+        );
+        out.extend_from_slice(text.as_bytes());
+    }
+
+    /// Notes that a thread has ended.
+    pub(crate) fn left(&self, _thread: usize) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,265 @@
+//! A serving thread: one loop over its clients and its connections to servers.
+//!
+//! Each turn of the loop takes what the kernel reports, passes complete requests and replies to the
+//! engine, and carries out its actions. Everything that a turn wrote to one connection leaves in
+//! one system call at the turn's end. Nothing is allocated for a request of one key, once the
+//! buffers have grown.
+
+mod clients;
+mod decisions;
+mod servers;
+
+use std::collections::{HashSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::gateway::IntegerHash;
+use engine::pool::{
+    Action, Answer, AttemptId, Command, Event, Failed, KeyHash, Keys, Operation, Part, RequestId,
+    ServerId,
+};
+use memcached::{Expect, Kind, Parsed, Verb};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use model::window::{Nanos, Outcome, SECOND};
+use record::clock;
+use tracing::{info, warn};
+
+use crate::buffer::{Filled, In};
+use crate::client::Client;
+use crate::local;
+use crate::reply;
+use crate::request::{Requests, State, thread_of};
+use crate::server::{Flight, Purpose, Server};
+use crate::shared::Shared;
+use crate::stream::{Listener, Stream};
+use crate::timer::Timer;
+
+const WAKER: Token = Token(0);
+const LISTENER: Token = Token(1);
+const TIMER: Token = Token(2);
+/// The first token of servers; those of clients follow.
+const SERVERS: usize = 3;
+
+/// Bytes of one read of requests.
+const READ: usize = 64 << 10;
+
+/// Time between two looks at connections that do not move.
+const SWEEP: Nanos = SECOND / 10;
+
+/// The token of the waker of a thread.
+pub(crate) fn waker_token() -> Token {
+    WAKER
+}
+
+/// A serving thread.
+pub(crate) struct Thread {
+    shared: Arc<Shared>,
+    index: usize,
+    poll: Poll,
+    timer: Timer,
+    listener: Option<Listener>,
+    clients: Vec<Option<Client>>,
+    free: Vec<u32>,
+    generation: u32,
+    /// The servers; on the first thread they are followed by a second connection to each, for
+    /// pings and flushes.
+    servers: Vec<Server>,
+    requests: Requests,
+    /// Attempts whose replies nobody needs.
+    cancelled: HashSet<AttemptId, IntegerHash>,
+    /// Servers and clients with something to write.
+    writes_to_servers: Vec<usize>,
+    writes_to_clients: Vec<u32>,
+    /// Clients to be read again although the kernel reports nothing.
+    again: Vec<u32>,
+    /// Events that follow from carrying out actions.
+    todo: VecDeque<Event>,
+    actions: Vec<Action>,
+    scratch: Vec<u8>,
+    composed: Vec<u8>,
+    now: Nanos,
+    swept: Nanos,
+}
+
+/// A reply that is being handled.
+#[derive(Clone, Copy)]
+struct Arrived<'a> {
+    attempt: AttemptId,
+    bytes: &'a [u8],
+    hits: u32,
+    read_back: bool,
+}
+
+impl Thread {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        index: usize,
+        poll: Poll,
+        mut listener: Option<Listener>,
+    ) -> io::Result<Thread> {
+        let registry = poll.registry();
+        if let Some(listener) = &mut listener {
+            listener.register(registry, LISTENER)?;
+        }
+        let timer = Timer::new()?;
+        registry.register(&mut SourceFd(&timer.descriptor()), TIMER, Interest::READABLE)?;
+        let rounds = if index == 0 { 2 } else { 1 };
+        let addresses = &shared.addresses;
+        let servers = (0..rounds * addresses.len())
+            .map(|i| {
+                let address = addresses[i % addresses.len()].clone();
+                Server::new(address, Token(SERVERS + i), shared.limits)
+            })
+            .collect();
+        let now = clock::now();
+        Ok(Thread {
+            shared,
+            index,
+            timer,
+            poll,
+            listener,
+            clients: Vec::new(),
+            free: Vec::new(),
+            generation: 0,
+            servers,
+            requests: Requests::default(),
+            cancelled: HashSet::default(),
+            writes_to_servers: Vec::new(),
+            writes_to_clients: Vec::new(),
+            again: Vec::new(),
+            todo: VecDeque::new(),
+            actions: Vec::new(),
+            scratch: vec![0; READ],
+            composed: Vec::new(),
+            now,
+            swept: now,
+        })
+    }
+
+    /// Serves until the process ends.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(1024);
+        let mut ready: Vec<u32> = Vec::new();
+        let mut drain_until = None;
+        if self.index == 0 {
+            self.tell(Event::Tick, None);
+        }
+        loop {
+            let wait = if self.again.is_empty() { SWEEP } else { 0 };
+            if let Err(error) = self.poll.poll(&mut events, Some(Duration::from_nanos(wait)))
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                warn!("cannot wait for connections: {error}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            self.now = clock::now();
+            let first_client = SERVERS + self.servers.len();
+            ready.append(&mut self.again);
+            for event in &events {
+                match event.token() {
+                    WAKER => {}
+                    LISTENER => self.accept(),
+                    TIMER => self.timer.acknowledge(),
+                    Token(token) if token < first_client => {
+                        self.server_ready(token - SERVERS, event.is_read_closed());
+                    }
+                    Token(token) => {
+                        let place = (token - first_client) as u32;
+                        if event.is_writable() {
+                            self.write_later(place);
+                        }
+                        if event.is_readable() || event.is_read_closed() || event.is_error() {
+                            if let Some(client) = self.client(place) {
+                                client.hung_up |= event.is_read_closed();
+                            }
+                            ready.push(place);
+                        }
+                    }
+                }
+            }
+            self.inbox();
+            for place in ready.drain(..) {
+                self.read_client(place);
+            }
+            if self.timer.is_due(self.now) {
+                self.tell(Event::Tick, None);
+            }
+            self.work_off();
+            let wake = self.shared.pools().next_wake();
+            self.timer.set(wake, self.now);
+            if self.now - self.swept >= SWEEP {
+                self.swept = self.now;
+                self.sweep();
+                self.work_off();
+            }
+            if self.shared.is_stopping() {
+                self.listener = None;
+                let until = *drain_until.get_or_insert(self.now + self.shared.drain);
+                if self.is_idle() || self.now >= until {
+                    break;
+                }
+            }
+        }
+        self.shared.left(self.index);
+    }
+
+    /// Handles events that follow from others, and writes, until neither is left.
+    fn work_off(&mut self) {
+        loop {
+            while let Some(event) = self.todo.pop_front() {
+                self.tell(event, None);
+            }
+            let mut servers = std::mem::take(&mut self.writes_to_servers);
+            for server in servers.drain(..) {
+                self.servers[server].listed = false;
+                self.write_server(server);
+            }
+            if self.writes_to_servers.is_empty() {
+                self.writes_to_servers = servers;
+            }
+            let mut clients = std::mem::take(&mut self.writes_to_clients);
+            for place in clients.drain(..) {
+                self.write_client(place);
+            }
+            if self.writes_to_clients.is_empty() {
+                self.writes_to_clients = clients;
+            }
+            let written = self.writes_to_servers.is_empty() && self.writes_to_clients.is_empty();
+            if self.todo.is_empty() && written {
+                return;
+            }
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.requests.len() == 0
+            && self.clients.iter().flatten().all(|client| client.out.is_empty())
+    }
+
+    /// Closes what does not move: clients that owe the rest of a request or do not read their
+    /// replies, and connections to servers that do not answer.
+    fn sweep(&mut self) {
+        let now = self.now;
+        for place in 0..self.clients.len() as u32 {
+            let stall = self.shared.stall;
+            let Some(client) = self.client(place) else { continue };
+            let waits = client.paused && client.out.is_empty();
+            if client.is_moving() && !waits && now.saturating_sub(client.moved) > stall {
+                self.close_client(place);
+            }
+        }
+        for server in 0..self.servers.len() {
+            let pings = server >= self.shared.addresses.len();
+            let patience = if pings { self.shared.ping_timeout } else { self.shared.stuck };
+            let stuck = |since: Nanos| now.saturating_sub(since) > patience;
+            if self.servers[server].oldest().is_some_and(stuck) {
+                self.broken(server);
+            }
+        }
+        if self.listener.is_some() {
+            self.accept();
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Clients of a thread: connections, requests parsed, replies written.
+
+use super::*;
+
+impl Thread {
+    pub(super) fn accept(&mut self) {
+        loop {
+            let Some(listener) = &self.listener else { return };
+            match listener.accept() {
+                Ok(stream) => {
+                    let Some(thread) = self.shared.seat() else {
+                        refuse(stream);
+                        continue;
+                    };
+                    if thread == self.index {
+                        self.add_client(stream);
+                    } else {
+                        self.shared.mail_stream(thread, stream);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    // Out of files, most likely: those who are connected go on. The sweep tries
+                    // again.
+                    warn!("cannot accept a connection: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(super) fn add_client(&mut self, stream: Stream) {
+        self.generation = self.generation.wrapping_add(1);
+        let mut client = Client::new(stream, self.generation, self.now);
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.clients.push(None);
+            (self.clients.len() - 1) as u32
+        });
+        let token = Token(SERVERS + self.servers.len() + place as usize);
+        if let Err(error) = client.stream.register(self.poll.registry(), token) {
+            warn!("cannot watch a connection: {error}");
+            self.free.push(place);
+            self.shared.leave(self.index);
+            return;
+        }
+        self.clients[place as usize] = Some(client);
+        self.read_again(place);
+    }
+
+    pub(super) fn client(&mut self, place: u32) -> Option<&mut Client> {
+        self.clients.get_mut(place as usize)?.as_mut()
+    }
+
+    pub(super) fn read_again(&mut self, place: u32) {
+        if let Some(client) = self.client(place)
+            && !std::mem::replace(&mut client.again, true)
+        {
+            self.again.push(place);
+        }
+    }
+
+    pub(super) fn write_later(&mut self, place: u32) {
+        if let Some(client) = self.client(place)
+            && !std::mem::replace(&mut client.listed, true)
+        {
+            self.writes_to_clients.push(place);
+        }
+    }
+
+    pub(super) fn read_client(&mut self, place: u32) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.read_client_into(place, &mut scratch);
+        self.scratch = scratch;
+    }
+
+    pub(super) fn read_client_into(&mut self, place: u32, scratch: &mut [u8]) {
+        let now = self.now;
+        let Some(client) = self.client(place) else { return };
+        client.again = false;
+        if client.is_full() {
+            client.paused = true;
+            return;
+        }
+        // What arrived while it had too much under way.
+        if std::mem::take(&mut client.paused) && !client.rest.is_empty() && !client.ending {
+            self.parse_rest(place);
+        }
+        let Some(client) = self.client(place) else { return };
+        let count = match io::Read::read(&mut client.stream, scratch) {
+            Ok(0) => {
+                // Replies to what it sent before may still be on their way to a client that only
+                // closed its sending half; it is closed once they are written.
+                client.ending = true;
+                client.rest = Vec::new();
+                return self.write_later(place);
+            }
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                return self.read_again(place);
+            }
+            Err(_) => return self.close_client(place),
+        };
+        let more = count == scratch.len() || client.hung_up;
+        if client.ending {
+            // Nothing that it sends counts any more.
+            if more {
+                self.read_again(place);
+            }
+            return;
+        }
+        client.moved = now;
+        let mut bytes = &scratch[..count];
+        if client.skip > 0 {
+            let skipped = client.skip.min(bytes.len() as u64);
+            client.skip -= skipped;
+            bytes = &bytes[skipped as usize..];
+        }
+        if !client.rest.is_empty() {
+            client.rest.extend_from_slice(bytes);
+            self.parse_rest(place);
+        } else if !bytes.is_empty() {
+            let used = self.parse(place, bytes);
+            if let Some(client) = self.client(place)
+                && !client.ending
+            {
+                client.rest.extend_from_slice(&bytes[used..]);
+            }
+        }
+        // A short read has emptied the socket, unless the client has closed it, which is reported
+        // together with the bytes before.
+        self.read_again_if(place, more);
+    }
+
+    pub(super) fn read_again_if(&mut self, place: u32, more: bool) {
+        let Some(client) = self.client(place) else { return };
+        if client.is_full() {
+            client.paused = true;
+        } else if more {
+            self.read_again(place);
+        }
+    }
+
+    pub(super) fn parse_rest(&mut self, place: u32) {
+        let Some(client) = self.client(place) else { return };
+        if client.rest.len() < client.needed {
+            return self.bound_rest(place);
+        }
+        let mut rest = std::mem::take(&mut client.rest);
+        let used = self.parse(place, &rest);
+        let Some(client) = self.client(place) else { return };
+        if used == rest.len() || client.ending {
+            rest.clear();
+            if rest.capacity() > READ {
+                rest = Vec::new();
+            }
+        } else {
+            rest.drain(..used);
+        }
+        client.rest = rest;
+        self.bound_rest(place);
+    }
+
+    /// Refuses the connection whose unfinished request does not fit in memory.
+    pub(super) fn bound_rest(&mut self, place: u32) {
+        let max = self.shared.limits.value_bytes_max + self.shared.limits.line_bytes_max + 4096;
+        let Some(client) = self.client(place) else { return };
+        if client.rest.len() > max.max(READ) * 2 {
+            client.ending = true;
+            client.rest = Vec::new();
+            self.answer(place, b"SERVER_ERROR out of memory reading request\r\n");
+        }
+    }
+
+    /// Begins the requests at the start of some bytes; returns how many bytes they are.
+    pub(super) fn parse(&mut self, place: u32, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        while at < bytes.len() {
+            let Some(client) = self.client(place) else { return at };
+            if client.is_full() {
+                client.paused = true;
+                return at;
+            }
+            if client.ending {
+                return bytes.len();
+            }
+            let limits = self.shared.limits;
+            match memcached::parse(&bytes[at..], &limits) {
+                Parsed::Incomplete { needed } => {
+                    if let Some(client) = self.client(place) {
+                        client.needed = needed;
+                    }
+                    return at;
+                }
+                Parsed::Request(request) => {
+                    at += request.whole.len();
+                    self.request(place, &request);
+                }
+                Parsed::Invalid { reply, consumed, skip, close } => {
+                    at += consumed;
+                    let here = skip.min((bytes.len() - at) as u64);
+                    at += here as usize;
+                    if let Some(client) = self.client(place) {
+                        client.skip = skip - here;
+                        client.ending |= close;
+                    }
+                    self.shared.counters(self.index).refused.add(1);
+                    self.answer(place, reply.as_bytes());
+                }
+            }
+        }
+        if let Some(client) = self.client(place) {
+            client.needed = 0;
+        }
+        at
+    }
+
+    pub(super) fn request(&mut self, place: u32, request: &memcached::Request<'_>) {
+        match request.verb {
+            Verb::Quit => {
+                if let Some(client) = self.client(place) {
+                    client.ending = true;
+                }
+                return self.write_later(place);
+            }
+            Verb::FlushAll => return self.broadcast(place, request),
+            _ if request.kind() == Kind::Local => {
+                let mut reply = Vec::new();
+                local::reply(&self.shared, request, &mut reply);
+                if request.noreply {
+                    reply.clear();
+                }
+                return self.answer(place, &reply);
+            }
+            _ => {}
+        }
+        let Some(name) = self.begin(place, request) else {
+            return self.answer(place, b"SERVER_ERROR too many requests under way\r\n");
+        };
+        let hash = |key: &[u8]| self.shared.key_hash(key, request.is_base64());
+        let mut keys = request.keys();
+        let (first, second) = (keys.next().unwrap_or_default(), keys.next());
+        let keys = match second {
+            None => Keys::One(hash(first)),
+            Some(_) => Keys::Many(request.keys().map(hash).collect::<Vec<KeyHash>>().into()),
+        };
+        let operation = match request.kind() {
+            // The expiration times of several keys cannot be changed on all of their servers in
+            // one step.
+            Kind::Update if second.is_some() => Operation::Read,
+            // The number that a later cas must show is that of the key's first server.
+            _ if request.verb == Verb::Gets && second.is_none() => Operation::Update,
+            Kind::Update => Operation::Update,
+            Kind::Write => Operation::Write,
+            _ => Operation::Read,
+        };
+        let recorded = local::recorded(request.verb, second.is_some());
+        let id = keys.as_slice().first().map_or(0, |key| key.id);
+        let at = self.requests.place(self.index, name);
+        if let Some(at) = at {
+            let under_way = self.requests.at(at);
+            under_way.operation = recorded;
+            under_way.hash = id;
+            under_way.changes = request.kind() == Kind::Update;
+            under_way.in_engine = true;
+        }
+        self.shared.lane(self.index).arrive(self.now);
+        let deadline = self.now.saturating_add(self.shared.deadline);
+        let bytes = request.value().len() as u32;
+        let event = Event::Request { request: name, operation, recorded, keys, bytes, deadline };
+        self.tell(event, None);
+    }
+
+    /// A place for a client's request, at the end of the client's queue.
+    pub(super) fn begin(
+        &mut self,
+        place: u32,
+        request: &memcached::Request<'_>,
+    ) -> Option<RequestId> {
+        let at = self.requests.insert()?;
+        let now = self.now;
+        let Some(client) = self.clients.get_mut(place as usize).and_then(Option::as_mut) else {
+            let free = self.requests.at(at);
+            free.state = State::Delivered;
+            self.requests.release(at);
+            return None;
+        };
+        client.queue.push_back(at);
+        let under_way = self.requests.at(at);
+        under_way.client = (place, client.generation);
+        under_way.verb = request.verb;
+        under_way.noreply = request.noreply;
+        under_way.quiet = request.quiet;
+        under_way.base64 = request.is_base64();
+        under_way.expect = request.expect();
+        under_way.in_engine = false;
+        under_way.left = 0;
+        (under_way.received, under_way.started, under_way.served) = (now, 0, 0);
+        under_way.outcome = Outcome::Error;
+        (under_way.length_met, under_way.hits) = (0, 0);
+        request.put_answered(&mut under_way.command);
+        let start = request.whole.as_ptr() as usize;
+        let range = |bytes: &[u8]| {
+            let from = (bytes.as_ptr() as usize).saturating_sub(start);
+            (from as u32, (from + bytes.len()) as u32)
+        };
+        under_way.keys.extend(request.keys().map(range));
+        under_way.exptime = match request.verb {
+            Verb::Gat | Verb::Gats => range(request.arguments()),
+            _ => (0, 0),
+        };
+        Some(self.requests.name(self.index, at))
+    }
+
+    /// Answers a request that no server has to be asked for.
+    pub(super) fn answer(&mut self, place: u32, reply: &[u8]) {
+        let Some(client) = self.client(place) else { return };
+        if client.queue.is_empty() {
+            client.out.end().extend_from_slice(reply);
+            return self.write_later(place);
+        }
+        let generation = client.generation;
+        let Some(at) = self.requests.insert() else { return self.close_client(place) };
+        let under_way = self.requests.at(at);
+        under_way.client = (place, generation);
+        under_way.state = State::Replied;
+        under_way.in_engine = false;
+        under_way.left = 0;
+        under_way.received = 0;
+        under_way.reply.extend_from_slice(reply);
+        if let Some(client) = self.client(place) {
+            client.queue.push_back(at);
+        }
+    }
+
+    /// Sends a command to every server, and answers when all have.
+    pub(super) fn broadcast(&mut self, place: u32, request: &memcached::Request<'_>) {
+        let Some(name) = self.begin(place, request) else {
+            return self.answer(place, b"SERVER_ERROR too many requests under way\r\n");
+        };
+        let Some(at) = self.requests.place(self.index, name) else { return };
+        let servers = self.shared.addresses.len();
+        let under_way = self.requests.at(at);
+        under_way.left = servers as u32;
+        under_way.received = 0;
+        for server in 0..servers {
+            let command = &self.requests.at(at).command;
+            self.servers[server].out.end().extend_from_slice(command);
+            self.queue(server, Purpose::Broadcast, name, Expect::Line);
+        }
+    }
+
+    pub(super) fn write_client(&mut self, place: u32) {
+        let now = self.now;
+        let Some(client) = self.client(place) else { return };
+        client.listed = false;
+        match client.out.write_to(&mut client.stream, READ) {
+            Err(_) => return self.close_client(place),
+            Ok(0) => {}
+            Ok(_) => client.moved = now,
+        }
+        if client.ending && client.queue.is_empty() && client.out.is_empty() {
+            return self.close_client(place);
+        }
+        if client.paused && !client.is_full() {
+            self.read_again(place);
+        }
+    }
+
+    pub(super) fn close_client(&mut self, place: u32) {
+        let Some(client) = self.clients.get_mut(place as usize).and_then(Option::take) else {
+            return;
+        };
+        self.free.push(place);
+        self.shared.leave(self.index);
+        for at in client.queue {
+            let request = self.requests.at(at);
+            let over = request.in_engine && request.state == State::Open;
+            request.state = State::Delivered;
+            if over {
+                let name = self.requests.name(self.index, at);
+                self.shared.lane(self.index).abandon(self.now);
+                self.todo.push_back(Event::Over { request: name });
+            }
+            self.requests.release(at);
+        }
+    }
+}
+
+/// Tells a client that its connection is one too many, and closes it.
+fn refuse(mut stream: Stream) {
+    let _ = io::Write::write(&mut stream, b"SERVER_ERROR too many open connections\r\n");
+}

@@ -1,0 +1,190 @@
+//! What the engine is told, and what it decides.
+
+use super::*;
+
+impl Thread {
+    /// Tells the engine of an event, and carries out what follows from it.
+    pub(super) fn tell(&mut self, event: Event, arrived: Option<Arrived<'_>>) {
+        let mut actions = std::mem::take(&mut self.actions);
+        self.shared.pools().handle(self.now, event, &mut actions);
+        for i in 0..actions.len() {
+            let action = std::mem::replace(&mut actions[i], Action::Ping { server: usize::MAX });
+            let request = match &action {
+                Action::Send { request, .. }
+                | Action::Use { request, .. }
+                | Action::Done { request }
+                | Action::Cancel { request, .. }
+                | Action::Forget { request }
+                | Action::Refuse { request, .. } => thread_of(*request),
+                Action::Ping { .. } | Action::Flush { .. } => 0,
+            };
+            if request == self.index {
+                let last = match (&action, actions.get(i + 1)) {
+                    (Action::Use { request, .. }, Some(Action::Done { request: done })) => {
+                        request == done
+                    }
+                    _ => false,
+                };
+                self.act(action, arrived, last);
+            } else {
+                self.shared.mail_action(request, action);
+            }
+        }
+        actions.clear();
+        self.actions = actions;
+    }
+
+    /// Carries out what events of other threads decided for this one.
+    pub(super) fn inbox(&mut self) {
+        let (actions, streams) = self.shared.mail(self.index);
+        for stream in streams {
+            self.add_client(stream);
+        }
+        for action in actions {
+            self.act(action, None, false);
+        }
+    }
+
+    /// Carries out an action. `last`: the next action is [`Action::Done`].
+    pub(super) fn act(&mut self, action: Action, arrived: Option<Arrived<'_>>, last: bool) {
+        match action {
+            Action::Send { request, attempt, server, part: _, keys, command } => {
+                self.send(request, attempt, server, &keys, command);
+            }
+            Action::Use { request, part, attempt } => {
+                let Some(at) = self.requests.place(self.index, request) else { return };
+                match arrived.filter(|arrived| arrived.attempt == attempt) {
+                    Some(Arrived { bytes, hits, read_back, .. }) => {
+                        self.requests.at(at).hits += hits;
+                        self.use_reply(at, part, bytes, read_back, last);
+                    }
+                    None => {
+                        let kept = self.requests.at(at).kept(attempt).cloned();
+                        let Some(kept) = kept else { return };
+                        self.requests.at(at).hits += kept.hits;
+                        self.use_reply(at, part, &kept.bytes, kept.read_back, last);
+                    }
+                }
+            }
+            Action::Done { request } => {
+                let Some(at) = self.requests.place(self.index, request) else { return };
+                let under_way = self.requests.at(at);
+                if under_way.state == State::Open {
+                    let mut composed = std::mem::take(&mut self.composed);
+                    composed.clear();
+                    reply::compose(under_way, &mut composed);
+                    self.finish(at, &composed);
+                    self.composed = composed;
+                }
+            }
+            Action::Cancel { attempt, .. } => {
+                self.cancelled.insert(attempt);
+            }
+            Action::Forget { request } => {
+                let Some(at) = self.requests.place(self.index, request) else { return };
+                self.requests.at(at).in_engine = false;
+                self.requests.release(at);
+            }
+            Action::Refuse { request, why } => {
+                let Some(at) = self.requests.place(self.index, request) else { return };
+                let under_way = self.requests.at(at);
+                under_way.outcome = Outcome::Error;
+                under_way.parts.clear();
+                let text = self.shared.refusal(why);
+                self.finish(at, text.as_bytes());
+            }
+            Action::Ping { server } => {
+                let connection = self.shared.addresses.len() + server;
+                let Some(target) = self.servers.get_mut(connection) else { return };
+                target.out.end().extend_from_slice(b"version\r\n");
+                self.queue(connection, Purpose::Ping, 0, Expect::Line);
+            }
+            Action::Flush { server } => {
+                let connection = self.shared.addresses.len() + server;
+                let Some(target) = self.servers.get_mut(connection) else { return };
+                info!("emptying {}, which may have missed writes", self.shared.names[server]);
+                target.out.end().extend_from_slice(b"flush_all\r\n");
+                self.queue(connection, Purpose::Flush, 0, Expect::Line);
+            }
+        }
+    }
+
+    /// Uses a reply for a part. That of a read-back is converted to the form that the client asked
+    /// for.
+    pub(super) fn use_reply(
+        &mut self,
+        at: u32,
+        part: u16,
+        bytes: &[u8],
+        read_back: bool,
+        last: bool,
+    ) {
+        if read_back {
+            let mut converted = Vec::new();
+            reply::convert(self.requests.at(at), bytes, &mut converted);
+            self.use_part(at, part, &converted, last);
+        } else {
+            self.use_part(at, part, bytes, last);
+        }
+    }
+
+    pub(super) fn use_part(&mut self, at: u32, part: u16, bytes: &[u8], last: bool) {
+        let under_way = self.requests.at(at);
+        under_way.outcome = reply::outcome(under_way.outcome, bytes, part);
+        under_way.served = self.now;
+        if last && part == 0 && under_way.parts.is_empty() {
+            return self.finish(at, bytes);
+        }
+        let part = usize::from(part);
+        if under_way.parts.len() <= part {
+            under_way.parts.resize_with(part + 1, Vec::new);
+        }
+        under_way.parts[part].clear();
+        under_way.parts[part].extend_from_slice(bytes);
+    }
+
+    /// Gives a request its reply, which is sent once those before it are.
+    pub(super) fn finish(&mut self, at: u32, bytes: &[u8]) {
+        let under_way = self.requests.at(at);
+        if under_way.state != State::Open {
+            return;
+        }
+        let (verb, quiet, noreply) = (under_way.verb, under_way.quiet, under_way.noreply);
+        let silent = memcached::is_suppressed(verb, quiet, noreply, bytes);
+        let bytes = if silent { &[] } else { bytes };
+        let (place, generation) = under_way.client;
+        if under_way.received > 0 {
+            self.shared.lane(self.index).finish(self.now, under_way, bytes.len());
+            self.shared.counters(self.index).finish(under_way, bytes.len());
+        }
+        let client = self.clients.get_mut(place as usize).and_then(Option::as_mut);
+        let Some(client) = client.filter(|client| client.generation == generation) else {
+            under_way.state = State::Delivered;
+            return self.requests.release(at);
+        };
+        if client.queue.front() != Some(&at) {
+            under_way.reply.clear();
+            under_way.reply.extend_from_slice(bytes);
+            under_way.state = State::Replied;
+            return;
+        }
+        if client.out.is_empty() {
+            client.moved = self.now;
+        }
+        client.out.end().extend_from_slice(bytes);
+        client.queue.pop_front();
+        under_way.state = State::Delivered;
+        self.requests.release(at);
+        while let Some(&next) = client.queue.front() {
+            let under_way = self.requests.at(next);
+            if under_way.state != State::Replied {
+                break;
+            }
+            client.out.end().append(&mut under_way.reply);
+            under_way.state = State::Delivered;
+            client.queue.pop_front();
+            self.requests.release(next);
+        }
+        self.write_later(place);
+    }
+}

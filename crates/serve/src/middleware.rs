@@ -1,0 +1,211 @@
+//! The proxy for memcached's protocol as a part of the process: its administrative paths, and what
+//! is observed of it.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use engine::pool::{Counts, PoolStatus, ServerStatus, Status as Pools};
+use engine::route::health::State;
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use model::window::{self, Nanos, QueueName, Sample, Window};
+use proxy::Proxy;
+use record::clock;
+use serde::Serialize;
+
+use crate::admin;
+use crate::body::ReplyBody;
+use crate::config::Config;
+use crate::exposition::{Exposition, Kind};
+use crate::front::Front;
+use crate::http::{Problem, Service, authorize, is_health, json, only_get, typed};
+use crate::lane::Lane;
+use crate::observe::Observed;
+
+/// A proxy, and the HTTP front for whoever watches it.
+pub struct Middleware {
+    front: Front,
+    proxy: Proxy,
+}
+
+impl Middleware {
+    /// Starts a proxy; its HTTP front is not running yet.
+    pub fn start(
+        config: &Config,
+        settings: proxy::Settings,
+        windows: window::Settings,
+        now: Nanos,
+    ) -> anyhow::Result<Middleware> {
+        let front = Front::new(config, QueueName::Gateway, windows, now);
+        Ok(Middleware { front, proxy: Proxy::start(settings, now)? })
+    }
+
+    /// Where clients that speak memcached's protocol connect.
+    pub fn address(&self) -> &proxy::Address {
+        self.proxy.address()
+    }
+
+    /// Ends the proxy: requests in flight are answered first.
+    pub fn end(&self) {
+        self.proxy.stop();
+    }
+
+    fn metrics(&self) -> Response<ReplyBody> {
+        let mut page = self.metrics.queues();
+        add(&mut page, &self.proxy.status(clock::now()));
+        let connections = self.proxy.connections() as f64;
+        page.single("concertina_connections", Kind::Gauge, "Open connections.", connections);
+        typed(StatusCode::OK, "text/plain; version=0.0.4", page.finish().into_bytes(), None)
+    }
+
+    fn status(&self) -> Response<ReplyBody> {
+        let status = Status {
+            version: env!("CARGO_PKG_VERSION"),
+            role: self.config.serve.role.as_str(),
+            listen: self.proxy.address().to_string(),
+            connections: self.proxy.connections(),
+            memcached: self.proxy.status(clock::now()),
+            config: &self.asked,
+        };
+        json(StatusCode::OK, &status, None)
+    }
+
+    fn route(&self, request: &Request<Incoming>) -> Result<Response<ReplyBody>, Problem> {
+        let path = request.uri().path();
+        if is_health(path) {
+            only_get(request)?;
+            return Ok(match path {
+                "/readyz" => admin::ready_without_origin(self),
+                _ => admin::alive(),
+            });
+        }
+        authorize(self, request.headers())?;
+        only_get(request)?;
+        match path {
+            "/metrics" => Ok(self.metrics()),
+            "/admin/status" => Ok(self.status()),
+            _ => Err(Problem::new(
+                StatusCode::NOT_FOUND,
+                "there is nothing here; this process is a proxy for memcached's protocol, with \
+                 /healthz, /readyz, /metrics and /admin/status",
+            )),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Status<'a> {
+    version: &'static str,
+    role: &'static str,
+    /// Where clients connect.
+    listen: String,
+    connections: usize,
+    memcached: Pools,
+    config: &'a toml::Table,
+}
+
+/// The end of a metric's name, its explanation, and its value.
+type Metric<T, V> = (&'static str, &'static str, fn(&T) -> V);
+
+fn add(page: &mut Exposition, status: &Pools) {
+    let counts: [Metric<Counts, u64>; 5] = [
+        ("retries", "Attempts of reads after the first.", |c| c.retries),
+        ("retries_left_out", "Retries that the budget did not allow.", |c| c.retries_left_out),
+        ("hedges", "Second attempts beside a slow one.", |c| c.hedges),
+        ("hedges_won", "Second attempts whose reply was used.", |c| c.hedges_won),
+        ("hedges_left_out", "Hedges that the budget did not allow.", |c| c.hedges_left_out),
+    ];
+    for (name, help, value) in counts {
+        let name = format!("concertina_pool_{name}_total");
+        page.family(&name, Kind::Counter, help);
+        for pool in &status.pools {
+            page.sample(&name, &[("pool", pool.name.as_str())], value(&pool.counts) as f64);
+        }
+    }
+    let name = "concertina_pool_refusals_total";
+    page.family(name, Kind::Counter, "Requests that were refused, by reason.");
+    for pool in &status.pools {
+        for (reason, count) in [
+            ("busy", pool.counts.refused_busy),
+            ("too_late", pool.counts.refused_too_late),
+            ("failed", pool.counts.refused_failed),
+            ("no_server", pool.counts.refused_no_server),
+        ] {
+            page.sample(name, &[("pool", pool.name.as_str()), ("reason", reason)], count as f64);
+        }
+    }
+    let gauges: [Metric<PoolStatus, u32>; 2] = [
+        ("in_service", "Requests in service.", |pool| pool.in_service),
+        ("waiting", "Requests that wait for a worker.", |pool| pool.waiting),
+    ];
+    for (name, help, value) in gauges {
+        let name = format!("concertina_pool_{name}");
+        page.family(&name, Kind::Gauge, help);
+        for pool in &status.pools {
+            page.sample(&name, &[("pool", pool.name.as_str())], f64::from(value(pool)));
+        }
+    }
+    let name = "concertina_pool_server_state";
+    page.family(name, Kind::Gauge, "1 for the state that a server is in.");
+    for server in &status.servers {
+        for state in State::ALL {
+            let labels = [("server", server.name.as_str()), ("state", state.as_str())];
+            page.sample(name, &labels, f64::from(u8::from(server.state == state)));
+        }
+    }
+    let gauges: [Metric<ServerStatus, f64>; 2] = [
+        ("outstanding", "Requests of this proxy in progress at a server.", |server| {
+            f64::from(server.outstanding)
+        }),
+        ("expected_response_seconds", "Expected response time of a request sent now.", |server| {
+            server.expected_response_ms / 1e3
+        }),
+    ];
+    for (name, help, value) in gauges {
+        let name = format!("concertina_pool_server_{name}");
+        page.family(&name, Kind::Gauge, help);
+        for server in &status.servers {
+            page.sample(&name, &[("server", server.name.as_str())], value(server));
+        }
+    }
+    let name = "concertina_pool_server_flushes_total";
+    page.family(name, Kind::Counter, "Times that a server was emptied.");
+    for server in &status.servers {
+        page.sample(name, &[("server", server.name.as_str())], server.flushes as f64);
+    }
+}
+
+impl Deref for Middleware {
+    type Target = Front;
+    fn deref(&self) -> &Front {
+        &self.front
+    }
+}
+
+impl Service for Middleware {
+    async fn answer(
+        self: &Arc<Self>,
+        _lane: &Arc<Lane>,
+        request: Request<Incoming>,
+    ) -> Response<ReplyBody> {
+        self.route(&request).unwrap_or_else(Problem::response)
+    }
+
+    fn under_way(&self) -> usize {
+        0
+    }
+}
+
+impl Observed for Middleware {
+    fn front(&self) -> &Front {
+        &self.front
+    }
+
+    fn take(&self, now: Nanos, flush: bool) -> (Vec<Window>, Vec<Sample>) {
+        self.proxy.observe(now, flush)
+    }
+
+    fn windows(&self, _now: Nanos, _flush: bool) -> Vec<Window> {
+        Vec::new()
+    }
+}
