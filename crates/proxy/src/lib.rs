@@ -33,6 +33,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::Context as _;
+use engine::invariant::Invariants;
 use engine::pool::Status;
 use mio::{Poll, Waker};
 use model::window::{Nanos, Sample, Window};
@@ -120,6 +121,11 @@ impl Proxy {
     /// The state of its pools and servers.
     pub fn status(&self, now: Nanos) -> Status {
         self.shared.pools().status(now)
+    }
+
+    /// The broken invariants of the engine since the start.
+    pub fn invariants(&self) -> Invariants {
+        self.shared.pools().invariants()
     }
 
     /// The windows that ended by `now` (with `flush` also the open ones), and the samples since the

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use engine::invariant::Invariants;
 use engine::node::{
     Action, Asker, Checked, Contents, Event, Failure, Fetched, Node, PeerStatus, Reply, RequestId,
     Restored, Settings, Stages,
@@ -339,6 +340,11 @@ impl Drive {
     pub fn windows(&self, now: Nanos, flush: bool) -> Vec<Window> {
         let mut state = self.lock();
         if flush { state.node.flush_windows(now) } else { state.node.windows(now) }
+    }
+
+    /// The broken invariants of the node's engine since the start.
+    pub fn invariants(&self) -> Invariants {
+        self.lock().node.invariants()
     }
 
     /// The node's contents, and the number of waiting requests.

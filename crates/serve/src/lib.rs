@@ -40,6 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use engine::invariant::Invariants;
 use engine::node::{ClusterSettings, DeviceSettings, OriginSettings, Restored, Settings};
 use hyper::body::Incoming;
 use hyper::{Request, Response};
@@ -109,6 +110,10 @@ impl Observed for Shared {
         let mut windows = self.drive.windows(now, flush);
         windows.extend(self.datasets.iter().flat_map(|datasets| datasets.windows(now, flush)));
         windows
+    }
+
+    fn invariants(&self) -> Invariants {
+        self.drive.invariants()
     }
 }
 

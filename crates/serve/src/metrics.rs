@@ -1,6 +1,7 @@
 //! Prometheus metrics. They are derived from the windows, in this one place.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use engine::node::Contents;
@@ -15,6 +16,7 @@ type Counter = (&'static str, &'static str, fn(&Window) -> f64);
 #[derive(Default)]
 pub struct Metrics {
     queues: Mutex<BTreeMap<String, Window>>,
+    broken_invariants: AtomicU64,
 }
 
 impl Metrics {
@@ -29,6 +31,11 @@ impl Metrics {
                 }
             }
         }
+    }
+
+    /// Sets the number of broken invariants since the start; returns whether it has grown.
+    pub fn set_broken_invariants(&self, count: u64) -> bool {
+        self.broken_invariants.swap(count, Ordering::Relaxed) < count
     }
 
     /// A node's metrics, without those of the traffic between nodes. Counters include all windows
@@ -49,7 +56,7 @@ impl Metrics {
         page
     }
 
-    /// The metrics of every queue.
+    /// The metrics of every queue, and the number of broken invariants.
     pub fn queues(&self) -> Exposition {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let mut page = Exposition::default();
@@ -80,6 +87,12 @@ impl Metrics {
                 page.sample(&format!("{name}_count"), &labels, count as f64);
             }
         }
+        page.single(
+            "concertina_broken_invariants_total",
+            Kind::Counter,
+            "States that cannot occur; above 0, Concertina has a defect.",
+            self.broken_invariants.load(Ordering::Relaxed) as f64,
+        );
         page
     }
 }

@@ -4,6 +4,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use engine::invariant::Invariants;
 use engine::pool::{Counts, PoolStatus, ServerStatus, Status as Pools};
 use engine::route::health::State;
 use http::{Request, Response, StatusCode};
@@ -207,5 +208,9 @@ impl Observed for Middleware {
 
     fn windows(&self, _now: Nanos, _flush: bool) -> Vec<Window> {
         Vec::new()
+    }
+
+    fn invariants(&self) -> Invariants {
+        self.proxy.invariants()
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use engine::invariant::Invariants;
 use model::window::{KernelDevice, Nanos, QueueName, Sample, Window};
-use tracing::warn;
+use tracing::{error, warn};
 
 use super::front::Front;
 use record::clock;
@@ -26,6 +27,8 @@ pub trait Observed: Send + Sync {
     }
     /// The windows of the queues behind it that ended by `now`; with `flush` also the open ones.
     fn windows(&self, now: Nanos, flush: bool) -> Vec<Window>;
+    /// The broken invariants of its engine since the start.
+    fn invariants(&self) -> Invariants;
 }
 
 /// The observing thread.
@@ -104,6 +107,10 @@ impl Watch {
             self.add_kernel(&mut own);
             own.extend(lanes);
             observed.front().metrics.add(&own);
+            let invariants = observed.invariants();
+            if observed.front().metrics.set_broken_invariants(invariants.count()) {
+                error!("{invariants}; this is a defect of Concertina, please report it");
+            }
             windows.extend(own);
         }
         if let Some(run) = &mut self.run {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use engine::gateway::{
     Action, AttemptId, Event, Gateway, GatewayStatus, Head, IntegerHash, RequestId, Settings,
 };
+use engine::invariant::Invariants;
 use engine::route::NodeId;
 use model::window::{Nanos, Window};
 use tokio::sync::Notify;
@@ -199,6 +200,11 @@ impl Drive {
     pub fn status(&self, now: Nanos) -> (GatewayStatus, Vec<Option<String>>) {
         let state = self.lock();
         (state.gateway.status(now), state.misfits.clone())
+    }
+
+    /// The broken invariants of the gateway's engine since the start.
+    pub fn invariants(&self) -> Invariants {
+        self.lock().gateway.invariants()
     }
 
     /// Number of requests that can still receive actions.

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use engine::Key;
 use engine::gateway::{self, Refusal};
+use engine::invariant::Invariants;
 use engine::node::Stages;
 use engine::route::Ring;
 use http::header::{
@@ -365,5 +366,9 @@ impl Observed for Access {
         let mut windows = self.router.drive.windows(now, flush);
         windows.extend(self.datasets.windows(now, flush));
         windows
+    }
+
+    fn invariants(&self) -> Invariants {
+        self.router.drive.invariants()
     }
 }
