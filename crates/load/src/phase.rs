@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use model::window::{Finished, Nanos, Recorder, Sample, Settings, Window};
+use model::window::{Finished, Nanos, QueueName, Recorder, Sample, Settings, Window};
 use rustix::time::{ClockId, clock_gettime};
 
 /// A message from a generator thread to the writer of the run folder.
@@ -67,10 +67,15 @@ pub(super) struct PhaseRecord {
 }
 
 impl PhaseRecord {
-    pub fn new(phase: usize, queue: &str, settings: &Settings, start: Nanos) -> PhaseRecord {
+    pub fn new(
+        phase: usize,
+        queue: QueueName<'_>,
+        settings: &Settings,
+        start: Nanos,
+    ) -> PhaseRecord {
         PhaseRecord {
             phase,
-            recorder: Recorder::new(queue, 0, settings.clone(), start),
+            recorder: Recorder::new(&queue.to_string(), 0, settings.clone(), start),
             window_ns: settings.window_ns.max(1),
             windows: 0,
             cpu_start: thread_cpu(),
@@ -192,11 +197,11 @@ mod tests {
         let length = Length::Requests(50);
         let pace = Pace::Constant(300.0);
         let phase = Phase { pace, length, part: Part::Warmup, purpose: 1, step: None };
-        let pass = Pass::new(vec![phase], 0, "load", false, 7, &AtomicBool::new(false));
+        let pass = Pass::new(vec![phase], 0, QueueName::Load, false, 7, &AtomicBool::new(false));
         let (Some(start), Some(end)) = pass.bounds(0) else { panic!("an open loop has an end") };
         assert_eq!(end - start, 49 * SECOND / 300 + 1);
         let settings = Settings { window_ns: SECOND / 5, ..Settings::default() };
-        let mut record = PhaseRecord::new(0, "load", &settings, start);
+        let mut record = PhaseRecord::new(0, QueueName::Load, &settings, start);
         record.bound(Some(end));
         let finished = Finished {
             operation: Operation::Get,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
-use model::window::{Nanos, SECOND, Settings, Window};
+use model::window::{Nanos, QueueName, SECOND, Settings, Window};
 
 use super::arrivals::{Pace, Part, Phase};
 use super::generator::{Generator, Shared};
@@ -134,7 +134,7 @@ impl Session {
         let pace = Pace::Closed { clients, think_ns: 0.0, think: Think::Constant };
         let length = Length::Requests(distinct);
         let phase = Phase { pace, length, part: Part::Fill, purpose: 0, step: None };
-        runner.pass(&mut self.generators, vec![phase], "fill", progress)?;
+        runner.pass(&mut self.generators, vec![phase], QueueName::Fill, progress)?;
         let fill = runner.summary.fill.get_or_insert_default();
         fill.keys = distinct;
         if fill.stored < distinct && !runner.stop.load(Ordering::Relaxed) {
@@ -158,7 +158,7 @@ impl Session {
                 break;
             }
             self.runner.begun += phases.iter().filter(|phase| phase.step.is_some()).count();
-            self.runner.pass(&mut self.generators, phases, "load", progress)?;
+            self.runner.pass(&mut self.generators, phases, QueueName::Load, progress)?;
         }
         Ok(())
     }
@@ -380,10 +380,10 @@ impl Runner {
         &mut self,
         generators: &mut [Generator],
         phases: Vec<Phase>,
-        queue: &'static str,
+        queue: QueueName<'static>,
         progress: &mut dyn FnMut(&Progress),
     ) -> anyhow::Result<()> {
-        let retry_failed = queue == "fill";
+        let retry_failed = queue == QueueName::Fill;
         let pass = Arc::new(Pass::new(phases, LEAD, queue, retry_failed, self.seed, &self.stop));
         let (sender, receiver) = bounded(MESSAGES);
         std::thread::scope(|scope| {
@@ -508,7 +508,7 @@ impl Runner {
         let mut account = join(&gathered.accounts);
         let mut total = gathered.total.take().unwrap_or_else(|| {
             let start = unix_us(&self.settings, account.start);
-            Window::new(pass.queue, start, 0, &self.settings.objectives_ms)
+            Window::new(&pass.queue.to_string(), start, 0, &self.settings.objectives_ms)
         });
         let Phase { pace, step, .. } = &pass.phases[phase];
         if pass.retry_failed {
@@ -566,7 +566,7 @@ impl Runner {
         let at = phases.iter().rposition(|g| g.begun).unwrap_or(at).max(at);
         let Some(phase) = pass.phases.get(at) else { return };
         shown.stage = match (&phase.pace, phase.step) {
-            (_, None) if pass.retry_failed => "fill".to_owned(),
+            (_, None) if pass.retry_failed => pass.queue.to_string(),
             (_, None) => "warm-up".to_owned(),
             (Pace::Poisson(rate) | Pace::Constant(rate), Some(step)) => {
                 format!("step {} of {}: {rate}/s", step + 1, self.steps)

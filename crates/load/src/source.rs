@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use model::window::{Nanos, SECOND};
+use model::window::{Nanos, QueueName, SECOND};
 use rand::rngs::Xoshiro256PlusPlus;
 
 use super::arrivals::{Arrival, ArrivalStream, Pace, Phase, exponential, random};
@@ -24,7 +24,7 @@ pub(super) struct Pass {
     /// running).
     pub tickets: Vec<(AtomicU64, AtomicU64)>,
     /// The name of the recorded queue.
-    pub queue: &'static str,
+    pub queue: QueueName<'static>,
     /// Whether a failed request is retried, up to a limit (a fill).
     pub retry_failed: bool,
 }
@@ -37,7 +37,7 @@ impl Pass {
     pub fn new(
         phases: Vec<Phase>,
         lead: Nanos,
-        queue: &'static str,
+        queue: QueueName<'static>,
         retry_failed: bool,
         seed: u64,
         stop: &AtomicBool,

@@ -9,7 +9,7 @@
 use model::laws::{
     Check, Law, Quantities, demand_bound, forced_flow, interactive, little, utilisation,
 };
-use model::window::{Operation, Outcome, Window};
+use model::window::{Operation, Outcome, QueueName, Window};
 
 use super::steps::ObservedStep;
 
@@ -69,15 +69,16 @@ pub(crate) fn laws(observed: &ObservedStep, each_device: bool, tolerance: f64) -
     } else {
         limited.push(("devices".to_owned(), together(&step.devices)));
     }
-    limited.push(("origin".to_owned(), sums(&observed.origin)));
+    let origin = sums(&observed.origin);
+    limited.push((QueueName::Origin.to_string(), origin.clone()));
 
     let mut checks = Vec::new();
     let closed = observed.step.clients.filter(|_| observed.step.rate.is_none());
     let mut closed = closed.map(|clients| (clients as u64, observed.think_s));
-    for (queue, windows) in [("load", &load), ("gateway", &gateway), ("node", &node)] {
+    for (queue, windows) in QueueName::REQUESTS.iter().zip([&load, &gateway, &node]) {
         if !windows.is_empty() {
             // The interactive law applies to the queue nearest to the clients.
-            checks.extend(client_laws(queue, windows, closed.take(), tolerance));
+            checks.extend(client_laws(&queue.to_string(), windows, closed.take(), tolerance));
         }
     }
     for (queue, windows) in &limited {
@@ -90,11 +91,11 @@ pub(crate) fn laws(observed: &ObservedStep, each_device: bool, tolerance: f64) -
     // The clients' throughput says nothing about one node if several nodes share it.
     let sides = [Some(&load).filter(|_| observed.alone), Some(&gateway), Some(&node), Some(&load)];
     if let Some(system) = sides.into_iter().flatten().find(|side| !side.is_empty()) {
+        let devices = step.devices.iter().map(|w| (name(w), sums(w)));
         let each: Vec<(String, Vec<Quantities>)> =
-            step.devices.iter().map(|w| (name(w), sums(w))).collect();
-        let origin = limited.iter().filter(|(queue, _)| queue == "origin");
+            devices.chain([(QueueName::Origin.to_string(), origin)]).collect();
         let queues: Vec<(&str, &[Quantities])> =
-            each.iter().chain(origin).map(|(queue, w)| (queue.as_str(), w.as_slice())).collect();
+            each.iter().map(|(queue, w)| (queue.as_str(), w.as_slice())).collect();
         checks.extend(demand_bound(system, &queues, tolerance));
     }
     checks.sort_by_key(|check| order(check.law));
@@ -113,15 +114,15 @@ fn flows(observed: &ObservedStep, tolerance: f64) -> Vec<Check> {
     let mut checks = Vec::new();
     if observed.alone {
         // Every read of the clients passes the front of the only server, and then its node.
-        let passed: Vec<(&str, Vec<Quantities>)> =
-            [("load", &step.load), ("gateway", &step.gateway), ("node", &step.node)]
-                .into_iter()
-                .map(|(queue, windows)| (queue, reads(windows)))
-                .filter(|(_, windows)| windows.iter().any(|w| w.completions > 0.0))
-                .collect();
+        let passed: Vec<(QueueName<'_>, Vec<Quantities>)> = QueueName::REQUESTS
+            .into_iter()
+            .zip([&step.load, &step.gateway, &step.node])
+            .map(|(queue, windows)| (queue, reads(windows)))
+            .filter(|(_, windows)| windows.iter().any(|w| w.completions > 0.0))
+            .collect();
         for pair in passed.windows(2) {
             let ((_, before), (queue, after)) = (&pair[0], &pair[1]);
-            checks.extend(forced_flow(queue, 1.0, before, after, tolerance));
+            checks.extend(forced_flow(&queue.to_string(), 1.0, before, after, tolerance));
         }
     }
     let (mut answered, mut from_devices, mut elsewhere) = (0.0, 0.0, 0.0);

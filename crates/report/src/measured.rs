@@ -9,7 +9,7 @@
 
 use model::laws::{Check, TOLERANCE};
 use model::statistics::batch_means;
-use model::window::{Dispersion, Histogram, Operation, Outcome, Window};
+use model::window::{Dispersion, Histogram, Operation, Outcome, QueueName, Window};
 use serde::Serialize;
 
 use super::laws::{advice, laws};
@@ -137,8 +137,9 @@ fn share(windows: &[(f64, f64)]) -> Estimate {
 
 /// The windows that describe what clients experienced: those nearest to the client that record
 /// which component answered, by the same rule as a fit.
-fn client_side(step: &model::fit::Step) -> (&'static str, &[Window]) {
-    let sides = [("load", &step.load), ("gateway", &step.gateway), ("node", &step.node)];
+fn client_side(step: &model::fit::Step) -> (QueueName<'static>, &[Window]) {
+    let [load, gateway, node] = QueueName::REQUESTS;
+    let sides = [(load, &step.load), (gateway, &step.gateway), (node, &step.node)];
     let counts = |windows: &[Window]| {
         let (mut known, mut all) = (0, 0);
         for times in reads(windows) {
@@ -150,7 +151,7 @@ fn client_side(step: &model::fit::Step) -> (&'static str, &[Window]) {
     let knows = |w: &[Window]| matches!(counts(w), (known, all) if all > 0 && 2 * known >= all);
     let side =
         sides.iter().find(|s| knows(s.1)).or_else(|| sides.iter().find(|s| counts(s.1).1 > 0));
-    side.map_or(("load", &step.load), |(name, windows)| (*name, windows.as_slice()))
+    side.map_or((load, &step.load), |(name, windows)| (*name, windows.as_slice()))
 }
 
 fn reads(windows: &[Window]) -> impl Iterator<Item = &model::window::Times> {
@@ -192,7 +193,7 @@ pub(crate) fn measure(observed: &ObservedStep, within_s: &[f64]) -> Measured {
     let devices = device_figures(step);
     let hosts = observed.hosts.iter().map(|(run, host)| host_use(run, host)).collect();
     let mut measured = Measured {
-        client_queue: client_queue.to_owned(),
+        client_queue: client_queue.to_string(),
         seconds,
         requests,
         rate: per_s(arrivals),

@@ -15,7 +15,7 @@ use std::path::Path;
 use anyhow::{Context, bail, ensure};
 use model::cache::{Cache, Catalogue, Curve, Eviction, HitCurve, Shards};
 use model::storage::{HitLaw, Popularity};
-use model::window::Operation;
+use model::window::{Operation, QueueName};
 
 use record::RunFolder;
 use record::trace::Trace;
@@ -122,11 +122,11 @@ fn of_run(path: &Path) -> anyhow::Result<Curve> {
         shards.push(sample.key, sample.size.max(1));
     }
     // The queue nearest to the clients has the number of requests for all keys, sampled or not.
-    let reads = |queue: &str| -> u64 {
-        let windows = run.windows.iter().filter(|w| w.queue == queue).flat_map(|w| &w.times);
+    let reads = |queue: QueueName<'_>| -> u64 {
+        let windows = run.windows.iter().filter(|w| w.is_of(queue)).flat_map(|w| &w.times);
         windows.filter(|t| t.operation == Operation::Get).map(|t| t.response.count()).sum()
     };
-    let requests = ["load", "gateway", "node"].map(reads).into_iter().find(|n| *n > 0);
+    let requests = QueueName::REQUESTS.map(reads).into_iter().find(|n| *n > 0);
     Ok(match requests {
         Some(all) => {
             let mean = bytes as f64 / samples.len() as f64;

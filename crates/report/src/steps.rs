@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use model::window::{Times, Window};
+use model::window::{QueueName, Times, Window};
 
 use super::disturbed::Disturbed;
 use super::error::Error;
@@ -236,7 +236,7 @@ fn names<'a>(runs: impl IntoIterator<Item = &'a RunFolder>) -> String {
 }
 
 fn is_device(queue: &str) -> bool {
-    queue.strip_prefix("device/").is_some_and(|n| !n.is_empty())
+    QueueName::parse(queue).is_some_and(QueueName::is_device)
 }
 
 fn check_runs(runs: &[RunFolder], selection: &Selection) -> Result<(), Error> {
@@ -396,7 +396,7 @@ fn observe(
         // Windows of another generator's requests do not belong to this step.
         let other_load = index != run && !folder.steps.is_empty();
         for window in folder.windows.iter().filter(|w| within(w, &step)) {
-            if other_load && window.queue == "load" {
+            if other_load && window.is_of(QueueName::Load) {
                 continue;
             }
             let entry = queues.entry(window.queue.clone()).or_insert((index, Vec::new()));
@@ -416,18 +416,19 @@ fn observe(
         disturbed.leave_out(windows);
         left_out.insert(queue.clone(), 1.0 - length_s(windows) / before);
     }
-    let disturbed = ["load", "gateway", "node"].iter().find_map(|queue| left_out.get(*queue));
+    let disturbed = QueueName::REQUESTS.iter().find_map(|queue| left_out.get(&queue.to_string()));
     let length_s = step.end_unix_us.saturating_sub(step.start_unix_us) as f64 * 1e-6;
     let disturbed_s = length_s * disturbed.unwrap_or(&0.0);
-    let mut take = |queue: &str| queues.remove(queue).map_or(Vec::new(), |q| q.1);
+    let mut take =
+        |queue: QueueName<'_>| queues.remove(&queue.to_string()).map_or(Vec::new(), |q| q.1);
     let mut windows = model::fit::Step {
-        load: take("load"),
-        gateway: take("gateway"),
-        node: take("node"),
+        load: take(QueueName::Load),
+        gateway: take(QueueName::Gateway),
+        node: take(QueueName::Node),
         name,
         ..model::fit::Step::default()
     };
-    let origin = take("origin");
+    let origin = take(QueueName::Origin);
     let mut devices: Vec<(String, Vec<Window>)> = queues
         .into_iter()
         .filter(|(queue, _)| is_device(queue))
@@ -528,7 +529,8 @@ fn check_windows(
         let (step, queues) = (short_name(&windows.name).to_owned(), queues.to_owned());
         Err(Error::NoWindows { step, queues, length_s, hint })
     };
-    let client = |q: &str| matches!(q, "load" | "gateway" | "node");
+    let client =
+        |q: &str| QueueName::parse(q).is_some_and(|name| QueueName::REQUESTS.contains(&name));
     let clients = [&windows.load, &windows.gateway, &windows.node].iter().any(|w| !w.is_empty());
     if any_queues {
         let some = clients || !windows.devices.is_empty();

@@ -4,7 +4,9 @@
 //! millisecond for answered by memory; here the disks' counters say *how many* requests made a read, and
 //! the slowest so many are taken for them. The paper's own threshold stays what its model is fitted by.
 
-use model::window::{Histogram, KernelDevice, Operation, Outcome, ServiceByNumber, Times, Window};
+use model::window::{
+    Histogram, KernelDevice, Operation, Outcome, QueueName, ServiceByNumber, Times, Window,
+};
 use serde::Deserialize;
 
 use record::RunFolder;
@@ -35,7 +37,7 @@ struct Counters {
 pub(super) fn windows(line: Line) -> Vec<Window> {
     let (start, length_s) = (line.start_unix_us, line.length_s);
     let of_disk = |(number, disk): (usize, Counters)| {
-        let mut window = Window::new(&format!("device/{number}"), start, 1, &[]);
+        let mut window = Window::new(&QueueName::of_device(number), start, 1, &[]);
         window.length_s = length_s;
         window.arrivals = disk.arrivals;
         window.completions = disk.reads;
@@ -86,7 +88,7 @@ pub(super) fn join(run: &mut RunFolder, disks: Vec<Window>) -> Shares {
     let mut responses = Histogram::default();
     let (mut length_s, mut completions, mut errors) = (0.0, 0, 0);
     let mut shortest_ms = f64::INFINITY;
-    for window in run.windows.iter().filter(|w| w.queue == "load") {
+    for window in run.windows.iter().filter(|w| w.is_of(QueueName::Load)) {
         length_s += window.length_s;
         completions += window.completions;
         errors += window.errors;

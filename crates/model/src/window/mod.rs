@@ -314,6 +314,16 @@ pub struct Window {
 }
 
 impl Window {
+    /// The queue's name as a type; `None` for a name that [`QueueName`] does not list.
+    pub fn queue_name(&self) -> Option<QueueName<'_>> {
+        QueueName::parse(&self.queue)
+    }
+
+    /// Whether this is a window of the queue `name`.
+    pub fn is_of(&self, name: QueueName<'_>) -> bool {
+        self.queue_name() == Some(name)
+    }
+
     /// Creates an empty window of a queue.
     pub fn new(queue: &str, start_unix_us: u64, servers: u32, objectives_ms: &[f64]) -> Self {
         Window {

@@ -13,6 +13,7 @@ use std::fmt;
 /// | name | queue | recorded by |
 /// |---|---|---|
 /// | `load` | requests of the load generator, from the intended send time | `concertina load` |
+/// | `fill` | requests of the load generator that store objects before a load | `concertina load` |
 /// | `gateway` | requests of clients, up to the end of each reply | the process that clients talk to |
 /// | `routing` | requests of clients, as the gateway's engine sees them | a gateway |
 /// | `gateway/NODE` | requests that a gateway sent to one node, up to the head of the reply | a gateway |
@@ -36,6 +37,8 @@ use std::fmt;
 pub enum QueueName<'a> {
     /// The load generator.
     Load,
+    /// The load generator while it stores objects, before a load.
+    Fill,
     /// The requests of clients at the process that they talk to: a gateway, or a node without one.
     Gateway,
     /// The gateway's engine.
@@ -71,12 +74,17 @@ pub enum QueueName<'a> {
 }
 
 impl<'a> QueueName<'a> {
+    /// The queues of whole requests, from the one nearest to the clients inwards.
+    pub const REQUESTS: [QueueName<'static>; 3] =
+        [QueueName::Load, QueueName::Gateway, QueueName::Node];
+
     /// The queue that `name` names; `None` for any other text, and for an empty identifier
     /// (`device/`).
     pub fn parse(name: &'a str) -> Option<Self> {
         let filled = |text: &'a str| (!text.is_empty()).then_some(text);
         Some(match name {
             "load" => QueueName::Load,
+            "fill" => QueueName::Fill,
             "gateway" => QueueName::Gateway,
             "routing" => QueueName::Routing,
             "node" => QueueName::Node,
@@ -116,6 +124,7 @@ impl fmt::Display for QueueName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             QueueName::Load => f.write_str("load"),
+            QueueName::Fill => f.write_str("fill"),
             QueueName::Gateway => f.write_str("gateway"),
             QueueName::Routing => f.write_str("routing"),
             QueueName::GatewayNode(node) => write!(f, "gateway/{node}"),
@@ -142,6 +151,7 @@ mod tests {
     fn names_are_those_of_the_format() {
         for (queue, text) in [
             (QueueName::Load, "load"),
+            (QueueName::Fill, "fill"),
             (QueueName::Gateway, "gateway"),
             (QueueName::Routing, "routing"),
             (QueueName::GatewayNode("b"), "gateway/b"),
@@ -191,7 +201,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_name_that_parses_is_printed_as_it_was(
-            text in "(load|gateway|node|device|shard|pool|origin|x)?(/[a-z0-9/]{0,4}){0,3}",
+            text in "(load|fill|gateway|node|device|shard|pool|origin|x)?(/[a-z0-9/]{0,4}){0,3}",
         ) {
             if let Some(queue) = QueueName::parse(&text) {
                 prop_assert_eq!(queue.to_string(), text);

@@ -3,7 +3,7 @@
 //! A law that holds over a part of a step says nothing about the rest, and a run without windows
 //! has no law to break. Both would pass, so both are findings of their own.
 
-use model::window::Window;
+use model::window::{QueueName, Window};
 
 use crate::objective::digits;
 use crate::steps::run_name;
@@ -63,7 +63,7 @@ impl Span {
     /// The span of the windows that count: those of the clients in a load generator's run (a fill
     /// precedes every step), all in a server's.
     fn of(run: &RunFolder) -> Option<Span> {
-        let is_load = |w: &&Window| w.queue == "load";
+        let is_load = |w: &&Window| w.is_of(QueueName::Load);
         let clients = run.windows.iter().any(|w| is_load(&w));
         let counted =
             || run.windows.iter().filter(|w| !clients || run.steps.is_empty() || is_load(w));

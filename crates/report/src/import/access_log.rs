@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io::{BufRead, Read};
 use std::path::Path;
 
-use model::window::{Nanos, Operation, Outcome};
+use model::window::{Nanos, Operation, Outcome, QueueName};
 
 use super::collector::{Collector, Request, WINDOWS_MAX};
 use super::error::Error;
@@ -391,7 +391,7 @@ impl Reader<'_> {
         // Dispersion needs arrival times with a resolution of at most half a part of a window.
         let fine = (clock + resolution).saturating_mul(32) <= window;
         let objectives = &self.settings.objectives_ms;
-        self.log.gateway = Some(Collector::new("gateway", window, objectives, fine));
+        self.log.gateway = Some(Collector::new(QueueName::Gateway, window, objectives, fine));
         for entry in std::mem::take(&mut self.first) {
             self.take(&entry)?;
         }
@@ -420,7 +420,7 @@ impl Reader<'_> {
         let window = self.settings.window_ns;
         let objectives = &self.settings.objectives_ms;
         if let (Some(upstream), Some(_)) = (entry.upstream, outcome) {
-            let new = || Collector::new("origin", window, objectives, false);
+            let new = || Collector::new(QueueName::Origin, window, objectives, false);
             let mut attempt = Request { outcome: Some(Outcome::Origin), ..request };
             attempt.response = between_ticks(upstream.ns, resolution, u);
             self.log.origin.get_or_insert_with(new).add(&attempt);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use model::window::{Dispersion, Nanos, Operation, Outcome, SECOND, Window};
+use model::window::{Dispersion, Nanos, Operation, Outcome, QueueName, SECOND, Window};
 
 /// The largest number of windows of a queue.
 pub(super) const WINDOWS_MAX: u64 = 100_000;
@@ -48,9 +48,14 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub fn new(queue: &str, window_ns: Nanos, objectives_ms: &[f64], dispersion: bool) -> Self {
+    pub fn new(
+        queue: QueueName<'_>,
+        window_ns: Nanos,
+        objectives_ms: &[f64],
+        dispersion: bool,
+    ) -> Self {
         Collector {
-            queue: queue.to_owned(),
+            queue: queue.to_string(),
             window_ns: window_ns.max(1),
             objectives_ms: objectives_ms.to_vec(),
             dispersion,
@@ -174,7 +179,7 @@ mod tests {
             all in prop::collection::vec((0u64..20_000, 0u64..9_000), 1..60),
             window in 1u64..4_000,
         ) {
-            let mut collector = Collector::new("gateway", window, &[0.002], true);
+            let mut collector = Collector::new(QueueName::Gateway, window, &[0.002], true);
             let base = 1_000_000u64;
             for &(end, response) in &all {
                 collector.add(&Request { end: base + end, response, operation: Operation::Get,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use model::window::{
-    KernelDevice, Nanos, Operation, Outcome, SECOND, ServiceByNumber, Times, Window,
+    KernelDevice, Nanos, Operation, Outcome, QueueName, SECOND, ServiceByNumber, Times, Window,
 };
 use serde_json::Value;
 
@@ -218,7 +218,7 @@ pub(super) fn read(text: &str, path: &Path, only: &[String]) -> Result<Devices, 
 const PARTS: u64 = 256;
 
 fn window(number: usize, from: Nanos, length_s: f64, row: &Row, even: &mut Even) -> Window {
-    let mut window = Window::new(&format!("device/{number}"), from / 1000, 1, &[]);
+    let mut window = Window::new(&QueueName::of_device(number), from / 1000, 1, &[]);
     window.length_s = length_s;
     let count = ((row.reads * length_s).round() as u64).min(1 << 40);
     (window.arrivals, window.completions) = (count, count);

@@ -24,7 +24,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use model::window::{Histogram, Operation, Outcome, SECOND, Settings, Times, Window};
+use model::window::{Histogram, Operation, Outcome, QueueName, SECOND, Settings, Times, Window};
 use serde::Serialize;
 
 use record::{FORMAT, Generator, Machine, Run, RunWriter, Step, zst};
@@ -212,7 +212,11 @@ impl Sources {
 /// without the first and the last, which the log may cut.
 fn steps(windows: &[Window], steps_s: Option<f64>) -> Vec<Step> {
     let of = |client: bool| {
-        let wanted = move |w: &&Window| (w.queue == "gateway") == client && w.queue != "origin";
+        let wanted = move |w: &&Window| match w.queue_name() {
+            Some(QueueName::Gateway) => client,
+            Some(QueueName::Origin) => false,
+            _ => !client,
+        };
         let mut windows: Vec<&Window> = windows.iter().filter(wanted).collect();
         windows.sort_by_key(|w| w.start_unix_us);
         windows
@@ -262,16 +266,17 @@ fn divide(windows: &mut [Window], step: &Step) -> Option<f64> {
     let mut responses = Histogram::default();
     let (mut time, mut devices) = (0.0, BTreeMap::<&str, (f64, f64)>::new());
     for window in windows.iter().filter(|w| inside(w)) {
-        if window.queue == "gateway" {
-            time += window.length_s;
-            window
-                .times
-                .iter()
-                .filter(|t| unlabelled(t))
-                .for_each(|t| responses.merge(&t.response));
-        } else if window.queue != "origin" {
-            let sums = devices.entry(&window.queue).or_default();
-            *sums = (sums.0 + window.completions as f64, sums.1 + window.length_s);
+        match window.queue_name() {
+            Some(QueueName::Gateway) => {
+                time += window.length_s;
+                let times = window.times.iter().filter(|t| unlabelled(t));
+                times.for_each(|t| responses.merge(&t.response));
+            }
+            Some(QueueName::Origin) => {}
+            _ => {
+                let sums = devices.entry(&window.queue).or_default();
+                *sums = (sums.0 + window.completions as f64, sums.1 + window.length_s);
+            }
         }
     }
     let reads: f64 = devices.values().filter(|d| d.1 > 0.0).map(|d| d.0 / d.1).sum();
@@ -281,7 +286,7 @@ fn divide(windows: &mut [Window], step: &Step) -> Option<f64> {
     let share = reads * time / responses.count() as f64;
     let threshold_s =
         if share >= 1.0 { -1.0 } else { responses.quantile_s(1.0 - share).unwrap_or(0.0) };
-    for window in windows.iter_mut().filter(|w| w.queue == "gateway" && inside(w)) {
+    for window in windows.iter_mut().filter(|w| w.is_of(QueueName::Gateway) && inside(w)) {
         let all = std::mem::take(&mut window.times);
         for times in all {
             if !unlabelled(&times) {
@@ -372,7 +377,7 @@ pub fn import(options: &Options) -> anyhow::Result<Summary> {
         writer.step(step)?;
     }
     writer.flush()?;
-    let client = sources.windows.iter().filter(|w| w.queue == "gateway");
+    let client = sources.windows.iter().filter(|w| w.is_of(QueueName::Gateway));
     Ok(Summary {
         out: options.out.clone(),
         lines: sources.lines,

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use model::window::{Nanos, Operation, Outcome, SECOND, Window};
+use model::window::{Nanos, Operation, Outcome, QueueName, SECOND, Window};
 use serde::Deserialize;
 
 use super::collector::WINDOWS_MAX;
@@ -213,7 +213,7 @@ impl Range {
         counts: &[f64],
         objectives: &[f64],
     ) {
-        let mut window = Window::new("gateway", from * 1000, 0, objectives);
+        let mut window = Window::new(&QueueName::Gateway.to_string(), from * 1000, 0, objectives);
         window.length_s = (to - from) as f64 * 1e-3;
         let times = window.times_mut(Operation::Get, Outcome::Unknown);
         let (mut low, mut below) = (0.0, 0u64);
