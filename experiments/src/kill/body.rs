@@ -1,15 +1,15 @@
-//! Objects that say which key, version and length they are, so that any wrong byte is seen.
+//! Objects whose bytes encode their key, version and length, so that any wrong byte is detected.
 //!
 //! The bytes of a version are a function of its key and number: a header of 16 bytes (magic, key,
 //! version, length, little endian), then the stream of [`client::Body`](load::client::Body) seeded
-//! with both. Some versions are empty: a reader cannot tell one of these from another.
+//! with both. Some versions are empty; a reader cannot distinguish these from each other.
 
 use model::window::key_hash;
 
 use super::history::Seen;
 use load::client::Body;
 
-/// Length of the longest.
+/// Length of the longest object.
 pub const BYTES_MAX: usize = 300 << 10;
 const HEADER: usize = 16;
 const MAGIC: [u8; 4] = *b"kill";
@@ -39,7 +39,7 @@ pub fn bytes(key: u32, version: u32) -> usize {
     }
 }
 
-/// Writes a version over `out`.
+/// Replaces the contents of `out` with a version.
 pub fn write(key: u32, version: u32, out: &mut Vec<u8>) {
     let length = bytes(key, version);
     out.clear();
@@ -54,10 +54,10 @@ pub fn write(key: u32, version: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Which version of a key some bytes are.
+/// Identifies the version of a key from its bytes.
 ///
 /// # Errors
-/// If they are none; the text says where they differ.
+/// If the bytes are not a version of the key; the text names the first difference.
 pub fn read(key: u32, bytes: &[u8], scratch: &mut Vec<u8>) -> Result<Seen, String> {
     if bytes.is_empty() {
         return Ok(Seen::Empty);

@@ -1,11 +1,11 @@
-//! Judges a history: what a client may have been shown, given what was acknowledged before.
+//! Checks a history: whether each read returned a version that the consistency guarantee allows.
 //!
-//! Each key has one writer, which counts its versions. After a PUT or DELETE of version `v` was
-//! acknowledged no read that begins later, through whichever gateway, may show a version before
-//! `v`; what it shows must have been written, and not later than the read ended. A write that was
-//! refused or broke off may take effect at any time before the key's next acknowledged one, or
-//! never. A read that shows no bytes, or no object, may be of any version that is so: the most
-//! favourable counts.
+//! Each key has one writer, which numbers its versions. After a PUT or DELETE of version `v` is
+//! acknowledged, a read that begins later, through any gateway, must not return a version before
+//! `v`. A returned version must have been written, and its write must have begun before the read
+//! ended. A write that was refused or interrupted may take effect at any time before the key's next
+//! acknowledged write, or never. A read that returned no bytes, or no object, is matched with the
+//! most favourable of the versions that are empty, or deletions.
 //!
 //! Cost: O(n log n) in the number of operations.
 
@@ -16,43 +16,43 @@ use serde::Serialize;
 
 use super::history::{Action, Content, Operation, Place, Read, Seen, Written};
 
-/// What must not be.
+/// A kind of violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Bytes that are not a version of the key.
     WrongBytes,
-    /// A version that nobody had written yet, or nothing where nothing was deleted.
+    /// A version that was not written yet, or a missing object although none was deleted.
     NeverWritten,
-    /// An acknowledged version older than another acknowledged before.
+    /// An acknowledged version, older than one that was acknowledged before the read began.
     Stale,
-    /// The same of a version whose own write was never acknowledged: it took effect too late, or
-    /// was kept.
+    /// Likewise, but the write of the returned version was never acknowledged: it took effect too
+    /// late, or a copy of it was kept.
     Resurfaced,
-    /// The origin alone shows something older than what was acknowledged last.
+    /// The origin alone returned a version older than the last acknowledged one.
     Lost,
 }
 
-/// A read that must not have been answered so.
+/// A read whose result violates the guarantee.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// What is wrong with it.
+    /// The kind of violation.
     pub kind: Kind,
-    /// Which operation of the history it is.
+    /// Index of the operation in the history.
     pub operation: usize,
-    /// The version that had to be seen at least.
+    /// The oldest version that the read was allowed to return.
     pub floor: u32,
 }
 
-/// What was found.
+/// The result of checking a history.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// All that must not be.
+    /// All violations.
     pub violations: Vec<Violation>,
-    /// Reads with an answer that were judged.
+    /// Number of reads with a result, all of which were checked.
     pub reads: u64,
-    /// Reads that showed an older version than an earlier read had, though no acknowledgement lay
-    /// between: allowed while a write is under way, and counted.
+    /// Number of reads that returned an older version than an earlier read, with no acknowledgement
+    /// between them: allowed while a write is in progress.
     pub regressions: u64,
 }
 
@@ -71,7 +71,7 @@ struct Writes {
     acknowledged: Vec<(Nanos, u32)>,
 }
 
-/// Judges a history, in whatever order.
+/// Checks a history. Its operations may be in any order.
 ///
 /// # Errors
 /// If the history is invalid: the versions of a key are not 1, 2, 3 …
@@ -141,7 +141,7 @@ impl Writes {
         Ok(Writes { all: versions.into_values().collect(), acknowledged })
     }
 
-    /// The version that a read must show at least that began then.
+    /// The oldest version that a read which began at this time may return.
     fn floor(&self, began: Nanos) -> u32 {
         let before = self.acknowledged.partition_point(|(ended, _)| *ended < began);
         before.checked_sub(1).and_then(|last| self.acknowledged.get(last)).map_or(0, |(_, v)| *v)
@@ -151,8 +151,8 @@ impl Writes {
         (version as usize).checked_sub(1).and_then(|index| self.all.get(index))
     }
 
-    /// The newest version that can have been seen by a read that ended then; 0 is the key before
-    /// all.
+    /// The newest version that a read which ended at this time can have returned; 0 stands for the
+    /// key before its first write.
     fn newest(&self, seen: Seen, ended: Nanos) -> Option<u32> {
         let latest = |content: Content| {
             let is_so = |write: &Write| write.content == content && write.began < ended;
@@ -181,7 +181,8 @@ impl Writes {
     }
 }
 
-/// Reads (began, ended, version) of a key that show less than one that had ended before.
+/// The number of reads (begin, end, version) of a key that returned an older version than a read
+/// which had ended before they began.
 fn regressions(reads: &[(Nanos, Nanos, u32)]) -> u64 {
     let mut ends: Vec<(Nanos, u32)> = reads.iter().map(|(_, ended, v)| (*ended, *v)).collect();
     ends.sort_unstable();

@@ -23,19 +23,19 @@ use serve::config::{Config, Member, Role, Size};
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: u8,
-    /// How many gateways.
+    /// Number of gateways.
     pub gateways: u8,
     /// Memory of each node.
     pub memory_bytes: u64,
 }
 
-/// What is done to a node.
+/// A fault of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// SIGKILL; later it is started again, with its devices and without its memory.
+    /// SIGKILL; later the node is started again, with its devices and without its memory.
     Kill,
     /// SIGSTOP; later SIGCONT.
     Pause,
@@ -43,7 +43,7 @@ pub enum Fault {
     Cut,
 }
 
-/// Longest time to the first answer of a process.
+/// Longest time from the start of a process to its first reply.
 const START_S: f64 = 30.0;
 
 /// One process.
@@ -55,7 +55,7 @@ struct Process {
     child: Option<Child>,
 }
 
-/// All of them; ended and removed when dropped.
+/// All processes and their network; ended and removed when dropped.
 pub struct Cluster {
     // Dropped in this order: processes end before their network goes.
     nodes: Vec<Process>,
@@ -67,10 +67,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes the network, writes the configurations, starts everything and waits until it serves.
+    /// Creates the network, writes the configurations, starts all processes and waits until they serve.
     ///
     /// # Errors
-    /// If any of it cannot be; the error shows the end of a process's log.
+    /// If one of these steps fails; the error quotes the end of a process's log.
     pub fn start(
         settings: &Settings,
         scratch: &Path,
@@ -132,7 +132,7 @@ impl Cluster {
         self.gateways.iter().map(|process| self.network.address(process.member)).collect()
     }
 
-    /// What every request has to show.
+    /// The token that every request carries.
     pub fn token(&self) -> &str {
         &self.token
     }
@@ -144,10 +144,10 @@ impl Cluster {
         (0..keys).map(|key| primary(key).unwrap_or_default()).collect()
     }
 
-    /// Does it.
+    /// Causes a fault.
     ///
     /// # Errors
-    /// If the node had ended by itself, or it cannot be done.
+    /// If the node had already ended, or the fault cannot be caused.
     pub fn strike(&mut self, node: usize, fault: Fault) -> anyhow::Result<()> {
         let process = self.nodes.get_mut(node).context("unknown node number")?;
         process.check()?;
@@ -158,10 +158,10 @@ impl Cluster {
         }
     }
 
-    /// Ends it: the node may serve again from now on.
+    /// Ends a fault: the node may serve again from now on.
     ///
     /// # Errors
-    /// If it cannot.
+    /// If the fault cannot be ended.
     pub fn heal(&mut self, node: usize, fault: Fault) -> anyhow::Result<()> {
         let process = self.nodes.get_mut(node).context("unknown node number")?;
         match fault {
@@ -195,10 +195,10 @@ impl Cluster {
         }
     }
 
-    /// Fails if a process has ended that was not told to.
+    /// Fails if a process ended unexpectedly.
     ///
     /// # Errors
-    /// Then, with the end of its log.
+    /// In that case; the error quotes the end of its log.
     pub fn check(&mut self) -> anyhow::Result<()> {
         self.nodes.iter_mut().chain(&mut self.gateways).try_for_each(Process::check)
     }
@@ -212,7 +212,7 @@ impl Process {
         let mut command = network.command(self.member, &program);
         command.args(["serve", "--role", self.role.as_str(), "--config"]).arg(&self.config);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        // Ctrl-C is for the experiment, which ends them itself.
+        // Ctrl-C is for the experiment, which ends its processes itself.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         self.child = Some(command.spawn().context("cannot start a process of the cluster")?);
         Ok(())

@@ -1,4 +1,4 @@
-//! What a run showed: its claims, and what is recorded beside them.
+//! The findings of a run: its claims, and the files that are recorded with them.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -15,18 +15,18 @@ use super::load::Log;
 use super::service::{self, Effect, Reads, Struck};
 use crate::{Claim, Context, Goal};
 
-/// Violations of which the history around is recorded.
+/// Largest number of violations whose surrounding history is recorded.
 const SHOWN_MAX: usize = 20;
-/// Operations on the key that are shown before and after each.
+/// Number of operations on the key that are recorded before and after each.
 const AROUND: usize = 40;
-/// Notes that are recorded.
+/// Largest number of notes that are recorded.
 const NOTES_MAX: usize = 1000;
 
-/// What was planned, and who was there.
+/// The plan of a run, and its cluster.
 pub struct Plan<'a> {
-    /// Number of faults that were planned.
+    /// Number of planned faults.
     pub faults: usize,
-    /// How many gateways.
+    /// Number of gateways.
     pub gateways: u8,
     /// The primary of each key.
     pub primaries: &'a [usize],
@@ -36,7 +36,7 @@ pub struct Plan<'a> {
     pub quiet: (Nanos, Nanos),
 }
 
-/// All that is found in a history.
+/// Everything derived from a history.
 #[derive(Serialize)]
 pub struct Findings<'a> {
     reads: u64,
@@ -130,8 +130,8 @@ impl Findings<'_> {
         ]
     }
 
-    /// Writes what is recorded beside the claims: the faults, the replies of failed requests, and
-    /// for each violation the history around it.
+    /// Writes the files that are recorded with the claims: the faults, the replies of failed requests,
+    /// and the history around each violation.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -163,7 +163,7 @@ impl Findings<'_> {
         Ok(())
     }
 
-    /// The whole history, some 60 bytes an operation: not part of the record.
+    /// Writes the whole history, about 60 bytes for each operation; it is not part of the record.
     fn keep_history(&self, path: &Path) -> anyhow::Result<()> {
         let file =
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -182,7 +182,7 @@ impl Findings<'_> {
         format!("{kind:?}: {} (version {floor} was acknowledged before it began)", row.trim())
     }
 
-    /// The operations on the key before and after.
+    /// The operations on the key before and after a violation.
     fn around(&self, violation: &Violation) -> String {
         let history = &self.log.operations;
         let Some(read) = history.get(violation.operation) else { return String::new() };

@@ -1,8 +1,8 @@
-//! What was asked of the cluster and what it answered: the history that the checker judges.
+//! The history that the checker judges: every request to the cluster, and its reply.
 
 use model::window::Nanos;
 
-/// Who was asked.
+/// The process that a request was sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A gateway of the cluster, by its number.
@@ -11,12 +11,12 @@ pub enum Place {
     Origin,
 }
 
-/// What a read showed.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// The bytes of a version.
     Version(u32),
-    /// No bytes: one of the versions that are empty.
+    /// No bytes: one of the empty versions.
     Empty,
     /// The reply was that the object does not exist.
     Nothing,
@@ -25,7 +25,7 @@ pub enum Seen {
 /// How a read ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// With an answer.
+    /// With a result.
     Saw(Seen),
     /// The bytes are not a version of the key.
     Wrong,
@@ -40,24 +40,24 @@ pub enum Read {
 pub enum Written {
     /// Acknowledged.
     Acknowledged,
-    /// With another status: it may have taken effect all the same, or may do so yet.
+    /// With another status: the write may have taken effect nevertheless, or may still do so.
     Refused(u16),
-    /// Without a reply: the same.
+    /// Without a reply: likewise.
     Unknown,
 }
 
-/// What a version is.
+/// The kind of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// An object with bytes.
     Bytes,
-    /// An object without.
+    /// An empty object.
     Empty,
     /// A deletion.
     Deleted,
 }
 
-/// What was done.
+/// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// GET.
@@ -73,26 +73,26 @@ pub struct Operation {
     pub began: Nanos,
     /// After the last byte of the reply.
     pub ended: Nanos,
-    /// Which key.
+    /// The number of the key.
     pub key: u32,
-    /// Who was asked.
+    /// The process that a request was sent to.
     pub place: Place,
-    /// What, and how it ended.
+    /// The operation, and how it ended.
     pub action: Action,
 }
 
 impl Operation {
-    /// Whether it is a read that got an answer, right or wrong.
+    /// Whether this is a read with a result, right or wrong.
     pub fn is_answered_read(&self) -> bool {
         matches!(self.action, Action::Read(Read::Saw(_) | Read::Wrong))
     }
 
-    /// Whether it is a read without an answer.
+    /// Whether this is a read without a result.
     pub fn is_failed_read(&self) -> bool {
         matches!(self.action, Action::Read(Read::Refused(_) | Read::Failed))
     }
 
-    /// Whether it is a read.
+    /// Whether this is a read.
     pub fn is_read(&self) -> bool {
         matches!(self.action, Action::Read(_))
     }

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the experiment ends in good order, with everything removed that it made.
+//! Ctrl-C and SIGTERM: the experiment ends early and removes everything that it created.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,15 +7,15 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Whether somebody asked for the end.
+/// Whether an interrupt was received.
 #[derive(Clone)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens from now on, to the end of the process.
+    /// Handles the signals from now on, until the process ends.
     ///
     /// # Errors
-    /// If the thread that listens cannot be started.
+    /// If the thread that waits for signals cannot be started.
     pub fn listen() -> anyhow::Result<Interrupt> {
         let interrupt = Interrupt(Arc::new(AtomicBool::new(false)));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -35,10 +35,10 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Fails if the end was asked for.
+    /// Fails if an interrupt was received.
     ///
     /// # Errors
-    /// Then.
+    /// In that case.
     pub fn check(&self) -> anyhow::Result<()> {
         if self.0.load(Ordering::Relaxed) {
             bail!("interrupted; processes and networks of the experiment were removed");
@@ -49,7 +49,7 @@ impl Interrupt {
     /// Sleeps, or returns early with an error after an interrupt.
     ///
     /// # Errors
-    /// If it is.
+    /// After an interrupt.
     pub fn sleep(&self, seconds: f64) -> anyhow::Result<()> {
         let until = record::clock::now() + (seconds * 1e9) as u64;
         while record::clock::now() < until {

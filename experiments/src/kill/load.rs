@@ -1,10 +1,9 @@
 //! The load: readers and writers on threads of their own, through all gateways, every operation
 //! recorded.
 //!
-//! Each gateway has readers that ask for any key, hot ones more often. Each key belongs to one
-//! writer, which puts and deletes numbered versions through any gateway, one at a time, and reads
-//! back every second of them at once through another gateway: a reader that knows what it has to
-//! see.
+//! Each gateway has readers that read random keys, hot ones more often. Each key belongs to one
+//! writer, which puts and deletes numbered versions through any gateway, one at a time. After every
+//! second write it reads the key at once through another gateway: a read whose result is known.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,23 +26,23 @@ use record::clock::now;
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// How many keys.
+    /// Number of keys.
     pub keys: u32,
     /// Readers of each gateway.
     pub readers: u32,
     /// Mean time between a reader's reply and its next request.
     pub read_pause_ms: f64,
-    /// Writers in all.
+    /// Number of writers, over all gateways.
     pub writers: u32,
-    /// The same for them.
+    /// Mean time between a writer's reply and its next request.
     pub write_pause_ms: f64,
     /// Share of writes that delete.
     pub delete_share: f64,
-    /// The deadline that a write asks for.
+    /// The deadline that a write requests.
     pub write_deadline_ms: u64,
 }
 
-/// What all clients know.
+/// What all clients share.
 struct Shared {
     settings: Settings,
     gateways: Vec<SocketAddr>,
@@ -58,16 +57,16 @@ struct Shared {
     nodes: usize,
 }
 
-/// What a client did.
+/// The record of one client.
 #[derive(Default)]
 pub struct Log {
-    /// In the order of their ends.
+    /// Operations, in the order of their ends.
     pub operations: Vec<Operation>,
     /// Replies of failed requests with their times; the first few.
     pub notes: Vec<(Nanos, String)>,
 }
 
-/// Most notes of one client.
+/// Largest number of notes of one client.
 const NOTES_MAX: usize = 100;
 
 /// The running load.
@@ -77,7 +76,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts all clients; they write every key once first.
+    /// Starts all clients, which first write every key once.
     ///
     /// # Errors
     /// If a thread cannot be started.
@@ -132,7 +131,7 @@ impl Load {
         of_node.into_iter().all(|last| last.load(Ordering::Relaxed) > since)
     }
 
-    /// Ends all clients and gives what they did.
+    /// Ends all clients and returns their records.
     ///
     /// # Errors
     /// If one panicked.
@@ -212,29 +211,29 @@ fn write(shared: &Shared, writer: u32) -> Log {
     clients.log
 }
 
-/// A version to be written.
+/// A version to write.
 struct Write {
     key: u32,
     version: u32,
     delete: bool,
 }
 
-/// One client's connections to all gateways, and what it did.
+/// One client: its connections to all gateways, and its record.
 pub struct Clients {
     gateways: Vec<Client>,
     body: Vec<u8>,
-    /// What it did.
+    /// The client's record.
     pub log: Log,
 }
 
 impl Clients {
-    /// Of these gateways.
+    /// Creates a client of these gateways.
     pub fn new(gateways: &[SocketAddr], token: &str) -> Clients {
         let gateways = gateways.iter().map(|address| Client::new(*address, token)).collect();
         Clients { gateways, body: Vec::new(), log: Log::default() }
     }
 
-    /// Reads a key through a gateway and records what it shows.
+    /// Reads a key through a gateway and records the result.
     pub fn read(&mut self, gateway: usize, key: u32) -> Read {
         let client = &mut self.gateways[gateway];
         let path = format!("/objects/{}", body::name(key));
@@ -255,7 +254,7 @@ impl Clients {
         read
     }
 
-    /// Writes a version and records how that ended; whether it was acknowledged.
+    /// Writes a version, records the outcome, and returns whether it was acknowledged.
     fn write(&mut self, gateway: usize, write: &Write, deadline_ms: u64) -> bool {
         let &Write { key, version, delete } = write;
         let client = &mut self.gateways[gateway];
@@ -274,7 +273,7 @@ impl Clients {
         let ended = now();
         let (written, note) = match status {
             Ok(200..=299) => (Written::Acknowledged, None),
-            // There was nothing to delete, and there is nothing now.
+            // The object did not exist, so the deletion has its effect.
             Ok(404) if delete => (Written::Acknowledged, None),
             Ok(status) => (Written::Refused(status), Some(said(status, &client.body))),
             Err(error) => (Written::Unknown, Some(error.to_string())),

@@ -1,8 +1,8 @@
 //! `experiments/kill`: a cluster under mixed load while its nodes are killed, paused and cut off in turn.
 //!
-//! Nodes and gateways are processes in network namespaces of their own; clients write numbered versions
-//! that say what they are and record every operation; a checker judges the whole history afterwards,
-//! with a last reading of every key through each gateway and from the origin alone.
+//! Nodes and gateways are processes in network namespaces of their own; clients write numbered,
+//! self-describing versions and record every operation. Afterwards every key is read once more through each
+//! gateway and from the origin alone, and a checker judges the whole history.
 
 mod body;
 mod checker;
@@ -50,14 +50,14 @@ struct Config {
     short: Short,
 }
 
-/// What `--short` does: fewer faults.
+/// The changes of `--short`: fewer faults.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Short {
     faults: usize,
 }
 
-/// Longest filling of the cluster.
+/// Longest time for writing every key once.
 const FILL_S: f64 = 60.0;
 
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
@@ -73,7 +73,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let mut run = Run { context, config: &config, interrupt, struck: Vec::new(), quiet: (0, 0) };
     let broken = run.all_faults(&mut cluster, &load, faults);
     let mut log = load.stop()?;
-    // A fault that did not heal ends the run, and what was seen until then is judged all the same.
+    // A fault that does not heal ends the run; the history up to then is judged nevertheless.
     run.interrupt.check()?;
     run.last_reading(&mut cluster, &mut log)?;
     drop(cluster);
@@ -98,12 +98,12 @@ struct Run<'a> {
     config: &'a Config,
     interrupt: Interrupt,
     struck: Vec<Struck>,
-    /// From when to when nothing was done.
+    /// Begin and end of the interval without faults.
     quiet: (Nanos, Nanos),
 }
 
 impl Run<'_> {
-    /// Strikes the nodes one after the other: every node with every fault, in another order each round.
+    /// Causes every fault at every node, one at a time, in a different order each round.
     fn all_faults(
         &mut self,
         cluster: &mut Cluster,
@@ -193,7 +193,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Reads every key from the origin, with a server that holds nothing.
+    /// Reads every key from the origin, through a server with empty tiers.
     fn origin_reading(&self, log: &mut Log) -> anyhow::Result<()> {
         let scratch = &self.context.scratch;
         let devices = lab::disks(&scratch.join("device-last"), 1, None);

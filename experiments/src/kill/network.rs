@@ -1,9 +1,9 @@
-//! A network of its own: every process in a network namespace, all on one bridge, each can be cut
-//! off.
+//! A private network: every process in its own network namespace, all on one bridge; each link can
+//! be cut.
 //!
-//! Addresses come from 198.18.0.0/15, which is set aside for measuring (RFC 2544). Names begin with
-//! `concertina-kill-PID-` (namespaces) and `ckPID` (links). All is removed when the network is
-//! dropped; what an experiment left behind that was killed itself is removed by the next, processes
+//! Addresses come from 198.18.0.0/15, which is reserved for benchmarks (RFC 2544). Names begin with
+//! `concertina-kill-PID-` (namespaces) and `ckPID` (links). Everything is removed when the
+//! network is dropped. If the experiment itself was killed, the next run removes its remains, processes
 //! included.
 
 use std::io::ErrorKind;
@@ -25,10 +25,10 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes `count` namespaces that reach each other and this process.
+    /// Creates `count` namespaces that reach each other and this process.
     ///
     /// # Errors
-    /// If this is not root, or has no iproute2, or the kernel no namespaces.
+    /// Without root, iproute2, or namespaces in the kernel.
     pub fn make(count: u8) -> anyhow::Result<Network> {
         if !rustix::process::geteuid().is_root() {
             bail!("this experiment cuts processes off by network namespaces: run it as root");
@@ -40,7 +40,7 @@ impl Network {
         let first = (pid % 256) as u8;
         let mut subnets = (0..=255).map(|i: u8| first.wrapping_add(i));
         let subnet = subnets.find(is_free).context("all of 198.18.0.0/16 is in use here")?;
-        // From here on, what was made is removed when this is dropped.
+        // From here on, dropping this value removes what was created.
         let network = Network { pid, subnet, count };
         let bridge = network.bridge();
         ip(&["link", "add", &bridge, "type", "bridge"])

@@ -1,4 +1,4 @@
-//! What is claimed of the findings, and their table.
+//! The claims about the findings, and their table.
 
 use super::measured::Figure;
 use super::oracle::Kind;
@@ -46,7 +46,7 @@ pub(super) fn claims(config: &Config, findings: &Findings) -> Vec<Claim> {
         let mut ratio = |what: &str, of: fn(&LayersRow) -> Figure, goal: f64| {
             let (on, off) = (of(on), of(off));
             let value = on.value / off.value;
-            // To first order, of figures that do not depend on each other.
+            // To first order, for independent figures.
             let relative = (on.half_width / on.value).hypot(off.half_width / off.value);
             let ratio = Figure { value, half_width: value * relative };
             let ratio = figure(&format!("layers on over off: {what}"), ratio, "×", requests);
@@ -73,7 +73,7 @@ fn figure(name: &str, figure: Figure, unit: &str, samples: u64) -> Claim {
     Claim::new(name, (figure.value, figure.half_width), unit, samples)
 }
 
-/// What was measured, for a terminal.
+/// A table of the measurements, for a terminal.
 pub(super) fn table(findings: &Findings) -> String {
     let head = [
         "system",

@@ -1,16 +1,15 @@
-//! What windows say: quantiles with intervals, what the queues of shards did, and what M/G/1
-//! foretells.
+//! Figures from windows: quantiles with intervals, the queues of shards, and predictions by M/G/1.
 
 use anyhow::Context as _;
 use model::distribution::Empirical;
 use model::queue::Mg1;
 use model::statistics::batch_means;
-use model::window::{Histogram, Window};
+use model::window::{Histogram, QueueName, Window};
 use serde::Serialize;
 
 use record::{RunFolder, Step};
 
-/// Batches of successive windows that an interval rests on.
+/// Number of batches of successive windows from which an interval is computed.
 const BATCHES: usize = 10;
 
 /// A figure and half the width of its 95 % interval.
@@ -52,7 +51,7 @@ pub(super) fn times(windows: &[&Window], time: Time) -> Histogram {
     all
 }
 
-/// A figure of windows: of all of them, and its interval from batches.
+/// A figure over all windows, with an interval from batches of them.
 fn figure(windows: &[&Window], of: impl Fn(&[&Window]) -> Option<f64>) -> Figure {
     let size = (windows.len() / BATCHES).max(1);
     let batches: Vec<f64> = windows.rchunks_exact(size).take(BATCHES).filter_map(&of).collect();
@@ -62,7 +61,7 @@ fn figure(windows: &[&Window], of: impl Fn(&[&Window]) -> Option<f64>) -> Figure
     }
 }
 
-/// The response that a share of requests does not exceed, ms.
+/// The quantile of response times at `share`, ms.
 pub(super) fn quantile_ms(windows: &[&Window], share: f64) -> Figure {
     figure(windows, |w| times(w, Time::Response).quantile_s(share).map(|s| s * 1e3))
 }
@@ -75,7 +74,7 @@ pub(super) fn length(windows: &[&Window]) -> Figure {
     })
 }
 
-/// What the queue before a part did.
+/// The figures of one shard's queue.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Queue {
     pub process: String,
@@ -91,10 +90,10 @@ pub(super) struct Queue {
     pub dispersion: Option<f64>,
 }
 
-/// Every queue before a shard that had something to do.
+/// The figures of every shard's queue that had requests.
 pub(super) fn queues(process: &str, run: &RunFolder, step: &Step) -> Vec<Queue> {
     let mut names: Vec<&str> = run.windows.iter().map(|w| w.queue.as_str()).collect();
-    names.retain(|name| name.starts_with("shard/"));
+    names.retain(|name| matches!(QueueName::parse(name), Some(QueueName::Shard { .. })));
     names.sort_unstable();
     names.dedup();
     let of = |name: &str| {
@@ -118,20 +117,20 @@ pub(super) fn queues(process: &str, run: &RunFolder, step: &Step) -> Vec<Queue> 
     names.into_iter().filter_map(of).collect()
 }
 
-/// One quantile of a queue's response at a load, measured and foretold.
+/// One quantile of a queue's response at a load, measured and predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Foretold {
     pub share: f64,
     pub measured_ms: f64,
     pub foretold_ms: f64,
-    /// P(response ≤ the measured time), foretold less measured, points.
+    /// P(response ≤ the measured time), predicted minus measured, points.
     pub error_points: f64,
     /// Half the width of the measured share's 95 % interval, points.
     pub half_width_points: f64,
 }
 
 impl Foretold {
-    /// Nothing could be foretold.
+    /// No prediction is possible.
     pub(super) const NONE: Foretold = Foretold {
         share: f64::NAN,
         measured_ms: f64::NAN,
@@ -141,14 +140,15 @@ impl Foretold {
     };
 }
 
-/// Quantiles that are foretold.
+/// The predicted quantiles.
 pub(super) const SHARES: [f64; 3] = [0.5, 0.9, 0.99];
 
-/// The response of a queue at the arrivals that some windows had, from the service times of others.
+/// Predicts the response of a queue at the arrival rate of some windows from the service times of
+/// others.
 ///
 /// # Errors
 ///
-/// If the histogram is empty, or the queue cannot keep up by those service times.
+/// If the histogram is empty, or the queue is unstable with those service times.
 pub(super) fn foretell(service: &[&Window], at: &[&Window]) -> anyhow::Result<Vec<Foretold>> {
     let law = Empirical::from_histogram(&times(service, Time::Service))
         .context("the queue's service times at the light load")?;
@@ -227,7 +227,7 @@ mod tests {
             assert!(one.error_points.abs() < 3.0, "{one:?}");
             assert!(one.half_width_points.is_finite() && one.half_width_points > 0.0);
         }
-        // A queue that cannot keep up has no response time.
+        // An unstable queue has no response time.
         let over = simulated(400.0, 20, 3);
         assert!(of(&light, &over[..15]).is_err());
     }

@@ -1,10 +1,10 @@
-//! `experiments/shard-served`: real records asked for over HTTP in an open loop, of one node alone
-//! and of a gateway before several.
+//! `experiments/shard-served`: queries of real records over HTTP in an open loop, on one node
+//! alone and on a gateway before several.
 //!
-//! Every server is a process of its own, the load generator another. What a system can take is
-//! measured in a closed loop first; rates are shares of that. The queues of the shards are read
-//! from the nodes' own run folders: their response at high loads is foretold by M/G/1 from their
-//! service times at the lightest.
+//! Every server is a process of its own, the load generator another. The capacity of a system
+//! is measured in a closed loop first; rates are shares of it. The queues of the shards are read
+//! from the nodes' own run folders: M/G/1 predicts their response at high loads from their service
+//! times at the lightest.
 
 mod claims;
 mod measured;
@@ -70,7 +70,7 @@ struct LayersConfig {
     measure_s: f64,
 }
 
-/// What is claimed.
+/// The goals.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Goals {
@@ -81,7 +81,7 @@ struct Goals {
     layers_length_ratio: f64,
 }
 
-/// What `--short` measures: fewer loads, and shorter.
+/// The changes of `--short`: fewer and shorter loads.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Short {
@@ -94,14 +94,14 @@ struct Short {
     layers_measure_s: f64,
 }
 
-/// A load, as it was measured.
+/// The measurement of one load.
 #[derive(Serialize)]
 struct Row {
     system: String,
     kind: Kind,
     /// Requests/s in a closed loop.
     capacity_per_s: f64,
-    /// The rate as a share of that.
+    /// The rate as a share of the throughput in the closed loop.
     share: f64,
     rate_per_s: f64,
     requests: u64,
@@ -113,14 +113,14 @@ struct Row {
     cpu_us: Vec<(String, f64)>,
     /// Share of the processor that other guests of the hypervisor had.
     stolen: f64,
-    /// Complaints about the load: those of the generator, and of the host's counters.
+    /// Warnings of the generator, and from the host's counters.
     marks: Vec<Mark>,
     #[serde(skip)]
     step: Step,
     queues: Vec<Queue>,
     /// Predictions for the first shard's queue, from the service times of the lightest load.
     foretold: Vec<Foretold>,
-    /// The same from the service times of this load: the error that is left is that of the law.
+    /// The same from the service times of this load: the remaining error is that of the law.
     foretold_by_own: Vec<Foretold>,
 }
 
@@ -135,11 +135,11 @@ struct LayersRow {
     p99_ms: Figure,
     queue_length_mean: Figure,
     queues: Vec<Queue>,
-    /// `changes` and the layers of each part, as the node told them after the load.
+    /// `changes` and the layers of each part, as the node reported them after the load.
     told: Value,
 }
 
-/// All that is recorded.
+/// The recorded result.
 #[derive(Default, Serialize)]
 struct Findings {
     records: usize,
@@ -187,7 +187,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     };
     for (name, nodes) in [("one node", 0), ("gateway", config.system.nodes)] {
         case.measure(name, nodes)?;
-        // What is measured is recorded, whatever becomes of the rest.
+        // Measurements are recorded even if a later one fails.
         case.record()?;
     }
     case.measure_layers()?;
@@ -255,7 +255,7 @@ impl Case<'_> {
         Ok(Asked { kind, trace: oracle::write_trace(path, &questions)?, questions })
     }
 
-    /// Compares a sample of answers with the scan's.
+    /// Compares a sample of replies with the scan's results.
     fn check(&mut self, system: &System, asked: &Asked) -> anyhow::Result<()> {
         let sample = asked.questions.get(..self.config.load.checked).unwrap_or(&asked.questions);
         self.findings.wrong += self.text.wrong(&mut system.client()?, sample)?;
@@ -280,7 +280,7 @@ impl Case<'_> {
         lab::load(&url, &arguments, out, self.context.quiet)
     }
 
-    /// Requests/s of clients that ask again as soon as they are answered.
+    /// The throughput of a closed loop without think time, requests/s.
     fn capacity(&self, system: &System, asked: &Asked, out: &Path) -> anyhow::Result<f64> {
         let how = [
             format!("--clients={}", self.config.load.capacity_clients),
@@ -345,8 +345,7 @@ impl Case<'_> {
         let rate = capacity * share;
         let run = self.load(system, asked, &open_loop(rate, warmup_s, measure_s, share), out)?;
         let after = system.cpu_s()?;
-        // Warm-up and step have the same rate; what the processes do without requests is little
-        // beside.
+        // Warm-up and step have the same rate; the processes do little without requests.
         let sent = rate * (warmup_s + measure_s);
         let cpu_us = before
             .into_iter()
@@ -448,8 +447,8 @@ fn open_loop(rate: f64, warmup_s: f64, measure_s: f64, share: f64) -> Vec<String
     ]
 }
 
-/// Requests of a load that were not answered as they should: errors, arrivals never sent, and where
-/// the length of every answer is known, all if their sum is another.
+/// Requests of a load that failed: errors, arrivals never sent, and, where the length of every reply
+/// is known, all requests if the sum of the lengths differs.
 fn failed(windows: &[&Window], step: &Step, kind: Kind) -> u64 {
     let sum = |of: fn(&Window) -> u64| windows.iter().map(|w| of(w)).sum::<u64>();
     let (requests, errors) = (sum(|w| w.completions), sum(|w| w.errors));
@@ -459,7 +458,7 @@ fn failed(windows: &[&Window], step: &Step, kind: Kind) -> u64 {
     if others { requests } else { errors + step.generator.dropped }
 }
 
-/// What a node tells of its layers.
+/// A node's report of its layers.
 fn layers_of(system: &System) -> anyhow::Result<Value> {
     let mut client = system.client()?;
     let status = client.ask(Ask::get(&format!("/datasets/{NAME}/layers")))?;
@@ -467,7 +466,7 @@ fn layers_of(system: &System) -> anyhow::Result<Value> {
     Ok(serde_json::from_slice(&client.body)?)
 }
 
-/// Foretells the first shard's queue for searches of medium words, which all meet it first, at all
+/// Predicts the first shard's queue for searches of medium words, which all meet it first, at all
 /// loads but the lightest.
 fn foretell(run: &RunFolder, rows: &mut [Row]) {
     let mut rows = rows.iter_mut().filter(|row| row.kind == Kind::MediumWord);
@@ -475,7 +474,7 @@ fn foretell(run: &RunFolder, rows: &mut [Row]) {
     let service = measured::windows(run, &first_queue(), &lightest.step);
     for row in rows {
         let at = measured::windows(run, &first_queue(), &row.step);
-        // Without a steady state by the law there is no figure, and the claim is not shown.
+        // If the law has no steady state there is no figure, and the claim is not shown.
         let none = || vec![Foretold::NONE];
         row.foretold = measured::foretell(&service, &at).unwrap_or_else(|_| none());
         row.foretold_by_own = measured::foretell(&at, &at).unwrap_or_else(|_| none());

@@ -1,7 +1,7 @@
-//! The records, the questions that are asked of them, and what a plain scan of the text answers.
+//! The records, the queries on them, and the results of a plain scan of the text.
 //!
-//! The scan knows nothing of the index: a record is what ends with a blank line, a word is found by
-//! comparing bytes, an attribute's value is what follows its name at the start of a line.
+//! The scan shares nothing with the index: a record ends with a blank line, a word is found by
+//! comparing bytes, and an attribute's value follows its name at the start of a line.
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -24,26 +24,26 @@ use crate::kill::wire::{Ask, Client};
 
 /// The dataset.
 pub(super) const NAME: &str = "packages";
-/// The attribute that records are got by.
+/// The attribute that is the key of a record.
 const KEY: &str = "Package";
 /// The attribute whose values are looked up.
 const ATTRIBUTE: &str = "Maintainer";
-/// Letters of the words that are looked up.
+/// Lengths of the words that are looked up.
 const WORD_LETTERS: std::ops::RangeInclusive<usize> = 5..=20;
-/// Records of a page.
+/// Records in a page.
 const LIMIT: usize = 10;
 /// Bytes of an extract.
 const EXTRACT_BYTES: usize = 1024;
 
-/// The kinds of questions.
+/// The kinds of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
-    /// Ten records at most that hold a rare word.
+    /// At most ten records that contain a rare word.
     RareWord,
     /// The same for a word of many records.
     MediumWord,
-    /// The first record that holds such a word: the place of all of them is looked up, and one is
+    /// The first record that contains such a word: all occurrences are located, and one record is
     /// read.
     FirstOfMedium,
     /// Ten records with a value of an attribute.
@@ -57,7 +57,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Those that are measured at all rates, in this order.
+    /// The kinds that are measured at all rates, in this order.
     pub const ALL: [Kind; 6] = [
         Kind::GetById,
         Kind::GetByKey,
@@ -67,7 +67,7 @@ impl Kind {
         Kind::Attribute,
     ];
 
-    /// For tables and claims.
+    /// The name in tables and claims.
     pub fn in_words(self) -> &'static str {
         match self {
             Kind::RareWord => "search, rare word",
@@ -80,12 +80,12 @@ impl Kind {
         }
     }
 
-    /// For files.
+    /// The name in file names.
     pub fn file(self) -> String {
         self.in_words().replace(", ", "-").replace(' ', "-")
     }
 
-    /// The path, with `{key}` where the question belongs.
+    /// The path, with `{key}` in place of the query.
     pub fn path(self) -> String {
         let below = match self {
             Kind::FirstOfMedium => "records?limit=1&query={key}".to_owned(),
@@ -99,23 +99,23 @@ impl Kind {
         format!("/datasets/{NAME}/{below}")
     }
 
-    /// Bytes of every answer, where that is known.
+    /// Length of every reply in bytes, if known.
     pub fn answer_bytes(self) -> Option<u64> {
         (self == Kind::Extract).then_some(EXTRACT_BYTES as u64)
     }
 }
 
-/// A question: what is sent, and what the scan looks for.
+/// A query: the text that is sent, and the text that the scan looks for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Question {
     kind: Kind,
-    /// What stands for `{key}`.
+    /// The text in place of `{key}`.
     sent: String,
-    /// What is looked for.
+    /// The text that the scan looks for.
     wanted: String,
 }
 
-/// How frequent words are, in records that have them as a whole word.
+/// The frequency of words: in how many records they occur as a whole word.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Frequencies {
@@ -152,12 +152,12 @@ impl Text {
         Text { text, records }
     }
 
-    /// Bytes of it.
+    /// Length of the text in bytes.
     pub fn bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// How many records there are.
+    /// Number of records.
     pub fn records(&self) -> usize {
         self.records.len()
     }
@@ -166,7 +166,7 @@ impl Text {
         self.records.get(id).and_then(|range| self.text.get(range.clone())).unwrap_or_default()
     }
 
-    /// Makes a dataset of it in a folder of datasets, of `shards` shards of about equal size.
+    /// Creates a dataset of the text in a folder of datasets, with `shards` shards of about equal size.
     pub fn import(&self, datasets: &Path, shards: usize) -> anyhow::Result<()> {
         let folder = datasets.join(NAME);
         std::fs::create_dir_all(&folder)?;
@@ -194,7 +194,7 @@ impl Text {
         Ok(())
     }
 
-    /// Questions of a kind, drawn evenly from all that there are; the same for the same seed.
+    /// Queries of a kind, drawn uniformly from all possible ones; the same for the same seed.
     pub fn questions(
         &self,
         kind: Kind,
@@ -220,7 +220,7 @@ impl Text {
                 Kind::Attribute | Kind::GetByKey => {
                     let name = if kind == Kind::Attribute { ATTRIBUTE } else { KEY };
                     match value(self.record(draw(self.records())), name) {
-                        // What a query would have to escape is left out.
+                        // Values that a query would have to escape are left out.
                         Some(value) if !value.contains(['"', '\\']) => value.to_owned(),
                         _ => continue,
                     }
@@ -235,8 +235,7 @@ impl Text {
         Ok(questions)
     }
 
-    /// The ids of the first records that answer a search, one more than a page has if there are
-    /// more.
+    /// The ids of the first records that match a search: up to one more than a page contains.
     fn found(&self, question: &Question) -> Vec<usize> {
         let is_one = |id: &usize| {
             let record = self.record(*id);
@@ -249,7 +248,7 @@ impl Text {
         (0..self.records()).filter(is_one).take(question.limit() + 1).collect()
     }
 
-    /// Whether a body is the answer to a question.
+    /// Whether a body is the correct reply to a query.
     fn is_answer(&self, question: &Question, body: &[u8]) -> bool {
         let number = question.wanted.parse().unwrap_or(usize::MAX);
         match question.kind {
@@ -266,7 +265,7 @@ impl Text {
                 let same = |(id, record): (&usize, &Value)| {
                     record["id"] == *id && record["record"] == self.record(*id)
                 };
-                // A full page may say that there is more where there is not.
+                // A full page may announce another page that is empty.
                 let told = page["has_more"] == true;
                 records.len() == found.len().min(limit)
                     && found.iter().zip(records).all(same)
@@ -276,7 +275,8 @@ impl Text {
         }
     }
 
-    /// Asks some questions and compares the answers with the scan's: how many were wrong, or none.
+    /// Sends some queries, compares the replies with the scan's results, and returns the number of wrong
+    /// ones.
     pub fn wrong(&self, client: &mut Client, questions: &[Question]) -> anyhow::Result<u64> {
         let mut wrong = 0;
         for question in questions {
@@ -305,7 +305,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Those of a text, by the number of records that have them as a whole word.
+    /// The words of a text, by the number of records in which they occur as a whole word.
     pub fn of(text: &Text, frequencies: Frequencies) -> Words {
         let mut seen: HashMap<&str, (usize, u32)> = HashMap::new();
         for id in 0..text.records() {
@@ -329,7 +329,7 @@ impl Words {
     }
 }
 
-/// Writes questions as a trace that the load generator goes through in turn.
+/// Writes queries as a trace that the load generator replays in order.
 pub(super) fn write_trace(path: PathBuf, questions: &[Question]) -> anyhow::Result<PathBuf> {
     let mut text = format!("{}\n", record::trace::HEADER);
     for question in questions {
@@ -340,7 +340,7 @@ pub(super) fn write_trace(path: PathBuf, questions: &[Question]) -> anyhow::Resu
     Ok(path)
 }
 
-/// The value of an attribute that fits on its line.
+/// The value of an attribute, if it is on one line.
 fn value<'a>(record: &'a str, name: &str) -> Option<&'a str> {
     let after = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
     let mut lines = record.lines().peekable();

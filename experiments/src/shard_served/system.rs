@@ -1,5 +1,4 @@
-//! The processes that are measured: one node alone, or a gateway before several nodes, over one
-//! origin.
+//! The measured processes: one node alone, or a gateway before several nodes, over one origin.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,34 +14,34 @@ use serve::config::{Config as ServerConfig, Member, Size};
 
 /// How long a dataset may take to be served: its shards are copied from the origin first.
 const READY_S: f64 = 120.0;
-/// Memory for objects: the dataset is served from copies on disk, not from there.
+/// Memory for objects; small, because the dataset is served from copies on disk.
 const MEMORY_BYTES: u64 = 1 << 20;
 
-/// What is started.
+/// The system to start.
 pub(super) struct Layout<'a> {
-    /// Where its files go.
+    /// The folder for its files.
     pub folder: &'a Path,
-    /// The origin, shared by what is started one after the other.
+    /// The origin, shared by systems that are started one after the other.
     pub origin: &'a Path,
     /// Nodes behind a gateway; 0 for one node alone.
     pub nodes: usize,
-    /// Nodes of each shard.
+    /// Number of nodes that hold each shard.
     pub replicas: u32,
     /// `datasets.layers_bytes` of each node.
     pub layers_bytes: u64,
-    /// Seconds of a window.
+    /// Length of a window in seconds.
     pub window_s: f64,
 }
 
 /// Servers that run until they are stopped or dropped.
 pub(super) struct System {
-    /// What clients ask first; stopped first.
+    /// The process that clients connect to; stopped first.
     servers: Vec<(String, Server)>,
     folder: PathBuf,
 }
 
 impl System {
-    /// Starts it. The dataset may not be there yet.
+    /// Starts the system. The dataset need not exist yet.
     pub fn start(layout: &Layout<'_>) -> anyhow::Result<System> {
         let folder = layout.folder;
         std::fs::create_dir_all(folder)
@@ -86,12 +85,12 @@ impl System {
         Ok(System { servers, folder: folder.to_owned() })
     }
 
-    /// Where clients go.
+    /// The address that clients connect to.
     pub fn url(&self) -> anyhow::Result<&str> {
         self.servers.first().map(|(_, server)| server.url()).context("nothing was started")
     }
 
-    /// A client of what clients ask.
+    /// A client of that address.
     pub fn client(&self) -> anyhow::Result<Client> {
         client(self.url()?)
     }
@@ -140,7 +139,7 @@ impl System {
         self.servers.iter().map(used).collect()
     }
 
-    /// Stops all of it and reads what each process recorded.
+    /// Stops all processes and reads their run folders.
     pub fn stop(self) -> anyhow::Result<Vec<(String, RunFolder)>> {
         let mut runs = Vec::new();
         for (name, server) in self.servers {
