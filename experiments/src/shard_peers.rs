@@ -1,9 +1,9 @@
-//! `experiments/shard-peers`: what a user would pick instead of a dataset of compressed shards, on
-//! the same records and questions: ripgrep, SQLite's FTS5, Tantivy.
+//! `experiments/shard-peers`: datasets of compressed shards beside the alternatives that a user has
+//! (ripgrep, SQLite's FTS5, Tantivy), on the same records and queries.
 //!
-//! Every engine is a process of its own that times its calls by itself; questions go around among
-//! them, and answers are compared with scans of the plain text. The tables say where ours loses;
-//! claims are made of a few cells.
+//! Every engine is a separate process that times its own calls. The engines take turns, and their
+//! replies are compared with scans of the plain text. The tables show every cell, including those in
+//! which ours is slower; the claims cover a few cells.
 
 mod config;
 mod engine;
@@ -65,7 +65,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// All that is measured on one text.
+/// The measurements on one text.
 fn measure(
     context: &Context,
     config: &Config,
@@ -200,7 +200,8 @@ fn goals(measured: &Measured, ours: &str, goals: &Goals) -> Vec<Claim> {
     claims
 }
 
-/// Figures without a goal: sizes of all, where ours loses, and how often peers answer otherwise.
+/// Figures without a goal: all sizes, the cells in which ours is slower, and the replies of peers that
+/// differ from the scan.
 fn beside(measured: &Measured, ours: &[&str]) -> Vec<Claim> {
     let mut claims = Vec::new();
     let name = &measured.text;

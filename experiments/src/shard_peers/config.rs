@@ -10,26 +10,26 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Folder of the texts, from the experiment's.
+    /// Folder of the texts, relative to the experiment's folder.
     pub data: PathBuf,
     rounds: u32,
-    /// Questions of a cell are repeated until they took this many seconds together.
+    /// The queries of a cell are repeated until they took this many seconds in total.
     pub slice_s: f64,
-    /// So many times at most.
+    /// Largest number of repetitions.
     pub repeats_max: u32,
-    /// Of the draws of questions.
+    /// Seed for drawing queries.
     pub seed: u64,
-    /// Records that answer a question of each class.
+    /// Number of records that match a query of each class.
     pub classes: PerClass<(u64, u64)>,
     questions: PerClass<usize>,
     short: Short,
     /// Our datasets.
     pub shard: Vec<ShardForm>,
-    /// Where the peers come from.
+    /// The packages of the peers.
     pub peers: Packages,
     /// The texts.
     pub text: Vec<TextConfig>,
-    /// What is claimed.
+    /// The goals.
     pub goals: Goals,
 }
 
@@ -40,7 +40,7 @@ struct Short {
     questions: PerClass<usize>,
 }
 
-/// Something for each class of questions.
+/// A value for each class of queries.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PerClass<T> {
@@ -49,7 +49,7 @@ pub struct PerClass<T> {
     frequent: T,
 }
 
-/// How many records answer a question.
+/// The class of a query: the number of records that match it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
@@ -69,7 +69,7 @@ pub struct ShardForm {
     pub name: String,
     /// Sampling rates for searching and for reading.
     pub sampling: (u32, u32),
-    /// Whether it holds the text as tokens too, in memory, made when it is opened.
+    /// Whether it also builds a text layer in memory when it is opened.
     #[serde(default)]
     pub text_layer: bool,
 }
@@ -82,7 +82,7 @@ pub struct Packages {
     pub python: Vec<String>,
 }
 
-/// A text and the questions about it.
+/// A text and the queries on it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TextConfig {
@@ -95,15 +95,15 @@ pub struct TextConfig {
     /// The attribute that serves as the key.
     #[serde(default)]
     pub key: Option<String>,
-    /// Attributes that are asked for by their whole value.
+    /// Attributes that are searched by their whole value.
     pub equals: Vec<String>,
-    /// Attributes that are asked for by a word in them.
+    /// Attributes that are searched by a word of their value.
     pub contains: Vec<String>,
-    /// Regular expressions that are asked for.
+    /// Regular expressions that are searched for.
     pub regexes: Vec<String>,
 }
 
-/// Goals; `config.toml` says what each is.
+/// The goals; `config.toml` explains each.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goals {
@@ -133,7 +133,7 @@ impl Class {
 }
 
 impl<T: Copy> PerClass<T> {
-    /// The one of a class.
+    /// The value for a class.
     pub fn of(&self, class: Class) -> T {
         match class {
             Class::Rare => self.rare,
@@ -149,12 +149,12 @@ impl Config {
         if short { self.short.rounds } else { self.rounds }
     }
 
-    /// Different questions of a kind and class.
+    /// Number of different queries of a kind and class.
     pub fn questions(&self, short: bool) -> &PerClass<usize> {
         if short { &self.short.questions } else { &self.questions }
     }
 
-    /// The class of a question by the number of records that match it.
+    /// The class of a query by the number of records that match it.
     pub fn class_of(&self, records: u64) -> Option<Class> {
         Class::ALL.into_iter().find(|class| {
             let (from, to) = self.classes.of(*class);
@@ -162,10 +162,10 @@ impl Config {
         })
     }
 
-    /// What `toml` cannot check.
+    /// Checks what the types do not.
     ///
     /// # Errors
-    /// If something would not be measured as it says.
+    /// If a setting is invalid or contradicts another.
     pub fn check(&self) -> anyhow::Result<()> {
         ensure!(self.rounds.min(self.short.rounds) >= 2, "an interval takes two rounds or more");
         ensure!(!self.shard.is_empty() && !self.text.is_empty(), "there is nothing to measure");

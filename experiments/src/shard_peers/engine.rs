@@ -1,5 +1,5 @@
-//! The engines: ours and the peers, each a process that builds once and then answers until its
-//! input ends.
+//! The engines, ours and the peers: each is a process that builds its index once and then replies to
+//! queries until its input ends.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -19,26 +19,26 @@ use super::protocol::{Built, Held, Opened, Question, Reply, Task};
 pub struct Engine {
     /// Its name in tables.
     pub name: String,
-    /// Which program it is, of which version.
+    /// The program and its version.
     pub version: String,
-    /// Whether it is this project's: a wrong answer ends the run.
+    /// Whether it is this project's; a wrong reply then ends the run.
     pub is_ours: bool,
-    /// Whether it answers with lines rather than records.
+    /// Whether it returns lines instead of records.
     pub answers_lines: bool,
     /// Its command before `build` and `serve`.
     command: Vec<String>,
-    /// What building takes beside, and what answering does.
+    /// Further arguments of `build` and of `serve`.
     build_options: Vec<String>,
     serve_options: Vec<String>,
-    /// The engine whose files it reads; it has none of its own then.
+    /// The engine whose files it reads, if it has no files of its own.
     pub files_of: Option<String>,
 }
 
-/// Our own command, started for each question as ripgrep is.
+/// Our own command, started for each query, like ripgrep.
 pub const COMMAND: &str = "concertina-process";
 
-/// The peers by their names in `peer.py`; whether each answers with lines where records have
-/// several, and whose files it reads.
+/// The peers by their names in `peer.py`: whether each returns lines where a record has several, and
+/// whose files it reads.
 const PEERS: [(&str, bool, Option<&str>); 9] = [
     (COMMAND, false, Some("shard")),
     ("rg", true, None),
@@ -51,7 +51,7 @@ const PEERS: [(&str, bool, Option<&str>); 9] = [
     ("tantivy-small", false, None),
 ];
 
-/// All engines that are there, ours first, and why others are missing.
+/// All available engines, ours first, and the reasons why others are missing.
 ///
 /// # Errors
 /// If this program's own file cannot be found.
@@ -113,7 +113,7 @@ pub fn own_program() -> anyhow::Result<String> {
     Ok(crate::lab::program()?.to_string_lossy().into_owned())
 }
 
-/// What a peer says of itself, or why it is missing.
+/// A peer's name and version, or the reason why it is missing.
 fn version(command: &[String]) -> Result<String, String> {
     let (program, first) = command.split_first().ok_or("a peer has no command")?;
     let output = Command::new(program).args(first).arg("version").output();
@@ -122,7 +122,7 @@ fn version(command: &[String]) -> Result<String, String> {
     if output.status.success() { Ok(said(&output.stdout)) } else { Err(said(&output.stderr)) }
 }
 
-/// A Python of its own with the packages; its path.
+/// Creates a virtual environment of Python with the packages, and returns the interpreter's path.
 fn virtual_environment(scratch: &Path, packages: &[String]) -> Result<String, String> {
     let folder = scratch.join("python");
     let python = folder.join("bin/python");
@@ -141,7 +141,7 @@ fn virtual_environment(scratch: &Path, packages: &[String]) -> Result<String, St
 }
 
 impl Engine {
-    /// A peer by a command of its own, for tests.
+    /// A peer with a given command, for tests.
     #[cfg(test)]
     pub fn of_command(command: Vec<String>) -> Engine {
         Engine {
@@ -156,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// Its files' folder.
+    /// The folder of its files.
     pub fn folder(&self, place: &Path) -> PathBuf {
         place.join(self.files_of.as_ref().unwrap_or(&self.name))
     }
@@ -168,10 +168,10 @@ impl Engine {
         Ok(command)
     }
 
-    /// Makes its files; `None` if it reads another's.
+    /// Builds its files; `None` if it reads another engine's.
     ///
     /// # Errors
-    /// If it fails.
+    /// If the build fails.
     pub fn build(&self, place: &Path) -> anyhow::Result<Option<Built>> {
         if self.files_of.is_some() {
             return Ok(None);
@@ -189,7 +189,7 @@ impl Engine {
     /// Starts it over its files.
     ///
     /// # Errors
-    /// If it does not come up.
+    /// If it does not become ready.
     pub fn open(&self, place: &Path) -> anyhow::Result<Open> {
         let mut command = self.start("serve", place)?;
         command.args(&self.serve_options);
@@ -207,9 +207,9 @@ impl Engine {
     }
 }
 
-/// An engine that answers. It is ended when it is dropped.
+/// A running engine. Dropping it ends its process.
 pub struct Open {
-    /// Which.
+    /// The engine.
     pub engine: Engine,
     child: Child,
     input: ChildStdin,
@@ -219,10 +219,10 @@ pub struct Open {
 }
 
 impl Open {
-    /// Its reply to a question.
+    /// Sends a query and returns the reply.
     ///
     /// # Errors
-    /// If it has ended.
+    /// If the process has ended.
     pub fn ask(&mut self, question: &Question) -> anyhow::Result<Reply> {
         self.say(question)?;
         let asked = || format!("{} was asked {question:?}", self.engine.name);
@@ -230,10 +230,10 @@ impl Open {
         self.read().context(context)
     }
 
-    /// The memory that it holds.
+    /// The memory that the engine holds.
     ///
     /// # Errors
-    /// If it has ended.
+    /// If the process has ended.
     pub fn held(&mut self) -> anyhow::Result<Held> {
         self.say(&"memory")?;
         self.read()
@@ -262,7 +262,7 @@ impl Drop for Open {
 /// Writes a task and its text to a folder.
 ///
 /// # Errors
-/// If that cannot be written.
+/// If one of them cannot be written.
 pub fn write_task(place: &Path, task: &Task, text: &str) -> anyhow::Result<()> {
     let write = |path: &Path, content: &str| {
         std::fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
@@ -271,7 +271,7 @@ pub fn write_task(place: &Path, task: &Task, text: &str) -> anyhow::Result<()> {
     write(&place.join("task.json"), &serde_json::to_string_pretty(task)?)
 }
 
-/// Regular files of a folder.
+/// The regular files of a folder.
 fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries =
         std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
@@ -289,7 +289,7 @@ pub fn disk_bytes(folder: &Path) -> anyhow::Result<u64> {
     files(folder)?.iter().map(|path| Ok(std::fs::metadata(path)?.len())).sum()
 }
 
-/// Takes a folder's files out of the page cache, so that what is there later was read since.
+/// Evicts a folder's files from the page cache, so that its later contents were read since.
 ///
 /// # Errors
 /// If one cannot be opened or synced.

@@ -1,4 +1,4 @@
-//! Builds all engines over a text, asks them in turns, and checks every answer.
+//! Builds all engines over a text, sends them the queries in turn, and checks every reply.
 
 use std::path::Path;
 
@@ -12,60 +12,60 @@ use super::protocol::{Built, Form, Kind, Question};
 use super::questions::Asked;
 use crate::Context;
 
-/// What an engine takes over a text.
+/// The resources that an engine needs for a text.
 #[derive(Clone, Debug, Serialize)]
 pub struct Size {
-    /// Which engine.
+    /// The engine's name.
     pub engine: String,
     /// Its version.
     pub version: String,
-    /// Bytes of its files; `None` if it reads another's.
+    /// Bytes of its files; `None` if it reads another engine's.
     pub disk_bytes: Option<u64>,
-    /// Of those, in the page cache after all questions.
+    /// Bytes of these in the page cache after all queries.
     pub cached_bytes: Option<u64>,
-    /// Memory of no file while it answers; `None` if it is started for each question.
+    /// Anonymous memory while it serves; `None` if it is started for each query.
     pub anonymous_bytes: Option<u64>,
-    /// What building took.
+    /// The resources that building took.
     pub built: Option<Built>,
     /// Time of opening, s.
     pub open_s: f64,
 }
 
-/// A batch of questions that an engine gets at once.
+/// The queries of one kind, class and wanted result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Cell {
-    /// Asked.
+    /// The kind of query.
     pub kind: Kind,
-    /// How many records answer.
+    /// The class by the number of matching records.
     pub class: Class,
-    /// What is wanted of them.
+    /// The wanted part of the result.
     pub form: Form,
 }
 
-/// What was measured of an engine in a cell.
+/// The measurements of one engine in one cell.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Which engine.
+    /// The engine's name.
     pub engine: String,
-    /// What it was asked.
+    /// The cell.
     #[serde(flatten)]
     pub cell: Cell,
-    /// Why it has no answer.
+    /// The reason why it has no result.
     pub cannot: Option<String>,
-    /// Time of a question in each round, s: of its repetitions the median, of different questions
-    /// the mean.
+    /// Time of a query in each round, s: the mean over different queries of the median over
+    /// repetitions.
     pub wall_s: Vec<f64>,
-    /// The same of the CPU time, s.
+    /// The CPU time, likewise, s.
     pub cpu_s: Vec<f64>,
-    /// Questions that it answered otherwise than the scan.
+    /// Number of queries whose reply differs from the scan.
     pub wrong: u64,
-    /// Different questions.
+    /// Number of different queries.
     pub questions: u64,
-    /// Mean number of right answers.
+    /// Mean number of matches by the scan.
     pub answers: f64,
 }
 
-/// What was measured on a text.
+/// The measurements on one text.
 #[derive(Debug, Serialize)]
 pub struct Measured {
     /// Its name.
@@ -76,11 +76,11 @@ pub struct Measured {
     pub records: u64,
     /// Engines that are missing, and why.
     pub missing: Vec<String>,
-    /// What each engine takes.
+    /// The resources of each engine.
     pub sizes: Vec<Size>,
-    /// What was asked.
+    /// The cells.
     pub questions: Vec<(Class, Question)>,
-    /// What each took.
+    /// The measurements of each engine in each cell.
     pub rows: Vec<Row>,
 }
 
@@ -108,11 +108,11 @@ pub fn build(context: &Context, engines: &[Engine], place: &Path) -> anyhow::Res
     Ok(sizes)
 }
 
-/// Asks all engines all questions, in turns: once to warm up, then in the configured number of
-/// rounds.
+/// Sends all queries to all engines, which take turns: once to warm up, then in the configured number
+/// of rounds.
 ///
 /// # Errors
-/// If an engine ends, or if ours gives a wrong answer.
+/// If an engine ends, or if ours gives a wrong reply.
 pub fn ask(
     context: &Context,
     config: &Config,
@@ -154,7 +154,7 @@ pub fn ask(
     Ok(rows)
 }
 
-/// What there are questions for: all counts, then the first ten of all, then everything.
+/// The cells for which there are queries: all counts, then the first ten of all, then everything.
 fn cells(asked: &[Asked]) -> Vec<Cell> {
     let mut cells = Vec::new();
     for form in Form::ALL {
@@ -187,7 +187,7 @@ impl Row {
         }
     }
 
-    /// Asks the cell's questions; the first round is not timed.
+    /// Sends the queries of a cell; the first round is not timed.
     fn ask(
         &mut self,
         open: &mut Open,
@@ -245,14 +245,14 @@ impl Row {
         Ok(())
     }
 
-    /// Mean time of a question, s.
+    /// Mean time of a query, s.
     pub fn mean_s(&self) -> Option<f64> {
         let rounds = self.wall_s.len();
         (rounds > 0).then(|| self.wall_s.iter().sum::<f64>() / rounds as f64)
     }
 }
 
-/// The middle one, or the lower of two.
+/// The median, or the lower of the two middle values.
 fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
@@ -265,12 +265,12 @@ impl Measured {
         self.rows.iter().find(|row| row.engine == engine && row.cell == cell)
     }
 
-    /// What an engine takes.
+    /// The resources of an engine.
     pub fn size(&self, engine: &str) -> Option<&Size> {
         self.sizes.iter().find(|size| size.engine == engine)
     }
 
-    /// Times of one engine over those of another in each round.
+    /// The ratio of one engine's time to another's in each round.
     pub fn ratios(
         &self,
         over: &str,

@@ -1,28 +1,28 @@
-//! The right answers, by scans of the plain text: of records, and of lines for ripgrep, which shows those.
+//! The right results, by scans of the plain text: records, and lines for ripgrep, which prints those.
 //!
-//! Regular expressions are matched by the crate that the shard uses too; what is checked of them is which records
-//! are looked at.
+//! Regular expressions are matched by the crate that the shard uses too; only the selection of records is
+//! independent.
 
 use std::collections::HashSet;
 
 use super::protocol::{FIRST, Form, Kind, Question, Reply};
 use super::text::{Record, Text};
 
-/// Where a question is answered.
+/// The matches of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
     /// Records, ascending.
     pub records: Vec<usize>,
     /// Where lines begin, ascending.
     pub lines: Vec<usize>,
-    /// How often.
+    /// Number of occurrences.
     pub occurrences: u64,
 }
 
-/// What an answer must be.
+/// The right result of a query.
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
-    /// How many.
+    /// Number of matches.
     pub count: u64,
     bytes: u64,
     sum: u64,
@@ -197,7 +197,7 @@ fn line_of_attribute(text: &Text, record: &Record, attribute: &str) -> Option<us
     None
 }
 
-/// What a reply is compared with.
+/// The result that a reply is compared with.
 pub fn check(question: &Question, expected: &Expected, reply: &Reply) -> bool {
     reply.cannot.is_none() && expected.is(question.form, reply)
 }

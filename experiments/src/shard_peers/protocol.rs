@@ -1,11 +1,11 @@
-//! What the experiment and the processes that answer say to each other: one line of JSON each.
+//! The messages between the experiment and the engines' processes: one line of JSON each.
 //!
 //! `experiments/shard-peers/peer.py` is the other end for all but our own library (see
 //! [`super::ours`]).
 
 use serde::{Deserialize, Serialize};
 
-/// What an index is made of.
+/// The input of an index.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     /// Path of the text.
@@ -16,15 +16,15 @@ pub struct Task {
     pub format: String,
     /// The attribute that is a key.
     pub key: Option<String>,
-    /// Attributes that are asked for by their whole value.
+    /// Attributes that are searched by their whole value.
     pub equals: Vec<String>,
-    /// Attributes that are asked for by a word in them.
+    /// Attributes that are searched by a word of their value.
     pub contains: Vec<String>,
     /// This program.
     pub program: String,
 }
 
-/// What is asked for.
+/// The kind of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -44,83 +44,82 @@ pub enum Kind {
     Key,
 }
 
-/// What is wanted of the answer.
+/// The wanted part of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// How many.
+    /// The number of matches.
     Count,
-    /// The first ten, as they came: any ten.
+    /// Any ten matches.
     First,
-    /// All, as they came.
+    /// All matches, in any order.
     All,
 }
 
-/// A question.
+/// A query.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
     /// The value, word or pattern that is searched for.
     pub kind: Kind,
-    /// Of which attribute; `None` for the whole record.
+    /// The attribute to search; `None` for the whole record.
     pub attribute: Option<String>,
     /// The bytes, the word, the value or the expression.
     pub value: String,
-    /// What is wanted.
+    /// The wanted part of the result.
     pub form: Form,
-    /// The same in our syntax.
+    /// The query in our syntax.
     pub query: String,
-    /// The same as a regular expression of a line.
+    /// The query as a regular expression of a line.
     pub line: String,
 }
 
-/// What a process says of a question. Sums are of the CRC-32 of records without the newlines at
-/// their end.
+/// The reply to a query. Sums are of the CRC-32 of records without the newlines at their end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reply {
-    /// Why it has no answer.
+    /// The reason why there is no result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cannot: Option<String>,
     /// Time of the call, ns.
     pub wall_ns: u64,
     /// CPU time, ns.
     pub cpu_ns: u64,
-    /// How many there are, or were returned.
+    /// Number of matches, or of returned records.
     pub count: u64,
-    /// Bytes that were returned.
+    /// Number of returned bytes.
     pub bytes: u64,
-    /// Sum of what was returned.
+    /// Sum over the returned records.
     pub sum: u64,
     /// The first ten.
     pub some: Vec<u32>,
 }
 
-/// What building took.
+/// The resources that building took.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Built {
     /// Time, s.
     pub wall_s: f64,
     /// CPU time, s.
     pub cpu_s: f64,
-    /// Most memory beyond what the process held before.
+    /// Peak memory beyond that of the process before building.
     pub memory_bytes: u64,
 }
 
-/// What a process says when it is ready.
+/// The message of a process that is ready.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Opened {
     /// Time of opening, s.
     pub open_s: f64,
 }
 
-/// What it holds.
+/// The memory that a process holds.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Held {
-    /// Memory that is of no file, beyond what it held before opening; `None` if it holds nothing.
+    /// Anonymous memory beyond that before opening; `None` if the engine keeps nothing open.
     pub anonymous_bytes: Option<u64>,
 }
 
-/// Records that are returned when the first are wanted.
+/// Number of records returned if the first ones are wanted.
 pub const FIRST: u64 = 10;
 
 impl Kind {

@@ -1,7 +1,7 @@
-//! The questions, drawn from the texts, each with its right answers.
+//! The queries, drawn from the texts, each with its right result.
 //!
-//! They are drawn so that all peers are asked the same: a substring is within a line, begins inside
-//! of a word and does not overlap itself; a word is one in every reading (see [`oracle::word`]).
+//! They mean the same to all engines: a substring is within a line, begins inside a word and does not
+//! overlap itself; a word is a word by every engine's definition (see [`oracle::word`]).
 
 use std::collections::HashSet;
 
@@ -15,14 +15,14 @@ use super::oracle::{self, Expected, Hits};
 use super::protocol::{Form, Kind, Question};
 use super::text::Text;
 
-/// Draws of a kind, after which a class that is not full stays so.
+/// Number of draws of a kind, after which an incomplete class stays incomplete.
 const DRAWS_MAX: usize = 600;
 
-/// A question with its answers.
+/// A query with its right result.
 pub struct Asked {
-    /// The question, in any form.
+    /// The query.
     pub question: Question,
-    /// How many records answer it.
+    /// Number of records that match.
     pub class: Class,
     /// The right records.
     pub records: Expected,
@@ -30,7 +30,7 @@ pub struct Asked {
     pub lines: Expected,
 }
 
-/// All questions on a text.
+/// All queries on a text.
 ///
 /// # Errors
 /// If a regular expression of the configuration cannot be read.
@@ -80,7 +80,7 @@ struct Drawer<'a> {
 type Drawn<'t> = (Option<&'t str>, &'t str, Hits);
 
 impl<'a> Drawer<'a> {
-    /// Draws until each class has its questions.
+    /// Draws until each class has its queries.
     fn until_full(&mut self, kind: Kind, mut draw: impl FnMut(&mut StdRng) -> Option<Drawn<'a>>) {
         let mut seen = HashSet::new();
         for _ in 0..DRAWS_MAX {
