@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use tracing::{info, warn};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::{Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 use crate::cli::output::output;
 use serve::config::Config;
@@ -30,12 +32,12 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let _ = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        // The object store's client logs every retried request, possibly thousands a second.
-        .with_env_filter("info,object_store=warn")
-        .try_init();
+    // The object store's client logs every retried request, possibly thousands a second.
+    let levels = Targets::new()
+        .with_default(LevelFilter::INFO)
+        .with_target("object_store", LevelFilter::WARN);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let _ = tracing_subscriber::registry().with(lines.with_filter(levels)).try_init();
     let mut set = args.set;
     set.extend(args.role.map(|role| format!("serve.role={role}")));
     let mut config = Config::load(args.config.as_deref(), &set)?;
