@@ -506,15 +506,34 @@ fn answer(status: &str, headers: &str, body: &str) -> String {
     )
 }
 
+const MARKER: &str = "concertina-origin 1 0123456789abcdef0123456789abcdef\n";
+
+fn empty() -> String {
+    answer("200 OK", "", "<ListBucketResult></ListBucketResult>")
+}
+
+fn marker(text: &str) -> String {
+    let headers = "etag: \"m\"\r\nlast-modified: Tue, 24 Nov 2026 08:00:00 GMT\r\n";
+    answer("200 OK", headers, text)
+}
+
+fn coded(status: &str, code: &str) -> String {
+    answer(status, "", &format!("<Error><Code>{code}</Code><Message>m</Message></Error>"))
+}
+
+/// What an opening asks of a bucket with a marker: a listing, the marker, and two writes whose
+/// conditions do not hold.
+fn opening() -> Vec<String> {
+    let refused = || coded("412 Precondition Failed", "PreconditionFailed");
+    vec![empty(), marker(MARKER), refused(), refused()]
+}
+
 #[test]
 fn odd_answers_of_a_store_are_errors_or_are_tried_again() {
-    let empty = || answer("200 OK", "", "<ListBucketResult></ListBucketResult>");
-    let error = |status: &str, code: &str| {
-        answer(status, "", &format!("<Error><Code>{code}</Code><Message>m</Message></Error>"))
-    };
+    let error = coded;
     // The end is marked by an answer that no test expects.
     let check = |answers: Vec<String>, part: &str| {
-        let answers = [vec![empty()], answers].concat();
+        let answers = [opening(), answers].concat();
         let origin = S3::open(&config_of(&scripted(answers))).unwrap();
         let told = match run(origin.list(b"", None, 9)) {
             Ok(listed) => format!("{} objects", listed.len()),
@@ -539,20 +558,171 @@ fn odd_answers_of_a_store_are_errors_or_are_tried_again() {
 
 #[test]
 fn a_bucket_that_vanished_is_not_an_absent_object() {
-    let empty = || answer("200 OK", "", "<ListBucketResult></ListBucketResult>");
     let missing = || answer("404 Not Found", "", "");
-    let gone = || {
-        let body = "<Error><Code>NoSuchBucket</Code><Message>m</Message></Error>";
-        answer("404 Not Found", "", body)
-    };
-    // A HEAD of what is not there is answered without words, so the bucket is looked at too.
-    let scripts = [vec![missing(), gone()], vec![missing(), empty()], vec![gone()]];
-    let [head, absent, check] = scripts.map(|script| {
-        let answers = [vec![empty()], script].concat();
-        S3::open(&config_of(&scripted(answers))).unwrap()
-    });
+    let gone = || coded("404 Not Found", "NoSuchBucket");
+    // A HEAD of what is not there is answered without words, so the marker is looked at too.
+    let scripts = [vec![missing(), gone()], vec![missing(), marker(MARKER)]];
+    let [head, absent] = scripts
+        .map(|script| S3::open(&config_of(&scripted([opening(), script].concat()))).unwrap());
     let lost = run(head.head(&key("a")));
     assert!(matches!(&lost, Err(Error::Lost(text)) if text.contains("origin.bucket")), "{lost:?}");
     assert!(run(absent.head(&key("a"))).unwrap().is_none());
-    assert!(matches!(run(check.check()), Err(Error::Lost(_))));
+}
+
+#[test]
+fn a_store_that_ignores_conditions_is_noticed_and_written_without() {
+    let taken = || answer("200 OK", "etag: \"m\"\r\n", "");
+    let script = vec![empty(), marker(MARKER), taken(), taken()];
+    let origin = S3::open(&config_of(&scripted(script))).unwrap();
+    // Neither a look at the object before the write nor a condition: the one answer left is the PUT's.
+    run(async { staged(&origin, "a", b"x").await.commit(None).await }).unwrap();
+}
+
+#[test]
+fn an_emptied_or_another_bucket_is_lost_and_not_one_without_objects() {
+    const TEST: &str =
+        "origin_s3::an_emptied_or_another_bucket_is_lost_and_not_one_without_objects";
+    let Some(store) = Store::start(TEST) else { return };
+    let origin = store.open();
+    run(write(&origin, "a", b"x", Attributes::default()));
+    assert!(run(origin.head(&key("none"))).unwrap().is_none());
+    assert_eq!(run(origin.list(b"", None, 9)).unwrap().len(), 1, "the marker is listed");
+    let lost = |part: &str| {
+        let head = run(origin.head(&key("a"))).map(|_| ());
+        assert!(matches!(&head, Err(Error::Lost(text)) if text.contains(part)), "{head:?}");
+        let read = run(origin.get(&key("a"), None)).map(|_| ());
+        assert!(matches!(&read, Err(Error::Lost(text)) if text.contains(part)), "{read:?}");
+        std::thread::sleep(Duration::from_millis(2100));
+        let check = run(origin.check());
+        assert!(matches!(&check, Err(Error::Lost(text)) if text.contains(part)), "{check:?}");
+        let put = run(async { staged(&origin, "b", b"x").await.commit(None).await });
+        assert!(matches!(&put, Err(Error::Lost(text)) if text.contains(part)), "{put:?}");
+    };
+    let away = store.bucket().with_file_name("away");
+    fs::rename(store.bucket(), &away).unwrap();
+    fs::create_dir(store.bucket()).unwrap();
+    lost("is missing");
+    // A bucket of another origin.
+    drop(store.open());
+    lost("another number");
+    fs::remove_dir_all(store.bucket()).unwrap();
+    fs::rename(&away, store.bucket()).unwrap();
+    run(origin.check()).unwrap();
+    assert_eq!(run(read(&origin, "a", None)), b"x");
+}
+
+/// Passes connections on to the store, and holds the first PUT of an object until it is released.
+struct Holding {
+    endpoint: String,
+    held: std::sync::mpsc::Receiver<()>,
+    release: std::sync::mpsc::Sender<()>,
+    /// The status line of the store's reply to the PUT that was held.
+    late: std::sync::mpsc::Receiver<String>,
+}
+
+impl Holding {
+    fn of(store: &Store, what: &'static str) -> Holding {
+        use std::sync::mpsc::channel;
+        use std::sync::{Arc, Mutex};
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let address = store.address.clone();
+        let (hold, held) = channel();
+        let (release, released) = channel();
+        let (tell, late) = channel();
+        let once = Arc::new(Mutex::new(Some((hold, released, tell))));
+        std::thread::spawn(move || {
+            while let Ok((client, _)) = listener.accept() {
+                let (address, once) = (address.clone(), once.clone());
+                std::thread::spawn(move || {
+                    let mut client = std::io::BufReader::new(client);
+                    while let Some(request) = request(&mut client) {
+                        let is_held = request.starts_with(what.as_bytes());
+                        let holder = is_held.then(|| once.lock().unwrap().take()).flatten();
+                        if let Some((hold, released, _)) = &holder {
+                            hold.send(()).unwrap();
+                            let _ = released.recv();
+                        }
+                        let reply = exchange(&address, &request);
+                        if let Some((_, _, tell)) = holder {
+                            let line = reply.split(|byte| *byte == b'\r').next().unwrap();
+                            let _ = tell.send(String::from_utf8_lossy(line).into_owned());
+                        }
+                        if client.get_mut().write_all(&reply).is_err() {
+                            return;
+                        }
+                        // The store closed its end, so this end cannot be used again.
+                        return;
+                    }
+                });
+            }
+        });
+        Holding { endpoint, held, release, late }
+    }
+}
+
+/// A request with its body, as it came; `None` at the end.
+fn request(from: &mut impl std::io::BufRead) -> Option<Vec<u8>> {
+    let (mut all, mut length) = (Vec::new(), 0);
+    loop {
+        let start = all.len();
+        if from.read_until(b'\n', &mut all).ok()? == 0 {
+            return None;
+        }
+        let line = String::from_utf8_lossy(&all[start..]).to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if line == "\r\n" {
+            let head = all.len();
+            all.resize(head + length, 0);
+            from.read_exact(&mut all[head..]).ok()?;
+            return Some(all);
+        }
+    }
+}
+
+/// Sends a request on a connection of its own, and returns the whole reply.
+fn exchange(address: &str, request: &[u8]) -> Vec<u8> {
+    let mut store = TcpStream::connect(address).unwrap();
+    let line = request.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    store.write_all(&request[..line]).unwrap();
+    store.write_all(b"connection: close\r\n").unwrap();
+    store.write_all(&request[line..]).unwrap();
+    let mut reply = Vec::new();
+    let _ = store.read_to_end(&mut reply);
+    reply
+}
+
+/// A request of a node that died is still under way when its successor's write is acknowledged.
+#[test]
+fn a_request_that_outlives_its_node_does_not_undo_a_later_write() {
+    const TEST: &str = "origin_s3::a_request_that_outlives_its_node_does_not_undo_a_later_write";
+    let Some(store) = Store::start(TEST) else { return };
+    let next = store.open();
+    let dying = |what| {
+        let held = Holding::of(&store, what);
+        let config = config::Origin { timeout_s: 30.0, ..config_of(&held.endpoint) };
+        (S3::open(&config).unwrap(), held)
+    };
+    for before in [None, Some(&b"before"[..])] {
+        if let Some(before) = before {
+            run(write(&next, "k", before, Attributes::default()));
+        }
+        let (first, held) = dying("PUT /objects/k");
+        run(async {
+            let put = staged(&first, "k", b"late").await.commit(None);
+            // The node ends while its request is on its way.
+            let ended = tokio::time::timeout(Duration::from_millis(1500), put).await;
+            assert!(ended.is_err(), "the PUT was not held: {ended:?}");
+        });
+        held.held.recv().unwrap();
+        drop(first);
+        run(write(&next, "k", b"acknowledged", Attributes::default()));
+        held.release.send(()).unwrap();
+        let status = held.late.recv().unwrap();
+        assert_eq!(run(read(&next, "k", None)), b"acknowledged", "{status}");
+        assert!(status.contains(" 412 "), "{status}");
+        run(next.delete(&key("k"))).unwrap();
+    }
 }

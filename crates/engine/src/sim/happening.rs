@@ -45,6 +45,10 @@ pub(super) enum Happening {
     OriginRead { from: Reader, key: Key, check: Option<Etag> },
     /// A put takes effect at the origin, or fails.
     OriginPut { put: Put },
+    /// The look before a conditional put arrives at the origin.
+    OriginLook { put: Put, extra: Nanos },
+    /// What a look found arrives at the writer, which sends the put.
+    Looked { put: Put, extra: Nanos },
     /// A process's renewal of its membership is due.
     Renew { process: Process, life: Life },
     /// A renewal arrives at the membership service, with the time at which it was sent, on the
@@ -70,6 +74,7 @@ impl Happening {
             | Happening::PutOver { node, life, .. }
             | Happening::WriteTimeout { node, life, .. }
             | Happening::Streamed { node, life, .. } => Some((node, Some(life))),
+            Happening::Looked { put, .. } => Some((put.node, Some(put.life))),
             Happening::Call { node, .. } => Some((node, None)),
             Happening::Gateway { gateway, life, .. } | Happening::Wake { gateway, life, .. } => {
                 Some((nodes + gateway, Some(life)))
@@ -152,6 +157,17 @@ pub(super) struct Put {
     pub write: Written,
     /// How often the put may be sent again if its reply is lost.
     pub retries: u8,
+    /// What the store must hold for the put to take effect.
+    pub condition: Condition,
+}
+
+/// What the store must hold for a put to take effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    /// Anything.
+    None,
+    /// This version, as read before; `None` for no object.
+    Is(Option<Version>),
 }
 
 /// The process that reads from the origin.

@@ -350,6 +350,8 @@ impl Simulation {
             Happening::Wake { gateway, at, .. } => self.wake(gateway, at),
             Happening::OriginRead { from, key, check } => self.origin_read(from, &key, check),
             Happening::OriginPut { put } => self.origin_put(put),
+            Happening::OriginLook { put, extra } => self.origin_look(put, extra),
+            Happening::Looked { put, extra } => self.send_put(put, extra),
             Happening::Renew { process, life } => self.renew(process, life),
             Happening::Renewing { process, life, asked } => self.renewing(process, life, asked),
             Happening::Viewed { process, view, asked, .. } => self.viewed(process, view, asked),

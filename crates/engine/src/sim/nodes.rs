@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use model::window::{Nanos, Outcome};
 
 use super::happening::{
-    Call, Caller, ClientReply, Happening, Life, Put, Reader, ReplyKind, Written, etag, key_number,
+    Call, Caller, ClientReply, Condition, Happening, Life, Put, Reader, ReplyKind, Written, etag, key_number,
     parse_etag,
 };
 use super::network::ask_failed;
@@ -307,8 +307,13 @@ impl Simulation {
         write.turn = true;
         let (key, write) = (key_number(&incoming.key), write.what);
         let extra = self.late_put();
-        let put = Put { node: at, life, request, key, write, retries: 2 };
-        self.send_put(put, extra);
+        let condition = Condition::None;
+        let put = Put { node: at, life, request, key, write, retries: 2, condition };
+        if self.settings.origin.conditional {
+            self.look_before_put(put, extra);
+        } else {
+            self.send_put(put, extra);
+        }
         if self.faulty && self.settings.breakage == Some(Breakage::TurnGivenUp) {
             let given_up = Happening::PutOver { node: at, life, request, done: false };
             self.schedule.push(self.now + self.settings.origin.timeout, given_up);

@@ -6,10 +6,10 @@ use rand::rngs::SmallRng;
 
 use super::check::{Checker, Seen, Version};
 use super::happening::{
-    ClientReply, Happening, Put, Reader, ReplyKind, etag, key_number, parse_etag,
+    ClientReply, Condition, Happening, Put, Reader, ReplyKind, etag, key_number, parse_etag,
 };
 use super::settings::Process;
-use super::{Breakage, ORIGIN, Settings, Simulation};
+use super::{ORIGIN, Settings, Simulation};
 use crate::node::{Checked, Failure, Fetched};
 use crate::{Etag, Key, Size, gateway, node};
 
@@ -21,6 +21,13 @@ struct Object {
     begun: Version,
     /// `None` if it was deleted.
     bytes: Option<u64>,
+}
+
+impl Object {
+    /// The version of the object; `None` if there is none.
+    fn present(&self) -> Option<Version> {
+        self.bytes.map(|_| self.version)
+    }
 }
 
 /// The contents and state of the origin.
@@ -144,6 +151,33 @@ impl Simulation {
         if late { law.draw(&mut self.random.faults) } else { 0 }
     }
 
+    /// A writer asks the origin which version it holds, to name it in the put.
+    pub(super) fn look_before_put(&mut self, put: Put, extra: Nanos) {
+        let after = self.half_origin();
+        if self.faulty && self.is_cut(put.node as Process, ORIGIN) {
+            return self.look_lost(put);
+        }
+        self.schedule.push(self.now + after, Happening::OriginLook { put, extra });
+    }
+
+    /// A look or its reply was lost, so that no put was sent: the write has failed.
+    fn look_lost(&mut self, put: Put) {
+        let Put { node, life, request, .. } = put;
+        let after = self.settings.origin.timeout / 4;
+        let over = Happening::PutOver { node, life, request, done: false };
+        self.schedule.push(self.now + after, over);
+    }
+
+    pub(super) fn origin_look(&mut self, mut put: Put, extra: Nanos) {
+        if self.origin.dead > 0 || (self.faulty && self.is_cut(ORIGIN, put.node as Process)) {
+            return self.look_lost(put);
+        }
+        let Some(object) = self.origin.objects.get(put.key as usize) else { return };
+        put.condition = Condition::Is(object.present());
+        let after = self.half_origin();
+        self.schedule.push(self.now + after, Happening::Looked { put, extra });
+    }
+
     /// Sends a put to the origin. Its writer gets [`Happening::PutOver`] once, and not before it is
     /// certain that the put cannot land any more: until then the writer holds the key's turn.
     pub(super) fn send_put(&mut self, put: Put, extra: Nanos) {
@@ -168,12 +202,28 @@ impl Simulation {
         self.schedule.push(self.now + after, Happening::OriginPut { put });
     }
 
+    /// The condition of a put does not hold: its writer, if it lives, looks again.
+    fn refuse_put(&mut self, mut put: Put) {
+        let Put { node, life, request, .. } = put;
+        self.note(|| format!("the origin refuses {put:?}"));
+        let after = self.half_origin();
+        if put.retries == 0 {
+            let over = Happening::PutOver { node, life, request, done: false };
+            return self.schedule.push(self.now + after, over);
+        }
+        if self.life(node) == life && self.processes[node].alive {
+            put.retries -= 1;
+            let after = after + self.half_origin();
+            self.schedule.push(self.now + after, Happening::OriginLook { put, extra: 0 });
+        }
+    }
+
     /// A put takes effect, or fails; its reply is sent.
     pub(super) fn origin_put(&mut self, put: Put) {
         let Put { node, life, request, key, write, .. } = put;
         let ended = self.life(node) != life || !self.processes[node].alive;
-        // A put to a folder ends with the process that made it.
-        if ended && self.settings.breakage != Some(Breakage::OrphanedPut) {
+        // A put to a folder ends with the process that made it, a request to a store need not.
+        if ended && !self.settings.origin.orphans {
             return;
         }
         if self.origin.dead > 0 {
@@ -181,6 +231,16 @@ impl Simulation {
         }
         let failures = self.settings.origin.failures;
         let fails = failures > 0.0 && self.random.faults.random_bool(failures);
+        let held = self.origin.objects.get(key as usize).and_then(|object| {
+            let own = object.version == write.version;
+            Some((own, object.present())).filter(|_| put.condition != Condition::None)
+        });
+        match held {
+            // An earlier attempt has done it, or there is nothing to delete.
+            Some((own, held)) if own || (held.is_none() && write.bytes.is_none()) => {}
+            Some((_, held)) if put.condition != Condition::Is(held) => return self.refuse_put(put),
+            _ => {}
+        }
         if !fails || self.random.faults.random_bool(0.5) {
             let Some(object) = self.origin.objects.get_mut(key as usize) else { return };
             (object.version, object.bytes) = (write.version, write.bytes);

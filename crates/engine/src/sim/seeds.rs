@@ -137,6 +137,16 @@ fn prepare(seed: u64, rings: &Rings, breakage: Option<Breakage>) -> Simulation {
             };
             settings.faults.extend((0..19).map(jump));
         }
+        Some(Breakage::OrphanedPut) => {
+            (settings.origin.orphans, settings.origin.conditional) = (true, false);
+        }
+        Some(Breakage::OrphanedPutAfterDelete) => {
+            (settings.origin.orphans, settings.origin.conditional) = (true, true);
+            // It takes a put that is under way while its node restarts and two more writes end.
+            settings.origin.late = (0.3, Law::exponential(0.4));
+            (settings.clients.write_share, settings.clients.delete_share) = (0.5, 0.5);
+            settings.clients.keys = 2;
+        }
         _ => {}
     }
     Simulation::new(settings)
@@ -193,7 +203,7 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     };
     let lease = random.random_range(lease) * MS;
     let until = random.random_range(600..1800) * MS;
-    let clients = clients(level, until, random);
+    let mut clients = clients(level, until, random);
     let windows = window::Settings { window_ns: Nanos::MAX / 4, ..window::Settings::default() };
     let node = |me: NodeId, random: &mut SmallRng| {
         let cluster = ClusterSettings {
@@ -216,7 +226,13 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let devices = devices.collect();
     let processes = nodes + gateways;
     let network = network(level, random);
-    let origin = origin(level, random);
+    let mut origin = origin(level, random);
+    // Every third origin is a store, not a folder. Deletes are left out there, because two absences of
+    // an object look alike (see `Breakage::OrphanedPutAfterDelete`).
+    if seed % 3 == 0 {
+        (origin.orphans, origin.conditional) = (true, true);
+        clients.delete_share = 0.0;
+    }
     let device_faults = DeviceFaults {
         failures: if random.random_bool(0.3) { 0.02 } else { 0.0 },
         lies: if random.random_bool(0.3) { 0.05 } else { 0.0 },

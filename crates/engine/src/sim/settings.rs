@@ -120,6 +120,12 @@ pub struct Origin {
     /// share the put takes effect in time and its reply is late. In both cases the writer holds the
     /// key's turn meanwhile.
     pub late: (f64, Law),
+    /// Whether a put may land after the process that sent it has ended: a request to a store may, a
+    /// write to a folder may not.
+    pub orphans: bool,
+    /// Whether a writer reads the store's version of the key and the store refuses its put if
+    /// another is there (`origin::S3`).
+    pub conditional: bool,
     /// Time after which a reader gives up, and a writer reports a timeout to its client.
     pub timeout: Nanos,
     /// Bytes of an object's metadata, which memory and devices hold in addition to the object.
@@ -280,8 +286,12 @@ pub enum Breakage {
     LateWriteBegun,
     /// A client's write arrives twice, as from a proxy that retries.
     WriteSentTwice,
-    /// A put lands after the process that sent it has crashed.
+    /// A put lands after the process that sent it has crashed, and names no version.
     OrphanedPut,
+    /// A put lands after the process that sent it has crashed, on a key without object, which got one
+    /// and lost it meanwhile: the store cannot tell one absence from another. What conditional puts
+    /// leave open.
+    OrphanedPutAfterDelete,
     /// A damaged record is read as valid: its checksum is not checked.
     ChecksumIgnored,
     /// A peer answers fills with the version before the one that it holds.
@@ -330,6 +340,8 @@ impl Default for Origin {
             half: Law::constant(0.0025),
             failures: 0.0,
             late: (0.0, Law::constant(0.0)),
+            orphans: false,
+            conditional: false,
             timeout: 10 * SECOND,
             metadata_bytes: 40,
         }

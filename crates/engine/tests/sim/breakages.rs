@@ -75,6 +75,11 @@ fn a_put_that_outlives_its_process() {
 }
 
 #[test]
+fn a_put_that_outlives_its_process_where_an_object_came_and_went() {
+    is_found(Breakage::OrphanedPutAfterDelete);
+}
+
+#[test]
 fn a_damaged_record_that_passes_for_whole() {
     is_found(Breakage::ChecksumIgnored);
 }

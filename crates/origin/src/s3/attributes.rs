@@ -73,6 +73,13 @@ pub fn to_store(
     Ok(stored)
 }
 
+/// The attributes of the bucket's marker.
+pub fn of_marker() -> object_store::Attributes {
+    let mut stored = object_store::Attributes::new();
+    stored.insert(Attribute::ContentType, "text/plain".into());
+    stored
+}
+
 /// Decodes the metadata of an object from the store's reply.
 pub fn from_store(meta: &ObjectMeta, stored: &object_store::Attributes) -> Metadata {
     let get =

@@ -18,6 +18,13 @@ pub struct Trouble {
     pub code: String,
 }
 
+impl Trouble {
+    /// An error that is not a reply's.
+    pub fn of(error: Error) -> Trouble {
+        Trouble { error, status: None, code: String::new() }
+    }
+}
+
 /// Whether a request reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {

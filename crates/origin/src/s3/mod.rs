@@ -1,13 +1,14 @@
 //! The S3 origin: objects in a bucket of any S3-compatible store, through the crate `object_store`.
 //!
 //! `name` maps keys to names, `attributes` stores our metadata with the object, `http` sends
-//! requests on a separate thread, `upload` sends objects over 8 MiB in parts, and `list` merges the
-//! two kinds of names. A request is retried after a transient error, at most three times and not
+//! requests on a separate thread, `upload` sends objects (over 8 MiB in parts) and keeps writes in
+//! order, `identity` recognises the bucket, and `list` merges the two kinds of names. A request is retried after a transient error, at most three times and not
 //! after `origin.timeout_s`; the last attempt may take as long again.
 
 mod attributes;
 mod errors;
 mod http;
+mod identity;
 mod list;
 mod name;
 mod upload;
@@ -16,6 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ::http::header::{HeaderValue, IF_MATCH};
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use engine::Key;
@@ -35,13 +37,14 @@ use super::{
 };
 use crate::Settings;
 use errors::{Access, Trouble, trouble};
-use http::{Connector, Thread};
+use http::{Connector, EXTRA, Thread};
+use identity::Looks;
 pub(super) use name::is_plain;
 
 /// The most retries of a request.
 const RETRIES_MAX: usize = 3;
-/// How long [`Origin::check`] believes the last look at the bucket.
-const LOOK_LASTS: Duration = Duration::from_secs(2);
+/// The most attempts of a write whose condition is refused because the object changed meanwhile.
+const ORDER_ATTEMPTS: usize = 5;
 
 /// An S3-compatible store as the origin.
 pub struct S3 {
@@ -61,8 +64,7 @@ struct Store {
     /// The memory left for uploads, KiB.
     held_kib: Arc<Semaphore>,
     held_bytes_max: u64,
-    /// When the last look at the bucket that found it began.
-    seen: Mutex<Option<Instant>>,
+    looks: Mutex<Looks>,
 }
 
 /// The store's reply to a HEAD.
@@ -73,7 +75,7 @@ struct Head {
 }
 
 impl S3 {
-    /// Connects to the store and lists the bucket once.
+    /// Connects to the store, lists the bucket once, and reads its marker or creates it.
     ///
     /// # Errors
     ///
@@ -85,7 +87,7 @@ impl S3 {
         let (send, receive) = std::sync::mpsc::channel();
         let probed = store.clone();
         store.thread.handle().spawn(async move {
-            let _ = send.send(probed.probe().await);
+            let _ = send.send(probed.learn().await);
         });
         // The longest time that the retries may take, plus a second.
         match receive.recv_timeout(timeout * 2 + Duration::from_secs(1)) {
@@ -150,25 +152,12 @@ impl Store {
             parallel: settings.parallel as usize,
             held_kib: Arc::new(Semaphore::new(held_kib)),
             held_bytes_max,
-            seen: Mutex::new(None),
+            looks: Mutex::default(),
         })
     }
 
     async fn probe(&self) -> Result<(), Trouble> {
         self.page(&self.prefix, None, None, 1).await.map(|_| ())
-    }
-
-    /// [`Error::Lost`] if the bucket does not exist. A look that began after `since` holds for all who
-    /// wait for one.
-    async fn look(&self, since: Instant) -> Result<(), Error> {
-        let mut seen = self.seen.lock().await;
-        if seen.is_some_and(|at| at >= since) {
-            return Ok(());
-        }
-        let start = Instant::now();
-        self.probe().await.map_err(|trouble| trouble.error)?;
-        *seen = Some(start);
-        Ok(())
     }
 
     fn trouble(&self, error: &object_store::Error, what: &str, access: Access) -> Trouble {
@@ -233,7 +222,7 @@ impl Store {
                 let trouble = self.trouble(&error, &format!("a read of {path}"), Access::Read);
                 return match (trouble.status, trouble.code.as_str()) {
                     (Some(404), "NoSuchBucket") => Err(trouble.error),
-                    (Some(404), "NoSuchKey") => Ok(None),
+                    // Absent in this bucket; but is it the bucket that was opened?
                     (Some(404), _) => {
                         self.look(Instant::now()).await?;
                         Ok(None)
@@ -252,20 +241,41 @@ impl Store {
         Ok(Some(Found { metadata, body: Box::new(body) }))
     }
 
+    /// The store's own etag of an object, which its conditions compare; `None` if there is no object.
+    async fn etag(&self, path: &Path) -> Result<Option<String>, Error> {
+        let options = GetOptions { head: true, ..GetOptions::default() };
+        match self.client.get_opts(path, options).await {
+            Ok(found) => found.meta.e_tag.map(Some).ok_or_else(|| {
+                let what = "the store returns no etag, which a conditional write needs";
+                Error::Failed(what.to_owned())
+            }),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failed(&error, &format!("a look at {path}"), Access::Read)),
+        }
+    }
+
+    /// Removes an object, of the version that is there now: a removal that arrives late, after a later
+    /// write, is refused by stores that evaluate `If-Match` of a DELETE. Others ignore the condition.
     async fn delete(&self, key: &[u8]) -> Result<bool, Error> {
         let (path, _) = self.path(key)?;
-        // The store's reply does not tell whether the object existed.
-        if self.head(&path).await?.is_none() {
-            return Ok(false);
-        }
-        match self.client.delete(&path).await {
-            Ok(()) => Ok(true),
-            Err(error) => {
-                let trouble = self.trouble(&error, &format!("a delete of {path}"), Access::Write);
-                let gone = trouble.status == Some(404) && trouble.code != "NoSuchBucket";
-                if gone { Ok(false) } else { Err(trouble.error) }
+        let conditions = self.look_lately().await?.conditions;
+        for _ in 0..ORDER_ATTEMPTS {
+            // The store's reply does not tell whether the object existed.
+            let Some(etag) = self.etag(&path).await? else { return Ok(false) };
+            let condition = HeaderValue::from_str(&etag).ok().filter(|_| conditions);
+            let deleted = match condition {
+                Some(etag) => EXTRA.scope((IF_MATCH, etag), self.client.delete(&path)).await,
+                None => self.client.delete(&path).await,
+            };
+            let Err(error) = deleted else { return Ok(true) };
+            let trouble = self.trouble(&error, &format!("a delete of {path}"), Access::Write);
+            match (trouble.status, trouble.code.as_str()) {
+                (Some(404), code) if code != "NoSuchBucket" => return Ok(false),
+                (Some(409 | 412), _) => {}
+                _ => return Err(trouble.error),
             }
         }
+        Err(Error::Failed(format!("{path} was written by others during {ORDER_ATTEMPTS} deletes")))
     }
 }
 
@@ -362,7 +372,6 @@ impl Origin for S3 {
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {
-        let since = Instant::now().checked_sub(LOOK_LASTS).unwrap_or_else(Instant::now);
-        Box::pin(self.store.look(since))
+        Box::pin(async { self.store.look_lately().await.map(|_| ()) })
     }
 }

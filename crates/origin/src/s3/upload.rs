@@ -19,7 +19,7 @@ use super::super::{
 };
 use super::errors::Access;
 use super::http::EXTRA;
-use super::{Head, Store, Trouble, attributes};
+use super::{Head, ORDER_ATTEMPTS, Store, Trouble, attributes};
 
 /// Size of all parts but the last; some stores require equal sizes. An object up to this size is
 /// one PUT.
@@ -238,58 +238,117 @@ impl Staged for StagedUpload {
     }
 }
 
+/// What the store must find for a write to take effect.
+enum Precondition {
+    None,
+    Absent,
+    /// The store's own etag.
+    Is(String),
+}
+
+impl Precondition {
+    fn of(etag: Option<String>) -> Precondition {
+        etag.map_or(Precondition::Absent, Precondition::Is)
+    }
+
+    fn header(self) -> Result<Option<(HeaderName, HeaderValue)>, Error> {
+        let odd = |_| Error::Failed("the store's etag is not a valid header value".to_owned());
+        Ok(match self {
+            Precondition::None => None,
+            Precondition::Absent => Some((IF_NONE_MATCH, HeaderValue::from_static("*"))),
+            Precondition::Is(etag) => Some((IF_MATCH, HeaderValue::from_str(&etag).map_err(odd)?)),
+        })
+    }
+}
+
 impl StagedUpload {
-    async fn write(self: Box<Self>, condition: Option<Condition>) -> Result<(), Error> {
-        let StagedUpload { store, path, metadata, content } = *self;
-        // The condition names our version, but the store compares its own etag, which a HEAD
-        // returns.
-        let looks = match (&condition, &content) {
-            (Some(Condition::Is(_)), _) | (Some(_), Content::Parts(_)) => true,
-            (Some(Condition::Absent) | None, _) => false,
-        };
-        let mut etag = None;
-        if let (Some(condition), true) = (&condition, looks) {
-            let head = consistent_head(&store, &path).await?;
+    async fn write(mut self: Box<Self>, condition: Option<Condition>) -> Result<(), Error> {
+        let conditions = self.store.look_lately().await?.conditions;
+        match condition {
+            Some(condition) => self.write_if(condition).await,
+            None if conditions => self.write_in_order().await,
+            None => match self.send(Precondition::None).await? {
+                Ok(()) => Ok(()),
+                Err(trouble) => {
+                    settle(&self.store, &self.path, &self.metadata, None, trouble).await
+                }
+            },
+        }
+    }
+
+    /// Writes under a caller's condition, which names our version. The store compares its own etag,
+    /// which a HEAD returns.
+    async fn write_if(&mut self, condition: Condition) -> Result<(), Error> {
+        let mut precondition = Precondition::Absent;
+        let parts = matches!(self.content, Content::Parts(_));
+        if parts || matches!(condition, Condition::Is(_)) {
+            let head = consistent_head(&self.store, &self.path).await?;
             condition.judge(head.as_ref().map(|head| &head.metadata))?;
             if let Some(head) = head {
                 let missing = || {
-                    Error::Failed(
-                        "the store returns no etag, which a conditional write needs".to_owned(),
-                    )
+                    let what = "the store returns no etag, which a conditional write needs";
+                    Error::Failed(what.to_owned())
                 };
-                etag = Some(head.meta.e_tag.ok_or_else(missing)?);
+                precondition = Precondition::Is(head.meta.e_tag.ok_or_else(missing)?);
             }
         }
+        match self.send(precondition).await? {
+            Ok(()) => Ok(()),
+            Err(trouble) => {
+                settle(&self.store, &self.path, &self.metadata, Some(condition), trouble).await
+            }
+        }
+    }
+
+    /// Replaces whatever is there, but only what is there *now*: the write names the store's etag that
+    /// was just read. If this request is delayed on its way (its process died, or sent it again) until
+    /// after a later write, its condition does not hold any more and the store refuses it.
+    async fn write_in_order(&mut self) -> Result<(), Error> {
+        let mut last = None;
+        for _ in 0..ORDER_ATTEMPTS {
+            let etag = self.store.etag(&self.path).await?;
+            let Err(trouble) = self.send(Precondition::of(etag)).await? else { return Ok(()) };
+            let changed = matches!(trouble.status, Some(304 | 404 | 409 | 412));
+            if !changed || trouble.code == "NoSuchBucket" {
+                return Err(trouble.error);
+            }
+            // The store has refused it, or has done it already and the reply was lost.
+            let head = self.store.head(&self.path).await?;
+            if head.as_ref().is_some_and(|head| head.metadata == self.metadata) {
+                return Ok(());
+            }
+            last = Some(trouble.error);
+            if matches!(self.content, Content::Parts(_)) {
+                break;
+            }
+        }
+        let told = last.map_or_else(String::new, |error| format!(" ({error})"));
+        let path = &self.path;
+        Err(Error::Failed(format!("others wrote {path} meanwhile: write it again{told}")))
+    }
+
+    /// Sends the write once; the inner error is the store's reply.
+    async fn send(&mut self, precondition: Precondition) -> Result<Result<(), Trouble>, Error> {
+        let StagedUpload { store, path, content, .. } = self;
         let written = match content {
             Content::Whole { bytes, attributes, _held } => {
-                let mode = match (&condition, etag) {
-                    (None, _) => PutMode::Overwrite,
-                    (Some(_), None) => PutMode::Create,
-                    (Some(_), e_tag) => PutMode::Update(UpdateVersion { e_tag, version: None }),
+                let mode = match precondition {
+                    Precondition::None => PutMode::Overwrite,
+                    Precondition::Absent => PutMode::Create,
+                    Precondition::Is(etag) => {
+                        PutMode::Update(UpdateVersion { e_tag: Some(etag), version: None })
+                    }
                 };
+                let attributes = attributes.clone();
                 let options = PutOptions { mode, attributes, ..PutOptions::default() };
-                let (client, to) = (store.client.clone(), path.clone());
+                let (client, to, bytes) = (store.client.clone(), path.clone(), bytes.clone());
                 let put = async move { client.put_opts(&to, bytes.into(), options).await };
                 store.thread.run(put).await.map(|_| ())
             }
-            Content::Parts(mut parts) => {
-                let header = match (&condition, etag) {
-                    (None, _) => None,
-                    (Some(_), None) => Some((IF_NONE_MATCH, HeaderValue::from_static("*"))),
-                    (Some(_), Some(etag)) => {
-                        let value = HeaderValue::from_str(&etag);
-                        let odd = |_| {
-                            Error::Failed("the store's etag is not a valid header value".to_owned())
-                        };
-                        Some((IF_MATCH, value.map_err(odd)?))
-                    }
-                };
-                parts.complete(header).await
-            }
+            Content::Parts(parts) => parts.complete(precondition.header()?).await,
         };
-        let Err(error) = written else { return Ok(()) };
-        let trouble = store.trouble(&error, &format!("a write of {path}"), Access::Write);
-        settle(&store, &path, &metadata, condition, trouble).await
+        let what = format!("a write of {path}");
+        Ok(written.map_err(|error| store.trouble(&error, &what, Access::Write)))
     }
 }
 

@@ -1,0 +1,232 @@
+//! Which bucket an origin is, and whether its store evaluates conditions: an object with a random
+//! number, whose name no key has.
+//!
+//! An object that is missing means "no such object" only in the bucket (and prefix) that was opened. A
+//! bucket that was emptied, or another bucket of the same name, lacks the marker or has another number,
+//! and what it does not hold is then [`Error::Lost`]. The marker is read once per absent object that is
+//! looked at, and at most every two seconds otherwise.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{ObjectStore, PutMode, PutOptions, UpdateVersion};
+use tracing::warn;
+
+use super::super::Error;
+use super::errors::{Access, Trouble};
+use super::name::ESCAPED;
+use super::{Store, attributes};
+
+/// The marker's name after the prefix and [`ESCAPED`]: no key's name, since `y` is not a digit.
+const NAME: &str = "identity";
+/// What precedes the number.
+const START: &str = "concertina-origin 1 ";
+/// The most bytes that are read of a marker.
+const BYTES_MAX: u64 = 256;
+/// How long a look at the bucket is believed by writes and by [`check`](super::super::Origin::check).
+pub(super) const LOOK_LASTS: Duration = Duration::from_secs(2);
+
+/// What was learnt of the store when it was opened.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    /// The marker's text; `None` where it is missing and cannot be created.
+    identity: Option<String>,
+    /// Whether the store refuses a PUT whose condition does not hold.
+    pub conditions: bool,
+}
+
+/// What is known, and the last looks.
+#[derive(Default)]
+pub(super) struct Looks {
+    known: Option<Known>,
+    /// When the last look that found the bucket began.
+    seen: Option<Instant>,
+    /// The last failure, and when that attempt began. Those who came before it share it.
+    failed: Option<(Instant, Error)>,
+}
+
+impl Store {
+    /// Learns the identity and the store's abilities, once. The first request to a store that did not
+    /// reply when it was opened does it.
+    pub(super) async fn learn(&self) -> Result<(), Trouble> {
+        let mut looks = self.looks.lock().await;
+        if looks.known.is_none() {
+            let start = Instant::now();
+            looks.known = Some(self.known_now().await?);
+            looks.seen = Some(start);
+        }
+        Ok(())
+    }
+
+    /// What is known of the store, and that its bucket was there at `since` or later.
+    /// [`Error::Lost`] if it is missing, emptied or another one.
+    pub(super) async fn look(&self, since: Instant) -> Result<Known, Error> {
+        let arrived = Instant::now();
+        let mut looks = self.looks.lock().await;
+        let fresh = looks.seen.is_some_and(|at| at >= since);
+        if let (Some(known), true) = (&looks.known, fresh) {
+            return Ok(known.clone());
+        }
+        if let Some((at, error)) = &looks.failed
+            && *at >= arrived
+        {
+            return Err(error.clone());
+        }
+        let start = Instant::now();
+        let known = match &looks.known {
+            None => self.known_now().await.map_err(|trouble| trouble.error),
+            Some(known) => self.look_again(known).await.map(|()| known.clone()),
+        };
+        match known {
+            Ok(known) => {
+                (looks.seen, looks.failed) = (Some(start), None);
+                looks.known = Some(known.clone());
+                Ok(known)
+            }
+            Err(error) => {
+                looks.failed = Some((start, error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    /// As [`Store::look`], with a look of the last two seconds.
+    pub(super) async fn look_lately(&self) -> Result<Known, Error> {
+        self.look(Instant::now().checked_sub(LOOK_LASTS).unwrap_or_else(Instant::now)).await
+    }
+
+    async fn look_again(&self, known: &Known) -> Result<(), Error> {
+        let Some(expected) = &known.identity else {
+            return self.probe().await.map_err(|trouble| trouble.error);
+        };
+        match self.marker().await.map_err(|trouble| trouble.error)? {
+            Some(found) if found == *expected => Ok(()),
+            Some(_) => Err(Error::Lost(format!(
+                "the object {} of {} has another number than when it was opened: this is another \
+                 bucket; point origin.endpoint and origin.bucket to the right one",
+                self.marker_path(),
+                self.place
+            ))),
+            None => Err(Error::Lost(format!(
+                "the object {} of {} is missing: the bucket was emptied, or another one took its \
+                 place; restore it, or restart to begin with what is there",
+                self.marker_path(),
+                self.place
+            ))),
+        }
+    }
+
+    fn marker_path(&self) -> Path {
+        Path::from(format!("{}{ESCAPED}{NAME}", self.prefix))
+    }
+
+    async fn known_now(&self) -> Result<Known, Trouble> {
+        self.probe().await?;
+        if let Some(text) = self.marker().await? {
+            let conditions = self.evaluates_conditions(&text).await?;
+            return Ok(Known { identity: Some(text), conditions });
+        }
+        let drawn = format!("{START}{:032x}\n", rand::random::<u128>());
+        if let Err(error) = self.put_marker(&drawn, PutMode::Create).await {
+            let trouble = self.trouble(&error, "the bucket's marker", Access::Write);
+            match trouble {
+                Trouble { error: Error::ReadOnly(reason), .. } => {
+                    warn!(
+                        "{reason}; without the object {}, a bucket that is emptied looks like one \
+                         without objects",
+                        self.marker_path()
+                    );
+                    return Ok(Known { identity: None, conditions: true });
+                }
+                // Another process created it at the same moment, or the store has no conditions.
+                Trouble { status: Some(304 | 409 | 412 | 501), .. } => {}
+                trouble => return Err(trouble),
+            }
+        }
+        let text = self.marker().await?.unwrap_or_else(|| drawn.clone());
+        let conditions = self.evaluates_conditions(&text).await?;
+        // Without conditions, two processes that start at once may each have put a marker: the one of
+        // an earlier start is compared.
+        let identity = (conditions || text != drawn).then_some(text);
+        Ok(Known { identity, conditions })
+    }
+
+    /// The marker's text; `None` if there is none.
+    async fn marker(&self) -> Result<Option<String>, Trouble> {
+        let read = async {
+            let path = self.marker_path();
+            let got = self.client.get_opts(&path, object_store::GetOptions::default()).await?;
+            if got.meta.size > BYTES_MAX {
+                return Ok(Bytes::new());
+            }
+            got.bytes().await
+        };
+        match read.await {
+            Ok(bytes) => match std::str::from_utf8(&bytes).ok().filter(|t| t.starts_with(START)) {
+                Some(text) => Ok(Some(text.to_owned())),
+                None => Err(Trouble::of(Error::Lost(format!(
+                    "the object {} of {} is not an origin's marker; remove it if this is the right \
+                     bucket",
+                    self.marker_path(),
+                    self.place
+                )))),
+            },
+            Err(error) => {
+                let trouble = self.trouble(&error, "a look at the bucket", Access::Read);
+                let missing = trouble.status == Some(404) && trouble.code != "NoSuchBucket";
+                if missing { Ok(None) } else { Err(trouble) }
+            }
+        }
+    }
+
+    /// Whether a PUT is refused if the object exists, and if its etag is another. Both are tried on the
+    /// marker with its own text, so that a store that ignores them changes nothing.
+    async fn evaluates_conditions(&self, text: &str) -> Result<bool, Trouble> {
+        let other = UpdateVersion { e_tag: Some("\"0\"".to_owned()), version: None };
+        for mode in [PutMode::Create, PutMode::Update(other)] {
+            let accepted = match self.put_marker(text, mode).await {
+                Ok(()) => true,
+                Err(error) => {
+                    let trouble = self.trouble(&error, "a conditional write", Access::Write);
+                    match (trouble.status, &trouble.error) {
+                        (Some(304 | 409 | 412), _) => false,
+                        (Some(400 | 501), _) => true,
+                        // Who may not write has no need to know.
+                        (_, Error::ReadOnly(_)) => return Ok(true),
+                        _ => return Err(trouble),
+                    }
+                }
+            };
+            if accepted {
+                warn!(
+                    "{} does not evaluate If-Match and If-None-Match of a PUT: a write that is under \
+                     way when its node dies may land after a later write",
+                    self.place
+                );
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn put_marker(&self, text: &str, mode: PutMode) -> object_store::Result<()> {
+        let attributes = attributes::of_marker();
+        let options = PutOptions { mode, attributes, ..PutOptions::default() };
+        let body = Bytes::from(text.to_owned());
+        self.client.put_opts(&self.marker_path(), body.into(), options).await.map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::name::key_of;
+    use super::*;
+
+    #[test]
+    fn the_marker_is_no_keys_object() {
+        for prefix in ["", "some/where/"] {
+            assert_eq!(key_of(&format!("{prefix}{ESCAPED}{NAME}"), prefix), None);
+        }
+    }
+}
