@@ -7,7 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use model::window::{Finished, Nanos, Operation, Outcome, Recorder, SECOND, Sample, Settings, Window};
+use model::window::{
+    Finished, Nanos, Operation, Outcome, Recorder, SECOND, Sample, Settings, Window,
+};
 use record::Times;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -228,7 +230,9 @@ impl PhaseRecord {
         if !self.samples.is_empty() {
             messages.push(Message::Samples(std::mem::take(&mut self.samples)));
         }
-        if !self.times.all.is_empty() && (over || self.times.all.len() >= TIMES_MAX || now >= self.times_at) {
+        if !self.times.all.is_empty()
+            && (over || self.times.all.len() >= TIMES_MAX || now >= self.times_at)
+        {
             messages.push(Message::Times(self.times.take()));
             self.times_at = now + SECOND;
         }

@@ -154,8 +154,13 @@ impl RunWriter {
 
     /// Writes buffered records to the files. To be called every second and at the end.
     pub fn flush(&mut self) -> anyhow::Result<()> {
-        let files =
-            [&mut self.windows, &mut self.samples, &mut self.times, &mut self.host, &mut self.steps];
+        let files = [
+            &mut self.windows,
+            &mut self.samples,
+            &mut self.times,
+            &mut self.host,
+            &mut self.steps,
+        ];
         for file in files {
             file.flush().with_context(|| {
                 format!("cannot write to the run folder {}", self.dir.display())

@@ -99,7 +99,8 @@ mod tests {
         let text = serde_json::to_string(&one).unwrap();
         assert!(!text.contains("clock_ns") && text.len() < 160, "{text}");
         assert_eq!(serde_json::from_str::<Times>(&text).unwrap(), one);
-        let hostile = Times { ends: vec![i64::MIN, i64::MAX, i64::MAX, 1], taken: vec![u64::MAX; 4], ..one };
+        let hostile =
+            Times { ends: vec![i64::MIN, i64::MAX, i64::MAX, 1], taken: vec![u64::MAX; 4], ..one };
         assert_eq!(hostile.iter().count(), 4);
     }
 }

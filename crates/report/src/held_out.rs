@@ -4,8 +4,8 @@ use model::fit::BlackBox;
 use model::storage::Limit;
 use model::{About, ClusterModel, HeldOut, Model};
 
-use super::compare::counted_at;
 use super::Service;
+use super::compare::counted_at;
 use super::error::Error;
 use super::measured::{Measured, measure};
 use super::steps::{Observed, ObservedStep};

@@ -487,7 +487,8 @@ fn times_of(
         start.saturating_sub(LEAD_NS),
         step.end_unix_us.saturating_mul(1_000).saturating_add(LEAD_NS),
     );
-    let mut all = model::fit::Times { open: step.clients.is_none(), ..model::fit::Times::default() };
+    let mut all =
+        model::fit::Times { open: step.clients.is_none(), ..model::fit::Times::default() };
     for times in load.times.iter().filter(|t| t.queue == queue) {
         all.clock_s = all.clock_s.max(times.clock_ns as f64 * 1e-9);
         all.resolution_s = all.resolution_s.max(times.resolution_ns as f64 * 1e-9);

@@ -265,8 +265,10 @@ fn hypotheses_text(worked: &Worked) -> String {
     }
     let mut text = grid.text();
     text += match &worked.misfit {
-        None => "A score is about 1 if the work of requests does not depend on how many others they \
-                 met.\n",
+        None => {
+            "A score is about 1 if the work of requests does not depend on how many others they \
+                 met.\n"
+        }
         Some(_) => "No hypothesis fits: see the warnings.\n",
     };
     let known = &worked.known;

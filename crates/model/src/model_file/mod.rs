@@ -239,8 +239,7 @@ impl Model {
             found.discipline = class.discipline;
             if let Some((servers, shared)) = of("servers").zip(of("shared")) {
                 found.servers = servers as u32;
-                found.discipline =
-                    if shared > 0.5 { Discipline::Shared } else { Discipline::Fifo };
+                found.discipline = if shared > 0.5 { Discipline::Shared } else { Discipline::Fifo };
             }
             if moments.is_some() && (of("servers").is_some() || class.discipline.is_shared()) {
                 found.like = Some(class.service.distribution(None)?);

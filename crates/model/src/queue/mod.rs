@@ -52,10 +52,10 @@ pub use mgm::Mgm;
 pub(crate) use mgm::MgmLoads;
 pub use mm1::Mm1;
 pub use mmm::Mmm;
-pub use shared::Discipline;
-pub(crate) use shared::SharedQueue;
 #[cfg(test)]
 pub(crate) use mphm::Mphm;
+pub use shared::Discipline;
+pub(crate) use shared::SharedQueue;
 
 use crate::error::{Error, check, not_negative};
 

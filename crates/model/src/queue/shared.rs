@@ -147,9 +147,9 @@ impl<'a> Draw<'a> {
     fn piece(&self, sums: &[f64], u: f64) -> (f64, f64) {
         let all = sums.last().copied().unwrap_or(1.0);
         let at = sums.partition_point(|s| *s < u * all).min(self.pieces.len().saturating_sub(1));
-        self.pieces.get(at).map_or((0.0, 0.0), |p| {
-            ((p.centre - p.half_width).max(0.0), p.centre + p.half_width)
-        })
+        self.pieces
+            .get(at)
+            .map_or((0.0, 0.0), |p| ((p.centre - p.half_width).max(0.0), p.centre + p.half_width))
     }
 
     /// A work: `u` chooses the piece, `within` the place in it.

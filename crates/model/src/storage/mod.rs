@@ -20,13 +20,13 @@ mod several;
 mod spotify;
 mod tiers;
 
+pub use class::{Background, Class};
 pub use cluster::{Change, Cluster, ClusterOperating, HitLaw, Member, Popularity, Server, Within};
 pub use delay::Delay;
 pub(crate) use delay::SCV_MAX;
 pub use front::{FrontOperating, Limit, Link, WORKERS_MAX};
 pub use hit_ratio::HitRatio;
 pub use imbalance::Imbalance;
-pub use class::{Background, Class};
 pub use node::{DeviceGroup, Node, NodeAt, Operating};
 pub use several::SolvedQueues;
 pub(crate) use spotify::servers_for;

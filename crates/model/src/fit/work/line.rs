@@ -105,9 +105,7 @@ impl Line {
 
     fn order(&mut self) {
         let mut order: Vec<u32> = (0..self.departures.len() as u32).collect();
-        order.sort_by(|a, b| {
-            self.departures[*a as usize].total_cmp(&self.departures[*b as usize])
-        });
+        order.sort_by(|a, b| self.departures[*a as usize].total_cmp(&self.departures[*b as usize]));
         self.by_end = order;
     }
 

@@ -133,7 +133,12 @@ fn check_resolution(steps: &[Step]) -> Result<(), Error> {
         let median = *all.select_nth_unstable_by(middle, f64::total_cmp).1;
         let coarse = times.clock_s.max(times.resolution_s);
         let must = "finer than the median response: log with a finer clock";
-        check("the resolution of the recorded times", coarse, 0.0..=COARSEST * median.max(1e-12), must)?;
+        check(
+            "the resolution of the recorded times",
+            coarse,
+            0.0..=COARSEST * median.max(1e-12),
+            must,
+        )?;
     }
     Ok(())
 }

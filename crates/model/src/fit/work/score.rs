@@ -209,8 +209,10 @@ mod tests {
             assert!((share - level).abs() < half, "{level}: {share}");
         }
         let met: Vec<u32> = (0..4_000).map(|i| i % 4).collect();
-        let work: Vec<f64> =
-            met.iter().map(|m| random.random::<f64>() + 0.2 * f64::from(u8::from(*m == 3))).collect();
+        let work: Vec<f64> = met
+            .iter()
+            .map(|m| random.random::<f64>() + 0.2 * f64::from(u8::from(*m == 3)))
+            .collect();
         let found = score(&work, &met, &[]);
         assert!(found.p_value() < 1e-10 && found.ratio() > 10.0, "{found:?}");
         let text = found.apart.unwrap().text();

@@ -1,8 +1,8 @@
 //! Writes what was found as a model ([`super`] has the method).
 
+use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
-use rand::SeedableRng;
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::Error;
@@ -311,5 +311,9 @@ fn known(model: &Model, found: &Search) -> Result<Known, Error> {
         }
     }
     let wanted = (requests as f64 * (half / 2.0).powi(2)).ceil();
-    Ok(Known { requests: requests as u64, half_width_points: half, requests_for_2_points: wanted as u64 })
+    Ok(Known {
+        requests: requests as u64,
+        half_width_points: half,
+        requests_for_2_points: wanted as u64,
+    })
 }

