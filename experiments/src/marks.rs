@@ -141,6 +141,7 @@ mod tests {
             run: about,
             windows: Vec::new(),
             samples: Vec::new(),
+            times: Vec::new(),
             host: vec![host],
             steps: vec![step],
         }

@@ -49,6 +49,8 @@ pub(super) struct Shared {
     pub verify: bool,
     pub timeout_ns: Nanos,
     pub sample_one_in: u64,
+    /// Requests of a phase whose times each thread records.
+    pub times: u64,
     pub stop: Arc<AtomicBool>,
 }
 
@@ -259,7 +261,8 @@ impl Generator {
 
     fn open_record(&mut self, course: &mut Course<'_>, phase: usize, start: Nanos) {
         let settings = &self.shared.settings;
-        let record = PhaseRecord::new(phase, course.pass.queue, settings, start);
+        let times = if course.pass.retry_failed { 0 } else { self.shared.times };
+        let record = PhaseRecord::new(phase, course.pass.queue, settings, times, start);
         course.records[phase] = State::Open(Box::new(record));
     }
 

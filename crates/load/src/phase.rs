@@ -7,7 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use model::window::{Finished, Nanos, QueueName, Recorder, Sample, Settings, Window};
+use model::window::{
+    Finished, Nanos, Operation, Outcome, QueueName, Recorder, SECOND, Sample, Settings, Window,
+};
+use record::Times;
 use rustix::time::{ClockId, clock_gettime};
 
 /// A message from a generator thread to the writer of the run folder.
@@ -16,6 +19,8 @@ pub(super) enum Message {
     Window { phase: usize, index: usize, window: Window },
     /// Samples, of any phase.
     Samples(Vec<Sample>),
+    /// Times of requests, of any phase.
+    Times(Vec<Times>),
     /// A phase is over and all its requests have completed.
     Over { phase: usize, account: Account },
 }
@@ -64,6 +69,49 @@ pub(super) struct PhaseRecord {
     refused: u64,
     pub account: Account,
     pub samples: Vec<Sample>,
+    times: TimesRecord,
+    /// When they are written next, so that lines are long.
+    times_at: Nanos,
+}
+
+/// When requests were sent and answered, until the next time that windows are rolled.
+#[derive(Default)]
+struct TimesRecord {
+    queue: String,
+    /// Requests that may still be recorded.
+    left: u64,
+    offset: i128,
+    all: Vec<(Operation, Outcome, u64, u64)>,
+}
+
+/// The unit of recorded times: what a clock read after a system call is good for.
+const UNIT_NS: u64 = 100;
+/// Requests whose times are written before a second is over.
+const TIMES_MAX: usize = 1 << 14;
+
+impl TimesRecord {
+    fn add(&mut self, now: Nanos, finished: &Finished) {
+        if self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        let end = (i128::from(now) + self.offset).max(0) as u64;
+        self.all.push((finished.operation, finished.outcome, end, finished.service));
+    }
+
+    fn take(&mut self) -> Vec<Times> {
+        let mut out: Vec<Times> = Vec::new();
+        let mut all = std::mem::take(&mut self.all);
+        // Stable: in the order of the replies within each kind.
+        all.sort_by_key(|r| (r.0.as_str(), r.1.as_str()));
+        for kind in all.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let Some(first) = kind.first() else { continue };
+            let mut times = Times::new(&self.queue, first.0, first.1, UNIT_NS);
+            times.extend(kind.iter().map(|r| (r.2, r.3)));
+            out.push(times);
+        }
+        out
+    }
 }
 
 impl PhaseRecord {
@@ -71,6 +119,7 @@ impl PhaseRecord {
         phase: usize,
         queue: QueueName<'_>,
         settings: &Settings,
+        times: u64,
         start: Nanos,
     ) -> PhaseRecord {
         PhaseRecord {
@@ -85,6 +134,13 @@ impl PhaseRecord {
             refused: 0,
             account: Account { start, ..Account::default() },
             samples: Vec::new(),
+            times: TimesRecord {
+                queue: queue.to_owned(),
+                left: times,
+                offset: settings.unix_offset_ns,
+                all: Vec::new(),
+            },
+            times_at: start + SECOND,
         }
     }
 
@@ -123,6 +179,7 @@ impl PhaseRecord {
     /// Records that a request completed or timed out.
     pub fn finish(&mut self, now: Nanos, finished: &Finished, refused: bool) {
         self.recorder.finish(self.within(now), finished);
+        self.times.add(now, finished);
         self.unanswered = self.unanswered.saturating_sub(1);
         self.refused += u64::from(refused);
     }
@@ -173,6 +230,12 @@ impl PhaseRecord {
         if !self.samples.is_empty() {
             messages.push(Message::Samples(std::mem::take(&mut self.samples)));
         }
+        if !self.times.all.is_empty()
+            && (over || self.times.all.len() >= TIMES_MAX || now >= self.times_at)
+        {
+            messages.push(Message::Times(self.times.take()));
+            self.times_at = now + SECOND;
+        }
         if over {
             let account = std::mem::take(&mut self.account);
             messages.push(Message::Over { phase: self.phase, account });
@@ -184,8 +247,6 @@ impl PhaseRecord {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicBool;
-
-    use model::window::{Operation, Outcome, SECOND};
 
     use super::super::arrivals::{Pace, Part, Phase};
     use super::super::plan::Length;
@@ -201,7 +262,7 @@ mod tests {
         let (Some(start), Some(end)) = pass.bounds(0) else { panic!("an open loop has an end") };
         assert_eq!(end - start, 49 * SECOND / 300 + 1);
         let settings = Settings { window_ns: SECOND / 5, ..Settings::default() };
-        let mut record = PhaseRecord::new(0, QueueName::Load, &settings, start);
+        let mut record = PhaseRecord::new(0, QueueName::Load, &settings, 0, start);
         record.bound(Some(end));
         let finished = Finished {
             operation: Operation::Get,

@@ -8,6 +8,9 @@ use serde::Serialize;
 use crate::client::{Credentials, Target, TargetError, Trust};
 use record::clock;
 
+/// Requests of a step whose times are recorded by default: more than a fit uses.
+const TIMES: u64 = 200_000;
+
 /// A complete description of a load. [`Plan::new`] sets the defaults.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
@@ -60,6 +63,9 @@ pub struct Plan {
     pub objectives_ms: Vec<f64>,
     /// One key in this many is sampled; 0 disables sampling.
     pub sample_one_in: u64,
+    /// Requests of each step, and of its warm-up, whose times are recorded, over all threads; 0 for
+    /// none.
+    pub times: u64,
     /// The seed of all random numbers.
     pub seed: u64,
     /// The run folder.
@@ -92,6 +98,7 @@ impl Plan {
             window_s: 1.0,
             objectives_ms: vec![20.0, 50.0, 100.0],
             sample_one_in: 64,
+            times: TIMES,
             seed: 1,
             out,
         }

@@ -114,6 +114,7 @@ impl Session {
             verify: plan.verify,
             timeout_ns: (plan.timeout_s * SECOND as f64) as Nanos,
             sample_one_in: plan.sample_one_in,
+            times: plan.times.div_ceil(plan.threads.max(1) as u64),
             stop: stop.clone(),
         });
         let mut generators = Vec::new();
@@ -448,6 +449,7 @@ impl Runner {
     ) -> anyhow::Result<()> {
         match message {
             Message::Samples(samples) => self.writer.samples(&samples)?,
+            Message::Times(times) => self.writer.times(&times)?,
             Message::Window { phase, index, window } => {
                 let gathered = &mut phases[phase];
                 gathered.begun = true;

@@ -75,6 +75,15 @@ pub enum Error {
         /// The step's name.
         step: String,
     },
+    /// A step has no recorded times of arrival and departure, or too few.
+    #[error(
+        "step {step}: too few recorded times of arrival and departure (a run's `times`); \
+         measure longer, or fit the response times alone"
+    )]
+    NoTimes {
+        /// The step's name.
+        step: String,
+    },
     /// A step has no device windows.
     #[error(
         "step {step}: no windows of any `device/N`; record the node's device queues in the run"

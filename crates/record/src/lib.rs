@@ -1,8 +1,8 @@
 //! The run folder: the files that a run writes, and how to read them.
 //!
 //! `run.toml` describes the run: its configuration or load, the machine and the versions. It is
-//! written before the first request. `windows`, `samples`, `host` and, for a load, `steps` are
-//! JSON, one record per line, appended during the run and flushed every second, so that an
+//! written before the first request. `windows`, `samples`, `times`, `host` and, for a load, `steps`
+//! are JSON, one record per line, appended during the run and flushed every second, so that an
 //! unfinished run is readable up to its last second. An incomplete last line is ignored; a
 //! malformed line elsewhere is an error with its number. Everything that is shown or fitted is
 //! derived from these files.
@@ -11,11 +11,13 @@ pub mod clock;
 pub mod file;
 mod host;
 mod read;
+mod times;
 pub mod trace;
 pub mod zst;
 
 pub use host::{Awake, Host, HostSampler, Machine};
 pub use read::{ReadError, RunFolder};
+pub use times::Times;
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -93,6 +95,7 @@ pub struct RunWriter {
     dir: PathBuf,
     windows: BufWriter<File>,
     samples: BufWriter<File>,
+    times: BufWriter<File>,
     host: BufWriter<File>,
     steps: BufWriter<File>,
 }
@@ -118,6 +121,7 @@ impl RunWriter {
             dir: dir.to_owned(),
             windows: open("windows")?,
             samples: open("samples")?,
+            times: open("times")?,
             host: open("host")?,
             steps: open("steps")?,
         })
@@ -133,6 +137,11 @@ impl RunWriter {
         append(&mut self.samples, samples, &self.dir, "samples")
     }
 
+    /// Appends the times of requests.
+    pub fn times(&mut self, times: &[Times]) -> anyhow::Result<()> {
+        append(&mut self.times, times, &self.dir, "times")
+    }
+
     /// Appends the host's activity of one interval.
     pub fn host(&mut self, host: &Host) -> anyhow::Result<()> {
         append(&mut self.host, std::slice::from_ref(host), &self.dir, "host")
@@ -145,7 +154,14 @@ impl RunWriter {
 
     /// Writes buffered records to the files. To be called every second and at the end.
     pub fn flush(&mut self) -> anyhow::Result<()> {
-        for file in [&mut self.windows, &mut self.samples, &mut self.host, &mut self.steps] {
+        let files = [
+            &mut self.windows,
+            &mut self.samples,
+            &mut self.times,
+            &mut self.host,
+            &mut self.steps,
+        ];
+        for file in files {
             file.flush().with_context(|| {
                 format!("cannot write to the run folder {}", self.dir.display())
             })?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use model::window::{Sample, Window};
 use serde::de::DeserializeOwned;
 
-use super::{FORMAT, Host, Run, Step};
+use super::{FORMAT, Host, Run, Step, Times};
 
 /// Why a run folder could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +50,8 @@ pub struct RunFolder {
     pub windows: Vec<Window>,
     /// The samples.
     pub samples: Vec<Sample>,
+    /// When requests were sent and answered, if that was recorded.
+    pub times: Vec<Times>,
     /// The host's activity in each second.
     pub host: Vec<Host>,
     /// The completed steps; empty for a server's run.
@@ -76,6 +78,7 @@ impl RunFolder {
             run,
             windows: lines(&dir.join("windows"))?,
             samples: lines(&dir.join("samples"))?,
+            times: lines(&dir.join("times"))?,
             host: lines(&dir.join("host"))?,
             steps: lines(&dir.join("steps"))?,
         })

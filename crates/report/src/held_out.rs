@@ -4,6 +4,7 @@ use model::fit::BlackBox;
 use model::storage::Limit;
 use model::{About, ClusterModel, HeldOut, Model};
 
+use super::Service;
 use super::compare::counted_at;
 use super::error::Error;
 use super::measured::{Measured, measure};
@@ -17,14 +18,23 @@ pub(super) fn fit(observed: &Observed, about: About) -> Result<Model, Error> {
     Ok(model)
 }
 
-/// Like [`fit`], for a service of which only response times are known.
-pub(super) fn fit_black_box(
+/// Like [`fit`], for a service of which only response times are known, or every arrival and
+/// departure.
+pub(super) fn fit_service(
     observed: &Observed,
     about: About,
     servers: Option<u32>,
-) -> Result<BlackBox, Error> {
+) -> Result<Service, Error> {
     let options = model::fit::Options { about, ..model::fit::Options::default() };
-    let mut fitted = model::fit::black_box(&observed.fit_steps(), servers, &options)?;
+    let steps = observed.fit_steps();
+    let mut fitted = if model::fit::has_times(&steps) {
+        let worked = model::fit::work(&steps, servers, &options)?;
+        let (model, servers) = (worked.model.clone(), worked.servers.clone());
+        Service { model, servers, worked: Some(worked) }
+    } else {
+        let BlackBox { model, servers } = model::fit::black_box(&steps, servers, &options)?;
+        Service { model, servers, worked: None }
+    };
     fitted.model.held_out = judge_all(&fitted.model, observed)?;
     Ok(fitted)
 }

@@ -41,7 +41,7 @@ pub use table::{model_text, table};
 use std::path::Path;
 
 use anyhow::Context;
-use model::fit::BlackBox;
+use model::fit::{ServersFound, Worked};
 use model::{Coarse, Model};
 
 /// Reads a model file.
@@ -70,18 +70,34 @@ pub fn fit(observed: &Observed, title: &str) -> Result<Model, Error> {
     Ok(model)
 }
 
-/// Fits a service of which only response times are known ([`model::fit::black_box`]) to the steps
-/// that are not held out, and computes the model's errors on those that are. `servers` is the
-/// number of requests that the service serves concurrently, if known.
-pub fn fit_black_box(
+/// A service that was fitted from the clients' side alone.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// The model.
+    pub model: Model,
+    /// The number of its servers.
+    pub servers: ServersFound,
+    /// The hypotheses that were looked at; `None` if times of single requests were not recorded, and
+    /// the response times alone were fitted.
+    pub worked: Option<Worked>,
+}
+
+/// Fits a service of which only the clients' side is known to the steps that are not held out, and
+/// computes the model's errors on those that are: from arrivals and departures if all steps have
+/// them ([`model::fit::work()`]), else from response times ([`model::fit::black_box()`]). `servers`
+/// is the number of requests that the service serves concurrently, if known.
+pub fn fit_service(
     observed: &Observed,
     title: &str,
     servers: Option<u32>,
-) -> Result<BlackBox, Error> {
-    let mut fitted = held_out::fit_black_box(observed, observed.about(title), servers)?;
-    // A service-time law derived from response times alone is as coarse as those times.
+) -> Result<Service, Error> {
+    let mut fitted = held_out::fit_service(observed, observed.about(title), servers)?;
     let coarse = uncertainty::coarse(observed);
+    // A service-time law derived from response times alone is as coarse as those times. Of works
+    // the resolution is part of the fit.
+    let from_works = fitted.worked.is_some();
     let service_s = coarse.device_s.max(coarse.other_s).max(coarse.memory_s);
+    let service_s = if from_works { 0.0 } else { service_s };
     let (memory_s, fast) = (coarse.memory_s, coarse.fast);
     fitted.model.widen(&Coarse { service_s, memory_s, fast, ..Coarse::default() })?;
     fitted.model.warnings.extend(uncertainty::warnings(observed));

@@ -215,6 +215,7 @@ mod tests {
             },
             windows: vec![window],
             samples: Vec::new(),
+            times: Vec::new(),
             host: Vec::new(),
             steps: vec![step],
         };

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use model::Model;
+use model::fit::Worked;
 
 use crate::cli::output::{out, outln};
 use record::RunFolder;
@@ -13,6 +14,9 @@ use report::grid::{Grid, printable};
 use report::objective::digits;
 use report::table::{cluster_limits_text, delay_text, percent};
 use report::{self, Observed, Selection, StepChoice, cluster_file, popularity};
+
+/// The most hypotheses that are shown.
+const HYPOTHESES: usize = 4;
 
 /// Arguments of the command.
 #[derive(clap::Args)]
@@ -31,10 +35,12 @@ clients. Each node's model is written beside the cluster file as NAME.model.toml
 generator's run has samples, the cluster file refers to it for the popularity of keys
 (`predict --popularity`).
 
-With --servers, only arrivals and responses are needed (an imported access log, or a load generator's
-run of any service): the fit finds the service-time law, and with auto the number of servers, of the
-queue that best explains the response times at all loads. Give two loads or more, the largest well
-above half of what the service can do.
+With --servers, only the clients' side is needed (an imported access log, or a load generator's run of
+any service). Where the run has the times of single requests, the work of each follows from them: the
+fit finds whether servers are given in turn or shared, with auto how many there are, and the time spent
+outside of them, and shows how well each possibility agrees. Without, it finds the number of servers and
+the law of service that best explain the response times at all loads. Give two loads or more, the
+largest well above half of what the service can do.
 
 The load generator's run records when it measured at which rate; the server's run has the windows of
 its queues. Two or three loads at modest utilisation suffice; the others can then be predicted, and
@@ -205,7 +211,7 @@ fn black_box(args: &Args, selection: &Selection, servers: Servers) -> anyhow::Re
         Servers::Given(n) => Some(n),
         Servers::Auto => None,
     };
-    let fitted = report::fit_black_box(&observed, &title, given)?;
+    let fitted = report::fit_service(&observed, &title, given)?;
     let model = &fitted.model;
     let ours = |old: &str| Model::from_toml(old).is_ok();
     report::write_whole(&args.out, &model.to_toml()?, ours)?;
@@ -215,6 +221,9 @@ fn black_box(args: &Args, selection: &Selection, servers: Servers) -> anyhow::Re
             "laboratory": model.about.laboratory,
             "runs": model.about.runs,
             "servers": fitted.servers,
+            "hypotheses": fitted.worked.as_ref().map(|w| &w.hypotheses),
+            "misfit": fitted.worked.as_ref().and_then(|w| w.misfit.as_ref()),
+            "known": fitted.worked.as_ref().map(|w| w.known),
             "parameters": parameters(model),
             "limits": model.limits()?,
             "fitted": model.fitted,
@@ -233,9 +242,45 @@ fn black_box(args: &Args, selection: &Selection, servers: Servers) -> anyhow::Re
         let (low, high) = (shown(found.low), shown(found.high));
         outln!("Servers: {} (95 % interval {low} to {high}).", shown(found.likeliest));
     }
+    if let Some(worked) = &fitted.worked {
+        out!("{}", hypotheses_text(worked));
+    }
     out!("{}", report::model_text(model));
     outln!("\nWrote {}.", args.out.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// What was assumed of the service, the likeliest first, and what is known then.
+fn hypotheses_text(worked: &Worked) -> String {
+    let head = ["the service may be", "score", "weight %", "mean work ms", "outside ms"];
+    let mut grid = Grid::new("lrrrr", &head);
+    for found in worked.hypotheses.iter().take(HYPOTHESES) {
+        grid.row([
+            found.title(),
+            digits(found.score, 3),
+            format!("{:.0}", found.weight * 100.0),
+            digits(found.work.value * 1e3, 4),
+            digits(found.outside.value * 1e3, 3),
+        ]);
+    }
+    let mut text = grid.text();
+    text += match &worked.misfit {
+        None => {
+            "A score is about 1 if the work of requests does not depend on how many others they \
+                 met.\n"
+        }
+        Some(_) => "No hypothesis fits: see the warnings.\n",
+    };
+    let known = &worked.known;
+    if known.half_width_points > 0.0 {
+        let (half, n) = (digits(known.half_width_points, 2), known.requests);
+        text += &format!("{n} requests: shares at 80 % of saturation are known to ± {half} points");
+        text += &match known.requests_for_2_points {
+            wanted if wanted > n => format!("; some {wanted} are needed for ± 2.\n"),
+            _ => ".\n".to_owned(),
+        };
+    }
+    text
 }
 
 /// Runs the command.

@@ -128,6 +128,9 @@ struct Flags {
     /// Sample one key in N; 0 for none
     #[arg(long, default_value_t = 64, value_name = "N", help_heading = "Result")]
     sample_one_in: u64,
+    /// Record when each of the first N requests of a step was sent and answered; 0 for none
+    #[arg(long, default_value_t = 200_000, value_name = "N", help_heading = "Result")]
+    times: u64,
 }
 
 /// Runs the command.
@@ -218,6 +221,7 @@ impl Flags {
             backlog: self.backlog,
             window_s: self.window,
             sample_one_in: self.sample_one_in,
+            times: self.times,
             ..plan
         })
     }

@@ -9,6 +9,7 @@ use clap::ValueEnum;
 
 use super::load::{bar, seconds, watch_interrupts};
 use super::load_options::{LoadOptions, TARGETS};
+use super::measure_predict::{Wanted, learn, wanted};
 use crate::cli::output::{errln, out, outln};
 use crate::measure::{Ended, Measurement, Settings, Sweep, run as go};
 use load::{Arrivals, Length, Load, Plan, Progress};
@@ -22,6 +23,8 @@ Examples:
   An nginx that serves files /img/0.jpg … /img/999.jpg, at given rates:
     concertina measure 'http://127.0.0.1:80/img/{key}.jpg' --key-format '{i}' --count 1000 \\
       --rates 100,200,400 --half-width 2% --budget 10m --out runs/nginx
+  How fast at two and three times the load? Measured, fitted, judged and predicted:
+    concertina measure 'http://127.0.0.1:80/img/{key}.jpg' --rates 30,50,70 --predict 2x,3x --within 50ms
   One page, closed loops of more and more clients with a think time of 50 ms:
     concertina measure 'http://127.0.0.1:8080/search?q=x' --fixed --clients 1,2,4,8,16 --think-ms 50
   A memcached, and a bucket of an S3-compatible store:
@@ -99,6 +102,16 @@ struct Flags {
     #[arg(help_heading = "Precision")]
     budget: f64,
 
+    /// Then fit the measured loads, and predict these: multiples of the smallest (2x), or rates
+    /// (150/s)
+    #[arg(long, value_delimiter = ',', value_name = "LOAD,…", value_parser = wanted)]
+    #[arg(help_heading = "Prediction", conflicts_with = "clients")]
+    predict: Vec<Wanted>,
+    /// Predict the shares of responses within these times
+    #[arg(long, value_delimiter = ',', value_name = "TIME,…", value_parser = seconds)]
+    #[arg(help_heading = "Prediction", default_value = "50ms", requires = "predict")]
+    within: Vec<f64>,
+
     /// Length of the recorded windows; ramps are detected to within five of them
     #[arg(long, default_value = "100ms", value_parser = seconds, value_name = "TIME")]
     #[arg(help_heading = "Result")]
@@ -123,10 +136,19 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     });
     bar.finish_and_clear();
     let measured = measured?;
-    if flags.options.json {
-        outln!("{}", serde_json::to_string_pretty(&measured)?);
-    } else {
+    let mut json = serde_json::to_value(&measured)?;
+    if !flags.options.json {
         out!("{}", measured.table());
+    }
+    if !flags.predict.is_empty() && measured.ended != Ended::Interrupted {
+        let learnt = learn(&measured, &settings.plan.out, &flags.predict, &flags.within)?;
+        json["prediction"] = serde_json::to_value(&learnt)?;
+        if !flags.options.json {
+            outln!("{}", learnt.lines.join("\n"));
+        }
+    }
+    if flags.options.json {
+        outln!("{}", serde_json::to_string_pretty(&json)?);
     }
     Ok(exit_code(&measured))
 }

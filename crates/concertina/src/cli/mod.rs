@@ -23,6 +23,7 @@ mod import;
 mod load;
 mod load_options;
 mod measure;
+mod measure_predict;
 mod network;
 mod network_file;
 mod output;

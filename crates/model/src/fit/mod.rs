@@ -12,7 +12,8 @@
 //! | `devices` | find devices whose load or service differs by more than chance |
 //! | `goodness` | compare the model with the measurements and write the warnings |
 //!
-//! [`black_box()`] fits services of which only the responses are known.
+//! [`black_box()`] fits services of which only the responses are known, [`work()`] those of which
+//! every arrival and departure is.
 //!
 //! At 90 % utilisation an error of 1 % in the service rate shifts the response-time distribution
 //! by 3.5 points. Means are therefore exact sums, not means of histograms, and parameters that
@@ -31,6 +32,7 @@ mod link;
 mod resample;
 mod saturated;
 mod sums;
+mod work;
 
 use crate::distribution::{Empirical, ServiceTime};
 use crate::error::Error;
@@ -38,12 +40,14 @@ use crate::model_file::{
     About, BackgroundWork, ClassParameters, FORMAT, Front, Law, Model, Parameter, Requests,
     SpotifyParameters,
 };
+use crate::queue::Discipline;
 use crate::storage::{SolvedQueues, WORKERS_MAX};
 use crate::window::{Histogram, Window};
 
 pub use black_box::{BlackBox, CLASS, ServersFound, black_box};
 pub use change::{Change, Watch, WatchOptions, Watched};
 pub use front::{FrontStep, front_delay};
+pub use work::{Known, Request, Times, Worked, has_times, work};
 
 use estimate::Estimates;
 use sums::Sums;
@@ -64,6 +68,8 @@ pub struct Step {
     pub node: Vec<Window>,
     /// Windows of each device queue.
     pub devices: Vec<Vec<Window>>,
+    /// When each request came and was answered, if that was recorded; for [`work()`].
+    pub times: Option<Times>,
 }
 
 /// Options of a fit.
@@ -140,7 +146,8 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
             rate: parameter(&|e| e.others[i].0, "1/s"),
             mean: parameter(&|e| e.others[i].1, "s"),
         });
-        classes.push(ClassParameters { name, servers, service, background, solved });
+        let discipline = Discipline::Fifo;
+        classes.push(ClassParameters { name, servers, discipline, service, background, solved });
     }
     // What may be chance is not there.
     let delay_scv = Some(parameter(&|e| e.delay_scv, "1")).filter(|scv| scv.low > 0.0);
@@ -202,6 +209,7 @@ pub fn fit(steps: &[Step], options: &Options) -> Result<Model, Error> {
         other: law_of(&gathered.other)?,
         classes,
         evidence: Vec::new(),
+        hypotheses: Vec::new(),
         devices: groups.groups,
         fitted: Vec::new(),
         held_out: Vec::new(),

@@ -8,6 +8,7 @@
 mod cluster;
 mod coarse;
 mod front;
+mod hypothesis;
 mod parts;
 mod predict;
 mod replicates;
@@ -16,6 +17,7 @@ mod text;
 pub use cluster::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, NodePrediction};
 pub use coarse::Coarse;
 pub use front::Front;
+pub use hypothesis::Hypothesis;
 pub use parts::{
     About, Arrivals, BackgroundWork, ClassParameters, Devices, DispersionAt, Evidence,
     EvidenceSource, FittedPoint, FittedStep, Law, Parameter, Requests, SpotifyParameters,
@@ -27,12 +29,13 @@ pub use replicates::Replicates;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, check, positive};
-use crate::queue::Bursts;
+use crate::queue::{Bursts, Discipline};
 use crate::storage::{Class, Delay, DeviceGroup, HitRatio, Node, Spotify};
 use crate::trust::{HeldOut, Looked, Trust};
 
-/// The format version that is written, and the only one that is read.
-pub const FORMAT: u32 = 1;
+/// The format version that is written. Versions from 1 are read: 2 has the discipline of a class,
+/// and `hypotheses` about a service whose arrivals and departures were recorded.
+pub const FORMAT: u32 = 2;
 
 /// A fitted storage node. See [`crate::fit::fit`]; [`Model::predict`] uses it.
 ///
@@ -109,6 +112,10 @@ pub struct Model {
     pub evidence: Vec<Evidence>,
     /// The devices.
     pub devices: Vec<Devices>,
+    /// What was assumed of a service whose arrivals and departures were recorded, the likeliest
+    /// first ([`crate::fit::work()`]). The replicates draw from them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hypotheses: Vec<Hypothesis>,
     /// The fitted steps with their errors.
     #[serde(default)]
     pub fitted: Vec<FittedStep>,
@@ -124,9 +131,9 @@ pub struct Model {
 impl Model {
     /// Checks every number, as [`Model::from_toml`] does; for models that were edited in memory.
     pub fn check(&self) -> Result<(), Error> {
-        if self.format != FORMAT {
+        if !(1..=FORMAT).contains(&self.format) {
             return Err(Error::File(format!(
-                "format {} is not known (this version reads {FORMAT}); fit the run again",
+                "format {} is not known (this version reads up to {FORMAT}); fit the run again",
                 self.format
             )));
         }
@@ -168,6 +175,9 @@ impl Model {
         }
         if let Some(arrivals) = &self.arrivals {
             arrivals.check()?;
+        }
+        for hypothesis in &self.hypotheses {
+            hypothesis.check()?;
         }
         for evidence in &self.evidence {
             evidence.check()?;
@@ -226,6 +236,14 @@ impl Model {
             let of = |what: &str| drawn(&format!("{what}.{}", class.name));
             let moments = of("mean_s").zip(of("scv"));
             let mut found = Class::new(class.service.distribution(moments)?, class.servers);
+            found.discipline = class.discipline;
+            if let Some((servers, shared)) = of("servers").zip(of("shared")) {
+                found.servers = servers as u32;
+                found.discipline = if shared > 0.5 { Discipline::Shared } else { Discipline::Fifo };
+            }
+            if moments.is_some() && (of("servers").is_some() || class.discipline.is_shared()) {
+                found.like = Some(class.service.distribution(None)?);
+            }
             found.background = match (&class.background, of("other_rate").zip(of("other_mean_s"))) {
                 (Some(_), Some((rate, mean_s))) if rate > 0.0 => {
                     Some(BackgroundWork::of(rate, mean_s)?)
@@ -233,8 +251,8 @@ impl Model {
                 (Some(_), Some(_)) => None,
                 (work, _) => work.as_ref().map(BackgroundWork::background).transpose()?,
             };
-            // A replicate's law is its own.
-            if moments.is_none() {
+            // A replicate's law is its own, but for those that are like the model's.
+            if moments.is_none() || found.like.is_some() {
                 found.solved = class.solved.clone();
             }
             classes.push(found);

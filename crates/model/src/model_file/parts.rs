@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::distribution::{Empirical, Gamma, Piece, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
-use crate::queue::Bursts;
+use crate::queue::{Bursts, Discipline};
 use crate::storage::{Background, SolvedQueues};
 
 /// A number with its 95 % interval.
@@ -205,6 +205,9 @@ pub struct ClassParameters {
     pub name: String,
     /// Reads that a device serves at once.
     pub servers: u32,
+    /// How its servers are given to requests.
+    #[serde(default, skip_serializing_if = "is_fifo")]
+    pub discipline: Discipline,
     /// Its service time.
     pub service: Law,
     /// Its other work, if the kernel's counters show any.
@@ -213,6 +216,10 @@ pub struct ClassParameters {
     /// The queues of such a device, as far as they were solved; [`Default`] for a new class.
     #[serde(skip)]
     pub solved: SolvedQueues,
+}
+
+fn is_fifo(discipline: &Discipline) -> bool {
+    *discipline == Discipline::Fifo
 }
 
 /// Devices of one class with nearly equal load.

@@ -15,6 +15,7 @@ use crate::error::Error;
 /// |---|---|
 /// | [`Replicates::COLUMNS`] | always there |
 /// | `mean_s.CLASS`, `scv.CLASS` | the service of a class of devices; always there |
+/// | `servers.CLASS`, `shared.CLASS` | servers, and 1 if they are shared equally, else 0 |
 /// | `other_rate.CLASS`, `other_mean_s.CLASS` | its other work |
 /// | `front_delay_scv` | the SCV of δ |
 /// | `bytes_mean`, `bytes_scv`, `link_bytes_per_s` | replies and the link |
@@ -96,15 +97,15 @@ impl Replicates {
         let wrong =
             |what: String| Err(Error::File(format!("{what}; do not edit replicates, fit again")));
         let of = |what: &str| classes.iter().map(|class| format!("{what}.{class}")).collect();
-        let [means, scvs, rates, times]: [Vec<String>; 4] =
-            ["mean_s", "scv", "other_rate", "other_mean_s"].map(of);
+        let [means, scvs, rates, times, servers, shared]: [Vec<String>; 6] =
+            ["mean_s", "scv", "other_rate", "other_mean_s", "servers", "shared"].map(of);
         let needed: Vec<String> =
             Self::COLUMNS.map(String::from).into_iter().chain(means).chain(scvs).collect();
         let known: BTreeSet<&str> =
             Self::OPTIONAL.into_iter().chain(needed.iter().map(String::as_str)).collect();
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         for name in &self.columns {
-            let other = rates.contains(name) || times.contains(name);
+            let other = [&rates, &times, &servers, &shared].iter().any(|of| of.contains(name));
             if !other && !known.contains(name.as_str()) {
                 return wrong(format!("the replicates have a column {name:?}, which is unknown"));
             }
@@ -115,7 +116,8 @@ impl Replicates {
         if let Some(name) = needed.iter().find(|name| !seen.contains(name.as_str())) {
             return wrong(format!("the replicates have no column {name}"));
         }
-        let pairs = rates.iter().zip(&times).map(|(a, b)| (a.as_str(), b.as_str()));
+        let pairs = rates.iter().zip(&times).chain(servers.iter().zip(&shared));
+        let pairs = pairs.map(|(a, b)| (a.as_str(), b.as_str()));
         for (a, b) in pairs.chain([("variation", "change_rate")]) {
             if seen.contains(a) != seen.contains(b) {
                 return wrong(format!("the replicates have one of the columns {a} and {b}"));

@@ -55,6 +55,7 @@ fn model() -> Model {
         classes: vec![ClassParameters {
             name: "bulk_device".into(),
             servers: 1,
+            discipline: Discipline::Fifo,
             service: law,
             background: None,
             solved: Default::default(),
@@ -70,6 +71,7 @@ fn model() -> Model {
             variation: None,
             change_rate: None,
         }),
+        hypotheses: Vec::new(),
         evidence: vec![Evidence {
             class: "bulk_device".into(),
             source: EvidenceSource::Services,
@@ -131,7 +133,7 @@ fn the_file_comes_back() {
 fn hostile_files_are_errors_that_say_what() {
     let text = model().to_toml().unwrap();
     for (from, to, says) in [
-        ("format = 1", "format = 2", "format 2"),
+        ("format = 2", "format = 3", "format 3"),
         ("value = 0.008,", "value = -0.008,", "mean of a law"),
         ("value = 0.008,", "value = nan,", "mean of a law"),
         ("value = 125.0, low = 122.5,", "value = inf, low = 122.5,", "mu_d"),

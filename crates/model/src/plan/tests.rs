@@ -7,6 +7,7 @@ use crate::model_file::{
     About, Arrivals, ClassParameters, Devices, FORMAT, Law, Parameter, Replicates, Requests,
     SpotifyParameters,
 };
+use crate::queue::Discipline;
 use crate::storage::{Cluster, Member, Popularity};
 use crate::trust::HeldOut;
 
@@ -27,6 +28,7 @@ fn class(name: &str, mean: f64) -> ClassParameters {
     ClassParameters {
         name: name.to_owned(),
         servers: 1,
+        discipline: Discipline::Fifo,
         service: law(mean),
         background: None,
         solved: Default::default(),
@@ -69,6 +71,7 @@ fn model(q0: f64, alpha: f64) -> Model {
         classes: vec![class("bulk_device", 0.008), class("hot_device", 0.002)],
         devices: vec![bulk[0].clone(), bulk[1].clone(), devices("hot_device", 2, 0.33)],
         evidence: Vec::new(),
+        hypotheses: Vec::new(),
         front: None,
         arrivals: None,
         fitted: Vec::new(),

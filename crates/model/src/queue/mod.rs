@@ -1,6 +1,6 @@
 //! Queues: the laws of waiting and response times from an arrival rate and a law of service times.
 //!
-//! All queues are first come, first served and implement [`Queue`]: utilisation, mean numbers, and
+//! These queues are first come, first served and implement [`Queue`]: utilisation, mean numbers, and
 //! the *laws* of waiting and response times, not only their means.
 //!
 //! | queue | arrivals | service | exact? |
@@ -10,6 +10,9 @@
 //! | [`Md1`] | Poisson | constant, one server | yes, a sum of positive terms |
 //! | [`Mg1`] | Poisson | any law, one server | yes, apart from the inversion of a transform |
 //! | [`Mgm`] | Poisson | any law, m servers | an approximation |
+//!
+//! [`Discipline::Shared`] is the exception to first come, first served: processors that all requests
+//! present share. [`crate::storage::Class`] has its law.
 //!
 //! [`Bursts`] describes arrivals in bursts: the load alternates between two Poisson rates, and each
 //! of them is a load of any of these queues.
@@ -35,6 +38,7 @@ mod moments;
 mod mphm;
 mod phases;
 mod regular;
+mod shared;
 #[cfg(test)]
 mod uniformised;
 
@@ -50,6 +54,8 @@ pub use mm1::Mm1;
 pub use mmm::Mmm;
 #[cfg(test)]
 pub(crate) use mphm::Mphm;
+pub use shared::Discipline;
+pub(crate) use shared::SharedQueue;
 
 use crate::error::{Error, check, not_negative};
 

@@ -9,6 +9,7 @@
 //! load the nodes.
 
 mod bursts;
+mod class;
 mod cluster;
 mod delay;
 mod front;
@@ -19,13 +20,14 @@ mod several;
 mod spotify;
 mod tiers;
 
+pub use class::{Background, Class};
 pub use cluster::{Change, Cluster, ClusterOperating, HitLaw, Member, Popularity, Server, Within};
 pub use delay::Delay;
 pub(crate) use delay::SCV_MAX;
 pub use front::{FrontOperating, Limit, Link, WORKERS_MAX};
 pub use hit_ratio::HitRatio;
 pub use imbalance::Imbalance;
-pub use node::{Background, Class, DeviceGroup, Node, NodeAt, Operating};
+pub use node::{DeviceGroup, Node, NodeAt, Operating};
 pub use several::SolvedQueues;
 pub(crate) use spotify::servers_for;
 pub use spotify::{

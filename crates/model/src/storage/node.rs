@@ -1,98 +1,14 @@
 //! Concertina's model of a node: memory and devices with their measured laws.
 
-use crate::distribution::{Empirical, Gamma, ServiceTime};
+use crate::distribution::{Empirical, ServiceTime};
 use crate::error::{Error, check, not_negative, positive};
 use crate::queue::{Bursts, bisect, quantile};
 
 use super::HitRatio;
+use super::class::Class;
 use super::delay::Delay;
 use super::front::{FrontOperating, Limit, Link};
-use super::several::{ClassAt, SolvedQueues, waiting_mean};
-
-/// Work of a device that completes no request: writes, fills, scrubs. It shares the device's queue
-/// with the reads, first come, first served, in an M/G/1 queue of both (Pollaczek and Khinchine):
-/// E\[e^(−sW)\] = (1 − ρ)/(1 − ρ_r·E_r(s) − ρ_b·E_b(s)), ρ = ρ_r + ρ_b, with E the transforms of
-/// the residual times. Not for devices that defer writes or prefer reads, nor for writes that grow
-/// with load.
-///
-/// ```
-/// use model::distribution::{Empirical, Gamma, Piece};
-/// use model::storage::{Background, Class, Station, Tier, Tiers};
-/// let service = Empirical::from_pieces(vec![Piece { centre: 0.008, half_width: 0.004, share: 1.0 }])?;
-/// let mut class = Class::new(service, 1);
-/// // 25 writes/s of 4 ms leave the reads nine tenths of the device.
-/// class.background = Some(Background { rate: 25.0, law: Gamma::new(0.004, 1.0)? });
-/// let station = Station::Queues { class, count: 1 };
-/// let disk = Tier { name: "disk".to_owned(), share: 1.0, station, delay: 0.0 };
-/// assert!((Tiers { tiers: vec![disk] }.saturation() - 0.9 / 0.008).abs() < 1e-9);
-/// # Ok::<(), model::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Background {
-    /// Operations per second at each device, whatever the load.
-    pub rate: f64,
-    /// The law of their times.
-    pub law: Gamma,
-}
-
-/// Devices of one kind: a law of service, M/G/1 or M/G/m. [`Background`] has an example.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Class {
-    /// The law of their service time.
-    pub service: Empirical,
-    /// Reads that a device serves at once; past 1 its queue is an approximation
-    /// ([`crate::queue::Mgm`]).
-    pub servers: u32,
-    /// Their work besides reads, if any.
-    pub background: Option<Background>,
-    /// Its queues, as far as they were solved.
-    pub(crate) solved: SolvedQueues,
-}
-
-impl Class {
-    /// With a law of service times, and reads that a device serves at once.
-    pub fn new(service: Empirical, servers: u32) -> Self {
-        Class { service, servers, background: None, solved: SolvedQueues::default() }
-    }
-}
-
-impl Class {
-    /// The same of devices that take `factor` times as long, for everything.
-    pub(super) fn slower(&self, factor: f64) -> Result<Class, Error> {
-        let (mean, scv) = (self.service.mean() * factor, self.service.scv());
-        let slower = |b: Background| {
-            let law = Gamma::new(b.law.mean() * factor, b.law.scv())?;
-            Ok(Background { law, ..b })
-        };
-        let background = self.background.map(slower).transpose()?;
-        Ok(Class { background, ..Class::new(self.service.with_moments(mean, scv)?, self.servers) })
-    }
-
-    pub(super) fn check_background(&self) -> Result<(), Error> {
-        not_negative("the rate of other work", self.background.map_or(0.0, |b| b.rate)).map(|_| ())
-    }
-
-    /// Servers of a device `factor` times as slow that other work keeps busy, on average.
-    pub(crate) fn other_busy(&self, factor: f64) -> f64 {
-        self.background.map_or(0.0, |b| b.rate * b.law.mean() * factor)
-    }
-
-    /// Mean wait in seconds of the reads of a device `factor` times as slow, that come at `rate`
-    /// per second.
-    pub(super) fn waiting_mean(&self, rate: f64, factor: f64) -> f64 {
-        let (mean, scv) = (self.service.mean() * factor, self.service.scv());
-        let Some(other) = self.background.filter(|b| b.rate > 0.0) else {
-            return waiting_mean(rate, mean, scv, self.servers);
-        };
-        // All work alike waits in the queue of all work.
-        let all = rate + other.rate;
-        let other_mean = other.law.mean() * factor;
-        let first = (rate * mean + other.rate * other_mean) / all;
-        let square = rate * mean * mean * (1.0 + scv)
-            + other.rate * other_mean * other_mean * (1.0 + other.law.scv());
-        waiting_mean(all, first, square / all / (first * first) - 1.0, self.servers)
-    }
-}
+use super::several::ClassAt;
 
 /// Devices of one class with nearly equal load. [`Node`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,7 +28,7 @@ pub struct DeviceGroup {
 /// P(T ≤ t) = q·F_memory(t) + o·F_other(t) + (1 − q − o)·Σᵢ shareᵢ·(Fᵢ ∗ δ)(t). Memory answers with
 /// probability q, and neither memory nor a device with probability o. All other requests wait at
 /// one device: an M/G/1 queue with the measured service law (M/G/m if it serves m reads at once),
-/// possibly with other work ([`Background`]). Gateway and network add δ, which has a law
+/// possibly with other work ([`super::Background`]). Gateway and network add δ, which has a law
 /// ([`Delay`]). Replies may share a link, and requests may share workers ([`Link`]).
 ///
 /// A request for a key that is being read is joined to that read. If reads took no time, memory

@@ -18,7 +18,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::distribution::{Empirical, ServiceTime};
-use crate::queue::{self, Evaluated, MgmLoads, bisect, erlang_c};
+use crate::queue::{self, Discipline, Evaluated, MgmLoads, SharedQueue, bisect, erlang_c};
 
 use super::Class;
 
@@ -28,15 +28,18 @@ const POINTS: usize = 12;
 /// The probability of waiting below which the difference is negligible.
 const RARE: f64 = 1e-4;
 
-/// The largest number of laws whose queues are kept.
-const KEPT_MAX: usize = 4;
+/// The largest number of laws whose queues are kept, of each discipline.
+const KEPT_MAX: usize = 6;
 
 /// The queues solved for a [`Class`]. Clones share them. The law and servers they were solved for
 /// are stored with them, so a changed class gets its own. They are a cache and not part of a
 /// class's value, so all compare equal. [`super::Node::at`] fills them (some tens of milliseconds
 /// for each law, once).
 #[derive(Clone, Debug, Default)]
-pub struct SolvedQueues(Arc<Mutex<Vec<Arc<Several>>>>);
+pub struct SolvedQueues {
+    line: Arc<Mutex<Vec<Arc<Several>>>>,
+    shared: Arc<Mutex<Vec<Arc<SharedQueue>>>>,
+}
 
 impl PartialEq for SolvedQueues {
     fn eq(&self, _: &Self) -> bool {
@@ -52,7 +55,7 @@ impl SolvedQueues {
             return None;
         }
         // The list is consistent even if a thread panicked while it held the lock.
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |s: &&Arc<Several>| s.servers == servers && s.service == *service;
         if let Some(known) = kept.iter().find(same) {
             return Some(Arc::clone(known));
@@ -63,6 +66,20 @@ impl SolvedQueues {
         }
         kept.push(Arc::clone(&solved));
         Some(solved)
+    }
+
+    /// The queue of shared processors for a law, simulated now unless it is kept.
+    fn shared(&self, service: &Empirical, processors: u32) -> Arc<SharedQueue> {
+        let mut kept = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = kept.iter().find(|known| known.is_of(processors, service)) {
+            return Arc::clone(known);
+        }
+        let solved = Arc::new(SharedQueue::new(processors, service));
+        if kept.len() >= KEPT_MAX {
+            kept.remove(0);
+        }
+        kept.push(Arc::clone(&solved));
+        solved
     }
 }
 
@@ -143,7 +160,35 @@ impl Excess {
 
 /// A class of devices at one time: P(T ≤ t) at any load.
 #[derive(Clone, Debug)]
-pub(super) struct ClassAt {
+pub(super) enum ClassAt {
+    Line(LineAt),
+    Shared(SharedAt),
+}
+
+/// Shared processors at one time.
+#[derive(Clone, Debug)]
+pub(super) struct SharedAt {
+    queue: Arc<SharedQueue>,
+    /// Times before now, each with its share: now less the delay before the processors.
+    times: Vec<(f64, f64)>,
+    /// Seconds that one processor works for a request, and in the queue above.
+    mean: f64,
+    like_mean: f64,
+    processors: f64,
+}
+
+impl SharedAt {
+    fn response_cdf(&self, rate: f64) -> f64 {
+        let rho = rate * self.mean / self.processors;
+        let scale = self.like_mean / self.mean;
+        let within = |(t, share): &(f64, f64)| share * self.queue.response_cdf(t * scale, rho);
+        self.times.iter().map(within).sum()
+    }
+}
+
+/// A line at one time.
+#[derive(Clone, Debug)]
+pub(super) struct LineAt {
     plain: Evaluated,
     /// The CDF of the service law at t, an upper bound of any response CDF.
     cdf: f64,
@@ -169,6 +214,45 @@ impl ClassAt {
         factor: f64,
         other: Option<&ClassAt>,
     ) -> Self {
+        match (class.discipline, other) {
+            (Discipline::Shared, _) => ClassAt::Shared(SharedAt::new(class, t, delays)),
+            (_, Some(ClassAt::Line(other))) => {
+                ClassAt::Line(LineAt::new(class, t, delays, factor, Some(other)))
+            }
+            _ => ClassAt::Line(LineAt::new(class, t, delays, factor, None)),
+        }
+    }
+
+    /// P(response time ≤ t) at an arrival rate per second; 0 at or past saturation.
+    pub fn response_cdf(&self, rate: f64) -> f64 {
+        match self {
+            ClassAt::Line(line) => line.response_cdf(rate),
+            ClassAt::Shared(shared) => shared.response_cdf(rate),
+        }
+    }
+}
+
+impl SharedAt {
+    fn new(class: &Class, t: f64, delays: &[(f64, f64)]) -> Self {
+        let (mean, law) = (class.service.mean(), class.like.as_ref().unwrap_or(&class.service));
+        SharedAt {
+            queue: class.solved.shared(law, class.servers),
+            times: delays.iter().map(|(delay, share)| (t - delay, *share)).collect(),
+            mean,
+            like_mean: law.mean(),
+            processors: f64::from(class.servers.max(1)),
+        }
+    }
+}
+
+impl LineAt {
+    fn new(
+        class: &Class,
+        t: f64,
+        delays: &[(f64, f64)],
+        factor: f64,
+        other: Option<&LineAt>,
+    ) -> Self {
         let service = &class.service;
         // A shift of time needs no transform.
         let least = delays.first().map_or(0.0, |d| d.0);
@@ -179,19 +263,24 @@ impl ClassAt {
             None => at,
         };
         let plain = |t: f64| Evaluated::new(service, class.servers, t);
-        let excess = match other {
-            Some(other) => {
-                let of = |excess: Excess| Excess { mean: service.mean(), ..excess };
-                other.excess.filter(|e| e.servers == class.servers).map(of)
-            }
-            None => class.solved.of(service, class.servers).and_then(|several| {
-                let mean: f64 = rest.iter().map(|d| d.0 * d.1).sum();
-                several.excess(&plain(t - least - mean), t - least - mean)
-            }),
+        let solved = || {
+            let law = class.like.as_ref().unwrap_or(service);
+            let several = class.solved.of(law, class.servers)?;
+            let mean: f64 = rest.iter().map(|d| d.0 * d.1).sum();
+            let t = (t - least - mean) * law.mean() / service.mean();
+            several.excess(&Evaluated::new(law, class.servers, t), t)
         };
+        let same = |e: &Excess| e.servers == class.servers;
+        let excess = match other {
+            Some(LineAt { excess: Some(known), .. }) if same(known) => Some(*known),
+            // A replicate with servers of its own, or nothing to compare with.
+            Some(_) if class.like.is_none() => None,
+            _ => solved(),
+        };
+        let excess = excess.map(|excess| Excess { mean: service.mean(), ..excess });
         let cdf = delays.iter().map(|d| d.1 * service.cdf(t - d.0)).sum();
         let more = class.other_busy(factor) / service.mean();
-        ClassAt { plain: beside(plain(t - least).after(service, &rest)), cdf, excess, more }
+        LineAt { plain: beside(plain(t - least).after(service, &rest)), cdf, excess, more }
     }
 
     /// P(response time ≤ t) at an arrival rate per second; 0 at or past saturation.
@@ -291,7 +380,37 @@ mod tests {
         for servers in 3..20 {
             assert_eq!(class.solved.of(&slower, servers).unwrap().servers, servers);
         }
-        assert_eq!(class.solved.0.lock().unwrap().len(), KEPT_MAX);
+        assert_eq!(class.solved.line.lock().unwrap().len(), KEPT_MAX);
+    }
+
+    /// A replicate of the same shape, by the queues of the model's law, whatever it is beside.
+    #[test]
+    fn a_replicate_with_servers_of_its_own_is_the_class_it_is_like() {
+        for (servers, discipline) in
+            [(1, Discipline::Fifo), (3, Discipline::Fifo), (2, Discipline::Shared)]
+        {
+            let mut class = class(&Lognormal::new(0.01, 2.0).unwrap(), servers);
+            class.discipline = discipline;
+            let (mean, scv) = (class.service.mean() * 1.04, class.service.scv());
+            let longer = class.service.with_moments(mean, scv).unwrap();
+            let like = Some(class.service.clone());
+            let replicate = Class { service: longer, like, ..class.clone() };
+            for other in [(1, Discipline::Fifo), (2, Discipline::Fifo), (2, Discipline::Shared)] {
+                let mut beside = class.clone();
+                (beside.servers, beside.discipline) = other;
+                for t in [0.004, 0.03, 0.08] {
+                    let at = ClassAt::new(&class, t);
+                    let other = ClassAt::new(&beside, 1.04 * t);
+                    let same =
+                        ClassAt::after(&replicate, 1.04 * t, &[(0.0, 1.0)], 1.0, Some(&other));
+                    for rho in [0.3, 0.7, 0.9] {
+                        let rate = rho * f64::from(servers) / class.service.mean();
+                        let off = same.response_cdf(rate / 1.04) - at.response_cdf(rate);
+                        assert!(off.abs() < 1e-6, "{servers} {discipline:?} {rho} {t}: {off}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

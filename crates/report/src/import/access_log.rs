@@ -276,7 +276,21 @@ pub(super) struct Log {
     pub gateway: Option<Collector>,
     /// The windows of upstream requests, from `$upstream_response_time`.
     pub origin: Option<Collector>,
+    /// When requests ended and what they took, as logged; at most [`TIMES_MAX`].
+    pub times: Vec<Logged>,
 }
+
+/// A request's times as they stand in the log.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Logged {
+    pub end: Nanos,
+    pub taken: Nanos,
+    pub operation: Operation,
+    pub outcome: Outcome,
+}
+
+/// The most requests whose times are kept.
+pub(super) const TIMES_MAX: usize = 2_000_000;
 
 struct Reader<'a> {
     settings: &'a Settings,
@@ -410,6 +424,11 @@ impl Reader<'_> {
             _ => Some(Outcome::Unknown),
         };
         let u = self.even.1.next();
+        if let Some(outcome) = outcome.filter(|_| self.log.times.len() < TIMES_MAX) {
+            let (end, taken) = (entry.end.ns, entry.response.ns);
+            let operation = entry.operation;
+            self.log.times.push(Logged { end, taken, operation, outcome });
+        }
         let mut request = Request {
             end,
             response: between_ticks(entry.response.ns, resolution, u),

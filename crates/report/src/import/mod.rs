@@ -15,7 +15,7 @@ mod spread;
 mod time;
 
 pub use crate::uncertainty::Imported;
-use access_log::{COMBINED, Format};
+use access_log::{COMBINED, Format, Logged, TIMES_MAX};
 pub use error::Error;
 
 use std::collections::BTreeMap;
@@ -110,9 +110,33 @@ fn text(path: &Path) -> Result<String, Error> {
 const DEVICE_CLOCK_S: f64 = 1.0;
 const UTILISATION_RESOLUTION: f64 = 1e-4;
 
+/// The most requests in a line of `times`.
+const TIMES_LINE: usize = 4_096;
+
+/// The times of requests by kind, in the order of their ends, for the run folder.
+fn times_of(mut logged: Vec<Logged>, clock_ns: u64, resolution_ns: u64) -> Vec<record::Times> {
+    let kind = |r: &Logged| (r.operation, r.outcome);
+    // By a second first, so that a reader of a part needs a part of the file.
+    let order = |r: &Logged| (r.end / SECOND, r.operation.as_str(), r.outcome.as_str(), r.end);
+    logged.sort_by_key(order);
+    let mut all = Vec::new();
+    for same in logged.chunk_by(|a, b| kind(a) == kind(b)) {
+        for part in same.chunks(TIMES_LINE) {
+            let Some(first) = part.first() else { continue };
+            let unit = clock_ns.min(resolution_ns);
+            let mut times = record::Times::new("gateway", first.operation, first.outcome, unit);
+            (times.clock_ns, times.resolution_ns) = (clock_ns, resolution_ns);
+            times.extend(part.iter().map(|r| (r.end, r.taken)));
+            all.push(times);
+        }
+    }
+    all
+}
+
 /// Everything read from the sources.
 #[derive(Default)]
 struct Sources {
+    times: Vec<record::Times>,
     windows: Vec<Window>,
     lines: u64,
     broken: u64,
@@ -134,6 +158,13 @@ impl Sources {
         };
         let log = access_log::read(open(path)?, path, &settings)?;
         (self.lines, self.broken) = (log.lines, log.broken);
+        if log.times.len() == TIMES_MAX {
+            self.note(format!(
+                "Times of single requests are kept of the first {TIMES_MAX}; import a shorter part \
+                 of the log for the rest."
+            ));
+        }
+        self.times = times_of(log.times, log.clock_ns, log.resolution_ns);
         self.imported.resolution_s = log.resolution_ns as f64 * 1e-9;
         self.imported.clock_s = log.clock_ns as f64 * 1e-9;
         if let Some((line, reason)) = &log.first_broken {
@@ -373,6 +404,7 @@ pub fn import(options: &Options) -> anyhow::Result<Summary> {
     let run = describe(options, &sources)?;
     let mut writer = RunWriter::create(&options.out, &run)?;
     writer.windows(&sources.windows)?;
+    writer.times(&sources.times)?;
     for step in &steps {
         writer.step(step)?;
     }

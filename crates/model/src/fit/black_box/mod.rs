@@ -129,7 +129,7 @@ struct Data {
 }
 
 /// All steps, and the times at which responses are counted.
-struct All {
+pub(super) struct All {
     steps: Vec<Data>,
     edges: Vec<f64>,
     memory: Histogram,
@@ -145,6 +145,11 @@ impl All {
     /// Requests/s of each step that reach the servers.
     fn rates(&self) -> Vec<f64> {
         self.steps.iter().map(|s| s.total.rate()).collect()
+    }
+
+    /// Requests/s of each step.
+    pub(super) fn offered(&self) -> Vec<f64> {
+        self.steps.iter().map(|s| s.total.arrivals / s.total.seconds).collect()
     }
 
     /// Whether a step has a larger load than the lightest.
@@ -232,7 +237,7 @@ fn client_side(step: &Step) -> Result<&[Window], Error> {
     side.map(Vec::as_slice).ok_or_else(|| Error::NoClientWindows { step: step.name.clone() })
 }
 
-fn gather(steps: &[Step], options: &Options) -> Result<All, Error> {
+pub(super) fn gather(steps: &[Step], options: &Options) -> Result<All, Error> {
     if steps.is_empty() {
         return Err(Error::NoSteps);
     }

@@ -6,6 +6,7 @@ use crate::model_file::{
     ClassParameters, Devices, FORMAT, FittedPoint, FittedStep, Law, Model, Parameter, Replicates,
     Requests, SpotifyParameters,
 };
+use crate::queue::Discipline;
 use crate::storage::SolvedQueues;
 
 use super::super::{Options, law_of};
@@ -78,17 +79,19 @@ pub(super) fn model(
         classes: vec![ClassParameters {
             name: CLASS.to_owned(),
             servers,
+            discipline: Discipline::Fifo,
             service: Law::new(&winner.law, mean, Parameter::from_replicates(scv, &scvs, "1")),
             background: None,
             solved: SolvedQueues::default(),
         }],
         evidence: Vec::new(),
+        hypotheses: Vec::new(),
         devices: vec![Devices { class: CLASS.to_owned(), count: 1, share: 1.0, factor: 1.0 }],
         fitted: Vec::new(),
         held_out: Vec::new(),
         replicates: Replicates { columns, rows: moments.iter().zip(&hits).map(row).collect() },
     };
-    model.fitted = all.steps.iter().map(|step| fitted(&model, step)).collect::<Result<_, _>>()?;
+    model.fitted = all.fitted(&model)?;
     for step in &model.fitted {
         if step.ks_distance > 0.05 {
             model.warnings.push(format!(
@@ -174,17 +177,27 @@ fn warnings(all: &All, found: &ServersFound, left_out: (usize, usize)) -> Vec<St
             "A single load hardly determines the number of servers: measure a second one, well above it.".to_owned(),
         );
     }
-    for step in &all.steps {
-        if let Some(index) = step.dispersion.index() {
-            let chance = 4.0 * (2.0 / step.dispersion.intervals as f64).sqrt();
-            if (index - 1.0).abs() > chance.max(0.1) {
-                texts.push(format!(
-                    "Step {}: arrivals are not Poisson (index of dispersion {index:.2}): the law of service and \
-                     the number of servers are inaccurate.",
-                    step.name
-                ));
-            }
-        }
-    }
+    texts.extend(all.not_poisson().map(|text| {
+        format!("{text} The law of service and the number of servers are inaccurate.")
+    }));
     texts
+}
+
+impl All {
+    /// The steps as measured and as predicted.
+    pub(in crate::fit) fn fitted(&self, model: &Model) -> Result<Vec<FittedStep>, Error> {
+        self.steps.iter().map(|step| fitted(model, step)).collect()
+    }
+
+    /// The steps whose arrivals are not Poisson, in sentences.
+    pub(in crate::fit) fn not_poisson(&self) -> impl Iterator<Item = String> {
+        self.steps.iter().filter_map(|step| {
+            let index = step.dispersion.index()?;
+            let chance = 4.0 * (2.0 / step.dispersion.intervals as f64).sqrt();
+            ((index - 1.0).abs() > chance.max(0.1)).then(|| {
+                let name = &step.name;
+                format!("Step {name}: arrivals are not Poisson (index of dispersion {index:.2}).")
+            })
+        })
+    }
 }

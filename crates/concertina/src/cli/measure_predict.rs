@@ -1,0 +1,197 @@
+//! `concertina measure --predict`: from the measured loads to others, in three lines.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::ensure;
+use model::Model;
+use report::objective::{digits, time};
+use report::table::percent;
+use report::{Observed, Selection, Service, StepChoice};
+use serde::Serialize;
+
+use crate::measure::{At, Measurement};
+
+/// A load to predict.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wanted {
+    /// As a multiple of the smallest measured load.
+    Times(f64),
+    /// Requests/s.
+    Rate(f64),
+}
+
+/// Reads `2x` or `150/s`.
+pub fn wanted(text: &str) -> Result<Wanted, String> {
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|n| *n > 0.0 && *n < 1e12);
+    let times = text.strip_suffix('x').and_then(number).map(Wanted::Times);
+    let rate = text.strip_suffix("/s").and_then(number).map(Wanted::Rate);
+    let wrong = || {
+        format!(
+            "invalid load `{text}`: write a multiple of the smallest measured load (`2x`), or \
+             requests/s (`150/s`)"
+        )
+    };
+    times.or(rate).ok_or_else(wrong)
+}
+
+/// A predicted share.
+#[derive(Clone, Debug, Serialize)]
+struct Share {
+    rate: f64,
+    within_s: f64,
+    /// The share with the ends of its 95 % interval; `None` past saturation.
+    share: Option<[f64; 3]>,
+}
+
+/// What was learnt from a measurement.
+#[derive(Clone, Debug, Serialize)]
+pub struct Learnt {
+    /// What the service is, how well an unseen load was predicted, and the prediction.
+    pub lines: Vec<String>,
+    /// The model file.
+    model: PathBuf,
+    predicted: Vec<Share>,
+    held_out: Vec<model::HeldOut>,
+}
+
+/// Fits what was measured, but for the largest steady load, which judges the fit; then fits all, and
+/// predicts the loads that are wanted.
+pub fn learn(
+    measured: &Measurement,
+    dir: &Path,
+    wanted: &[Wanted],
+    within_s: &[f64],
+) -> anyhow::Result<Learnt> {
+    let steady = |at: &At| match at {
+        At::Rate(rate) => Some(*rate),
+        At::Clients(_) => None,
+    };
+    let points = measured.points.iter().filter(|p| p.steady && !p.is_past_saturation());
+    let mut rates: Vec<f64> = points.filter_map(|p| steady(&p.at)).collect();
+    rates.sort_by(f64::total_cmp);
+    ensure!(
+        rates.len() >= 2,
+        "{} steady loads of an open loop were measured: --predict needs two or more (--rates), the \
+         largest above half of the saturation",
+        rates.len()
+    );
+    let fit = |hold_out: &[f64]| -> anyhow::Result<Service> {
+        let choices: Vec<StepChoice> = rates.iter().map(|r| StepChoice::Rate(*r)).collect();
+        let hold_out = hold_out.iter().map(|r| StepChoice::Rate(*r)).collect();
+        let selection = Selection { hold_out, any_queues: true, ..Selection::new(&choices, false) };
+        let observed = Observed::read(&[dir.to_owned()], &selection)?;
+        Ok(report::fit_service(&observed, "Fit of a measurement", None)?)
+    };
+    // With two loads there is none to spare.
+    let judged = if rates.len() > 2 { Some(fit(&rates[rates.len() - 1..])?) } else { None };
+    let held_out = judged.map_or_else(Vec::new, |judged| judged.model.held_out);
+    let mut fitted = fit(&[])?;
+    fitted.model.held_out.clone_from(&held_out);
+    let path = dir.join("model.toml");
+    let ours = |old: &str| Model::from_toml(old).is_ok();
+    report::write_whole(&path, &fitted.model.to_toml()?, ours)?;
+    let mut predicted = Vec::new();
+    for load in wanted {
+        let rate = match load {
+            Wanted::Times(times) => times * rates[0],
+            Wanted::Rate(rate) => *rate,
+        };
+        for &within_s in within_s {
+            let share = match fitted.model.within(rate, within_s) {
+                Ok(p) => Some([p.value, p.low, p.high]),
+                Err(model::Error::Unstable { .. }) => None,
+                Err(error) => return Err(error.into()),
+            };
+            predicted.push(Share { rate, within_s, share });
+        }
+    }
+    let saturation = fitted.model.limits()?.saturation;
+    let lines = vec![
+        service_text(&fitted),
+        held_out_text(&held_out),
+        predicted_text(&predicted, saturation.value),
+    ];
+    Ok(Learnt { lines, model: path, predicted, held_out })
+}
+
+/// What the service is, and how sure that is.
+fn service_text(fitted: &Service) -> String {
+    let Some(worked) = &fitted.worked else {
+        return "Learnt: too little of single requests was recorded; response times alone were fitted."
+            .to_owned();
+    };
+    let Some(first) = worked.hypotheses.first() else { return "Learnt: nothing.".to_owned() };
+    if let Some(why) = &worked.misfit {
+        return format!("Learnt: no hypothesis fits ({}, the nearest: {why}).", first.title());
+    }
+    let sure = match worked.hypotheses.get(1) {
+        Some(next) if next.weight > 0.0 => {
+            format!(", {} % sure; else {}", percent(first.weight), next.title())
+        }
+        Some(next) => {
+            let (score, other) = (digits(first.score, 2), digits(next.score, 2));
+            format!(" (score {score}; next best {}, {other})", next.title())
+        }
+        None => String::new(),
+    };
+    format!(
+        "Learnt from {} requests: {}{sure}; {} of work and {} outside.",
+        worked.known.requests,
+        first.title(),
+        time(first.work.value),
+        time(first.outside.value)
+    )
+}
+
+/// How well the held-out load was predicted.
+fn held_out_text(held_out: &[model::HeldOut]) -> String {
+    let worst =
+        held_out.iter().max_by(|a, b| a.error_points.abs().total_cmp(&b.error_points.abs()));
+    match worst {
+        None => "Not judged: measure three loads or more.".to_owned(),
+        Some(worst) => {
+            let noise = worst.half_width_points;
+            let noise =
+                noise.map_or(String::new(), |n| format!(" (measured to ± {})", digits(n, 2)));
+            format!(
+                "Judged at {}/s, which the fit had not seen: {} points off at most{noise}.",
+                digits(worst.rate, 4),
+                digits(worst.error_points.abs(), 2)
+            )
+        }
+    }
+}
+
+fn predicted_text(predicted: &[Share], saturation: f64) -> String {
+    let each = predicted.iter().map(|p| {
+        let rate = digits(p.rate, 4);
+        match p.share {
+            Some([share, low, high]) => format!(
+                "{rate}/s within {}: {} % ({} to {})",
+                time(p.within_s),
+                percent(share),
+                percent(low),
+                percent(high)
+            ),
+            None => format!("{rate}/s: past saturation ({}/s)", digits(saturation, 4)),
+        }
+    });
+    let mut each: Vec<String> = each.collect();
+    each.dedup();
+    format!("Predicted: {}.", each.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_are_multiples_or_rates() {
+        assert_eq!(wanted("2x"), Ok(Wanted::Times(2.0)));
+        assert_eq!(wanted("1.5x"), Ok(Wanted::Times(1.5)));
+        assert_eq!(wanted("150/s"), Ok(Wanted::Rate(150.0)));
+        for wrong in ["", "x", "0x", "-1x", "2", "NaNx", "inf/s", "/s"] {
+            assert!(wanted(wrong).unwrap_err().contains("2x"), "{wrong}");
+        }
+    }
+}

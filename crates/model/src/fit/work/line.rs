@@ -1,0 +1,242 @@
+//! The times of a step in order, and the works that follow from them.
+
+use crate::error::{Error, check};
+use crate::queue::Discipline;
+use crate::window::Outcome;
+
+use super::Times;
+
+/// A hypothesis but for the time outside: how servers are given to requests, and how many; `None`
+/// without limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub discipline: Discipline,
+    pub servers: Option<u32>,
+}
+
+/// A step: the requests that used the servers, in the order of arrival.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Line {
+    pub arrivals: Vec<f64>,
+    pub departures: Vec<f64>,
+    /// Whether a request is judged.
+    pub counted: Vec<bool>,
+    /// Indices in the order of departure.
+    pub by_end: Vec<u32>,
+    /// Responses of judged requests that passed the servers by.
+    pub bypassed: Vec<f64>,
+    /// Whether arrivals do not wait for replies.
+    pub open: bool,
+    /// Variance that the resolution adds to a work, s².
+    pub blur: f64,
+}
+
+/// Arrival and departure, whether it is judged, and whether it is known to have been a hit.
+type Timed = (f64, f64, bool, bool);
+
+/// A recording that ends in the middle misses requests that came before its end: those that may
+/// have met them are not judged.
+fn unjudge_end(all: &mut [Timed]) {
+    let mut responses: Vec<f64> = all.iter().map(|r| r.1 - r.0).collect();
+    let middle = responses.len() / 2;
+    if responses.is_empty() {
+        return;
+    }
+    let median = *responses.select_nth_unstable_by(middle, f64::total_cmp).1;
+    let end = all.iter().map(|r| r.1).fold(f64::NEG_INFINITY, f64::max) - 8.0 * median;
+    all.iter_mut().filter(|r| r.1 > end).for_each(|r| r.2 = false);
+}
+
+/// Spreads ticks evenly: the multiples of an irrational number, less whole numbers.
+struct Even(f64, f64);
+
+impl Even {
+    fn next(&mut self) -> f64 {
+        self.0 = (self.0 + self.1).fract();
+        self.0
+    }
+}
+
+impl Line {
+    /// The first `most` requests of a step.
+    pub fn new(times: &Times, most: usize) -> Result<Line, Error> {
+        let (clock, coarse) = (times.clock_s, times.resolution_s);
+        for (what, value) in [("the clock's resolution", clock), ("the resolution", coarse)] {
+            check(what, value, 0.0..=1e6, "0 to a million seconds")?;
+        }
+        // With one clock for both ends each is somewhere in its tick; otherwise the coarser of the
+        // two readings is.
+        let one_clock = clock > 0.0 && (clock / coarse - 1.0).abs() < 1e-9;
+        let mut even = (Even(0.0, 0.618_033_988_749_895), Even(0.0, 0.414_213_562_373_095));
+        let mut all: Vec<Timed> = Vec::with_capacity(times.requests.len());
+        // Failures do no work, and most refusals never reach a server.
+        let answered = times.requests.iter().filter(|r| r.outcome != Outcome::Error);
+        for r in answered {
+            check("a recorded time", r.arrival_s, -1e12..=1e12, "a finite number of seconds")?;
+            check("a recorded time", r.departure_s, r.arrival_s..=1e12, "not before its arrival")?;
+            let (u, v) = (even.0.next(), even.1.next());
+            let departure = r.departure_s + u * clock;
+            let late = if one_clock { v * clock } else { u * clock - v * coarse };
+            let arrival = (r.arrival_s + late).min(departure);
+            all.push((arrival, departure, r.counted, r.outcome == Outcome::Memory));
+        }
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        if all.len() > most {
+            // What comes later is not known, so those that met it are not judged.
+            let cut = all[most].0;
+            all.truncate(most);
+            all.iter_mut().filter(|r| r.1 > cut).for_each(|r| r.2 = false);
+        }
+        unjudge_end(&mut all);
+        let blur = if one_clock { clock * clock / 6.0 } else { coarse * coarse / 12.0 };
+        let mut line = Line { open: times.open, blur, ..Line::default() };
+        for (arrival, departure, counted, hit) in all {
+            if hit {
+                line.bypassed.extend(counted.then_some(departure - arrival));
+                continue;
+            }
+            line.arrivals.push(arrival);
+            line.departures.push(departure);
+            line.counted.push(counted);
+        }
+        line.order();
+        Ok(line)
+    }
+
+    fn order(&mut self) {
+        let mut order: Vec<u32> = (0..self.departures.len() as u32).collect();
+        order.sort_by(|a, b| self.departures[*a as usize].total_cmp(&self.departures[*b as usize]));
+        self.by_end = order;
+    }
+
+    /// Without the requests that were answered within a time: they passed the servers by.
+    pub fn without(&self, within_s: f64) -> Line {
+        let mut line = Line { open: self.open, blur: self.blur, ..Line::default() };
+        line.bypassed.clone_from(&self.bypassed);
+        for i in 0..self.arrivals.len() {
+            let response = self.departures[i] - self.arrivals[i];
+            if response <= within_s {
+                line.bypassed.extend(self.counted[i].then_some(response));
+                continue;
+            }
+            line.arrivals.push(self.arrivals[i]);
+            line.departures.push(self.departures[i]);
+            line.counted.push(self.counted[i]);
+        }
+        line.order();
+        line
+    }
+
+    /// The first requests, whole but fewer.
+    pub fn first(&self, most: usize) -> Line {
+        if self.arrivals.len() <= most {
+            return self.clone();
+        }
+        let cut = self.arrivals[most];
+        let departures = self.departures[..most].to_vec();
+        let judged = |(counted, end): (&bool, &f64)| *counted && *end <= cut;
+        let mut line = Line {
+            arrivals: self.arrivals[..most].to_vec(),
+            counted: self.counted.iter().zip(&departures).map(judged).collect(),
+            departures,
+            open: self.open,
+            blur: self.blur,
+            ..Line::default()
+        };
+        line.order();
+        line
+    }
+
+    /// Judged requests.
+    pub fn counted(&self) -> usize {
+        self.counted.iter().filter(|c| **c).count()
+    }
+
+    /// Seconds from the first judged arrival to the last.
+    pub fn span(&self) -> (f64, f64) {
+        let judged = || self.arrivals.iter().zip(&self.counted).filter(|r| *r.1).map(|r| *r.0);
+        (judged().next().unwrap_or(0.0), judged().next_back().unwrap_or(0.0))
+    }
+
+    /// When the k-th departure from the servers was, if `outside` is spent after it.
+    fn end(&self, k: usize, outside: f64) -> f64 {
+        self.departures[self.by_end[k] as usize] - outside
+    }
+
+    /// How many requests each met at the servers.
+    pub fn met(&self, outside: f64) -> Vec<u32> {
+        let mut left = 0;
+        let of = |(i, arrival): (usize, &f64)| {
+            while left < i && self.end(left, outside) <= *arrival {
+                left += 1;
+            }
+            (i - left) as u32
+        };
+        self.arrivals.iter().enumerate().map(of).collect()
+    }
+
+    /// How many came within a time after each.
+    pub fn followers(&self, within_s: f64) -> Vec<u32> {
+        let mut next = 0;
+        let of = |(i, arrival): (usize, &f64)| {
+            next = next.max(i + 1);
+            while next < self.arrivals.len() && self.arrivals[next] <= arrival + within_s {
+                next += 1;
+            }
+            (next - i - 1) as u32
+        };
+        self.arrivals.iter().enumerate().map(of).collect()
+    }
+
+    /// The work of each request; 0 where a reply was faster than the time outside.
+    pub fn works(&self, kind: Kind, outside: f64) -> Vec<f64> {
+        match (kind.servers, kind.discipline) {
+            (None, _) => self.alone(outside),
+            (Some(m), Discipline::Fifo) => self.in_line(m as usize, outside),
+            (Some(m), Discipline::Shared) => self.shared(f64::from(m), outside),
+        }
+    }
+
+    fn alone(&self, outside: f64) -> Vec<f64> {
+        let each = self.arrivals.iter().zip(&self.departures);
+        each.map(|(arrival, departure)| (departure - outside - arrival).max(0.0)).collect()
+    }
+
+    fn in_line(&self, m: usize, outside: f64) -> Vec<f64> {
+        let work = |i: usize| {
+            let free = i.checked_sub(m).map_or(f64::NEG_INFINITY, |k| self.end(k, outside));
+            (self.departures[i] - outside - free.max(self.arrivals[i])).max(0.0)
+        };
+        (0..self.arrivals.len()).map(work).collect()
+    }
+
+    fn shared(&self, m: f64, outside: f64) -> Vec<f64> {
+        let n = self.arrivals.len();
+        let (mut works, mut given) = (vec![0.0; n], vec![f64::NAN; n]);
+        let (mut now, mut total, mut inside) = (f64::NEG_INFINITY, 0.0, 0.0f64);
+        let (mut arrived, mut left) = (0, 0);
+        while left < n {
+            let end = self.end(left, outside);
+            let comes = arrived < n && self.arrivals[arrived] < end;
+            let at = if comes { self.arrivals[arrived] } else { end };
+            if inside > 0.0 && at > now {
+                total += (at - now) * (m / inside).min(1.0);
+            }
+            now = now.max(at);
+            let i = if comes { arrived } else { self.by_end[left] as usize };
+            // A reply faster than the time outside was never at the servers.
+            match (comes, given[i].is_nan()) {
+                (true, true) => (given[i], inside) = (total, inside + 1.0),
+                (false, false) => (works[i], inside) = (total - given[i], inside - 1.0),
+                (false, true) => given[i] = f64::INFINITY,
+                (true, false) => {}
+            }
+            if comes {
+                arrived += 1;
+            } else {
+                left += 1;
+            }
+        }
+        works
+    }
+}

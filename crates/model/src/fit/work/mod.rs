@@ -1,0 +1,183 @@
+//! The work of every request, exactly, from when each arrived and was answered.
+//!
+//! Under a hypothesis on how a service works, the work of each request follows from the times of
+//! all. With m servers, first come, first served, the i-th arrival starts when it has come and i −
+//! m + 1 requests have left. With m processors shared equally, its work is the integral of min(1,
+//! m/n) from its arrival to its departure, n the number present. What is spent outside of the
+//! servers (network, opening a file) is part of the hypothesis: a constant, which decides the mean.
+//!
+//! Under the right hypothesis the law of work depends neither on how many others a request met nor
+//! on how many came after it; under a wrong one it does, strongly. So a hypothesis is judged by a
+//! rank test of independence (`score`), whose statistic is χ² distributed if it is true. The
+//! hypotheses that the times do not exclude are all kept, with weights exp(−Δ/2φ), Δ the difference
+//! of the statistics and φ ≥ 1 the statistic of the best over its degrees of freedom (as for
+//! overdispersed likelihoods: K. Burnham, D. Anderson, "Model Selection and Multimodel Inference",
+//! 2002). The replicates of the model are drawn from all of them, so that a prediction's interval
+//! holds what is not known of the service, not only of its parameters.
+//!
+//! | module | what |
+//! |---|---|
+//! | `line` | the times of a step, in order; works under a hypothesis |
+//! | `score` | the test of independence, and what depends on what |
+//! | `search` | the hypotheses, the likeliest first |
+//! | `bypass` | requests that pass the servers by: a mixture found at light load |
+//! | `write` | the model |
+//!
+//! Limitations: all requests of the servers must be recorded (others count as outside). The time
+//! outside varies between requests; its mean is found, its spread shows as work. Cost: O(n log n)
+//! for a hypothesis, at most [`REQUESTS_MAX`] requests; about a second for 10,000.
+
+mod bypass;
+mod line;
+mod score;
+mod search;
+mod write;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, check};
+use crate::model_file::{Hypothesis, Model};
+use crate::window::{Operation, Outcome};
+
+use super::{Options, ServersFound, Step};
+use line::Line;
+use search::Search;
+
+/// The most requests of a fit; of more, each step's first are taken.
+pub const REQUESTS_MAX: usize = 400_000;
+/// The fewest: with less, response times alone are fitted.
+pub const REQUESTS_MIN: usize = 500;
+/// A resolution coarser than this part of the median response leaves nothing to compare.
+const COARSEST: f64 = 1.0;
+/// A hypothesis does not fit if the test says so at this level, and some requests' work is
+/// different from the others' by more than [`EFFECT`].
+const LEVEL: f64 = 1e-3;
+const EFFECT: f64 = 0.1;
+
+/// A request, as its client or a log saw it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Request {
+    /// When it was sent, seconds from any origin of the step.
+    pub arrival_s: f64,
+    /// When its reply had come.
+    pub departure_s: f64,
+    /// What it did.
+    pub operation: Operation,
+    /// How it was answered.
+    pub outcome: Outcome,
+    /// Whether it is judged. Those before and after the step, which the others may have met, are
+    /// not.
+    pub counted: bool,
+}
+
+/// When the requests of a step came and were answered, all of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Times {
+    /// The requests, in any order.
+    pub requests: Vec<Request>,
+    /// Resolution of the times of departure, seconds; they are rounded down to it. 0 if exact.
+    pub clock_s: f64,
+    /// Resolution of the response times, seconds.
+    pub resolution_s: f64,
+    /// Whether arrivals do not wait for replies.
+    pub open: bool,
+}
+
+/// A service fitted to the works of its requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Worked {
+    /// The model: one class of one device.
+    pub model: Model,
+    /// Every hypothesis that was looked at, the likeliest first; the model has those with weight.
+    pub hypotheses: Vec<Hypothesis>,
+    /// The number of servers, by the weights.
+    pub servers: ServersFound,
+    /// Why no hypothesis fits; `None` if the first does.
+    pub misfit: Option<String>,
+    /// How well the prediction is known at 80 % of the saturation.
+    pub known: Known,
+}
+
+/// What the number of requests is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Known {
+    /// Requests that were fitted.
+    pub requests: u64,
+    /// Half the width of the 95 % band of P(T ≤ t) at 80 % of the saturation where it is widest,
+    /// points.
+    pub half_width_points: f64,
+    /// Requests, at the same loads, for 2 points.
+    pub requests_for_2_points: u64,
+}
+
+/// Whether all steps have recorded times, of enough requests and fine enough.
+pub fn has_times(steps: &[Step]) -> bool {
+    let counted = |s: &Step| {
+        let times = s.times.as_ref()?;
+        Some(times.requests.iter().filter(|r| r.counted).count())
+    };
+    let each: Option<Vec<usize>> = steps.iter().map(counted).collect();
+    let Some(each) = each else { return false };
+    each.iter().sum::<usize>() >= REQUESTS_MIN && check_resolution(steps).is_ok()
+}
+
+/// That the resolution is finer than the responses.
+fn check_resolution(steps: &[Step]) -> Result<(), Error> {
+    for times in steps.iter().filter_map(|s| s.times.as_ref()) {
+        let mut all: Vec<f64> =
+            times.requests.iter().map(|r| r.departure_s - r.arrival_s).collect();
+        let middle = all.len() / 2;
+        if all.is_empty() {
+            continue;
+        }
+        let median = *all.select_nth_unstable_by(middle, f64::total_cmp).1;
+        let coarse = times.clock_s.max(times.resolution_s);
+        let must = "finer than the median response: log with a finer clock";
+        check(
+            "the resolution of the recorded times",
+            coarse,
+            0.0..=COARSEST * median.max(1e-12),
+            must,
+        )?;
+    }
+    Ok(())
+}
+
+/// Fits a service to the recorded arrivals and departures of steady steps. `servers`: their
+/// number, if known; the discipline is found.
+///
+/// # Errors
+/// [`Error::NoSteps`], [`Error::NoTimes`] (a step without recorded times, or too few requests),
+/// [`Error::Invalid`] (times that are not finite, or coarser than the responses), and those of a
+/// fit.
+pub fn work(steps: &[Step], servers: Option<u32>, options: &Options) -> Result<Worked, Error> {
+    if steps.is_empty() {
+        return Err(Error::NoSteps);
+    }
+    if let Some(servers) = servers {
+        check("the number of servers", f64::from(servers), 1.0..=1e4, "1 to 10,000")?;
+    }
+    let most = REQUESTS_MAX / steps.len();
+    let mut lines = Vec::new();
+    for step in steps {
+        let missing = || Error::NoTimes { step: step.name.clone() };
+        lines.push(Line::new(step.times.as_ref().ok_or_else(missing)?, most)?);
+    }
+    check_resolution(steps)?;
+    let counted: usize = lines.iter().map(Line::counted).sum();
+    if counted < REQUESTS_MIN {
+        return Err(Error::NoTimes { step: steps[0].name.clone() });
+    }
+    let mut best: Option<Search> = None;
+    for lines in bypass::candidates(&lines) {
+        let found = search::search(lines, servers, options);
+        if best.as_ref().is_none_or(|b| found.excess() < b.excess()) {
+            best = Some(found);
+        }
+    }
+    let found = best.ok_or(Error::NoSteps)?;
+    write::worked(steps, &found, servers, options)
+}
+
+#[cfg(test)]
+mod tests;

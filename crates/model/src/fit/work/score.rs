@@ -1,0 +1,230 @@
+//! A rank test: does the law of work depend on what else was going on?
+//!
+//! Works are replaced by their ranks u in all works, midranks where times are coarse, and u by
+//! Legendre polynomials of degree 1 to 3, orthonormal on these ranks: location, dispersion and
+//! skewness (J. Neyman's smooth test, for several samples). Requests are put in bins by how many
+//! others they met, and again by how many came soon after. If the work is independent of the bin,
+//! Σ n·mean² over the bins is χ² distributed for each degree, with one degree of freedom fewer than
+//! bins: for the first degree it is the test of W. Kruskal and W. Wallis (1952). Nothing is assumed
+//! of the law of work. Cost: a sort.
+
+use statrs::distribution::{ChiSquared, ContinuousCDF};
+
+/// Polynomials.
+const DEGREES: usize = 3;
+/// The fewest requests of a bin, and the smallest share of all.
+const BIN_MIN: usize = 40;
+const BIN_SHARE: f64 = 0.01;
+/// Bins by numbers: these and larger ones.
+const EDGES: [u32; 8] = [0, 1, 2, 3, 5, 9, 17, 33];
+
+/// What a bin is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    Met,
+    Followed,
+}
+
+/// A bin whose works differ from the rest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Apart {
+    pub of: Of,
+    /// Numbers in the bin, inclusive; `u32::MAX` for no upper end.
+    pub numbers: (u32, u32),
+    /// Mean work in the bin over that of the others.
+    pub ratio: f64,
+    /// Difference of the mean rank from that of all, as a share: 0.5 at most.
+    pub rank: f64,
+}
+
+/// The result of the test.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Score {
+    pub statistic: f64,
+    pub degrees: f64,
+    /// The bin that differs most.
+    pub apart: Option<Apart>,
+}
+
+impl Score {
+    /// About 1 if the hypothesis is true.
+    pub fn ratio(&self) -> f64 {
+        self.statistic / self.degrees.max(1.0)
+    }
+
+    pub fn p_value(&self) -> f64 {
+        if self.degrees < 1.0 {
+            return 1.0;
+        }
+        let law = ChiSquared::new(self.degrees);
+        law.map_or(1.0, |law| law.sf(self.statistic.max(0.0)).clamp(0.0, 1.0))
+    }
+}
+
+/// Tests works against the numbers that were met and that followed, of the same requests.
+/// `followed` is empty where arrivals depend on replies.
+pub(super) fn score(works: &[f64], met: &[u32], followed: &[u32]) -> Score {
+    let scores = polynomials(works);
+    let mut all = Score { statistic: 0.0, degrees: 0.0, apart: None };
+    for (of, numbers) in [(Of::Met, met), (Of::Followed, followed)] {
+        if numbers.len() == works.len() {
+            add(&mut all, of, works, numbers, &scores);
+        }
+    }
+    all
+}
+
+/// The polynomials of the ranks, for each request.
+fn polynomials(works: &[f64]) -> Vec<[f64; DEGREES]> {
+    let n = works.len();
+    let mut order: Vec<u32> = (0..n as u32).collect();
+    order.sort_by(|a, b| works[*a as usize].total_cmp(&works[*b as usize]));
+    let mut scores = vec![[0.0; DEGREES]; n];
+    let mut from = 0;
+    while from < n {
+        let work = works[order[from] as usize];
+        let ties = order[from..].iter().take_while(|i| works[**i as usize] == work).count();
+        let x = (2 * from + ties) as f64 / n as f64 - 1.0;
+        let of = [x, 1.5 * x * x - 0.5, 2.5 * x * x * x - 1.5 * x];
+        order[from..from + ties].iter().for_each(|i| scores[*i as usize] = of);
+        from += ties;
+    }
+    orthonormal(&mut scores);
+    scores
+}
+
+/// Gram and Schmidt's method on the requests.
+fn orthonormal(scores: &mut [[f64; DEGREES]]) {
+    let n = scores.len().max(1) as f64;
+    for j in 0..DEGREES {
+        let mean = scores.iter().map(|s| s[j]).sum::<f64>() / n;
+        scores.iter_mut().for_each(|s| s[j] -= mean);
+        for k in 0..j {
+            let common = scores.iter().map(|s| s[j] * s[k]).sum::<f64>() / n;
+            scores.iter_mut().for_each(|s| s[j] -= common * s[k]);
+        }
+        let size = (scores.iter().map(|s| s[j] * s[j]).sum::<f64>() / n).sqrt();
+        let factor = if size > 1e-9 { 1.0 / size } else { 0.0 };
+        scores.iter_mut().for_each(|s| s[j] *= factor);
+    }
+}
+
+/// The edges of bins that all have enough requests: the first numbers of each.
+fn bins(numbers: &[u32]) -> Vec<u32> {
+    let least = BIN_MIN.max((BIN_SHARE * numbers.len() as f64) as usize);
+    let mut counts = [0usize; EDGES.len()];
+    for number in numbers {
+        counts[EDGES.partition_point(|e| e <= number) - 1] += 1;
+    }
+    let (mut edges, mut count): (Vec<u32>, usize) = (vec![0], 0);
+    for (edge, more) in EDGES.iter().zip(counts) {
+        if count >= least {
+            edges.push(*edge);
+            count = 0;
+        }
+        count += more;
+    }
+    if count < least && edges.len() > 1 {
+        edges.pop();
+    }
+    edges
+}
+
+fn add(all: &mut Score, of: Of, works: &[f64], numbers: &[u32], scores: &[[f64; DEGREES]]) {
+    let edges = bins(numbers);
+    if edges.len() < 2 {
+        return;
+    }
+    let mut sums = vec![(0.0, 0.0, [0.0; DEGREES]); edges.len()];
+    for ((work, number), ranks) in works.iter().zip(numbers).zip(scores) {
+        let sum = &mut sums[edges.partition_point(|e| e <= number) - 1];
+        (sum.0, sum.1) = (sum.0 + 1.0, sum.1 + work);
+        sum.2.iter_mut().zip(ranks).for_each(|(sum, x)| *sum += x);
+    }
+    for degree in 0..DEGREES {
+        all.statistic += sums.iter().map(|s| s.2[degree] * s.2[degree] / s.0).sum::<f64>();
+        all.degrees += (edges.len() - 1) as f64;
+    }
+    let (n, total) = sums.iter().fold((0.0, 0.0), |t, s| (t.0 + s.0, t.1 + s.1));
+    for (i, (count, sum, ranks)) in sums.iter().enumerate() {
+        // A rank's standard deviation is 1/√12 of all.
+        let rank = ranks[0] / count / 12f64.sqrt();
+        let rest = (total - sum) / (n - count).max(1.0);
+        let ratio = sum / count / rest.max(f64::MIN_POSITIVE);
+        let numbers = (edges[i], edges.get(i + 1).map_or(u32::MAX, |next| next - 1));
+        if all.apart.is_none_or(|known| rank.abs() > known.rank.abs()) {
+            all.apart = Some(Apart { of, numbers, ratio, rank });
+        }
+    }
+}
+
+impl Apart {
+    /// In words: what depends on what.
+    pub fn text(&self) -> String {
+        let numbers = match self.numbers {
+            (a, u32::MAX) => format!("{a} or more"),
+            (0, 0) => "no".to_owned(),
+            (a, b) if a == b => a.to_string(),
+            (a, b) => format!("{a} to {b}"),
+        };
+        let what = match self.of {
+            Of::Met => format!("that met {numbers} others"),
+            Of::Followed => format!("that were soon followed by {numbers} others"),
+        };
+        let percent = (self.ratio - 1.0) * 100.0;
+        let how = if percent < 0.0 { "less" } else { "more" };
+        format!("the requests {what} have {:.0} % {how} work than the rest", percent.abs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
+    use super::*;
+
+    /// Of independent works the p-value is uniform, also where ties are many; of dependent ones it
+    /// is small, and the bin is named.
+    #[test]
+    fn p_values_are_uniform_under_independence_and_small_otherwise() {
+        let mut random = StdRng::seed_from_u64(5);
+        let (mut below, trials) = ([0u32; 3], 600);
+        for _ in 0..trials {
+            let n = 1_500;
+            let number = |random: &mut StdRng| (-(random.random::<f64>()).ln() * 2.0) as u32;
+            let met: Vec<u32> = (0..n).map(|_| number(&mut random)).collect();
+            let followed: Vec<u32> = (0..n).map(|_| number(&mut random)).collect();
+            // Whole milliseconds of an exponential law.
+            let work: Vec<f64> =
+                (0..n).map(|_| (-(random.random::<f64>()).ln() * 8.0).floor()).collect();
+            let p = score(&work, &met, &followed).p_value();
+            for (count, level) in below.iter_mut().zip([0.05, 0.25, 0.75]) {
+                *count += u32::from(p < level);
+            }
+        }
+        for (count, level) in below.iter().zip([0.05, 0.25, 0.75]) {
+            let share = f64::from(*count) / f64::from(trials);
+            let half = 3.5 * (level * (1.0 - level) / f64::from(trials)).sqrt();
+            assert!((share - level).abs() < half, "{level}: {share}");
+        }
+        let met: Vec<u32> = (0..4_000).map(|i| i % 4).collect();
+        let work: Vec<f64> = met
+            .iter()
+            .map(|m| random.random::<f64>() + 0.2 * f64::from(u8::from(*m == 3)))
+            .collect();
+        let found = score(&work, &met, &[]);
+        assert!(found.p_value() < 1e-10 && found.ratio() > 10.0, "{found:?}");
+        let text = found.apart.unwrap().text();
+        assert!(text.contains("met 3 or more others") && text.contains("% more work"), "{text}");
+    }
+
+    #[test]
+    fn degenerate_works_have_no_opinion() {
+        for works in [vec![1.0; 500], Vec::new(), vec![0.0]] {
+            let met: Vec<u32> = (0..works.len() as u32).map(|i| i % 3).collect();
+            let found = score(&works, &met, &[]);
+            assert!(found.statistic.abs() < 1e-6 && found.p_value() > 0.99, "{found:?}");
+        }
+    }
+}

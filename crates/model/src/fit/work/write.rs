@@ -1,0 +1,319 @@
+//! Writes what was found as a model ([`super`] has the method).
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+
+use crate::distribution::{Empirical, ServiceTime};
+use crate::error::Error;
+use crate::model_file::{
+    ClassParameters, Devices, FORMAT, Hypothesis, Law, Model, Parameter, Replicates, Requests,
+    SpotifyParameters,
+};
+use crate::queue::Discipline;
+use crate::storage::SolvedQueues;
+use crate::window::Histogram;
+
+use super::super::black_box::{self, CLASS};
+use super::super::resample::{draw, repetitions};
+use super::super::{Options, ServersFound, Step, law_of};
+use super::line::Line;
+use super::search::{Point, Search, Sums};
+use super::{EFFECT, Known, LEVEL, Worked};
+
+/// Servers that a service without limit is modelled with: more than it can ever keep busy.
+const UNLIMITED: u32 = 10_000;
+/// A step's mean work that is off by more than this is worth saying.
+const DRIFT: f64 = 0.05;
+
+/// A draw: the values of a replicate.
+struct Row {
+    servers: u32,
+    shared: bool,
+    outside: f64,
+    mean: f64,
+    scv: f64,
+    bypass: f64,
+}
+
+fn sum<'a>(blocks: impl Iterator<Item = &'a Sums>) -> Sums {
+    blocks.fold((0.0, 0.0, 0.0), |s, b| (s.0 + b.0, s.1 + b.1, s.2 + b.2))
+}
+
+/// Mean and SCV of sums, less the variance that the resolution adds.
+fn moments((n, sum, square): Sums, blur: f64) -> (f64, f64) {
+    let mean = sum / n.max(1.0);
+    let variance = (square / n.max(1.0) - mean * mean - blur).max(0.0);
+    (mean, variance / (mean * mean).max(f64::MIN_POSITIVE))
+}
+
+/// The model, and all that was looked at.
+pub(super) fn worked(
+    steps: &[Step],
+    found: &Search,
+    given: Option<u32>,
+    options: &Options,
+) -> Result<Worked, Error> {
+    let best = &found.best;
+    let blur = found.lines.iter().map(|l| l.blur).fold(0.0, f64::max);
+    let law = law_of_works(found, blur)?;
+    let rows = rows(found, blur, options);
+    let column = |f: &dyn Fn(&Row) -> f64| rows.iter().map(f).collect::<Vec<f64>>();
+    let bypass = bypass_of(found, |_| 1.0);
+    let q0 = Parameter::from_replicates(bypass, &column(&|r| r.bypass), "1");
+    let own: Vec<&Row> = rows.iter().filter(|r| is_of(r, best)).collect();
+    let of_own = |f: &dyn Fn(&Row) -> f64| own.iter().map(|r| f(r)).collect::<Vec<f64>>();
+    let mean = Parameter::from_replicates(law.mean(), &of_own(&|r| r.mean), "s");
+    let scv = Parameter::from_replicates(law.scv(), &of_own(&|r| r.scv), "1");
+    let outside = Parameter::from_replicates(best.outside, &of_own(&|r| r.outside), "s");
+    let none = |unit: &str| Parameter::exact(0.0, unit);
+    let hypotheses = hypotheses(found, &rows, blur, bypass);
+    let servers = best.kind.servers.unwrap_or(UNLIMITED);
+    let inverse = of_own(&|r| 1.0 / r.mean);
+    let all = black_box::gather(steps, options)?;
+    let rates: Vec<f64> = all.offered();
+    let mut passed = Histogram::default();
+    for response in found.lines.iter().flat_map(|l| &l.bypassed) {
+        passed.record((response * 1e9) as u64);
+    }
+    let mut model = Model {
+        format: FORMAT,
+        warnings: Vec::new(),
+        about: options.about.clone(),
+        requests: Requests {
+            q0: q0.clone(),
+            alpha: none("s"),
+            other_share: none("1"),
+            front_delay: outside,
+            front_delay_scv: None,
+            joining: none("1"),
+            joining_knee: Parameter::exact(1e9, "reads"),
+            rate_low: rates.iter().copied().fold(f64::INFINITY, f64::min),
+            rate_high: rates.iter().copied().fold(0.0, f64::max),
+        },
+        front: None,
+        arrivals: None,
+        spotify: SpotifyParameters {
+            q0,
+            alpha: none("s"),
+            mu_d: Parameter::from_replicates(1.0 / mean.value, &inverse, "1/s"),
+            n_d: servers,
+        },
+        memory: law_of(&passed)?,
+        other: None,
+        classes: vec![ClassParameters {
+            name: CLASS.to_owned(),
+            servers,
+            discipline: best.kind.discipline,
+            service: Law::new(&law, mean, scv),
+            background: None,
+            solved: SolvedQueues::default(),
+        }],
+        evidence: Vec::new(),
+        hypotheses: hypotheses.iter().filter(|h| h.weight > 0.0).cloned().collect(),
+        devices: vec![Devices { class: CLASS.to_owned(), count: 1, share: 1.0, factor: 1.0 }],
+        fitted: Vec::new(),
+        held_out: Vec::new(),
+        replicates: replicates(&rows),
+    };
+    model.fitted = all.fitted(&model)?;
+    let misfit = misfit(found);
+    model.warnings = warnings(found, &hypotheses, &misfit, given);
+    model.warnings.extend(all.not_poisson());
+    model.check()?;
+    let known = known(&model, found)?;
+    let servers = servers_found(&hypotheses, given);
+    Ok(Worked { model, hypotheses, servers, misfit, known })
+}
+
+/// The law of the works of judged requests under the best hypothesis.
+fn law_of_works(found: &Search, blur: f64) -> Result<Empirical, Error> {
+    let mut works = Histogram::default();
+    for line in &found.lines {
+        let all = line.works(found.best.kind, found.best.outside);
+        for (work, _) in all.into_iter().zip(&line.counted).filter(|r| *r.1) {
+            works.record(((work * 1e9) as u64).max(1));
+        }
+    }
+    let law = Empirical::from_histogram(&works)?;
+    let variance = (law.scv() * law.mean().powi(2) - blur).max(0.0);
+    law.with_moments(law.mean(), variance / law.mean().powi(2))
+}
+
+/// The share of judged requests that passed by, with a weight for each step.
+fn bypass_of(found: &Search, weight: impl Fn(usize) -> f64) -> f64 {
+    let (mut passed, mut all) = (0.0, 0.0);
+    for (i, line) in found.lines.iter().enumerate() {
+        passed += weight(i) * line.bypassed.len() as f64;
+        all += weight(i) * (line.bypassed.len() + line.counted()) as f64;
+    }
+    if all > 0.0 { passed / all } else { 0.0 }
+}
+
+fn is_of(row: &Row, point: &Point) -> bool {
+    let shared = point.kind.discipline == Discipline::Shared;
+    row.servers == point.kind.servers.unwrap_or(UNLIMITED) && row.shared == shared
+}
+
+/// Draws: hypotheses in proportion to their weights, and blocks of requests.
+fn rows(found: &Search, blur: f64, options: &Options) -> Vec<Row> {
+    let n = options.replicates.min(1_000);
+    let mut random = StdRng::seed_from_u64(options.seed);
+    let rates: Vec<f64> = found.lines.iter().map(rate).collect();
+    let groups = repetitions(&rates);
+    let mut chosen = Vec::with_capacity(n);
+    let (mut at, mut below) = (0, 0.0);
+    for i in 0..n {
+        let u = (i as f64 + 0.5) / n as f64;
+        while at + 1 < found.points.len() && below + found.points[at].weight < u {
+            below += found.points[at].weight;
+            at += 1;
+        }
+        chosen.push(at);
+    }
+    chosen.shuffle(&mut random);
+    let mut rows = Vec::with_capacity(n);
+    for at in chosen {
+        let point = &found.points[at];
+        let (mut total, mut weights) = ((0.0, 0.0, 0.0), vec![0.0; found.lines.len()]);
+        for drawn in draw(&mut random, &groups, &|i| point.blocks[i].len()) {
+            let blocks = &point.blocks[drawn.step];
+            let all = sum(drawn.blocks.iter().filter_map(|b| blocks.get(*b)));
+            let w = drawn.weight;
+            total = (total.0 + w * all.0, total.1 + w * all.1, total.2 + w * all.2);
+            weights[drawn.step] += w;
+        }
+        let (mean, scv) = moments(total, blur);
+        if mean > 0.0 && mean.is_finite() {
+            rows.push(Row {
+                servers: point.kind.servers.unwrap_or(UNLIMITED),
+                shared: point.kind.discipline == Discipline::Shared,
+                outside: point.outside,
+                mean,
+                scv,
+                bypass: bypass_of(found, |i| weights[i]),
+            });
+        }
+    }
+    rows
+}
+
+/// Judged requests per second.
+fn rate(line: &Line) -> f64 {
+    let (from, to) = line.span();
+    line.counted() as f64 / (to - from).max(1e-9)
+}
+
+fn replicates(rows: &[Row]) -> Replicates {
+    let mut columns: Vec<String> = Replicates::COLUMNS.map(String::from).to_vec();
+    columns.extend(["mean_s", "scv", "servers", "shared"].map(|c| format!("{c}.{CLASS}")));
+    let row = |r: &Row| {
+        let (q, shared) = (r.bypass, f64::from(u8::from(r.shared)));
+        let first = [q, 0.0, 0.0, r.outside, 0.0, 1e9, q, 0.0, 1.0 / r.mean];
+        let rest = [r.mean, r.scv, f64::from(r.servers), shared];
+        first.into_iter().chain(rest).collect()
+    };
+    Replicates { columns, rows: rows.iter().map(row).collect() }
+}
+
+/// Every kind, with intervals of those that have replicates.
+fn hypotheses(found: &Search, rows: &[Row], blur: f64, bypass: f64) -> Vec<Hypothesis> {
+    let of = |kind: &Point| {
+        let own: Vec<&Row> = rows.iter().filter(|r| is_of(r, kind)).collect();
+        let column = |f: &dyn Fn(&Row) -> f64| own.iter().map(|r| f(r)).collect::<Vec<f64>>();
+        let (mean, scv) = moments(sum(kind.blocks.iter().flatten()), blur);
+        Hypothesis {
+            discipline: kind.kind.discipline,
+            servers: kind.kind.servers,
+            score: kind.score.ratio().max(0.0),
+            p_value: kind.score.p_value(),
+            weight: kind.weight,
+            work: Parameter::from_replicates(mean.max(1e-12), &column(&|r| r.mean), "s"),
+            scv,
+            outside: Parameter::from_replicates(kind.outside, &column(&|r| r.outside), "s"),
+            bypass,
+        }
+    };
+    found.kinds.iter().map(of).collect()
+}
+
+/// The servers by the weights of the hypotheses.
+fn servers_found(hypotheses: &[Hypothesis], given: Option<u32>) -> ServersFound {
+    let likeliest = hypotheses.first().and_then(|h| h.servers);
+    let kept = || hypotheses.iter().filter(|h| h.weight >= 0.025);
+    let number = |h: &Hypothesis| h.servers.unwrap_or(u32::MAX);
+    let low = kept().map(number).min().filter(|n| *n < u32::MAX);
+    let high = kept().map(number).max().filter(|n| *n < u32::MAX);
+    ServersFound { likeliest, low, high, given: given.is_some() }
+}
+
+/// Why the best hypothesis does not fit, if it does not.
+fn misfit(found: &Search) -> Option<String> {
+    let score = &found.best.score;
+    let apart = score.apart.filter(|a| a.rank.abs() > EFFECT || (a.ratio - 1.0).abs() > 0.5)?;
+    (score.p_value() < LEVEL).then(|| apart.text())
+}
+
+/// What users of the model should know.
+fn warnings(
+    found: &Search,
+    hypotheses: &[Hypothesis],
+    misfit: &Option<String>,
+    given: Option<u32>,
+) -> Vec<String> {
+    let mut texts = Vec::new();
+    if let Some(why) = misfit {
+        texts.push(format!(
+            "No hypothesis fits the recorded times: even under the nearest ({}) {why}. Predictions \
+             are those of the nearest.",
+            hypotheses.first().map_or_else(String::new, Hypothesis::title)
+        ));
+    }
+    let kept: Vec<&Hypothesis> = hypotheses.iter().filter(|h| h.weight > 0.0).collect();
+    if given.is_none() && kept.len() > 1 {
+        let each = kept.iter().map(|h| format!("{} ({:.0} %)", h.title(), 100.0 * h.weight));
+        texts.push(format!(
+            "The times do not tell these apart: {}. Predictions are of the first, their intervals of \
+             all: a load nearer to saturation tells most.",
+            each.collect::<Vec<_>>().join("; ")
+        ));
+    }
+    let all = sum(found.best.blocks.iter().flatten());
+    let (mean, scv) = moments(all, 0.0);
+    for (i, blocks) in found.best.blocks.iter().enumerate() {
+        let own = sum(blocks.iter());
+        let off = own.1 / own.0.max(1.0) / mean - 1.0;
+        let error = (scv / own.0.max(1.0)).sqrt();
+        if off.abs() > DRIFT && off.abs() > 4.0 * error {
+            texts.push(format!(
+                "The mean work at {:.4} requests/s is {:.0} % {} than at all loads: it depends on the \
+                 load, or drifts in time.",
+                rate(&found.lines[i]),
+                100.0 * off.abs(),
+                if off > 0.0 { "more" } else { "less" }
+            ));
+        }
+    }
+    texts
+}
+
+/// How well the prediction at 80 % of the saturation is known.
+fn known(model: &Model, found: &Search) -> Result<Known, Error> {
+    let requests: usize = found.lines.iter().map(|l| l.counted() + l.bypassed.len()).sum();
+    let rate = 0.8 * model.node()?.saturation();
+    let mean = model.classes.first().map_or(0.0, |c| c.service.mean.value);
+    let mut half = 0.0f64;
+    if rate.is_finite() && model.classes.iter().all(|c| c.servers < UNLIMITED) {
+        for k in -1..6 {
+            let t = model.requests.front_delay.value + mean * 2f64.powi(k);
+            let p = model.within(rate, t)?;
+            half = half.max(50.0 * (p.high - p.low));
+        }
+    }
+    let wanted = (requests as f64 * (half / 2.0).powi(2)).ceil();
+    Ok(Known {
+        requests: requests as u64,
+        half_width_points: half,
+        requests_for_2_points: wanted as u64,
+    })
+}

@@ -1,0 +1,106 @@
+//! When every request was sent and answered: the `times` file of a run folder.
+
+use model::window::{Operation, Outcome};
+use serde::{Deserialize, Serialize};
+
+/// The times of requests of one operation and outcome, in the order in which they were written.
+///
+/// ```
+/// use model::window::{Operation, Outcome};
+/// let mut times = record::Times::new("load", Operation::Get, Outcome::Unknown, 100);
+/// let some = [(1_700_000_000_000_001_234, 8_000_049), (1_700_000_000_010_000_000, 9_000_000)];
+/// times.extend(some);
+/// let all: Vec<_> = times.iter().collect();
+/// assert_eq!(all[0], (1_700_000_000_000_001_200, 8_000_000));
+/// assert_eq!(all[1], (1_700_000_000_010_000_000, 9_000_000));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// The queue, as in the windows: `load` or `gateway`.
+    pub queue: String,
+    /// What the requests did.
+    pub operation: Operation,
+    /// How they were answered.
+    pub outcome: Outcome,
+    /// The unit of all times below, nanoseconds.
+    pub unit_ns: u64,
+    /// Resolution of `ends`, nanoseconds, if coarser than the unit: times are rounded down.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub clock_ns: u64,
+    /// Resolution of `taken`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub resolution_ns: u64,
+    /// When the last byte of each reply had come: units since 1970 for the first, since the one
+    /// before for the others.
+    pub ends: Vec<i64>,
+    /// From sending a request to then, units.
+    pub taken: Vec<u64>,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+impl Times {
+    /// No times yet.
+    pub fn new(queue: &str, operation: Operation, outcome: Outcome, unit_ns: u64) -> Times {
+        let (ends, taken) = (Vec::new(), Vec::new());
+        let (queue, unit_ns) = (queue.to_owned(), unit_ns.max(1));
+        Times { queue, operation, outcome, unit_ns, clock_ns: 0, resolution_ns: 0, ends, taken }
+    }
+
+    /// Requests.
+    pub fn len(&self) -> usize {
+        self.taken.len().min(self.ends.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds requests: when each reply had come, nanoseconds since 1970, and how long that took.
+    pub fn extend(&mut self, all: impl IntoIterator<Item = (u64, u64)>) {
+        let unit = self.unit_ns.max(1);
+        let mut last = self.ends.iter().fold(0i64, |sum, more| sum.saturating_add(*more));
+        for (end, taken) in all {
+            let end = (end / unit).min(i64::MAX as u64) as i64;
+            self.ends.push(end - last);
+            self.taken.push(taken / unit);
+            last = end;
+        }
+    }
+
+    /// When each reply had come, nanoseconds since 1970, and how long that took, nanoseconds. Numbers
+    /// that cannot be saturate.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let mut now = 0i64;
+        self.ends.iter().zip(&self.taken).map(move |(more, taken)| {
+            now = now.saturating_add(*more);
+            let end = now.max(0) as u64;
+            (end.saturating_mul(self.unit_ns), taken.saturating_mul(self.unit_ns))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_added_comes_back_in_units_and_hostile_numbers_saturate() {
+        let mut one = Times::new("load", Operation::Put, Outcome::Error, 100);
+        let all = [(1_700_000_000_000_000_000, 5_000), (1_699_999_999_999_999_900, 77_777)];
+        one.extend(all);
+        let mut two = Times::new("load", Operation::Put, Outcome::Error, 100);
+        all.into_iter().for_each(|one| two.extend([one]));
+        assert_eq!(one, two);
+        assert_eq!(one.iter().collect::<Vec<_>>(), [all[0], (all[1].0, 77_700)]);
+        let text = serde_json::to_string(&one).unwrap();
+        assert!(!text.contains("clock_ns") && text.len() < 160, "{text}");
+        assert_eq!(serde_json::from_str::<Times>(&text).unwrap(), one);
+        let hostile =
+            Times { ends: vec![i64::MIN, i64::MAX, i64::MAX, 1], taken: vec![u64::MAX; 4], ..one };
+        assert_eq!(hostile.iter().count(), 4);
+    }
+}
