@@ -147,7 +147,8 @@ mod tests {
         // No server behind: the client's connection is closed.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let listen = listener.local_addr().unwrap().to_string();
-        let distance = Distance { listen: listen.clone(), to: "127.0.0.1:1".to_owned(), delay_us: 0 };
+        let distance =
+            Distance { listen: listen.clone(), to: "127.0.0.1:1".to_owned(), delay_us: 0 };
         std::thread::spawn(move || distance.accept(&listener));
         let mut connection = TcpStream::connect(listen).unwrap();
         assert!(matches!(connection.read(&mut [0; 8]), Ok(0) | Err(_)));

@@ -119,8 +119,7 @@ fn largest(
             errors.push((one, one.error(predicted, batch_keys, found)));
         }
     }
-    let (worst, (value, _)) =
-        errors.iter().max_by(|a, b| a.1.0.abs().total_cmp(&b.1.0.abs()))?;
+    let (worst, (value, _)) = errors.iter().max_by(|a, b| a.1.0.abs().total_cmp(&b.1.0.abs()))?;
     let most = |end: fn(&(f64, f64)) -> f64| {
         errors.iter().map(|(_, error)| end(error)).fold(0.0, |most: f64, x| {
             // An unknown end stays unknown; `max` alone would drop it.
@@ -191,9 +190,8 @@ fn choices(measured: &[Measured]) -> Claim {
     let rows: Vec<&Measured> =
         measured.iter().filter(|one| one.row.parts.contains(&Part::MultiGets)).collect();
     for whole in rows.iter().filter(|one| !one.row.system.sharded) {
-        let pair = rows
-            .iter()
-            .find(|other| other.row.system.sharded && other.row.work == whole.row.work);
+        let pair =
+            rows.iter().find(|other| other.row.system.sharded && other.row.work == whole.row.work);
         let Some(sharded) = pair.filter(|_| whole.row.work != Work::Reads(1)) else { continue };
         let ratio = |of: fn(&Measured) -> f64| of(sharded) / of(whole);
         let predicted = ratio(|one| one.prediction.network);
@@ -206,7 +204,12 @@ fn choices(measured: &[Measured]) -> Claim {
     }
     Claim {
         peer: Some(Peer { name: "largest gain of sharding, ×".to_owned(), value: gain }),
-        ..Claim::counted("whole or sharded: wrongly predicted choices", f64::from(wrong), "", compared)
-            .with_goal(Goal::AtMost(0.0))
+        ..Claim::counted(
+            "whole or sharded: wrongly predicted choices",
+            f64::from(wrong),
+            "",
+            compared,
+        )
+        .with_goal(Goal::AtMost(0.0))
     }
 }

@@ -23,7 +23,12 @@ pub(super) fn svg(measured: &[Measured], settings: &Settings) -> String {
                     .copied()
                     .collect();
                 let mode = if sharded { "sharded" } else { "whole" };
-                plots.extend(plot(&format!("{}: {mode}", part.title()), "keys of a get", &own, keys));
+                plots.extend(plot(
+                    &format!("{}: {mode}", part.title()),
+                    "keys of a get",
+                    &own,
+                    keys,
+                ));
             }
             continue;
         }
@@ -84,9 +89,9 @@ fn plot(title: &str, x: &str, rows: &[&Measured], at: impl Fn(&Measured) -> f64)
             PlotPoint { x: at(one), y, half, title: format!("{}: {y:.1}/s", one.row.name()) }
         }));
     }
-    let (low, high) = points.iter().fold((f64::INFINITY, 0.0f64), |(low, high), point| {
-        (low.min(point.x), high.max(point.x))
-    });
+    let (low, high) = points
+        .iter()
+        .fold((f64::INFINITY, 0.0f64), |(low, high), point| (low.min(point.x), high.max(point.x)));
     let top = points.iter().map(|point| point.y + point.half).fold(top, f64::max);
     let label = "measured".to_owned();
     marks.push(Mark::Points { class: "measured", shape: Shape::Disc, label, points });

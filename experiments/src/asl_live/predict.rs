@@ -256,7 +256,8 @@ fn flow(row: &Row, with: &Parameters, settings: &Settings) -> anyhow::Result<Opt
     let system = row.system;
     let apart = system.middlewares == 0 && row.work != Work::Writes;
     let loops = if apart { u32::from(system.servers) } else { 1 };
-    let as_one = System { servers: if system.middlewares == 0 { 1 } else { system.servers }, ..system };
+    let as_one =
+        System { servers: if system.middlewares == 0 { 1 } else { system.servers }, ..system };
     let Some(curve) = with.curve(as_one, row.work) else { return Ok(None) };
     let workers = match system.middlewares {
         0 => u32::MAX,

@@ -181,9 +181,8 @@ pub struct MultiGets {
 pub fn rows(points: &Points, design: &Levels, multi: MultiGets) -> Vec<Row> {
     let mut all: Vec<Row> = Vec::new();
     let mut add = |part: Part, system: System, work: Work, clients: u32| {
-        let same = |row: &&mut Row| {
-            row.system == system && row.work == work && row.clients == clients
-        };
+        let same =
+            |row: &&mut Row| row.system == system && row.work == work && row.clients == clients;
         match all.iter_mut().find(same) {
             Some(row) => drop(row.parts.insert(part)),
             None => all.push(Row { parts: [part].into(), system, work, clients }),

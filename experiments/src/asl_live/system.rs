@@ -251,8 +251,7 @@ impl Lab {
         let mut command = self.network.command(member, &lab::program()?);
         let port = if system.limited { DISTANCE } else { MEMCACHED };
         let servers = SERVERS[..usize::from(system.servers)].iter();
-        let servers: Vec<String> =
-            servers.map(|&s| format!("\"{}\"", self.at(s, port))).collect();
+        let servers: Vec<String> = servers.map(|&s| format!("\"{}\"", self.at(s, port))).collect();
         let mode = if system.sharded { "sharded" } else { "whole" };
         let listen = self.at(member, MIDDLEWARE);
         command.args(["serve", "--role", "proxy", "--json"]);
@@ -361,8 +360,7 @@ impl Lab {
         let share = if write { "0" } else { "1" };
         let large = ["--count", LARGE_KEYS, "--size", LARGE_BYTES, "--key-format", "large{i}"];
         let rest = ["--clients", "8", "--warmup", "0s", "--read-share", share];
-        let mut arguments: Vec<String> =
-            large.into_iter().chain(rest).map(str::to_owned).collect();
+        let mut arguments: Vec<String> = large.into_iter().chain(rest).map(str::to_owned).collect();
         arguments.extend(["--duration".to_owned(), format!("{:.2}s", seconds + 0.8)]);
         let generator = self.generator(target, &arguments)?;
         std::thread::sleep(Duration::from_millis(500));

@@ -126,9 +126,8 @@ fn rows_text(rows: &[&Measured], parameters: &Parameters, settings: &Settings) -
             format!("{error:+.2}")
         };
         let law = f64::from(row.clients) / rate - settings.think_ms / 1e3;
-        let ms = |value: Option<f64>| {
-            value.map_or(String::new(), |value| format!("{:.2}", value * 1e3))
-        };
+        let ms =
+            |value: Option<f64>| value.map_or(String::new(), |value| format!("{:.2}", value * 1e3));
         let behind = system.middlewares > 0;
         grid.row([
             format!("{}{mode}", row.work.name()),
