@@ -7,6 +7,7 @@
 
 mod accuracy;
 mod again;
+pub mod asl_live;
 mod asl_tables;
 pub mod claims;
 pub mod judge;
@@ -16,6 +17,7 @@ mod machine;
 pub mod marks;
 mod memory_group;
 mod model_speed;
+mod network;
 mod nginx;
 pub mod provenance;
 mod queue_laws;
@@ -98,7 +100,8 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 14] = [
+const EXPERIMENTS: [(&str, Experiment); 15] = [
+    ("asl-live", asl_live::run),
     ("asl-tables", asl_tables::run),
     ("kill", kill::run),
     ("model-speed", model_speed::run),

@@ -49,6 +49,9 @@ enum Command {
     /// One of the processes that `experiments/shard-peers` measures
     #[command(hide = true, subcommand)]
     Answer(experiments::shard_peers::Command),
+    /// The distance between middlewares and servers in `experiments/asl-live`
+    #[command(hide = true)]
+    Distance(experiments::asl_live::Distance),
 }
 
 #[derive(clap::Args)]
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Command::Answer(command) => {
             experiments::shard_peers::answer(&command).map(|()| ExitCode::SUCCESS)
         }
+        Command::Distance(distance) => distance.run().map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {
         eprintln!("experiments: {error:#}");

@@ -49,11 +49,17 @@ pub(super) struct TraceKeys {
     /// For each key: the size of its object, and whether all puts of the key have that size.
     sizes: Vec<(u64, bool)>,
     resolution_ms: Option<f64>,
+    /// If each row's key is a list of keys: every distinct key of the lists, with its size.
+    listed: Option<Vec<(Box<[u8]>, u64)>>,
 }
+
+/// The longest key of memcached, bytes.
+const MEMCACHED_KEY_MAX: usize = 250;
 
 impl KeySource {
     /// Prepares the keys; reads the trace, if there is one. Each get is for `multi_get` generated
-    /// keys.
+    /// keys. With `multi_get` above 1, the key of a trace's row is a list of up to that many keys,
+    /// separated by spaces.
     pub fn open(keys: &Keys, multi_get: usize) -> anyhow::Result<KeySource> {
         match keys {
             Keys::Synthetic { popularity, count, size, format, read_share } => {
@@ -103,9 +109,15 @@ impl KeySource {
                 };
                 let measured = slice.as_ref().map_or(Ok(0..rows), local)?;
                 let warmup = warmup_slice.as_ref().map_or(Ok(measured.clone()), local)?;
-                let sizes = sizes_of(&trace, *size);
+                let (sizes, listed) = if multi_get > 1 {
+                    let (sizes, listed) = lists_of(&trace, *size, multi_get)?;
+                    (sizes, Some(listed))
+                } else {
+                    (sizes_of(&trace, *size), None)
+                };
                 let resolution_ms = *resolution_ms;
-                Ok(KeySource::Trace(TraceKeys { trace, measured, warmup, sizes, resolution_ms }))
+                let keys = TraceKeys { trace, measured, warmup, sizes, resolution_ms, listed };
+                Ok(KeySource::Trace(keys))
             }
         }
     }
@@ -114,7 +126,9 @@ impl KeySource {
     pub fn distinct(&self) -> u64 {
         match self {
             KeySource::Synthetic { count, .. } => *count,
-            KeySource::Trace(keys) => keys.trace.keys() as u64,
+            KeySource::Trace(keys) => {
+                keys.listed.as_ref().map_or(keys.trace.keys(), Vec::len) as u64
+            }
         }
     }
 
@@ -189,6 +203,14 @@ impl KeySource {
 impl TraceKeys {
     fn request(&self, part: Part, index: u64, key: &mut Vec<u8>) -> Request {
         let range = if part == Part::Warmup { &self.warmup } else { &self.measured };
+        if let (Part::Fill, Some(listed)) = (part, &self.listed) {
+            let Some((text, size)) = listed.get(index as usize) else {
+                return Request { operation: Operation::Put, hash: 0, size: 0, expected: None };
+            };
+            key.extend_from_slice(text);
+            let hash = key_hash(text);
+            return Request { operation: Operation::Put, hash, size: *size, expected: Some(*size) };
+        }
         let (id, row) = if part == Part::Fill {
             (index as u32, None)
         } else {
@@ -200,9 +222,13 @@ impl TraceKeys {
         let (size, agreed) = self.sizes.get(id as usize).copied().unwrap_or_default();
         let operation = row.map_or(Operation::Put, |row| row.operation);
         let own = row.and_then(|row| row.size).filter(|_| operation == Operation::Put);
+        let first = match &self.listed {
+            Some(_) => key.split(|&b| b == b' ').next().unwrap_or_default(),
+            None => key,
+        };
         Request {
             operation,
-            hash: key_hash(key),
+            hash: key_hash(first),
             size: own.map_or(size, u64::from),
             expected: agreed.then_some(size),
         }
@@ -262,6 +288,47 @@ fn sizes_of(trace: &Trace, default: Size) -> Vec<(u64, bool)> {
         }
     }
     sizes
+}
+
+/// What [`lists_of`] returns: for each list the size of all its values (and that it is certain), and
+/// every distinct key with its size, in the order of first appearance.
+type Lists = (Vec<(u64, bool)>, Vec<(Box<[u8]>, u64)>);
+
+/// Reads the keys of a trace as lists of up to `most` keys.
+fn lists_of(trace: &Trace, default: Size, most: usize) -> anyhow::Result<Lists> {
+    if let Some(at) = trace.rows.iter().position(|row| row.operation != Operation::Get) {
+        anyhow::bail!("row {at} of the trace is not a get: with lists of keys, all rows are gets");
+    }
+    if let Some(at) = trace.rows.iter().position(|row| row.size.is_some()) {
+        anyhow::bail!(
+            "row {at} of the trace has a size: with lists of keys, --size determines that of each key"
+        );
+    }
+    let mut seen = std::collections::HashSet::new();
+    let (mut sizes, mut listed) = (Vec::with_capacity(trace.keys()), Vec::new());
+    for id in 0..trace.keys() as u32 {
+        let (mut count, mut bytes) = (0, 0);
+        for key in trace.key(id).split(|&b| b == b' ') {
+            let plain = key.iter().all(u8::is_ascii_graphic);
+            anyhow::ensure!(
+                plain && (1..=MEMCACHED_KEY_MAX).contains(&key.len()),
+                "key `{}` of the trace: memcached keys have 1 to {MEMCACHED_KEY_MAX} printable \
+                 ASCII characters, and one space separates two of them",
+                key.escape_ascii()
+            );
+            let size = default.of(key_hash(key));
+            (count, bytes) = (count + 1, bytes + size);
+            if seen.insert(key) {
+                listed.push((key.into(), size));
+            }
+        }
+        anyhow::ensure!(
+            count <= most,
+            "a row of the trace has {count} keys, but --multi-get allows {most}"
+        );
+        sizes.push((bytes, true));
+    }
+    Ok((sizes, listed))
 }
 
 fn push_number(out: &mut Vec<u8>, mut number: u64) {
@@ -363,6 +430,53 @@ mod tests {
         assert!((1300..1500).contains(&reads), "{reads} of 2000 reads, 1400 expected");
         source.request(Part::Fill, 9, 999, &mut a);
         assert_eq!(a, b"k999.bin");
+    }
+
+    fn lists(text: &str, most: usize) -> anyhow::Result<KeySource> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("t.csv");
+        std::fs::write(&file, format!("time_ms,key,size,op\n{text}")).unwrap();
+        let keys = Keys::Trace {
+            file,
+            slice: None,
+            warmup_slice: None,
+            size: Size { min: 100, max: 1000 },
+            skip_broken: false,
+            resolution_ms: None,
+        };
+        KeySource::open(&keys, most)
+    }
+
+    #[test]
+    fn a_row_of_a_trace_may_be_a_list_of_keys() {
+        let source = lists("0,a b c,,\n1,b,,get\n2,d a,,\n", 3).unwrap();
+        let size = |key: &str| Size { min: 100, max: 1000 }.of(key_hash(key.as_bytes()));
+        let mut key = Vec::new();
+        for (index, text) in ["a b c", "b", "d a"].into_iter().enumerate() {
+            let request = source.request(Part::Measured, 1, index as u64, &mut key);
+            let total: u64 = text.split(' ').map(size).sum();
+            assert_eq!((&*key, request.expected), (text.as_bytes(), Some(total)));
+            assert_eq!(request.hash, key_hash(&text.as_bytes()[..1]));
+            assert_eq!(request.operation, Operation::Get);
+        }
+        assert_eq!(source.distinct(), 4);
+        for (index, text) in ["a", "b", "c", "d"].into_iter().enumerate() {
+            let request = source.request(Part::Fill, 1, index as u64, &mut key);
+            assert_eq!((&*key, request.size), (text.as_bytes(), size(text)));
+            assert_eq!(request.operation, Operation::Put);
+        }
+        let long = format!("0,{},,\n", "k".repeat(251));
+        let rows = [
+            ("0,a b c,,\n", 2, "has 3 keys"),
+            ("0,a  b,,\n", 9, "1 to 250"),
+            (long.as_str(), 9, "1 to 250"),
+            ("0,a,5,\n", 9, "has a size"),
+            ("0,a,,put\n", 9, "not a get"),
+        ];
+        for (text, most, words) in rows {
+            let error = lists(text, most).err().unwrap().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::body;
 use super::interrupt::Interrupt;
-use super::network::Network;
+use crate::network::Network;
 use super::wire::{Ask, Client};
 use crate::lab;
 use record::clock::now;

@@ -11,7 +11,6 @@ mod findings;
 mod history;
 mod interrupt;
 mod load;
-mod network;
 mod service;
 #[cfg(test)]
 mod tests;

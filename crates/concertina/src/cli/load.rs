@@ -113,6 +113,9 @@ struct Flags {
     /// The resolution of the trace's times [default: detected]
     #[arg(long, requires = "trace", value_name = "MS", help_heading = "What")]
     resolution_ms: Option<f64>,
+    /// Cut ramp-up and cool-down off each step: only its steady part counts
+    #[arg(long, help_heading = "When")]
+    trim: bool,
     /// Number of clients of the fill
     #[arg(long, default_value_t = 64, value_name = "N", help_heading = "What")]
     fill_clients: usize,
@@ -218,6 +221,7 @@ impl Flags {
             warmup: Some(warmup),
             warmup_rate: self.warmup_rate,
             length,
+            trim: self.trim,
             backlog: self.backlog,
             window_s: self.window,
             sample_one_in: self.sample_one_in,
@@ -382,6 +386,22 @@ mod tests {
             assert!(size(text).is_err() && popularity(text).is_err(), "{text}");
             assert!(segment(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn flags_of_steps_and_batches_reach_the_plan() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: Args,
+        }
+        let plan = |more: &[&str]| {
+            let words = [&["x", "memcached://127.0.0.1:1", "--clients", "2"], more].concat();
+            <Line as clap::Parser>::parse_from(words).args.flags.plan().unwrap()
+        };
+        assert!(!plan(&[]).trim);
+        let batches = plan(&["--trim", "--trace", "batches.csv", "--multi-get", "300"]);
+        assert!(batches.trim && batches.mistakes().is_empty(), "{:?}", batches.mistakes());
     }
 
     proptest! {

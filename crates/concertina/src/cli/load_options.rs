@@ -62,7 +62,8 @@ pub(super) struct LoadOptions {
     /// Share of gets among requests for generated keys; the rest are puts
     #[arg(long, default_value_t = 1.0, value_name = "SHARE", help_heading = "What")]
     read_share: f64,
-    /// memcached: number of keys in a get
+    /// memcached: number of keys in a get. With --trace: a row's key is a list of up to N keys,
+    /// separated by spaces
     #[arg(long, default_value_t = 1, value_name = "N", help_heading = "What")]
     multi_get: usize,
     /// Put every distinct key once before measuring

@@ -1,8 +1,8 @@
 //! A private network: every process in its own network namespace, all on one bridge; each link can
-//! be cut.
+//! be cut, and limited to a bandwidth.
 //!
 //! Addresses come from 198.18.0.0/15, which is reserved for benchmarks (RFC 2544). Names begin with
-//! `concertina-kill-PID-` (namespaces) and `ckPID` (links). Everything is removed when the
+//! `concertina-lab-PID-` (namespaces) and `ckPID` (links). Everything is removed when the
 //! network is dropped. If the experiment itself was killed, the next run removes its remains, processes
 //! included.
 
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-const PREFIX: &str = "concertina-kill-";
+const PREFIX: &str = "concertina-lab-";
 /// The port that every process listens on.
 const PORT: u16 = 7070;
 
@@ -31,7 +31,7 @@ impl Network {
     /// Without root, iproute2, or namespaces in the kernel.
     pub fn make(count: u8) -> anyhow::Result<Network> {
         if !rustix::process::geteuid().is_root() {
-            bail!("this experiment cuts processes off by network namespaces: run it as root");
+            bail!("this experiment puts processes into network namespaces: run it as root");
         }
         remove_leftovers()?;
         let pid = std::process::id();
@@ -89,6 +89,43 @@ impl Network {
         command
     }
 
+    /// Limits what leaves a member to `bits_per_s`, by a token bucket of `burst_bytes`; `None` lifts
+    /// the limit. Nothing is dropped before 64 MiB wait.
+    ///
+    /// A burst below two full packets has the kernel cut large buffers into packets, so that each
+    /// is counted with its own headers.
+    ///
+    /// # Errors
+    /// If the kernel has no `tbf`, or `tc` is missing.
+    pub fn limit(&self, member: u8, limit: Option<(f64, u32)>) -> anyhow::Result<()> {
+        let namespace = self.namespace(member);
+        let shown = tc(&["-n", &namespace, "qdisc", "show", "dev", "eth0"])?;
+        let device = ["dev", "eth0", "root"];
+        match limit {
+            None if !shown.contains("tbf") => Ok(()),
+            None => tc(&[&["-n", &namespace, "qdisc", "del"][..], &device].concat()).map(|_| ()),
+            Some((bits_per_s, burst_bytes)) => {
+                let (rate, burst) = (format!("{bits_per_s:.0}bit"), burst_bytes.to_string());
+                let own = ["tbf", "rate", &rate, "burst", &burst, "limit", "67108864"];
+                tc(&[&["-n", &namespace, "qdisc", "replace"][..], &device, &own].concat())
+                    .context("cannot limit a link (does this kernel have tbf?)")
+                    .map(|_| ())
+            }
+        }
+    }
+
+    /// Bytes that have left a member, with the headers of their frames.
+    ///
+    /// # Errors
+    /// If the link is gone.
+    pub fn sent_bytes(&self, member: u8) -> anyhow::Result<u64> {
+        // What the inner end sends, the outer one receives.
+        let link = self.link(member);
+        let text = std::fs::read_to_string(format!("/sys/class/net/{link}/statistics/rx_bytes"))
+            .with_context(|| format!("cannot read the counters of {link}"))?;
+        text.trim().parse().with_context(|| format!("unexpected counter of {link}: {text:?}"))
+    }
+
     /// Cuts a member off: what is on its way to it or from it is lost, silently.
     ///
     /// # Errors
@@ -143,18 +180,26 @@ fn remove_leftovers() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs `ip` and gives what it prints.
 fn ip(arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new("ip").args(arguments).stdin(Stdio::null()).output();
+    run("ip", arguments)
+}
+
+fn tc(arguments: &[&str]) -> anyhow::Result<String> {
+    run("tc", arguments)
+}
+
+/// Runs a program of iproute2 and gives what it prints.
+fn run(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = match output {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            bail!("missing program `ip`: apt-get install iproute2")
+            bail!("missing program `{program}`: apt-get install iproute2")
         }
-        other => other.context("cannot run `ip`")?,
+        other => other.with_context(|| format!("cannot run `{program}`"))?,
     };
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        bail!("`ip {}` failed: {}", arguments.join(" "), said.trim());
+        bail!("`{program} {}` failed: {}", arguments.join(" "), said.trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
