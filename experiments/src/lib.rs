@@ -18,6 +18,7 @@ mod memory_group;
 mod model_speed;
 mod nginx;
 pub mod provenance;
+mod proxy;
 mod queue_laws;
 mod serve_objects;
 mod shard_build;
@@ -98,11 +99,12 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 14] = [
+const EXPERIMENTS: [(&str, Experiment); 15] = [
     ("asl-tables", asl_tables::run),
     ("kill", kill::run),
     ("model-speed", model_speed::run),
     ("nginx", nginx::run),
+    ("proxy", proxy::run),
     ("queue-laws", queue_laws::run),
     ("serve-objects", serve_objects::run),
     ("shard-build", shard_build::run),
