@@ -20,6 +20,7 @@ mod model_speed;
 mod network;
 mod nginx;
 pub mod provenance;
+mod proxy;
 mod queue_laws;
 mod serve_objects;
 mod shard_build;
@@ -100,12 +101,13 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 15] = [
+const EXPERIMENTS: [(&str, Experiment); 16] = [
     ("asl-live", asl_live::run),
     ("asl-tables", asl_tables::run),
     ("kill", kill::run),
     ("model-speed", model_speed::run),
     ("nginx", nginx::run),
+    ("proxy", proxy::run),
     ("queue-laws", queue_laws::run),
     ("serve-objects", serve_objects::run),
     ("shard-build", shard_build::run),

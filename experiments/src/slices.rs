@@ -71,6 +71,34 @@ pub fn run<T>(
     Ok(Blocks { blocks })
 }
 
+/// Runs a grid in `count` blocks: in each the cells in random order, and in a cell every one of its `systems` for a slice,
+/// in random order, by `measure(block, cell, system)`. The slices that are compared, those of one cell, are neighbours
+/// however large the grid is. Gives the blocks of each cell.
+///
+/// # Errors
+/// The first error of `measure`.
+pub fn grid<T>(
+    cells: usize,
+    systems: usize,
+    count: usize,
+    seed: u64,
+    mut measure: impl FnMut(usize, usize, usize) -> anyhow::Result<T>,
+) -> anyhow::Result<Vec<Blocks<T>>> {
+    ensure!(cells > 0 && systems > 0, "slices: no cell or no system to measure");
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut order: Vec<usize> = (0..cells).collect();
+    let mut all: Vec<Blocks<T>> = (0..cells).map(|_| Blocks { blocks: Vec::new() }).collect();
+    for block in 0..count {
+        order.shuffle(&mut random);
+        for &cell in &order {
+            let seed = random.random();
+            let mut one = run(systems, 1, seed, |_, system| measure(block, cell, system))?;
+            all[cell].blocks.append(&mut one.blocks);
+        }
+    }
+    Ok(all)
+}
+
 impl<T> Blocks<T> {
     /// Every block, in time.
     pub fn iter(&self) -> impl Iterator<Item = &[T]> {
@@ -223,6 +251,27 @@ mod tests {
         assert_eq!(again.len(), 60);
         let failed: anyhow::Result<Blocks<()>> = run(3, 60, 1, |_, _| anyhow::bail!("no reply"));
         assert_eq!(failed.unwrap_err().to_string(), "no reply");
+    }
+
+    #[test]
+    fn a_grid_keeps_the_slices_of_a_cell_together() {
+        let mut seen = Vec::new();
+        let all = grid(4, 3, 20, 1, |block, cell, system| {
+            seen.push((block, cell, system));
+            Ok(100 * cell + system)
+        });
+        for (cell, blocks) in all.unwrap().iter().enumerate() {
+            assert_eq!(blocks.len(), 20);
+            assert!(blocks.iter().all(|b| *b == [100 * cell, 100 * cell + 1, 100 * cell + 2]));
+        }
+        for three in seen.chunks(3) {
+            assert!(three.iter().all(|s| (s.0, s.1) == (three[0].0, three[0].1)), "{three:?}");
+        }
+        let orders = |at: fn(&(usize, usize, usize)) -> usize, by| {
+            let firsts: Vec<usize> = seen.iter().step_by(by).map(at).collect();
+            (0..3).all(|first| firsts.contains(&first))
+        };
+        assert!(orders(|s| s.2, 3) && orders(|s| s.1, 12), "in random order");
     }
 
     #[test]

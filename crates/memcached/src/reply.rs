@@ -192,6 +192,10 @@ enum Line {
 const UNEXPECTED: Line = Line::Malformed("an unexpected line");
 
 fn read_line(line: &[u8], expect: Expect) -> Line {
+    if let (Expect::Values, [b'V', ..]) = (expect, line) {
+        // The lines that are most frequent.
+        return read_value_line(line).map_or(UNEXPECTED, |value| Line::Value(value.bytes));
+    }
     let (word, _) = split_word(line);
     match word {
         b"ERROR" | b"CLIENT_ERROR" => return Line::Answer(Answer::Refused),
@@ -200,11 +204,8 @@ fn read_line(line: &[u8], expect: Expect) -> Line {
         _ => {}
     }
     match expect {
-        Expect::Values => match (word, read_value_line(line)) {
-            (b"END", _) if line == b"END" => Line::Answer(Answer::Miss),
-            (_, Some(value)) => Line::Value(value.bytes),
-            _ => UNEXPECTED,
-        },
+        Expect::Values if line == b"END" => Line::Answer(Answer::Miss),
+        Expect::Values => UNEXPECTED,
         Expect::Meta { get } => match word {
             b"HD" | b"ME" => Line::Answer(if get { Answer::Hit } else { Answer::Done }),
             b"VA" => match read_va_line(line) {

@@ -1,6 +1,7 @@
 //! A client's connection.
 
 use std::collections::VecDeque;
+use std::io::{IoSlice, Write as _};
 
 use model::window::Nanos;
 
@@ -58,6 +59,28 @@ impl Client {
             hung_up: false,
             moved: now,
         }
+    }
+
+    /// Sends the two pieces of a reply. Where no other reply is to follow they leave at once, without a copy; otherwise with
+    /// the others at the end of the turn. So does what the socket does not take; so is an error of the socket found.
+    pub(crate) fn send(&mut self, first: &[u8], rest: &[u8]) {
+        let mut sent = 0;
+        if self.queue.is_empty() && self.out.is_empty() && !(first.is_empty() && rest.is_empty()) {
+            let written = match (first.is_empty(), rest.is_empty()) {
+                (true, _) => self.stream.write(rest),
+                (_, true) => self.stream.write(first),
+                _ => self.stream.write_vectored(&[IoSlice::new(first), IoSlice::new(rest)]),
+            };
+            sent = written.unwrap_or(0);
+        }
+        let out = self.out.end();
+        out.extend_from_slice(first.get(sent..).unwrap_or_default());
+        out.extend_from_slice(rest.get(sent.saturating_sub(first.len())..).unwrap_or_default());
+    }
+
+    /// Whether there is something to be done for it at the end of the turn.
+    pub(crate) fn wants_turn(&self) -> bool {
+        !self.out.is_empty() || self.ending || self.paused
     }
 
     /// Whether it has as much under way as it may have.

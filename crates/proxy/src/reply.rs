@@ -22,8 +22,8 @@ pub(crate) fn answer(answer: memcached::Answer, changes: bool) -> Answer {
     }
 }
 
-/// What a request is recorded as, once a further part of its reply is known.
-pub(crate) fn outcome(before: Outcome, bytes: &[u8], part: u16) -> Outcome {
+/// What a request is recorded as, once a further part of its reply is known. `parts`: those known before.
+pub(crate) fn outcome(before: Outcome, bytes: &[u8], parts: u32) -> Outcome {
     let own = if is_error(bytes) {
         Outcome::Error
     } else if [END, b"EN\r\n", b"NF\r\n", b"NOT_FOUND\r\n"].contains(&bytes) {
@@ -31,7 +31,7 @@ pub(crate) fn outcome(before: Outcome, bytes: &[u8], part: u16) -> Outcome {
     } else {
         Outcome::Memory
     };
-    match (part, before, own) {
+    match (parts, before, own) {
         (0, ..) => own,
         (_, Outcome::Error, _) | (_, _, Outcome::Error) => Outcome::Error,
         (_, Outcome::Memory, _) | (_, _, Outcome::Memory) => Outcome::Memory,
@@ -40,25 +40,37 @@ pub(crate) fn outcome(before: Outcome, bytes: &[u8], part: u16) -> Outcome {
 }
 
 fn is_error(reply: &[u8]) -> bool {
-    [&b"SERVER_ERROR"[..], b"CLIENT_ERROR", b"ERROR"].iter().any(|word| reply.starts_with(word))
+    matches!(reply, [b'S' | b'C' | b'E', ..])
+        && [&b"SERVER_ERROR"[..], b"CLIENT_ERROR", b"ERROR"]
+            .iter()
+            .any(|word| reply.starts_with(word))
 }
 
-/// Puts the parts of a request's reply together. A part that is an error is the whole reply.
-pub(crate) fn compose(request: &Request, out: &mut Vec<u8>) {
-    if let Some(error) = request.parts.iter().find(|part| is_error(part)) {
-        return out.extend_from_slice(error);
+/// Adds a part to a request's reply, which ends as the part does. A part that is an error is the whole reply.
+pub(crate) fn add(request: &mut Request, part: &[u8]) {
+    let error = is_error(part);
+    if request.failed {
+        return;
     }
-    // A part that was split anew has no reply of its own.
-    let mut used = request.parts.iter().filter(|part| !part.is_empty());
-    match (used.next(), used.next()) {
-        (Some(one), None) => out.extend_from_slice(one),
-        _ => {
-            for part in &request.parts {
-                out.extend_from_slice(part.strip_suffix(END).unwrap_or(part));
-            }
-            out.extend_from_slice(END);
-        }
+    if error {
+        request.reply.clear();
     }
+    open(request);
+    request.reply.extend_from_slice(part);
+    request.parts += 1;
+    request.failed = error;
+}
+
+/// Takes the end off a request's reply: a further part follows.
+pub(crate) fn open(request: &mut Request) {
+    if request.parts > 0 && request.reply.ends_with(END) {
+        request.reply.truncate(request.reply.len() - END.len());
+    }
+}
+
+/// Whether a part makes the whole reply, whatever other parts there are.
+pub(crate) fn is_whole(request: &Request, part: &[u8]) -> bool {
+    request.parts == 0 || is_error(part)
 }
 
 /// What a read-back (`mg KEY f s t c v`) has read.
@@ -189,14 +201,20 @@ mod tests {
     fn parts_are_put_together_and_an_error_is_the_whole_reply() {
         let (mut requests, at) = request(b"get a b\r\n", Verb::Get, Expect::Values, (4, 5));
         let request = requests.at(at);
-        request.parts.push(b"VALUE a 0 1\r\nx\r\nEND\r\n".to_vec());
-        request.parts.push(b"END\r\n".to_vec());
-        let mut out = Vec::new();
-        compose(request, &mut out);
-        assert_eq!(out, b"VALUE a 0 1\r\nx\r\nEND\r\n");
-        request.parts.push(b"SERVER_ERROR out of memory\r\n".to_vec());
-        out.clear();
-        compose(request, &mut out);
-        assert_eq!(out, b"SERVER_ERROR out of memory\r\n");
+        let mut outcome_before = Outcome::Error;
+        let mut check = |part: &[u8], reply: &[u8], outcome_after: Outcome| {
+            outcome_before = outcome(outcome_before, part, request.parts);
+            assert_eq!(outcome_before, outcome_after);
+            add(request, part);
+            assert_eq!(String::from_utf8_lossy(&request.reply), String::from_utf8_lossy(reply));
+        };
+        check(b"END\r\n", b"END\r\n", Outcome::Miss);
+        let value = b"VALUE a 0 1\r\nx\r\nEND\r\n";
+        check(value, value, Outcome::Memory);
+        let both = b"VALUE a 0 1\r\nx\r\nVALUE b 0 1\r\ny\r\nEND\r\n";
+        check(b"VALUE b 0 1\r\ny\r\nEND\r\n", both, Outcome::Memory);
+        let error = b"SERVER_ERROR out of memory\r\n";
+        check(error, error, Outcome::Error);
+        check(value, error, Outcome::Error);
     }
 }

@@ -51,11 +51,13 @@ pub(crate) struct Request {
     pub(crate) exptime: Range,
     /// Whether the engine knows it.
     pub(crate) in_engine: bool,
-    /// Replies that are used, by part.
-    pub(crate) parts: Vec<Vec<u8>>,
+    /// Parts whose replies are in [`Request::reply`].
+    pub(crate) parts: u32,
+    /// Whether one of them is an error, which then is the reply.
+    pub(crate) failed: bool,
     /// Replies that the engine has not decided on.
     pub(crate) kept: Vec<Kept>,
-    /// The reply.
+    /// The reply, as far as it is known.
     pub(crate) reply: Vec<u8>,
     /// Replies that a broadcast waits for.
     pub(crate) left: u32,
@@ -73,8 +75,11 @@ pub(crate) struct Request {
     pub(crate) length_met: u32,
 }
 
-/// Memory that a free place keeps for the next command or reply.
+/// Memory that a free place keeps for the next command, and for the next reply.
 const KEPT: usize = 8 << 10;
+/// The places that are used most, since the last that became free is the first to be taken, keep more: enough for a
+/// get of several keys.
+const WARM: (u32, usize) = (256, 64 << 10);
 
 impl Request {
     fn new() -> Request {
@@ -91,7 +96,8 @@ impl Request {
             keys: Vec::new(),
             exptime: (0, 0),
             in_engine: false,
-            parts: Vec::new(),
+            parts: 0,
+            failed: false,
             kept: Vec::new(),
             reply: Vec::new(),
             left: 0,
@@ -187,14 +193,15 @@ impl Requests {
         }
         request.state = State::Free;
         request.generation = request.generation.wrapping_add(1);
+        let kept = if place < WARM.0 { WARM.1 } else { KEPT };
         for bytes in [&mut request.command, &mut request.reply] {
             bytes.clear();
-            if bytes.capacity() > KEPT {
+            if bytes.capacity() > kept {
                 *bytes = Vec::new();
             }
         }
         request.keys.clear();
-        request.parts.clear();
+        (request.parts, request.failed) = (0, false);
         request.kept.clear();
         self.free.push(place);
     }

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
+use rustix::net::{RecvFlags, SendFlags};
 
 /// The address of a listener or of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,28 +106,30 @@ impl Stream {
     }
 }
 
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+/// Directly by system calls: the C library's functions are points at which a thread can be cancelled, which costs two atomic
+/// exchanges each.
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(buffer),
-            Stream::Unix(stream) => stream.read(buffer),
-        }
+        Ok(rustix::net::recv(&*self, buffer, RecvFlags::empty())?.0)
     }
 }
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write(bytes),
-            Stream::Unix(stream) => stream.write(bytes),
-        }
+        Ok(rustix::net::send(&*self, bytes, SendFlags::NOSIGNAL)?)
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write_vectored(slices),
-            Stream::Unix(stream) => stream.write_vectored(slices),
-        }
+        Ok(rustix::io::writev(&*self, slices)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {

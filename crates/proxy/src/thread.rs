@@ -77,13 +77,14 @@ pub(crate) struct Thread {
     /// Events that follow from carrying out actions.
     todo: VecDeque<Event>,
     actions: Vec<Action>,
+    /// The last attempt whose reply was used.
+    used: AttemptId,
     scratch: Vec<u8>,
-    composed: Vec<u8>,
     now: Nanos,
     swept: Nanos,
 }
 
-/// A reply that is being handled.
+/// A reply that is being handled, or (`attempt`: 0) a request.
 #[derive(Clone, Copy)]
 struct Arrived<'a> {
     attempt: AttemptId,
@@ -131,8 +132,8 @@ impl Thread {
             again: Vec::new(),
             todo: VecDeque::new(),
             actions: Vec::new(),
+            used: 0,
             scratch: vec![0; READ],
-            composed: Vec::new(),
             now,
             swept: now,
         })

@@ -19,7 +19,7 @@ use toml::{Table, Value};
 
 pub use ::origin::{Mistake, Secret, Settings as Origin, Size};
 pub use cluster::{Cluster, Gateway, Member, Role};
-pub use memcached::{Memcached, Pool, Route};
+pub use memcached::{Kind as PoolRouting, Memcached, Pool, Route};
 pub use sections::{Class, Datasets, Device, Kind, Node, Observe, Serve, Service};
 
 /// The configuration of `concertina serve`.

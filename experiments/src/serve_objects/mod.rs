@@ -4,7 +4,7 @@
 //! All systems run at once and are loaded for a slice each, in random order, in many blocks (see
 //! [`crate::slices`]). Claims are of ratios within blocks, so that drift of the machine cancels.
 
-mod peers;
+pub(super) mod peers;
 
 use std::path::{Path, PathBuf};
 

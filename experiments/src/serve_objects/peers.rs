@@ -45,6 +45,11 @@ impl Bench {
         Ok(Bench { load: build("load")?, ceiling: build("ceil")? })
     }
 
+    /// The load client.
+    pub fn client(&self) -> &Path {
+        &self.load
+    }
+
     /// Starts the ceiling: `http` copies bytes, `httpsf` sends them from a file without a copy.
     pub fn ceiling(&self, mode: &str, bytes: u64, scratch: &Path) -> anyhow::Result<Peer> {
         let address = lab::free_address()?;
@@ -172,7 +177,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    fn start(
+    /// Starts a program and waits until it listens on its address.
+    pub fn start(
         name: &str,
         mut command: Command,
         address: &str,

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use model::window::{Finished, Nanos, Outcome};
 
-use super::{Action, AttemptId, Phase, Pools, Refusal, Request, RequestId, Role, bit};
+use super::{Action, AttemptId, Phase, Pools, Refusal, Request, RequestId, Role, SPARE_MAX, bit};
 
 impl Pools {
     /// The replies of a request's attempts are not needed any more. Writes stay under way: their
@@ -108,11 +108,15 @@ impl Pools {
     pub(super) fn settle(
         &mut self,
         id: RequestId,
-        mut request: Request,
+        mut request: Box<Request>,
         actions: &mut Vec<Action>,
     ) {
         if request.phase == Phase::Over && request.live.is_empty() {
             actions.push(Action::Forget { request: id });
+            if self.spare.len() < SPARE_MAX {
+                request.parts.clear();
+                self.spare.push(request);
+            }
             return;
         }
         let mut timer = match request.phase {

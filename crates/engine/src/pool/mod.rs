@@ -99,8 +99,17 @@ struct PartState {
     hedge_at: Nanos,
     /// Whether it is settled: its reply is used, or others took its place.
     over: bool,
+    /// Where it was sent.
+    server: ServerId,
+    /// Servers that were tried for its keys before. Empty, so without memory, unless one failed.
+    before: Vec<ServerId>,
+}
+
+impl PartState {
     /// Servers that were tried for its keys.
-    tried: Vec<ServerId>,
+    fn tried(&self) -> Vec<ServerId> {
+        self.before.iter().copied().chain([self.server]).collect()
+    }
 }
 
 /// How far a request is.
@@ -150,6 +159,10 @@ struct PoolState {
     waiting: VecDeque<RequestId>,
     retries: Budget,
     hedges: Budget,
+    /// The time after which a read is hedged: the median over its servers of the quantile of their recent responses. Not
+    /// that of the server itself: a second attempt takes what another server takes, and one that stalls again and
+    /// again would be waited for ever longer. `MAX` while unknown.
+    hedge_after: Nanos,
     costs: Costs,
     counts: Counts,
 }
@@ -162,7 +175,10 @@ pub struct Pools {
     servers: Vec<ServerState>,
     servers_due: Nanos,
     pools: Vec<PoolState>,
-    requests: HashMap<RequestId, Request, IntegerHash>,
+    /// In boxes, as a request is taken out and put back by every event that concerns it.
+    requests: HashMap<RequestId, Box<Request>, IntegerHash>,
+    /// Those of former requests, for the memory of their vectors.
+    spare: Vec<Box<Request>>,
     attempts: HashMap<AttemptId, Attempt, IntegerHash>,
     /// Keys with a write under way, and the requests that wait for it.
     keys: HashMap<u64, writes::KeyQueue, IntegerHash>,
@@ -175,6 +191,8 @@ pub struct Pools {
     now: Nanos,
 }
 
+/// Former requests whose memory is kept.
+const SPARE_MAX: usize = 1024;
 /// Retries in a burst after a quiet time.
 const RETRY_BURST: u32 = 1000;
 
@@ -204,6 +222,7 @@ impl Pools {
                 Some(hedge) => Budget::new(hedge.share, hedge.burst),
                 None => Budget::new(0.0, 0),
             },
+            hedge_after: Nanos::MAX,
             costs: Costs::default(),
             counts: Counts::default(),
             settings: pool.clone(),
@@ -213,6 +232,7 @@ impl Pools {
             servers,
             servers_due: now,
             requests: HashMap::default(),
+            spare: Vec::new(),
             attempts: HashMap::default(),
             keys: HashMap::default(),
             timers: BinaryHeap::new(),
@@ -313,7 +333,12 @@ impl Pools {
             state.hedges.earn();
         }
         let (workers, waiting_max) = (state.settings.workers, state.settings.waiting_max);
-        let mut request = Request {
+        let mut spare = self.spare.pop();
+        let vectors = |spare: &mut Box<Request>| {
+            (std::mem::take(&mut spare.parts), std::mem::take(&mut spare.live))
+        };
+        let (parts, live) = spare.as_mut().map(vectors).unwrap_or_default();
+        let request = Request {
             pool,
             operation,
             recorded,
@@ -322,8 +347,8 @@ impl Pools {
             started: 0,
             deadline,
             phase: Phase::Waiting,
-            parts: Vec::new(),
-            live: Vec::new(),
+            parts,
+            live,
             reply: None,
             failed: 0,
             works: false,
@@ -332,6 +357,14 @@ impl Pools {
             hits: 0,
             timer: Nanos::MAX,
         };
+        let mut request = match spare {
+            Some(mut place) => {
+                *place = request;
+                place
+            }
+            None => Box::new(request),
+        };
+        let state = &mut self.pools[pool];
         if workers > 0 && state.in_service >= workers {
             if state.waiting.len() >= waiting_max as usize {
                 self.refuse(id, &mut request, Refusal::Busy, actions);
@@ -447,7 +480,9 @@ impl Pools {
             .pool
             .and_then(|pool| self.pools[pool].settings.hedge.clone());
         let server = &mut self.servers[attempt.server];
+        let before = server.hedge_after;
         let timed = server.end(self.now, &attempt, recorded, outcome, bytes, hedge.as_ref());
+        let after = server.hedge_after;
         if timed {
             let response = self.now.saturating_sub(attempt.sent);
             self.ratio.record(response, attempt.length_met);
@@ -455,6 +490,9 @@ impl Pools {
                 && attempt.role == Role::Read
             {
                 self.pools[pool].costs.record(response, attempt.keys);
+                if before != after {
+                    self.update_hedge_after(pool);
+                }
             }
         }
         Some(attempt)

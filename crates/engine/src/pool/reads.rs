@@ -8,6 +8,10 @@ use super::{
 };
 use crate::route::{Candidate, REPLICAS_MAX};
 
+/// A server that is expected to take more than this times as long as another of a key's servers gets no share of a get
+/// that is shared among servers.
+const SPREAD_MAX: f64 = 3.0;
+
 impl Pools {
     pub(super) fn begin_read(
         &mut self,
@@ -36,36 +40,52 @@ impl Pools {
         beside: Option<usize>,
         actions: &mut Vec<Action>,
     ) -> bool {
-        let mut groups: Vec<(ServerId, Vec<u16>)> = Vec::new();
         let keys = request.keys.as_slice();
+        let part = |server: ServerId, places: Option<Box<[u16]>>, keys: usize| PartState {
+            keys: keys as u32,
+            places,
+            live: None,
+            answer: None,
+            beside,
+            hedge_at: Nanos::MAX,
+            over: false,
+            server,
+            before: tried.to_vec(),
+        };
         if places.is_empty() {
             let Some(server) = keys.first().and_then(|key| self.choose(key, tried)) else {
                 return false;
             };
-            groups.push((server, Vec::new()));
-        } else if !self.group(keys, places, tried, &mut groups) {
+            self.send_part(id, request, part(server, None, 1), actions);
+            return true;
+        }
+        let mut groups: Vec<(ServerId, Vec<u16>)> = Vec::new();
+        if !self.group(keys, places, tried, &mut groups) {
             return false;
         }
         let whole = groups.len() == 1 && places.len() == keys.len();
         for (server, places) in groups {
-            let part = request.parts.len();
-            let mut servers = tried.to_vec();
-            servers.push(server);
-            request.parts.push(PartState {
-                keys: places.len().max(1) as u32,
-                places: (!whole && !places.is_empty()).then(|| places.into()),
-                live: None,
-                answer: None,
-                beside,
-                hedge_at: self.hedge_at(request.pool, server, beside),
-                over: false,
-                tried: servers,
-            });
-            let (role, command) = (Role::Read, Command::Original);
-            let attempt = self.send(id, request, part, server, role, command, actions);
-            request.parts[part].live = Some(attempt);
+            let count = places.len();
+            let places = (!whole).then(|| places.into());
+            self.send_part(id, request, part(server, places, count), actions);
         }
         true
+    }
+
+    /// Sends a part of a read to its server.
+    fn send_part(
+        &mut self,
+        id: RequestId,
+        request: &mut Request,
+        part: PartState,
+        actions: &mut Vec<Action>,
+    ) {
+        let (at, server) = (request.parts.len(), part.server);
+        let hedge_at = self.hedge_at(request.pool, server, part.beside);
+        request.parts.push(PartState { hedge_at, ..part });
+        let (role, command) = (Role::Read, Command::Original);
+        let attempt = self.send(id, request, at, server, role, command, actions);
+        request.parts[at].live = Some(attempt);
     }
 
     fn hedge_at(&self, pool: usize, server: ServerId, beside: Option<usize>) -> Nanos {
@@ -74,7 +94,21 @@ impl Pools {
         if alone || beside.is_some() {
             return Nanos::MAX;
         }
-        self.now.saturating_add(self.servers[server].hedge_after)
+        let pool = self.servers[server].pool.unwrap_or(pool);
+        self.now.saturating_add(self.pools[pool].hedge_after)
+    }
+
+    /// A server's quantile has changed.
+    pub(super) fn update_hedge_after(&mut self, pool: usize) {
+        let pool = &mut self.pools[pool];
+        let of = pool.settings.servers.iter().filter_map(|&server| self.servers.get(server));
+        let mut all: Vec<Nanos> = of.map(|server| server.hedge_after).collect();
+        all.retain(|&after| after < Nanos::MAX);
+        let middle = all.len().saturating_sub(1) / 2;
+        pool.hedge_after = match all.is_empty() {
+            true => Nanos::MAX,
+            false => *all.select_nth_unstable(middle).1,
+        };
     }
 
     /// Groups keys by server. Returns whether every key has one.
@@ -103,10 +137,13 @@ impl Pools {
             let candidates = &candidates[..count];
             let held = |server: &ServerId| groups.iter().position(|(other, _)| other == server);
             let at = if spread {
-                // The candidate that has fewest of the keys.
+                // The candidate that has fewest of the keys, of those that are not slow.
                 let of = |server: &ServerId| held(server).map_or(0, |at| groups[at].1.len());
+                let expected = candidates.iter().map(|&server| self.expected_s(server));
+                let best = expected.fold(f64::INFINITY, f64::min);
                 candidates
                     .iter()
+                    .filter(|server| self.expected_s(**server) <= best * SPREAD_MAX)
                     .min_by_key(|server| of(server))
                     .map(|server| held(server).ok_or(*server))
             } else {
@@ -178,18 +215,22 @@ impl Pools {
         if kept > 0 {
             count = kept;
         }
-        let prior_s = self.ratio.value_s().unwrap_or(0.0);
         let mut candidates = [Candidate::default(); REPLICAS_MAX];
         for (candidate, server) in candidates.iter_mut().zip(&servers[..count]) {
-            let load = &self.servers[*server].load;
-            *candidate =
-                Candidate { length: load.length(now), expected_s: load.expected_s(now, prior_s) };
+            let length = self.servers[*server].load.length(now);
+            *candidate = Candidate { length, expected_s: self.expected_s(*server) };
         }
         let policy = self.pools[self.pool_of(key)?].settings.policy;
         let turn = self.turn;
         self.turn += 1;
         let chosen = policy.choose(&candidates[..count], turn, &mut self.random);
         servers.get(chosen).copied()
+    }
+
+    /// The expected response of a read that is sent to a server now.
+    fn expected_s(&self, server: ServerId) -> f64 {
+        let prior_s = self.ratio.value_s().unwrap_or(0.0);
+        self.servers[server].load.expected_s(self.now, prior_s)
     }
 
     /// Sends the parts that take longer than usual to other servers too.
@@ -210,7 +251,7 @@ impl Pools {
                 continue;
             }
             let places = places_of(request, part);
-            let tried = request.parts[part].tried.clone();
+            let tried = request.parts[part].tried();
             let pool = request.pool;
             if !self.pools[pool].hedges.take() {
                 self.pools[pool].counts.hedges_left_out += 1;
@@ -294,7 +335,7 @@ impl Pools {
         actions: &mut Vec<Action>,
     ) {
         let places = places_of(request, part);
-        let tried = request.parts[part].tried.clone();
+        let tried = request.parts[part].tried();
         let pool = &mut self.pools[request.pool];
         let allowed = pool.retries.take();
         if !allowed {

@@ -49,6 +49,11 @@ impl Routes {
 
     /// The route of a key; `None` only if no route has the empty prefix.
     pub fn route(&self, key: &[u8]) -> Option<RouteId> {
+        if let [Prefix { bytes, route, .. }] = &*self.prefixes
+            && bytes.is_empty()
+        {
+            return Some(*route);
+        }
         let after = self.prefixes.partition_point(|prefix| *prefix.bytes <= *key);
         let mut at = after.checked_sub(1);
         while let Some(prefix) = at.and_then(|at| self.prefixes.get(at)) {

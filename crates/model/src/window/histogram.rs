@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::Nanos;
 
 /// Sub-buckets of an octave; a power of two.
-const SUB: u64 = 128;
+pub(super) const SUB: u64 = 128;
 const SUB_BITS: u32 = SUB.trailing_zeros();
 
 /// Times in nanoseconds, in buckets of relative width 1/128, with exact count, sum and sum of
@@ -43,7 +43,7 @@ pub struct Histogram {
 }
 
 /// The bucket of a value.
-fn bucket_of(value: Nanos) -> u32 {
+pub(super) fn bucket_of(value: Nanos) -> u32 {
     if value < SUB {
         return value as u32;
     }
@@ -66,6 +66,17 @@ fn bounds_of(bucket: u32) -> (f64, f64) {
 const BUCKET_MAX: u32 = (64 - SUB_BITS) * SUB as u32 + SUB as u32 - 1;
 
 impl Histogram {
+    /// A histogram of counts by bucket, which together are `count`, and of the exact sums.
+    pub(super) fn of(
+        counts: BTreeMap<u32, u64>,
+        count: u64,
+        sum_ns: u64,
+        sum_of_squares_s2: f64,
+        max_ns: Nanos,
+    ) -> Histogram {
+        Histogram { counts, count, sum_ns, sum_of_squares_s2, max_ns }
+    }
+
     /// Counts one time.
     pub fn record(&mut self, value: Nanos) {
         self.record_many(value, 1);

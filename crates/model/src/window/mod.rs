@@ -5,6 +5,7 @@
 //! of one queue from its events. It takes the time as an argument and never reads a clock.
 //! [`QueueName`] lists the queues.
 
+mod dense;
 mod histogram;
 mod queue_name;
 mod recorder;

@@ -269,7 +269,16 @@ impl Thread {
         let deadline = self.now.saturating_add(self.shared.deadline);
         let bytes = request.value().len() as u32;
         let event = Event::Request { request: name, operation, recorded, keys, bytes, deadline };
-        self.tell(event, None);
+        let (attempt, bytes) = (0, request.whole);
+        self.tell(event, Some(Arrived { attempt, bytes, hits: 0, read_back: false }));
+        if is_copied_late(request)
+            && let Some(at) = self.requests.place(self.index, name)
+        {
+            let under_way = self.requests.at(at);
+            if under_way.started == 0 && under_way.state == State::Open {
+                under_way.command.extend_from_slice(bytes);
+            }
+        }
     }
 
     /// A place for a client's request, at the end of the client's queue.
@@ -299,7 +308,9 @@ impl Thread {
         (under_way.received, under_way.started, under_way.served) = (now, 0, 0);
         under_way.outcome = Outcome::Error;
         (under_way.length_met, under_way.hits) = (0, 0);
-        request.put_answered(&mut under_way.command);
+        if !is_copied_late(request) {
+            request.put_answered(&mut under_way.command);
+        }
         let start = request.whole.as_ptr() as usize;
         let range = |bytes: &[u8]| {
             let from = (bytes.as_ptr() as usize).saturating_sub(start);
@@ -386,6 +397,14 @@ impl Thread {
             self.requests.release(at);
         }
     }
+}
+
+/// Whether a request's bytes are kept only if it has to wait. A write that is sent at once is never sent again.
+fn is_copied_late(request: &memcached::Request<'_>) -> bool {
+    request.kind() == Kind::Write
+        && !request.noreply
+        && !request.quiet
+        && request.value().len() > 512
 }
 
 /// Tells a client that its connection is one too many, and closes it.

@@ -49,33 +49,29 @@ impl Thread {
     pub(super) fn act(&mut self, action: Action, arrived: Option<Arrived<'_>>, last: bool) {
         match action {
             Action::Send { request, attempt, server, part: _, keys, command } => {
-                self.send(request, attempt, server, &keys, command);
+                let fresh = arrived.filter(|arrived| arrived.attempt == 0);
+                let fresh = fresh.map_or(&[][..], |arrived| arrived.bytes);
+                self.send(request, attempt, server, &keys, (command, fresh));
             }
-            Action::Use { request, part, attempt } => {
+            Action::Use { request, part: _, attempt } => {
                 let Some(at) = self.requests.place(self.index, request) else { return };
+                self.used = attempt;
                 match arrived.filter(|arrived| arrived.attempt == attempt) {
                     Some(Arrived { bytes, hits, read_back, .. }) => {
                         self.requests.at(at).hits += hits;
-                        self.use_reply(at, part, bytes, read_back, last);
+                        self.use_reply(at, bytes, read_back, last);
                     }
                     None => {
                         let kept = self.requests.at(at).kept(attempt).cloned();
                         let Some(kept) = kept else { return };
                         self.requests.at(at).hits += kept.hits;
-                        self.use_reply(at, part, &kept.bytes, kept.read_back, last);
+                        self.use_reply(at, &kept.bytes, kept.read_back, last);
                     }
                 }
             }
             Action::Done { request } => {
                 let Some(at) = self.requests.place(self.index, request) else { return };
-                let under_way = self.requests.at(at);
-                if under_way.state == State::Open {
-                    let mut composed = std::mem::take(&mut self.composed);
-                    composed.clear();
-                    reply::compose(under_way, &mut composed);
-                    self.finish(at, &composed);
-                    self.composed = composed;
-                }
+                self.finish(at, b"");
             }
             Action::Cancel { attempt, .. } => {
                 self.cancelled.insert(attempt);
@@ -88,8 +84,11 @@ impl Thread {
             Action::Refuse { request, why } => {
                 let Some(at) = self.requests.place(self.index, request) else { return };
                 let under_way = self.requests.at(at);
+                if under_way.state != State::Open {
+                    return;
+                }
                 under_way.outcome = Outcome::Error;
-                under_way.parts.clear();
+                under_way.reply.clear();
                 let text = self.shared.refusal(why);
                 self.finish(at, text.as_bytes());
             }
@@ -111,51 +110,52 @@ impl Thread {
 
     /// Uses a reply for a part. That of a read-back is converted to the form that the client asked
     /// for.
-    pub(super) fn use_reply(
-        &mut self,
-        at: u32,
-        part: u16,
-        bytes: &[u8],
-        read_back: bool,
-        last: bool,
-    ) {
+    pub(super) fn use_reply(&mut self, at: u32, bytes: &[u8], read_back: bool, last: bool) {
         if read_back {
             let mut converted = Vec::new();
             reply::convert(self.requests.at(at), bytes, &mut converted);
-            self.use_part(at, part, &converted, last);
+            self.use_part(at, &converted, last);
         } else {
-            self.use_part(at, part, bytes, last);
+            self.use_part(at, bytes, last);
         }
     }
 
-    pub(super) fn use_part(&mut self, at: u32, part: u16, bytes: &[u8], last: bool) {
+    pub(super) fn use_part(&mut self, at: u32, bytes: &[u8], last: bool) {
         let under_way = self.requests.at(at);
-        under_way.outcome = reply::outcome(under_way.outcome, bytes, part);
+        if under_way.state != State::Open {
+            return;
+        }
+        under_way.outcome = reply::outcome(under_way.outcome, bytes, under_way.parts);
         under_way.served = self.now;
-        if last && part == 0 && under_way.parts.is_empty() {
-            return self.finish(at, bytes);
+        if !last || under_way.failed {
+            return reply::add(under_way, bytes);
         }
-        let part = usize::from(part);
-        if under_way.parts.len() <= part {
-            under_way.parts.resize_with(part + 1, Vec::new);
+        // The last part is not copied.
+        if reply::is_whole(under_way, bytes) {
+            under_way.reply.clear();
         }
-        under_way.parts[part].clear();
-        under_way.parts[part].extend_from_slice(bytes);
+        reply::open(under_way);
+        self.finish(at, bytes);
     }
 
-    /// Gives a request its reply, which is sent once those before it are.
-    pub(super) fn finish(&mut self, at: u32, bytes: &[u8]) {
+    /// Gives a request its reply (what is known of it, and `rest`), which is sent once those before it are.
+    pub(super) fn finish(&mut self, at: u32, rest: &[u8]) {
         let under_way = self.requests.at(at);
         if under_way.state != State::Open {
             return;
         }
         let (verb, quiet, noreply) = (under_way.verb, under_way.quiet, under_way.noreply);
-        let silent = memcached::is_suppressed(verb, quiet, noreply, bytes);
-        let bytes = if silent { &[] } else { bytes };
+        let start = if under_way.reply.is_empty() { rest } else { &under_way.reply };
+        let mut rest = rest;
+        if memcached::is_suppressed(verb, quiet, noreply, start) {
+            under_way.reply.clear();
+            rest = &[];
+        }
+        let bytes = under_way.reply.len() + rest.len();
         let (place, generation) = under_way.client;
         if under_way.received > 0 {
-            self.shared.lane(self.index).finish(self.now, under_way, bytes.len());
-            self.shared.counters(self.index).finish(under_way, bytes.len());
+            self.shared.lane(self.index).finish(self.now, under_way, bytes);
+            self.shared.counters(self.index).finish(under_way, bytes);
         }
         let client = self.clients.get_mut(place as usize).and_then(Option::as_mut);
         let Some(client) = client.filter(|client| client.generation == generation) else {
@@ -163,16 +163,15 @@ impl Thread {
             return self.requests.release(at);
         };
         if client.queue.front() != Some(&at) {
-            under_way.reply.clear();
-            under_way.reply.extend_from_slice(bytes);
+            under_way.reply.extend_from_slice(rest);
             under_way.state = State::Replied;
             return;
         }
         if client.out.is_empty() {
             client.moved = self.now;
         }
-        client.out.end().extend_from_slice(bytes);
         client.queue.pop_front();
+        client.send(&under_way.reply, rest);
         under_way.state = State::Delivered;
         self.requests.release(at);
         while let Some(&next) = client.queue.front() {
@@ -185,6 +184,8 @@ impl Thread {
             client.queue.pop_front();
             self.requests.release(next);
         }
-        self.write_later(place);
+        if client.wants_turn() {
+            self.write_later(place);
+        }
     }
 }

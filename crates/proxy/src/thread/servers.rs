@@ -24,13 +24,14 @@ impl Thread {
         }
     }
 
+    /// Sends a command to a server. `fresh`: the request's bytes, if it is being handled.
     pub(super) fn send(
         &mut self,
         request: RequestId,
         attempt: AttemptId,
         server: ServerId,
         keys: &Part,
-        command: Command,
+        (command, fresh): (Command, &[u8]),
     ) {
         let Some(at) = self.requests.place(self.index, request) else {
             return self.todo.push_back(Event::Failed { attempt, why: Failed::Connect });
@@ -46,6 +47,7 @@ impl Thread {
         let (expect, read_back) = match command {
             Command::Original => {
                 match keys {
+                    Part::Whole if under_way.command.is_empty() => out.extend_from_slice(fresh),
                     Part::Whole => out.extend_from_slice(&under_way.command),
                     Part::Places(places) => {
                         let ranges = places.iter().map(|i| under_way.keys.get(usize::from(*i)));
@@ -146,7 +148,7 @@ impl Thread {
                     self.keep(flight.request, attempt, bytes, reply.hits, true);
                 }
                 self.tell(event, Some(arrived));
-                if !flight.read_back {
+                if !flight.read_back && self.used != attempt {
                     // Kept while the engine may still use it.
                     self.keep(flight.request, attempt, bytes, reply.hits, false);
                 }
@@ -199,13 +201,15 @@ impl Thread {
             let text = String::from_utf8_lossy(bytes);
             let said = if text.is_empty() { "cannot be reached" } else { text.trim_end() };
             let line = format!("SERVER_ERROR {name}: {said}\r\n");
-            under_way.parts.clear();
-            under_way.parts.push(line.into_bytes());
+            under_way.reply.clear();
+            under_way.reply.extend_from_slice(line.as_bytes());
         }
         if under_way.left == 0 {
-            let reply = under_way.parts.pop().unwrap_or_else(|| b"OK\r\n".to_vec());
+            if under_way.reply.is_empty() {
+                under_way.reply.extend_from_slice(b"OK\r\n");
+            }
             match under_way.state {
-                State::Open => self.finish(at, &reply),
+                State::Open => self.finish(at, b""),
                 _ => self.requests.release(at),
             }
         }
