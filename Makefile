@@ -45,6 +45,7 @@ fuzz:
 
 # One experiment again on this machine: make experiment NAME=spotify-single [SHORT=1] [OUT=DIR]
 HELPER_nginx = slowdisk
+HELPER_serve-objects = serve-objects-bare
 HELPER_shard-build = shard-queries-bench
 HELPER_shard-curve = shard-queries-bench
 HELPER_shard-layers = shard-queries-bench

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use engine::invariant::Invariants;
 use engine::node::{
-    Action, Asker, Checked, Contents, Event, Failure, Fetched, Node, PeerStatus, Reply, RequestId,
+    Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, Node, PeerStatus, Reply, RequestId,
     Restored, Settings, Stages,
 };
 use engine::route::NodeId;
@@ -158,6 +158,20 @@ impl Drive {
     ) -> Asked {
         let request = self.request();
         self.ask(now, request, Event::Get { request, key, asker, deadline })
+    }
+
+    /// Reads an object that memory holds and may serve as it is; `None`: ask [`Drive::get`]. Nothing
+    /// is allocated for it. Where events are logged the answer is always `None`, because the log has
+    /// reads as events.
+    pub fn hit(self: &Arc<Self>, now: Nanos, key: &[u8]) -> Option<Hit<Object>> {
+        let mut actions = Vec::new();
+        let mut state = self.lock();
+        if state.log.is_some() {
+            return None;
+        }
+        let hit = state.node.hit(now, key, &mut actions);
+        self.carry_out(state, actions);
+        hit
     }
 
     /// Handles a peer's request for a lease; returns the lease's duration if it is granted.

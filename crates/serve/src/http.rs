@@ -2,7 +2,8 @@
 
 use std::convert::Infallible;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -24,6 +25,7 @@ use super::cluster;
 use super::front::{Front, Protocol, Seat};
 use super::lane::{Lane, Seen};
 use super::pace::Pace;
+use super::quick::{Flight, IdleTimer, Quick, Reads, Slot};
 use super::refusal::Phase;
 use super::socket::Socket;
 use super::{Shared, admin, browser, datasets, headers, list, objects};
@@ -142,7 +144,7 @@ pub fn typed(
 }
 
 /// A server that speaks HTTP: a node, or a gateway.
-pub trait Service: Deref<Target = Front> + Send + Sync + 'static {
+pub trait Service: Quick + Deref<Target = Front> {
     /// Answers a request.
     fn answer(
         self: &Arc<Self>,
@@ -172,6 +174,30 @@ impl<S: Service> Protocol for S {
     fn under_way(&self) -> usize {
         Service::under_way(self)
     }
+}
+
+/// What a plain read left that goes on the usual way, as an extension of its request. (Extensions are
+/// values that can be cloned.)
+struct Resumed<S: Quick>(Arc<Mutex<Option<<S::Flight as Flight>::Resumed>>>);
+
+impl<S: Quick> Clone for Resumed<S> {
+    fn clone(&self) -> Resumed<S> {
+        Resumed(self.0.clone())
+    }
+}
+
+impl<S: Quick> Resumed<S> {
+    fn new(resumed: <S::Flight as Flight>::Resumed) -> Resumed<S> {
+        Resumed(Arc::new(Mutex::new(Some(resumed))))
+    }
+}
+
+/// Takes what a plain read left for its request.
+pub fn resumed<S: Quick>(
+    request: &mut Request<Incoming>,
+) -> Option<<S::Flight as Flight>::Resumed> {
+    let Resumed(left) = request.extensions_mut().remove::<Resumed<S>>()?;
+    left.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// Answers a request if its head is not too long, and its connection may ask for it.
@@ -238,9 +264,15 @@ async fn connection<S: Service>(
     let _ = stream.set_nodelay(true);
     let serve = &shared.config.serve;
     let phase = Arc::new(Phase::default());
+    let slot: Slot<S::Flight> = Slot::<S::Flight>::default();
     let service = {
-        let (shared, lane, phase) = (shared.clone(), lane, phase.clone());
-        service_fn(move |request| {
+        let (shared, lane, phase) = (shared.clone(), lane.clone(), phase.clone());
+        let slot = slot.clone();
+        service_fn(move |mut request: Request<Incoming>| {
+            let resumed = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(resumed) = resumed {
+                request.extensions_mut().insert(Resumed::<S>::new(resumed));
+            }
             let (shared, lane) = (shared.clone(), lane.clone());
             let replying = phase.begin();
             async move {
@@ -254,20 +286,35 @@ async fn connection<S: Service>(
     let silent = if seat == Seat::Spare { pace.idle.min(SPARE_SILENT_MAX) } else { pace.idle };
     let mut builder = http1::Builder::new();
     builder
-        .timer(TokioTimer::new())
+        .timer(IdleTimer::new(phase.clone(), silent))
         .keep_alive(seat == Seat::Regular)
         .header_read_timeout(silent)
         .max_buf_size(serve.header_bytes_max.0 as usize);
-    let connection =
-        builder.serve_connection(TokioIo::new(Socket::new(stream, pace, phase)), service);
-    let mut connection = std::pin::pin!(connection);
+    let head_bytes_max = serve.header_bytes_max.0 as usize;
+    let regular = seat == Seat::Regular;
+    let reads = Reads::new(shared.clone(), lane, slot, head_bytes_max, regular);
+    let socket = TokioIo::new(Socket::new(stream, pace, phase, reads));
+    let mut connection = std::pin::pin!(builder.serve_connection(socket, service));
     // What goes wrong on a connection (a client that leaves, a malformed head, which hyper answers) is
     // the client's to know.
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        _ = stopping.wait_for(|stopping| *stopping) => connection.as_mut().graceful_shutdown(),
+    let seen = stopping.clone();
+    let mut stop = std::pin::pin!(stopping.wait_for(|stopping| *stopping));
+    let mut waits = false;
+    let ended = std::future::poll_fn(|context| {
+        if connection.as_mut().poll(context).is_ready() {
+            return Poll::Ready(true);
+        }
+        // Registered once: to look at the future after each request would cost more than the flag.
+        if waits && !seen.has_changed().unwrap_or(true) {
+            return Poll::Pending;
+        }
+        waits = true;
+        stop.as_mut().poll(context).map(|_| false)
+    });
+    if !ended.await {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
     }
-    let _ = connection.await;
 }
 
 /// Answers a request to a node.

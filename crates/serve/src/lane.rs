@@ -6,6 +6,7 @@ use engine::node::Stages;
 use model::window::{Finished, Nanos, Operation, Outcome, Recorder, Sample, Settings, Window};
 use model::window::{is_sampled, key_hash};
 
+use super::quick::Passed;
 use record::clock;
 
 /// Maximum number of samples held until the observer takes them; further samples are dropped.
@@ -44,7 +45,7 @@ impl Lane {
             state.recorder.arrive(now);
             state.recorder.start(now);
         }
-        let hash = if self.sample_one_in > 0 { key_hash(key) } else { u64::MAX };
+        let hash = self.hash_of(key);
         Seen {
             lane: self.clone(),
             operation,
@@ -56,6 +57,35 @@ impl Lane {
             bytes: 0,
             internal: false,
             warm: 0,
+        }
+    }
+
+    /// The hash of a key for [`Passed::hash`].
+    pub fn hash_of(&self, key: &[u8]) -> u64 {
+        if self.sample_one_in > 0 { key_hash(key) } else { u64::MAX }
+    }
+
+    /// Records a request that met no queue, was answered at once, and whose reply was sent at `replied`.
+    pub fn passed(&self, passed: &Passed, replied: Nanos) {
+        let &Passed { operation, outcome, hash, received, size, bytes } = passed;
+        let response = replied.saturating_sub(received);
+        let finished = Finished { operation, outcome, waiting: 0, service: 0, response, bytes };
+        let mut state = self.lock();
+        state.recorder.pass(received, replied, &finished);
+        if is_sampled(hash, self.sample_one_in) && state.samples.len() < SAMPLES_MAX {
+            let unix_ns = i128::from(received) + self.unix_offset_ns;
+            state.samples.push(Sample {
+                key: hash,
+                size,
+                operation,
+                outcome,
+                received_unix_us: (unix_ns / 1000).max(0) as u64,
+                queued_ns: 0,
+                started_ns: 0,
+                served_ns: 0,
+                replied_ns: response,
+                length_met: 0,
+            });
         }
     }
 

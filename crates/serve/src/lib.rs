@@ -28,6 +28,7 @@ mod objects;
 mod observe;
 mod pace;
 pub mod peer;
+mod quick;
 mod range;
 mod refusal;
 mod socket;

@@ -22,11 +22,16 @@ use crate::front::Front;
 use crate::http::{Problem, Service, authorize, is_health, json, only_get, typed};
 use crate::lane::Lane;
 use crate::observe::Observed;
+use crate::quick::{Never, Quick};
 
 /// A proxy, and the HTTP front for whoever watches it.
 pub struct Middleware {
     front: Front,
     proxy: Proxy,
+}
+
+impl Quick for Middleware {
+    type Flight = Never;
 }
 
 impl Middleware {

@@ -6,12 +6,14 @@ use std::time::{Duration, UNIX_EPOCH};
 use bytes::Bytes;
 use engine::{Etag, Payload};
 use http::header::{
-    ACCEPT_RANGES, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LAST_MODIFIED,
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LAST_MODIFIED,
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::arena;
+use model::window::Outcome;
+
+use super::{arena, headers};
 use origin::Metadata;
 
 /// The prefix of headers with user metadata.
@@ -26,7 +28,8 @@ struct Inner {
     metadata: Metadata,
     block: Vec<u8>,
     body: Bytes,
-    headers: Vec<(HeaderName, HeaderValue)>,
+    /// The lines of a reply with the whole object from memory that are always the same.
+    head: Box<[u8]>,
 }
 
 impl PartialEq for Object {
@@ -40,9 +43,9 @@ impl Object {
     pub fn new(metadata: Metadata, body: Bytes) -> Object {
         debug_assert_eq!(metadata.size, body.len() as u64);
         let block = metadata.encode();
-        let headers = headers_of(&metadata);
+        let head = head_of(&metadata);
         let body = arena::keep(body);
-        Object(Arc::new(Inner { metadata, block, body, headers }))
+        Object(Arc::new(Inner { metadata, block, body, head }))
     }
 
     /// Reads the stored form: metadata, then bytes. `None` if it is malformed.
@@ -70,10 +73,16 @@ impl Object {
         &self.0.metadata
     }
 
-    /// Adds the headers of a reply with this object, which are built once.
+    /// The header lines of a reply with the whole object from memory, written once: those of the
+    /// object, its length, and the outcome.
+    pub fn head(&self) -> &[u8] {
+        &self.0.head
+    }
+
+    /// Adds the headers of a reply with this object.
     pub fn add_headers(&self, to: &mut HeaderMap) {
-        for (name, value) in &self.0.headers {
-            to.append(name, value.clone());
+        for (name, value) in headers_of(&self.0.metadata) {
+            to.append(name, value);
         }
     }
 }
@@ -88,6 +97,23 @@ impl Payload for Object {
     fn etag(&self) -> Etag {
         self.0.metadata.etag.clone()
     }
+}
+
+fn head_of(metadata: &Metadata) -> Box<[u8]> {
+    let mut lines = Vec::with_capacity(320);
+    let mut add = |name: &HeaderName, value: &[u8]| {
+        for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
+            lines.extend_from_slice(part);
+        }
+    };
+    for (name, value) in headers_of(metadata) {
+        add(&name, value.as_bytes());
+    }
+    add(&CONTENT_LENGTH, metadata.size.to_string().as_bytes());
+    add(&headers::OUTCOME, Outcome::Memory.as_str().as_bytes());
+    // What memory answers met no queue.
+    add(&headers::QUEUE_LENGTH, b"0");
+    lines.into()
 }
 
 /// The reply headers of metadata.

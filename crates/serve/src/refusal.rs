@@ -6,13 +6,21 @@
 
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use model::window::Nanos;
+use record::clock;
 
 /// Whether what is written on a connection may be a reply of ours.
 #[derive(Default)]
 pub struct Phase {
     replying: AtomicBool,
     handed_over: AtomicBool,
+    /// hyper was given a request that it has not yet passed on.
+    expected: AtomicBool,
+    /// When the last plain read was answered, on the monotonic clock; 0: none was.
+    passed: AtomicU64,
 }
 
 /// A reply of ours under way; dropped when hyper has taken all of its body.
@@ -23,6 +31,7 @@ impl Phase {
     pub fn begin(self: &Arc<Phase>) -> Replying {
         self.handed_over.store(false, Ordering::Relaxed);
         self.replying.store(true, Ordering::Relaxed);
+        self.expected.store(false, Ordering::Relaxed);
         Replying(self.clone())
     }
 
@@ -31,6 +40,29 @@ impl Phase {
         if self.handed_over.load(Ordering::Relaxed) {
             self.replying.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// hyper is given a request.
+    pub fn expect(&self) {
+        self.expected.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a request is under way in hyper, or its reply.
+    pub fn is_replying(&self) -> bool {
+        self.expected.load(Ordering::Relaxed) || self.replying.load(Ordering::Relaxed)
+    }
+
+    /// A plain read was answered at a time on the monotonic clock, or is being answered.
+    pub fn pass(&self, at: Nanos) {
+        self.passed.store(at, Ordering::Relaxed);
+    }
+
+    /// When the last plain read was answered, if that was after `since`.
+    pub fn last_passed(&self, since: Instant) -> Option<Instant> {
+        let at = self.passed.load(Ordering::Relaxed);
+        let ago = Duration::from_nanos(clock::now().saturating_sub(at));
+        let at = Instant::now().checked_sub(ago).filter(|_| at > 0)?;
+        (at > since).then_some(at)
     }
 
     /// What to send instead of these buffers, if they are a refusal of hyper's.

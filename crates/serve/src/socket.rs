@@ -3,6 +3,8 @@
 //! To hyper it is an ordinary socket that accepts buffers. Buffers that are parts of the arena's
 //! file are passed to the kernel as such, in order after the buffers before them (`MSG_MORE` keeps
 //! the head of a reply and its body in one segment).
+//!
+//! Plain reads are answered here, while hyper waits for the next request ([`quick`](super::quick)).
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
@@ -18,6 +20,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::arena;
 use super::pace::Pace;
+use super::quick::{Quick, Reads};
 use super::refusal::Phase;
 
 /// Shorter buffers are written together with the others: a system call of their own would cost more
@@ -32,23 +35,42 @@ const TIOCOUTQ: rustix::ioctl::Opcode = 0x5411;
 /// While the client takes nothing, a timer runs, and at its end the client must have acknowledged what
 /// [`Pace`] asks of it. What counts is what was acknowledged and not what was written: the kernel takes
 /// megabytes at once and then nothing for minutes, however evenly a slow client reads.
-pub struct Socket {
-    stream: TcpStream,
+pub struct Socket<S: Quick> {
+    pub(super) stream: TcpStream,
     pace: Pace,
+    /// Plain reads.
+    pub(super) reads: Reads<S>,
     /// Bytes given to the kernel.
     written: u64,
     /// What the client had when it was first waited for; `None` while it keeps up.
-    delivered: Option<u64>,
-    phase: Arc<Phase>,
+    pub(super) delivered: Option<u64>,
+    pub(super) phase: Arc<Phase>,
     /// What is being sent instead of what hyper wrote, and how much of it is sent.
     instead: Option<(Vec<u8>, usize)>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Socket {
+/// The offset of a buffer in the arena's file, if it is worth sending from there.
+fn place(buffer: &[u8]) -> Option<u64> {
+    if buffer.len() < SENDFILE_BYTES_MIN {
+        return None;
+    }
+    arena::get()?.place(buffer)
+}
+
+impl<S: Quick> Socket<S> {
     /// Wraps a stream.
-    pub fn new(stream: TcpStream, pace: Pace, phase: Arc<Phase>) -> Socket {
-        Socket { stream, pace, written: 0, delivered: None, phase, instead: None, timer: None }
+    pub fn new(stream: TcpStream, pace: Pace, phase: Arc<Phase>, reads: Reads<S>) -> Socket<S> {
+        Socket {
+            stream,
+            pace,
+            reads,
+            written: 0,
+            delivered: None,
+            phase,
+            instead: None,
+            timer: None,
+        }
     }
 
     /// Bytes that the client has acknowledged.
@@ -101,18 +123,10 @@ impl Socket {
         }
     }
 
-    /// The offset of a buffer in the arena's file, if it is worth sending from there.
-    fn place(buffer: &[u8]) -> Option<u64> {
-        if buffer.len() < SENDFILE_BYTES_MIN {
-            return None;
-        }
-        arena::get()?.place(buffer)
-    }
-
     /// Writes as much as the socket accepts: the buffers before the first part of the file, then
     /// that part.
     fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        let first = buffers.iter().position(|buffer| Socket::place(buffer).is_some());
+        let first = buffers.iter().position(|buffer| place(buffer).is_some());
         let (plain, file) = buffers.split_at(first.unwrap_or(buffers.len()));
         let mut sent = 0;
         if !plain.is_empty() {
@@ -125,7 +139,7 @@ impl Socket {
             }
         }
         let (Some(buffer), Some(arena)) = (file.first(), arena::get()) else { return Ok(sent) };
-        let Some(mut at) = Socket::place(buffer) else { return Ok(sent) };
+        let Some(mut at) = place(buffer) else { return Ok(sent) };
         match sendfile(self.stream.as_fd(), arena.file(), Some(&mut at), buffer.len()) {
             Ok(count) => Ok(sent + count),
             // The earlier buffers are written; the next call reports the error.
@@ -133,10 +147,17 @@ impl Socket {
             Err(error) => Err(error.into()),
         }
     }
-}
 
-impl Socket {
-    /// Writes buffers of which some lie in the arena's file.
+    /// Writes buffers, of which some may lie in the arena's file.
+    pub(super) fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = self.poll_place(context, buffers);
+        self.counted(context, result)
+    }
+
     fn poll_place(
         &mut self,
         context: &mut Context<'_>,
@@ -152,17 +173,17 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl<S: Quick> AsyncRead for Socket<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        self.read(context, buffer)
     }
 }
 
-impl AsyncWrite for Socket {
+impl<S: Quick> AsyncWrite for Socket<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -187,12 +208,7 @@ impl AsyncWrite for Socket {
             };
             *sent += ready!(Pin::new(&mut socket.stream).poll_write(context, left))?;
         }
-        let result = if buffers.iter().any(|buffer| Socket::place(buffer).is_some()) {
-            socket.poll_place(context, buffers)
-        } else {
-            Pin::new(&mut socket.stream).poll_write_vectored(context, buffers)
-        };
-        socket.counted(context, result)
+        socket.poll_send(context, buffers)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -203,10 +219,12 @@ impl AsyncWrite for Socket {
         // All that there is to send for now was given to the kernel.
         self.delivered = None;
         self.phase.flushed();
-        Pin::new(&mut self.stream).poll_flush(context)
+        self.flushed(context);
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.end(context))?;
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

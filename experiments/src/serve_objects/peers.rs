@@ -74,6 +74,14 @@ impl Bench {
         Ok(peer)
     }
 
+    /// Starts hyper with nothing on it.
+    pub fn hyper(bytes: u64, scratch: &Path) -> anyhow::Result<Peer> {
+        let address = lab::free_address()?;
+        let mut command = Command::new(lab::helper("serve-objects-bare")?);
+        command.args([&address, &bytes.to_string()]);
+        Peer::start("bare hyper", command, &address, "/objects/k%d", &scratch.join("hyper.log"))
+    }
+
     /// Loads a server for one slice.
     pub fn load(&self, peer: &Target, request: &Request) -> anyhow::Result<Measured> {
         let before = peer.cpu_s()?;

@@ -31,6 +31,7 @@ mod serve_damaged;
 mod serve_faults;
 mod serve_gateway;
 mod serve_lost;
+mod serve_quick;
 mod serve_replay;
 mod serve_runs;
 mod serve_slow;

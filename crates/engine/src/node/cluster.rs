@@ -132,7 +132,7 @@ impl Cluster {
         self.settled_from <= now && lasts
     }
 
-    pub fn authority(&self, key: &Key, now: Nanos) -> Option<Authority> {
+    pub fn authority(&self, key: &[u8], now: Nanos) -> Option<Authority> {
         let primary = self.view.primary(&self.settings.ring.replicas(key))?;
         let lease = self.leases[primary];
         let lasts = now < lease.until || mutant::is(Mutant::ServeAfterLease);
@@ -143,7 +143,7 @@ impl Cluster {
         (leased && self.is_settled(now)).then_some(authority)
     }
 
-    pub fn is_mine(&self, key: &Key) -> bool {
+    pub fn is_mine(&self, key: &[u8]) -> bool {
         self.settings.ring.replicas(key).place(self.me()).is_some()
     }
 
@@ -192,7 +192,7 @@ impl Cluster {
 
     /// The peers to offer an object of this size to, within the budget, and the same as bits of
     /// places.
-    pub fn offer_to(&mut self, key: &Key, bytes: u64, now: Nanos) -> (Vec<NodeId>, u8) {
+    pub fn offer_to(&mut self, key: &[u8], bytes: u64, now: Nanos) -> (Vec<NodeId>, u8) {
         let rate = self.settings.replicate_bytes_per_s as f64;
         let replicas = self.settings.ring.replicas(key);
         if rate == 0.0 || self.view.primary(&replicas) != Some(self.me()) {

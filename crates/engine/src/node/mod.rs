@@ -19,6 +19,8 @@
 mod cluster;
 mod event;
 mod flights;
+#[cfg(test)]
+mod hit_tests;
 mod reads;
 mod remote;
 mod settings;
@@ -53,6 +55,14 @@ struct Kept<P> {
     hits: u8,
     /// The key's nodes it was offered to, as bits of their places.
     warm: u8,
+}
+
+impl<P: Payload> Kept<P> {
+    /// Counts a read: the object, its marks of other nodes, and whether it is to be offered to them.
+    fn read(&mut self) -> (P, u8, bool) {
+        self.hits = (self.hits + 1).min(2);
+        (self.payload.clone(), self.warm, self.hits == 2 && self.warm == 0)
+    }
 }
 
 /// An object on a device.
@@ -104,6 +114,17 @@ pub struct Contents {
     pub readers: usize,
     /// Writes that have their turn, wait for it, or wait for other nodes.
     pub writers: usize,
+}
+
+/// A read that memory answered at once ([`Node::hit`]).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit<P> {
+    /// The object.
+    pub payload: P,
+    /// The key's nodes known to have the object, as bits of their places.
+    pub warm: u8,
+    /// Retrievals under way in the node, each with its readers.
+    pub length: u32,
 }
 
 struct Device {
@@ -298,7 +319,7 @@ impl<P: Payload> Node<P> {
     }
 
     /// The authority to serve copies of a key now; `None`: each is compared with the origin first.
-    fn authority(&self, key: &Key, now: Nanos) -> Option<Authority> {
+    fn authority(&self, key: &[u8], now: Nanos) -> Option<Authority> {
         match &self.cluster {
             None => Some(Authority::ALONE),
             Some(cluster) => cluster.authority(key, now),
@@ -312,7 +333,7 @@ impl<P: Payload> Node<P> {
         authority: Option<Authority>,
         now: Nanos,
     ) -> bool {
-        self.is_within(verified, authority, now, 0)
+        Node::<P>::is_within(self.settings.revalidate, verified, authority, now)
     }
 
     /// Whether a copy may be served while the origin does not answer.
@@ -322,20 +343,21 @@ impl<P: Payload> Node<P> {
         authority: Option<Authority>,
         now: Nanos,
     ) -> bool {
-        self.is_within(verified, authority, now, self.settings.stale_if_error)
+        let longer = self.settings.stale_if_error;
+        let bound = self.settings.revalidate.map(|bound| bound.saturating_add(longer));
+        Node::<P>::is_within(bound, verified, authority, now)
     }
 
+    /// Whether a copy was verified under this authority and within `bound`, if there is one.
     fn is_within(
-        &self,
+        bound: Option<Nanos>,
         verified: Option<Verified>,
         authority: Option<Authority>,
         now: Nanos,
-        longer: Nanos,
     ) -> bool {
         let Some(verified) = verified.filter(|v| Some(v.authority) == authority) else {
             return false;
         };
-        let bound = self.settings.revalidate.map(|bound| bound.saturating_add(longer));
         bound.is_none_or(|bound| now.saturating_sub(verified.at) < bound)
     }
 }

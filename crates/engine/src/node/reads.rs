@@ -4,7 +4,8 @@ use model::window::{Finished, Nanos, Operation, Outcome};
 
 use super::flights::{self, At, Flight, Waiter};
 use super::{
-    Action, Asker, Authority, DeviceId, Failure, JobId, Node, OnDevice, Reply, RequestId, Stages,
+    Action, Asker, Authority, DeviceId, Failure, Hit, JobId, Node, OnDevice, Reply, RequestId,
+    Stages,
 };
 use crate::mutant::{self, Mutant};
 use crate::tier::Location;
@@ -63,27 +64,55 @@ impl<P: Payload> Node<P> {
         actions: &mut Vec<Action<P>>,
     ) -> bool {
         let Some(kept) = self.memory.get(key) else { return false };
-        let (payload, verified, warm) = (kept.payload.clone(), kept.verified, kept.warm);
-        kept.hits = (kept.hits + 1).min(2);
-        let again = kept.hits == 2;
+        let verified = kept.verified;
         if !self.is_fresh(verified, authority, now) {
             if self.origin_down.is_none() || !self.may_be_stale(verified, authority, now) {
                 return false;
             }
             self.probe_origin(now, key, authority, actions);
         }
-        let warm = if again && warm == 0 { self.offer(now, key, &payload, actions) } else { warm };
+        let Some(kept) = self.memory.get(key) else { return false };
+        let (payload, warm, again) = kept.read();
+        let warm = if again { self.offer(now, key, &payload, actions) } else { warm };
         let age = verified.map_or(0, |verified| now.saturating_sub(verified.at));
         let reply = Reply::Found { payload, outcome: Outcome::Memory, age, warm };
         self.answer_at_once(now, request, reply, actions);
         true
     }
 
+    /// Serves a read whose object is in memory and may be served as it is. The effect equals that
+    /// of [`Event::Get`](super::Event::Get) from a client, without an action for the reply and
+    /// without an allocation. `None` otherwise: the request is still to be handled by an event.
+    pub fn hit(&mut self, now: Nanos, key: &[u8], actions: &mut Vec<Action<P>>) -> Option<Hit<P>> {
+        if self.cluster.as_ref().is_some_and(|cluster| !cluster.is_mine(key)) {
+            return None;
+        }
+        let authority = self.authority(key, now);
+        let revalidate = self.settings.revalidate;
+        let kept = self.memory.get(key)?;
+        if !Node::<P>::is_within(revalidate, kept.verified, authority, now) {
+            return None;
+        }
+        let (payload, warm, again) = kept.read();
+        let warm = if again { self.offer(now, key, &payload, actions) } else { warm };
+        self.now = self.now.max(now);
+        let finished = Finished {
+            operation: Operation::Get,
+            outcome: Outcome::Memory,
+            waiting: 0,
+            service: 0,
+            response: 0,
+            bytes: payload.bytes(),
+        };
+        self.recorder.pass(now, now, &finished);
+        Some(Hit { payload, warm, length: self.flights.len() as u32 })
+    }
+
     /// Offers an object on its second read to the key's other nodes, within the budget.
-    fn offer(&mut self, now: Nanos, key: &Key, payload: &P, actions: &mut Vec<Action<P>>) -> u8 {
+    fn offer(&mut self, now: Nanos, key: &[u8], payload: &P, actions: &mut Vec<Action<P>>) -> u8 {
         let Some(cluster) = &mut self.cluster else { return 0 };
         let (peers, warm) = cluster.offer_to(key, payload.stored_bytes(), now);
-        actions.extend(peers.into_iter().map(|peer| Action::Offer { peer, key: key.clone() }));
+        actions.extend(peers.into_iter().map(|peer| Action::Offer { peer, key: key.into() }));
         if warm != 0
             && let Some(kept) = self.memory.get(key)
         {

@@ -54,7 +54,7 @@ impl<V> Memory<V> {
     }
 
     /// The value of a key. Makes it the most recently used.
-    pub fn get(&mut self, key: &Key) -> Option<&mut V> {
+    pub fn get(&mut self, key: &[u8]) -> Option<&mut V> {
         self.entries.get_mut(key).map(|entry| &mut entry.value)
     }
 

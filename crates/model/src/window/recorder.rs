@@ -153,6 +153,16 @@ impl Recorder {
         self.count_finished(finished, number);
     }
 
+    /// Records a request that arrived and whose service started at `from`, and ended at `to`: the
+    /// same as [`Recorder::arrive`], [`Recorder::start`] and [`Recorder::finish`] one after the
+    /// other, for less.
+    pub fn pass(&mut self, from: Nanos, to: Nanos, finished: &Finished) {
+        self.arrive(from);
+        self.waiting -= 1;
+        self.in_service += 1;
+        self.finish(to, finished);
+    }
+
     /// Records a waiting request that left without service (its client disconnected, its deadline
     /// passed).
     pub fn abandon(&mut self, now: Nanos) {

@@ -11,6 +11,7 @@ mod datasets;
 mod drive;
 mod nodes;
 mod pending;
+mod quick;
 mod relay;
 mod request;
 mod router;
@@ -39,7 +40,7 @@ use super::body::ReplyBody;
 use super::condition;
 use super::datasets::Datasets;
 use super::front::Front;
-use super::http::{Problem, Service, authorize, only_get};
+use super::http::{Problem, Service, authorize, only_get, resumed};
 use super::lane::{Lane, Seen};
 use super::objects::{Answered, key_of, no_length, operation_of};
 use super::observe::Observed;
@@ -142,8 +143,11 @@ impl Access {
         self: &Arc<Self>,
         lane: &Arc<Lane>,
         key: Key,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
     ) -> Answered {
+        if let Some(resumed) = resumed::<Access>(&mut request) {
+            return self.go_on(resumed, key, request).await;
+        }
         let operation = operation_of(&request)?;
         let seen = lane.received(operation, &key);
         if let Err(what) = condition::check(request.headers()) {

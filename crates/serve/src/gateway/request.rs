@@ -27,7 +27,8 @@ pub struct NodeRequest {
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-fn is_for_nodes(name: &HeaderName) -> bool {
+/// Whether nodes are sent a client's header.
+pub fn is_for_nodes(name: &HeaderName) -> bool {
     static NAMES: [HeaderName; 9] = [
         RANGE,
         IF_MATCH,

@@ -22,7 +22,8 @@ use super::backend::{Backend, Body as _, Failure, NotSent, Reply as _};
 use super::drive::{Drive, Mailbox};
 use super::pending::Pending;
 
-type Attempt<'a, R> = Pin<Box<dyn Future<Output = Result<R, Failure>> + Send + 'a>>;
+/// How an attempt ends.
+pub type Attempt<'a, R> = Pin<Box<dyn Future<Output = Result<R, Failure>> + Send + 'a>>;
 
 /// Why a request has no reply.
 pub struct Refused {
@@ -59,7 +60,10 @@ enum News<R> {
     Ended(AttemptId, Option<NodeId>, Result<R, Failure>),
 }
 
-struct Attempts<'a, R>(Vec<(AttemptId, Option<NodeId>, Attempt<'a, R>)>);
+/// An attempt under way: its name, its server (`None`: the origin), and its end.
+pub type UnderWay<'a, R> = (AttemptId, Option<NodeId>, Attempt<'a, R>);
+
+struct Attempts<'a, R>(Vec<UnderWay<'a, R>>);
 
 impl<R> Attempts<'_, R> {
     /// Waits for an action of the engine's, or the end of an attempt.
@@ -114,9 +118,21 @@ impl<B: Backend> Router<B> {
         deadline: Nanos,
         broken: &[NodeId],
     ) -> Result<(B::Reply, Option<Pending<B>>, Option<NodeId>), Refused> {
-        let mut pending = Pending::begin(self, key, Operation::Read, deadline);
+        let pending = Pending::begin(self, key, Operation::Read, deadline);
+        self.read_on(pending, None, request, broken).await
+    }
+
+    /// As [`Router::read`], for a read that the engine knows and whose attempt may be under way.
+    pub async fn read_on<'a>(
+        self: &'a Arc<Self>,
+        mut pending: Pending<B>,
+        under_way: Option<UnderWay<'a, B::Reply>>,
+        request: &'a B::Request,
+        broken: &[NodeId],
+    ) -> Result<(B::Reply, Option<Pending<B>>, Option<NodeId>), Refused> {
         let mut attempts = Attempts(Vec::with_capacity(2));
-        let (mut reason, mut tried) = (None, false);
+        let (mut reason, mut tried) = (None, under_way.is_some());
+        attempts.0.extend(under_way);
         loop {
             let news = match pending.todo.pop_front() {
                 Some(action) => News::Action(action),

@@ -2,11 +2,13 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use rustix::net::RecvFlags;
-use tokio::io::{AsyncReadExt, Interest};
+use tokio::io::{AsyncRead, AsyncReadExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::reply::{self, Head};
@@ -93,18 +95,50 @@ impl Connection {
             Ok(sent) => sent,
             Err(fault) => return Err(Failed { fault, unanswered: self.buffer.is_empty() }),
         };
+        Ok((self.receive(bodiless, limits).await?, sent == Sent::All))
+    }
+
+    /// Reads the head of the reply to a request that was sent.
+    pub(super) async fn receive(
+        &mut self,
+        bodiless: bool,
+        limits: &Limits,
+    ) -> Result<Head, Failed> {
         match self.head(bodiless, limits).await {
             Ok(head) => {
                 self.usual = (self.usual - self.usual / 8)
                     .max(usize::try_from(head.length).unwrap_or(usize::MAX).saturating_add(1024))
                     .min(FIRST_BYTES_MAX);
-                Ok((head, sent == Sent::All))
+                Ok(head)
             }
             Err(fault) => {
                 let unanswered = self.buffer.is_empty() && matches!(fault, Fault::Broken(_));
                 Err(Failed { fault, unanswered })
             }
         }
+    }
+
+    /// Writes a request without waiting: how many bytes the socket took.
+    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.try_write(bytes)
+    }
+
+    /// Reads what has arrived: into `scratch` as long as nothing is buffered, else after what is. The
+    /// bytes so far, which are not in the buffer if they are in `scratch`; none: the connection ended.
+    pub(super) fn poll_arrived<'a>(
+        &'a mut self,
+        context: &mut Context<'_>,
+        scratch: &'a mut [u8],
+    ) -> Poll<io::Result<&'a [u8]>> {
+        if self.buffer.is_empty() {
+            let mut into = ReadBuf::new(scratch);
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut into))?;
+            let count = into.filled().len();
+            return Poll::Ready(Ok(&scratch[..count]));
+        }
+        self.buffer.reserve(scratch.len());
+        let count = ready!(pin!(self.stream.read_buf(&mut self.buffer)).poll(context))?;
+        Poll::Ready(Ok(if count == 0 { &[] } else { &self.buffer }))
     }
 
     async fn head(&mut self, bodiless: bool, limits: &Limits) -> Result<Head, Fault> {

@@ -28,7 +28,7 @@ use http::{HeaderMap, StatusCode};
 use origin::Chunks;
 
 pub use incoming::Incoming;
-pub use pool::Pool;
+pub use pool::{Kept, Pool};
 pub use reply::HEADERS_MAX;
 
 /// The limits of a pool.

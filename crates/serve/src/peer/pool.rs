@@ -2,15 +2,18 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::thread::ThreadId;
 use std::time::Instant;
 
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method};
 
 use super::connection::Connection;
+use super::reply::Head;
 use super::{Fault, Incoming, Limits, Outgoing, Reply};
 
 /// Sends requests to one address and keeps the connections. A clone shares the same pool.
@@ -107,9 +110,28 @@ impl Pool {
         let bodiless = *method == Method::HEAD;
         let limits = &self.shared.limits;
         let (head, whole) = connection.exchange(head, body, bodiless, limits).await?;
+        Ok(self.reply(connection, head, whole))
+    }
+
+    fn reply(&self, connection: Connection, head: Head, whole: bool) -> Reply {
         let pool = (whole && head.keep_alive).then(|| self.clone());
         let body = Incoming::new(connection, head.length, pool);
-        Ok(Reply { status: head.status, headers: head.headers, body })
+        Reply { status: head.status, headers: head.headers, body }
+    }
+
+    /// Sends a GET on a kept connection, if there is one that takes it at once. `lines` writes further
+    /// header lines.
+    pub fn send_kept(&self, path: &str, lines: impl FnOnce(&mut Vec<u8>)) -> Option<Kept> {
+        let mut head = Vec::with_capacity(256 + path.len() + self.shared.common.len());
+        for part in [b"GET ", path.as_bytes(), b" HTTP/1.1\r\n", &self.shared.common] {
+            head.extend_from_slice(part);
+        }
+        lines(&mut head);
+        head.extend_from_slice(b"\r\n");
+        // One that has closed, or takes only a part, is dropped: the request is sent anew.
+        let connection = self.take(false)?;
+        let sent = connection.try_write(&head).is_ok_and(|count| count == head.len());
+        sent.then(|| Kept { connection, head, pool: self.clone() })
     }
 
     fn head(
@@ -192,5 +214,62 @@ impl Pool {
         if oldest || connections.len() > limits.idle_max {
             connections.remove(0);
         }
+    }
+}
+
+/// A GET that was sent on a kept connection.
+pub struct Kept {
+    connection: Connection,
+    head: Vec<u8>,
+    pool: Pool,
+}
+
+impl Kept {
+    /// The bytes of the reply so far, in `scratch` or in the connection's buffer; none: the connection
+    /// ended. [`Kept::keep`] must follow unless they are the whole reply.
+    pub fn poll_arrived<'a>(
+        &'a mut self,
+        context: &mut Context<'_>,
+        scratch: &'a mut [u8],
+    ) -> Poll<io::Result<&'a [u8]>> {
+        self.connection.poll_arrived(context, scratch)
+    }
+
+    /// Whether what arrived is in the connection's buffer.
+    pub fn is_buffered(&self) -> bool {
+        !self.connection.buffer.is_empty()
+    }
+
+    /// Puts a part of a reply into the connection's buffer.
+    pub fn keep(&mut self, part: &[u8]) {
+        self.connection.buffer.extend_from_slice(part);
+    }
+
+    /// The whole reply was read: the connection returns to its pool if it may be used again. Returns
+    /// what was in its buffer.
+    pub fn end(self, keep_alive: bool) -> Bytes {
+        let Kept { mut connection, pool, .. } = self;
+        let whole = connection.buffer.split().freeze();
+        if keep_alive {
+            pool.give_back(connection);
+        }
+        whole
+    }
+
+    /// Waits for the reply as [`Pool::send`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pool::send`].
+    pub async fn reply(self) -> Result<Reply, Fault> {
+        let Kept { mut connection, head, pool } = self;
+        match connection.receive(false, &pool.shared.limits).await {
+            Ok(head) => return Ok(pool.reply(connection, head, true)),
+            Err(failed) if failed.unanswered => pool.forget(),
+            Err(failed) => return Err(failed.fault),
+        }
+        let connection = Connection::open(pool.shared.address, pool.shared.limits.connect).await?;
+        let result = pool.exchange(connection, &Method::GET, &head, &mut Outgoing::Empty).await;
+        result.map_err(|failed| failed.fault)
     }
 }

@@ -4,6 +4,7 @@ mod origin;
 mod ping;
 pub mod reply;
 
+use std::io::Write as _;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -25,7 +26,7 @@ use crate::config::Config;
 use crate::headers;
 use crate::http::Problem;
 use crate::objects::origin_problem;
-use crate::peer::{Fault, Limits, Outgoing, Pool};
+use crate::peer::{Fault, Kept, Limits, Outgoing, Pool};
 use reply::NodeReply;
 
 /// The nodes of a cluster, with the origin behind them.
@@ -79,6 +80,33 @@ impl Nodes {
             _ => Failed::Broken,
         };
         Failure { kind, reason: format!("{}: {fault}", self.name(node)) }
+    }
+
+    /// Sends a read to a node on a kept connection; `None` if that does not work at once.
+    pub fn send_kept(
+        &self,
+        node: NodeId,
+        path: &str,
+        avoid: Option<NodeId>,
+        deadline: Nanos,
+    ) -> Option<Kept> {
+        let left = deadline.saturating_sub(clock::now());
+        self.pools.get(node)?.send_kept(path, |lines| {
+            if let Some(avoid) = avoid.and_then(|node| self.names.get(node)) {
+                for part in [headers::AVOID.as_str().as_bytes(), b": ", avoid.as_bytes(), b"\r\n"] {
+                    lines.extend_from_slice(part);
+                }
+            }
+            let ms = (left / 1_000_000).max(1);
+            // Writing to a vector does not fail.
+            let _ = write!(lines, "{}: {ms}\r\n", headers::DEADLINE_MS);
+        })
+    }
+
+    /// The end of a read that was sent on a kept connection.
+    pub async fn ended(&self, node: NodeId, kept: Kept) -> Result<NodeReply, Failure> {
+        let failed = |fault: Fault| self.failure(node, &fault);
+        NodeReply::of(node, kept.reply().await.map_err(failed)?).await.map_err(failed)
     }
 
     fn no_such_node(&self) -> Failure {

@@ -1,0 +1,276 @@
+//! Plain reads at a gateway: sent on a kept connection, and the node's reply passed on as it came.
+//!
+//! The engine decides as for any other read. As soon as anything but one whole reply to the first
+//! attempt happens (no connection is kept, the engine hedges or gives up, the reply is an error or
+//! large), the read goes on the usual way, from where it is.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use engine::Key;
+use engine::gateway::{Action, AttemptId, Head, Operation, Status};
+use engine::node::Stages;
+use engine::route::NodeId;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, TRANSFER_ENCODING,
+};
+use http::{Method, Request};
+use hyper::body::Incoming;
+use model::window::{self, Outcome};
+use record::clock;
+
+use super::nodes::Nodes;
+use super::nodes::reply::GATHERED_BYTES_MAX;
+use super::pending::Pending;
+use super::request::{NodeRequest, is_for_nodes};
+use super::{Access, NODE};
+use crate::headers;
+use crate::http::authorize;
+use crate::lane::{Lane, Seen};
+use crate::objects::Answered;
+use crate::peer::Kept;
+use crate::quick::head::Line;
+use crate::quick::{self, Begun, Content, Facts, Quick, Record, add_date};
+
+/// Header lines of a reply that is passed on as it came.
+const HEADERS_MAX: usize = 64;
+
+impl Quick for Access {
+    type Flight = Flight;
+
+    fn approve(&self, given: &HeaderMap) -> Option<Facts> {
+        authorize(self, given).ok()?;
+        let usual = |name: &HeaderName| *name == headers::DEADLINE_MS || is_for_nodes(name);
+        (!given.keys().any(usual)).then_some(Facts { internal: false })
+    }
+
+    fn begin(
+        self: &Arc<Self>,
+        lane: &Arc<Lane>,
+        line: &Line<'_>,
+        _facts: Facts,
+        _head: &mut Vec<u8>,
+    ) -> Begun<Flight> {
+        if line.is_head {
+            return Begun::Usual;
+        }
+        let key = Key::from(line.key);
+        let seen = lane.received(window::Operation::Get, &key);
+        let patience = self.router.backend.deadline.as_nanos() as u64;
+        let deadline = seen.received.saturating_add(patience);
+        let mut pending = Pending::begin(&self.router, &key, Operation::Read, deadline);
+        let sent = match pending.todo.front() {
+            Some(&Action::Send { attempt, node, avoid, deadline, .. }) => {
+                let kept = self.router.backend.send_kept(node, line.path, avoid, deadline);
+                kept.map(|kept| Sent { attempt, node, kept })
+            }
+            _ => None,
+        };
+        match sent {
+            Some(sent) => {
+                pending.todo.pop_front();
+                let resumed = Resumed { pending, sent: Some(sent), seen };
+                Begun::Flight(Flight { access: self.clone(), resumed: Some(resumed) })
+            }
+            None => Begun::Resume(Resumed { pending, sent: None, seen }),
+        }
+    }
+}
+
+/// An attempt that waits for its reply.
+struct Sent {
+    attempt: AttemptId,
+    node: NodeId,
+    kept: Kept,
+}
+
+/// A read that the engine knows.
+pub struct Resumed {
+    pending: Pending<Nodes>,
+    sent: Option<Sent>,
+    seen: Seen,
+}
+
+/// A read that waits for a node.
+pub struct Flight {
+    access: Arc<Access>,
+    resumed: Option<Resumed>,
+}
+
+/// What has arrived of a reply.
+enum Arrived {
+    Part,
+    /// Not what is passed on here.
+    Other,
+    Whole {
+        body: usize,
+        length: usize,
+        head: Head,
+        keep_alive: bool,
+    },
+}
+
+impl quick::Flight for Flight {
+    type Resumed = Resumed;
+
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        head: &mut Vec<u8>,
+        scratch: &mut [u8],
+    ) -> Poll<Option<(Content, Record)>> {
+        let Some(resumed) = &mut self.resumed else { return Poll::Ready(None) };
+        if let Poll::Ready(action) = resumed.pending.mailbox.poll(context) {
+            resumed.pending.todo.push_back(action);
+        }
+        let Some(sent) = resumed.sent.as_mut().filter(|_| resumed.pending.todo.is_empty()) else {
+            return Poll::Ready(None);
+        };
+        let arrived = loop {
+            let bytes = match ready!(sent.kept.poll_arrived(context, scratch)) {
+                Ok(bytes) if !bytes.is_empty() => bytes,
+                // The usual way reads again, and finds the same end.
+                _ => return Poll::Ready(None),
+            };
+            let (arrived, count) = (look(bytes, head), bytes.len());
+            if !matches!(arrived, Arrived::Whole { .. }) && !sent.kept.is_buffered() {
+                sent.kept.keep(&scratch[..count]);
+            }
+            match arrived {
+                Arrived::Part => {}
+                Arrived::Other => return Poll::Ready(None),
+                whole => break whole,
+            }
+        };
+        Poll::Ready(self.land(arrived, head))
+    }
+
+    fn resume(self) -> Option<Resumed> {
+        self.resumed
+    }
+}
+
+impl Flight {
+    /// Tells the engine of a whole reply; passes it on if the engine chooses it.
+    fn land(&mut self, arrived: Arrived, head: &mut Vec<u8>) -> Option<(Content, Record)> {
+        let Arrived::Whole { body, length, head: judged, keep_alive } = arrived else { return None };
+        let Resumed { mut pending, sent, mut seen } = self.resumed.take()?;
+        let Sent { attempt, node, kept } = sent?;
+        let buffered = kept.is_buffered();
+        let outcome = judged.outcome;
+        if !pending.replied(attempt, judged, true) {
+            // The first reply to a read is the engine's choice: nothing is left that could go on.
+            self.resumed = Some(Resumed { pending, sent: None, seen });
+            return None;
+        }
+        let bytes = kept.end(keep_alive);
+        let served = clock::now();
+        seen.outcome = outcome;
+        seen.stages = Some(Stages {
+            received: seen.received,
+            queued: seen.received,
+            started: seen.received,
+            served,
+            ..Stages::default()
+        });
+        (seen.size, seen.bytes) = (length as u64, length as u64);
+        let backend = &self.access.router.backend;
+        let name = backend.names.get(node).map(|name| name.as_bytes()).unwrap_or_default();
+        for part in [NODE.as_str().as_bytes(), b": ", name, b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+        add_date(served, head);
+        head.extend_from_slice(b"\r\n");
+        let range = body..body + length;
+        let content =
+            if buffered { Content::Bytes(bytes.slice(range)) } else { Content::Scratch(range) };
+        Some((content, Record::Seen(seen)))
+    }
+}
+
+/// Looks at what has arrived of a reply; writes the lines of a whole one that the client gets.
+fn look(bytes: &[u8], out: &mut Vec<u8>) -> Arrived {
+    let mut lines = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut response = httparse::Response::new(&mut lines);
+    let body = match response.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) if bytes.len() < GATHERED_BYTES_MAX as usize => {
+            return Arrived::Part;
+        }
+        _ => return Arrived::Other,
+    };
+    if response.code != Some(200) {
+        return Arrived::Other;
+    }
+    out.clear();
+    out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    let mut length = None;
+    let mut head =
+        Head { status: Status::Final, outcome: Outcome::Unknown, node_length: 0, warm: 0 };
+    let (mut queue_length, mut node_length) = (None, None);
+    let mut keep_alive = response.version == Some(1);
+    for line in response.headers.iter() {
+        let (name, value) = (line.name, line.value);
+        let is = |other: &HeaderName| name.eq_ignore_ascii_case(other.as_str());
+        let text = || std::str::from_utf8(value).ok();
+        if is(&DATE) {
+            continue;
+        } else if is(&CONNECTION) {
+            keep_alive &= value.eq_ignore_ascii_case(b"keep-alive");
+            continue;
+        } else if is(&CONTENT_LENGTH) {
+            let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+            let said = text().filter(|_| digits).and_then(|text| text.parse::<usize>().ok());
+            if length.is_some() || said.is_none() {
+                return Arrived::Other;
+            }
+            length = said;
+        } else if is(&TRANSFER_ENCODING) {
+            return Arrived::Other;
+        } else if is(&headers::OUTCOME) {
+            head.outcome = text().and_then(Outcome::parse).unwrap_or(Outcome::Unknown);
+        } else if is(&headers::NODE_LENGTH) {
+            node_length = text().and_then(|text| text.parse().ok());
+            continue;
+        } else if is(&headers::WARM) {
+            head.warm = text().and_then(|text| text.parse().ok()).unwrap_or(0);
+            continue;
+        } else if is(&headers::QUEUE_LENGTH) {
+            queue_length = text().and_then(|text| text.parse().ok());
+        }
+        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+            out.extend_from_slice(part);
+        }
+    }
+    head.node_length = node_length.or(queue_length).unwrap_or(0);
+    match length {
+        Some(length) if length as u64 > GATHERED_BYTES_MAX => Arrived::Other,
+        Some(length) if bytes.len() == body + length => {
+            Arrived::Whole { body, length, head, keep_alive }
+        }
+        Some(length) if bytes.len() < body + length => Arrived::Part,
+        _ => Arrived::Other,
+    }
+}
+
+impl Access {
+    /// Goes on with a plain read the usual way.
+    pub(super) async fn go_on(
+        self: &Arc<Self>,
+        resumed: Resumed,
+        key: Key,
+        request: Request<Incoming>,
+    ) -> Answered {
+        let Resumed { pending, sent, seen } = resumed;
+        let wanted = NodeRequest::new(Method::GET, key, request.uri().path(), request.headers());
+        let nodes = &self.router.backend;
+        let under_way = sent.map(|Sent { attempt, node, kept }| {
+            (attempt, Some(node), Box::pin(nodes.ended(node, kept)) as super::router::Attempt<'_, _>)
+        });
+        let patience = nodes.deadline.as_nanos() as u64;
+        match self.router.read_on(pending, under_way, &wanted, &[]).await {
+            Ok((reply, pending, _)) => Ok(self.reply(seen, &wanted, reply, pending)),
+            Err(refused) => Err(self.problem(refused, &wanted.key, patience).of(seen)),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Plain reads, answered by the connection's socket before hyper sees them.
+//!
+//! hyper waits for the next request by reading from the [`Socket`](super::socket::Socket). A plain
+//! read of an object (GET or HEAD, no range, no condition: [`head`]) that memory answers at once is
+//! answered there: one read, one look at the head, one write of head and body, no future, no map of
+//! headers, nothing allocated. A gateway's plain read becomes a [`Flight`]: the node's reply is read
+//! into the thread's scratch space and written from there. hyper gets whatever else there is, one whole request at a time, and
+//! the socket takes over again after the reply; where the end of a request is not known, hyper keeps
+//! the connection.
+
+mod date;
+pub mod head;
+mod idle;
+mod node;
+mod reading;
+
+use std::convert::Infallible;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::HeaderMap;
+use model::window::{Nanos, Operation, Outcome};
+
+pub use date::add_date;
+pub use idle::IdleTimer;
+
+use crate::lane::{Lane, Seen};
+use head::{Approved, Line};
+
+/// What the headers of a plain read say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Whether the sender is a gateway or another node, which gets additional headers.
+    pub internal: bool,
+}
+
+/// A server's part in plain reads.
+pub trait Quick: Send + Sync + 'static {
+    /// A plain read that waits for another process.
+    type Flight: Flight;
+
+    /// Judges the headers of a plain read: `None` if the request must go the usual way, as when it is
+    /// to be refused.
+    fn approve(&self, _headers: &HeaderMap) -> Option<Facts> {
+        None
+    }
+
+    /// Begins to answer a plain read. A reply that is ready has its head in `head`.
+    fn begin(
+        self: &Arc<Self>,
+        _lane: &Arc<Lane>,
+        _line: &Line<'_>,
+        _facts: Facts,
+        _head: &mut Vec<u8>,
+    ) -> Begun<Self::Flight> {
+        Begun::Usual
+    }
+}
+
+/// How a plain read begins.
+pub enum Begun<F: Flight> {
+    /// It goes the usual way. Nothing was recorded.
+    Usual,
+    /// The reply is ready: its head is written.
+    Reply(Content, Record),
+    /// Another process was asked.
+    Flight(F),
+    /// It goes the usual way from where it is.
+    Resume(F::Resumed),
+}
+
+/// A plain read that waits for another process.
+pub trait Flight: Send + Unpin + 'static {
+    /// What the usual way needs in order to go on with it.
+    type Resumed: Send + 'static;
+
+    /// Waits for the reply: writes its head, and uses `scratch` for its body. It is over with
+    /// [`Landed::Reply`]; `None`: it goes the usual way.
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        head: &mut Vec<u8>,
+        scratch: &mut [u8],
+    ) -> Poll<Option<(Content, Record)>>;
+
+    /// Hands over to the usual way.
+    fn resume(self) -> Option<Self::Resumed>;
+}
+
+/// The flight of a server that waits for nobody.
+pub struct Never(Infallible);
+
+impl Flight for Never {
+    type Resumed = ();
+
+    fn poll(
+        &mut self,
+        _: &mut Context<'_>,
+        _: &mut Vec<u8>,
+        _: &mut [u8],
+    ) -> Poll<Option<(Content, Record)>> {
+        match self.0 {}
+    }
+
+    fn resume(self) -> Option<()> {
+        match self.0 {}
+    }
+}
+
+/// Where the connection leaves what a request needs that goes on the usual way.
+pub type Slot<F> = Arc<Mutex<Option<<F as Flight>::Resumed>>>;
+
+/// The body of a reply.
+pub enum Content {
+    /// These bytes.
+    Bytes(Bytes),
+    /// A part of the thread's scratch space.
+    Scratch(Range<usize>),
+}
+
+/// What is recorded once a reply is sent.
+pub enum Record {
+    /// All of the request.
+    Passed(Passed),
+    /// Its end.
+    Seen(Seen),
+}
+
+/// The record of a request that was answered at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Passed {
+    /// The operation.
+    pub operation: Operation,
+    /// The source of the reply.
+    pub outcome: Outcome,
+    /// The hash of the key, if keys are sampled.
+    pub hash: u64,
+    /// When it arrived.
+    pub received: Nanos,
+    /// Bytes of the object.
+    pub size: u64,
+    /// Bytes of the reply's body.
+    pub bytes: u64,
+}
+
+/// Whose the next bytes of a connection are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Looked at here first: no request is under way.
+    Ours,
+    /// hyper's: the rest of a request, then nothing until its reply has been sent.
+    Theirs {
+        /// Bytes of the request that hyper has not been given.
+        left: u64,
+    },
+    /// hyper's for good.
+    Handed,
+}
+
+/// The state of plain reads on one connection.
+pub struct Reads<S: Quick> {
+    shared: Arc<S>,
+    lane: Arc<Lane>,
+    turn: Turn,
+    approved: Approved<Facts>,
+    /// Bytes received and not looked at yet, or the beginning of a head.
+    held: Vec<u8>,
+    /// hyper waits for bytes that are held until the reply under way has been sent.
+    recall: bool,
+    /// The read that waits for another process, with the bytes of its request.
+    flight: Option<(S::Flight, Vec<u8>)>,
+    slot: Slot<S::Flight>,
+    /// A reply that the client has not taken in full.
+    rest: Option<Rest>,
+    head_bytes_max: usize,
+}
+
+/// What is left of a reply.
+struct Rest {
+    head: Vec<u8>,
+    head_sent: usize,
+    body: Bytes,
+    body_sent: usize,
+    record: Record,
+}
+
+impl<S: Quick> Reads<S> {
+    /// Those of a connection; with `enabled` false hyper gets everything.
+    pub fn new(
+        shared: Arc<S>,
+        lane: Arc<Lane>,
+        slot: Slot<S::Flight>,
+        head_bytes_max: usize,
+        enabled: bool,
+    ) -> Reads<S> {
+        Reads {
+            shared,
+            lane,
+            turn: if enabled { Turn::Ours } else { Turn::Handed },
+            approved: Approved::default(),
+            held: Vec::new(),
+            recall: false,
+            flight: None,
+            slot,
+            rest: None,
+            head_bytes_max,
+        }
+    }
+}
