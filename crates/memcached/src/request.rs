@@ -160,13 +160,15 @@ fn flag_bit(letter: u8) -> u64 {
 /// However the bytes of a connection are cut into buffers, the requests are the same, as long as
 /// each buffer begins where the last request (or what was to be dropped) ended.
 pub fn parse<'a>(buffer: &'a [u8], limits: &Limits) -> Parsed<'a> {
+    // The first byte of a request of the binary protocol, of no command of this one.
+    if buffer.first() == Some(&0x80) {
+        return close("");
+    }
     let bytes_max = line_bytes_max(buffer, limits);
     let window = buffer.get(..bytes_max).unwrap_or(buffer);
     match memchr(b'\n', window) {
         Some(end) => Line::new(buffer, end, limits).parse(),
         None if buffer.len() >= bytes_max => close(LONG_LINE),
-        // The first byte of a request of the binary protocol.
-        None if buffer.first() == Some(&0x80) => close(""),
         None => Parsed::Incomplete { needed: 0 },
     }
 }
