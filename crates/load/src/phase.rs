@@ -135,7 +135,7 @@ impl PhaseRecord {
             account: Account { start, ..Account::default() },
             samples: Vec::new(),
             times: TimesRecord {
-                queue: queue.to_owned(),
+                queue: queue.to_string(),
                 left: times,
                 offset: settings.unix_offset_ns,
                 all: Vec::new(),
