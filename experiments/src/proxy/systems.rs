@@ -25,9 +25,8 @@ impl Programs {
     /// Finds the programs; says how each that is missing is had.
     pub fn find(experiment: &Path) -> anyhow::Result<Programs> {
         for (program, package) in [("memcached", "memcached"), ("nutcracker", "nutcracker")] {
-            version(program, &["-V"]).with_context(|| {
-                format!("cannot start {program}: apt-get install {package}")
-            })?;
+            version(program, &["-V"])
+                .with_context(|| format!("cannot start {program}: apt-get install {package}"))?;
         }
         let built = experiment.canonicalize()?.join("../../target/peers/memcached-proxy");
         let chosen = std::env::var_os("MEMCACHED_PROXY").map_or(built, PathBuf::from);
