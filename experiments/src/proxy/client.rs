@@ -114,8 +114,8 @@ pub fn measure(program: &Path, target: &Target, load: &Load) -> anyhow::Result<M
     })
 }
 
-/// Share of a processor from which on it is the limit. Starting and ending the client takes a share of every slice, in
-/// which nobody works.
+/// Share of a processor from which on it is the limit. Starting and ending the client takes a share
+/// of every slice, in which nobody works.
 const FULL: f64 = 0.85;
 
 impl Measured {

@@ -1,8 +1,9 @@
-//! `experiments/proxy`: this project's memcached proxy beside twemproxy and memcached's built-in one, and beside a server
-//! that stalls.
+//! `experiments/proxy`: this project's memcached proxy beside twemproxy and memcached's built-in
+//! one, and beside a server that stalls.
 //!
-//! All processes run at once, the proxies and the servers on the same processor, the client on another. A block measures
-//! every cell of the grid, in each cell every system for a slice ([`crate::slices`]).
+//! All processes run at once, the proxies and the servers on the same processor, the client on
+//! another. A block measures every cell of the grid, in each cell every system for a slice
+//! ([`crate::slices`]).
 
 mod cells;
 mod client;

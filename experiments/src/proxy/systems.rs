@@ -1,5 +1,5 @@
-//! The processes of `experiments/proxy`: memcached servers, and in front of them this project's proxy, twemproxy and
-//! memcached's built-in proxy, each with one working thread.
+//! The processes of `experiments/proxy`: memcached servers, and in front of them this project's
+//! proxy, twemproxy and memcached's built-in proxy, each with one working thread.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::TcpStream;
