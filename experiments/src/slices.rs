@@ -71,9 +71,10 @@ pub fn run<T>(
     Ok(Blocks { blocks })
 }
 
-/// Runs a grid in `count` blocks: in each the cells in random order, and in a cell every one of its `systems` for a slice,
-/// in random order, by `measure(block, cell, system)`. The slices that are compared, those of one cell, are neighbours
-/// however large the grid is. Gives the blocks of each cell.
+/// Runs a grid in `count` blocks: in each the cells in random order, and in a cell every one of its
+/// `systems` for a slice, in random order, by `measure(block, cell, system)`. The slices that are
+/// compared, those of one cell, are neighbours however large the grid is. Gives the blocks of each
+/// cell.
 ///
 /// # Errors
 /// The first error of `measure`.

@@ -61,8 +61,9 @@ impl Client {
         }
     }
 
-    /// Sends the two pieces of a reply. Where no other reply is to follow they leave at once, without a copy; otherwise with
-    /// the others at the end of the turn. So does what the socket does not take; so is an error of the socket found.
+    /// Sends the two pieces of a reply. Where no other reply is to follow they leave at once,
+    /// without a copy; otherwise with the others at the end of the turn. So does what the socket
+    /// does not take; so is an error of the socket found.
     pub(crate) fn send(&mut self, first: &[u8], rest: &[u8]) {
         let mut sent = 0;
         if self.queue.is_empty() && self.out.is_empty() && !(first.is_empty() && rest.is_empty()) {

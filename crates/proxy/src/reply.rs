@@ -22,7 +22,8 @@ pub(crate) fn answer(answer: memcached::Answer, changes: bool) -> Answer {
     }
 }
 
-/// What a request is recorded as, once a further part of its reply is known. `parts`: those known before.
+/// What a request is recorded as, once a further part of its reply is known. `parts`: those known
+/// before.
 pub(crate) fn outcome(before: Outcome, bytes: &[u8], parts: u32) -> Outcome {
     let own = if is_error(bytes) {
         Outcome::Error
@@ -46,7 +47,8 @@ fn is_error(reply: &[u8]) -> bool {
             .any(|word| reply.starts_with(word))
 }
 
-/// Adds a part to a request's reply, which ends as the part does. A part that is an error is the whole reply.
+/// Adds a part to a request's reply, which ends as the part does. A part that is an error is the
+/// whole reply.
 pub(crate) fn add(request: &mut Request, part: &[u8]) {
     let error = is_error(part);
     if request.failed {

@@ -77,8 +77,8 @@ pub(crate) struct Request {
 
 /// Memory that a free place keeps for the next command, and for the next reply.
 const KEPT: usize = 8 << 10;
-/// The places that are used most, since the last that became free is the first to be taken, keep more: enough for a
-/// get of several keys.
+/// The places that are used most, since the last that became free is the first to be taken, keep
+/// more: enough for a get of several keys.
 const WARM: (u32, usize) = (256, 64 << 10);
 
 impl Request {

@@ -11,8 +11,8 @@ use model::window::Nanos;
 use crate::buffer::{Filled, In, Out};
 use crate::stream::{Address, Stream};
 
-/// Room for one read of replies: a dozen replies of 4 KiB. With more, what was read last would displace what was read first
-/// from the processor's cache before it is sent on.
+/// Room for one read of replies: a dozen replies of 4 KiB. With more, what was read last would
+/// displace what was read first from the processor's cache before it is sent on.
 const READ: usize = 64 << 10;
 /// Memory that an empty buffer of commands keeps.
 const KEPT: usize = 1 << 20;

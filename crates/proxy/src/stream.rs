@@ -115,8 +115,8 @@ impl AsFd for Stream {
     }
 }
 
-/// Directly by system calls: the C library's functions are points at which a thread can be cancelled, which costs two atomic
-/// exchanges each.
+/// Directly by system calls: the C library's functions are points at which a thread can be
+/// cancelled, which costs two atomic exchanges each.
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::net::recv(&*self, buffer, RecvFlags::empty())?.0)

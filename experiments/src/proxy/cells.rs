@@ -119,7 +119,8 @@ pub fn claims(cell: &Cell, slices: &Blocks<Measured>) -> Vec<Claim> {
     ]
 }
 
-/// What the slices of a stall are, for each proxy: its healthy servers, and one that is stopped again and again.
+/// What the slices of a stall are, for each proxy: its healthy servers, and one that is stopped
+/// again and again.
 pub const HEALTHY: usize = 0;
 /// See [`HEALTHY`].
 pub const STALLED: usize = 1;
@@ -129,7 +130,8 @@ pub const STALLS: [&str; 4] =
 /// Largest p99 beside a stalled server, as a multiple of the healthy one.
 const STALL_GOAL: f64 = 2.0;
 
-/// The claim of a stall: the p99 beside a stalled server over the healthy one. Twemproxy's is beside it.
+/// The claim of a stall: the p99 beside a stalled server over the healthy one. Twemproxy's is
+/// beside it.
 pub fn stall_claim(kind: Kind, slices: &Blocks<Measured>) -> Claim {
     let Interval { value, low, high } = slices.ratio(STALLED, HEALTHY, |m| m.p99_us);
     let name = format!("{}, one of three servers stalled: p99 over the healthy one", kind.name());

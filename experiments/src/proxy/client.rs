@@ -88,8 +88,7 @@ pub fn measure(program: &Path, target: &Target, load: &Load) -> anyhow::Result<M
     }
     let output = command.output().context("cannot start the load client")?;
     let seconds = start.elapsed().as_secs_f64();
-    let (proxy, servers) =
-        (used(&proxy)? - proxy_before, used(&target.servers)? - servers_before);
+    let (proxy, servers) = (used(&proxy)? - proxy_before, used(&target.servers)? - servers_before);
     let text = String::from_utf8_lossy(&output.stdout);
     let port = target.port;
     let counts: Counts = serde_json::from_str(&text).with_context(|| {
@@ -115,8 +114,8 @@ pub fn measure(program: &Path, target: &Target, load: &Load) -> anyhow::Result<M
     })
 }
 
-/// Share of a processor from which on it is the limit. Starting and ending the client takes a share of every slice, in
-/// which nobody works.
+/// Share of a processor from which on it is the limit. Starting and ending the client takes a share
+/// of every slice, in which nobody works.
 const FULL: f64 = 0.85;
 
 impl Measured {
@@ -127,7 +126,9 @@ impl Measured {
             _ if !apart => "processors (shared)",
             (true, true) => "both processors",
             (true, false) => "client's processor",
-            (false, true) if self.proxy_busy >= self.servers_busy => "proxy's share of its processor",
+            (false, true) if self.proxy_busy >= self.servers_busy => {
+                "proxy's share of its processor"
+            }
             (false, true) => "servers' share of their processor",
             (false, false) => "waiting for each other",
         }

@@ -1,8 +1,9 @@
-//! `experiments/proxy`: this project's memcached proxy beside twemproxy and memcached's built-in one, and beside a server
-//! that stalls.
+//! `experiments/proxy`: this project's memcached proxy beside twemproxy and memcached's built-in
+//! one, and beside a server that stalls.
 //!
-//! All processes run at once, the proxies and the servers on the same processor, the client on another. A block measures
-//! every cell of the grid, in each cell every system for a slice ([`crate::slices`]).
+//! All processes run at once, the proxies and the servers on the same processor, the client on
+//! another. A block measures every cell of the grid, in each cell every system for a slice
+//! ([`crate::slices`]).
 
 mod cells;
 mod client;
@@ -177,9 +178,8 @@ fn measure_grid(
     let found = slices::grid(cells.len(), systems, count, config.seed, |_, cell, system| {
         let cell = &cells[cell];
         let target = &lab.grid[place(cell.servers)][system];
-        measure(target, &load(config, cell.kind, cell.connections)).with_context(|| {
-            format!("{}, {cell}", SYSTEMS[system])
-        })
+        measure(target, &load(config, cell.kind, cell.connections))
+            .with_context(|| format!("{}, {cell}", SYSTEMS[system]))
     })?;
     for block in 0..count {
         context.provenance.round(Round::new(&format!("block {}", block + 1), 1, true))?;
@@ -235,8 +235,19 @@ fn record(
     let cells = grid.iter().map(|(cell, slices)| (cell.to_string(), &SYSTEMS[..], slices));
     let stalls = stalls.iter().map(|(kind, slices)| (stall_name(kind), &STALLS[..], slices));
     let head = [
-        "cell", "system", "requests/s", "p50 µs", "p99 µs", "p99.9 µs", "proxy µs", "servers µs",
-        "client µs", "busy: proxy", "servers", "client", "limit",
+        "cell",
+        "system",
+        "requests/s",
+        "p50 µs",
+        "p99 µs",
+        "p99.9 µs",
+        "proxy µs",
+        "servers µs",
+        "client µs",
+        "busy: proxy",
+        "servers",
+        "client",
+        "limit",
     ];
     let mut table = Grid::new("llrrrrrrrrrrl", &head);
     let mut rows = Vec::new();
@@ -288,11 +299,7 @@ fn table_row(cell: &str, system: &str, m: &Measured, apart: bool) -> Vec<String>
     row
 }
 
-fn claims(
-    grid: &[Slices],
-    stalls: &[(Kind, Blocks<Measured>)],
-    stolen: f64,
-) -> Vec<Claim> {
+fn claims(grid: &[Slices], stalls: &[(Kind, Blocks<Measured>)], stolen: f64) -> Vec<Claim> {
     let mut claims: Vec<Claim> =
         grid.iter().flat_map(|(cell, slices)| cells::claims(cell, slices)).collect();
     claims.extend(stalls.iter().map(|(kind, slices)| cells::stall_claim(*kind, slices)));

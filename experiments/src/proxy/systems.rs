@@ -1,5 +1,5 @@
-//! The processes of `experiments/proxy`: memcached servers, and in front of them this project's proxy, twemproxy and
-//! memcached's built-in proxy, each with one working thread.
+//! The processes of `experiments/proxy`: memcached servers, and in front of them this project's
+//! proxy, twemproxy and memcached's built-in proxy, each with one working thread.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::TcpStream;
@@ -25,9 +25,8 @@ impl Programs {
     /// Finds the programs; says how each that is missing is had.
     pub fn find(experiment: &Path) -> anyhow::Result<Programs> {
         for (program, package) in [("memcached", "memcached"), ("nutcracker", "nutcracker")] {
-            version(program, &["-V"]).with_context(|| {
-                format!("cannot start {program}: apt-get install {package}")
-            })?;
+            version(program, &["-V"])
+                .with_context(|| format!("cannot start {program}: apt-get install {package}"))?;
         }
         let built = experiment.canonicalize()?.join("../../target/peers/memcached-proxy");
         let chosen = std::env::var_os("MEMCACHED_PROXY").map_or(built, PathBuf::from);

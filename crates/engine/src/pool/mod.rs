@@ -159,9 +159,10 @@ struct PoolState {
     waiting: VecDeque<RequestId>,
     retries: Budget,
     hedges: Budget,
-    /// The time after which a read is hedged: the median over its servers of the quantile of their recent responses. Not
-    /// that of the server itself: a second attempt takes what another server takes, and one that stalls again and
-    /// again would be waited for ever longer. `MAX` while unknown.
+    /// The time after which a read is hedged: the median over its servers of the quantile of their
+    /// recent responses. Not that of the server itself: a second attempt takes what another server
+    /// takes, and one that stalls again and again would be waited for ever longer. `MAX` while
+    /// unknown.
     hedge_after: Nanos,
     costs: Costs,
     counts: Counts,

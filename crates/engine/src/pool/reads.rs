@@ -8,8 +8,8 @@ use super::{
 };
 use crate::route::{Candidate, REPLICAS_MAX};
 
-/// A server that is expected to take more than this times as long as another of a key's servers gets no share of a get
-/// that is shared among servers.
+/// A server that is expected to take more than this times as long as another of a key's servers
+/// gets no share of a get that is shared among servers.
 const SPREAD_MAX: f64 = 3.0;
 
 impl Pools {

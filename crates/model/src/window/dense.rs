@@ -123,7 +123,7 @@ mod tests {
             for shifts in windows {
                 let mut sparse = Histogram::default();
                 for (at, shift) in shifts.into_iter().enumerate() {
-                    let value = (at as u64 * 0x9e37_79b9_7f4a_7c15) >> shift;
+                    let value = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift;
                     dense.record(value);
                     sparse.record(value);
                 }

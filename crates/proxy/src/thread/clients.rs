@@ -399,7 +399,8 @@ impl Thread {
     }
 }
 
-/// Whether a request's bytes are kept only if it has to wait. A write that is sent at once is never sent again.
+/// Whether a request's bytes are kept only if it has to wait. A write that is sent at once is never
+/// sent again.
 fn is_copied_late(request: &memcached::Request<'_>) -> bool {
     request.kind() == Kind::Write
         && !request.noreply

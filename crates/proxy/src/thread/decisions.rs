@@ -138,7 +138,8 @@ impl Thread {
         self.finish(at, bytes);
     }
 
-    /// Gives a request its reply (what is known of it, and `rest`), which is sent once those before it are.
+    /// Gives a request its reply (what is known of it, and `rest`), which is sent once those before
+    /// it are.
     pub(super) fn finish(&mut self, at: u32, rest: &[u8]) {
         let under_way = self.requests.at(at);
         if under_way.state != State::Open {

@@ -72,8 +72,8 @@ section! {
         /// How a get of several keys is sent where several servers have them: "whole" (to one),
         /// "sharded" (in equal shares to all), or "auto" (whichever is expected to end first).
         pub multi_get: MultiGet = MultiGet::default(),
-        /// A read that takes longer than this quantile of its server's recent responses is sent to
-        /// another of the key's servers too; the first hit counts.
+        /// A read that takes longer than this quantile of recent responses (of those of the pool's
+        /// servers the median) is sent to another of the key's servers too; the first hit counts.
         pub hedge_quantile: f64 = 0.95,
         /// Minimum seconds before a read is hedged.
         pub hedge_after_min_s: f64 = 0.0005,
