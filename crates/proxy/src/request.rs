@@ -57,7 +57,9 @@ pub(crate) struct Request {
     pub(crate) kept: Vec<Kept>,
     /// The reply.
     pub(crate) reply: Vec<u8>,
-    /// Replies that a broadcast waits for.
+    /// The get of several keys that it is a part of, and which.
+    pub(crate) gather: Option<(RequestId, u16)>,
+    /// Replies that a broadcast, or a get of several keys, waits for.
     pub(crate) left: u32,
     pub(crate) received: Nanos,
     pub(crate) started: Nanos,
@@ -94,6 +96,7 @@ impl Request {
             parts: Vec::new(),
             kept: Vec::new(),
             reply: Vec::new(),
+            gather: None,
             left: 0,
             received: 0,
             started: 0,
@@ -194,6 +197,7 @@ impl Requests {
             }
         }
         request.keys.clear();
+        request.gather = None;
         request.parts.clear();
         request.kept.clear();
         self.free.push(place);

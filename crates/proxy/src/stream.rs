@@ -10,6 +10,8 @@ use anyhow::{Context, bail};
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
 
+use crate::tls::{Encrypted, Tls};
+
 /// The address of a listener or of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -51,17 +53,21 @@ impl fmt::Display for Address {
 pub(crate) enum Stream {
     Tcp(mio::net::TcpStream),
     Unix(mio::net::UnixStream),
+    Tls(Encrypted),
 }
 
 impl Stream {
     /// Begins to connect; the socket turns writable when that has ended.
-    pub(crate) fn connect(address: &Address) -> io::Result<Stream> {
+    pub(crate) fn connect(address: &Address, tls: Option<&Tls>) -> io::Result<Stream> {
         Ok(match address {
             Address::Tcp(address) => {
                 let stream = mio::net::TcpStream::connect(*address)?;
                 // Ignored on a socket that is not connected yet on some systems, not on Linux.
                 let _ = stream.set_nodelay(true);
-                Stream::Tcp(stream)
+                match tls {
+                    Some(tls) => Stream::Tls(Encrypted::new(stream, tls)?),
+                    None => Stream::Tcp(stream),
+                }
             }
             Address::Unix(path) => Stream::Unix(mio::net::UnixStream::connect(path)?),
         })
@@ -75,6 +81,10 @@ impl Stream {
         let (error, peer) = match self {
             Stream::Tcp(stream) => (stream.take_error()?, stream.peer_addr().map(|_| ())),
             Stream::Unix(stream) => (stream.take_error()?, stream.peer_addr().map(|_| ())),
+            Stream::Tls(stream) => {
+                let socket = stream.socket();
+                (socket.take_error()?, socket.peer_addr().map(|_| ()))
+            }
         };
         match (error, peer) {
             (Some(error), _) => Err(error),
@@ -86,15 +96,19 @@ impl Stream {
 
     /// Closes the connection so that bytes on their way are dropped.
     pub(crate) fn abort(self) {
-        if let Stream::Tcp(stream) = &self {
-            let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
-        }
+        let socket = match &self {
+            Stream::Tcp(stream) => stream,
+            Stream::Tls(stream) => stream.socket(),
+            Stream::Unix(_) => return,
+        };
+        let _ = socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO));
     }
 
     fn source(&mut self) -> &mut dyn Source {
         match self {
             Stream::Tcp(stream) => stream,
             Stream::Unix(stream) => stream,
+            Stream::Tls(stream) => stream.socket_mut(),
         }
     }
 
@@ -109,6 +123,7 @@ impl Read for Stream {
         match self {
             Stream::Tcp(stream) => stream.read(buffer),
             Stream::Unix(stream) => stream.read(buffer),
+            Stream::Tls(stream) => stream.read(buffer),
         }
     }
 }
@@ -118,6 +133,7 @@ impl Write for Stream {
         match self {
             Stream::Tcp(stream) => stream.write(bytes),
             Stream::Unix(stream) => stream.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
         }
     }
 
@@ -125,11 +141,15 @@ impl Write for Stream {
         match self {
             Stream::Tcp(stream) => stream.write_vectored(slices),
             Stream::Unix(stream) => stream.write_vectored(slices),
+            Stream::Tls(stream) => stream.write_vectored(slices),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        match self {
+            Stream::Tls(stream) => stream.flush(),
+            _ => Ok(()),
+        }
     }
 }
 
