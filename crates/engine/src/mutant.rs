@@ -60,6 +60,30 @@ pub(crate) enum Mutant {
     RestoredTrusted,
     /// A device's segments are never dropped, whatever its budget.
     BudgetIgnored,
+    /// Of pools of memcached servers: a server that may have missed writes is read.
+    PoolStaleServerRead,
+    /// A server is emptied while writes that were given up may still reach it.
+    PoolFlushBeforeLateWrites,
+    /// A server that missed a write since it was out of reach counts as current.
+    PoolMissedWriteIgnored,
+    /// A write is acknowledged when the first of its servers has replied.
+    PoolFirstReplyEndsWrite,
+    /// The value of an update is not copied to the key's other servers.
+    PoolUpdateNotCopied,
+    /// An update runs on a server that may have missed writes.
+    PoolUpdatesStaleServer,
+    /// Two writes of a key are under way at once.
+    PoolKeyShared,
+    /// A read does not wait for an update of its key.
+    PoolReadsDuringUpdate,
+    /// A read of several keys does not wait for an update of one of them.
+    PoolMultiGetDoesNotWait,
+    /// A value is moved from a former server while a write of its key is under way.
+    PoolMovesDuringWrite,
+    /// A write leaves the value that the key's former server has.
+    PoolFormerValueKept,
+    /// A copy of a request counts as one of the request's own attempts.
+    PoolCopyCounts,
 }
 
 #[cfg(test)]

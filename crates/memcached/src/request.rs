@@ -19,6 +19,7 @@ const LENGTH_DIGITS_MAX: usize = 10;
 
 const ERROR: &str = "ERROR\r\n";
 const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format\r\n";
+const BAD_DELETE: &str = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
 const BAD_CHUNK: &str = "CLIENT_ERROR bad data chunk\r\n";
 const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument\r\n";
 const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta argument\r\n";
@@ -83,7 +84,19 @@ pub enum Parsed<'a> {
         skip: u64,
         /// Whether what follows cannot be told from requests: close the connection after the reply.
         close: bool,
+        /// The item that has to go: of a value that is too large memcached also drops the old one,
+        /// lest it be taken for the new one.
+        drops: Option<Drops<'a>>,
     },
+}
+
+/// The key of an item that has to go, see [`Parsed::Invalid`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drops<'a> {
+    /// The key as it stands in the line.
+    pub key: &'a [u8],
+    /// Whether it is base64.
+    pub base64: bool,
 }
 
 /// A request of a client, in the buffer that it was parsed from.
@@ -174,7 +187,7 @@ pub fn parse<'a>(buffer: &'a [u8], limits: &Limits) -> Parsed<'a> {
 }
 
 fn close(reply: &'static str) -> Parsed<'static> {
-    Parsed::Invalid { reply, consumed: 0, skip: 0, close: true }
+    Parsed::Invalid { reply, consumed: 0, skip: 0, close: true, drops: None }
 }
 
 fn line_bytes_max(buffer: &[u8], limits: &Limits) -> usize {
@@ -300,11 +313,13 @@ impl<'a, 'l> Line<'a, 'l> {
             || key.len() > self.limits.key_bytes_max
             || (has_key && key.is_empty())
         {
-            return self.refuse(BAD_FORMAT);
+            let usage = verb == Verb::Delete && argument.is_some();
+            return self.refuse(if usage { BAD_DELETE } else { BAD_FORMAT });
         }
         let wrong = match (verb, argument) {
             (Verb::Delete, None | Some(b"0")) | (Verb::FlushAll, None) => None,
-            (Verb::Delete, Some(_)) | (_, None) => Some(BAD_FORMAT),
+            (Verb::Delete, Some(_)) => Some(BAD_DELETE),
+            (_, None) => Some(BAD_FORMAT),
             (Verb::Touch | Verb::FlushAll, Some(exptime)) => {
                 number_i32(exptime).is_none().then_some(BAD_EXPTIME)
             }
@@ -362,7 +377,13 @@ impl<'a, 'l> Line<'a, 'l> {
         let mut bytes = self.bytes;
         if verb.has_value() {
             if self.block - 2 > self.limits.value_bytes_max as u64 {
-                return self.refuse(TOO_LARGE);
+                let mut refused = self.refuse(TOO_LARGE);
+                if let (Parsed::Invalid { drops, .. }, Verb::Set | Verb::MetaSet) =
+                    (&mut refused, verb)
+                {
+                    *drops = Some(Drops { key: keys, base64: flags & flag_bit(b'b') != 0 });
+                }
+                return refused;
             }
             bytes += self.block as usize;
             match self.buffer.get(self.bytes..bytes) {
@@ -398,7 +419,7 @@ impl<'a, 'l> Line<'a, 'l> {
 
     fn refuse(&self, reply: &'static str) -> Parsed<'a> {
         let reply = if self.noreply { "" } else { reply };
-        Parsed::Invalid { reply, consumed: self.bytes, skip: self.block, close: false }
+        Parsed::Invalid { reply, consumed: self.bytes, skip: self.block, close: false, drops: None }
     }
 }
 

@@ -371,3 +371,16 @@ fn the_binary_protocol_is_refused_however_it_arrives() {
         }
     }
 }
+
+/// memcached drops the old value where the new one is too large, and so does a proxy.
+#[test]
+fn a_value_that_is_too_large_names_the_key_whose_value_has_to_go() {
+    let drops = |line: &[u8]| match parse(line, &SMALL) {
+        Parsed::Invalid { drops, skip: 43, .. } => drops.map(|it| (it.key.to_vec(), it.base64)),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(drops(b"set k 0 0 41 noreply\r\n"), Some((b"k".to_vec(), false)));
+    assert_eq!(drops(b"ms YWI= 41 b T5\r\n"), Some((b"YWI=".to_vec(), true)));
+    assert_eq!(drops(b"add k 0 0 41\r\n"), None);
+    assert_eq!(drops(b"set k 0 x 41\r\n"), None);
+}

@@ -14,6 +14,12 @@ pub(crate) const PIPELINE_MAX: usize = 4096;
 /// Bytes of replies that may wait for a client to read them. Then no more of its requests are read.
 pub(crate) const OUT_MAX: usize = 8 << 20;
 
+/// The assumed size of the replies of a new connection: it begins with 64 requests.
+const REPLY_BYTES_FIRST: usize = OUT_MAX / 64;
+
+/// Requests that may be under way however large the replies are.
+const PIPELINE_MIN: usize = 16;
+
 /// A client's connection.
 pub(crate) struct Client {
     pub(crate) stream: Stream,
@@ -28,6 +34,8 @@ pub(crate) struct Client {
     pub(crate) out: Out,
     /// Indexes of its requests in their order. The first is the next to be answered.
     pub(crate) queue: VecDeque<u32>,
+    /// The mean size of its recent replies.
+    reply_bytes: usize,
     /// Whether it is listed among those with something to write.
     pub(crate) listed: bool,
     /// Whether it is listed among those to be read again.
@@ -52,6 +60,7 @@ impl Client {
             skip: 0,
             out: Out::default(),
             queue: VecDeque::new(),
+            reply_bytes: REPLY_BYTES_FIRST,
             listed: false,
             again: false,
             ending: false,
@@ -84,9 +93,17 @@ impl Client {
         !self.out.is_empty() || self.ending || self.paused
     }
 
-    /// Whether it has as much under way as it may have.
+    /// Notes the size of a reply.
+    pub(crate) fn replied(&mut self, bytes: usize) {
+        self.reply_bytes = self.reply_bytes - self.reply_bytes / 8 + bytes / 8;
+    }
+
+    /// Whether it has as much under way as it may have: so many requests that their replies, if
+    /// they are as large as the recent ones, fit in [`OUT_MAX`] bytes. All of them may arrive before
+    /// the client reads any.
     pub(crate) fn is_full(&self) -> bool {
-        self.queue.len() >= PIPELINE_MAX || self.out.len() >= OUT_MAX
+        let most = (OUT_MAX / self.reply_bytes.max(1)).clamp(PIPELINE_MIN, PIPELINE_MAX);
+        self.queue.len() >= most || self.out.len() >= OUT_MAX
     }
 
     /// Whether one of the two owes the other bytes: the rest of a request, or a reply.

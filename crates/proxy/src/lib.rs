@@ -13,8 +13,8 @@
 //!
 //! - `thread`: the loop. `client`, `server`: connections. `request`: the requests under way.
 //! - `reply`: replies made from those of servers. `local`: requests answered here.
-//! - `shared`: what threads share. `lane`: what they record. `stream`, `buffer`, `timer`: sockets,
-//!   bytes and time.
+//! - `shared`: what threads share. `lane`: what they record. `stream`, `tls`, `buffer`, `timer`:
+//!   sockets, bytes and time.
 
 mod buffer;
 mod client;
@@ -27,6 +27,7 @@ mod shared;
 mod stream;
 mod thread;
 mod timer;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,6 +41,7 @@ use model::window::{Nanos, Sample, Window};
 
 pub use memcached::Limits;
 pub use stream::Address;
+pub use tls::Tls;
 
 use shared::Shared;
 use stream::Listener;
@@ -67,6 +69,8 @@ pub struct Settings {
     pub sample_one_in: u64,
     /// The addresses of `pools.servers`.
     pub addresses: Vec<Address>,
+    /// For each of them, how connections are encrypted, if they are.
+    pub tls: Vec<Option<Tls>>,
     /// The decisions' settings.
     pub pools: engine::pool::Settings,
 }

@@ -32,8 +32,8 @@ pub(crate) fn reply(shared: &Shared, request: &memcached::Request<'_>, out: &mut
             // The items are the servers'.
             b"items" | b"slabs" | b"sizes" => out.extend_from_slice(b"END\r\n"),
             _ => out.extend_from_slice(
-                b"CLIENT_ERROR stats of this kind are the servers'; \
-                here are \"stats\" and \"stats settings\"\r\n",
+                // Short: memcapable reads lines of 80 bytes.
+                b"CLIENT_ERROR stats of this kind are the servers'\r\n",
             ),
         },
         _ => out.extend_from_slice(b"OK\r\n"),

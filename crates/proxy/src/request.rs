@@ -59,7 +59,9 @@ pub(crate) struct Request {
     pub(crate) kept: Vec<Kept>,
     /// The reply, as far as it is known.
     pub(crate) reply: Vec<u8>,
-    /// Replies that a broadcast waits for.
+    /// The get of several keys that it is a part of, and which.
+    pub(crate) gather: Option<(RequestId, u16)>,
+    /// Replies that a broadcast, or a get of several keys, waits for.
     pub(crate) left: u32,
     pub(crate) received: Nanos,
     pub(crate) started: Nanos,
@@ -100,6 +102,7 @@ impl Request {
             failed: false,
             kept: Vec::new(),
             reply: Vec::new(),
+            gather: None,
             left: 0,
             received: 0,
             started: 0,
@@ -202,6 +205,7 @@ impl Requests {
         }
         request.keys.clear();
         (request.parts, request.failed) = (0, false);
+        request.gather = None;
         request.kept.clear();
         self.free.push(place);
     }

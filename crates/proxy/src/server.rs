@@ -10,6 +10,7 @@ use model::window::Nanos;
 
 use crate::buffer::{Filled, In, Out};
 use crate::stream::{Address, Stream};
+use crate::tls::Tls;
 
 /// Room for one read of replies: a dozen replies of 4 KiB. With more, what was read last would
 /// displace what was read first from the processor's cache before it is sent on.
@@ -66,6 +67,7 @@ enum State {
 /// A connection to a server, opened when it is needed.
 pub(crate) struct Server {
     address: Address,
+    tls: Option<Tls>,
     token: Token,
     limits: Limits,
     stream: Option<Stream>,
@@ -80,9 +82,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(address: Address, token: Token, limits: Limits) -> Server {
+    pub(crate) fn new(address: Address, tls: Option<Tls>, token: Token, limits: Limits) -> Server {
         Server {
             address,
+            tls,
             token,
             limits,
             stream: None,
@@ -103,7 +106,7 @@ impl Server {
     pub(crate) fn queue(&mut self, flight: Flight, registry: &Registry) -> io::Result<()> {
         self.flights.push_back(flight);
         if self.state == State::Closed {
-            let mut stream = Stream::connect(&self.address)?;
+            let mut stream = Stream::connect(&self.address, self.tls.as_ref())?;
             stream.register(registry, self.token)?;
             self.stream = Some(stream);
             self.state = State::Connecting;
@@ -156,6 +159,8 @@ impl Server {
             self.state = State::Open;
         }
         self.out.write_to(stream, KEPT)?;
+        // What an encrypted connection has of its own, or still has of what was written.
+        io::Write::flush(stream)?;
         Ok(true)
     }
 

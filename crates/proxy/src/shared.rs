@@ -13,6 +13,7 @@ use record::clock;
 use crate::Settings;
 use crate::lane::{Counters, Lane};
 use crate::stream::{Address, Stream};
+use crate::tls::Tls;
 
 /// What other threads have for one.
 struct Mailbox {
@@ -26,6 +27,8 @@ struct Mailbox {
 pub(crate) struct Shared {
     pools: Mutex<Pools>,
     routes: Routes,
+    /// Routes whose keys are moved from another pool.
+    warm: Vec<bool>,
     mailboxes: Vec<Mailbox>,
     lanes: Vec<Lane>,
     counters: Vec<Counters>,
@@ -35,6 +38,7 @@ pub(crate) struct Shared {
     accepted: AtomicUsize,
     start: Nanos,
     pub(crate) addresses: Vec<Address>,
+    pub(crate) tls: Vec<Option<Tls>>,
     pub(crate) names: Vec<String>,
     pub(crate) limits: Limits,
     pub(crate) deadline: Nanos,
@@ -49,6 +53,7 @@ impl Shared {
     pub(crate) fn new(settings: &Settings, wakers: Vec<Waker>, now: Nanos) -> Shared {
         let pools = &settings.pools;
         let routes = Routes::new(pools);
+        let warm = pools.routes.iter().map(|route| route.warm_from.is_some()).collect();
         let timeout = pools.pools.iter().map(|pool| pool.timeout).max().unwrap_or_default();
         let lane = || Lane::new(pools.windows.clone(), settings.sample_one_in, now);
         Shared {
@@ -65,11 +70,13 @@ impl Shared {
                 .collect(),
             pools: Mutex::new(Pools::new(pools.clone(), now)),
             routes,
+            warm,
             stopping: AtomicBool::new(false),
             connections_max: settings.connections_max,
             accepted: AtomicUsize::new(0),
             start: now,
             addresses: settings.addresses.clone(),
+            tls: settings.tls.clone(),
             names: pools.servers.iter().map(|server| server.name.clone()).collect(),
             limits: settings.limits,
             deadline: settings.deadline,
@@ -115,6 +122,12 @@ impl Shared {
         }
         // A route with the empty prefix is checked for at start.
         self.routes.key(key).unwrap_or(KeyHash { route: 0, ring: 0, id: 0 })
+    }
+
+    /// Whether one of some keys may have to be moved from another pool.
+    pub(crate) fn warms<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> bool {
+        let is_warm = |route| self.warm.get(usize::from(route)).copied().unwrap_or(false);
+        self.warm.contains(&true) && keys.any(|key| self.routes.route(key).is_some_and(is_warm))
     }
 
     /// A seat for a further connection: the thread that has fewest. `None` if there are as many as
@@ -226,6 +239,9 @@ impl Shared {
             put("in_service", u64::from(pool.in_service));
             put("waiting", u64::from(pool.waiting));
             put("hedges", pool.counts.hedges);
+            put("copies", pool.counts.copies);
+            put("copies_left_out", pool.counts.copies_left_out);
+            put("warmed", pool.counts.warmed);
             put("hedges_won", pool.counts.hedges_won);
             put("retries", pool.counts.retries);
             put("refused_busy", pool.counts.refused_busy);

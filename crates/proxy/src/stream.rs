@@ -12,6 +12,8 @@ use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use rustix::net::{RecvFlags, SendFlags};
 
+use crate::tls::{Encrypted, Tls};
+
 /// The address of a listener or of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -53,17 +55,21 @@ impl fmt::Display for Address {
 pub(crate) enum Stream {
     Tcp(mio::net::TcpStream),
     Unix(mio::net::UnixStream),
+    Tls(Encrypted),
 }
 
 impl Stream {
     /// Begins to connect; the socket turns writable when that has ended.
-    pub(crate) fn connect(address: &Address) -> io::Result<Stream> {
+    pub(crate) fn connect(address: &Address, tls: Option<&Tls>) -> io::Result<Stream> {
         Ok(match address {
             Address::Tcp(address) => {
                 let stream = mio::net::TcpStream::connect(*address)?;
                 // Ignored on a socket that is not connected yet on some systems, not on Linux.
                 let _ = stream.set_nodelay(true);
-                Stream::Tcp(stream)
+                match tls {
+                    Some(tls) => Stream::Tls(Encrypted::new(stream, tls)?),
+                    None => Stream::Tcp(stream),
+                }
             }
             Address::Unix(path) => Stream::Unix(mio::net::UnixStream::connect(path)?),
         })
@@ -77,6 +83,10 @@ impl Stream {
         let (error, peer) = match self {
             Stream::Tcp(stream) => (stream.take_error()?, stream.peer_addr().map(|_| ())),
             Stream::Unix(stream) => (stream.take_error()?, stream.peer_addr().map(|_| ())),
+            Stream::Tls(stream) => {
+                let socket = stream.socket();
+                (socket.take_error()?, socket.peer_addr().map(|_| ()))
+            }
         };
         match (error, peer) {
             (Some(error), _) => Err(error),
@@ -88,15 +98,19 @@ impl Stream {
 
     /// Closes the connection so that bytes on their way are dropped.
     pub(crate) fn abort(self) {
-        if let Stream::Tcp(stream) = &self {
-            let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
-        }
+        let socket = match &self {
+            Stream::Tcp(stream) => stream,
+            Stream::Tls(stream) => stream.socket(),
+            Stream::Unix(_) => return,
+        };
+        let _ = socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO));
     }
 
     fn source(&mut self) -> &mut dyn Source {
         match self {
             Stream::Tcp(stream) => stream,
             Stream::Unix(stream) => stream,
+            Stream::Tls(stream) => stream.socket_mut(),
         }
     }
 
@@ -111,6 +125,7 @@ impl AsFd for Stream {
         match self {
             Stream::Tcp(stream) => stream.as_fd(),
             Stream::Unix(stream) => stream.as_fd(),
+            Stream::Tls(stream) => stream.socket().as_fd(),
         }
     }
 }
@@ -119,21 +134,33 @@ impl AsFd for Stream {
 /// cancelled, which costs two atomic exchanges each.
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::net::recv(&*self, buffer, RecvFlags::empty())?.0)
+        match self {
+            Stream::Tls(stream) => stream.read(buffer),
+            _ => Ok(rustix::net::recv(&*self, buffer, RecvFlags::empty())?.0),
+        }
     }
 }
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(rustix::net::send(&*self, bytes, SendFlags::NOSIGNAL)?)
+        match self {
+            Stream::Tls(stream) => stream.write(bytes),
+            _ => Ok(rustix::net::send(&*self, bytes, SendFlags::NOSIGNAL)?),
+        }
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        Ok(rustix::io::writev(&*self, slices)?)
+        match self {
+            Stream::Tls(stream) => stream.write_vectored(slices),
+            _ => Ok(rustix::io::writev(&*self, slices)?),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        match self {
+            Stream::Tls(stream) => stream.flush(),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -7,9 +7,10 @@
 
 mod clients;
 mod decisions;
+mod gather;
 mod servers;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,8 +81,11 @@ pub(crate) struct Thread {
     /// The last attempt whose reply was used.
     used: AttemptId,
     scratch: Vec<u8>,
+    /// Gets of several keys whose keys are asked for one by one.
+    gathers: HashMap<RequestId, gather::Gather, IntegerHash>,
     now: Nanos,
     swept: Nanos,
+    warned: Nanos,
 }
 
 /// A reply that is being handled, or (`attempt`: 0) a request.
@@ -111,7 +115,8 @@ impl Thread {
         let servers = (0..rounds * addresses.len())
             .map(|i| {
                 let address = addresses[i % addresses.len()].clone();
-                Server::new(address, Token(SERVERS + i), shared.limits)
+                let tls = shared.tls[i % addresses.len()].clone();
+                Server::new(address, tls, Token(SERVERS + i), shared.limits)
             })
             .collect();
         let now = clock::now();
@@ -134,8 +139,10 @@ impl Thread {
             actions: Vec::new(),
             used: 0,
             scratch: vec![0; READ],
+            gathers: HashMap::default(),
             now,
             swept: now,
+            warned: 0,
         })
     }
 

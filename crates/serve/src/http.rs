@@ -58,6 +58,16 @@ impl Problem {
         self.status == StatusCode::BAD_REQUEST
     }
 
+    /// Its reason.
+    pub fn text(&self) -> &str {
+        &self.what
+    }
+
+    /// Its status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// The process ends while a request waits.
     pub fn stopping() -> Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")

@@ -32,6 +32,7 @@ mod quick;
 mod range;
 mod refusal;
 mod socket;
+mod text;
 mod trim;
 mod writes;
 
@@ -65,6 +66,7 @@ use observe::{Observed, Observer};
 use origin::{self, Origin, Sharing};
 use record::clock;
 use record::{FORMAT, Machine, Run, RunWriter};
+use text::Text;
 
 /// Address space for larger objects, times the memory tier's budget and more: room for those that are on
 /// their way, and for gaps.
@@ -137,6 +139,7 @@ impl Shared {
 /// A running server.
 pub struct Server {
     node: Option<(Arc<Shared>, Running, Option<Beat>)>,
+    text: Option<Running>,
     datasets: Option<datasets::Running>,
     gateway: Option<(Arc<Access>, Running)>,
     middleware: Option<(Arc<Middleware>, Running)>,
@@ -233,6 +236,10 @@ impl Server {
         if config.is_proxy() {
             return Server::start_proxy(&config, front::listen(&config.serve.listen, key)?);
         }
+        let text_listener = match &config.memcached.node_listen {
+            Some(address) => listen(config.is_node(), address, "memcached.node_listen")?,
+            None => None,
+        };
         let gateway_listener = listen(config.is_gateway(), &config.serve.listen, "serve.listen")?;
         let sharing = if config.members.is_empty() { Sharing::Alone } else { Sharing::Cluster };
         let origin = match origin {
@@ -244,7 +251,7 @@ impl Server {
         let windows = windows_of(&config, unix_offset_ns);
         let mut observed: Vec<Arc<dyn Observed>> = Vec::new();
         let mut addresses = Vec::new();
-        let (mut node, mut datasets) = (None, None);
+        let (mut node, mut datasets, mut text) = (None, None, None);
         if let Some(listener) = node_listener {
             let membership: Arc<dyn Membership> = Arc::new(Static::new(config.members.len()));
             let cluster = cluster_of(&config, membership.lag());
@@ -259,6 +266,7 @@ impl Server {
             let runtimes = running.runtimes();
             let start = |datasets: &Arc<Datasets>| datasets.start(runtimes.first());
             datasets = shared.datasets.as_ref().map(start).transpose()?;
+            text = text_listener.map(|it| front::run(&Text::new(&shared), it)).transpose()?;
             node = Some((shared, running, beat));
         }
         let mut gateway = None;
@@ -274,7 +282,7 @@ impl Server {
         }
         let Some(&address) = addresses.last() else { anyhow::bail!("there is nothing to serve") };
         let observer = Observer::start(observed, run, now)?;
-        Ok(Server { node, datasets, gateway, middleware: None, address, observer })
+        Ok(Server { node, text, datasets, gateway, middleware: None, address, observer })
     }
 
     /// Starts a proxy for memcached's protocol. It needs no origin and no devices.
@@ -288,12 +296,16 @@ impl Server {
         let address = running.address();
         let observer = Observer::start(vec![middleware.clone()], run, now)?;
         let middleware = Some((middleware, running));
-        Ok(Server { node: None, datasets: None, gateway: None, middleware, address, observer })
+        let (node, text, datasets, gateway) = (None, None, None, None);
+        Ok(Server { node, text, datasets, gateway, middleware, address, observer })
     }
 
     /// Where clients that speak memcached's protocol connect, if any.
     pub fn memcached(&self) -> Option<String> {
-        self.middleware.as_ref().map(|(middleware, _)| middleware.address().to_string())
+        let node = self.text.as_ref().map(|running| running.address().to_string());
+        node.or_else(|| {
+            self.middleware.as_ref().map(|(middleware, _)| middleware.address().to_string())
+        })
     }
 
     /// Where clients are served: at the gateway, if there is one.
@@ -318,6 +330,9 @@ impl Server {
         }
         let node = self.node.map(|(shared, running, beat)| {
             shared.stop();
+            if let Some(text) = self.text {
+                text.stop();
+            }
             running.stop();
             if let Some(beat) = beat {
                 beat.stop();

@@ -30,7 +30,7 @@ use super::objects::{
     unavailable,
 };
 use super::pace::Pace;
-use origin::{Attributes, Error, Staged};
+use origin::{Attributes, Error, Staged, Whole};
 use record::clock;
 
 /// Maximum bytes of user metadata, names and values together.
@@ -184,6 +184,35 @@ pub async fn delete(
         }
         Err(problem) => Err(problem.of(seen)),
     }
+}
+
+/// Stores bytes that are all in memory, if the conditions hold; returns the etag.
+pub async fn store(
+    shared: &Arc<Shared>,
+    key: Key,
+    attributes: Attributes,
+    bytes: Bytes,
+    conditional: Option<HeaderMap>,
+) -> (Result<Option<engine::Etag>, Problem>, Option<Stages>) {
+    let mut whole = Whole::new(bytes.clone());
+    let staging = shared.drive.origin().stage(&key, attributes, &mut whole);
+    let staged = match shared.drive.within("a write", staging).await {
+        Ok(staged) => staged,
+        Err(error) => return (Err(origin_problem(&error)), None),
+    };
+    let work = Work::Put { staged, copy: Some((bytes, None)) };
+    let (result, stages) = in_turn(shared, key, work, conditional, None).await;
+    (result.map(|done| done.etag), stages)
+}
+
+/// Removes an object, if the conditions hold; returns whether it was there.
+pub async fn remove(
+    shared: &Arc<Shared>,
+    key: Key,
+    conditional: Option<HeaderMap>,
+) -> (Result<bool, Problem>, Option<Stages>) {
+    let (result, stages) = in_turn(shared, key, Work::Delete, conditional, None).await;
+    (result.map(|done| done.there), stages)
 }
 
 enum Work {

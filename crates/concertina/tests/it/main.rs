@@ -16,6 +16,7 @@ mod load;
 mod load_bench;
 mod measure;
 mod measure_protocols;
+mod memcached_node;
 mod memcached_proxy;
 mod network;
 mod origin;

@@ -19,6 +19,11 @@ use crate::steady::{in_time, steady};
 
 /// A memcached of 64 MiB, and its address.
 pub fn memcached(test: &str) -> Option<(Running, String)> {
+    memcached_with(test, &[])
+}
+
+/// A memcached of 64 MiB with further arguments, and its address.
+pub fn memcached_with(test: &str, more: &[&str]) -> Option<(Running, String)> {
     if Command::new("memcached").arg("-V").output().is_err() {
         left_out(test, "memcached cannot be run (apt-get install memcached)");
         return None;
@@ -31,6 +36,7 @@ pub fn memcached(test: &str) -> Option<(Running, String)> {
         let mut child = Command::new("memcached")
             .args(["-l", "127.0.0.1", "-p", &address.port().to_string(), "-U", "0"])
             .args(["-m", "64", "-t", "1", "-u", "root"])
+            .args(more)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

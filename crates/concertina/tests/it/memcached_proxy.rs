@@ -1,5 +1,10 @@
 //! `concertina serve --role proxy` in front of real memcached servers.
 
+mod clients;
+mod faults;
+mod input;
+mod routes;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -26,7 +31,7 @@ fn proxy(servers: &[String], more: &[&str]) -> (Running, String) {
 }
 
 /// Sends some bytes in chunks of a size, and returns all that comes until the proxy closes.
-fn talk(address: &str, bytes: &[u8], chunk: usize) -> String {
+pub fn talk(address: &str, bytes: &[u8], chunk: usize) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
     for part in bytes.chunks(chunk) {
@@ -39,6 +44,12 @@ fn talk(address: &str, bytes: &[u8], chunk: usize) -> String {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream.read_to_string(&mut reply).unwrap();
     reply
+}
+
+/// Sends a signal to a process.
+fn signal(name: &str, pid: u32) {
+    let done = Command::new("kill").args([name, &pid.to_string()]).status().unwrap();
+    assert!(done.success());
 }
 
 const SCRIPT: &str = "set k 5 0 2\r\nhi\r\nget k\r\nget k nope k2\r\nadd k 0 0 1\r\nx\r\n\
@@ -78,12 +89,8 @@ fn a_server_that_was_away_is_emptied_before_it_is_read_again() {
         let set = format!("set k{i} 0 0 3\r\nold\r\nquit\r\n");
         assert_eq!(talk(&address, set.as_bytes(), 1000), "STORED\r\n");
     }
-    let stop = |signal: &str, pid: u32| {
-        let done = Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
-        assert!(done.success());
-    };
     let pid = servers[0].0.0.id();
-    stop("-STOP", pid);
+    signal("-STOP", pid);
     let start = Instant::now();
     for i in 0..50 {
         // Until the proxy knows, a write to the stopped server fails, and says where.
@@ -97,7 +104,7 @@ fn a_server_that_was_away_is_emptied_before_it_is_read_again() {
             assert!(start.elapsed() < Duration::from_secs(60));
         }
     }
-    stop("-CONT", pid);
+    signal("-CONT", pid);
     let start = Instant::now();
     let mut emptied = false;
     while !emptied && start.elapsed() < Duration::from_secs(60) {

@@ -40,7 +40,7 @@ const EDGES: [(&str, &str); 12] = [
     ("origin", "engine"),
     ("dataset", "engine origin shard"),
     ("proxy", "engine memcached model record"),
-    ("serve", "dataset engine model origin proxy record shard"),
+    ("serve", "dataset engine memcached model origin proxy record shard"),
     ("report", "engine model record"),
     ("concertina", "dataset engine load model origin record report serve shard"),
 ];

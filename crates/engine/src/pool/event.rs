@@ -173,6 +173,11 @@ pub enum Command {
         /// The attempt that read it.
         from: AttemptId,
     },
+    /// As [`Command::Copy`], but only where there is no item.
+    Add {
+        /// The attempt that read it.
+        from: AttemptId,
+    },
     /// A delete of the key.
     Delete,
 }
@@ -207,7 +212,7 @@ pub enum Action {
     },
     /// Every part has its reply: send them to the client. Follows the last [`Action::Use`]; nothing
     /// else concerns the client after it. Replies to attempts that are still under way are kept only
-    /// if a later [`Command::Copy`] names them.
+    /// if a later [`Command::Copy`] or [`Command::Add`] names them.
     Done {
         /// The request.
         request: RequestId,

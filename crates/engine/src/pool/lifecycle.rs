@@ -15,16 +15,15 @@ impl Pools {
         request: &mut Request,
         actions: &mut Vec<Action>,
     ) {
-        let settings = &self.pools[request.pool].settings;
-        let replicated = settings.routing.replicas(settings.servers.len()) > 1;
+        let ordered = self.is_ordered(request);
         let live = std::mem::take(&mut request.live);
         for attempt in live {
             let Some(state) = self.attempts.get_mut(&attempt) else { continue };
-            if matches!(state.role, Role::Write | Role::Update) {
+            if matches!(state.role, Role::Write | Role::Update | Role::Fill | Role::Drop) {
                 state.late = true;
                 let (server, sent) = (state.server, state.sent);
                 self.servers[server].late += 1;
-                if replicated {
+                if ordered {
                     // It may be carried out after a later write of the key.
                     self.servers[server].stale = true;
                     let health = self.settings.health.clone();
@@ -187,17 +186,22 @@ impl Pools {
         self.servers_due = self.now;
         request.failed |= bit(attempt.server);
         match attempt.role {
-            Role::Read | Role::ReadBack => {
+            Role::Read | Role::ReadBack | Role::Warm => {
                 request.live.retain(|live| *live != name);
                 self.end(name, Outcome::Unknown, 0);
                 actions.push(Action::Cancel { request: id, attempt: name });
-                if attempt.role == Role::Read {
-                    self.read_failed(&attempt, request, actions);
-                } else {
-                    self.write_failed(&attempt, request, actions);
+                match attempt.role {
+                    Role::Read => self.read_failed(&attempt, request, actions),
+                    Role::Warm => self.warm_failed(&attempt, request, actions),
+                    _ => self.write_failed(&attempt, request, actions),
                 }
             }
-            Role::Write | Role::Update => self.write_failed(&attempt, request, actions),
+            Role::Fill => self.warm_failed(&attempt, request, actions),
+            Role::Write | Role::Update | Role::Drop => {
+                self.write_failed(&attempt, request, actions);
+            }
+            // Not among a request's attempts.
+            Role::Copied => self.invariants.broken(),
         }
     }
 }

@@ -11,11 +11,15 @@
 //! - Writes and updates of one key that has several servers are carried out one after another. A
 //!   read of that key alone waits for an update, and for writes that wait, so that a client that
 //!   does not wait for replies reads what it wrote.
+//! - A read that finds nothing looks in the pool that had the keys before, if the route names one,
+//!   and moves the value (`warm`). A route may have its requests copied to another pool, whose
+//!   replies nobody waits for (`copies`).
 //! - A server that may have missed a write is emptied before it is read again.
 //!
 //! A real memcached says nothing of its queue, so what is outstanding at a server and how long its
 //! replies take is the estimate ([`crate::route::Load`]).
 
+mod copies;
 mod event;
 mod hash;
 mod ketama;
@@ -28,6 +32,7 @@ mod settings;
 mod status;
 #[cfg(test)]
 mod tests;
+mod warm;
 mod writes;
 
 pub use event::{
@@ -52,6 +57,7 @@ use crate::invariant::Invariants;
 use crate::route::{Budget, Ratio, SplitMix64};
 use multi::Costs;
 use servers::ServerState;
+use warm::Warmth;
 
 /// What an attempt is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +70,14 @@ enum Role {
     Update,
     /// The read of what an update has left.
     ReadBack,
+    /// A read of the key's former server.
+    Warm,
+    /// The copy of what was read there.
+    Fill,
+    /// The delete of the former server's value.
+    Drop,
+    /// A copy of a request, which nobody waits for.
+    Copied,
 }
 
 /// An attempt under way.
@@ -146,6 +160,10 @@ struct Request {
     works: bool,
     /// Whether it holds its key.
     holds_key: bool,
+    /// Its keys before this place wait for nothing any more.
+    passed: u16,
+    /// How far its key is with moving from the former servers.
+    warmth: Warmth,
     bytes: u64,
     hits: u32,
     timer: Nanos,
@@ -354,6 +372,8 @@ impl Pools {
             failed: 0,
             works: false,
             holds_key: false,
+            passed: 0,
+            warmth: Warmth::Cold,
             bytes: 0,
             hits: 0,
             timer: Nanos::MAX,
@@ -391,6 +411,7 @@ impl Pools {
         let pool = &mut self.pools[request.pool];
         pool.in_service += 1;
         pool.recorder.start(self.now);
+        self.copy(id, request, actions);
         match request.operation {
             Operation::Read => {
                 if !self.waits_for_update(id, request) {
@@ -474,8 +495,8 @@ impl Pools {
         let attempt = self.attempts.remove(&id)?;
         let recorded = self.requests.get(&attempt.request).map(|request| request.recorded);
         let recorded = recorded.unwrap_or(match attempt.role {
-            Role::Read | Role::ReadBack => Recorded::Get,
-            Role::Write | Role::Update => Recorded::Put,
+            Role::Read | Role::ReadBack | Role::Warm | Role::Copied => Recorded::Get,
+            Role::Write | Role::Update | Role::Fill | Role::Drop => Recorded::Put,
         });
         let hedge = self.servers[attempt.server]
             .pool
@@ -517,6 +538,9 @@ impl Pools {
         if attempt.late {
             server.late = server.late.saturating_sub(1);
         }
+        if attempt.role == Role::Copied {
+            return self.copy_ended(&attempt);
+        }
         let Some(mut request) = self.requests.remove(&attempt.request) else {
             return self.invariants.broken();
         };
@@ -526,6 +550,9 @@ impl Pools {
         if request.phase == Phase::Serving {
             match attempt.role {
                 Role::Read => self.read_answered(id, &attempt, &mut request, answer, hits, actions),
+                Role::Warm | Role::Fill => {
+                    self.warm_answered(id, &attempt, &mut request, answer, actions);
+                }
                 _ => self.write_answered(id, &attempt, &mut request, answer, actions),
             }
         }
@@ -542,6 +569,9 @@ impl Pools {
             server.late = server.late.saturating_sub(1);
         }
         self.servers_due = self.now;
+        if attempt.role == Role::Copied {
+            return self.copy_ended(&attempt);
+        }
         let Some(mut request) = self.requests.remove(&attempt.request) else {
             return self.invariants.broken();
         };
@@ -551,6 +581,7 @@ impl Pools {
             request.failed |= bit(attempt.server);
             match attempt.role {
                 Role::Read => self.read_failed(&attempt, &mut request, actions),
+                Role::Warm | Role::Fill => self.warm_failed(&attempt, &mut request, actions),
                 _ => self.write_failed(&attempt, &mut request, actions),
             }
         }

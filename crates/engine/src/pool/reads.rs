@@ -388,6 +388,16 @@ impl Pools {
         };
         let hedges: Vec<usize> = hedges_of(request, first).collect();
         let used: &[usize] = if use_hedges { &hedges } else { &[first] };
+        if let [one] = *used
+            && let Some((attempt, Answer::Miss, _)) = request.parts[one].answer
+            && self.may_warm(request)
+        {
+            for at in hedges.into_iter().chain([first]) {
+                request.parts[at].over = true;
+                self.cancel(id, request, at, actions);
+            }
+            return self.warm_read(id, request, attempt, actions);
+        }
         for &at in used {
             let Some((attempt, _, hits)) = request.parts[at].answer else { continue };
             request.hits += hits;

@@ -5,6 +5,7 @@ use model::window::{
 };
 
 use super::{Action, Attempt, Pools, Role, ServerId};
+use crate::mutant::{self, Mutant};
 use crate::route::health::{self, State};
 use crate::route::{Health, Hedge, Load};
 
@@ -19,6 +20,8 @@ pub(super) struct ServerState {
     pub(super) stale: bool,
     /// Writes that were given up and that it may still carry out.
     pub(super) late: u32,
+    /// Copies of requests under way.
+    pub(super) copies: u32,
     /// When the ping under way was sent.
     pinged: Option<Nanos>,
     ping_at: Nanos,
@@ -38,6 +41,7 @@ impl ServerState {
             load: Load::new(now),
             stale: false,
             late: 0,
+            copies: 0,
             pinged: None,
             ping_at: now,
             flushing: false,
@@ -131,7 +135,8 @@ impl Pools {
     pub(super) fn is_readable(&self, server: ServerId, resting: bool) -> bool {
         let state = &self.servers[server];
         let up = state.is_up(self.now, &self.settings.health);
-        !state.stale && (up || resting && state.health.answers())
+        let stale = state.stale && !mutant::is(Mutant::PoolStaleServerRead);
+        !stale && (up || resting && state.health.answers())
     }
 
     /// Sends the pings that are due, and gives up those that the driver did not report.
@@ -177,7 +182,7 @@ impl Pools {
         if server.stale && !server.flushing && server.is_up(now, &self.settings.health) {
             if !flush {
                 server.stale = false;
-            } else if server.late == 0 {
+            } else if server.late == 0 || mutant::is(Mutant::PoolFlushBeforeLateWrites) {
                 // From here on writes are sent to it again, so that it misses none.
                 server.flushing = true;
                 actions.push(Action::Flush { server: at });

@@ -95,6 +95,10 @@ pub struct Route {
     pub pool: usize,
     /// The pool that takes the place of servers that cannot be reached.
     pub gutter: Option<usize>,
+    /// The pool that had these keys before: what `pool` does not have is moved from there.
+    pub warm_from: Option<usize>,
+    /// The pool that is sent the same requests; nothing waits for its replies.
+    pub copy_to: Option<usize>,
 }
 
 /// The settings of all pools behind one front.
@@ -122,7 +126,13 @@ pub struct Settings {
 impl Route {
     /// Sends the keys with a prefix to a pool, and nothing elsewhere.
     pub fn new(prefix: &str, pool: usize) -> Route {
-        Route { prefix: prefix.as_bytes().into(), pool, gutter: None }
+        Route {
+            prefix: prefix.as_bytes().into(),
+            pool,
+            gutter: None,
+            warm_from: None,
+            copy_to: None,
+        }
     }
 }
 
@@ -246,7 +256,7 @@ impl Settings {
             self.pools.get(pool).ok_or(missing)
         };
         let pool = get(route.pool)?;
-        for other in route.gutter.into_iter() {
+        for other in [route.gutter, route.warm_from, route.copy_to].into_iter().flatten() {
             let second = get(other)?;
             if other == route.pool || second.ring.hash() != pool.ring.hash() {
                 let (pool, other) = (pool.name.clone(), second.name.clone());

@@ -19,6 +19,12 @@ pub struct Counts {
     pub hedges_won: u64,
     /// Hedges that were due but not made, because the budget was spent.
     pub hedges_left_out: u64,
+    /// Copies of requests that were sent to another pool.
+    pub copies: u64,
+    /// Copies that were not sent, since the server has too many under way or cannot be reached.
+    pub copies_left_out: u64,
+    /// Values that were moved from a former pool.
+    pub warmed: u64,
     /// Requests refused because too many waited.
     pub refused_busy: u64,
     /// Requests whose deadline passed.

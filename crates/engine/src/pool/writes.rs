@@ -8,10 +8,11 @@ use crate::gateway::IntegerHash;
 
 use super::{
     Action, Answer, Attempt, AttemptId, Command, KeyHash, OnFailure, Operation, Phase, Pools,
-    Refusal, Request, RequestId, Role, ServerId, bit,
+    Refusal, Request, RequestId, Role, ServerId, Warmth, bit,
 };
+use crate::mutant::{self, Mutant};
 
-/// A key with a write under way.
+/// A key with a write, or with a move from its former servers, under way.
 pub(super) struct KeyQueue {
     /// Whether the write is an update, which its servers carry out one after another.
     update: bool,
@@ -19,16 +20,34 @@ pub(super) struct KeyQueue {
 }
 
 impl Pools {
-    /// Whether a read of one key has to wait for an update of it. Puts it among those that wait.
+    /// Whether a read has to wait for an update of one of its keys. Puts it among those that wait;
+    /// for the keys before, and for this one once its turn comes, it does not wait again: what comes
+    /// later came after the read.
     pub(super) fn waits_for_update(&mut self, id: RequestId, request: &mut Request) -> bool {
-        let [key] = request.keys.as_slice() else { return false };
-        let Some(queue) = self.keys.get_mut(&key.id) else { return false };
-        let waits = queue.update || !queue.waiting.is_empty();
-        if waits {
-            queue.waiting.push_back(id);
-            request.phase = Phase::Locked;
+        if self.keys.is_empty() || mutant::is(Mutant::PoolReadsDuringUpdate) {
+            return false;
         }
-        waits
+        let keys = request.keys.as_slice();
+        if keys.len() > 1 && mutant::is(Mutant::PoolMultiGetDoesNotWait) {
+            return false;
+        }
+        for (place, key) in keys.iter().enumerate().skip(usize::from(request.passed)) {
+            let Some(queue) = self.keys.get_mut(&key.id) else { continue };
+            if queue.update || !queue.waiting.is_empty() {
+                queue.waiting.push_back(id);
+                request.phase = Phase::Locked;
+                request.passed = place as u16 + 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether writes of a request's key have an order that the proxy keeps: they have several
+    /// servers.
+    pub(super) fn is_ordered(&self, request: &Request) -> bool {
+        let settings = &self.pools[request.pool].settings;
+        settings.routing.replicas(settings.servers.len()) > 1 || self.warm_pool(request).is_some()
     }
 
     /// Begins a write once no other of its key is under way.
@@ -38,20 +57,27 @@ impl Pools {
         request: &mut Request,
         actions: &mut Vec<Action>,
     ) {
-        let settings = &self.pools[request.pool].settings;
-        if settings.routing.replicas(settings.servers.len()) > 1
-            && let Some(key) = request.keys.as_slice().first()
-        {
-            if let Some(queue) = self.keys.get_mut(&key.id) {
-                queue.waiting.push_back(id);
-                request.phase = Phase::Locked;
-                return;
-            }
-            let update = request.operation == Operation::Update;
-            self.keys.insert(key.id, KeyQueue { update, waiting: VecDeque::new() });
-            request.holds_key = true;
+        if self.is_ordered(request) && !self.takes_key(id, request) {
+            return;
         }
         self.begin_write(id, request, actions);
+    }
+
+    /// Gives a request its key, or puts it among those that wait for it.
+    pub(super) fn takes_key(&mut self, id: RequestId, request: &mut Request) -> bool {
+        let Some(key) = request.keys.as_slice().first() else { return false };
+        if let Some(queue) = self.keys.get_mut(&key.id) {
+            if mutant::is(Mutant::PoolKeyShared) {
+                return true;
+            }
+            queue.waiting.push_back(id);
+            request.phase = Phase::Locked;
+            return false;
+        }
+        let update = request.operation != Operation::Write;
+        self.keys.insert(key.id, KeyQueue { update, waiting: VecDeque::new() });
+        request.holds_key = true;
+        true
     }
 
     /// Begins the requests that wait for a key, up to and with its next write.
@@ -67,26 +93,45 @@ impl Pools {
                 self.settle(next, request, actions);
                 continue;
             }
-            if request.operation == Operation::Read {
-                self.begin_read(next, &mut request, actions);
+            if request.operation == Operation::Read && request.warmth == Warmth::Cold {
+                if !self.waits_for_update(next, &mut request) {
+                    self.begin_read(next, &mut request, actions);
+                }
                 self.settle(next, request, actions);
                 continue;
             }
-            queue_of(&mut self.keys, key, request.operation == Operation::Update);
+            queue_of(&mut self.keys, key, request.operation != Operation::Write);
             request.holds_key = true;
-            self.begin_write(next, &mut request, actions);
+            if request.operation == Operation::Read {
+                self.begin_warm(next, &mut request, actions);
+            } else {
+                self.begin_write(next, &mut request, actions);
+            }
             // A write that was refused at once has passed the key on itself.
             self.settle(next, request, actions);
             return;
         }
     }
 
-    fn begin_write(&mut self, id: RequestId, request: &mut Request, actions: &mut Vec<Action>) {
+    pub(super) fn begin_write(
+        &mut self,
+        id: RequestId,
+        request: &mut Request,
+        actions: &mut Vec<Action>,
+    ) {
         let Some(key) = request.keys.as_slice().first().copied() else { return };
+        if request.operation == Operation::Update
+            && request.warmth == Warmth::Cold
+            && self.may_warm(request)
+        {
+            return self.begin_warm(id, request, actions);
+        }
         let servers = self.targets(&key);
         let targets: &[ServerId] = match request.operation {
             // What a stale server has must not be copied to the others.
-            Operation::Update => match servers.iter().position(|at| !self.servers[*at].stale) {
+            Operation::Update => match servers.iter().position(|at| {
+                !self.servers[*at].stale || mutant::is(Mutant::PoolUpdatesStaleServer)
+            }) {
                 Some(first) => &servers[first..=first],
                 None => &[],
             },
@@ -102,11 +147,14 @@ impl Pools {
         for &server in targets {
             self.send(id, request, 0, server, role, Command::Original, actions);
         }
+        if role == Role::Write {
+            self.drop_former(id, request, actions);
+        }
     }
 
     /// The servers that a write of a key goes to, the first of the ring first. Those that cannot be
     /// reached miss it.
-    fn targets(&mut self, key: &KeyHash) -> Vec<ServerId> {
+    pub(super) fn targets(&mut self, key: &KeyHash) -> Vec<ServerId> {
         let Some(route) = self.settings.routes.get(usize::from(key.route)) else {
             return Vec::new();
         };
@@ -130,7 +178,7 @@ impl Pools {
             }
             if !reached.is_empty() {
                 for server in all {
-                    if !reached.contains(&server) {
+                    if !reached.contains(&server) && !mutant::is(Mutant::PoolMissedWriteIgnored) {
                         self.servers[server].stale = true;
                     }
                 }
@@ -162,8 +210,15 @@ impl Pools {
                     Some(key) if answer == Answer::Done => self.targets(&key),
                     _ => Vec::new(),
                 };
-                if targets.iter().all(|server| *server == attempt.server) {
-                    return self.end_write(id, request, actions);
+                if answer == Answer::Done {
+                    self.drop_former(id, request, actions);
+                }
+                let alone = targets.iter().all(|server| *server == attempt.server);
+                if alone || mutant::is(Mutant::PoolUpdateNotCopied) {
+                    if request.live.is_empty() {
+                        self.end_write(id, request, actions);
+                    }
+                    return;
                 }
                 let (role, command) = (Role::ReadBack, Command::ReadBack);
                 self.send(id, request, 0, attempt.server, role, command, actions);
@@ -183,12 +238,12 @@ impl Pools {
                     self.end_write(id, request, actions);
                 }
             }
-            Role::Write | Role::Read => {
+            _ => {
                 if answer == Answer::Error {
                     // memcached drops the old value where it cannot store the new one.
                     request.failed |= bit(attempt.server);
                 }
-                if request.operation == Operation::Write {
+                if request.operation == Operation::Write && attempt.role == Role::Write {
                     let better = match request.reply {
                         None => true,
                         Some((_, before)) => before != Answer::Done && answer == Answer::Done,
@@ -197,7 +252,7 @@ impl Pools {
                         request.reply = Some((name, answer));
                     }
                 }
-                if request.live.is_empty() {
+                if request.live.is_empty() || mutant::is(Mutant::PoolFirstReplyEndsWrite) {
                     self.end_write(id, request, actions);
                 }
             }
@@ -211,8 +266,7 @@ impl Pools {
         request: &mut Request,
         actions: &mut Vec<Action>,
     ) {
-        let settings = &self.pools[request.pool].settings;
-        if settings.routing.replicas(settings.servers.len()) > 1 {
+        if self.is_ordered(request) {
             self.servers[attempt.server].stale = true;
         }
         let id = attempt.request;

@@ -27,6 +27,7 @@ pub enum Item {
 }
 
 const FORMAT: &str = "CLIENT_ERROR bad command line format\r\n";
+const DELETE: &str = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
 const EXPTIME: &str = "CLIENT_ERROR invalid exptime argument\r\n";
 
 /// What is wrong with a line, and the bytes of the value behind it.
@@ -162,11 +163,15 @@ fn line_says(verb: &str, words: &[&[u8]], line: &[u8], limits: &Limits) -> Resul
                 || !keys.iter().all(|key| key_fits(key))
                 || arguments.len() > 1
             {
-                return wrong(FORMAT);
+                return wrong(if verb == "delete" && !arguments.is_empty() {
+                    DELETE
+                } else {
+                    FORMAT
+                });
             }
             let argument = arguments.first().copied();
             let (needed, valid, reply) = match verb {
-                "delete" => (false, argument.is_none_or(|word| word == b"0"), FORMAT),
+                "delete" => (false, argument.is_none_or(|word| word == b"0"), DELETE),
                 "flush_all" => (false, argument.is_none_or(is_expiry), EXPTIME),
                 "touch" => (true, argument.is_some_and(is_expiry), EXPTIME),
                 "verbosity" => {
@@ -338,8 +343,10 @@ pub fn in_chunks(stream: &[u8], cuts: &[usize], limits: &Limits) -> Vec<Item> {
                     items.push(Item::Close(reply.to_owned()));
                     return items;
                 }
-                Parsed::Invalid { reply, consumed, skip: more, close: false } => {
+                Parsed::Invalid { reply, consumed, skip: more, close: false, drops } => {
                     assert!(consumed > 0);
+                    let large = more as usize > limits.value_bytes_max + 2;
+                    assert!(drops.is_none() || large && drops.is_some_and(|it| !it.key.is_empty()));
                     items.push(Item::Mistake(reply.to_owned()));
                     buffer.drain(..consumed);
                     (skip, least) = (more, 0);

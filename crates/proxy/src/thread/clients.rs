@@ -110,7 +110,11 @@ impl Thread {
             }
             return;
         }
-        client.moved = now;
+        // Further bytes of a line that has begun do not count: a request whose line comes byte by
+        // byte would hold its connection for ever.
+        if client.rest.is_empty() || client.needed > 0 {
+            client.moved = now;
+        }
         let mut bytes = &scratch[..count];
         if client.skip > 0 {
             let skipped = client.skip.min(bytes.len() as u64);
@@ -149,7 +153,11 @@ impl Thread {
         }
         let mut rest = std::mem::take(&mut client.rest);
         let used = self.parse(place, &rest);
+        let now = self.now;
         let Some(client) = self.client(place) else { return };
+        if used > 0 {
+            client.moved = now;
+        }
         if used == rest.len() || client.ending {
             rest.clear();
             if rest.capacity() > READ {
@@ -197,7 +205,10 @@ impl Thread {
                     at += request.whole.len();
                     self.request(place, &request);
                 }
-                Parsed::Invalid { reply, consumed, skip, close } => {
+                Parsed::Invalid { reply, consumed, skip, close, drops } => {
+                    if let Some(drops) = drops {
+                        self.drop_value(place, drops);
+                    }
                     at += consumed;
                     let here = skip.min((bytes.len() - at) as u64);
                     at += here as usize;
@@ -233,6 +244,9 @@ impl Thread {
                 }
                 return self.answer(place, &reply);
             }
+            _ if request.keys().nth(1).is_some() && self.shared.warms(request.keys()) => {
+                return self.split(place, request);
+            }
             _ => {}
         }
         let Some(name) = self.begin(place, request) else {
@@ -265,12 +279,9 @@ impl Thread {
             under_way.changes = request.kind() == Kind::Update;
             under_way.in_engine = true;
         }
-        self.shared.lane(self.index).arrive(self.now);
-        let deadline = self.now.saturating_add(self.shared.deadline);
-        let bytes = request.value().len() as u32;
-        let event = Event::Request { request: name, operation, recorded, keys, bytes, deadline };
         let (attempt, bytes) = (0, request.whole);
-        self.tell(event, Some(Arrived { attempt, bytes, hits: 0, read_back: false }));
+        let arrived = Arrived { attempt, bytes, hits: 0, read_back: false };
+        self.ask(name, operation, recorded, (keys, request.value().len()), Some(arrived));
         if is_copied_late(request)
             && let Some(at) = self.requests.place(self.index, name)
         {
@@ -279,6 +290,23 @@ impl Thread {
                 under_way.command.extend_from_slice(bytes);
             }
         }
+    }
+
+    /// Passes a request to the engine: its keys, the size of its value, and its bytes if they are
+    /// not in [`Request::command`](crate::request::Request::command).
+    pub(super) fn ask(
+        &mut self,
+        request: RequestId,
+        operation: Operation,
+        recorded: model::window::Operation,
+        (keys, bytes): (Keys, usize),
+        arrived: Option<Arrived<'_>>,
+    ) {
+        self.shared.lane(self.index).arrive(self.now);
+        let deadline = self.now.saturating_add(self.shared.deadline);
+        let bytes = bytes as u32;
+        let event = Event::Request { request, operation, recorded, keys, bytes, deadline };
+        self.tell(event, arrived);
     }
 
     /// A place for a client's request, at the end of the client's queue.

@@ -154,15 +154,24 @@ impl Thread {
         }
         let bytes = under_way.reply.len() + rest.len();
         let (place, generation) = under_way.client;
+        let gather = under_way.gather.take();
         if under_way.received > 0 {
             self.shared.lane(self.index).finish(self.now, under_way, bytes);
             self.shared.counters(self.index).finish(under_way, bytes);
+        }
+        if let Some((whole, part)) = gather {
+            let mut reply = std::mem::take(&mut under_way.reply);
+            reply.extend_from_slice(rest);
+            under_way.state = State::Delivered;
+            self.requests.release(at);
+            return self.gathered(whole, part, reply);
         }
         let client = self.clients.get_mut(place as usize).and_then(Option::as_mut);
         let Some(client) = client.filter(|client| client.generation == generation) else {
             under_way.state = State::Delivered;
             return self.requests.release(at);
         };
+        client.replied(bytes);
         if client.queue.front() != Some(&at) {
             under_way.reply.extend_from_slice(rest);
             under_way.state = State::Replied;

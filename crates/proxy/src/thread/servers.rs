@@ -70,6 +70,14 @@ impl Thread {
                 }
                 (meta, false)
             }
+            Command::Add { from } => {
+                let read = under_way.kept(from).map_or(&[][..], |kept| &kept.bytes);
+                if !memcached::put_copy(read, key, base64, true, out) {
+                    // Of a form that cannot be copied: there is nothing to be done.
+                    out.extend_from_slice(b"mn\r\n");
+                }
+                (meta, false)
+            }
             Command::Delete => {
                 memcached::put_delete(key, base64, out);
                 (meta, false)
@@ -96,8 +104,22 @@ impl Thread {
                         return;
                     }
                 }
-                Err(_) => return self.broken(server),
+                Err(error) => {
+                    if error.kind() == io::ErrorKind::InvalidData {
+                        self.warn_of(server, &error);
+                    }
+                    return self.broken(server);
+                }
             }
+        }
+    }
+
+    /// Says why a server's certificate or session is not accepted, not more often than every ten
+    /// seconds.
+    fn warn_of(&mut self, server: usize, error: &io::Error) {
+        if self.now.saturating_sub(self.warned) > 10 * SECOND || self.warned == 0 {
+            self.warned = self.now;
+            warn!("{}: {error}", self.shared.name(server));
         }
     }
 

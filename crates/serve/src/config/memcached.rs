@@ -1,6 +1,8 @@
 //! The sections of the memcached proxy: where it listens, its pools of servers, and the routes of
 //! keys to pools.
 
+use std::path::PathBuf;
+
 use engine::gateway::Hedge;
 use engine::pool::{
     self, Distribution, Hash, Ketama, MultiGet, OnFailure, PoolSettings, Routing, Server,
@@ -12,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Config;
 use super::cluster::Role;
-use proxy::{Address, Limits};
+use proxy::{Address, Limits, Tls};
 
 section! {
     /// The proxy for memcached's protocol, with serve.role = "proxy". It needs a pool.
@@ -20,6 +22,9 @@ section! {
         /// Where clients connect: "127.0.0.1:11311" or "unix:/path". The protocol has no
         /// credentials, so whoever reaches the address reads and writes everything.
         pub listen: String = "127.0.0.1:11311".to_owned(),
+        /// Where a node's own objects are reached by memcached's protocol, in a process with a node that is
+        /// not a member of a cluster: for instance "127.0.0.1:11411".
+        pub node_listen: Option<String> = None,
         /// Threads; 0: one for each core.
         pub threads: u32 = 0,
         /// Maximum open connections; further ones are told so and closed.
@@ -95,6 +100,13 @@ section! {
         pub timeout_s: f64 = 1.0,
         /// Maximum retries of reads as a share of requests.
         pub retry_share: f64 = 0.1,
+        /// Whether connections to its servers are encrypted by TLS.
+        pub tls: bool = false,
+        /// File with the certificates, in PEM format, that sign those of its servers; without one those of
+        /// the system count.
+        pub tls_ca: Option<PathBuf> = None,
+        /// Name in the certificates of its servers; without one the host of each server's address.
+        pub tls_name: Option<String> = None,
     }
 }
 
@@ -108,6 +120,11 @@ section! {
         pub pool: String = String::new(),
         /// Name of the pool that takes the place of servers that cannot be reached.
         pub gutter: Option<String> = None,
+        /// Name of the pool that had these keys before: what `pool` does not have is moved from there when
+        /// it is read, and writes delete it there.
+        pub warm_from: Option<String> = None,
+        /// Name of a pool that is sent the same requests, whose replies nobody waits for.
+        pub copy_to: Option<String> = None,
     }
 }
 
@@ -162,6 +179,25 @@ impl Memcached {
             ),
             Ok(Address::Unix(_)) => {}
         }
+        if let Some(text) = &self.node_listen {
+            let parsed = text.parse::<std::net::SocketAddr>();
+            let open = |address: &std::net::SocketAddr| !address.ip().is_loopback();
+            own.must(
+                parsed.is_ok(),
+                "node_listen",
+                format!("{text:?} is not an address; write \"127.0.0.1:11411\""),
+            );
+            own.must(
+                !parsed.as_ref().is_ok_and(open) || config.serve.token.is_none(),
+                "node_listen",
+                "memcached's protocol has no credentials: with serve.token, listen on loopback only",
+            );
+            own.must(
+                config.is_node() && config.members.is_empty(),
+                "node_listen",
+                "is for a process with a node, and without members of a cluster",
+            );
+        }
         own.must(
             !config.is_proxy() || !config.pools.is_empty(),
             "listen",
@@ -188,7 +224,12 @@ impl Memcached {
         for (index, route) in config.routes.iter().enumerate() {
             let mut own = checks.of(&format!("route.{index}"));
             let known: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
-            let named = [("pool", Some(&route.pool)), ("gutter", route.gutter.as_ref())];
+            let named = [
+                ("pool", Some(&route.pool)),
+                ("gutter", route.gutter.as_ref()),
+                ("warm_from", route.warm_from.as_ref()),
+                ("copy_to", route.copy_to.as_ref()),
+            ];
             for (key, name) in named {
                 let Some(name) = name else { continue };
                 own.must(
@@ -254,7 +295,31 @@ impl Pool {
         checks.between("hedge_after_min_s", self.hedge_after_min_s, 0.0, 3600.0);
         checks.between("hedge_share", self.hedge_share, 0.0, 1.0);
         checks.between("timeout_s", self.timeout_s, 0.001, 3600.0);
+        let unix = |text: &String| text.trim_start().starts_with("unix:");
+        checks.must(
+            !self.tls || !self.servers.iter().any(unix),
+            "tls",
+            "is for TCP; a server on a Unix socket needs none",
+        );
+        checks.must(
+            self.tls || (self.tls_ca.is_none() && self.tls_name.is_none()),
+            "tls",
+            "is false, but tls_ca or tls_name is set; write tls = true",
+        );
         checks.between("retry_share", self.retry_share, 0.0, 1.0);
+    }
+}
+
+impl Pool {
+    /// How connections to one of its servers, as listed, are encrypted.
+    fn tls_to(&self, listed: &str) -> anyhow::Result<Option<Tls>> {
+        if !self.tls {
+            return Ok(None);
+        }
+        let address = listed.split_whitespace().next().unwrap_or_default();
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let name = self.tls_name.as_deref().unwrap_or(host.trim_matches(['[', ']']));
+        Tls::new(self.tls_ca.as_deref(), name).map(Some)
     }
 }
 
@@ -275,7 +340,7 @@ impl Config {
     pub fn proxy(&self, windows: window::Settings, seed: u64) -> anyhow::Result<proxy::Settings> {
         let own = &self.memcached;
         let (mut servers, mut addresses): (Vec<Server>, Vec<Address>) = Default::default();
-        let mut pools = Vec::new();
+        let (mut pools, mut tls) = (Vec::new(), Vec::new());
         for pool in &self.pools {
             let mut members = Vec::new();
             let mut of_ring = Vec::new();
@@ -284,6 +349,7 @@ impl Config {
                 members.push(servers.len());
                 of_ring.push(listed.server.clone());
                 servers.push(listed.server);
+                tls.push(pool.tls_to(text)?);
                 addresses.push(listed.address);
             }
             let tag = pool.hash_tag.as_bytes().try_into().ok();
@@ -318,10 +384,12 @@ impl Config {
             prefix: route.prefix.as_bytes().into(),
             pool: place(&route.pool).unwrap_or(0),
             gutter: route.gutter.as_deref().and_then(place),
+            warm_from: route.warm_from.as_deref().and_then(place),
+            copy_to: route.copy_to.as_deref().and_then(place),
         };
         let mut routes: Vec<pool::Route> = self.routes.iter().map(route).collect();
         if routes.is_empty() {
-            routes.push(pool::Route { prefix: Box::default(), pool: 0, gutter: None });
+            routes.push(pool::Route::new("", 0));
         }
         let health = health::Settings { recovery: nanos(own.recovery_s), ..Default::default() };
         let keys_max = own.keys_max as usize;
@@ -340,6 +408,7 @@ impl Config {
             drain: nanos(self.serve.drain_s),
             sample_one_in: self.observe.sample_one_in,
             addresses,
+            tls,
             pools: pool::Settings {
                 servers,
                 pools,

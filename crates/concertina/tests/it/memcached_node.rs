@@ -1,0 +1,122 @@
+//! `concertina serve` with memcached's protocol in front of a node.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::measure::Running;
+use crate::memcached_proxy::talk;
+
+/// A node on a folder, its HTTP address and that of memcached's protocol.
+fn node(folder: &Path) -> (Running, String, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_concertina"))
+        .args(["serve", "--json", "--set", "serve.listen=127.0.0.1:0"])
+        .args(["--set", "memcached.node_listen=127.0.0.1:0"])
+        .args(["--set", "memcached.value_bytes_max=1000"])
+        .args(["--set", "memcached.stall_s=1.0"])
+        .current_dir(folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let address = |name: &str| json[name].as_str().unwrap().to_owned();
+    (Running(child), address("address"), address("memcached"))
+}
+
+fn ask(address: &str, commands: &str) -> String {
+    talk(address, format!("{commands}quit\r\n").as_bytes(), 100_000)
+}
+
+/// The reply to an HTTP request.
+fn http(address: &str, head: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    let request = format!(
+        "{head} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply
+}
+
+const SCRIPT: &str = "set k 5 0 2\r\nhi\r\nget k\r\nget none k none2\r\nadd k 0 0 1\r\nx\r\n\
+    add new 1 0 3\r\nabc\r\nreplace none 0 0 1\r\nx\r\nreplace k 7 0 3\r\nhey\r\nget k\r\n\
+    set gone 0 -1 1\r\nx\r\nget gone\r\nadd gone 0 0 1\r\ny\r\nget gone\r\n\
+    set later 9 1000 1\r\nz\r\nget later\r\nms m 3 F4 T0 k Oq\r\nabc\r\nmg m v f t s k\r\n\
+    mg none v\r\nmg none v q\r\nms m 1 ME\r\nx\r\nms YWI= 2 b q\r\nok\r\nmg ab v\r\nmn\r\n\
+    append k 0 0 1\r\n!\r\nincr k 1\r\ntouch k 5\r\nflush_all\r\nma k\r\nmg k N5\r\n\
+    delete k\r\ndelete k\r\nmd m q\r\nmd m\r\nset q 0 0 1 noreply\r\nq\r\nget q\r\n\
+    bogus\r\nset big 0 0 1001\r\n";
+
+const NOT_HERE: &str = "CLIENT_ERROR a Concertina node does not have this command\r\n";
+
+#[test]
+fn a_node_answers_memcacheds_protocol() {
+    let folder = tempfile::tempdir().unwrap();
+    let (process, address, cache) = node(folder.path());
+    let replies = format!(
+        "STORED\r\nVALUE k 5 2\r\nhi\r\nEND\r\nVALUE k 5 2\r\nhi\r\nEND\r\nNOT_STORED\r\n\
+         STORED\r\nNOT_STORED\r\nSTORED\r\nVALUE k 7 3\r\nhey\r\nEND\r\n\
+         STORED\r\nEND\r\nSTORED\r\nVALUE gone 0 1\r\ny\r\nEND\r\n\
+         STORED\r\nVALUE later 9 1\r\nz\r\nEND\r\nHD km Oq\r\nVA 3 f4 t-1 s3 km\r\nabc\r\n\
+         EN\r\nNS\r\nVA 2\r\nok\r\nMN\r\n\
+         {NOT_HERE}{NOT_HERE}{NOT_HERE}{NOT_HERE}{NOT_HERE}\
+         CLIENT_ERROR a Concertina node does not have this flag\r\n\
+         DELETED\r\nNOT_FOUND\r\nNF\r\nVALUE q 0 1\r\nq\r\nEND\r\nERROR\r\n\
+         SERVER_ERROR object too large for cache\r\n"
+    );
+    let script = format!("{SCRIPT}{}\r\nquit\r\n", "v".repeat(1001));
+    for chunk in [1, 13, 100_000] {
+        ask(
+            &cache,
+            "delete k\r\ndelete new\r\ndelete gone\r\ndelete later\r\ndelete m\r\ndelete ab\r\n",
+        );
+        assert_eq!(talk(&cache, script.as_bytes(), chunk), replies, "{chunk}");
+    }
+
+    // The number for cas changes with the value.
+    let number = |reply: &str| -> String {
+        reply.split_whitespace().nth(4).unwrap_or_else(|| panic!("{reply}")).to_owned()
+    };
+    let first =
+        number(&ask(&cache, "set c 0 0 1\r\na\r\ngets c\r\n").replacen("STORED\r\n", "", 1));
+    let cas =
+        |number: &str, value: &str| ask(&cache, &format!("cas c 0 0 1 {number}\r\n{value}\r\n"));
+    assert_eq!(cas(&first, "b"), "STORED\r\n");
+    assert_eq!(cas(&first, "d"), "EXISTS\r\n");
+    let second = number(&ask(&cache, "gets c\r\n"));
+    assert_ne!(first, second);
+    assert_eq!(
+        ask(&cache, &format!("ms c 1 C{second}\r\ne\r\nms c 1 C{second}\r\nf\r\n")),
+        "HD\r\nEX\r\n"
+    );
+    assert_eq!(ask(&cache, "cas none 0 0 1 7\r\nx\r\n"), "NOT_FOUND\r\n");
+
+    // The same objects by HTTP.
+    let reply = http(&address, "GET /objects/later", "");
+    assert!(reply.contains("concertina-meta-memcached-flags: 9\r\n"), "{reply}");
+    assert!(reply.ends_with("\r\n\r\nz"), "{reply}");
+    assert!(http(&address, "PUT /objects/web", "from HTTP").starts_with("HTTP/1.1 200"));
+    assert_eq!(ask(&cache, "get web\r\n"), "VALUE web 0 9\r\nfrom HTTP\r\nEND\r\n");
+    http(&address, "DELETE /objects/web", "");
+    assert_eq!(ask(&cache, "get web\r\n"), "END\r\n");
+
+    // A client that never ends its line is let go.
+    let mut slow = TcpStream::connect(&cache).unwrap();
+    slow.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    slow.write_all(b"get k").unwrap();
+    assert!(matches!(slow.read(&mut [0; 10]), Ok(0)));
+
+    // What was acknowledged is durable.
+    drop(process);
+    let (_process, _, cache) = node(folder.path());
+    assert_eq!(
+        ask(&cache, "get c later\r\n"),
+        "VALUE c 0 1\r\ne\r\nVALUE later 9 1\r\nz\r\nEND\r\n"
+    );
+}

@@ -1,0 +1,46 @@
+//! Each rule of the pools, broken on purpose, is found by some seed that passes with the rule.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::world::{Plan, ROUTINGS, World};
+use crate::mutant::{self, Mutant};
+
+const MUTANTS: &[Mutant] = &[
+    Mutant::PoolStaleServerRead,
+    Mutant::PoolFlushBeforeLateWrites,
+    Mutant::PoolMissedWriteIgnored,
+    Mutant::PoolFirstReplyEndsWrite,
+    Mutant::PoolUpdateNotCopied,
+    Mutant::PoolUpdatesStaleServer,
+    Mutant::PoolKeyShared,
+    Mutant::PoolReadsDuringUpdate,
+    Mutant::PoolMultiGetDoesNotWait,
+    Mutant::PoolMovesDuringWrite,
+    Mutant::PoolFormerValueKept,
+    Mutant::PoolCopyCounts,
+];
+
+/// Maximum number of seeds to try; most mutants are found within the first ten.
+const SEEDS: u64 = 1000;
+
+fn fails(plan: Plan, mutant: Option<Mutant>) -> bool {
+    let run = AssertUnwindSafe(|| mutant::with(mutant, || World::new(plan).run()));
+    catch_unwind(run).is_err()
+}
+
+#[test]
+fn every_mutant_is_found() {
+    let mut missed = Vec::new();
+    for &mutant in MUTANTS {
+        let plans = (0..SEEDS).flat_map(|seed| ROUTINGS.map(|routing| Plan::of(seed, routing)));
+        let found = plans.into_iter().find(|plan| fails(*plan, Some(mutant)));
+        match found {
+            Some(plan) => {
+                println!("{mutant:?}: {plan:?}");
+                assert!(!fails(plan, None), "{plan:?} fails without {mutant:?} too");
+            }
+            None => missed.push(mutant),
+        }
+    }
+    assert!(missed.is_empty(), "not found within {SEEDS} seeds: {missed:?}");
+}

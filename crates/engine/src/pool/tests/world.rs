@@ -1,0 +1,514 @@
+//! Pools in virtual time: servers that answer in order, crash, are cut off and stall; one proxy.
+//!
+//! Every value names the write that it comes from, larger ones are later; so does a delete. A read may return a miss,
+//! or what the last write that was acknowledged before it began has left, or something later. A read
+//! that came after an update, acknowledged by the time of the read's reply, sees it too.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::super::copies::COPIES_MAX;
+use super::*;
+use model::window::Nanos;
+
+const KEYS: u64 = 6;
+const US: Nanos = 1000;
+/// The servers of the pool; those of the former pool, and then that of copies, follow.
+const OWN: usize = 3;
+const REQUESTS: u64 = 400;
+
+/// What a run is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) routing: Routing,
+    pub(super) faults: bool,
+    /// Whether another pool had the keys before.
+    pub(super) warm: bool,
+    /// Whether requests are copied to a further pool.
+    pub(super) copies: bool,
+}
+
+impl Plan {
+    /// The plan of a seed, with faults.
+    pub(super) fn of(seed: u64, routing: Routing) -> Plan {
+        let (warm, copies) = (seed % 4 >= 2, seed % 5 >= 3);
+        Plan { seed, routing, faults: true, warm, copies }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Job {
+    Read,
+    Set(u64),
+    /// Adds one to what is there.
+    Update,
+    ReadBack,
+    Copy(Option<u64>),
+    Add(Option<u64>),
+    Delete,
+}
+
+#[derive(Clone, Debug)]
+struct Sent {
+    attempt: AttemptId,
+    keys: Vec<u64>,
+    job: Job,
+}
+
+#[derive(Default)]
+struct Memcached {
+    values: BTreeMap<u64, u64>,
+    queue: VecDeque<Sent>,
+    stalled_until: Nanos,
+    down_until: Nanos,
+    /// Replies of an earlier connection do not come.
+    connection: u32,
+    busy: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Happening {
+    Arrive,
+    Served(usize, u32),
+    Pong(usize, u32),
+    Flushed(usize, u32),
+    Fault,
+}
+
+struct Client {
+    operation: Operation,
+    /// Whether its write is a delete.
+    deletes: bool,
+    keys: Vec<u64>,
+    began: Nanos,
+    /// By key, the least value that a read may return.
+    least: BTreeMap<u64, u64>,
+    answered: bool,
+}
+
+type Reply = (Answer, Vec<(u64, u64)>);
+
+pub(super) struct World {
+    plan: Plan,
+    pools: Pools,
+    servers: Vec<Memcached>,
+    schedule: BinaryHeap<Reverse<(Nanos, u64, Happening)>>,
+    serial: u64,
+    random: SmallRng,
+    clients: HashMap<RequestId, Client>,
+    replies: HashMap<AttemptId, Reply>,
+    /// By key, what was acknowledged: the request and the value it left.
+    acknowledged: BTreeMap<u64, Vec<(RequestId, u64)>>,
+    pub(super) finished: u64,
+    pub(super) refused: u64,
+    pub(super) hits: u64,
+    pub(super) flushed: u64,
+}
+
+/// A pool of further servers, added to some settings.
+fn add_pool(settings: &mut Settings, name: &str, count: usize) -> usize {
+    let first = settings.servers.len();
+    let server = |i: usize| Server { name: format!("{name}{i}:1"), weight: 1 };
+    let servers: Vec<Server> = (0..count).map(server).collect();
+    let ring = Ketama::new(Distribution::Ketama, Hash::Fnv1a64, None, &servers).unwrap();
+    settings.servers.extend(servers);
+    let pool = PoolSettings {
+        name: name.to_owned(),
+        servers: (first..first + count).collect(),
+        ring,
+        routing: Routing::Hash,
+        hedge: None,
+        ..settings.pools[0].clone()
+    };
+    settings.pools.push(pool);
+    settings.pools.len() - 1
+}
+
+impl World {
+    pub(super) fn new(plan: Plan) -> World {
+        let mut settings = settings(OWN, plan.routing);
+        settings.seed = plan.seed;
+        let pool = &mut settings.pools[0];
+        pool.timeout = 20_000 * US;
+        pool.waiting_max = 100;
+        pool.workers = if plan.seed.is_multiple_of(3) { 4 } else { 0 };
+        pool.hedge = Some(crate::route::Hedge {
+            after_min: 100 * US,
+            burst: 50,
+            ..crate::route::Hedge::default()
+        });
+        settings.ping_interval = 5000 * US;
+        settings.ping_timeout = 10_000 * US;
+        let former = add_pool(&mut settings, "former", 2);
+        let copies = add_pool(&mut settings, "copies", 1);
+        settings.routes[0].warm_from = plan.warm.then_some(former);
+        settings.routes[0].copy_to = plan.copies.then_some(copies);
+        settings.check().unwrap();
+        let mut world = World {
+            plan,
+            servers: settings.servers.iter().map(|_| Memcached::default()).collect(),
+            pools: Pools::new(settings, 0),
+            schedule: BinaryHeap::new(),
+            serial: 0,
+            random: SmallRng::seed_from_u64(plan.seed),
+            clients: HashMap::new(),
+            replies: HashMap::new(),
+            acknowledged: BTreeMap::new(),
+            finished: 0,
+            refused: 0,
+            hits: 0,
+            flushed: 0,
+        };
+        if plan.warm {
+            for key in 0..KEYS {
+                // On both former servers, whichever the ring chooses.
+                world.servers[OWN].values.insert(key, 1);
+                world.servers[OWN + 1].values.insert(key, 1);
+            }
+        }
+        let mut at = 0;
+        for _ in 0..REQUESTS {
+            at += world.random.random_range(0..400 * US);
+            world.schedule_at(at, Happening::Arrive);
+        }
+        if plan.faults {
+            for _ in 0..5 {
+                let when = world.random.random_range(0..at);
+                world.schedule_at(when, Happening::Fault);
+            }
+        }
+        world
+    }
+
+    fn schedule_at(&mut self, at: Nanos, what: Happening) {
+        self.serial += 1;
+        self.schedule.push(Reverse((at, self.serial, what)));
+    }
+
+    pub(super) fn run(&mut self) {
+        let mut now = 0;
+        self.tell(0, Event::Tick);
+        for _ in 0..200_000 {
+            let wake = self.pools.next_wake().unwrap_or(Nanos::MAX);
+            let next = self.schedule.peek().map_or(Nanos::MAX, |Reverse((at, ..))| *at);
+            if wake.min(next) == Nanos::MAX || (next == Nanos::MAX && self.clients.is_empty()) {
+                break;
+            }
+            if wake < next {
+                now = now.max(wake);
+                self.tell(now, Event::Tick);
+                continue;
+            }
+            let Some(Reverse((at, _, what))) = self.schedule.pop() else { break };
+            now = now.max(at);
+            self.happen(now, what);
+        }
+        assert!(self.clients.is_empty(), "{} requests were not forgotten", self.clients.len());
+        assert!(self.pools.attempts.is_empty() && self.pools.requests.is_empty());
+        assert!(self.pools.keys.is_empty() && self.pools.pools[0].in_service == 0);
+        assert!(self.pools.servers.iter().all(|server| server.copies == 0));
+        assert_eq!(self.pools.invariants().count(), 0);
+        assert_eq!(self.finished + self.refused, REQUESTS);
+    }
+
+    /// Values that were moved from the former pool, and copies sent.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let counts = &self.pools.pools[0].counts;
+        (counts.warmed, counts.copies)
+    }
+
+    fn happen(&mut self, now: Nanos, what: Happening) {
+        match what {
+            Happening::Arrive => self.arrive(now),
+            Happening::Served(server, connection) => self.served(now, server, connection),
+            Happening::Pong(server, connection) => {
+                let state = &self.servers[server];
+                let up = state.connection == connection && state.down_until <= now;
+                self.tell(
+                    now,
+                    if up { Event::Ponged { server } } else { Event::PingFailed { server } },
+                );
+            }
+            Happening::Flushed(server, connection) => {
+                let state = &mut self.servers[server];
+                let done = state.connection == connection && state.down_until <= now;
+                if done {
+                    state.values.clear();
+                    self.flushed += 1;
+                }
+                self.tell(now, Event::Flushed { server, done });
+            }
+            Happening::Fault => self.fault(now),
+        }
+    }
+
+    fn arrive(&mut self, now: Nanos) {
+        self.serial += 1;
+        let request = self.serial;
+        let first = self.random.random_range(0..KEYS);
+        let kind = self.random.random_range(0..10);
+        let deletes = kind == 2;
+        let (operation, recorded) = match kind {
+            0..3 => (Operation::Write, Recorded::Put),
+            3 => (Operation::Update, Recorded::Put),
+            _ => (Operation::Read, Recorded::Get),
+        };
+        let several = operation == Operation::Read && self.random.random_range(0..4) == 0;
+        let keys =
+            if several { vec![first, (first + 1) % KEYS, (first + 3) % KEYS] } else { vec![first] };
+        let least = keys.iter().map(|key| (*key, self.latest(*key, RequestId::MAX))).collect();
+        let (began, answered) = (now, false);
+        let client = Client { operation, deletes, keys: keys.clone(), began, least, answered };
+        self.clients.insert(request, client);
+        let hash = |key: &u64| {
+            let ring = (*key as u32).wrapping_mul(0x9e37_79b9);
+            KeyHash { route: 0, ring, id: *key }
+        };
+        let keys = match &*keys {
+            [key] => Keys::One(hash(key)),
+            keys => Keys::Many(keys.iter().map(hash).collect()),
+        };
+        let (deadline, bytes) = (now + 60_000 * US, 0);
+        self.tell(now, Event::Request { request, operation, recorded, keys, bytes, deadline });
+    }
+
+    /// The last value of a key that a request before another has left, as far as acknowledged.
+    fn latest(&self, key: u64, before: RequestId) -> u64 {
+        let all = self.acknowledged.get(&key).into_iter().flatten();
+        all.filter(|(request, _)| *request < before).map(|(_, value)| *value).max().unwrap_or(0)
+    }
+
+    fn served(&mut self, now: Nanos, at: usize, connection: u32) {
+        let server = &mut self.servers[at];
+        if server.connection != connection {
+            return;
+        }
+        if server.stalled_until > now {
+            let until = server.stalled_until;
+            return self.schedule_at(until, Happening::Served(at, connection));
+        }
+        server.busy = false;
+        let Some(sent) = server.queue.pop_front() else { return };
+        let (answer, values) = server.carry_out(&sent);
+        let hits = if answer == Answer::Hit { values.len() as u32 } else { 0 };
+        self.replies.insert(sent.attempt, (answer, values));
+        self.work(now, at);
+        self.tell(now, Event::Answered { attempt: sent.attempt, answer, hits, bytes: 1 });
+    }
+
+    fn work(&mut self, now: Nanos, at: usize) {
+        let server = &mut self.servers[at];
+        if server.busy || server.queue.is_empty() {
+            return;
+        }
+        server.busy = true;
+        let connection = server.connection;
+        // The server of copies is too slow for them.
+        let slower = if at == OWN + 2 { 20 } else { 1 };
+        let service = self.random.random_range(10 * US..300 * US) * slower;
+        self.schedule_at(now + service, Happening::Served(at, connection));
+    }
+
+    /// A server crashes and is empty when it is back, is cut off and keeps what it has, or stalls.
+    fn fault(&mut self, now: Nanos) {
+        let at = self.random.random_range(0..self.servers.len());
+        let kind = self.random.random_range(0..3);
+        let time = self.random.random_range(1000 * US..60_000 * US);
+        let server = &mut self.servers[at];
+        if kind == 2 {
+            server.stalled_until = now + time;
+            return;
+        }
+        if kind == 0 {
+            server.values.clear();
+        }
+        server.connection += 1;
+        server.busy = false;
+        server.down_until = now + time;
+        let lost: Vec<Sent> = server.queue.drain(..).collect();
+        for sent in lost {
+            self.tell(now, Event::Failed { attempt: sent.attempt, why: Failed::Broken });
+        }
+    }
+
+    fn tell(&mut self, now: Nanos, event: Event) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            let mut actions = Vec::new();
+            self.pools.handle(now, event, &mut actions);
+            for action in actions {
+                self.act(now, action, &mut events);
+            }
+        }
+    }
+
+    fn send(&mut self, now: Nanos, action: Action, events: &mut VecDeque<Event>) {
+        let Action::Send { request, attempt, server, command, keys, .. } = action else { return };
+        let client = &self.clients[&request];
+        let keys = match keys {
+            Part::Whole => client.keys.clone(),
+            Part::Places(places) => {
+                places.iter().map(|place| client.keys[usize::from(*place)]).collect()
+            }
+        };
+        let read = |from| self.replies[&from].1.first().map(|(_, value)| *value);
+        let job = match (command, client.operation) {
+            (Command::Original, Operation::Read) => Job::Read,
+            (Command::Original, Operation::Update) => Job::Update,
+            (Command::Original, Operation::Write) if client.deletes => Job::Delete,
+            // The same value at every server of the request.
+            (Command::Original, Operation::Write) => Job::Set(request << 8),
+            (Command::ReadBack, _) => Job::ReadBack,
+            (Command::Copy { from }, _) => Job::Copy(read(from)),
+            (Command::Add { from }, _) => Job::Add(read(from)),
+            (Command::Delete, _) => Job::Delete,
+        };
+        if self.servers[server].down_until > now {
+            events.push_back(Event::Failed { attempt, why: Failed::Connect });
+            return;
+        }
+        self.servers[server].queue.push_back(Sent { attempt, keys, job });
+        if server == OWN + 2 {
+            assert!(self.servers[server].queue.len() <= COPIES_MAX as usize);
+        }
+        self.work(now, server);
+    }
+
+    fn uses(&mut self, request: RequestId, attempt: AttemptId) {
+        let client = &self.clients[&request];
+        assert!(!client.answered);
+        let (answer, values) = &self.replies[&attempt];
+        match (client.operation, *answer) {
+            (Operation::Read, Answer::Hit) => {
+                for (key, value) in values {
+                    self.hits += 1;
+                    let least = client.least[key].max(self.latest(*key, request));
+                    assert!(
+                        *value >= least,
+                        "key {key}: read {value} since {}, but {least} was acknowledged before",
+                        client.began
+                    );
+                }
+            }
+            (Operation::Write | Operation::Update, Answer::Done) => {
+                for (key, value) in values {
+                    self.acknowledged.entry(*key).or_default().push((request, *value));
+                }
+                if client.deletes {
+                    // What came before must not come back.
+                    let after = (request, request << 8);
+                    self.acknowledged.entry(client.keys[0]).or_default().push(after);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn answered(&mut self, request: RequestId) {
+        let client = self.clients.get_mut(&request).unwrap();
+        assert!(!std::mem::replace(&mut client.answered, true), "answered twice");
+    }
+
+    fn act(&mut self, now: Nanos, action: Action, events: &mut VecDeque<Event>) {
+        match action {
+            Action::Send { .. } => self.send(now, action, events),
+            Action::Use { request, attempt, .. } => self.uses(request, attempt),
+            Action::Done { request } => {
+                self.answered(request);
+                self.finished += 1;
+            }
+            Action::Refuse { request, .. } => {
+                self.answered(request);
+                self.refused += 1;
+            }
+            Action::Forget { request } => {
+                let client = self.clients.remove(&request).expect("forgotten once");
+                assert!(client.answered, "forgotten without an answer");
+            }
+            Action::Cancel { attempt, .. } => {
+                let all = self.servers.iter().flat_map(|server| &server.queue);
+                for sent in all.filter(|sent| sent.attempt == attempt) {
+                    // It is carried out all the same; its reply is dropped.
+                    assert!(matches!(sent.job, Job::Read | Job::ReadBack));
+                }
+            }
+            Action::Ping { server } => {
+                let connection = self.servers[server].connection;
+                let wait = self.servers[server].stalled_until.saturating_sub(now).min(8000 * US);
+                self.schedule_at(now + wait + 50 * US, Happening::Pong(server, connection));
+            }
+            Action::Flush { server } => {
+                assert!(server != OWN + 2 || !self.plan.copies, "copies are never current");
+                let connection = self.servers[server].connection;
+                self.schedule_at(now + 80 * US, Happening::Flushed(server, connection));
+            }
+        }
+    }
+}
+
+impl Memcached {
+    fn carry_out(&mut self, sent: &Sent) -> Reply {
+        let held = |key: &u64| self.values.get(key).map(|value| (*key, *value));
+        let found: Vec<(u64, u64)> = sent.keys.iter().filter_map(held).collect();
+        let key = sent.keys[0];
+        let mut store = |value: u64| {
+            self.values.insert(key, value);
+            (Answer::Done, vec![(key, value)])
+        };
+        match sent.job {
+            Job::Read | Job::ReadBack => {
+                (if found.is_empty() { Answer::Miss } else { Answer::Hit }, found)
+            }
+            Job::Set(value) | Job::Copy(Some(value)) => store(value),
+            Job::Add(Some(value)) if found.is_empty() => store(value),
+            Job::Update => match found.first() {
+                Some((_, value)) => store(*value + 1),
+                None => (Answer::Unchanged, Vec::new()),
+            },
+            Job::Add(_) => (Answer::Unchanged, Vec::new()),
+            Job::Copy(None) | Job::Delete => {
+                self.values.remove(&key);
+                (Answer::Done, Vec::new())
+            }
+        }
+    }
+}
+
+pub(super) const ROUTINGS: [Routing; 3] =
+    [Routing::Hash, Routing::Replicated, Routing::HashReplicas(2)];
+
+#[test]
+fn without_faults_everything_is_answered() {
+    for seed in 0..40 {
+        for routing in ROUTINGS {
+            let plan = Plan { faults: false, ..Plan::of(seed, routing) };
+            let mut world = World::new(plan);
+            world.run();
+            assert_eq!(world.refused, 0, "{plan:?}");
+            assert!(world.hits > 50, "{}", world.hits);
+            let (warmed, copies) = world.counts();
+            assert_eq!((warmed > 0, copies >= REQUESTS), (plan.warm, plan.copies), "{plan:?}");
+        }
+    }
+}
+
+/// `SIM_SEEDS=10000 cargo test --release -p engine pool::` runs more.
+#[test]
+fn with_faults_no_read_is_older_than_what_was_acknowledged() {
+    #[expect(clippy::disallowed_methods, reason = "a test, which is run with more seeds by hand")]
+    let seeds = std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok());
+    let (mut refused, mut flushed, mut warmed) = (0, 0, 0);
+    for seed in 0..seeds.unwrap_or(100) {
+        for routing in ROUTINGS {
+            let mut world = World::new(Plan::of(seed, routing));
+            world.run();
+            (refused, flushed) = (refused + world.refused, flushed + world.flushed);
+            warmed += world.counts().0;
+        }
+    }
+    assert!(refused > 0 && flushed > 0 && warmed > 0, "{refused} {flushed} {warmed}");
+}

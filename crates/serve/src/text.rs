@@ -1,0 +1,321 @@
+//! memcached's protocol in front of a node: `get`, `set` and their kin on the node's objects.
+//!
+//! A key is an object's key, a value its bytes; the client's flags and the time at which the value
+//! expires are metadata of the object. What a read finds comes from the node's tiers or from the
+//! origin behind them; what a write acknowledges is in the origin. The compare-and-swap number of a
+//! value is derived from its etag, so it changes with the bytes, the flags and the expiry, and not
+//! with the number of writes.
+//!
+//! A connection's requests are carried out one after another.
+
+mod meta;
+mod store;
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use engine::node::{Asker, Reply};
+use http::StatusCode;
+use memcached::{Kind, Limits, Parsed, Request, Verb};
+use model::window::{Operation, Outcome};
+use record::clock;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::Shared;
+use super::drive::{Answer, Asked};
+use super::front::{Front, Protocol, Seat};
+use super::http::Problem;
+use super::lane::Lane;
+use super::object::Object;
+
+const END: &[u8] = b"END\r\n";
+/// What a command gets that a node does not have.
+const UNSUPPORTED: &[u8] = b"CLIENT_ERROR a Concertina node does not have this command\r\n";
+/// Replies that are kept until they are sent.
+const OUT_BYTES: usize = 256 << 10;
+/// Bytes of one read.
+const READ: usize = 64 << 10;
+
+/// A node as clients of memcached see it.
+pub struct Text(Arc<Shared>);
+
+impl Text {
+    /// In front of a node.
+    pub fn new(shared: &Arc<Shared>) -> Arc<Text> {
+        Arc::new(Text(shared.clone()))
+    }
+}
+
+impl Deref for Text {
+    type Target = Front;
+    fn deref(&self) -> &Front {
+        &self.0.front
+    }
+}
+
+impl Protocol for Text {
+    const TOO_MANY: &'static [u8] = b"SERVER_ERROR too many open connections\r\n";
+
+    async fn connection(
+        self: Arc<Self>,
+        lane: Arc<Lane>,
+        mut stream: TcpStream,
+        seat: Seat,
+        stop: watch::Receiver<bool>,
+    ) {
+        if seat == Seat::Spare {
+            let _ = timeout(Duration::from_secs(1), stream.write_all(Text::TOO_MANY)).await;
+            return;
+        }
+        let _ = stream.set_nodelay(true);
+        let config = &self.config.memcached;
+        let limits = Limits {
+            value_bytes_max: config.value_bytes_max.0 as usize,
+            keys_max: config.keys_max as usize,
+            line_bytes_max: (config.keys_max as usize).saturating_mul(251) + 16,
+            ..Limits::default()
+        };
+        let stall = Duration::from_secs_f64(config.stall_s);
+        let mut session = Session { shared: self.0.clone(), lane, out: Vec::new() };
+        session.run(&mut stream, &limits, stall, stop).await;
+    }
+
+    fn under_way(&self) -> usize {
+        self.0.writes.load(Ordering::Relaxed)
+    }
+}
+
+/// A connection.
+struct Session {
+    shared: Arc<Shared>,
+    lane: Arc<Lane>,
+    /// Replies that were not sent yet.
+    out: Vec<u8>,
+}
+
+/// Whether a connection goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    GoOn,
+    Close,
+}
+
+impl Session {
+    async fn run(
+        &mut self,
+        stream: &mut TcpStream,
+        limits: &Limits,
+        stall: Duration,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let (mut input, mut skip, mut least): (Vec<u8>, u64, usize) = (Vec::new(), 0, 0);
+        let mut began = Instant::now();
+        loop {
+            let dropped = skip.min(input.len() as u64);
+            input.drain(..dropped as usize);
+            skip -= dropped;
+            let mut used = 0;
+            let mut then = Then::GoOn;
+            while then == Then::GoOn && used < input.len() && input.len() - used >= least {
+                match memcached::parse(&input[used..], limits) {
+                    Parsed::Incomplete { needed } => {
+                        least = needed;
+                        break;
+                    }
+                    Parsed::Request(request) => {
+                        then = self.request(&request).await;
+                        used += request.whole.len();
+                    }
+                    Parsed::Invalid { reply, consumed, skip: more, close, drops } => {
+                        if let Some(drops) = drops {
+                            self.drop_value(&drops).await;
+                        }
+                        self.out.extend_from_slice(reply.as_bytes());
+                        let here = more.min((input.len() - used - consumed) as u64);
+                        used += consumed + here as usize;
+                        skip = more - here;
+                        then = if close { Then::Close } else { Then::GoOn };
+                    }
+                }
+                least = 0;
+                if self.out.len() >= OUT_BYTES && self.send(stream, stall).await.is_err() {
+                    return;
+                }
+            }
+            if used > 0 {
+                input.drain(..used);
+                input.shrink_to(READ);
+                began = Instant::now();
+            }
+            if self.send(stream, stall).await.is_err() || then == Then::Close {
+                return;
+            }
+            // A line has to come within the time as a whole; of a value, every part.
+            let owes = !input.is_empty() || skip > 0;
+            let whole_line = !input.is_empty() && least == 0 && skip == 0;
+            let until = if whole_line { began } else { Instant::now() } + stall;
+            input.reserve(READ);
+            let read = async {
+                match owes {
+                    true => timeout_at(until, stream.read_buf(&mut input)).await.unwrap_or(Ok(0)),
+                    false => stream.read_buf(&mut input).await,
+                }
+            };
+            let count = tokio::select! {
+                count = read => count,
+                _ = stop.wait_for(|stop| *stop) => return,
+            };
+            if !owes {
+                began = Instant::now();
+            }
+            if !matches!(count, Ok(1..)) {
+                return;
+            }
+        }
+    }
+
+    /// Sends the replies.
+    async fn send(&mut self, stream: &mut TcpStream, stall: Duration) -> Result<(), ()> {
+        let mut rest = &self.out[..];
+        while !rest.is_empty() {
+            match timeout(stall, stream.write(rest)).await {
+                Ok(Ok(count @ 1..)) => rest = &rest[count..],
+                _ => return Err(()),
+            }
+        }
+        self.out.clear();
+        self.out.shrink_to(READ);
+        Ok(())
+    }
+
+    /// Carries out a request, and appends its reply.
+    async fn request(&mut self, request: &Request<'_>) -> Then {
+        let start = self.out.len();
+        match request.verb {
+            Verb::Quit => return Then::Close,
+            Verb::Get | Verb::Gets => self.get(request).await,
+            Verb::MetaGet => self.meta_get(request).await,
+            Verb::Set | Verb::Add | Verb::Replace | Verb::Cas => self.store(request).await,
+            Verb::MetaSet => self.meta_set(request).await,
+            Verb::Delete => self.delete(request).await,
+            Verb::MetaDelete => self.meta_delete(request).await,
+            Verb::MetaNoop => self.out.extend_from_slice(b"MN\r\n"),
+            Verb::Verbosity => self.out.extend_from_slice(b"OK\r\n"),
+            Verb::Version => {
+                let line = concat!("VERSION 1.6.38-concertina-", env!("CARGO_PKG_VERSION"), "\r\n");
+                self.out.extend_from_slice(line.as_bytes());
+            }
+            Verb::Stats if request.arguments().is_empty() => self.stats(),
+            _ => self.out.extend_from_slice(UNSUPPORTED),
+        }
+        let said = self.out.get(start..).unwrap_or_default();
+        let answers = request.kind() != Kind::Local || request.noreply;
+        if answers && memcached::is_suppressed(request.verb, request.quiet, request.noreply, said) {
+            self.out.truncate(start);
+        }
+        Then::GoOn
+    }
+
+    fn stats(&mut self) {
+        let front = &self.shared.front;
+        let connections = front.connections.load(Ordering::Relaxed);
+        let text = format!(
+            "STAT pid {}\r\nSTAT version concertina-{}\r\nSTAT threads {}\r\n\
+             STAT curr_connections {connections}\r\nEND\r\n",
+            std::process::id(),
+            env!("CARGO_PKG_VERSION"),
+            front.lanes.len(),
+        );
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// Appends an error of the server, in one line.
+    fn fail(&mut self, problem: &Problem) {
+        self.out.extend_from_slice(b"SERVER_ERROR ");
+        let line = problem.text().replace(['\r', '\n'], " ");
+        self.out.extend_from_slice(line.as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// The value of a key; `None` if there is none, or it has expired.
+    async fn read(&self, key: &[u8], operation: Operation) -> Result<Option<Object>, Problem> {
+        let mut seen = self.lane.received(operation, key);
+        let asker = Asker::Client { avoid: None };
+        let asked = self.shared.drive.get(seen.received, key.into(), asker, None);
+        let answer = match asked {
+            Asked::Now(answer) => answer,
+            Asked::Later(receive) => receive.await.map_err(|_| Problem::stopping())?,
+        };
+        let Answer::Reply(reply, stages) = answer else { return Err(Problem::stopping()) };
+        seen.stages = Some(stages);
+        let found = match reply {
+            Reply::Found { payload, outcome, .. } if !store::is_expired(payload.metadata()) => {
+                seen.outcome = outcome;
+                seen.size = payload.metadata().size;
+                seen.bytes = seen.size;
+                Some(payload)
+            }
+            Reply::Found { .. } | Reply::NotFound | Reply::NotHere => {
+                seen.outcome = Outcome::Miss;
+                None
+            }
+            Reply::Busy { queue } => return Err(super::objects::busy(&queue)),
+            Reply::Unavailable(failure) => {
+                return Err(super::objects::unavailable(&failure.reason));
+            }
+            Reply::TooLate => return Err(super::objects::too_late()),
+            Reply::Stream => {
+                let what = "the object is larger than what this node keeps: read it by HTTP";
+                return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what));
+            }
+            Reply::NotMine | Reply::NotPrimary => {
+                let what = super::objects::MISDIRECTED;
+                return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, what));
+            }
+        };
+        Ok(found)
+    }
+
+    /// `get KEY*`, `gets KEY*`.
+    async fn get(&mut self, request: &Request<'_>) {
+        let several = request.keys().nth(1).is_some();
+        let operation = if several { Operation::MultiGet } else { Operation::Get };
+        let start = self.out.len();
+        for key in request.keys() {
+            match self.read(key, operation).await {
+                Ok(Some(object)) => self.put_value(key, &object, request.verb == Verb::Gets),
+                Ok(None) => {}
+                Err(problem) => {
+                    // An error is the whole reply.
+                    self.out.truncate(start);
+                    return self.fail(&problem);
+                }
+            }
+        }
+        self.out.extend_from_slice(END);
+    }
+
+    fn put_value(&mut self, key: &[u8], object: &Object, with_cas: bool) {
+        let (flags, size) = (store::flags(object.metadata()), object.body().len());
+        self.out.extend_from_slice(b"VALUE ");
+        self.out.extend_from_slice(key);
+        let mut rest = format!(" {flags} {size}");
+        if with_cas {
+            rest += &format!(" {}", store::cas_of(&object.metadata().etag));
+        }
+        self.out.extend_from_slice(rest.as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+        self.out.extend_from_slice(object.body());
+        self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Seconds since 1970.
+fn unix_s() -> i64 {
+    ((i128::from(clock::now()) + clock::unix_offset_ns()) / 1_000_000_000) as i64
+}
