@@ -195,11 +195,11 @@ fn repeat(
         seed,
         stored_only: false,
     };
-    let before = lab.keys_read()?;
+    let before = lab.counts()?;
     let mut sampler = HostSampler::start();
     let runs = lab.load(&asked)?;
     let host = sampler.sample();
-    let after = lab.keys_read()?;
+    let after = lab.counts()?;
     let mut made = Repetition {
         busy: host.cpu_user + host.cpu_system,
         stolen: host.cpu_stolen,

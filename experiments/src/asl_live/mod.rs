@@ -62,6 +62,7 @@ struct Links {
     /// Mbit/s.
     middleware: f64,
     burst_bytes: u32,
+    middleware_burst_bytes: u32,
 }
 
 /// How long to measure, seconds.

@@ -73,9 +73,9 @@ pub struct Parameters {
     pub batch_keys: Option<f64>,
 }
 
-/// Clients of the measurement of processor time: few, so that processor times are those of light
-/// load.
-const MACHINE_CLIENTS: u32 = 2;
+/// Clients of the measurement of processor time where nothing else is a limit: with fewer, most of it
+/// is falling asleep and waking.
+const MACHINE_CLIENTS: u32 = 16;
 
 /// Systems whose curves are measured, without a limit by workers.
 fn systems() -> [System; 3] {
@@ -126,7 +126,8 @@ impl Parameters {
             context.say(format!("light load and curve: {}", system.name()));
             machine.extend(light(lab, system, MACHINE_CLIENTS, 0.0, times)?);
             for work in BOTH {
-                curves.push(curve(lab, system, work, &settings.curve.machine, times)?);
+                let longer = Times { curve: times.curve * 3.0, ..times.clone() };
+                curves.push(curve(lab, system, work, &settings.curve.machine, &longer)?);
             }
         }
         Ok(Parameters { bandwidths, light: light_loads, machine, curves, batch_keys })
@@ -209,20 +210,21 @@ fn light(
             let servers: Vec<u64> = SERVERS.into_iter().map(of).collect::<Result<_, _>>()?;
             Ok([of(CLIENT)?, of(MIDDLEWARES[0])?, servers.iter().sum()])
         };
+        let counted = lab.counts()?;
         let (before, busy) = (sent(lab)?, lab.processor_s()?);
         let runs = lab.load(&asked)?;
         let (after, busy_after) = (sent(lab)?, lab.processor_s()?);
+        let counts = lab.counts()?;
         let run = runs.first().context("no generator ran")?;
         let step = run.steps.first().context("the generator completed no step")?;
         let total = total(&of_step(run, step));
         let windows = lab.stop_middlewares()?;
         let (response_s, generator_s) = (total.response_s / total.completions, cpu_s(run, &total));
-        let (inside_s, inside_count) = inside(&windows, work);
-        // The ramp counts too in what was sent.
-        let requests = if system.middlewares > 0 {
-            inside_count
-        } else {
-            total.completions / total.seconds * (times.light + asked.ramp_s)
+        let inside_s = inside(&windows, work);
+        // The ramp counts too in what was sent. A write is one of each replica.
+        let requests = match work {
+            Work::Writes => (counts.sets - counted.sets) as f64 / f64::from(system.servers),
+            _ => (counts.hits + counts.misses - counted.hits - counted.misses) as f64,
         };
         ensure!(requests > 10.0, "{}: too few requests at light load", system.name());
         let per = |i: usize| (after[i] - before[i]) as f64 / requests;
@@ -250,15 +252,15 @@ fn cpu_s(run: &RunFolder, total: &Quantities) -> f64 {
     share * total.seconds / total.completions
 }
 
-/// Mean time in service, seconds, and requests, by the middlewares' own windows.
-fn inside(windows: &[Window], work: Work) -> (f64, f64) {
+/// Mean time in service, seconds, by the middlewares' own windows; 0 without requests.
+fn inside(windows: &[Window], work: Work) -> f64 {
     let wanted = if work == Work::Writes { Operation::Put } else { Operation::Get };
     let own = windows.iter().filter(|w| w.queue == POOL);
     let times = own.flat_map(|w| &w.times).filter(|t| t.operation == wanted);
     let (sum, count) = times.fold((0.0, 0.0), |(sum, count), t| {
         (sum + t.service.sum_s(), count + t.service.count() as f64)
     });
-    if count > 0.0 { (sum / count, count) } else { (0.0, 0.0) }
+    if count > 0.0 { sum / count } else { 0.0 }
 }
 
 /// The queue of a middleware's workers.

@@ -14,8 +14,8 @@ use model::window::Window;
 use record::RunFolder;
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::Settings;
 use super::rows::{System, Work};
-use super::{Links, Settings};
 use crate::lab;
 use crate::network::Network;
 
@@ -75,11 +75,12 @@ impl Drop for Process {
     }
 }
 
-/// Hits and misses of all servers, counted in keys.
+/// What all servers counted: keys that were found and that were not, and sets.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct KeysRead {
+pub(super) struct Counts {
     pub hits: u64,
     pub misses: u64,
+    pub sets: u64,
 }
 
 /// What is asked of a load.
@@ -177,8 +178,8 @@ impl Lab {
     }
 
     /// What the servers counted so far.
-    pub fn keys_read(&self) -> anyhow::Result<KeysRead> {
-        let mut sum = KeysRead::default();
+    pub fn counts(&self) -> anyhow::Result<Counts> {
+        let mut sum = Counts::default();
         for server in 0..SERVERS.len() {
             let text = self.ask(server, "stats\r\n", "END\r\n")?;
             let of = |name: &str| {
@@ -187,6 +188,7 @@ impl Lab {
             };
             sum.hits += of("get_hits ")?;
             sum.misses += of("get_misses ")?;
+            sum.sets += of("cmd_set ")?;
         }
         Ok(sum)
     }
@@ -233,9 +235,12 @@ impl Lab {
         }
         let windows = self.stop_middlewares()?;
         let links = &self.settings.links;
-        let rates = [(vec![CLIENT], links.client), (MIDDLEWARES.to_vec(), links.middleware)];
-        for (members, mbit) in rates.into_iter().chain([(SERVERS.to_vec(), links.server)]) {
-            let limit = system.limited.then(|| links.limit(mbit));
+        for (members, mbit, burst) in [
+            (vec![CLIENT], links.client, links.burst_bytes),
+            (MIDDLEWARES.to_vec(), links.middleware, links.middleware_burst_bytes),
+            (SERVERS.to_vec(), links.server, links.burst_bytes),
+        ] {
+            let limit = system.limited.then_some((mbit * 1e6, burst));
             members.into_iter().try_for_each(|member| self.network.limit(member, limit))?;
         }
         let members: Vec<u8> = MIDDLEWARES[..usize::from(system.middlewares)].to_vec();
@@ -385,13 +390,6 @@ impl Lab {
 /// Values for the measurement of bandwidths.
 const LARGE_KEYS: &str = "16";
 const LARGE_BYTES: &str = "65536";
-
-impl Links {
-    /// A link's limit, for [`Network::limit`].
-    fn limit(&self, mbit: f64) -> (f64, u32) {
-        (mbit * 1e6, self.burst_bytes)
-    }
-}
 
 /// A load generator that runs.
 struct Generator {

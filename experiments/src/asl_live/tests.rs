@@ -19,7 +19,13 @@ fn settings() -> Settings {
         filled_share: 1.0,
         think_ms: 4.0,
         distance_ms: 16.0,
-        links: Links { server: 50.0, client: 100.0, middleware: 400.0, burst_bytes: 2000 },
+        links: Links {
+            server: 50.0,
+            client: 100.0,
+            middleware: 400.0,
+            burst_bytes: 2900,
+            middleware_burst_bytes: 16_000,
+        },
         curve: CurvePoints { clients: vec![2], machine: vec![2] },
     }
 }
