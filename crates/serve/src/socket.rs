@@ -216,8 +216,10 @@ impl<S: Quick> AsyncWrite for Socket<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // All that there is to send for now was given to the kernel.
-        self.delivered = None;
+        // All that hyper has to send for now was given to the kernel.
+        if !self.reads.is_sending() {
+            self.delivered = None;
+        }
         self.phase.flushed();
         self.flushed(context);
         Poll::Ready(Ok(()))
