@@ -15,8 +15,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use engine::invariant::Invariants;
 use engine::node::{
-    Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, Node, PeerStatus, Reply, RequestId,
-    Restored, Settings, Stages,
+    Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, Node, PeerStatus, Reply,
+    RequestId, Restored, Settings, Stages,
 };
 use engine::route::NodeId;
 use engine::{Etag, Key};

@@ -68,7 +68,8 @@ fn conversation() -> Vec<(String, &'static str, u16, Vec<u8>)> {
         ("GET /healthz HTTP/1.1\r\n\r\n".to_owned(), "GET", 200, b"{\"ok\":true}".to_vec()),
         (plain("large"), "GET", 200, large.clone()),
         (
-            "PUT /objects/a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n".into(),
+            "PUT /objects/a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+                .into(),
             "PUT",
             200,
             Vec::new(),

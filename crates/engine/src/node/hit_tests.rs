@@ -37,7 +37,9 @@ impl Driven {
             self.node.handle(now, event, &mut actions);
             for action in actions {
                 match action {
-                    Action::Reply { reply, stages, .. } => replies.push((reply, stages.node_length)),
+                    Action::Reply { reply, stages, .. } => {
+                        replies.push((reply, stages.node_length))
+                    }
                     Action::Fetch { job, .. } => {
                         let payload =
                             Size { bytes: 700, stored_bytes: 720, etag: self.etag.clone() };

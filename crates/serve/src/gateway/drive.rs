@@ -59,6 +59,8 @@ struct State {
     attempts: Numbers<RequestId>,
     /// By node, why this gateway must not use it.
     misfits: Vec<Option<String>>,
+    /// Empty: the memory of the last event's actions.
+    actions: Vec<Action>,
 }
 
 /// The engine's gateway behind its mutex, and the requests that wait for its actions.
@@ -89,6 +91,7 @@ impl Drive {
                 requests: HashMap::default(),
                 attempts: HashMap::default(),
                 misfits: vec![None; nodes],
+                actions: Vec::new(),
             }),
             next_request: AtomicU64::new(0),
             armed: AtomicU64::new(0),
@@ -140,7 +143,7 @@ impl Drive {
         whole: bool,
     ) -> Decided {
         let now = clock::now();
-        let mut actions = Vec::with_capacity(4);
+        let mut actions = std::mem::take(&mut state.actions);
         match &event {
             Event::Answered { attempt, .. } | Event::Failed { attempt, .. } => {
                 state.attempts.remove(attempt);
@@ -159,9 +162,10 @@ impl Drive {
         let wake = state.gateway.next_wake();
         let mut decided = Decided::default();
         let mut wakers = Vec::new();
-        for action in actions {
+        for action in actions.drain(..) {
             state.deliver(action, own, &mut decided, &mut wakers);
         }
+        state.actions = actions;
         drop(state);
         for waker in wakers {
             waker.wake();

@@ -46,7 +46,11 @@ impl<B: Backend> Pending<B> {
     }
 
     fn take(&mut self, decided: Decided) {
-        self.todo.extend(decided.own);
+        if self.todo.is_empty() {
+            self.todo = decided.own;
+        } else {
+            self.todo.extend(decided.own);
+        }
         self.router.ping_all(decided.pings);
     }
 

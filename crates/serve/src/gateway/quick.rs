@@ -11,9 +11,7 @@ use engine::Key;
 use engine::gateway::{Action, AttemptId, Head, Operation, Status};
 use engine::node::Stages;
 use engine::route::NodeId;
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, TRANSFER_ENCODING,
-};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, TRANSFER_ENCODING};
 use http::{Method, Request};
 use hyper::body::Incoming;
 use model::window::{self, Outcome};
@@ -153,7 +151,9 @@ impl quick::Flight for Flight {
 impl Flight {
     /// Tells the engine of a whole reply; passes it on if the engine chooses it.
     fn land(&mut self, arrived: Arrived, head: &mut Vec<u8>) -> Option<(Content, Record)> {
-        let Arrived::Whole { body, length, head: judged, keep_alive } = arrived else { return None };
+        let Arrived::Whole { body, length, head: judged, keep_alive } = arrived else {
+            return None;
+        };
         let Resumed { mut pending, sent, mut seen } = self.resumed.take()?;
         let Sent { attempt, node, kept } = sent?;
         let buffered = kept.is_buffered();
@@ -265,7 +265,11 @@ impl Access {
         let wanted = NodeRequest::new(Method::GET, key, request.uri().path(), request.headers());
         let nodes = &self.router.backend;
         let under_way = sent.map(|Sent { attempt, node, kept }| {
-            (attempt, Some(node), Box::pin(nodes.ended(node, kept)) as super::router::Attempt<'_, _>)
+            (
+                attempt,
+                Some(node),
+                Box::pin(nodes.ended(node, kept)) as super::router::Attempt<'_, _>,
+            )
         });
         let patience = nodes.deadline.as_nanos() as u64;
         match self.router.read_on(pending, under_way, &wanted, &[]).await {

@@ -208,4 +208,9 @@ impl<S: Quick> Reads<S> {
             head_bytes_max,
         }
     }
+
+    /// Whether a reply waits for the client.
+    pub fn is_sending(&self) -> bool {
+        self.rest.is_some()
+    }
 }

@@ -167,7 +167,7 @@ impl<S: Quick> Socket<S> {
                 Next::Given => return Poll::Ready(Ok(())),
             }
             let before = buffer.filled().len();
-            if let Poll::Pending = Pin::new(&mut self.stream).poll_read(context, buffer)? {
+            if Pin::new(&mut self.stream).poll_read(context, buffer)?.is_pending() {
                 self.hold(buffer, 0);
                 return Poll::Pending;
             }
@@ -302,7 +302,7 @@ impl<S: Quick> Socket<S> {
         match landed {
             Poll::Pending => {
                 // Whether the client is still there.
-                if let Poll::Ready(()) = self.read_early(context, buffer)? {
+                if self.read_early(context, buffer)?.is_ready() {
                     self.reads.turn = Turn::Handed;
                     return Poll::Ready(Ok(()));
                 }
