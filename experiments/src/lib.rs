@@ -9,6 +9,7 @@ mod accuracy;
 mod again;
 mod asl_tables;
 pub mod claims;
+mod covered;
 pub mod judge;
 mod kill;
 mod lab;
@@ -29,6 +30,7 @@ mod shard_served;
 mod slices;
 mod spotify_cluster;
 mod spotify_single;
+pub mod thief;
 
 use std::path::{Path, PathBuf};
 
