@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
 use crate::claims::{Claim, Verdict};
+use crate::covered::{self, Covered};
 use crate::marks::{Complaint, Mark};
 
 /// Where the table begins in the document.
@@ -53,6 +54,8 @@ pub struct Judged {
     pub commit: Option<String>,
     /// The claims that have a goal, with their verdicts.
     pub claims: Vec<Claim>,
+    /// Held-out measurements and their intervals.
+    pub covered: Covered,
 }
 
 /// The records of folders: of an experiment, of a record, or of all experiments. Sorted by name.
@@ -112,6 +115,7 @@ pub fn judge(record: &Path) -> anyhow::Result<Judged> {
         experiment: name(real.ancestors().nth(2)),
         record: name(Some(&real)),
         commit: commit(record),
+        covered: covered::of_record(record)?,
         ..Judged::default()
     };
     for Stored { mut claim, holds } in stored {
@@ -209,6 +213,10 @@ pub fn table(judged: &[Judged]) -> String {
         }
     }
     row(&sum);
+    text.push('\n');
+    text.push_str(&covered::table(
+        judged.iter().map(|one| (one.experiment.as_str(), &one.covered)),
+    ));
     text
 }
 

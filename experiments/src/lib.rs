@@ -10,6 +10,7 @@ mod again;
 pub mod asl_live;
 mod asl_tables;
 pub mod claims;
+mod covered;
 pub mod judge;
 mod kill;
 mod lab;
@@ -32,6 +33,7 @@ mod shard_served;
 mod slices;
 mod spotify_cluster;
 mod spotify_single;
+pub mod thief;
 
 use std::path::{Path, PathBuf};
 

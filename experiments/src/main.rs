@@ -46,6 +46,10 @@ enum Command {
     Run(Run),
     /// Judge the claims of existing records again
     Judge(Judge),
+    /// Run a command while the machine is taken at random instants, as by another guest of a hypervisor
+    ///
+    /// Example: experiments thief --share 0.1 -- target/release/concertina demo
+    Thief(experiments::thief::Args),
     /// One of the processes that `experiments/shard-peers` measures
     #[command(hide = true, subcommand)]
     Answer(experiments::shard_peers::Command),
@@ -100,6 +104,9 @@ fn main() -> ExitCode {
     let done = match args.command {
         Command::Run(args) => run(args),
         Command::Judge(args) => judge_records(&args),
+        Command::Thief(args) => experiments::thief::run(&args).map(|status| {
+            status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(EXIT_ERROR).into()
+        }),
         Command::Answer(command) => {
             experiments::shard_peers::answer(&command).map(|()| ExitCode::SUCCESS)
         }

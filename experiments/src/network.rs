@@ -82,6 +82,11 @@ impl Network {
         (Ipv4Addr::new(198, 18, self.subnet, member + 1), PORT).into()
     }
 
+    /// An address of this process on the bridge, which every member reaches.
+    pub fn outer_address(&self, port: u16) -> String {
+        format!("198.18.{}.254:{port}", self.subnet)
+    }
+
     /// A command that runs in a member's namespace, in the same process.
     pub fn command(&self, member: u8, program: &Path) -> Command {
         let mut command = Command::new("ip");

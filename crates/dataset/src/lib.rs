@@ -188,7 +188,7 @@ impl Dataset {
 
     fn read_chunk(&self, number: u64) -> anyhow::Result<Option<Chunk>> {
         let path = self.folder.join(chunk_file(number));
-        let bytes = match std::fs::read(&path) {
+        let bytes = match files::regular_len(&path).and_then(|_| std::fs::read(&path)) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
@@ -499,7 +499,8 @@ pub fn chunk_file(number: u64) -> String {
 
 fn open_shard(path: &Path) -> anyhow::Result<Shard> {
     let shown = path.display();
-    let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
+    let regular = files::regular_len(path).and_then(|_| File::open(path));
+    let file = regular.with_context(|| format!("cannot open {shown}"))?;
     #[expect(unsafe_code, reason = "mapping a file")]
     // SAFETY: a shard's file is written once, under another name, and never changed. Only
     // truncation by another program could remove mapped pages.

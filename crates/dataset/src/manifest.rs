@@ -84,7 +84,8 @@ impl Manifest {
     pub fn read(folder: &Path) -> anyhow::Result<Manifest> {
         let path = folder.join(FILE);
         let shown = path.display();
-        let bytes = std::fs::metadata(&path).with_context(|| format!("cannot read {shown}"))?.len();
+        let bytes =
+            super::files::regular_len(&path).with_context(|| format!("cannot read {shown}"))?;
         ensure!(
             bytes <= BYTES_MAX,
             "{shown} has {bytes} bytes; a manifest has at most {BYTES_MAX}"

@@ -51,8 +51,13 @@ pub struct Verdict {
     pub violations: Vec<Violation>,
     /// Number of reads with a result, all of which were checked.
     pub reads: u64,
-    /// Number of reads that returned an older version than an earlier read, with no acknowledgement
-    /// between them: allowed while a write is in progress.
+    /// Acknowledged writes.
+    pub acknowledged: u64,
+    /// Those of them that were checked: a read that began after the acknowledgement was answered before
+    /// the key's next write began, or is of the last write.
+    pub checked: u64,
+    /// Reads that showed an older version than an earlier read had, though no acknowledgement lay
+    /// between: allowed while a write is under way, and counted.
     pub regressions: u64,
 }
 
@@ -84,6 +89,9 @@ pub fn judge(history: &[Operation]) -> Result<Verdict, String> {
     for (key, indices) in keys {
         let writes = Writes::of(indices.iter().filter_map(|i| history.get(*i)))
             .map_err(|what| format!("key {key}: {what}"))?;
+        let (acknowledged, checked) = writes.checked(&indices, history);
+        verdict.acknowledged += acknowledged;
+        verdict.checked += checked;
         let mut judged: Vec<(Nanos, Nanos, u32)> = Vec::new();
         for &index in &indices {
             let Some(operation) = history.get(index) else { continue };
@@ -145,6 +153,27 @@ impl Writes {
     fn floor(&self, began: Nanos) -> u32 {
         let before = self.acknowledged.partition_point(|(ended, _)| *ended < began);
         before.checked_sub(1).and_then(|last| self.acknowledged.get(last)).map_or(0, |(_, v)| *v)
+    }
+
+    /// Acknowledged writes, and how many of them a read can have found missing.
+    fn checked(&self, indices: &[usize], history: &[Operation]) -> (u64, u64) {
+        let mut reads: Vec<(Nanos, Nanos)> = indices
+            .iter()
+            .filter_map(|index| history.get(*index))
+            .filter(|operation| operation.is_answered_read())
+            .map(|read| (read.began, read.ended))
+            .collect();
+        reads.sort_unstable();
+        let is_checked = |(ended, version): &&(Nanos, u32)| {
+            let next = self.version(*version + 1).map_or(Nanos::MAX, |write| write.began);
+            let first = reads.partition_point(|(began, _)| began <= ended);
+            reads[first..]
+                .iter()
+                .take_while(|(began, _)| *began < next)
+                .any(|(_, end)| *end <= next)
+        };
+        let checked = self.acknowledged.iter().filter(is_checked).count();
+        (self.acknowledged.len() as u64, checked as u64)
     }
 
     fn version(&self, version: u32) -> Option<&Write> {

@@ -1,5 +1,6 @@
 //! The processes of the cluster: nodes and gateways, each in a network namespace of its own.
 
+use std::fmt;
 use std::fs::OpenOptions;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,11 +10,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use engine::route::{self, Ring};
 use rustix::process::{Pid, Signal, kill_process};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::body;
 use super::interrupt::Interrupt;
 use crate::network::Network;
+use super::store::{Kind, Store};
 use super::wire::{Ask, Client};
 use crate::lab;
 use record::clock::now;
@@ -31,7 +33,37 @@ pub struct Settings {
     pub memory_bytes: u64,
 }
 
-/// A fault of a node.
+/// Who is struck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A node, by its number.
+    Node(usize),
+    /// A gateway, by its number.
+    Gateway(usize),
+    /// The origin.
+    Origin,
+    /// The machine that all run on, with the origin's disk.
+    Machine,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Node(node) => write!(f, "node {node}"),
+            Target::Gateway(gateway) => write!(f, "gateway {gateway}"),
+            Target::Origin => f.write_str("origin"),
+            Target::Machine => f.write_str("machine"),
+        }
+    }
+}
+
+impl Serialize for Target {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -41,9 +73,16 @@ pub enum Fault {
     Pause,
     /// Its link is down; later up again.
     Cut,
+    /// The folder is moved away; later back.
+    Vanish,
+    /// All processes end at once, and the disk of the origin loses what was not synced; later all are
+    /// started again.
+    Power,
 }
 
-/// Longest time from the start of a process to its first reply.
+/// Where an S3-compatible store listens, on the bridge.
+const STORE_PORT: u16 = 7071;
+/// Longest time to the first answer of a process.
 const START_S: f64 = 30.0;
 
 /// One process.
@@ -60,6 +99,7 @@ pub struct Cluster {
     // Dropped in this order: processes end before their network goes.
     nodes: Vec<Process>,
     gateways: Vec<Process>,
+    store: Store,
     network: Network,
     ring: Ring,
     token: String,
@@ -73,6 +113,7 @@ impl Cluster {
     /// If one of these steps fails; the error quotes the end of a process's log.
     pub fn start(
         settings: &Settings,
+        kind: Kind,
         scratch: &Path,
         interrupt: &Interrupt,
     ) -> anyhow::Result<Cluster> {
@@ -87,12 +128,14 @@ impl Cluster {
         };
         let members: Vec<Member> = (0..settings.nodes).map(member).collect();
         let token = format!("experiment-{}", std::process::id());
-        let origin = scratch.join("origin");
+        let address = network.outer_address(STORE_PORT);
+        let store = Store::make(kind, &scratch.join("store"), &address, interrupt)?;
         let write = |member: u8, role: Role| {
             let node = role == Role::Node;
             let name = if node { format!("n{member}") } else { format!("gateway-{member}") };
             let devices = lab::disks(&scratch.join(format!("device-{name}")), 1, None);
-            let mut config = lab::server(settings.memory_bytes, devices, &origin);
+            let mut config = lab::server(settings.memory_bytes, devices, scratch);
+            store.configure(&mut config);
             config.node.revalidate_s = Config::default().node.revalidate_s;
             config.serve.role = role;
             config.serve.token = Some(token.clone());
@@ -114,17 +157,28 @@ impl Cluster {
             members.iter().map(|m| route::Member { name: m.name.clone(), weight: m.weight });
         let ring = Ring::new(places.collect(), replicas)?;
         let interrupt = interrupt.clone();
-        let mut cluster = Cluster { nodes, gateways, network, ring, token, interrupt };
-        for process in cluster.nodes.iter_mut().chain(&mut cluster.gateways) {
-            process.start(&cluster.network)?;
-        }
-        for index in 0..cluster.nodes.len() {
-            cluster.wait(index)?;
-        }
-        for index in 0..cluster.gateways.len() {
-            cluster.wait(cluster.nodes.len() + index)?;
-        }
+        let mut cluster = Cluster { nodes, gateways, store, network, ring, token, interrupt };
+        cluster.start_all()?;
+        cluster.wait_all()?;
         Ok(cluster)
+    }
+
+    fn start_all(&mut self) -> anyhow::Result<()> {
+        for process in self.nodes.iter_mut().chain(&mut self.gateways) {
+            process.start(&self.network, &self.store)?;
+        }
+        Ok(())
+    }
+
+    fn wait_all(&mut self) -> anyhow::Result<()> {
+        (0..self.nodes.len() + self.gateways.len()).try_for_each(|index| self.wait(index))
+    }
+
+    /// The origin, after all processes ended.
+    pub fn into_store(self) -> Store {
+        let Cluster { nodes, gateways, store, .. } = self;
+        drop((nodes, gateways));
+        store
     }
 
     /// Where the gateways listen.
@@ -147,28 +201,78 @@ impl Cluster {
     /// Causes a fault.
     ///
     /// # Errors
-    /// If the node had already ended, or the fault cannot be caused.
-    pub fn strike(&mut self, node: usize, fault: Fault) -> anyhow::Result<()> {
-        let process = self.nodes.get_mut(node).context("unknown node number")?;
-        process.check()?;
-        match fault {
-            Fault::Kill => process.kill(),
-            Fault::Pause => process.signal(Signal::STOP),
-            Fault::Cut => self.network.cut(process.member),
+    /// If the process had ended by itself, or it cannot be done.
+    pub fn strike(&mut self, target: Target, fault: Fault) -> anyhow::Result<()> {
+        self.check()?;
+        match (target, &mut self.store) {
+            (Target::Machine, Store::Folder(volume)) => {
+                volume.cut_power()?;
+                self.nodes.iter_mut().chain(&mut self.gateways).try_for_each(Process::kill)
+            }
+            (Target::Origin, Store::Folder(volume)) => volume.vanish(),
+            (Target::Origin, Store::S3(gateway)) if fault == Fault::Pause => gateway.pause(true),
+            (Target::Origin, Store::S3(gateway)) => gateway.kill(),
+            (Target::Machine, Store::S3(_)) => bail!("versitygw's own syncs are not ours to judge"),
+            (Target::Node(_) | Target::Gateway(_), _) => {
+                let process = self.process(target)?;
+                match fault {
+                    Fault::Kill => process.kill(),
+                    Fault::Pause => process.signal(Signal::STOP),
+                    _ => {
+                        let member = process.member;
+                        self.network.cut(member)
+                    }
+                }
+            }
         }
     }
 
-    /// Ends a fault: the node may serve again from now on.
+    /// Ends it, and waits until the process serves again.
     ///
     /// # Errors
-    /// If the fault cannot be ended.
-    pub fn heal(&mut self, node: usize, fault: Fault) -> anyhow::Result<()> {
-        let process = self.nodes.get_mut(node).context("unknown node number")?;
-        match fault {
-            Fault::Kill => process.start(&self.network),
-            Fault::Pause => process.signal(Signal::CONT),
-            Fault::Cut => self.network.connect(process.member),
+    /// If it cannot.
+    pub fn heal(&mut self, target: Target, fault: Fault) -> anyhow::Result<()> {
+        match (target, &mut self.store) {
+            (Target::Machine, Store::Folder(volume)) => {
+                volume.power_up()?;
+                self.start_all()?;
+            }
+            (Target::Origin, Store::Folder(volume)) => volume.reappear()?,
+            (Target::Origin, Store::S3(gateway)) if fault == Fault::Pause => {
+                gateway.pause(false)?
+            }
+            (Target::Origin, Store::S3(gateway)) => gateway.restart(&self.interrupt)?,
+            (Target::Machine, Store::S3(_)) => {}
+            (Target::Node(number), _) | (Target::Gateway(number), _) => {
+                match fault {
+                    Fault::Kill => {
+                        let all = match target {
+                            Target::Node(_) => &mut self.nodes,
+                            _ => &mut self.gateways,
+                        };
+                        let process = all.get_mut(number).context("unknown process")?;
+                        process.start(&self.network, &self.store)?;
+                    }
+                    Fault::Pause => self.process(target)?.signal(Signal::CONT)?,
+                    _ => {
+                        let member = self.process(target)?.member;
+                        self.network.connect(member)?;
+                    }
+                }
+                let before = if let Target::Gateway(_) = target { self.nodes.len() } else { 0 };
+                return self.wait(before + number);
+            }
         }
+        self.wait_all()
+    }
+
+    fn process(&mut self, target: Target) -> anyhow::Result<&mut Process> {
+        let process = match target {
+            Target::Node(number) => self.nodes.get_mut(number),
+            Target::Gateway(number) => self.gateways.get_mut(number),
+            Target::Origin | Target::Machine => None,
+        };
+        process.context("unknown process")
     }
 
     /// Waits until a process (nodes first, then gateways) answers.
@@ -205,12 +309,13 @@ impl Cluster {
 }
 
 impl Process {
-    fn start(&mut self, network: &Network) -> anyhow::Result<()> {
+    fn start(&mut self, network: &Network, store: &Store) -> anyhow::Result<()> {
         let log = OpenOptions::new().create(true).append(true).open(&self.log);
         let log = log.with_context(|| format!("cannot write {}", self.log.display()))?;
         let program = lab::program()?;
         let mut command = network.command(self.member, &program);
         command.args(["serve", "--role", self.role.as_str(), "--config"]).arg(&self.config);
+        command.envs(store.environment().iter().copied());
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         // Ctrl-C is for the experiment, which ends its processes itself.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);

@@ -24,7 +24,9 @@ const NOTES_MAX: usize = 1000;
 
 /// The plan of a run, and its cluster.
 pub struct Plan<'a> {
-    /// Number of planned faults.
+    /// The kind of origin.
+    pub store: &'static str,
+    /// Number of faults that were planned.
     pub faults: usize,
     /// Number of gateways.
     pub gateways: u8,
@@ -39,8 +41,12 @@ pub struct Plan<'a> {
 /// Everything derived from a history.
 #[derive(Serialize)]
 pub struct Findings<'a> {
+    store: &'static str,
     reads: u64,
     failed_reads: u64,
+    /// Failed reads that needed the gateway or the origin that was struck.
+    excused_reads: u64,
+    writes_checked: u64,
     writes_acknowledged: u64,
     writes_refused: u64,
     regressions: u64,
@@ -75,9 +81,15 @@ impl Findings<'_> {
         let writes = count(|o| !o.is_read());
         let acknowledged = count(is_acknowledged);
         let (from, to) = plan.quiet;
+        let failed = history.iter().filter(|operation| operation.is_failed_read());
+        let excused = failed.filter(|read| struck.iter().any(|struck| struck.excuses(read)));
+        let excused = excused.count() as u64;
         Ok(Findings {
+            store: plan.store,
             reads: count(Operation::is_read),
-            failed_reads: count(Operation::is_failed_read),
+            failed_reads: count(Operation::is_failed_read) - excused,
+            excused_reads: excused,
+            writes_checked: verdict.checked,
             writes_acknowledged: acknowledged,
             writes_refused: writes - acknowledged,
             regressions: verdict.regressions,
@@ -107,27 +119,36 @@ impl Findings<'_> {
         let against_order = self.of_kinds(&[Kind::Stale, Kind::Resurfaced]);
         let lost = self.of_kinds(&[Kind::Lost]);
         let (reads, keys) = (self.reads, self.origin_reads);
-        let without_service = longest(|effect| effect.without_service_s);
+        let without_service = longest(|effect| effect.without_service_s.unwrap_or(0.0));
+        let served = self.faults.iter().filter(|effect| effect.without_service_s.is_some());
+        let served = served.count() as u64;
+        let checked = self.writes_checked as f64 / self.writes_acknowledged.max(1) as f64;
+        let excused = self.excused_reads as f64;
         let quiet = self.quiet.iter().map(|r| r.slowest_s.max(r.gap_s)).fold(0.0, f64::max);
         let again = longest(|effect| effect.writes_again_after_s);
         let slowest_write = longest(|effect| effect.slowest_write_of_others_s);
         let of_node = sum(|effect| effect.writes_refused_of_node);
         let of_others = sum(|effect| effect.writes_refused_of_others);
         let writes = self.writes_acknowledged;
-        vec![
+        let claims = vec![
             claim("faults", faults as f64, "", faults, least),
             claim("reads of wrong bytes", wrong, "", reads, none),
             claim("keys whose acknowledged write is lost", lost, "", keys, none),
             claim("reads older than what was acknowledged", against_order, "", reads, none),
             claim("failed reads", self.failed_reads as f64, "", reads, none),
-            claim("longest without service", without_service, "s", faults, Some(Goal::AtMost(1.0))),
+            claim("reads failed, their gateway or the origin away", excused, "", reads, None),
+            claim("share of acknowledged writes read again", checked, "", writes, None),
+            claim("longest without service", without_service, "s", served, Some(Goal::AtMost(1.0))),
             claim("the same while all was well", quiet, "s", 1, None),
-            claim("writes refused, their primary away", of_node, "", writes, None),
-            claim("writes refused, another node away", of_others, "", writes, None),
+            claim("writes refused that needed who was away", of_node, "", writes, None),
+            claim("writes refused, another process away", of_others, "", writes, None),
             claim("slowest write, another node away", slowest_write, "s", faults, None),
             claim("longest until writes work again", again, "s", faults, None),
             claim("older reads, no write between", self.regressions as f64, "", reads, None),
-        ]
+        ];
+        let named =
+            |claim: Claim| Claim { name: format!("{}: {}", self.store, claim.name), ..claim };
+        claims.into_iter().map(named).collect()
     }
 
     /// Writes the files that are recorded with the claims: the faults, the replies of failed requests,
@@ -140,25 +161,26 @@ impl Findings<'_> {
             let path = context.out.join(name);
             std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
         };
-        write("faults.json", serde_json::to_string_pretty(self)? + "\n")?;
+        let name = |what: &str| format!("{}-{what}", self.store);
+        write(&name("faults.json"), serde_json::to_string_pretty(self)? + "\n")?;
         let mut notes = String::new();
         for (at, note) in self.log.notes.iter().take(NOTES_MAX) {
             let at_s = at.saturating_sub(self.start) as f64 / 1e9;
             let _ = writeln!(notes, "{at_s:.3} s: {note}");
         }
-        write("refusals.txt", notes)?;
-        self.keep_history(&context.scratch.join("history.csv"))?;
+        write(&name("refusals.txt"), notes)?;
+        self.keep_history(&context.scratch.join(name("history.csv")))?;
         let mut lines = String::new();
         for (number, violation) in self.verdict.violations.iter().enumerate() {
             let line = self.shown(violation);
             if number < SHOWN_MAX {
                 context.say(format!("VIOLATION {line}"));
-                write(&format!("violation-{}.csv", number + 1), self.around(violation))?;
+                write(&name(&format!("violation-{}.csv", number + 1)), self.around(violation))?;
             }
             let _ = writeln!(lines, "{line}");
         }
         if !lines.is_empty() {
-            write("violations.txt", lines)?;
+            write(&name("violations.txt"), lines)?;
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use rand::{RngExt, SeedableRng};
 use serde::Deserialize;
 
 use super::body;
+use super::cluster::Target;
 use super::history::{Action, Content, Operation, Place, Read, Seen, Written};
 use super::wire::{Ask, Client};
 use record::clock::now;
@@ -38,7 +39,11 @@ pub struct Settings {
     pub write_pause_ms: f64,
     /// Share of writes that delete.
     pub delete_share: f64,
-    /// The deadline that a write requests.
+    /// Share of writes that go to a key that is written once and never again.
+    pub once_share: f64,
+    /// The most such keys.
+    pub once_keys: u32,
+    /// The deadline that a write asks for.
     pub write_deadline_ms: u64,
 }
 
@@ -125,10 +130,18 @@ impl Load {
         self.shared.filled.load(Ordering::Relaxed) == self.shared.settings.writers
     }
 
-    /// Whether writes that began after `since` were acknowledged through every gateway to a node.
-    pub fn writes_work(&self, node: usize, since: Nanos) -> bool {
-        let of_node = self.shared.acknowledged.iter().skip(node).step_by(self.shared.nodes);
-        of_node.into_iter().all(|last| last.load(Ordering::Relaxed) > since)
+    /// Whether writes that began after `since` were acknowledged through every gateway to every node
+    /// that the target concerns.
+    pub fn writes_work(&self, target: Target, since: Nanos) -> bool {
+        self.shared.acknowledged.iter().enumerate().all(|(pair, last)| {
+            let (gateway, node) = (pair / self.shared.nodes, pair % self.shared.nodes);
+            let concerned = match target {
+                Target::Node(struck) => node == struck,
+                Target::Gateway(struck) => gateway == struck,
+                Target::Origin | Target::Machine => true,
+            };
+            !concerned || last.load(Ordering::Relaxed) > since
+        })
     }
 
     /// Ends all clients and returns their records.
@@ -181,15 +194,24 @@ fn write(shared: &Shared, writer: u32) -> Log {
     let mut clients = Clients::new(&shared.gateways, &shared.token);
     let keys: Vec<u32> = (writer..settings.keys).step_by(settings.writers as usize).collect();
     let mut versions = vec![0; keys.len()];
-    let mut filled = 0;
+    let (mut filled, mut once) = (0, writer);
     let gateways = shared.gateways.len();
     while !shared.stopping.load(Ordering::Relaxed) && !keys.is_empty() {
         let filling = filled < keys.len();
         let which = if filling { filled } else { random.random_range(0..keys.len()) };
-        let (key, gateway) = (keys[which], random.random_range(0..gateways));
-        versions[which] += 1;
-        let delete = !filling && random.random::<f64>() < settings.delete_share;
-        let write = Write { key, version: versions[which], delete };
+        let gateway = random.random_range(0..gateways);
+        let fresh = settings.keys + once;
+        let is_once =
+            !filling && once < settings.once_keys && random.random::<f64>() < settings.once_share;
+        let write = if is_once {
+            once += settings.writers;
+            Write { key: fresh, version: 1, delete: false }
+        } else {
+            versions[which] += 1;
+            let delete = !filling && random.random::<f64>() < settings.delete_share;
+            Write { key: keys[which], version: versions[which], delete }
+        };
+        let key = write.key;
         let began = now();
         let acknowledged = clients.write(gateway, &write, settings.write_deadline_ms);
         if acknowledged {
@@ -203,8 +225,15 @@ fn write(shared: &Shared, writer: u32) -> Log {
                 continue;
             }
         }
-        if write.version.is_multiple_of(2) {
-            clients.read((gateway + 1) % gateways, key);
+        // What was acknowledged is read back at once, through another gateway: the first that answers.
+        // Of the others every second is.
+        if acknowledged || write.version.is_multiple_of(2) {
+            for next in 1..=gateways {
+                let read = clients.read((gateway + next) % gateways, key);
+                if !acknowledged || matches!(read, Read::Saw(_) | Read::Wrong) {
+                    break;
+                }
+            }
         }
         pause(&mut random, settings.write_pause_ms);
     }

@@ -1,4 +1,5 @@
-//! `experiments/kill`: a cluster under mixed load while its nodes are killed, paused and cut off in turn.
+//! `experiments/kill`: a cluster under mixed load while its nodes, its gateways and its origin are struck in
+//! turn.
 //!
 //! Nodes and gateways are processes in network namespaces of their own; clients write numbered,
 //! self-describing versions and record every operation. Afterwards every key is read once more through each
@@ -12,9 +13,14 @@ mod history;
 mod interrupt;
 mod load;
 mod service;
+mod store;
 #[cfg(test)]
 mod tests;
 pub(super) mod wire;
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use model::window::Nanos;
@@ -23,12 +29,13 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde::Deserialize;
 
-use self::cluster::{Cluster, Fault};
+use self::cluster::{Cluster, Fault, Target};
 use self::findings::{Findings, Plan};
-use self::history::{Place, Read};
+use self::history::{Action, Operation, Place, Read, Seen};
 use self::interrupt::Interrupt;
 use self::load::{Clients, Load, Log};
 use self::service::Struck;
+use self::store::{Kind, Store};
 use super::lab::{self, Server};
 use super::{Claim, Context};
 use record::clock::now;
@@ -37,23 +44,24 @@ use record::clock::now;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    faults: usize,
     fault_s_min: f64,
     fault_s_max: f64,
     settle_s: f64,
     back_s_max: f64,
     quiet_s: f64,
     seed: u64,
+    folder: Phase,
+    s3: Phase,
     cluster: cluster::Settings,
     load: load::Settings,
-    short: Short,
 }
 
-/// The changes of `--short`: fewer faults.
-#[derive(Deserialize)]
+/// A cluster on one kind of origin: number of faults, and what `--short` makes of it.
+#[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Short {
+struct Phase {
     faults: usize,
+    short_faults: usize,
 }
 
 /// Longest time for writing every key once.
@@ -61,40 +69,37 @@ const FILL_S: f64 = 60.0;
 
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     let config: Config = context.config()?;
-    let faults = if context.short { config.short.faults } else { config.faults };
     let interrupt = Interrupt::listen()?;
-    let mut cluster = Cluster::start(&config.cluster, &context.scratch, &interrupt)?;
-    let primaries = cluster.primaries(config.load.keys);
-    let nodes = usize::from(config.cluster.nodes);
-    let gateways = cluster.gateways();
-    let start = now();
-    let load = Load::start(&config.load, &gateways, cluster.token(), primaries.clone(), nodes)?;
-    let mut run = Run { context, config: &config, interrupt, struck: Vec::new(), quiet: (0, 0) };
-    let broken = run.all_faults(&mut cluster, &load, faults);
-    let mut log = load.stop()?;
-    // A fault that does not heal ends the run; the history up to then is judged nevertheless.
-    run.interrupt.check()?;
-    run.last_reading(&mut cluster, &mut log)?;
-    drop(cluster);
-    run.origin_reading(&mut log)?;
-    let plan = Plan {
-        faults,
-        gateways: config.cluster.gateways,
-        primaries: &primaries,
-        start,
-        quiet: run.quiet,
-    };
-    let findings = Findings::new(&log, &run.struck, &plan)?;
-    findings.record(context)?;
-    let claims = findings.claims();
-    context.record(&claims)?;
-    broken?;
+    let mut claims = Vec::new();
+    for (kind, name, phase) in
+        [(Kind::Folder, "folder", config.folder), (Kind::S3, "s3", config.s3)]
+    {
+        let faults = if context.short { phase.short_faults } else { phase.faults };
+        context.say(format!("origin: {name}, {faults} faults"));
+        let scratch = context.scratch.join(name);
+        std::fs::create_dir_all(&scratch)?;
+        let run = Run {
+            context,
+            config: &config,
+            kind,
+            name,
+            scratch,
+            interrupt: interrupt.clone(),
+            struck: Vec::new(),
+            quiet: (0, 0),
+        };
+        claims.extend(run.whole(faults)?);
+        context.record(&claims)?;
+    }
     Ok(claims)
 }
 
 struct Run<'a> {
     context: &'a Context,
     config: &'a Config,
+    kind: Kind,
+    name: &'static str,
+    scratch: PathBuf,
     interrupt: Interrupt,
     struck: Vec<Struck>,
     /// Begin and end of the interval without faults.
@@ -102,7 +107,63 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Causes every fault at every node, one at a time, in a different order each round.
+    /// A cluster from its start to the last reading, judged.
+    fn whole(mut self, faults: usize) -> anyhow::Result<Vec<Claim>> {
+        let (config, context) = (self.config, self.context);
+        let mut cluster =
+            Cluster::start(&config.cluster, self.kind, &self.scratch, &self.interrupt)?;
+        let primaries = cluster.primaries(config.load.keys + config.load.once_keys);
+        let nodes = usize::from(config.cluster.nodes);
+        let gateways = cluster.gateways();
+        let start = now();
+        let load = Load::start(&config.load, &gateways, cluster.token(), primaries.clone(), nodes)?;
+        let broken = self.all_faults(&mut cluster, &load, faults);
+        let mut log = load.stop()?;
+        // A fault that did not heal ends the run, and what was seen until then is judged all the same.
+        self.interrupt.check()?;
+        self.last_reading(&mut cluster, &mut log)?;
+        let store = cluster.into_store();
+        self.origin_reading(&store, &mut log)?;
+        let plan = Plan {
+            store: self.name,
+            faults,
+            gateways: config.cluster.gateways,
+            primaries: &primaries,
+            start,
+            quiet: self.quiet,
+        };
+        let findings = Findings::new(&log, &self.struck, &plan)?;
+        findings.record(context)?;
+        let claims = findings.claims();
+        if broken.is_err() {
+            context.record(&claims)?;
+        }
+        broken?;
+        Ok(claims)
+    }
+
+    /// Everything that can be struck, with every fault.
+    fn each(&self) -> Vec<(Target, Fault)> {
+        let nodes = (0..usize::from(self.config.cluster.nodes)).map(Target::Node);
+        let gateways = (0..usize::from(self.config.cluster.gateways)).map(Target::Gateway);
+        let of_gateways = gateways.map(|gateway| (gateway, Fault::Kill));
+        match self.kind {
+            Kind::Folder => {
+                let kinds = [Fault::Kill, Fault::Pause, Fault::Cut];
+                let of_nodes = nodes.flat_map(|node| kinds.map(|fault| (node, fault)));
+                let vanish = (Target::Origin, Fault::Vanish);
+                let power = (Target::Machine, Fault::Power);
+                of_nodes.chain(of_gateways).chain([vanish, vanish, power, power, power]).collect()
+            }
+            Kind::S3 => {
+                let of_nodes = nodes.map(|node| (node, Fault::Kill));
+                let stores = [Fault::Kill, Fault::Pause].map(|fault| (Target::Origin, fault));
+                of_nodes.chain(of_gateways).chain(stores).chain(stores).collect()
+            }
+        }
+    }
+
+    /// Strikes one after the other: everything with every fault, in another order each round.
     fn all_faults(
         &mut self,
         cluster: &mut Cluster,
@@ -123,25 +184,22 @@ impl Run<'_> {
         self.interrupt.sleep(self.config.quiet_s)?;
         self.quiet = (from, now());
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.config.seed);
-        let kinds = [Fault::Kill, Fault::Pause, Fault::Cut];
-        let nodes = 0..usize::from(self.config.cluster.nodes);
-        let each: Vec<(usize, Fault)> =
-            nodes.flat_map(|node| kinds.map(|fault| (node, fault))).collect();
-        let mut round: Vec<(usize, Fault)> = Vec::new();
+        let each = self.each();
+        let mut round: Vec<(Target, Fault)> = Vec::new();
         for number in 1..=faults {
             if round.is_empty() {
                 round.clone_from(&each);
                 round.shuffle(&mut random);
             }
-            let Some((node, fault)) = round.pop() else { break };
+            let Some((target, fault)) = round.pop() else { break };
             let between = self.config.fault_s_max - self.config.fault_s_min;
             let lasts_s = self.config.fault_s_min + random.random::<f64>() * between;
             let struck = self
-                .strike(cluster, load, (node, fault), lasts_s)
-                .with_context(|| format!("fault {number}, {fault:?} of node {node}"))?;
+                .strike(cluster, load, (target, fault), lasts_s)
+                .with_context(|| format!("fault {number}, {fault:?} of {target}"))?;
             let back_s = struck.back.saturating_sub(struck.healed) as f64 / 1e9;
             self.context.say(format!(
-                "{number}/{faults}: node {node}, {fault:?} for {lasts_s:.1} s, back after {back_s:.2} s"
+                "{number}/{faults}: {target}, {fault:?} for {lasts_s:.1} s, back after {back_s:.2} s"
             ));
             self.struck.push(struck);
         }
@@ -152,19 +210,21 @@ impl Run<'_> {
         &self,
         cluster: &mut Cluster,
         load: &Load,
-        (node, fault): (usize, Fault),
+        (target, fault): (Target, Fault),
         lasts_s: f64,
     ) -> anyhow::Result<Struck> {
         let began = now();
-        cluster.strike(node, fault)?;
+        cluster.strike(target, fault)?;
         self.interrupt.sleep(lasts_s)?;
         let healed = now();
-        cluster.heal(node, fault)?;
-        cluster.wait(node)?;
+        cluster.heal(target, fault)?;
         let answered = now();
-        while !load.writes_work(node, healed) {
+        while !load.writes_work(target, healed) {
             if now() > healed + (self.config.back_s_max * 1e9) as u64 {
-                bail!("its keys take no writes {} s after it was healed", self.config.back_s_max);
+                bail!(
+                    "writes that need it are not taken {} s after it was healed",
+                    self.config.back_s_max
+                );
             }
             cluster.check()?;
             self.interrupt.sleep(0.005)?;
@@ -172,7 +232,7 @@ impl Run<'_> {
         let back = now();
         self.interrupt.sleep(self.config.settle_s)?;
         cluster.check()?;
-        Ok(Struck { fault, node, began, healed, answered, back, ended: now() })
+        Ok(Struck { fault, target, began, healed, answered, back, ended: now() })
     }
 
     /// Reads every key through each gateway.
@@ -192,27 +252,58 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Reads every key from the origin, through a server with empty tiers.
-    fn origin_reading(&self, log: &mut Log) -> anyhow::Result<()> {
-        let scratch = &self.context.scratch;
-        let devices = lab::disks(&scratch.join("device-last"), 1, None);
-        let config = lab::server(1 << 20, devices, &scratch.join("origin"));
-        let path = scratch.join("last.toml");
+    /// Reads every key from the origin: from a folder with a server that holds nothing, from a bucket the
+    /// store's own files.
+    fn origin_reading(&self, store: &Store, log: &mut Log) -> anyhow::Result<()> {
+        // What was never written is absent, and nothing to check.
+        let written = log.operations.iter().filter(|operation| !operation.is_read());
+        let keys: BTreeSet<u32> = written.map(|operation| operation.key).collect();
+        let mut operations =
+            if self.kind == Kind::S3 { files(store, &keys)? } else { self.served(store, &keys)? };
+        for operation in &mut operations {
+            operation.place = Place::Origin;
+        }
+        log.operations.append(&mut operations);
+        Ok(())
+    }
+
+    fn served(&self, store: &Store, keys: &BTreeSet<u32>) -> anyhow::Result<Vec<Operation>> {
+        let devices = lab::disks(&self.scratch.join("device-last"), 1, None);
+        let mut config = lab::server(1 << 20, devices, &self.scratch);
+        store.configure(&mut config);
+        let path = self.scratch.join("last.toml");
         lab::write_config(&path, &config)?;
-        let server = Server::start(&path, &scratch.join("last.log"))?;
+        let server = Server::start(&path, &self.scratch.join("last.log"))?;
         let address = server.url().trim_start_matches("http://").parse();
         let mut clients = Clients::new(&[address.context("the server's address")?], "");
-        for key in 0..self.config.load.keys {
+        for &key in keys {
             self.interrupt.check()?;
             if let Read::Refused(_) | Read::Failed = clients.read(0, key) {
                 let said = clients.log.notes.pop().map(|(_, note)| note).unwrap_or_default();
                 bail!("the origin could not be read: {said}");
             }
         }
-        for mut operation in clients.log.operations {
-            operation.place = Place::Origin;
-            log.operations.push(operation);
-        }
-        server.stop()
+        server.stop()?;
+        Ok(clients.log.operations)
     }
+}
+
+/// Reads of the files in which a store keeps its objects.
+fn files(store: &Store, keys: &BTreeSet<u32>) -> anyhow::Result<Vec<Operation>> {
+    let mut scratch = Vec::new();
+    let mut operations = Vec::new();
+    for &key in keys {
+        let path = store.file_of(&body::name(key)).context("the store has no files")?;
+        let began = now();
+        let read = match std::fs::read(&path) {
+            Ok(bytes) => body::read(key, &bytes, &mut scratch).map_or(Read::Wrong, Read::Saw),
+            Err(error) if error.kind() == ErrorKind::NotFound => Read::Saw(Seen::Nothing),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+            }
+        };
+        let (ended, place, action) = (now(), Place::Origin, Action::Read(read));
+        operations.push(Operation { began, ended, key, place, action });
+    }
+    Ok(operations)
 }

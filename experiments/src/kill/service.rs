@@ -3,7 +3,7 @@
 use model::window::Nanos;
 use serde::Serialize;
 
-use super::cluster::Fault;
+use super::cluster::{Fault, Target};
 use super::history::{Action, Operation, Place, Written};
 
 /// A fault, and when what happened.
@@ -11,8 +11,8 @@ use super::history::{Action, Operation, Place, Written};
 pub struct Struck {
     /// What was done.
     pub fault: Fault,
-    /// To which node.
-    pub node: usize,
+    /// To whom.
+    pub target: Target,
     /// When it was begun.
     pub began: Nanos,
     /// When it was ended.
@@ -23,6 +23,28 @@ pub struct Struck {
     pub back: Nanos,
     /// When the next could begin.
     pub ended: Nanos,
+}
+
+impl Struck {
+    /// Whether the origin was left alone.
+    pub fn concerns_nodes_only(&self) -> bool {
+        matches!(self.target, Target::Node(_) | Target::Gateway(_))
+    }
+
+    /// Whether it was this gateway.
+    pub fn is_gateway(&self, gateway: u8) -> bool {
+        self.target == Target::Gateway(usize::from(gateway))
+    }
+
+    /// Whether a read could not be answered for this reason: it was under way through the struck gateway,
+    /// or while the origin was struck.
+    pub fn excuses(&self, read: &Operation) -> bool {
+        let needed = match read.place {
+            Place::Gateway(gateway) if self.is_gateway(gateway) => true,
+            _ => !self.concerns_nodes_only(),
+        };
+        needed && read.ended >= self.began && read.began <= self.back
+    }
 }
 
 /// What reads through one gateway met while a fault lasted and after.
@@ -45,8 +67,8 @@ pub struct Effect {
     pub number: usize,
     /// What was done.
     pub fault: Fault,
-    /// To which node.
-    pub node: usize,
+    /// To whom.
+    pub target: Target,
     /// When, in seconds since the load began.
     pub began_s: f64,
     /// How long it lasted, seconds.
@@ -57,13 +79,15 @@ pub struct Effect {
     pub writes_again_after_s: f64,
     /// Reads through each gateway.
     pub reads: Vec<Reads>,
-    /// The longest time in which reads through some gateway, or one read, waited: seconds.
-    pub without_service_s: f64,
+    /// The longest time in which reads through some gateway that was not struck itself, or one read,
+    /// waited: seconds. None if the origin was struck, without which most objects cannot be read.
+    pub without_service_s: Option<f64>,
     /// Acknowledged writes.
     pub writes: u64,
-    /// Writes to keys of the node that were not.
+    /// Writes that were not and that needed who was struck: to keys of the node, through the gateway,
+    /// or all if it was the origin.
     pub writes_refused_of_node: u64,
-    /// Writes to other keys that were not.
+    /// Other writes that were not.
     pub writes_refused_of_others: u64,
     /// The slowest acknowledged write to keys of other nodes, seconds.
     pub slowest_write_of_others_s: f64,
@@ -110,12 +134,15 @@ pub fn effect(
     let mut effect = Effect {
         number,
         fault: struck.fault,
-        node: struck.node,
+        target: struck.target,
         began_s: seconds(start, from),
         lasted_s: seconds(from, struck.healed),
         answered_after_s: seconds(struck.healed, struck.answered),
         writes_again_after_s: seconds(struck.healed, struck.back),
-        without_service_s: reads.iter().map(longest).fold(0.0, f64::max),
+        without_service_s: struck.concerns_nodes_only().then(|| {
+            let others = reads.iter().enumerate().filter(|(g, _)| !struck.is_gateway(*g as u8));
+            others.map(|(_, met)| longest(met)).fold(0.0, f64::max)
+        }),
         reads,
         writes: 0,
         writes_refused_of_node: 0,
@@ -126,7 +153,10 @@ pub fn effect(
     // A write under way at the end is the next fault's, which may be why it is refused.
     for operation in history.iter().skip(first).take_while(|operation| operation.ended <= to) {
         let Action::Write(_, _, written) = operation.action else { continue };
-        let of_node = primaries.get(operation.key as usize) == Some(&struck.node);
+        let primary = primaries.get(operation.key as usize);
+        let of_node = primary.is_some_and(|node| struck.target == Target::Node(*node))
+            || !struck.concerns_nodes_only()
+            || matches!(operation.place, Place::Gateway(g) if struck.is_gateway(g));
         match written {
             Written::Acknowledged => {
                 effect.writes += 1;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::checker::{Kind, judge};
+use super::cluster::Target;
 use super::history::{Action, Content, Operation, Place, Read, Seen, Written};
 use super::load::{Load, Settings};
 use super::service;
@@ -201,13 +202,17 @@ fn history(store: &Store) -> Vec<Operation> {
         writers: 3,
         write_pause_ms: 0.5,
         delete_share: 0.2,
+        once_share: 0.1,
+        once_keys: 1000,
         write_deadline_ms: 1000,
     };
     let gateways = [store.address; 2];
-    let load = Load::start(&settings, &gateways, "token", vec![0; 20], 1).unwrap();
+    let load = Load::start(&settings, &gateways, "token", vec![0; 1020], 1).unwrap();
     let began = record::clock::now();
     let until = began + 20_000_000_000;
-    while !(load.is_filled() && load.writes_work(0, began)) && record::clock::now() < until {
+    while !(load.is_filled() && load.writes_work(Target::Node(0), began))
+        && record::clock::now() < until
+    {
         std::thread::sleep(Duration::from_millis(10));
     }
     std::thread::sleep(Duration::from_millis(500));
@@ -219,6 +224,7 @@ fn a_store_that_keeps_its_word_passes_and_a_lowered_read_does_not() {
     let mut history = history(&Store::start(0));
     let verdict = judge(&history).unwrap();
     assert!(verdict.violations.is_empty(), "{:?}", verdict.violations);
+    assert!(verdict.checked * 10 >= verdict.acknowledged * 9, "{verdict:?}");
     assert!(verdict.reads > 50, "{} reads", verdict.reads);
     assert!(!history.iter().any(Operation::is_failed_read));
 

@@ -29,7 +29,7 @@ impl ServerArgs {
     pub(super) fn find(&self) -> anyhow::Result<Option<Server>> {
         let Some(url) = &self.server else { return Ok(None) };
         let read = |path: &PathBuf| {
-            let text = std::fs::read_to_string(path);
+            let text = record::file::read_text(path);
             text.with_context(|| format!("cannot read the token in {}", path.display()))
         };
         let from_file = self.token_file.as_ref().map(read).transpose()?;

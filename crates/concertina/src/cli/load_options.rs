@@ -189,7 +189,7 @@ impl LoadOptions {
 }
 
 fn read(what: &str, path: &Path) -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(path);
+    let text = record::file::read_text(path);
     text.with_context(|| format!("cannot read the {what} in {}", path.display()))
 }
 

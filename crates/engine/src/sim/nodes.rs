@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use model::window::{Nanos, Outcome};
 
 use super::happening::{
-    Call, Caller, ClientReply, Condition, Happening, Life, Put, Reader, ReplyKind, Written, etag, key_number,
-    parse_etag,
+    Call, Caller, ClientReply, Condition, Happening, Life, Put, Reader, ReplyKind, Written, etag,
+    key_number, parse_etag,
 };
 use super::network::ask_failed;
 use super::origin::found_answer;
