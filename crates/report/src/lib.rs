@@ -29,6 +29,7 @@ pub mod popularity;
 pub mod steps;
 pub mod svg;
 pub mod table;
+mod times;
 mod uncertainty;
 
 pub use compare::{Comparison, Row, largest_rate};

@@ -168,7 +168,11 @@ fn a_log_alone_is_fitted_and_predicts_a_load_that_was_held_out() {
     let errors = held_out.iter().map(|h| h["error_points"].as_f64().unwrap().abs());
     let worst = errors.fold(0.0, f64::max);
     println!("worst error on the held-out load: {worst:.1} points");
-    assert!(!held_out.is_empty() && worst < 10.0, "{held_out:?}");
+    assert!(!held_out.is_empty() && worst < 5.0, "{held_out:?}");
+    let first = &fitted["hypotheses"][0];
+    assert!(first["discipline"] == "fifo" && first["servers"] == 3, "{first}");
+    assert!((first["work"]["value"].as_f64().unwrap() / 0.04 - 1.0).abs() < 0.03, "{first}");
+    assert!(fitted["misfit"].is_null() && fitted["known"]["requests"].as_u64() > Some(50_000));
     let predict = ["predict", "m.toml", "--rate", "67", "--within", "100ms", "--json"];
     let predicted = succeeds(path, &predict);
     let point = &predicted["predictions"][0]["points"][0]["concertina"];
@@ -176,11 +180,20 @@ fn a_log_alone_is_fitted_and_predicts_a_load_that_was_held_out() {
     let value = point["value"].as_f64().unwrap();
     assert!((value - exact).abs() < 0.07, "{value} {exact}");
     assert!(point["low"].as_f64().unwrap() < value, "{point}");
-    // Without the number its responses say it, within an interval.
+    // Without the number the works of requests say it, and by how much.
     let output = concertina(path, &[&fit[..], &["--servers", "auto"]].concat());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("Servers: ") && text.contains("95 % interval"), "{text}");
-    // One server cannot have carried what three did.
+    assert!(text.contains("Servers: 3 ") && text.contains("95 % interval 3 to 3"), "{text}");
+    let table = text.lines().skip_while(|line| !line.starts_with("the service may be"));
+    let rows: Vec<&str> = table.take(3).collect();
+    assert!(rows[1..].iter().any(|r| r.starts_with("3 servers, first come")), "{text}");
+    // One server was not it, and that is said.
+    let one = succeeds(path, &[&fit[..], &["--servers", "1", "--json"]].concat());
+    assert!(one["misfit"].as_str().is_some_and(|why| why.contains("work than the rest")), "{one}");
+    // Without the times of single requests the responses alone are fitted.
+    std::fs::remove_file(path.join("r/times")).unwrap();
+    let alone = succeeds(path, &[&fit[..], &["--servers", "3", "--json"]].concat());
+    assert!(alone["hypotheses"].is_null() && alone["servers"]["likeliest"] == 3, "{alone}");
     fails(path, &[&fit[..], &["--servers", "1"]].concat(), &["saturate"]);
     fails(path, &[&fit[..], &["--servers", "none"]].concat(), &["auto"]);
 }

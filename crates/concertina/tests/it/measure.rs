@@ -268,6 +268,54 @@ fn an_interrupt_keeps_what_was_measured() {
     });
 }
 
+/// One command from question to answer: what the service is, how well an unseen load was predicted,
+/// and what other loads will be like.
+#[test]
+fn other_loads_are_predicted_from_what_was_measured() {
+    steady(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let (url, _) = serve(Duration::from_millis(2));
+        let more = [
+            "--fixed",
+            "--rates",
+            "100,150,200",
+            "--repeat",
+            "2",
+            "--duration",
+            "1500ms",
+            "--predict",
+            "2x,100000/s",
+            "--within",
+            "5ms,20ms",
+        ];
+        let measured = measure(dir.path(), &url, &more);
+        let prediction = &measured["prediction"];
+        let lines: Vec<&str> =
+            prediction["lines"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert!(lines.len() == 3 && lines[0].starts_with("Learnt"), "{lines:?}");
+        assert!(lines[1].starts_with("Judged at 2") && lines[2].contains("past saturation"));
+        let predicted = prediction["predicted"].as_array().unwrap();
+        assert_eq!(predicted.len(), 4);
+        let share = |i: usize| predicted[i]["share"][0].as_f64().unwrap();
+        assert!(predicted[0]["rate"] == 200.0 && predicted[2]["share"].is_null(), "{predicted:?}");
+        assert!(share(0) <= share(1) && share(1) > 0.5, "{predicted:?}");
+        // The generator recorded when each request was sent and answered.
+        let run = RunFolder::read(&dir.path().join("run")).unwrap();
+        let recorded: usize = run.times.iter().map(|t| t.len()).sum();
+        let arrived: u64 = run.windows.iter().map(|w| w.arrivals).sum();
+        assert!(recorded as u64 + 20 > arrived, "{recorded} of {arrived}");
+        let predict = concertina(dir.path(), &["predict", "run/model.toml", "--rate", "150"]);
+        assert!(predict.status.success(), "{}", String::from_utf8_lossy(&predict.stderr));
+    });
+    let dir = tempfile::tempdir().unwrap();
+    for (args, word) in [(["--predict", "2"], "2x"), (["--within", "5ms"], "--predict")] {
+        let all = [&["measure", "http://127.0.0.1:1"][..], &args].concat();
+        let output = concertina(dir.path(), &all);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains(word), "{error}");
+    }
+}
+
 #[test]
 fn what_cannot_be_measured_is_said_before_anything_is_sent() {
     let dir = tempfile::tempdir().unwrap();
