@@ -258,9 +258,10 @@ fn restart(setting: &mut Setting) {
 #[test]
 fn a_killed_server() {
     const TEST: &str = "memcached_proxy::faults::a_killed_server";
-    for sets in
-        [&["pool.0.routing=replicated"][..], &["pool.0.routing=hash", "pool.0.hash=md5", "pool.0.on_failure=move"]]
-    {
+    for sets in [
+        &["pool.0.routing=replicated"][..],
+        &["pool.0.routing=hash", "pool.0.hash=md5", "pool.0.on_failure=move"],
+    ] {
         if under_load(TEST, sets, restart).is_none() {
             return;
         }

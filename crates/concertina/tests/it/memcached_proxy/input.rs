@@ -98,10 +98,10 @@ fn every_malformed_command_gets_its_error_and_the_connection_goes_on() {
     assert_eq!(talk(&address, script.as_bytes(), 100_000), expected);
     // What cannot be told from requests ends the connection.
     let endless = "x".repeat(3000);
-    assert_eq!(talk(&address, endless.as_bytes(), 700), "CLIENT_ERROR line too long\r\n");
+    assert_eq!(talk(&address, endless.as_bytes(), usize::MAX), "CLIENT_ERROR line too long\r\n");
     let keys = " k".repeat(70_000);
     assert!(
-        talk(&address, format!("get{keys}\r\nquit\r\n").as_bytes(), 5000)
+        talk(&address, format!("get{keys}\r\nquit\r\n").as_bytes(), usize::MAX)
             .starts_with("CLIENT_ERROR")
     );
     assert_eq!(talk(&address, b"\x80\x00\x00\x00", 100), "");

@@ -139,7 +139,9 @@ fn connections_to_servers_are_encrypted() {
     let value = "v".repeat(900_000);
     let (set, get) = (format!("set big 0 0 900000\r\n{value}\r\n"), "get big\r\n".repeat(5));
     let reply = format!("VALUE big 0 900000\r\n{value}\r\nEND\r\n").repeat(5);
-    assert!(ask(&address, &(set + &get)) == format!("STORED\r\n{reply}"));
+    // By themselves: memcached 1.6.18 stalls when a get is in the TLS record that ends a set's value.
+    assert_eq!(ask(&address, &set), "STORED\r\n");
+    assert!(ask(&address, &get) == reply);
 
     for (other, name) in [("other.pem", "localhost"), ("ca.pem", "elsewhere.example")] {
         let tls_ca = format!("pool.0.tls_ca={}", path(other));
