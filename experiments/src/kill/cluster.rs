@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::body;
 use super::interrupt::Interrupt;
-use crate::network::Network;
 use super::wire::{Ask, Client};
 use crate::lab;
+use crate::network::Network;
 use record::clock::now;
 use serve::config::{Config, Member, Role, Size};
 
