@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::body;
 use super::interrupt::Interrupt;
-use crate::network::Network;
 use super::store::{Kind, Store};
 use super::wire::{Ask, Client};
 use crate::lab;
+use crate::network::Network;
 use record::clock::now;
 use serve::config::{Config, Member, Role, Size};
 
