@@ -229,7 +229,7 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let mut origin = origin(level, random);
     // Every third origin is a store, not a folder. Deletes are left out there, because two absences of
     // an object look alike (see `Breakage::OrphanedPutAfterDelete`).
-    if seed % 3 == 0 {
+    if seed.is_multiple_of(3) {
         (origin.orphans, origin.conditional) = (true, true);
         clients.delete_share = 0.0;
     }
