@@ -293,7 +293,7 @@ pub fn plain(key: &[u8]) -> Option<Vec<u8>> {
 /// The base64 of some bytes.
 pub fn encoded(bytes: &[u8]) -> Vec<u8> {
     let mut bits: String = bytes.iter().map(|byte| format!("{byte:08b}")).collect();
-    while bits.len() % 6 != 0 {
+    while !bits.len().is_multiple_of(6) {
         bits.push('0');
     }
     let letter = |at: usize| {
@@ -301,7 +301,7 @@ pub fn encoded(bytes: &[u8]) -> Vec<u8> {
         ALPHABET[sextet]
     };
     let mut text: Vec<u8> = (0..bits.len()).step_by(6).map(letter).collect();
-    while text.len() % 4 != 0 {
+    while !text.len().is_multiple_of(4) {
         text.push(b'=');
     }
     text
