@@ -275,25 +275,17 @@ fn other_loads_are_predicted_from_what_was_measured() {
     steady(|| {
         let dir = tempfile::tempdir().unwrap();
         let (url, _) = serve(Duration::from_millis(2));
-        let more = [
-            "--fixed",
-            "--rates",
-            "100,150,200",
-            "--repeat",
-            "2",
-            "--duration",
-            "1500ms",
-            "--predict",
-            "2x,100000/s",
-            "--within",
-            "5ms,20ms",
-        ];
-        let measured = measure(dir.path(), &url, &more);
+        let args = "--json --out run --fixed --rates 100,150,200 --repeat 2 --duration 1500ms \
+            --warmup 100ms --window 20ms --budget 15s --predict 2x,100000/s --within 5ms,20ms";
+        let all: Vec<&str> = ["measure", &url].into_iter().chain(args.split_whitespace()).collect();
+        let output = concertina(dir.path(), &all);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let measured: Value = serde_json::from_slice(&output.stdout).unwrap();
         let prediction = &measured["prediction"];
         let lines: Vec<&str> =
             prediction["lines"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
         assert!(lines.len() == 3 && lines[0].starts_with("Learnt"), "{lines:?}");
-        assert!(lines[1].starts_with("Judged at 2") && lines[2].contains("past saturation"));
+        assert!(lines[1].starts_with("Judged at ") && lines[2].contains("past saturation"));
         let predicted = prediction["predicted"].as_array().unwrap();
         assert_eq!(predicted.len(), 4);
         let share = |i: usize| predicted[i]["share"][0].as_f64().unwrap();
