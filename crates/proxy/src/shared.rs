@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     routes: Routes,
     /// Routes whose keys are moved from another pool.
     warm: Vec<bool>,
+    /// Whether all commands of a write are sent at once: none is copied to another pool, nor moved.
+    pub(crate) sends_once: bool,
     mailboxes: Vec<Mailbox>,
     lanes: Vec<Lane>,
     counters: Vec<Counters>,
@@ -54,6 +56,8 @@ impl Shared {
         let pools = &settings.pools;
         let routes = Routes::new(pools);
         let warm = pools.routes.iter().map(|route| route.warm_from.is_some()).collect();
+        let sends_more = |route: &engine::pool::Route| route.copy_to.or(route.warm_from).is_some();
+        let sends_once = !pools.routes.iter().any(sends_more);
         let timeout = pools.pools.iter().map(|pool| pool.timeout).max().unwrap_or_default();
         let lane = || Lane::new(pools.windows.clone(), settings.sample_one_in, now);
         Shared {
@@ -71,6 +75,7 @@ impl Shared {
             pools: Mutex::new(Pools::new(pools.clone(), now)),
             routes,
             warm,
+            sends_once,
             stopping: AtomicBool::new(false),
             connections_max: settings.connections_max,
             accepted: AtomicUsize::new(0),

@@ -308,7 +308,5 @@ fn claims(grid: &[Slices], stalls: &[(Kind, Blocks<Measured>)], stolen: f64) -> 
         let mark = Mark::new("all blocks", Complaint::Stolen, detail);
         claims.iter_mut().for_each(|claim| claim.marks.push(mark.clone()));
     }
-    // Of a stall's loads, the healthy ones are the base of its claim.
-    debug_assert!(HEALTHY < STALLED);
     claims
 }

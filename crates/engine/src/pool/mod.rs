@@ -196,7 +196,8 @@ pub struct Pools {
     pools: Vec<PoolState>,
     /// In boxes, as a request is taken out and put back by every event that concerns it.
     requests: HashMap<RequestId, Box<Request>, IntegerHash>,
-    /// Those of former requests, for the memory of their vectors.
+    /// Those of former requests, for the memory of their boxes and vectors.
+    #[expect(clippy::vec_box, reason = "the boxes themselves are used again")]
     spare: Vec<Box<Request>>,
     attempts: HashMap<AttemptId, Attempt, IntegerHash>,
     /// Keys with a write under way, and the requests that wait for it.
@@ -324,119 +325,6 @@ impl Pools {
     /// Invariants that broke since the start: states that cannot occur, counted instead of a crash.
     pub fn invariants(&self) -> Invariants {
         self.invariants.clone()
-    }
-
-    fn request(
-        &mut self,
-        id: RequestId,
-        operation: Operation,
-        recorded: Recorded,
-        keys: Keys,
-        deadline: Nanos,
-        actions: &mut Vec<Action>,
-    ) {
-        if self.requests.contains_key(&id) {
-            return self.invariants.broken();
-        }
-        let now = self.now;
-        let pool = keys.as_slice().first().and_then(|key| self.pool_of(key));
-        let Some(pool) = pool else {
-            actions.push(Action::Refuse { request: id, why: Refusal::NoServer });
-            actions.push(Action::Forget { request: id });
-            return;
-        };
-        let state = &mut self.pools[pool];
-        state.recorder.arrive(now);
-        state.retries.earn();
-        if operation == Operation::Read {
-            state.hedges.earn();
-        }
-        let (workers, waiting_max) = (state.settings.workers, state.settings.waiting_max);
-        let mut spare = self.spare.pop();
-        let vectors = |spare: &mut Box<Request>| {
-            (std::mem::take(&mut spare.parts), std::mem::take(&mut spare.live))
-        };
-        let (parts, live) = spare.as_mut().map(vectors).unwrap_or_default();
-        let request = Request {
-            pool,
-            operation,
-            recorded,
-            keys,
-            received: now,
-            started: 0,
-            deadline,
-            phase: Phase::Waiting,
-            parts,
-            live,
-            reply: None,
-            failed: 0,
-            works: false,
-            holds_key: false,
-            passed: 0,
-            warmth: Warmth::Cold,
-            bytes: 0,
-            hits: 0,
-            timer: Nanos::MAX,
-        };
-        let mut request = match spare {
-            Some(mut place) => {
-                *place = request;
-                place
-            }
-            None => Box::new(request),
-        };
-        let state = &mut self.pools[pool];
-        if workers > 0 && state.in_service >= workers {
-            if state.waiting.len() >= waiting_max as usize {
-                self.refuse(id, &mut request, Refusal::Busy, actions);
-            } else {
-                state.waiting.push_back(id);
-            }
-        } else {
-            self.begin(id, &mut request, actions);
-        }
-        self.settle(id, request, actions);
-        self.begin_waiting(pool, actions);
-    }
-
-    fn pool_of(&self, key: &KeyHash) -> Option<usize> {
-        let route = self.settings.routes.get(usize::from(key.route))?;
-        (route.pool < self.pools.len()).then_some(route.pool)
-    }
-
-    /// Begins a request's service.
-    fn begin(&mut self, id: RequestId, request: &mut Request, actions: &mut Vec<Action>) {
-        request.works = true;
-        request.started = self.now;
-        let pool = &mut self.pools[request.pool];
-        pool.in_service += 1;
-        pool.recorder.start(self.now);
-        self.copy(id, request, actions);
-        match request.operation {
-            Operation::Read => {
-                if !self.waits_for_update(id, request) {
-                    self.begin_read(id, request, actions);
-                }
-            }
-            Operation::Write | Operation::Update => self.lock_key(id, request, actions),
-        }
-    }
-
-    /// Gives free workers to the requests that wait.
-    fn begin_waiting(&mut self, pool: usize, actions: &mut Vec<Action>) {
-        loop {
-            let state = &mut self.pools[pool];
-            let workers = state.settings.workers;
-            if state.waiting.is_empty() || (workers > 0 && state.in_service >= workers) {
-                return;
-            }
-            let Some(id) = state.waiting.pop_front() else { return };
-            let Some(mut request) = self.requests.remove(&id) else { continue };
-            if request.phase == Phase::Waiting {
-                self.begin(id, &mut request, actions);
-            }
-            self.settle(id, request, actions);
-        }
     }
 
     /// Sends a command and notes the attempt.

@@ -282,7 +282,7 @@ impl Thread {
         let (attempt, bytes) = (0, request.whole);
         let arrived = Arrived { attempt, bytes, hits: 0, read_back: false };
         self.ask(name, operation, recorded, (keys, request.value().len()), Some(arrived));
-        if is_copied_late(request)
+        if self.is_copied_late(request)
             && let Some(at) = self.requests.place(self.index, name)
         {
             let under_way = self.requests.at(at);
@@ -309,12 +309,23 @@ impl Thread {
         self.tell(event, arrived);
     }
 
+    /// Whether a request's bytes are kept only if it has to wait. A write whose commands are all
+    /// sent at once is never sent again.
+    fn is_copied_late(&self, request: &memcached::Request<'_>) -> bool {
+        self.shared.sends_once
+            && request.kind() == Kind::Write
+            && !request.noreply
+            && !request.quiet
+            && request.value().len() > 512
+    }
+
     /// A place for a client's request, at the end of the client's queue.
     pub(super) fn begin(
         &mut self,
         place: u32,
         request: &memcached::Request<'_>,
     ) -> Option<RequestId> {
+        let late = self.is_copied_late(request);
         let at = self.requests.insert()?;
         let now = self.now;
         let Some(client) = self.clients.get_mut(place as usize).and_then(Option::as_mut) else {
@@ -336,7 +347,7 @@ impl Thread {
         (under_way.received, under_way.started, under_way.served) = (now, 0, 0);
         under_way.outcome = Outcome::Error;
         (under_way.length_met, under_way.hits) = (0, 0);
-        if !is_copied_late(request) {
+        if !late {
             request.put_answered(&mut under_way.command);
         }
         let start = request.whole.as_ptr() as usize;
@@ -425,15 +436,6 @@ impl Thread {
             self.requests.release(at);
         }
     }
-}
-
-/// Whether a request's bytes are kept only if it has to wait. A write that is sent at once is never
-/// sent again.
-fn is_copied_late(request: &memcached::Request<'_>) -> bool {
-    request.kind() == Kind::Write
-        && !request.noreply
-        && !request.quiet
-        && request.value().len() > 512
 }
 
 /// Tells a client that its connection is one too many, and closes it.

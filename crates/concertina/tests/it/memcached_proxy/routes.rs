@@ -74,6 +74,31 @@ fn keys_are_moved_from_the_pool_that_had_them() {
     }
 }
 
+/// A copy of the second write is sent while the write itself waits for the first one of its key.
+#[test]
+fn large_writes_of_a_key_are_sent_whole_beside_their_copies() {
+    const TEST: &str =
+        "memcached_proxy::routes::large_writes_of_a_key_are_sent_whole_beside_their_copies";
+    let servers: Option<Vec<_>> = (0..3).map(|_| memcached(TEST)).collect();
+    let Some(servers) = servers else { return };
+    let names: Vec<String> = servers.iter().map(|(_, address)| address.clone()).collect();
+    let sets = [
+        "pool.0.routing=replicated",
+        "pool.1.name=trial",
+        &format!("pool.1.servers=[{:?}]", names[2]),
+        "route.0.pool=main",
+        "route.0.copy_to=trial",
+    ];
+    let (_proxy, address) = proxy(&names[..2], &sets);
+    let value = |i: usize| format!("{i:0>4000}");
+    let writes: String = (0..50).map(|i| format!("set k 0 0 4000\r\n{}\r\n", value(i))).collect();
+    let got = format!("VALUE k 0 4000\r\n{}\r\nEND\r\n", value(49));
+    assert_eq!(ask(&address, &format!("{writes}get k\r\n")), "STORED\r\n".repeat(50) + &got);
+    for name in &names {
+        until("the last value is there", || ask(name, "get k\r\n") == got);
+    }
+}
+
 #[test]
 fn copies_neither_delay_nor_fail_the_requests() {
     const TEST: &str = "memcached_proxy::routes::copies_neither_delay_nor_fail_the_requests";

@@ -40,7 +40,8 @@ fn in_line(m: usize, rate: f64, n: usize, law: Draw<'_>, random: &mut StdRng) ->
 fn shared(m: usize, rate: f64, n: usize, law: Draw<'_>, random: &mut StdRng) -> Vec<(f64, f64)> {
     let gaps = Exp::new(rate).unwrap();
     let (mut now, mut due) = (0.0, gaps.sample(random));
-    let (mut inside, mut out): (Vec<(f64, f64)>, Vec<(f64, f64)>) = (Vec::new(), Vec::new());
+    let mut inside: Vec<(f64, f64)> = Vec::new();
+    let mut out = Vec::new();
     while out.len() < n {
         let speed = (m as f64 / inside.len().max(1) as f64).min(1.0);
         let least = inside.iter().map(|j| j.1).fold(f64::INFINITY, f64::min);
