@@ -260,8 +260,7 @@ fn fill_files(
             "standard input cannot be imported as a whole file: give paths"
         );
         let shown = path.display();
-        let len =
-            super::files::regular_len(path).with_context(|| format!("cannot read {shown}"))?;
+        let len = files::regular_len(path).with_context(|| format!("cannot read {shown}"))?;
         ensure!(
             len <= RECORD_BYTES_MAX as u64,
             "{shown} has {len} bytes, but a record has at most {RECORD_BYTES_MAX}"
