@@ -179,6 +179,7 @@ pub struct Pools {
     /// In boxes, as a request is taken out and put back by every event that concerns it.
     requests: HashMap<RequestId, Box<Request>, IntegerHash>,
     /// Those of former requests, for the memory of their vectors.
+    #[expect(clippy::vec_box, reason = "moved between here and the table above as boxes")]
     spare: Vec<Box<Request>>,
     attempts: HashMap<AttemptId, Attempt, IntegerHash>,
     /// Keys with a write under way, and the requests that wait for it.
