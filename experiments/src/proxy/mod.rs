@@ -22,7 +22,7 @@ use super::provenance::Round;
 use super::serve_objects::peers::Bench;
 use super::slices::{self, Blocks, SLICE_S_MAX};
 use super::{Claim, Context};
-use cells::{Cell, HEALTHY, Kind, STALLED, STALLS, SYSTEMS};
+use cells::{Cell, Kind, STALLED, STALLS, SYSTEMS};
 use client::{Load, Measured, Target};
 use record::HostSampler;
 use report::grid::Grid;
