@@ -59,7 +59,7 @@ pub struct Repetition {
     pub waiting: Option<f64>,
     /// Start and end, microseconds since 1970.
     #[serde(skip)]
-    bounds_us: (u64, u64),
+    pub(super) bounds_us: (u64, u64),
 }
 
 /// A row with its prediction and all repetitions.
