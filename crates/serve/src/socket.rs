@@ -23,10 +23,10 @@ use super::pace::Pace;
 use super::quick::{Quick, Reads};
 use super::refusal::Phase;
 
-/// Shorter buffers are copied, together with the others. `sendfile` gives the receiver the file's
-/// pages one by one: of 80 KiB it saves the server less than a microsecond, and costs a client on
-/// this machine, or a gateway, nine (`experiments/serve-objects`, record 2026-11-24).
-const SENDFILE_BYTES_MIN: usize = 256 << 10;
+/// Shorter buffers are copied, together with the others. `sendfile` takes 0.69 times a copy's
+/// processor time of the server for 80 KiB (docs/decisions/0006). A receiver on the same machine
+/// pays for it: it gets the arena's pages of 4 KiB one by one.
+const SENDFILE_BYTES_MIN: usize = 16 << 10;
 
 /// Terminal output queue: of a socket, the bytes that its peer has not acknowledged (SIOCOUTQ).
 const TIOCOUTQ: rustix::ioctl::Opcode = 0x5411;

@@ -294,7 +294,8 @@ impl Device {
 impl Service {
     /// The profile in words: "an exponential time of mean 10.75 ms".
     pub fn in_words(&self) -> String {
-        let mean = self.mean_ms;
+        // A computed mean (2.9999999999999996) is not printed to its last bit.
+        let mean = (self.mean_ms * 1e6).round() / 1e6;
         match self.kind {
             Kind::Exponential => format!("an exponential time of mean {mean} ms"),
             Kind::Gamma => format!("a gamma time of mean {mean} ms and SCV {}", self.scv),
