@@ -636,24 +636,20 @@ impl Holding {
                 let (address, once) = (address.clone(), once.clone());
                 std::thread::spawn(move || {
                     let mut client = std::io::BufReader::new(client);
-                    while let Some(request) = request(&mut client) {
-                        let is_held = request.starts_with(what.as_bytes());
-                        let holder = is_held.then(|| once.lock().unwrap().take()).flatten();
-                        if let Some((hold, released, _)) = &holder {
-                            hold.send(()).unwrap();
-                            let _ = released.recv();
-                        }
-                        let reply = exchange(&address, &request);
-                        if let Some((_, _, tell)) = holder {
-                            let line = reply.split(|byte| *byte == b'\r').next().unwrap();
-                            let _ = tell.send(String::from_utf8_lossy(line).into_owned());
-                        }
-                        if client.get_mut().write_all(&reply).is_err() {
-                            return;
-                        }
-                        // The store closed its end, so this end cannot be used again.
-                        return;
+                    // One request for each connection: the store closes its end with the reply.
+                    let Some(request) = request(&mut client) else { return };
+                    let is_held = request.starts_with(what.as_bytes());
+                    let holder = is_held.then(|| once.lock().unwrap().take()).flatten();
+                    if let Some((hold, released, _)) = &holder {
+                        hold.send(()).unwrap();
+                        let _ = released.recv();
                     }
+                    let reply = exchange(&address, &request);
+                    if let Some((_, _, tell)) = holder {
+                        let line = reply.split(|byte| *byte == b'\r').next().unwrap();
+                        let _ = tell.send(String::from_utf8_lossy(line).into_owned());
+                    }
+                    let _ = client.get_mut().write_all(&reply);
                 });
             }
         });
