@@ -1,8 +1,8 @@
 //! `experiments/asl-tables`: every table of the ETH middleware study that can be computed again,
 //! printed beside what the models of this project give from the same inputs.
 //!
-//! Nothing is measured here: the measurements are the study's, and so are the misprints that this
-//! names.
+//! Nothing is measured here. The measurements are the study's, and so are the misprints that the
+//! experiment lists.
 
 mod allocation;
 mod cells;
@@ -26,9 +26,9 @@ use queues::Outcome;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// Folder of the study's tables, from the experiment's.
+    /// Folder of the study's tables, relative to the experiment's folder.
     tables: String,
-    /// Tables that hold nothing that follows from anything else.
+    /// Tables with no cell that can be computed from others.
     nothing: Vec<Nothing>,
     queue: Vec<queues::Printed>,
     curve: String,
@@ -38,7 +38,7 @@ struct Config {
     design: design::Printed,
 }
 
-/// A table of which nothing can be computed again.
+/// A table with no cell that can be computed from others.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {
@@ -53,7 +53,7 @@ struct Listed {
     file: String,
 }
 
-/// Throughput error that a flow-equivalent prediction may have, percent.
+/// Goal for the throughput error of a flow-equivalent prediction, percent.
 const PREDICTED_PERCENT: f64 = 5.0;
 
 pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
@@ -100,7 +100,7 @@ pub(super) fn run(context: &Context) -> anyhow::Result<Vec<Claim>> {
     Ok(claims)
 }
 
-/// No table of the index is left out: `config.toml` names the file of each.
+/// Fails unless `config.toml` names the file of every table in the index.
 fn all_named(context: &Context, folder: &Path) -> anyhow::Result<()> {
     let config = context.folder.join("config.toml");
     let config = std::fs::read_to_string(&config)
@@ -115,12 +115,12 @@ fn all_named(context: &Context, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A computed figure.
+/// A claim about a computed figure.
 fn claim(name: &str, value: f64, unit: &str, samples: usize) -> Claim {
     Claim::counted(name, value, unit, samples as u64)
 }
 
-/// As exactly as printed figures are known.
+/// Rounds to the precision of the printed figures.
 fn hundredths(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
@@ -156,7 +156,7 @@ fn of_queues(queues: &Outcome) -> [Claim; 3] {
 /// percent that is claimed of a stable solution of the same inputs.
 const UNSTABLE: [(u32, u32, f64); 2] = [(21, 192, 3.0), (21, 288, 1.0)];
 
-/// Cells of a row of a network that the study's model gave.
+/// The number of cells in a network's row that the study's model computed.
 const MODEL_CELLS: usize = 4;
 
 fn of_networks(solved: &[network::Solved]) -> anyhow::Result<Vec<Claim>> {

@@ -1,8 +1,8 @@
-//! How the variation of a 2^3·3 design divides among its effects, from what a table prints of them alone.
+//! The allocation of variation of a 2^3·3 design, computed from the printed effects alone.
 //!
-//! With effects q and the part u that is left to errors, an effect has the share (1 − u)·q²/Σq². The study weighed
-//! q² with 2² where 2^k·r = 24 is right (Jain, section 18.5), so its u is about six times too large; but with
-//! SSE = u/(1 − u)·2²·Σq² it tells the errors, and these the intervals of the effects.
+//! If errors explain the fraction u of the variation, an effect q explains (1 − u)·q²/Σq². The study weighted q²
+//! by 2² where 2^k·r = 24 is correct (Jain, section 18.5), so its u is about six times too large. The sum of squared
+//! errors can still be recovered, SSE = u/(1 − u)·2²·Σq², and with it the confidence intervals of the effects.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use model::statistics::student_95;
 use super::cells::Range;
 use super::csv::Table;
 
-/// What the study weighed the squares of effects with, and what is right.
+/// The weight of a squared effect: the study's, and the correct one.
 const WEIGHT_PRINTED: f64 = 4.0;
 const WEIGHT: f64 = 24.0;
 /// 2^k·(r − 1).
@@ -19,20 +19,20 @@ const ERROR_DEGREES: usize = 16;
 
 /// A row of a table of effects.
 pub(super) struct Effect {
-    /// Letters of its factors.
+    /// Letters of the factors that interact in it.
     pub name: String,
-    /// q as printed, as a number, and half a unit of its last digit.
+    /// q: as printed, as a number, and half a unit of its last digit.
     pub printed: String,
     pub value: f64,
     pub half: f64,
-    /// Its share of the variation as printed, and half a unit of that.
+    /// The fraction of the variation that it explains, as printed, and half a unit of the last digit.
     pub printed_share: String,
     share: f64,
     share_half: f64,
 }
 
 impl Effect {
-    /// Its sign in a cell, of which the bits say the factors that are high.
+    /// The sign of the effect in a cell; bit i of `cell` is set if factor i is at its high level.
     pub fn sign(&self, cell: u32) -> f64 {
         let bits = self.name.chars().filter_map(|letter| "ABC".find(letter));
         let factors: u32 = bits.map(|bit| 1_u32 << bit).sum();
@@ -62,7 +62,7 @@ fn sum_of_squares(effects: &[Effect]) -> f64 {
     effects.iter().map(|effect| effect.value.powi(2)).sum()
 }
 
-/// q²/Σq² of each effect: least with itself as small and the others as large as rounding allows.
+/// q²/Σq² of each effect: the value, and its least and greatest within the rounding of all effects.
 fn parts(effects: &[Effect]) -> Vec<Range> {
     let squares = |by: f64| -> Vec<f64> {
         let moved = effects.iter().map(|e| (e.value.abs() + by * e.half).max(0.0));
@@ -78,7 +78,7 @@ fn parts(effects: &[Effect]) -> Vec<Range> {
     (0..effects.len()).map(part).collect()
 }
 
-/// The shares of effects, as the study weighed them, if errors have the part u.
+/// The fractions explained by the effects, with the study's weights, if errors explain the fraction u.
 pub(super) fn shares(effects: &[Effect], u: Range) -> Vec<Range> {
     let share = |part: Range| Range {
         exact: (1.0 - u.exact) * part.exact,
@@ -88,7 +88,7 @@ pub(super) fn shares(effects: &[Effect], u: Range) -> Vec<Range> {
     parts(effects).into_iter().map(share).collect()
 }
 
-/// The part of the errors, as the printed shares leave it: one less their sum; and the least and the most with
+/// The fraction explained by errors: one minus the sum of the printed fractions; and the least and greatest with
 /// which each of them is as printed.
 pub(super) fn left(effects: &[Effect]) -> Range {
     let (mut least, mut most) = (0.0_f64, 1.0_f64);
@@ -100,18 +100,18 @@ pub(super) fn left(effects: &[Effect]) -> Range {
     Range { exact: 1.0 - sum, least, most }
 }
 
-/// The part of the errors by the study's weight, from sums of squares of effects and of errors.
+/// The fraction explained by errors under the study's weight, from the sums of squares of effects and errors.
 pub(super) fn left_of_errors(effects: &[Effect], errors: f64) -> f64 {
     errors / (errors + WEIGHT_PRINTED * sum_of_squares(effects))
 }
 
-/// The part u of the errors, put right.
+/// The fraction explained by errors, corrected from the study's weight to the right one.
 pub(super) fn put_right(u: f64) -> f64 {
     // u = E/(E + 4·Σq²), so E/(E + 24·Σq²) is:
     u / (u + (1.0 - u) * WEIGHT / WEIGHT_PRINTED)
 }
 
-/// Half the width of the 95 % intervals of effects, if the study's weight left u to errors.
+/// Half-width of the effects' 95 % confidence intervals if errors explain u under the study's weight.
 pub(super) fn half_width(effects: &[Effect], u: f64) -> f64 {
     let errors = u / (1.0 - u) * WEIGHT_PRINTED * sum_of_squares(effects);
     student_95(ERROR_DEGREES) * (errors / ERROR_DEGREES as f64 / WEIGHT).sqrt()

@@ -1,4 +1,4 @@
-//! Printed cells beside what they should be: how each is marked, and how many got which mark.
+//! Printed cells compared with computed values: the mark of each cell, and counts of marks.
 //!
 //! `=` as printed; `≈` explained by the rounding of what it is computed from; `~` a measured figure near the law
 //! that it should obey; `!` none of these, and then named.
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::csv::{digits, rounding};
 use report::grid::Grid;
 
-/// What a cell should be: with its inputs as printed, and the least and the most within their rounding.
+/// The expected value of a cell: from the inputs as printed, and the least and greatest within their rounding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub exact: f64,
@@ -21,7 +21,7 @@ impl Range {
         Range { exact, least: exact - half, most: exact + half }
     }
 
-    /// n/x for an x that is known to within `half`.
+    /// n/x where x is known to within ± `half`.
     pub fn over(n: f64, (x, half): (f64, f64)) -> Range {
         Range { exact: n / x, least: n / (x + half), most: n / (x - half) }
     }
@@ -61,7 +61,7 @@ impl Verdict {
         }
     }
 
-    /// Its place in [`MARKS`].
+    /// Index of the mark in [`MARKS`].
     fn mark(self) -> usize {
         match self {
             Verdict::Same => 0,
@@ -72,21 +72,21 @@ impl Verdict {
     }
 }
 
-/// What came of the cells of tables.
+/// The result of comparing the cells of all tables.
 #[derive(Debug, Default)]
 pub(super) struct Sheet {
-    /// By table, how many got each of [`MARKS`].
+    /// For each table, the number of cells with each of [`MARKS`].
     tables: BTreeMap<u32, [u64; 4]>,
     /// Computed cells that neither their own rounding nor that of their inputs explains.
     pub misprinted: Vec<String>,
-    /// Those of them that are not merely cut off.
+    /// The cells among `misprinted` that truncation does not explain either.
     pub unexplained: usize,
-    /// Measured figures that are not near the law.
+    /// Measured figures that deviate from the law by more than is allowed.
     pub broken: Vec<String>,
 }
 
 impl Sheet {
-    /// A cell that follows from others: its mark, and what it should be, as it is printed.
+    /// Compares a cell that can be computed from others. Returns its mark and the expected value as printed text.
     pub fn computed(&mut self, table: u32, name: &str, printed: &str, is: Range) -> String {
         let verdict = Verdict::of(printed, is);
         if matches!(verdict, Verdict::Truncated | Verdict::Different) {
@@ -97,7 +97,8 @@ impl Sheet {
         self.marked(table, verdict, printed, is)
     }
 
-    /// A measured figure beside a law, named, from which it may be so far: its mark, and what the law gives.
+    /// Compares a measured figure with a named law, from which it may deviate by `within`. Returns its mark and the law's
+    /// value.
     pub fn measured(
         &mut self,
         table: u32,
@@ -127,7 +128,7 @@ impl Sheet {
         format!("{} {:.digits$}", MARKS[mark], is.exact)
     }
 
-    /// How many cells were compared.
+    /// The number of cells compared.
     pub fn cells(&self) -> usize {
         self.tables.values().flatten().sum::<u64>() as usize
     }

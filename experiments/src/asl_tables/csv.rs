@@ -1,25 +1,24 @@
-//! The study's tables as they are kept: numbers as they were printed, under the names of their
-//! columns.
+//! Reads the study's tables: CSV files whose numbers are text exactly as printed.
 
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 
-/// A table.
+/// One table of the study.
 pub(super) struct Table {
     name: String,
     columns: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
-/// One row of it.
+/// One row of a [`Table`].
 pub(super) struct Row<'a> {
     table: &'a Table,
     cells: &'a [String],
 }
 
 impl Table {
-    /// Reads a file of a folder.
+    /// Reads `file` in `folder`.
     pub fn read(folder: &Path, name: &str) -> anyhow::Result<Table> {
         let path = folder.join(name);
         let mut reader = csv::Reader::from_path(&path).with_context(|| unread(&path))?;
@@ -37,7 +36,7 @@ impl Table {
         self.rows.iter().map(|cells| Row { table: self, cells })
     }
 
-    /// The first row that has this in a column.
+    /// The first row whose `column` equals `value`.
     pub fn find(&self, column: &str, cell: &str) -> anyhow::Result<Row<'_>> {
         self.rows()
             .find(|row| row.text(column).is_ok_and(|text| text == cell))
@@ -75,7 +74,7 @@ pub(super) fn unread(path: &Path) -> String {
     )
 }
 
-/// How many digits a number is printed with behind the point; `1.7e-02` has three.
+/// The number of digits printed after the decimal point; `1.7e-02` has three.
 pub(super) fn digits(printed: &str) -> usize {
     let (mantissa, exponent) = printed.trim().split_once('e').unwrap_or((printed.trim(), "0"));
     let behind = mantissa.split_once('.').map_or(0, |(_, digits)| digits.len());
@@ -83,7 +82,7 @@ pub(super) fn digits(printed: &str) -> usize {
     usize::try_from(behind as i64 - exponent).unwrap_or(0)
 }
 
-/// Half a unit of the last digit that a number is printed with.
+/// Half a unit of a printed number's last digit.
 pub(super) fn rounding(printed: &str) -> f64 {
     0.5 * 10_f64.powi(-(digits(printed) as i32))
 }

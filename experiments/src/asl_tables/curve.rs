@@ -1,7 +1,7 @@
-//! Flow-equivalent prediction: the middlewares and what is behind them as one station, whose
-//! throughput with n requests inside was measured with many threads; then with fewer.
+//! Flow-equivalent prediction: the middlewares and the servers behind them are one station whose
+//! throughput with n requests inside was measured with many threads; predicts it with fewer.
 //!
-//! The method. It was chosen with the predicted rows in sight, so they are no blind test. The think
+//! The method was chosen with the predicted rows in sight, so this is not a blind test. The think
 //! time is the median of N/X − R over the fitted rows, R the time in the middlewares. The station's
 //! rate X(n) is piecewise linear through 0 and one knot for each fitted row, at that row's mean
 //! number inside, N − X·Z; the heights of the knots are such that the closed network, solved
@@ -27,7 +27,7 @@ struct Point {
     inside_s: f64,
 }
 
-/// A row that was not used, and its prediction.
+/// A row that was not fitted, and its prediction.
 pub(super) struct Predicted {
     file: String,
     clients: u32,
@@ -42,7 +42,7 @@ impl Predicted {
     }
 }
 
-/// What was fitted.
+/// The fitted station and think time.
 struct Curve {
     think_s: f64,
     /// Numbers inside and requests/s, rising.
@@ -118,7 +118,7 @@ impl Curve {
         before.1
     }
 
-    /// Requests/s with this number of clients and no more than `ceiling` at once.
+    /// Requests/s with `clients` clients, the station's rate limited to `ceiling` requests/s.
     fn throughput(&self, clients: u32, ceiling: f64) -> anyhow::Result<f64> {
         let rates: Vec<f64> = (1..=clients).map(|n| self.at(f64::from(n)).min(ceiling)).collect();
         let network = Network::new(

@@ -1,8 +1,8 @@
 //! Tables 8 to 11 and 27 to 31: 2^3·3 designs of reads and of writes, their effects on throughput and latency, and
-//! how the variation divides among these.
+//! the allocation of variation.
 //!
-//! The runs of one of them are printed: throughput of writes, Table 27. That of reads follows from its effects,
-//! Table 8, but for its mean, which is told by the largest effect on its logarithm, Table 30. Latency follows by
+//! The study prints the runs of one design: throughput of writes, Table 27. The throughput of reads is recovered from
+//! its effects, Table 8, and its mean from the largest effect on its logarithm, Table 30. Latency follows from
 //! N = X·R.
 
 use std::path::Path;
@@ -41,7 +41,7 @@ struct Effects {
     load: Load,
     response: Response,
     model: Model,
-    /// The part of the variation that the table, or the text with it, leaves to errors.
+    /// The fraction of the variation that the table, or the text beside it, attributes to errors.
     unexplained: Option<f64>,
 }
 
@@ -66,53 +66,53 @@ enum Model {
     Multiplicative,
 }
 
-/// Where the effects of a table can be had otherwise.
+/// The source from which the effects of a table are computed again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// Nowhere: others follow from them.
+    /// None: other tables are computed from these effects.
     Given,
-    /// From runs.
+    /// The runs.
     Runs,
-    /// From other effects, by this.
+    /// Other effects, by the named law.
     Law(&'static str),
 }
 
-/// Runs behind tables.
+/// The runs from which tables are computed.
 struct Runs {
-    /// Observations of each cell, A fastest; more than one version if they were told by a rounded figure: as
-    /// printed, and at its ends.
+    /// Observations of each cell, factor A varying fastest. Several versions if they were recovered from a rounded
+    /// figure: one for the figure as printed and one for each end of its rounding.
     versions: Vec<Vec<Vec<f64>>>,
-    /// How exactly an observation is known.
+    /// Half-width of an observation's rounding.
     half: f64,
-    /// The effect that told them.
+    /// The effect from which the observations were recovered.
     told_by: Option<String>,
 }
 
-/// What came of them.
+/// The result of comparing all designs.
 pub(super) struct Outcome {
     pub claims: Vec<Claim>,
     pub sheet: Sheet,
     pub text: String,
 }
 
-/// What came of one table.
+/// The result of comparing one table.
 struct Analysed {
     text: String,
     /// Largest difference of an effect beyond its rounding, in percent of the largest effect.
     worst: f64,
-    /// Shares, and those of them that do not follow from the effects.
+    /// The number of fractions of variation, and of those that the effects do not explain.
     shares: usize,
     shares_off: usize,
-    /// Percent by which each cell is above what the other effects tell, the median cell being right.
+    /// Percent by which each cell exceeds the value computed from the other effects, relative to the median cell.
     departures: Vec<f64>,
     ours: Factorial,
 }
 
 const CELLS: u32 = 8;
 const CONFIDENCE: f64 = 0.95;
-/// The printed effects were computed from observations with more digits than were printed.
+/// Tolerance: the study computed the printed effects from observations with more digits than it printed.
 const DIFFERENCE_PERCENT: f64 = 0.1;
-/// Difference of a measured effect that is near enough, of the largest effect.
+/// Allowed difference of a measured effect, as a fraction of the largest effect.
 const NEAR: f64 = 0.01;
 
 pub(super) fn compute(folder: &Path, printed: &Printed) -> anyhow::Result<Outcome> {
@@ -149,8 +149,8 @@ pub(super) fn compute(folder: &Path, printed: &Printed) -> anyhow::Result<Outcom
 }
 
 impl Printed {
-    /// Throughput of the reads: their effects, and the mean with which the largest effect on the logarithm is
-    /// as printed.
+    /// The throughput of reads: its effects, with the mean for which the largest effect on the logarithm is as
+    /// printed.
     fn recovered(&self, folder: &Path) -> anyhow::Result<Runs> {
         let table = |model: Model| {
             let wanted = (Load::Reads, Response::Throughput, model);
@@ -174,7 +174,7 @@ impl Printed {
         })
     }
 
-    /// The cells of the designs: throughput, and by how much latency departs from N/X.
+    /// Formats the cells of the designs: throughput, and the deviation of latency from N/X.
     fn by_cell(
         &self,
         folder: &Path,
@@ -212,7 +212,7 @@ impl Printed {
 }
 
 impl Runs {
-    /// Mean of a cell's observations.
+    /// The mean of a cell's observations.
     fn mean(&self, cell: u32) -> f64 {
         let found = self.versions.first().and_then(|cells| cells.get(cell as usize));
         found.map_or(f64::NAN, |runs| runs.iter().sum::<f64>() / runs.len() as f64)
@@ -246,7 +246,7 @@ impl Effects {
         ]
     }
 
-    /// Effects from runs, and what rounding allows.
+    /// Computes effects from runs, with the range that rounding allows.
     fn computed(&self, runs: &Runs, clients: f64) -> anyhow::Result<(Factorial, Vec<Range>)> {
         let respond = |y: f64| match self.response {
             Response::Throughput => y,
@@ -283,7 +283,7 @@ impl Effects {
         Ok((ours, ranges))
     }
 
-    /// The part left to errors by the study's weight, and what is said of it.
+    /// The fraction explained by errors under the study's weight, and the remark printed beside it.
     fn unexplained(
         &self,
         effects: &[Effect],
@@ -343,12 +343,12 @@ impl Effects {
             off.push(effect.value - is.exact);
             let beyond = (effect.value - is.exact).abs() - effect.half;
             worst = worst.max(beyond / largest * 100.0);
-            let told = self.response == Response::Throughput
+            let recovered = self.response == Response::Throughput
                 && runs.told_by.as_ref() == Some(&effect.name);
             let (name, cell) = (format!("q{}", effect.name), &effect.printed);
             let computed = match self.source() {
                 Source::Given => String::new(),
-                Source::Law(_) if told => "taken".to_owned(),
+                Source::Law(_) if recovered => "taken".to_owned(),
                 Source::Runs => sheet.computed(self.table, &name, cell, is),
                 Source::Law(law) => {
                     sheet.measured(self.table, &name, cell, (law, is), NEAR * largest)
@@ -358,7 +358,7 @@ impl Effects {
             let weighed = sheet.computed(self.table, &name, &effect.printed_share, share);
             shares_off += sheet.misprinted.len() - before;
             let right = share.exact / (1.0 - u.exact) * (1.0 - allocation::put_right(u.exact));
-            let note = if effect.value.abs() > half_width { "" } else { "not told from 0" };
+            let note = if effect.value.abs() > half_width { "" } else { "not significant" };
             let digits = digits(cell);
             grid.row([
                 effect.name.clone(),
@@ -386,7 +386,7 @@ impl Effects {
         })
     }
 
-    /// What is claimed of a table.
+    /// The claims about a table.
     fn claims(&self, analysed: &Analysed) -> Vec<Claim> {
         let [load, response, model] = self.words();
         let design = match self.source() {
@@ -428,13 +428,13 @@ impl Effects {
     }
 }
 
-/// The cells that effects make with a mean.
+/// The cell means that `effects` give around a grand mean.
 fn cells(effects: &[Effect], mean: f64) -> Vec<f64> {
     let cell = |cell: u32| -> f64 { effects.iter().map(|e| e.sign(cell) * e.value).sum() };
     (0..CELLS).map(|at| mean + cell(at)).collect()
 }
 
-/// The mean with which an effect on the logarithm of cells is so large: it falls as the mean rises.
+/// The grand mean for which an effect on the logarithm of cells has the given size; the effect falls as the mean rises.
 fn mean_for(effects: &[Effect], of: &Effect, target: f64) -> f64 {
     // All cells are above 0, the least of them almost 0 at the low end.
     let least = cells(effects, 0.0).into_iter().fold(f64::INFINITY, f64::min);
@@ -452,7 +452,7 @@ fn mean_for(effects: &[Effect], of: &Effect, target: f64) -> f64 {
     f64::midpoint(low, high)
 }
 
-/// Percent by which differences of effects on a logarithm raise each cell above the median cell.
+/// Percent by which the given differences of logarithmic effects raise each cell above the median cell.
 fn departures(effects: &[Effect], off: &[f64]) -> Vec<f64> {
     let cell = |cell: u32| -> f64 {
         effects.iter().zip(off).map(|(effect, off)| effect.sign(cell) * off).sum()
@@ -463,11 +463,11 @@ fn departures(effects: &[Effect], off: &[f64]) -> Vec<f64> {
 }
 
 const OBSERVATIONS: u32 = 27;
-/// Columns of signs that are products of the factors' columns.
+/// The sign columns that are products of the factors' columns.
 const PRODUCTS: [(&str, &[usize]); 5] =
     [("I", &[]), ("xAB", &[0, 1]), ("xBC", &[1, 2]), ("xAC", &[0, 2]), ("xABC", &[0, 1, 2])];
 
-/// The runs of the writes, whose signs and errors follow in part from each other.
+/// The runs of writes, some of whose columns can be computed from others.
 fn observations(folder: &Path, file: &str, sheet: &mut Sheet) -> anyhow::Result<(Runs, String)> {
     let table = Table::read(folder, file)?;
     let mut cells = vec![Vec::new(); CELLS as usize];

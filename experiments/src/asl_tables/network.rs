@@ -1,5 +1,5 @@
-//! Tables 21 to 24: clients, a network between, and the threads of the middlewares as a closed network of
-//! queues, solved exactly.
+//! Tables 21 to 24: clients, the network, and the middlewares' threads as a closed network of queues,
+//! solved exactly.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(super) struct Printed {
     tables: Vec<Measured>,
 }
 
-/// One of them.
+/// One table of a network.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Measured {
@@ -30,14 +30,14 @@ struct Measured {
     file: String,
 }
 
-/// What came of all of them.
+/// The result of solving all tables.
 pub(super) struct Outcome {
     pub rows: Vec<Solved>,
     pub sheet: Sheet,
     pub text: String,
 }
 
-/// A row: what the study measured and printed, and what the network gives.
+/// A row: the study's measured and modelled values, and the exact solution.
 pub(super) struct Solved {
     pub table: u32,
     pub clients: u32,
@@ -51,14 +51,14 @@ pub(super) struct Solved {
     /// Inputs: service time, and delay outside the middlewares.
     pub service_ms: f64,
     pub delay_ms: f64,
-    /// Cells of the model that the exact solution does not give.
+    /// The number of the study's modelled cells that the exact solution does not reproduce.
     pub unexplained: usize,
-    /// Whether the sampled length is not what Little's law gives.
+    /// Whether the sampled queue length contradicts Little's law.
     pub breaks_little: bool,
 }
 
 impl Solved {
-    /// Percent that a throughput is above the measured one.
+    /// Percent by which a throughput exceeds the measured one.
     fn error(&self, throughput: f64) -> f64 {
         (throughput / self.measured - 1.0) * 100.0
     }
@@ -71,13 +71,13 @@ impl Solved {
         self.error(self.computed)
     }
 
-    /// Percent that N is from X·R: clients do not think.
+    /// Percent by which N differs from X·R (there is no think time).
     pub fn interactive_error(&self) -> f64 {
         (self.measured * self.response_ms / 1e3 / f64::from(self.clients) - 1.0) * 100.0
     }
 }
 
-/// Deviation from N = X·R that what clients measured may have.
+/// Allowed deviation of the clients' measurements from N = X·R.
 const INTERACTIVE: f64 = 0.01;
 
 /// A measured response time, ms, beside N/X.
@@ -151,7 +151,7 @@ struct Case {
     clients: u32,
     middlewares: u32,
     threads: u32,
-    /// Service time and delay in seconds, and how exactly print gives them.
+    /// Service time and delay in seconds, each with the half-width of its rounding.
     service: (f64, f64),
     delay: (f64, f64),
 }
@@ -181,8 +181,8 @@ impl Case {
         })
     }
 
-    /// Middlewares side by side, each asked for an equal part, each with its threads; between them and the
-    /// clients a delay. Gives a middleware's utilisation, requests/s, and the number in a middleware.
+    /// Solves parallel middlewares with equal shares of the load, each a station with one server per thread, and a
+    /// delay between them and the clients. Returns a middleware's utilisation, requests/s, and the mean number in it.
     fn solve(&self, service_s: f64, delay_s: f64) -> anyhow::Result<[f64; 3]> {
         let stations = (1..=self.middlewares)
             .map(|i| Station::servers(&format!("middleware {i}"), self.threads))
@@ -196,7 +196,7 @@ impl Case {
         Ok([middleware.utilisation, solution.classes[0].throughput, middleware.number])
     }
 
-    /// The same, with what the rounding of the inputs allows.
+    /// The same, with the range that the rounding of the inputs allows.
     fn ranges(&self) -> anyhow::Result<[Range; 3]> {
         let at = |service: f64, delay: f64| {
             self.solve(
@@ -229,7 +229,7 @@ impl Case {
         })
     }
 
-    /// What the study's model gave beside the exact solution.
+    /// Compares the study's modelled values with the exact solution.
     fn beside(
         &self,
         sheet: &mut Sheet,
@@ -253,7 +253,7 @@ impl Case {
         Ok(line)
     }
 
-    /// What was measured beside the laws that it should obey.
+    /// Compares the measured values with the laws that they should obey.
     fn laws(
         &self,
         sheet: &mut Sheet,

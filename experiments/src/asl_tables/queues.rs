@@ -20,28 +20,28 @@ pub(super) struct Printed {
     rate: f64,
     rounding: f64,
     servers: u32,
-    /// What it repeats of tables of M/M/1.
+    /// The cells that it repeats from tables of M/M/1.
     again: Option<Again>,
 }
 
-/// What a table of M/M/m repeats.
+/// The cells that a table of M/M/m repeats from other tables.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Again {
     /// The table with the same measured rows.
     rows: u32,
-    /// The table whose service rate it has, by thread, and for how many threads that is.
+    /// The table with the same service rate per thread, and the number of threads that the rate is for.
     rate: u32,
     threads: u32,
 }
 
-/// What came of all tables.
+/// The result of comparing all tables.
 pub(super) struct Outcome {
-    /// What the models print.
+    /// Cells that the study's models computed.
     pub models: Sheet,
-    /// What was measured, and what is repeated.
+    /// Cells that were measured, or repeated from another table.
     pub others: Sheet,
-    /// Rows of which the sampled length was held against Little's law.
+    /// The number of rows whose sampled length was compared with Little's law.
     pub checked: usize,
     pub text: String,
 }
@@ -101,7 +101,7 @@ pub(super) fn compute(folder: &Path, tables: &[Printed]) -> anyhow::Result<Outco
 }
 
 impl Printed {
-    /// Each column computed.
+    /// Computes each column.
     fn at(&self, row: &Row) -> anyhow::Result<[Range; 5]> {
         let (rate, half) = row.known("lambda")?;
         let columns = |lambda: f64, mu: f64| -> anyhow::Result<[f64; 5]> {
@@ -123,7 +123,7 @@ impl Printed {
         Ok(std::array::from_fn(|i| Range { exact: exact[i], least: least[i], most: most[i] }))
     }
 
-    /// Compares what is repeated of tables of M/M/1, and says what that is.
+    /// Compares the cells repeated from tables of M/M/1, and describes them.
     fn check_again(
         &self,
         own: &Table,
@@ -158,7 +158,7 @@ impl Printed {
     }
 }
 
-/// Deviation from Little's law that sampling once a second may have.
+/// Allowed deviation from Little's law of a length sampled once a second.
 const LITTLE: f64 = 0.05;
 
 /// The mean length of each middleware's queue by Little's law, from the rate of all and the mean
@@ -168,7 +168,7 @@ pub(super) fn little(rate: f64, (time_ms, half): (f64, f64), middlewares: f64) -
     Range::around(each * time_ms, each * half)
 }
 
-/// A sampled length beside Little's law.
+/// Compares a sampled queue length with Little's law.
 pub(super) fn sampled(
     sheet: &mut Sheet,
     table: u32,

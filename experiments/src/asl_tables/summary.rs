@@ -1,4 +1,4 @@
-//! Tables 2 and 4 to 6: what their figures tell of each other, and of the tables that print the same runs.
+//! Tables 2 and 4 to 6: checks their figures against each other and against the tables that repeat the same runs.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use report::grid::Grid;
 #[serde(deny_unknown_fields)]
 pub(super) struct Printed {
     bandwidth: Bandwidth,
-    /// Runs as middlewares and as clients measured them.
+    /// Runs measured both at the middlewares and at the clients.
     loads: Vec<Loads>,
     threads: Threads,
 }
@@ -27,7 +27,7 @@ pub(super) struct Printed {
 struct Bandwidth {
     table: u32,
     file: String,
-    /// The part of the bandwidth that its first row calls effective.
+    /// The fraction of the bandwidth that the table's first row calls effective.
     effective: f64,
 }
 
@@ -37,7 +37,7 @@ struct Bandwidth {
 struct Loads {
     table: u32,
     file: String,
-    /// Clients that read and that write.
+    /// Number of clients in the read run and in the write run.
     reads: u32,
     writes: u32,
 }
@@ -51,7 +51,7 @@ struct Threads {
     columns: Vec<Column>,
 }
 
-/// One of its columns, and the table of M/M/1 that has the same run.
+/// A column of Table 6, and the table of M/M/1 that repeats the same run.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Column {
@@ -60,10 +60,10 @@ struct Column {
     again: String,
 }
 
-/// Difference that one figure may have as the middlewares and as the clients measured it.
+/// Allowed relative difference between the middlewares' and the clients' measurement of one figure.
 const PLACES: f64 = 0.01;
 
-/// There are two middlewares in Table 6, each with a queue.
+/// The number of middlewares in Table 6; each has a queue.
 const MIDDLEWARES: f64 = 2.0;
 
 pub(super) fn compare(
@@ -123,9 +123,9 @@ const LOADS: [&str; 12] = [
 ];
 
 impl Loads {
-    /// What the middlewares measured beside what the clients did, and the parts of the response time. If a
-    /// network of queues has the same run, its measured cells must be the same, and its inputs, recovered from
-    /// print, are shown beside.
+    /// Compares the middlewares' measurements with the clients', and splits the response time into its parts. If a
+    /// table of a network of queues repeats the run, its measured cells must be equal, and the inputs recovered from
+    /// it are printed beside the parts.
     fn compare(
         &self,
         folder: &Path,
@@ -211,8 +211,8 @@ const THREADS: [&str; 11] = [
     "λ·W",
 ];
 
-/// What a column of Table 6 tells, ms, and how exactly.
-struct Told {
+/// Times recovered from a column of Table 6, ms: value and half-width of the rounding.
+struct Times {
     /// R: time in the middlewares.
     inside: (f64, f64),
     /// Z = N/X − R: time outside.
@@ -220,18 +220,18 @@ struct Told {
 }
 
 impl Threads {
-    /// Throughput derived from the time in the middlewares is N/(R + Z); Z, the time outside, is not printed.
-    /// Each column tells it, and one Z that most columns allow is held against all of them.
+    /// Throughput derived from the time in the middlewares is N/(R + Z). The table does not print Z, the time
+    /// outside. It is recovered from each column, and all columns are checked against one Z that most of them allow.
     fn compare(&self, folder: &Path, sheet: &mut Sheet) -> anyhow::Result<String> {
         let table = Table::read(folder, &self.file)?;
-        let told = self.columns.iter().map(|column| column.told(&table));
-        let told: Vec<Told> = told.collect::<anyhow::Result<_>>()?;
-        let ends = |told: &Told| (told.think.0 - told.think.1, told.think.0 + told.think.1);
-        let thinks: Vec<(f64, f64)> = told.iter().map(ends).collect();
+        let times = self.columns.iter().map(|column| column.times(&table));
+        let times: Vec<Times> = times.collect::<anyhow::Result<_>>()?;
+        let ends = |of: &Times| (of.think.0 - of.think.1, of.think.0 + of.think.1);
+        let thinks: Vec<(f64, f64)> = times.iter().map(ends).collect();
         let (low, high) = shared(&thinks).context("Table 6 has no columns")?;
         let mut grid = Grid::new("lrrrrrrrrrr", &THREADS);
-        for (column, told) in self.columns.iter().zip(&told) {
-            grid.row(column.compare(&table, self.table, sheet, told, (low, high))?);
+        for (column, times) in self.columns.iter().zip(&times) {
+            grid.row(column.compare(&table, self.table, sheet, times, (low, high))?);
             column.check_again(&table, self.table, folder, sheet)?;
         }
         Ok(format!(
@@ -251,14 +251,14 @@ const QUEUE_LENGTH: &str = "Average length of queue";
 const SERVED_TIME: &str = "Average time waiting for mem-cached";
 
 impl Column {
-    fn told(&self, table: &Table) -> anyhow::Result<Told> {
+    fn times(&self, table: &Table) -> anyhow::Result<Times> {
         let (rate, half) = table.find("row", RATE_DERIVED)?.known(&self.name)?;
         let (queue, queue_half) = table.find("row", QUEUE_TIME)?.known(&self.name)?;
         let (served, served_half) = table.find("row", SERVED_TIME)?.known(&self.name)?;
         let inside = (queue + served, queue_half + served_half);
         let whole = f64::from(self.clients) * 1e3 / rate;
         let think = (whole - inside.0, whole * half / rate + inside.1);
-        Ok(Told { inside, think })
+        Ok(Times { inside, think })
     }
 
     fn compare(
@@ -266,7 +266,7 @@ impl Column {
         table: &Table,
         number: u32,
         sheet: &mut Sheet,
-        &Told { inside, think }: &Told,
+        &Times { inside, think }: &Times,
         (low, high): (f64, f64),
     ) -> anyhow::Result<Vec<String>> {
         let name = |what: &str| format!("{}, {what}", self.name);
@@ -303,7 +303,7 @@ impl Column {
         ])
     }
 
-    /// The same run, as a table of M/M/1 has it with fewer digits.
+    /// Checks the same run in a table of M/M/1, which prints fewer digits.
     fn check_again(
         &self,
         table: &Table,
@@ -329,7 +329,7 @@ impl Column {
     }
 }
 
-/// What the most of these intervals have in common.
+/// The intersection of the largest set of intervals that overlap at one point.
 fn shared(intervals: &[(f64, f64)]) -> Option<(f64, f64)> {
     let over = |x: f64| intervals.iter().filter(move |(low, high)| (*low..=*high).contains(&x));
     let low = intervals.iter().map(|(low, _)| *low).max_by_key(|low| over(*low).count())?;
