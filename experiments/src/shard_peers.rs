@@ -76,7 +76,7 @@ fn measure(
 ) -> anyhow::Result<Measured> {
     context.say(format!("{}: drawing questions", of.name));
     let text = Text::load(&folder.join(&config.data), of)?;
-    let asked = questions::draw(&text, of, config, config.questions(context.short))?;
+    let queries = questions::draw(&text, of, config, config.questions(context.short))?;
     let place = context.scratch.join(&of.name);
     std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
     let path = |name: &str| place.join(name).to_string_lossy().into_owned();
@@ -95,14 +95,14 @@ fn measure(
     let takes = |engine: &&Engine| engine.name != "rg-records" || of.format == "stanzas";
     let engines: Vec<Engine> = engines.iter().filter(takes).cloned().collect();
     let mut sizes = measure::build(context, &engines, &place)?;
-    let rows = measure::ask(context, config, &engines, &place, &asked, &mut sizes)?;
+    let rows = measure::ask(context, config, &engines, &place, &queries, &mut sizes)?;
     Ok(Measured {
         text: of.name.clone(),
         bytes: text.content.len() as u64,
         records: text.records.len() as u64,
         missing: missing.to_vec(),
         sizes,
-        questions: asked.into_iter().map(|asked| (asked.class, asked.question)).collect(),
+        questions: queries.into_iter().map(|query| (query.class, query.question)).collect(),
         rows,
     })
 }
@@ -232,11 +232,11 @@ fn beside(measured: &Measured, ours: &[&str]) -> Vec<Claim> {
     }
     for size in &measured.sizes {
         let rows = measured.rows.iter().filter(|r| r.engine == size.engine && r.cannot.is_none());
-        let (wrong, asked) =
-            rows.fold((0, 0), |(wrong, asked), row| (wrong + row.wrong, asked + row.questions));
-        let share = wrong as f64 / (asked as f64).max(1.0);
+        let (wrong, queries) =
+            rows.fold((0, 0), |(wrong, queries), row| (wrong + row.wrong, queries + row.questions));
+        let share = wrong as f64 / (queries as f64).max(1.0);
         let text = format!("{name}: {}, answers other than the scan's", size.engine);
-        claims.push(Claim::counted(text, share, "of 1", asked));
+        claims.push(Claim::counted(text, share, "of 1", queries));
     }
     claims
 }

@@ -225,8 +225,8 @@ impl Open {
     /// If the process has ended.
     pub fn ask(&mut self, question: &Question) -> anyhow::Result<Reply> {
         self.say(question)?;
-        let asked = || format!("{} was asked {question:?}", self.engine.name);
-        let context = asked();
+        let failed = || format!("{}, query {question:?}", self.engine.name);
+        let context = failed();
         self.read().context(context)
     }
 

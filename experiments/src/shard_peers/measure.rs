@@ -9,7 +9,7 @@ use super::config::{Class, Config};
 use super::engine::{self, Engine, Open};
 use super::oracle;
 use super::protocol::{Built, Form, Kind, Question};
-use super::questions::Asked;
+use super::questions::CheckedQuery;
 use crate::Context;
 
 /// The resources that an engine needs for a text.
@@ -118,7 +118,7 @@ pub fn ask(
     config: &Config,
     engines: &[Engine],
     place: &Path,
-    asked: &[Asked],
+    queries: &[CheckedQuery],
     sizes: &mut [Size],
 ) -> anyhow::Result<Vec<Row>> {
     for engine in engines {
@@ -127,7 +127,7 @@ pub fn ask(
     let opened: anyhow::Result<Vec<Open>> =
         engines.iter().map(|engine| engine.open(place)).collect();
     let mut opened = opened?;
-    let cells = cells(asked);
+    let cells = cells(queries);
     let mut rows: Vec<Row> = Vec::new();
     for round in 0..=config.rounds(context.short) {
         context.say(format!("  round {round}{}", if round == 0 { ", to warm up" } else { "" }));
@@ -142,7 +142,7 @@ pub fn ask(
                     }
                 }
                 if rows[at].cannot.is_none() {
-                    rows[at].ask(open, asked, config, round)?;
+                    rows[at].ask(open, queries, config, round)?;
                 }
             }
         }
@@ -155,10 +155,10 @@ pub fn ask(
 }
 
 /// The cells for which there are queries: all counts, then the first ten of all, then everything.
-fn cells(asked: &[Asked]) -> Vec<Cell> {
+fn cells(queries: &[CheckedQuery]) -> Vec<Cell> {
     let mut cells = Vec::new();
     for form in Form::ALL {
-        for Asked { question: Question { kind, .. }, class, .. } in asked {
+        for CheckedQuery { question: Question { kind, .. }, class, .. } in queries {
             let makes_sense = match kind {
                 Kind::Occurrences => form == Form::Count,
                 Kind::Key => form == Form::First,
@@ -191,19 +191,19 @@ impl Row {
     fn ask(
         &mut self,
         open: &mut Open,
-        asked: &[Asked],
+        queries: &[CheckedQuery],
         config: &Config,
         round: u32,
     ) -> anyhow::Result<()> {
-        let of_cell = asked.iter().filter(|asked| {
-            asked.question.kind == self.cell.kind && asked.class == self.cell.class
+        let of_cell = queries.iter().filter(|query| {
+            query.question.kind == self.cell.kind && query.class == self.cell.class
         });
-        let of_cell: Vec<&Asked> = of_cell.collect();
+        let of_cell: Vec<&CheckedQuery> = of_cell.collect();
         let (mut wall_s, mut cpu_s, mut wrong, mut answers) = (0.0, 0.0, 0, 0);
-        for asked in &of_cell {
-            let question = Question { form: self.cell.form, ..asked.question.clone() };
+        for query in &of_cell {
+            let question = Question { form: self.cell.form, ..query.question.clone() };
             let lines = open.engine.answers_lines;
-            let expected = if lines { &asked.lines } else { &asked.records };
+            let expected = if lines { &query.lines } else { &query.records };
             let (mut walls, mut cpus, mut sum) = (Vec::new(), Vec::new(), 0.0);
             let (slice_s, repeats) = match round {
                 0 => (0.0, 1),

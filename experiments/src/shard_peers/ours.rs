@@ -1,4 +1,4 @@
-//! Our library as one of the engines: a dataset that is built and asked in a process of its own, by
+//! Our library as one of the engines: a dataset that is built and queried in a process of its own, by
 //! the protocol that the peers speak (`experiments answer`).
 
 use std::hint::black_box;

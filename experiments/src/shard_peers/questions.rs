@@ -19,7 +19,7 @@ use super::text::Text;
 const DRAWS_MAX: usize = 600;
 
 /// A query with its right result.
-pub struct Asked {
+pub struct CheckedQuery {
     /// The query.
     pub question: Question,
     /// Number of records that match.
@@ -39,10 +39,10 @@ pub fn draw(
     of: &TextConfig,
     config: &Config,
     wanted: &PerClass<usize>,
-) -> anyhow::Result<Vec<Asked>> {
+) -> anyhow::Result<Vec<CheckedQuery>> {
     let random = StdRng::seed_from_u64(config.seed);
     let folded = text.content.to_ascii_lowercase().into_bytes();
-    let mut drawer = Drawer { text, config, wanted, random, asked: Vec::new() };
+    let mut drawer = Drawer { text, config, wanted, random, queries: Vec::new() };
     drawer.until_full(Kind::Substring, |random| {
         let value = substring(text, random)?;
         Some((None, value, oracle::substring(text, value)?))
@@ -66,7 +66,7 @@ pub fn draw(
     if let Some(key) = &of.key {
         drawer.keys(key);
     }
-    Ok(drawer.asked)
+    Ok(drawer.queries)
 }
 
 struct Drawer<'a> {
@@ -74,7 +74,7 @@ struct Drawer<'a> {
     config: &'a Config,
     wanted: &'a PerClass<usize>,
     random: StdRng,
-    asked: Vec<Asked>,
+    queries: Vec<CheckedQuery>,
 }
 
 type Drawn<'t> = (Option<&'t str>, &'t str, Hits);
@@ -96,7 +96,7 @@ impl<'a> Drawer<'a> {
     }
 
     fn has_room(&self, kind: Kind, class: Class) -> bool {
-        let there = self.asked.iter().filter(|a| a.question.kind == kind && a.class == class);
+        let there = self.queries.iter().filter(|a| a.question.kind == kind && a.class == class);
         there.count() < self.wanted.of(class)
     }
 
@@ -117,15 +117,15 @@ impl<'a> Drawer<'a> {
             query,
             line,
         };
-        let (text, asked) = (self.text, &mut self.asked);
+        let (text, queries) = (self.text, &mut self.queries);
         let (records, lines) = (hits.expected_records(text, kind), hits.expected_lines(text, kind));
-        asked.push(Asked { question, class, records, lines });
+        queries.push(CheckedQuery { question, class, records, lines });
     }
 
     /// The substrings again, as counts of occurrences.
     fn occurrences(&mut self) {
         let substrings: Vec<(Class, String)> =
-            self.asked.iter().map(|a| (a.class, a.question.value.clone())).collect();
+            self.queries.iter().map(|a| (a.class, a.question.value.clone())).collect();
         for (class, value) in substrings {
             if let Some(hits) = oracle::substring(self.text, &value) {
                 self.push(Kind::Occurrences, class, None, &value, &hits);

@@ -54,7 +54,7 @@ fn times(measured: &Measured, names: &[&str]) -> String {
     for row in &measured.rows {
         cells.entry(row.cell).or_default().insert(&row.engine, row);
     }
-    let mut head = vec!["asked", "answers"];
+    let mut head = vec!["query", "answers"];
     head.extend(names);
     let mut grid = Grid::new("lrrrrrrrrrrrrrrrr", &head);
     for (cell, rows) in &cells {
@@ -65,8 +65,8 @@ fn times(measured: &Measured, names: &[&str]) -> String {
         };
         let fastest = [fastest(false), fastest(true)];
         let answers = rows.values().map(|row| row.answers).next().unwrap_or(0.0);
-        let asked = format!("{}, {}, {}", cell.kind.name(), cell.class.name(), cell.form.name());
-        let mut line = vec![asked, format!("{answers:.0}")];
+        let query = format!("{}, {}, {}", cell.kind.name(), cell.class.name(), cell.form.name());
+        let mut line = vec![query, format!("{answers:.0}")];
         for name in names {
             line.push(match rows.get(name) {
                 None => String::new(),

@@ -30,7 +30,7 @@ pub struct Text {
 pub struct Record {
     /// Its bytes, without the newlines at its end.
     pub range: Range<usize>,
-    /// Values of the attributes that are asked for.
+    /// Values of the requested attributes.
     pub values: BTreeMap<String, String>,
 }
 
@@ -58,11 +58,11 @@ impl Text {
     /// # Errors
     /// If it is not what its format says.
     pub fn split(content: String, config: &TextConfig) -> anyhow::Result<Text> {
-        let asked: Vec<&str> =
+        let requested: Vec<&str> =
             config.equals.iter().chain(&config.contains).map(String::as_str).collect();
         let (header, columns, records) = match config.format.as_str() {
-            "csv" => rows(&content, &asked)?,
-            _ => (0, Vec::new(), stanzas(&content, &asked)),
+            "csv" => rows(&content, &requested)?,
+            _ => (0, Vec::new(), stanzas(&content, &requested)),
         };
         ensure!(!records.is_empty(), "text {} has no records", config.name);
         for name in &config.contains {
@@ -70,7 +70,7 @@ impl Text {
                 records.iter().any(|r| r.values.get(name).is_some_and(|v| v.contains('\n')));
             ensure!(
                 !folded,
-                "text {}: ripgrep cannot be asked for a part of {name}, which has several lines",
+                "text {}: ripgrep cannot search only {name}, which has several lines",
                 config.name
             );
         }
@@ -110,7 +110,7 @@ impl Text {
 }
 
 /// Stanzas are between blank lines; an attribute's value goes on in lines that begin with a blank.
-fn stanzas(content: &str, asked: &[&str]) -> Vec<Record> {
+fn stanzas(content: &str, requested: &[&str]) -> Vec<Record> {
     let (mut records, mut start, mut end) = (Vec::new(), 0, 0);
     let mut values = BTreeMap::new();
     let mut last: Option<String> = None;
@@ -132,7 +132,7 @@ fn stanzas(content: &str, asked: &[&str]) -> Vec<Record> {
                 value.push_str(bare);
             }
         } else if let Some((name, value)) = bare.split_once(':') {
-            last = asked.contains(&name).then(|| name.to_owned());
+            last = requested.contains(&name).then(|| name.to_owned());
             if last.is_some() {
                 values.insert(name.to_owned(), value.trim_start().to_owned());
             }
@@ -148,8 +148,8 @@ fn stanzas(content: &str, asked: &[&str]) -> Vec<Record> {
 
 type Rows = (usize, Vec<String>, Vec<Record>);
 
-/// Rows of a CSV file, each of which is a line: ripgrep is asked for lines.
-fn rows(content: &str, asked: &[&str]) -> anyhow::Result<Rows> {
+/// Rows of a CSV file, each of which is a line: ripgrep returns lines.
+fn rows(content: &str, requested: &[&str]) -> anyhow::Result<Rows> {
     let mut reader = csv::Reader::from_reader(content.as_bytes());
     let columns: Vec<String> = reader.headers()?.iter().map(str::to_owned).collect();
     let header = content.find('\n').map_or(content.len(), |at| at + 1);
@@ -161,7 +161,7 @@ fn rows(content: &str, asked: &[&str]) -> anyhow::Result<Rows> {
         let line = lines.next().context("there are more rows than lines")?;
         let named = columns.iter().zip(row.iter());
         let values = named
-            .filter(|(name, _)| asked.contains(&name.as_str()))
+            .filter(|(name, _)| requested.contains(&name.as_str()))
             .map(|(name, value)| (name.clone(), value.to_owned()));
         let bare = line.trim_end_matches(['\n']).len();
         records.push(Record { range: start..start + bare, values: values.collect() });

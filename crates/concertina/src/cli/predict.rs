@@ -81,7 +81,7 @@ pub struct Args {
 const RATE_MAX: f64 = 1e12;
 
 /// The prediction at one load and its 99th percentile, or the saturation where there is none.
-struct Answer {
+struct AtLoad {
     rate: f64,
     found: Result<(Prediction, Parameter), (String, f64)>,
 }
@@ -96,7 +96,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let Some(path) = &args.model else {
         let (rate, within_s, objectives) = (&args.rate, &args.within, &args.objective);
-        let asked = predict_cluster::Asked { rate, within_s, objectives, json: args.json };
+        let asked = predict_cluster::Questions { rate, within_s, objectives, json: args.json };
         return predict_cluster::run(&args.cluster, &asked);
     };
     let mut model = report::read_model(path)?;
@@ -138,7 +138,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn answer(model: &Model, rate: f64, servers: u32, within_s: &[f64]) -> anyhow::Result<Answer> {
+fn answer(model: &Model, rate: f64, servers: u32, within_s: &[f64]) -> anyhow::Result<AtLoad> {
     let found = match model.predict_cluster(rate, servers, within_s) {
         Ok(prediction) => {
             Ok((prediction, model.quantile_with_interval(rate / f64::from(servers), 0.99)?))
@@ -148,7 +148,7 @@ fn answer(model: &Model, rate: f64, servers: u32, within_s: &[f64]) -> anyhow::R
         }
         Err(error) => return Err(error.into()),
     };
-    Ok(Answer { rate, found })
+    Ok(AtLoad { rate, found })
 }
 
 /// The confidence limits of all servers: by our model and by the published one.
@@ -165,7 +165,7 @@ fn text(
     model: &Model,
     limits: &Limits,
     args: &Args,
-    answers: &[Answer],
+    answers: &[AtLoad],
     objectives: &[LargestRate],
     spread: Option<&Placement>,
 ) -> anyhow::Result<String> {
@@ -215,7 +215,7 @@ fn text(
     Ok(out)
 }
 
-fn grid(args: &Args, answers: &[Answer]) -> Grid {
+fn grid(args: &Args, answers: &[AtLoad]) -> Grid {
     let mut head: Vec<String> = ["rate/s", "busy %", "memory %"].map(String::from).to_vec();
     for &t in &args.within {
         head.push(format!("≤ {} % [95 %]", time(t)));
@@ -248,7 +248,7 @@ fn json(
     model: &Model,
     limits: &Limits,
     args: &Args,
-    answers: &[Answer],
+    answers: &[AtLoad],
     objectives: &[LargestRate],
     spread: Option<&Placement>,
 ) -> anyhow::Result<serde_json::Value> {
@@ -293,7 +293,7 @@ fn json(
     }))
 }
 
-fn plot(model: &Model, limits: &Limits, args: &Args, answers: &[Answer]) -> String {
+fn plot(model: &Model, limits: &Limits, args: &Args, answers: &[AtLoad]) -> String {
     let found = answers.iter().filter_map(|a| a.found.as_ref().ok());
     let asked: Vec<Prediction> = found.map(|(p, _)| p.clone()).collect();
     let plots = figures::predictions(model, limits, &args.within, args.servers, &asked);

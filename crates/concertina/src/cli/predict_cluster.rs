@@ -129,7 +129,7 @@ fn law_text(law: &Law) -> String {
 }
 
 /// The requested predictions.
-pub struct Asked<'a> {
+pub struct Questions<'a> {
     /// Loads in requests/s; if empty, 10 to 90 % of saturation.
     pub rate: &'a [f64],
     /// Response times, seconds.
@@ -141,13 +141,13 @@ pub struct Asked<'a> {
 }
 
 /// The prediction at one load, or the reason why there is none.
-struct Answer {
+struct AtLoad {
     rate: f64,
     found: Result<ClusterPrediction, String>,
 }
 
 /// Runs the command.
-pub fn run(args: &Args, asked: &Asked) -> anyhow::Result<ExitCode> {
+pub fn run(args: &Args, asked: &Questions) -> anyhow::Result<ExitCode> {
     let file = match &args.cluster {
         Some(path) => ClusterFile::read(path)?,
         None => ClusterFile::of_arguments(&args.node)?,
@@ -173,7 +173,7 @@ pub fn run(args: &Args, asked: &Asked) -> anyhow::Result<ExitCode> {
             Err(error @ model::Error::Unstable { .. }) => Err(error.to_string()),
             Err(error) => return Err(error.into()),
         };
-        answers.push(Answer { rate, found });
+        answers.push(AtLoad { rate, found });
     }
     let mut statements = Vec::new();
     for objective in asked.objectives {
@@ -211,7 +211,7 @@ fn change_text(change: &Change) -> String {
 fn text(
     limits: &ClusterLimits,
     (changes, law): (&[Change], &str),
-    answers: &[Answer],
+    answers: &[AtLoad],
     statements: &[String],
     within_s: &[f64],
 ) -> String {
@@ -259,7 +259,7 @@ pub fn marks(beyond_limit: bool, beyond_fitted: bool, beyond_trust: bool) -> Str
     all.into_iter().filter(|mark| mark.0).map(|mark| mark.1).collect()
 }
 
-fn grid(answers: &[Answer], within_s: &[f64]) -> Grid {
+fn grid(answers: &[AtLoad], within_s: &[f64]) -> Grid {
     let mut head: Vec<String> = ["rate/s", "busiest %", "memory %"].map(String::from).to_vec();
     for &t in within_s {
         head.push(format!("≤ {} % [95 %]", time(t)));
@@ -287,7 +287,7 @@ fn grid(answers: &[Answer], within_s: &[f64]) -> Grid {
 }
 
 /// The nodes at the largest stable load.
-fn nodes_grid(answers: &[Answer]) -> Grid {
+fn nodes_grid(answers: &[AtLoad]) -> Grid {
     let head = ["node", "share %", "rate/s", "busy %", "memory %", "number at a device", ""];
     let mut grid = Grid::new("lrrrrrl", &head);
     let stable = answers.iter().filter_map(|a| a.found.as_ref().ok());
@@ -309,7 +309,7 @@ fn nodes_grid(answers: &[Answer]) -> Grid {
 fn json(
     limits: &ClusterLimits,
     (changes, law): (&[Change], &str),
-    answers: &[Answer],
+    answers: &[AtLoad],
     statements: &[String],
 ) -> anyhow::Result<serde_json::Value> {
     let mut predictions = Vec::new();

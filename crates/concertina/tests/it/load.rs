@@ -13,7 +13,7 @@ use model::window::key_hash;
 use record::RunFolder;
 
 /// A request as a test's server sees it.
-struct Asked {
+struct Request {
     method: String,
     key: String,
     body: Vec<u8>,
@@ -22,7 +22,7 @@ struct Asked {
 }
 
 /// What a server does with a request: bytes to send, and whether the connection stays open.
-type Behaviour = dyn Fn(&Asked) -> (Vec<u8>, bool) + Send + Sync;
+type Behaviour = dyn Fn(&Request) -> (Vec<u8>, bool) + Send + Sync;
 
 /// A server with a thread for each connection. Its threads end with their connections.
 fn serve(behaviour: Arc<Behaviour>) -> String {
@@ -61,7 +61,7 @@ fn converse(mut stream: TcpStream, behaviour: &Arc<Behaviour>) -> Option<()> {
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
-        let (bytes, keep) = behaviour(&Asked { method, key, body, number });
+        let (bytes, keep) = behaviour(&Request { method, key, body, number });
         stream.write_all(&bytes).ok()?;
         if !keep {
             return None;
@@ -124,7 +124,7 @@ fn measure(plan: &Plan) -> (Summary, RunFolder) {
 
 #[test]
 fn a_good_server_is_measured() {
-    let url = serve(Arc::new(|asked: &Asked| {
+    let url = serve(Arc::new(|asked: &Request| {
         let headers = "concertina-outcome: hot_device\r\nconcertina-queue-length: 3\r\n";
         (reply("200 OK", headers, &body_of(&asked.key, 1000)), true)
     }));
@@ -160,7 +160,7 @@ fn a_stall_is_seen_by_all_who_should_have_been_served() {
     let started = Instant::now();
     let lock = Arc::new(Mutex::new(()));
     let first = AtomicBool::new(true);
-    let url = serve(Arc::new(move |asked: &Asked| {
+    let url = serve(Arc::new(move |asked: &Request| {
         // One server behind a lock: it stalls once, for half a second.
         let held = lock.lock();
         if started.elapsed() > Duration::from_millis(250) && first.swap(false, Ordering::Relaxed) {
@@ -182,7 +182,7 @@ fn a_stall_is_seen_by_all_who_should_have_been_served() {
 
 #[test]
 fn arrivals_beyond_the_connections_wait_then_are_dropped() {
-    let url = serve(Arc::new(|asked: &Asked| {
+    let url = serve(Arc::new(|asked: &Request| {
         std::thread::sleep(Duration::from_millis(20));
         (reply("200 OK", "", asked.method.as_bytes()), true)
     }));
@@ -201,7 +201,7 @@ fn arrivals_beyond_the_connections_wait_then_are_dropped() {
 
 #[test]
 fn broken_replies_are_errors_with_words() {
-    type Case = (&'static str, fn(&Asked) -> (Vec<u8>, bool));
+    type Case = (&'static str, fn(&Request) -> (Vec<u8>, bool));
     let cases: [Case; 7] = [
         ("status 503", |_| (reply("503 Busy", "", b"busy"), true)),
         ("status 500", |_| (reply("500 No", "", b""), true)),
@@ -237,7 +237,7 @@ fn broken_replies_are_errors_with_words() {
 #[test]
 fn connections_that_the_server_closes_are_made_again() {
     // Says keep-alive and closes after three replies: the fourth request finds the connection closed.
-    let url = serve(Arc::new(|asked: &Asked| {
+    let url = serve(Arc::new(|asked: &Request| {
         (reply("200 OK", "", &body_of(&asked.key, 1000)), asked.number < 2)
     }));
     let dir = tempfile::tempdir().unwrap();
@@ -257,7 +257,7 @@ fn nobody_there_is_an_error_and_leaves_nothing() {
 
 #[test]
 fn closed_loops_obey_the_response_time_law() {
-    let url = serve(Arc::new(|asked: &Asked| {
+    let url = serve(Arc::new(|asked: &Request| {
         std::thread::sleep(Duration::from_millis(5));
         (reply("200 OK", "", &body_of(&asked.key, 1000)), true)
     }));
@@ -290,7 +290,7 @@ fn closed_loops_obey_the_response_time_law() {
 
 #[test]
 fn a_schedule_makes_a_step_of_each_rate() {
-    let url = serve(Arc::new(|asked: &Asked| (reply("200 OK", "", asked.key.as_bytes()), true)));
+    let url = serve(Arc::new(|asked: &Request| (reply("200 OK", "", asked.key.as_bytes()), true)));
     let dir = tempfile::tempdir().unwrap();
     let load =
         Load::Schedule { segments: vec![(100.0, 0.3), (500.0, 0.3)], arrivals: Arrivals::Constant };
@@ -306,7 +306,7 @@ fn filled_objects_are_verified_and_wrong_bytes_are_noticed() {
     let (puts, spoil) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let url = serve(Arc::new({
         let (stored, puts, spoil) = (stored.clone(), puts.clone(), spoil.clone());
-        move |asked: &Asked| match asked.method.as_str() {
+        move |asked: &Request| match asked.method.as_str() {
             // Every fifth put is refused, and must be tried again.
             "PUT" if puts.fetch_add(1, Ordering::Relaxed).is_multiple_of(5) => {
                 (reply("503 Busy", "", b""), true)
@@ -365,7 +365,7 @@ fn filled_objects_are_verified_and_wrong_bytes_are_noticed() {
 #[test]
 fn a_step_of_requests_ends_with_its_last_arrival_however_late_the_replies() {
     // Replies take longer than a window has left, in most steps: they must not open one past the step.
-    let url = serve(Arc::new(|_: &Asked| {
+    let url = serve(Arc::new(|_: &Request| {
         std::thread::sleep(Duration::from_millis(4));
         (reply("200 OK", "", b"bytes"), true)
     }));
@@ -386,7 +386,7 @@ fn a_trace_is_replayed_row_by_row_at_each_speed() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let url = serve(Arc::new({
         let seen = seen.clone();
-        move |asked: &Asked| {
+        move |asked: &Request| {
             seen.lock().unwrap().push(format!("{} {}", asked.method, asked.key));
             (reply("200 OK", "", b""), true)
         }
@@ -428,7 +428,7 @@ fn a_trace_is_replayed_row_by_row_at_each_speed() {
 
 #[test]
 fn an_interrupted_run_is_readable() {
-    let url = serve(Arc::new(|asked: &Asked| (reply("200 OK", "", asked.key.as_bytes()), true)));
+    let url = serve(Arc::new(|asked: &Request| (reply("200 OK", "", asked.key.as_bytes()), true)));
     let dir = tempfile::tempdir().unwrap();
     let long = Plan { length: Some(Length::Seconds(60.0)), ..plan(&url, dir.path(), open(200.0)) };
     let stop = Arc::new(AtomicBool::new(false));
@@ -451,7 +451,7 @@ fn an_interrupted_run_is_readable() {
 #[test]
 fn a_step_that_was_interrupted_is_none_though_its_end_passes_meanwhile() {
     // Replies take longer than what is left of the step: it is over before the last of them is given up.
-    let url = serve(Arc::new(|_: &Asked| {
+    let url = serve(Arc::new(|_: &Request| {
         std::thread::sleep(Duration::from_secs(2));
         (reply("200 OK", "", b""), true)
     }));
@@ -490,7 +490,7 @@ fn mistakes_are_told_all_at_once() {
 
 #[test]
 fn the_command_ends_cleanly_when_interrupted_and_names_broken_lines() {
-    let url = serve(Arc::new(|asked: &Asked| (reply("200 OK", "", asked.key.as_bytes()), true)));
+    let url = serve(Arc::new(|asked: &Request| (reply("200 OK", "", asked.key.as_bytes()), true)));
     let dir = tempfile::tempdir().unwrap();
     let command = || std::process::Command::new(env!("CARGO_BIN_EXE_concertina"));
     let out = dir.path().join("run");

@@ -14,7 +14,7 @@ use crate::bits::word::{Job, Word};
 use super::LANES;
 use super::block::ROWS;
 use super::parts::Parts;
-use super::psi::Asked;
+use super::psi::Prefetched;
 
 /// A job that reads the segments from number `first` on into `bytes`, whose length is a multiple of
 /// the length of a segment.
@@ -31,7 +31,7 @@ impl Job for Segments<'_> {
     fn run<W: Word>(self, word: W) {
         let (psi, isa) = (self.parts.psi, self.parts.isa);
         let len = self.parts.index.shape.isa_sampling as usize;
-        let mut lanes = [(0, Asked::default()); LANES];
+        let mut lanes = [(0, Prefetched::default()); LANES];
         for (group, bytes) in self.bytes.chunks_mut(LANES * len).enumerate() {
             let first = self.first + group * LANES;
             let lanes = &mut lanes[..bytes.len() / len];

@@ -18,7 +18,7 @@ use crate::layers::Walk;
 use super::block::ROWS;
 use super::bulk::Segments;
 use super::parts::Parts;
-use super::psi::Asked;
+use super::psi::Prefetched;
 use super::{Index, LANES};
 
 /// Minimum number of whole segments that are read in bulk: several for each lane. Fewer segments
@@ -152,7 +152,7 @@ impl Iterator for Pieces<'_> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Lane {
     row: u32,
-    asked: Asked,
+    asked: Prefetched,
     piece: Piece,
 }
 
@@ -262,7 +262,7 @@ impl Job for Sweep<'_> {
     fn run<W: Word>(mut self, word: W) {
         let (psi, shape) = (self.parts.psi, self.parts.index.shape);
         // Row, its block, position, end of the segment.
-        let mut lanes = [(0, Asked::default(), 0, 0); LANES];
+        let mut lanes = [(0, Prefetched::default(), 0, 0); LANES];
         let mut count = 0;
         loop {
             while count < LANES {

@@ -26,7 +26,7 @@ use crate::bits::word::{Job, Word};
 
 use super::block::{Block, ROWS};
 use super::parts::Parts;
-use super::psi::Asked;
+use super::psi::Prefetched;
 use super::{Index, LANES};
 
 /// Appends the offsets of all rows.
@@ -208,7 +208,7 @@ impl Job for Locate<'_> {
     fn run<W: Word>(mut self, word: W) {
         let psi = self.parts.psi;
         // A stretch, its block, and whether a layer certainly knows its one row.
-        let mut lanes = [(Stretch::default(), Asked::default(), false); LANES];
+        let mut lanes = [(Stretch::default(), Prefetched::default(), false); LANES];
         let mut count = 0;
         loop {
             while count < LANES {

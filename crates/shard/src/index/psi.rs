@@ -38,7 +38,7 @@ pub(crate) struct Psi<'a> {
 
 /// A row's block, prefetched.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct Prefetched {
     at: usize,
 }
 
@@ -60,16 +60,16 @@ impl<'a> Psi<'a> {
 
     /// Looks up the start of a row's block, and prefetches it.
     #[inline(always)]
-    pub fn ask(&self, row: u32) -> Asked {
+    pub fn ask(&self, row: u32) -> Prefetched {
         let at = self.offset(row / ROWS);
         self.blocks.ask(at);
         self.blocks.ask(at + LINE_BYTES);
-        Asked { at }
+        Prefetched { at }
     }
 
     /// The prefetched block.
     #[inline(always)]
-    pub fn block(&self, asked: Asked) -> Block<'a> {
+    pub fn block(&self, asked: Prefetched) -> Block<'a> {
         self.blocks.block(asked.at)
     }
 
