@@ -3,6 +3,10 @@
 //! Records since intervals of what will be measured (`report::coverage`) state for each row whether it was inside.
 //! Earlier ones have the interval of the model alone; for those the measurement's own 95 % error is added in
 //! squares, and the variation between runs is missing.
+//!
+//! **Which records count.** As soon as an experiment has a record that states the interval of what would be measured,
+//! its records that do not are retired: they say how the earlier rule did, which is not used any more. Records that
+//! state it all count, however old they are and however they did. What is retired is printed beside.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -114,7 +118,7 @@ pub fn of_record(record: &Path) -> anyhow::Result<Covered> {
 }
 
 /// Wilson's 95 % interval of a share. Rows of one step are not independent, so it is too narrow.
-fn wilson(inside: u64, rows: u64) -> (f64, f64) {
+pub(crate) fn wilson(inside: u64, rows: u64) -> (f64, f64) {
     let (n, p) = (rows.max(1) as f64, inside as f64 / rows.max(1) as f64);
     let z2 = 1.96f64.powi(2);
     let middle = (p + z2 / (2.0 * n)) / (1.0 + z2 / n);
@@ -135,9 +139,16 @@ fn verdict(all: &Covered) -> &'static str {
 
 /// The table by experiment, and the claim, in Markdown.
 pub fn table<'a>(records: impl IntoIterator<Item = (&'a str, &'a Covered)>) -> String {
+    let records: Vec<(&str, &Covered)> = records.into_iter().collect();
+    let stating =
+        |name: &str| records.iter().any(|(of, covered)| *of == name && covered.stated > 0);
     let mut experiments: Vec<(&str, Covered)> = Vec::new();
-    let mut all = Covered::default();
-    for (name, covered) in records {
+    let (mut all, mut retired) = (Covered::default(), Covered::default());
+    for &(name, covered) in &records {
+        if covered.stated == 0 && stating(name) {
+            retired.add(covered);
+            continue;
+        }
         all.add(covered);
         match experiments.iter_mut().find(|(known, _)| *known == name) {
             Some((_, sum)) => sum.add(covered),
@@ -173,6 +184,16 @@ pub fn table<'a>(records: impl IntoIterator<Item = (&'a str, &'a Covered)>) -> S
         verdict(&all),
         all.stated,
     );
+    if retired.rows > 0 {
+        let _ = writeln!(
+            text,
+            "\nRetired, because a newer record of the same experiment states the interval: {} rows, {} ({:.1} %) inside by \
+             the earlier rule.",
+            retired.rows,
+            retired.inside,
+            100.0 * retired.inside as f64 / retired.rows as f64,
+        );
+    }
     text
 }
 
@@ -210,6 +231,24 @@ mod tests {
             text.contains("| a | 4 | 1 (25 %) | 3 (75 %) | 1 |") && !text.contains("| b |"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn records_of_the_earlier_rule_are_retired_by_a_newer_one_and_shown() {
+        let of = |rows, stated, inside| Covered { rows, stated, inside, ..Covered::default() };
+        let (old, new, other) = (of(45, 0, 39), of(9, 9, 5), of(36, 0, 30));
+        let text = table([("single", &old), ("nginx", &other), ("single", &new)]);
+        assert!(text.contains("| single | 9 |") && text.contains("| nginx | 36 |"), "{text}");
+        assert!(text.contains("| all | 45 |"), "{text}");
+        assert!(
+            text.contains("interval: 45 rows, 39 (86.7 %) inside by the earlier rule"),
+            "{text}"
+        );
+        let without = table([("single", &old), ("nginx", &other)]);
+        assert!(without.contains("| all | 81 |") && !without.contains("Retired"), "{without}");
+        // A record that states it counts even if a newer one does better.
+        let text = table([("single", &new), ("single", &of(9, 9, 9))]);
+        assert!(text.contains("| all | 18 |"), "{text}");
     }
 
     #[test]

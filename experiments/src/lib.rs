@@ -11,6 +11,7 @@ pub mod asl_live;
 mod asl_tables;
 pub mod claims;
 mod covered;
+mod demos;
 pub mod judge;
 mod kill;
 mod lab;
@@ -103,7 +104,7 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 16] = [
+const EXPERIMENTS: [(&str, Experiment); 17] = [
     ("asl-live", asl_live::run),
     ("asl-tables", asl_tables::run),
     ("kill", kill::run),
@@ -120,6 +121,7 @@ const EXPERIMENTS: [(&str, Experiment); 16] = [
     ("shard-served", shard_served::run),
     ("spotify-cluster", spotify_cluster::run),
     ("spotify-single", spotify_single::run),
+    ("thief", demos::run),
 ];
 
 /// A run that came to its end.

@@ -368,8 +368,7 @@ impl Case<'_> {
         loads: &[MarkedLoad],
     ) -> anyhow::Result<Vec<Claim>> {
         let of = format!("{}{state}", self.scenario.name);
-        let steps = &fitted.steps;
-        let comparison = cluster::compare(runs, &Selection::default(), model, steps, &WITHIN_S)?;
+        let comparison = cluster::compare(runs, &Selection::default(), model, fitted, &WITHIN_S)?;
         self.record(&of, &comparison)?;
         let measured = comparison.steps.iter().map(|step| &step.measured);
         let requests: Vec<(f64, u64)> = measured.map(|m| (m.rate, m.requests)).collect();

@@ -35,6 +35,16 @@ pub enum Entry {
     Delete(u64),
 }
 
+impl Entry {
+    /// The record that it appends.
+    pub(super) fn appended(&self) -> Option<&[u8]> {
+        match self {
+            Entry::Append(record) => Some(record),
+            Entry::Delete(_) => None,
+        }
+    }
+}
+
 /// A chunk of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {

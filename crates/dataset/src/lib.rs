@@ -206,6 +206,11 @@ impl Dataset {
     }
 
     /// Applies the next chunk of the log. Copies the list of appended records if a clone shares it.
+    ///
+    /// # Errors
+    ///
+    /// If it does not follow, or appends or deletes what cannot be: nothing of it is applied then, except
+    /// that a deletion of a record that does not exist ends it midway.
     pub fn take(&mut self, chunk: Chunk) -> anyhow::Result<()> {
         ensure!(
             chunk.number == self.last_chunk + 1 && chunk.first_id == self.end_id(),
@@ -213,6 +218,10 @@ impl Dataset {
             chunk.number,
             self.last_chunk
         );
+        let appended: Vec<&[u8]> = chunk.entries.iter().filter_map(Entry::appended).collect();
+        write::require_sealable(self.schema(), &appended).with_context(|| {
+            format!("chunk {} of the log is not of this dataset; restore or remove it", chunk.number)
+        })?;
         self.last_chunk = chunk.number;
         for entry in chunk.entries {
             match entry {

@@ -304,6 +304,34 @@ fn appended_records_stay_the_same_behind_others() {
     assert_eq!(split(&schema(Format::JsonLines), b"\n \n").unwrap(), Vec::<Vec<u8>>::new());
 }
 
+/// A log that something else wrote: what could never be sealed is refused by name, and not tried again and again.
+#[test]
+fn a_hostile_record_in_the_log_is_refused_and_does_not_keep_it_from_being_sealed() {
+    let long = [&vec![b'x'; 60 << 20][..], b",1\n"].concat();
+    for (record, why) in [
+        (&long[..], "a record has at most"),
+        (b"two,1\nrecords,2\n", "not a record"),
+        (b"without an end,1", "not a record"),
+        (b"one,1,2\n", "not a record"),
+    ] {
+        let (_folder, place) = imported(TEXT, &options());
+        let entries = vec![Entry::Append(record.to_vec())];
+        let bytes = Chunk { number: 1, first_id: 3, entries }.encode().unwrap();
+        std::fs::write(place.join(chunk_file(1)), bytes).unwrap();
+        let error = format!("{:#}", Dataset::open(&place).unwrap_err());
+        assert!(error.contains("chunk 1 of the log") && error.contains(why), "{error}");
+        assert!(Writer::open(&place).is_err());
+        // Removed, as the message says: the next append takes its number, and is sealed.
+        std::fs::remove_file(place.join(chunk_file(1))).unwrap();
+        let mut writer = Writer::open(&place).unwrap();
+        writer.append(b"sam,5\n").unwrap();
+        assert!(writer.seal().unwrap());
+        assert_eq!(writer.dataset().get(3).unwrap(), b"sam,5\n");
+    }
+    let error = split(&Schema::new(Format::Lines), &long).unwrap_err();
+    assert!(format!("{error:#}").contains("nothing was appended"), "{error:#}");
+}
+
 /// However many of the records that match are deleted, a page has as many as there are.
 #[test]
 fn deleted_records_leave_no_hole_in_a_page() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use shard::Shard;
 use shard::index::Options;
-use shard::record::{Builder, Format, Records, Report, Schema};
+use shard::record::{Builder, Format, RECORD_BYTES_MAX, Records, Report, Schema};
 use tracing::warn;
 
 use super::chunk::{CHUNK_BYTES_MAX, Chunk, Entry};
@@ -219,6 +219,37 @@ pub fn split(schema: &Schema, bytes: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
          not a record by itself); nothing was appended"
     );
     Ok(all)
+}
+
+/// Whether appended records can be sealed: whether each is one record of the dataset, whatever stands before and
+/// behind it. [`split`] makes such records; a log that something else wrote may have others, and would never be
+/// sealed.
+///
+/// # Errors
+///
+/// If one is not.
+pub(super) fn require_sealable(schema: &Schema, records: &[&[u8]]) -> anyhow::Result<()> {
+    let Some(first) = records.first() else { return Ok(()) };
+    ensure!(schema.format != Format::Files, "it appends to whole files");
+    if let Some(long) = records.iter().find(|record| record.len() > RECORD_BYTES_MAX) {
+        anyhow::bail!(
+            "it appends a record of {} bytes; a record has at most {RECORD_BYTES_MAX}",
+            long.len()
+        );
+    }
+    let (split, report) = records_of(schema, &records.concat())?;
+    let alone = without_blank_lines(schema.format, first).len() == first.len();
+    let ended = records.iter().all(|record| is_ended(schema.format, record));
+    let same = split.len() == records.len()
+        && records
+            .iter()
+            .enumerate()
+            .all(|(at, record)| split.range(at).is_some_and(|range| range.len() == record.len()));
+    ensure!(
+        alone && ended && same && report.bad == 0,
+        "it appends what is not a record of this dataset by itself"
+    );
+    Ok(())
 }
 
 /// Whether a record ends as its format wants it: with a line end, and in stanzas with a blank line.

@@ -11,6 +11,7 @@ use model::{ClusterLimits, ClusterModel, ClusterNode, ClusterPrediction, HeldOut
 use serde::Serialize;
 
 use super::compare::{Row, Shown, rows_of};
+use super::coverage::{self, Between};
 use super::error::Error;
 use super::measured::{Measured, measure};
 use super::objective::{Objective, digits};
@@ -177,15 +178,16 @@ pub struct ClusterComparison {
     pub runs: Vec<String>,
 }
 
-/// Compares the clients' measurements with a model. `fitted` names the steps that its nodes were
-/// fitted to.
+/// Compares the clients' measurements with a model: that of the nodes as they were `fitted`, or of a change of
+/// them.
 pub fn compare(
     runs: &ClusterRuns,
     selection: &Selection,
     model: &ClusterModel,
-    fitted: &[String],
+    fitted: &FittedCluster,
     within_s: &[f64],
 ) -> Result<ClusterComparison, Error> {
+    let between = Between::of_models(fitted.nodes.iter().map(|node| &node.model));
     let clients = runs.clients(selection)?;
     let nodes = runs.nodes(selection)?;
     let (mut rows, mut steps, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
@@ -207,9 +209,9 @@ pub fn compare(
             Err(error @ model::Error::Unstable { .. }) => (None, Some(error.to_string())),
             Err(error) => return Err(error.into()),
         };
-        let used_for_fit = fitted.iter().any(|name| same_step(name, &step.windows.name));
+        let used_for_fit = fitted.steps.iter().any(|name| same_step(name, &step.windows.name));
         let utilisation = each.iter().map(|n| n.utilisation).sum::<f64>();
-        rows.extend(rows_of(
+        let mut here = rows_of(
             &Shown {
                 step: step.name(),
                 measured: &measured,
@@ -221,7 +223,15 @@ pub fn compare(
                 used_for_fit,
             },
             within_s,
-        ));
+        );
+        coverage::expect(&mut here, &between, measured.rate, |rate| {
+            match model.predict(rate, within_s) {
+                Ok(shifted) => Ok(shifted.points.iter().map(|p| p.concertina.value).collect()),
+                Err(model::Error::Unstable { .. }) => Ok(vec![0.0; within_s.len()]),
+                Err(error) => Err(error.into()),
+            }
+        })?;
+        rows.append(&mut here);
         let hints = measured.hints.iter();
         warnings.extend(hints.map(|hint| format!("Step {}: {hint}.", step.name())));
         let name = step.name().to_owned();

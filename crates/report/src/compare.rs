@@ -3,7 +3,7 @@
 use model::{Limits, Model, Parameter, Point, Prediction, Trust};
 use serde::Serialize;
 
-use super::coverage::{Between, Expected, expected};
+use super::coverage::{self, Between, Expected};
 use super::error::Error;
 use super::measured::{Estimate, Measured, measure};
 use super::objective::{Objective, digits, time};
@@ -43,8 +43,7 @@ pub struct Row {
     pub used_for_fit: bool,
     /// The disturbances of the step by the generator or its machine ([`Measured::marks`]).
     pub marks: Vec<String>,
-    /// The interval in which the measurement was expected; `None` without a prediction, and for the rows of a
-    /// cluster.
+    /// The interval in which the measurement was expected; `None` without a prediction.
     pub expected: Option<Expected>,
 }
 
@@ -240,29 +239,18 @@ fn expect(
     model: &Model,
     within_s: &[f64],
 ) -> Result<(), Error> {
-    let fitted = steps.iter().filter(|step| step.used_for_fit);
-    let utilisations: Vec<(f64, f64)> = fitted
-        .filter_map(|step| {
-            let predicted = step.prediction.as_ref()?.utilisation_mean.value;
-            Some((step.measured.utilisation_mean, predicted))
-        })
-        .collect();
-    let between = Between::of(&utilisations);
+    let between = Between::of_models([model]);
     for (step, rows) in steps.iter().zip(rows.chunks_mut(within_s.len().max(1))) {
-        let mut shares = [vec![0.0; within_s.len()], vec![0.0; within_s.len()]];
-        for (shares, rate) in shares.iter_mut().zip(between.rates(step.measured.rate)) {
-            // Past saturation nothing is answered in time for long.
+        coverage::expect(rows, &between, step.measured.rate, |rate| {
             match model.predict(rate, within_s) {
                 Ok(shifted) => {
-                    *shares = shifted.points.iter().map(|point| point.concertina.value).collect();
+                    Ok(shifted.points.iter().map(|point| point.concertina.value).collect())
                 }
-                Err(model::Error::Unstable { .. }) => {}
-                Err(error) => return Err(error.into()),
+                // Past saturation nothing is answered in time for long.
+                Err(model::Error::Unstable { .. }) => Ok(vec![0.0; within_s.len()]),
+                Err(error) => Err(error.into()),
             }
-        }
-        for (row, (more, less)) in rows.iter_mut().zip(shares[0].iter().zip(&shares[1])) {
-            row.expected = expected(row, [*more, *less]);
-        }
+        })?;
     }
     Ok(())
 }

@@ -7,12 +7,15 @@
 //! variance of (measured / predicted utilisation), and carried into a share by predicting at loads that
 //! differ by as much. The three are independent and add in squares.
 //!
-//! With few fitted steps the variance between runs is poorly known; Student's quantile widens for it.
+//! With few fitted steps the variance between runs is poorly known; Student's quantile widens for it. The mean
+//! of n fitted steps, on which the model rests, varies likewise by 1/n of that variance.
 
+use model::Model;
 use model::statistics::student_95;
 use serde::Serialize;
 
 use crate::compare::Row;
+use crate::error::Error;
 
 /// The interval in which a measurement is expected to fall, and whether it did.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -36,9 +39,23 @@ pub(crate) struct Between {
 }
 
 impl Between {
+    /// The variation between the steps that models were fitted to: of one server, or of the nodes of a cluster,
+    /// whose utilisations add up.
+    pub(crate) fn of_models<'a>(models: impl IntoIterator<Item = &'a Model>) -> Between {
+        let mut sums: Vec<(f64, f64)> = Vec::new();
+        for model in models {
+            sums.resize(sums.len().max(model.fitted.len()), (0.0, 0.0));
+            for (sum, step) in sums.iter_mut().zip(&model.fitted) {
+                sum.0 += step.utilisation;
+                sum.1 += step.utilisation_predicted;
+            }
+        }
+        Between::of(&sums)
+    }
+
     /// Estimates the variation from measured and predicted utilisations of the fitted steps; zero if there
     /// are fewer than two.
-    pub(crate) fn of(utilisations: &[(f64, f64)]) -> Between {
+    fn of(utilisations: &[(f64, f64)]) -> Between {
         let known =
             utilisations.iter().filter(|(measured, predicted)| *measured > 0.0 && *predicted > 0.0);
         let ratios: Vec<f64> = known.map(|(measured, predicted)| measured / predicted).collect();
@@ -48,18 +65,37 @@ impl Between {
         // About 1, the fit's own mean: one degree of freedom went into it.
         let degrees = ratios.len() - 1;
         let variance = ratios.iter().map(|r| (r - 1.0).powi(2)).sum::<f64>() / degrees as f64;
-        Between { half_width: student_95(degrees) * variance.sqrt() }
+        // A further run varies, and so does the mean of the fitted ones, which the model resamples within
+        // steps only.
+        let both = variance * (1.0 + 1.0 / ratios.len() as f64);
+        Between { half_width: student_95(degrees) * both.sqrt() }
     }
 
     /// The loads that `rate` may act like.
-    pub(crate) fn rates(&self, rate: f64) -> [f64; 2] {
+    fn rates(&self, rate: f64) -> [f64; 2] {
         [rate * (1.0 + self.half_width), rate * (1.0 - self.half_width).max(0.0)]
     }
 }
 
+/// Sets the interval in which the measurement of each of a step's rows is expected. `predict` gives the shares of
+/// the rows at another load, zeros where it is unstable.
+pub(crate) fn expect(
+    rows: &mut [Row],
+    between: &Between,
+    rate: f64,
+    mut predict: impl FnMut(f64) -> Result<Vec<f64>, Error>,
+) -> Result<(), Error> {
+    let [more, less] = between.rates(rate);
+    let (more, less) = (predict(more)?, predict(less)?);
+    for (row, (more, less)) in rows.iter_mut().zip(more.into_iter().zip(less)) {
+        row.expected = expected(row, [more, less]);
+    }
+    Ok(())
+}
+
 /// The interval of what a row's step measures. `shifted` are the shares predicted for [`Between::rates`],
 /// the larger load first. `None` without a prediction.
-pub(crate) fn expected(row: &Row, shifted: [f64; 2]) -> Option<Expected> {
+fn expected(row: &Row, shifted: [f64; 2]) -> Option<Expected> {
     let predicted = row.concertina.as_ref()?;
     let noise = noise(row);
     let end = |known: f64, between: f64| (known.powi(2) + noise.powi(2) + between.powi(2)).sqrt();
@@ -142,7 +178,7 @@ mod tests {
         let between = Between::of(&[(0.51, 0.5), (0.588, 0.6), (0.707, 0.7), (0.8, 0.8)]);
         let [more, less] = between.rates(1000.0);
         assert!(
-            (more - 1056.0).abs() < 4.0 && (more + less - 2000.0).abs() < 1e-9,
+            (more - 1061.6).abs() < 0.5 && (more + less - 2000.0).abs() < 1e-9,
             "{more} {less}"
         );
         let wide = expected(&row("d", false, 0.55, 0.60), [0.50, 0.68]).unwrap();

@@ -43,12 +43,16 @@ pub(super) fn claims(config: &Config, findings: &Findings) -> Vec<Claim> {
     if let [off, on] = findings.layers.as_slice() {
         let goals = config.goals;
         let requests = off.requests.min(on.requests);
+        // A queue at its bound says what the bound is, and not what layers do.
+        let saturated =
+            off.failed > 0 || off.queues.iter().any(|queue| queue.utilisation > SATURATED);
         let mut ratio = |what: &str, of: fn(&LayersRow) -> Figure, goal: f64| {
             let (on, off) = (of(on), of(off));
             let value = on.value / off.value;
             // To first order, for independent figures.
             let relative = (on.half_width / on.value).hypot(off.half_width / off.value);
-            let ratio = Figure { value, half_width: value * relative };
+            let half_width = if saturated { f64::NAN } else { value * relative };
+            let ratio = Figure { value, half_width };
             let ratio = figure(&format!("layers on over off: {what}"), ratio, "×", requests);
             claims.push(ratio.with_goal(Goal::AtMost(goal)));
         };
@@ -62,6 +66,9 @@ pub(super) fn claims(config: &Config, findings: &Findings) -> Vec<Claim> {
     }
     claims
 }
+
+/// The utilisation of a shard's queue above which a comparison with it shows nothing.
+const SATURATED: f64 = 0.95;
 
 /// A count that must be 0.
 fn none(name: &str, value: u64, samples: u64) -> Claim {

@@ -34,26 +34,35 @@ const HIT_RATIO: f64 = 0.6;
 /// model is fitted to them. It is judged on the others, which lie between and beyond those: its errors there
 /// are its bias, from which follows the load up to which it is trusted. Fitted and judged loads alternate, and
 /// loads do not grow with time, so that a drift in time is not taken for an effect of the load.
-const SWEEP: [(f64, bool); 8] = [
+///
+/// The share that memory answers differs by some per cent between parts of a trace. Six fitted loads average over
+/// it, and measure it: intervals of what will be measured rest on their differences. The lightest has short
+/// queues, and shows what is neither memory nor device.
+const SWEEP: [(f64, bool); 11] = [
     (0.60, true),
     (0.50, false),
-    (0.35, true),
+    (0.20, true),
     (0.80, false),
     (0.72, true),
-    (0.66, false),
-    (0.45, true),
-    (0.90, false),
+    (0.40, false),
+    (0.66, true),
+    (0.35, true),
+    (0.86, false),
+    (0.48, true),
+    (0.64, false),
 ];
 
-/// Requests before each step that warm the memory. Each step goes on in the trace where the one before ended,
-/// so that it meets requests that no other step met, and the popularity of keys drifts as it does in life.
+/// Requests before the first step that warm the memory, and seconds before each other. Each step goes on in the
+/// trace where the one before ended, so that it meets requests that no other step met, and the popularity of
+/// keys drifts as it does in life.
 const WARMUP_ROWS: usize = 12_000;
+const WARMUP_S: f64 = 1.25;
 
 /// Rows of the trace for all steps and their warm-ups, at the largest load that the devices serve.
 const ROWS: usize = 500_000;
 
 /// Length of a step.
-const STEP_S: u32 = 8;
+const STEP_S: u32 = 7;
 
 /// Largest share of the processors that the largest load may take, and the share that is used in any case
 /// where other programs take most.
@@ -163,12 +172,13 @@ pub fn run(plan: &Plan) -> anyhow::Result<Finished> {
     let mut from = 0;
     for (rate, _) in rates {
         let rows = (rate * f64::from(STEP_S) * 1.05) as usize;
+        let warmup = if runs.is_empty() { WARMUP_ROWS } else { (rate * WARMUP_S) as usize };
         // A trace that is too short for a fast machine begins anew.
-        if from + WARMUP_ROWS + rows > ROWS {
+        if from + warmup + rows > ROWS {
             from = 0;
         }
-        runs.push(sweep.step(server.url(), rate, from, rows)?);
-        from += WARMUP_ROWS + rows;
+        runs.push(sweep.step(server.url(), rate, from..from + warmup, rows)?);
+        from += warmup + rows;
     }
     server.stop()?;
     runs.push(RunFolder::read(&server_run)?);
@@ -260,13 +270,19 @@ impl Sweep<'_> {
         Ok(Probe { cost_s, busy: before, cores })
     }
 
-    /// Runs one load over the part of the trace that begins at row `from`: a warm-up, then `rows` requests. A step that other guests of the
+    /// Runs one load over a part of the trace: a warm-up, then `rows` requests. A step that other guests of the
     /// hypervisor disturbed is repeated once, and the quieter one is kept.
-    fn step(&self, url: &str, rate: f64, from: usize, rows: usize) -> anyhow::Result<RunFolder> {
-        let warmed = from + WARMUP_ROWS;
+    fn step(
+        &self,
+        url: &str,
+        rate: f64,
+        warmup: std::ops::Range<usize>,
+        rows: usize,
+    ) -> anyhow::Result<RunFolder> {
         let (rate_text, length) = (rate.to_string(), format!("{STEP_S}s"));
-        let (warmup, rows) = (WARMUP_ROWS.to_string(), format!("{warmed}..{}", warmed + rows));
-        let before = format!("{from}..{warmed}");
+        let rows = format!("{}..{}", warmup.end, warmup.end + rows);
+        let before = format!("{}..{}", warmup.start, warmup.end);
+        let warmup = warmup.len().to_string();
         let load = self.arguments(&[
             "--rate",
             &rate_text,

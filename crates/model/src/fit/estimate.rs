@@ -162,21 +162,34 @@ fn joining(steps: &[Sums], devices: usize, (q0, alpha): (f64, f64)) -> (f64, f64
 /// Mean and SCV of δ: the excess of the devices' responses at the clients over those at the
 /// devices, in mean and in variance. (δ comes before the device, so it is independent of the
 /// device's time.)
+///
+/// The two sides' windows do not cover the same reads, so the excess of a step varies with its
+/// responses: at a high load by milliseconds, which would hide a δ of a tenth of one. A step
+/// therefore counts by the precision of its mean response, up to a factor that all steps share: reads
+/// over the variance of a response, divided by the queue's correlation time, 1/(1 − ρ)².
 fn delay(steps: &[Sums]) -> (f64, f64) {
     let (mut mean, mut variance, mut weight) = (0.0, 0.0, 0.0);
     for s in steps.iter().filter(|s| s.client_device_n > 0.0 && s.response_n > 0.0) {
         let n = s.client_device_n;
         let (client, device) = (s.client_device_s / n, s.response_s / s.response_n);
-        mean += n * (client - device);
+        let of_device = (s.response_squares / s.response_n - device * device).max(0.0);
+        let idle = 1.0 - (s.busy / s.device_time).clamp(0.0, BUSY_MAX);
+        let weighs = n * idle * idle / (of_device + DELAY_LEAST_S * DELAY_LEAST_S);
+        mean += weighs * (client - device);
         let client = s.client_device_squares / n - client * client;
-        variance += n * (client - (s.response_squares / s.response_n - device * device));
-        weight += n;
+        variance += weighs * (client - of_device);
+        weight += weighs;
     }
     let mean = if weight > 0.0 { (mean / weight).max(0.0) } else { 0.0 };
     let scv =
         if mean > 0.0 { (variance / weight / (mean * mean)).clamp(0.0, SCV_MAX) } else { 0.0 };
     (mean, scv)
 }
+
+/// A deviation of responses below which a step does not count for more, seconds.
+const DELAY_LEAST_S: f64 = 1e-6;
+/// A utilisation above which a step does not count for less.
+const BUSY_MAX: f64 = 0.98;
 
 /// Busy share of a device by other work below which that work is ignored.
 const OTHER_MIN: f64 = 1e-3;

@@ -1,0 +1,99 @@
+//! What devices do wrong, one at a time: each fault costs reads of the origin, and no answer is wrong.
+
+use engine::sim::{Breakage, Clock, DeviceFaults, Fault, FaultKind, Law, Popularity, Simulation};
+use model::window::{Outcome, SECOND};
+
+use crate::plain::Plain;
+
+/// What is wrong with the devices of the one node.
+#[derive(Clone, Default)]
+struct Wrong {
+    always: DeviceFaults,
+    at_times: Vec<Fault>,
+    breakage: Option<Breakage>,
+}
+
+/// Reads that the origin answered, and the number of violations.
+fn run(wrong: Wrong) -> (u64, usize) {
+    let plain = Plain {
+        nodes: 1,
+        gateways: 1,
+        rate: 2_000.0,
+        seconds: 6,
+        keys: 50,
+        popularity: Popularity::Uniform,
+        memory_bytes: 0,
+        servers: 4,
+        service: Law::exponential(0.0005),
+    };
+    let mut settings = plain.settings();
+    settings.clients.write_share = 0.3;
+    settings.clients.deadline = SECOND;
+    settings.device_faults = wrong.always;
+    settings.faults = wrong.at_times;
+    settings.breakage = wrong.breakage;
+    settings.check = true;
+    let mut simulation = Simulation::new(settings);
+    simulation.run_to(12 * SECOND);
+    simulation.check_at_the_end();
+    assert_eq!(simulation.broken(), Vec::<String>::new());
+    let from_origin = simulation.counts().reads.get(&Outcome::Origin).copied().unwrap_or(0);
+    (from_origin, simulation.violations().len())
+}
+
+fn at(seconds: f64, kind: FaultKind) -> Fault {
+    Fault { at: (seconds * SECOND as f64) as u64, kind }
+}
+
+/// The same kills for both: a restart that finds everything, and one that finds what the crash left.
+fn kills() -> Vec<Fault> {
+    let kill = |i: u32| {
+        let clock = Clock::default();
+        at(
+            f64::from(i) * 0.2,
+            FaultKind::Kill { process: 0, down: SECOND / 50, devices_lost: false, clock },
+        )
+    };
+    (1..25).map(kill).collect()
+}
+
+#[test]
+fn a_full_device_costs_reads_of_the_origin_and_no_answer() {
+    let full = at(1.0, FaultKind::DiskFull { process: 0, time: 3 * SECOND });
+    let (well, none) = run(Wrong::default());
+    let (ill, wrong) = run(Wrong { at_times: vec![full], ..Wrong::default() });
+    assert!(none == 0 && wrong == 0 && ill > 2 * well, "{well} and {ill} reads of the origin");
+}
+
+#[test]
+fn a_device_that_lies_about_a_write_costs_reads_of_the_origin_and_no_answer() {
+    let always = DeviceFaults { lies: 0.5, ..DeviceFaults::default() };
+    let (well, none) = run(Wrong::default());
+    let (ill, wrong) = run(Wrong { always, ..Wrong::default() });
+    assert!(none == 0 && wrong == 0 && ill > 2 * well, "{well} and {ill} reads of the origin");
+}
+
+#[test]
+fn records_that_rot_are_not_believed() {
+    let rot = |i: u32| at(f64::from(i) * 0.3, FaultKind::Rot { process: 0, share: 0.5 });
+    let rotten = Wrong { at_times: (1..19).map(rot).collect(), ..Wrong::default() };
+    let (well, none) = run(Wrong::default());
+    let (ill, wrong) = run(rotten.clone());
+    assert!(none == 0 && wrong == 0 && ill > well, "{well} and {ill} reads of the origin");
+    // The checksum is why.
+    let (_, wrong) = run(Wrong { breakage: Some(Breakage::ChecksumIgnored), ..rotten });
+    assert!(wrong > 0);
+}
+
+#[test]
+fn records_that_a_crash_tore_are_not_believed() {
+    let always = DeviceFaults { torn: 1.0, ..DeviceFaults::default() };
+    let torn = Wrong { always, at_times: kills(), breakage: None };
+    assert_eq!(run(torn.clone()).1, 0);
+    // There are torn records, and without checksums they would be answers.
+    let (_, wrong) = run(Wrong { breakage: Some(Breakage::ChecksumIgnored), ..torn });
+    assert!(wrong > 0);
+    let whole =
+        Wrong { at_times: kills(), breakage: Some(Breakage::ChecksumIgnored), ..Wrong::default() };
+    assert_eq!(run(whole).1, 0, "without torn records there is nothing to find");
+}
