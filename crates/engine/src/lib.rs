@@ -18,6 +18,7 @@
 //! - [`invariant`]: counts states that cannot occur, if a release build reaches one.
 //! - [`queue`]: a bounded queue in front of one or more servers, which records its own windows.
 
+pub mod act;
 pub mod gateway;
 pub mod invariant;
 pub mod layers;

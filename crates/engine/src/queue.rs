@@ -49,6 +49,11 @@ impl<J> Queue<J> {
         self.length_max
     }
 
+    /// Changes that number; at least the number of servers. Requests beyond a smaller one stay.
+    pub fn set_length_max(&mut self, length_max: u32) {
+        self.length_max = length_max.max(self.servers);
+    }
+
     /// Appends a request; if the queue is full, returns it as the error.
     pub fn push(&mut self, job: J, now: Nanos) -> Result<(), J> {
         if self.length() >= self.length_max {

@@ -63,6 +63,7 @@ pub mod fork_join;
 #[cfg(test)]
 mod gold;
 pub mod laws;
+pub mod live;
 mod model_file;
 pub mod network;
 pub mod plan;

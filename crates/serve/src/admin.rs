@@ -62,6 +62,7 @@ pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let (contents, waiting) = shared.drive.contents();
     let connections = shared.connections.load(Ordering::Relaxed);
     let mut page = shared.metrics.node(&contents, waiting, connections);
+    shared.whole.add_metrics(&mut page);
     let peers = shared.drive.peers().map(|peers| &peers.counts);
     cluster::add_metrics(&mut page, peers, &shared.drive.peers_status(clock::now()));
     typed(StatusCode::OK, "text/plain; version=0.0.4", page.finish().into_bytes(), None)

@@ -6,6 +6,7 @@
 
 mod cluster;
 mod folders;
+mod live;
 mod memcached;
 mod read;
 mod sections;
@@ -19,6 +20,7 @@ use toml::{Table, Value};
 
 pub use ::origin::{Mistake, Secret, Settings as Origin, Size};
 pub use cluster::{Cluster, Gateway, Member, Role};
+pub use live::{Act, Model};
 pub use memcached::{Kind as PoolRouting, Memcached, Pool, Route};
 pub use sections::{Class, Datasets, Device, Kind, Node, Observe, Serve, Service};
 
@@ -39,6 +41,10 @@ pub struct Config {
     pub datasets: Datasets,
     /// What is recorded.
     pub observe: Observe,
+    /// What is predicted.
+    pub model: Model,
+    /// What changes by itself.
+    pub act: Act,
     /// The nodes of the cluster; empty for a node alone.
     #[serde(rename = "member")]
     pub members: Vec<Member>,
@@ -63,13 +69,15 @@ fn one_device() -> Vec<Device> {
 type Explained = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 /// The sections as they are printed, with their explanation and keys.
-const SECTIONS: [Explained; 12] = [
+const SECTIONS: [Explained; 14] = [
     ("serve", Serve::ABOUT, Serve::KEYS),
     ("node", Node::ABOUT, Node::KEYS),
     ("device", Device::ABOUT, Device::KEYS),
     ("origin", Origin::ABOUT, Origin::KEYS),
     ("datasets", Datasets::ABOUT, Datasets::KEYS),
     ("observe", Observe::ABOUT, Observe::KEYS),
+    ("model", Model::ABOUT, Model::KEYS),
+    ("act", Act::ABOUT, Act::KEYS),
     ("member", Member::ABOUT, Member::KEYS),
     ("cluster", Cluster::ABOUT, Cluster::KEYS),
     ("gateway", Gateway::ABOUT, Gateway::KEYS),
@@ -145,6 +153,8 @@ impl Config {
         self.origin.check(checks.of("origin"));
         self.datasets.check(checks.of("datasets"));
         self.observe.check(checks.of("observe"));
+        self.model.check(checks.of("model"));
+        self.act.check(checks.of("act"));
         self.check_cluster(checks);
         self.check_folders(checks);
         self.cluster.check(checks.of("cluster"));

@@ -367,6 +367,11 @@ impl Drive {
         (state.node.contents(), state.waiters.len())
     }
 
+    /// The bound of a device's queue, and the one of the configuration.
+    pub fn bound(&self, device: usize) -> Option<(u32, u32)> {
+        self.lock().node.bound(device)
+    }
+
     /// The state of each peer as this node sees it.
     pub fn peers_status(&self, now: Nanos) -> Vec<PeerStatus> {
         self.lock().node.peers(now)

@@ -24,6 +24,7 @@ use tokio::sync::{mpsc as queue, watch};
 use tracing::warn;
 
 use super::lane::Lane;
+use super::live::Loop;
 use super::metrics::Metrics;
 use crate::config::Config;
 
@@ -43,6 +44,8 @@ pub struct Front {
     pub lanes: Vec<Arc<Lane>>,
     /// What was observed so far.
     pub metrics: Metrics,
+    /// The live model, and what the process changes by itself.
+    pub whole: Arc<Loop>,
     /// Those that are open.
     pub connections: AtomicUsize,
     /// The open ones by the client's address.
@@ -62,7 +65,13 @@ pub enum Seat {
 
 impl Front {
     /// A front whose lanes record a queue.
-    pub fn new(config: &Config, queue: QueueName<'_>, windows: Settings, now: Nanos) -> Front {
+    pub fn new(
+        config: &Config,
+        queue: QueueName<'_>,
+        windows: Settings,
+        whole: &Arc<Loop>,
+        now: Nanos,
+    ) -> Front {
         let threads = match config.serve.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             n => n as usize,
@@ -75,6 +84,7 @@ impl Front {
             token: config.serve.token.as_ref().map(|token| blake3::hash(token.as_bytes())),
             lanes: (0..threads).map(|_| lane()).collect(),
             metrics: Metrics::default(),
+            whole: whole.clone(),
             connections: AtomicUsize::new(0),
             addresses: Mutex::default(),
             spare: AtomicUsize::new(0),

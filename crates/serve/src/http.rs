@@ -28,7 +28,7 @@ use super::pace::Pace;
 use super::quick::{Flight, IdleTimer, Quick, Reads, Slot};
 use super::refusal::Phase;
 use super::socket::Socket;
-use super::{Shared, admin, browser, datasets, headers, list, objects};
+use super::{Shared, admin, browser, datasets, headers, list, live, objects};
 
 /// How long a connection past the limits may take to send its head.
 const SPARE_SILENT_MAX: Duration = Duration::from_secs(1);
@@ -77,8 +77,9 @@ impl Problem {
     pub fn nothing_here() -> Problem {
         Problem::new(
             StatusCode::NOT_FOUND,
-            "there is nothing here; objects are at /objects/KEY, their list at /objects, and beside \
-             them are /datasets (if datasets.path is set), /healthz, /readyz, /metrics and /admin/status",
+            "there is nothing here; the page at / shows how the server does, objects are at /objects/KEY, \
+             their list at /objects, and beside them are /datasets (if datasets.path is set), /model, \
+             /actions, /healthz, /readyz, /metrics and /admin/status",
         )
     }
 
@@ -349,7 +350,7 @@ async fn route(
             _ => admin::alive(),
         });
     }
-    authorize(shared, request.headers())?;
+    admit(shared, path, request.headers())?;
     let sender = cluster::sender(shared, request.headers())?;
     if let Some(encoded) = path.strip_prefix("/objects/") {
         let key = objects::key_of(encoded)?;
@@ -365,6 +366,9 @@ async fn route(
         if let Some(answer) = answered {
             return answer;
         }
+    }
+    if let Some(answer) = live::http::answer(&shared.whole, request.method(), path) {
+        return answer;
     }
     match path {
         "/objects" => {
@@ -391,6 +395,15 @@ pub fn only_get(request: &Request<Incoming>) -> Result<(), Problem> {
     }
     Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this takes GET and HEAD only")
         .with(ALLOW, HeaderValue::from_static("GET, HEAD")))
+}
+
+/// Refuses as [`authorize`] does; the page itself needs no token, for a browser cannot send one before it
+/// has the page.
+pub fn admit(front: &Front, path: &str, headers: &HeaderMap) -> Result<(), Problem> {
+    if front.token.is_some() && live::http::is_page(path) {
+        return Ok(());
+    }
+    authorize(front, headers)
 }
 
 /// Refuses whoever does not show the token; if there is none, web pages of others.

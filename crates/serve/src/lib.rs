@@ -21,6 +21,7 @@ mod headers;
 mod http;
 mod lane;
 mod list;
+mod live;
 mod metrics;
 mod middleware;
 mod object;
@@ -61,6 +62,7 @@ use events::EventLog;
 use front::{Front, Running};
 use gateway::Access;
 use lane::Lane;
+use live::Loop;
 use middleware::Middleware;
 use observe::{Observed, Observer};
 use origin::{self, Origin, Sharing};
@@ -145,6 +147,7 @@ pub struct Server {
     middleware: Option<(Arc<Middleware>, Running)>,
     address: SocketAddr,
     observer: Observer,
+    whole: Arc<Loop>,
 }
 
 /// A node's place in the cluster of a configuration; `None` alone.
@@ -249,6 +252,7 @@ impl Server {
         let (now, unix_offset_ns) = (clock::now(), clock::unix_offset_ns());
         let run = create_run(&config, now, unix_offset_ns)?;
         let windows = windows_of(&config, unix_offset_ns);
+        let whole = Loop::start(&config, unix_offset_ns)?;
         let mut observed: Vec<Arc<dyn Observed>> = Vec::new();
         let mut addresses = Vec::new();
         let (mut node, mut datasets, mut text) = (None, None, None);
@@ -256,7 +260,9 @@ impl Server {
             let membership: Arc<dyn Membership> = Arc::new(Static::new(config.members.len()));
             let cluster = cluster_of(&config, membership.lag());
             let tick = cluster.as_ref().map(|cluster| Duration::from_nanos(cluster.tick()));
-            let shared = start_node(&config, cluster, windows.clone(), origin.clone(), now)?;
+            let of = (origin.clone(), &whole);
+            let shared = start_node(&config, cluster, windows.clone(), of, now)?;
+            whole.set_drive(&shared.drive);
             let running = front::run(&shared, listener)?;
             shared.drive.set_runtimes(running.runtimes());
             addresses.push(running.address());
@@ -271,7 +277,7 @@ impl Server {
         }
         let mut gateway = None;
         if let (Some(listener), Some(ring)) = (gateway_listener, config.ring()) {
-            let access = Arc::new(Access::new(&config, ring, windows, origin, now)?);
+            let access = Arc::new(Access::new(&config, ring, windows, origin, &whole, now)?);
             let running = front::run(&access, listener)?;
             if let Some(runtime) = running.runtimes().first() {
                 runtime.spawn(access.clone().run());
@@ -281,8 +287,8 @@ impl Server {
             gateway = Some((access, running));
         }
         let Some(&address) = addresses.last() else { anyhow::bail!("there is nothing to serve") };
-        let observer = Observer::start(observed, run, now)?;
-        Ok(Server { node, text, datasets, gateway, middleware: None, address, observer })
+        let observer = Observer::start(observed, run, whole.clone(), now)?;
+        Ok(Server { node, text, datasets, gateway, middleware: None, address, observer, whole })
     }
 
     /// Starts a proxy for memcached's protocol. It needs no origin and no devices.
@@ -291,13 +297,14 @@ impl Server {
         let run = create_run(config, now, unix_offset_ns)?;
         let windows = windows_of(config, unix_offset_ns);
         let settings = config.proxy(windows.clone(), rand::random())?;
-        let middleware = Arc::new(Middleware::start(config, settings, windows, now)?);
+        let whole = Loop::start(config, unix_offset_ns)?;
+        let middleware = Arc::new(Middleware::start(config, settings, windows, &whole, now)?);
         let running = front::run(&middleware, listener)?;
         let address = running.address();
-        let observer = Observer::start(vec![middleware.clone()], run, now)?;
+        let observer = Observer::start(vec![middleware.clone()], run, whole.clone(), now)?;
         let middleware = Some((middleware, running));
         let (node, text, datasets, gateway) = (None, None, None, None);
-        Ok(Server { node, text, datasets, gateway, middleware, address, observer })
+        Ok(Server { node, text, datasets, gateway, middleware, address, observer, whole })
     }
 
     /// Where clients that speak memcached's protocol connect, if any.
@@ -343,6 +350,7 @@ impl Server {
             shared
         });
         self.observer.stop();
+        self.whole.stop();
         if let Some(shared) = node {
             shared.drive.close_log();
         }
@@ -354,12 +362,13 @@ fn start_node(
     config: &Config,
     cluster: Option<ClusterSettings>,
     windows: window::Settings,
-    origin: Arc<dyn Origin>,
+    (origin, whole): (Arc<dyn Origin>, &Arc<Loop>),
     now: Nanos,
 ) -> anyhow::Result<Arc<Shared>> {
     arena::open(ARENA_TIMES * config.node.memory_bytes.0 + ARENA_BYTES_MORE);
     let mismatches = Arc::new(Mismatches::default());
-    let datasets = Datasets::new(config, cluster.as_ref(), origin.clone(), windows.clone(), now)?;
+    let (place, windows_of) = (cluster.as_ref(), windows.clone());
+    let datasets = Datasets::new(config, place, origin.clone(), windows_of, whole, now)?;
     let peers = cluster.as_ref().map(|c| Peers::new(config, c, mismatches.clone()));
     let peers = peers.transpose()?.map(Arc::new);
     let settings = settings_of(config, cluster, windows.clone());
@@ -375,7 +384,7 @@ fn start_node(
     // In one process with a gateway, whose queue is the clients'.
     let queue = if config.is_gateway() { QueueName::NodeHttp } else { QueueName::Gateway };
     Ok(Arc::new(Shared {
-        front: Front::new(config, queue, windows, now),
+        front: Front::new(config, queue, windows, whole, now),
         drive,
         mismatches,
         datasets,

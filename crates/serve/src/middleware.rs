@@ -19,8 +19,9 @@ use crate::body::ReplyBody;
 use crate::config::Config;
 use crate::exposition::{Exposition, Kind};
 use crate::front::Front;
-use crate::http::{Problem, Service, authorize, is_health, json, only_get, typed};
+use crate::http::{Problem, Service, admit, is_health, json, only_get, typed};
 use crate::lane::Lane;
+use crate::live::{self, Loop};
 use crate::observe::Observed;
 use crate::quick::{Never, Quick};
 
@@ -40,9 +41,10 @@ impl Middleware {
         config: &Config,
         settings: proxy::Settings,
         windows: window::Settings,
+        whole: &Arc<Loop>,
         now: Nanos,
     ) -> anyhow::Result<Middleware> {
-        let front = Front::new(config, QueueName::Gateway, windows, now);
+        let front = Front::new(config, QueueName::Gateway, windows, whole, now);
         Ok(Middleware { front, proxy: Proxy::start(settings, now)? })
     }
 
@@ -58,6 +60,7 @@ impl Middleware {
 
     fn metrics(&self) -> Response<ReplyBody> {
         let mut page = self.metrics.queues();
+        self.whole.add_metrics(&mut page);
         add(&mut page, &self.proxy.status(clock::now()));
         let connections = self.proxy.connections() as f64;
         page.single("concertina_connections", Kind::Gauge, "Open connections.", connections);
@@ -85,7 +88,10 @@ impl Middleware {
                 _ => admin::alive(),
             });
         }
-        authorize(self, request.headers())?;
+        admit(self, path, request.headers())?;
+        if let Some(answer) = live::http::answer(&self.whole, request.method(), path) {
+            return answer;
+        }
         only_get(request)?;
         match path {
             "/metrics" => Ok(self.metrics()),

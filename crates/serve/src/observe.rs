@@ -10,6 +10,7 @@ use model::window::{KernelDevice, Nanos, QueueName, Sample, Window};
 use tracing::{error, warn};
 
 use super::front::Front;
+use super::live::Loop;
 use record::clock;
 use record::{HostSampler, RunWriter};
 
@@ -49,13 +50,14 @@ impl Observer {
     pub fn start(
         observed: Vec<Arc<dyn Observed>>,
         run: Option<RunWriter>,
+        whole: Arc<Loop>,
         start: Nanos,
     ) -> anyhow::Result<Observer> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let window_s = observed.first().map_or(1.0, |o| o.front().config.observe.window_s);
         let kernel = kernel_disks(&observed);
-        let mut watch = Watch { kernel, observed, run, complained: false, peak: 0 };
+        let mut watch = Watch { kernel, observed, run, whole, complained: false, peak: 0 };
         let thread = std::thread::Builder::new().name("observe".to_owned()).spawn(move || {
             let window = (window_s * 1e9) as Nanos;
             let mut host = HostSampler::start();
@@ -89,6 +91,7 @@ impl Observer {
 
 struct Watch {
     observed: Vec<Arc<dyn Observed>>,
+    whole: Arc<Loop>,
     run: Option<RunWriter>,
     kernel: Vec<KernelDisk>,
     complained: bool,
@@ -113,6 +116,7 @@ impl Watch {
             }
             windows.extend(own);
         }
+        self.whole.push(&windows);
         if let Some(run) = &mut self.run {
             let written = run
                 .windows(&windows)

@@ -20,6 +20,7 @@ mod demo;
 mod factors;
 mod fit;
 mod import;
+mod live;
 mod load;
 mod load_options;
 mod measure;
@@ -49,6 +50,14 @@ enum Command {
     Demo(demo::Args),
     /// Serve objects over HTTP
     Serve(serve::Args),
+    /// Show what a running server predicts of itself: shares within the objective, headroom, errors
+    Status(live::StatusArgs),
+    /// Show what a running server changed by itself, and why
+    Why(live::WhyArgs),
+    /// Stop a running server from changing anything by itself
+    Hold(live::HoldArgs),
+    /// Let a server that was held change things again
+    Resume(live::HoldArgs),
     /// Load a server and record its behaviour as a run folder
     Load(load::Args),
     /// Measure a service over a sweep of loads until its intervals are narrow
@@ -86,6 +95,10 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Demo(args) => demo::run(args),
         Command::Serve(args) => serve::run(args),
+        Command::Status(args) => live::status(&args),
+        Command::Why(args) => live::why(&args),
+        Command::Hold(args) => live::hold(&args, true),
+        Command::Resume(args) => live::hold(&args, false),
         Command::Load(args) => load::run(args),
         Command::Measure(args) => measure::run(args),
         Command::Check(args) => check::run(args),

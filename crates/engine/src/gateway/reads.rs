@@ -88,9 +88,7 @@ impl Gateway {
             let mut candidates = [Candidate::default(); REPLICAS_MAX];
             let prior_s = self.ratio.value_s().unwrap_or(1e-3);
             for (candidate, &at) in candidates.iter_mut().zip(&choice.nodes[..choice.length]) {
-                let load = &self.nodes[at].load;
-                candidate.length = load.length(now);
-                candidate.expected_s = load.expected_s(now, prior_s);
+                *candidate = self.nodes[at].load.candidate(now, prior_s);
             }
             self.turn = self.turn.wrapping_add(1);
             let candidates = &candidates[..choice.length];

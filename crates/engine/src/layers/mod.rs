@@ -27,6 +27,13 @@
 //!   above the high mark to below the low mark. Such a shard would otherwise grow and fold for
 //!   ever; the longer waits make these oscillations rare.
 //!
+//! - **Marks by what layers gain.** The driver tells how many services took how long
+//!   ([`Manager::served`]), so the factor by which a layer makes a shard faster is measured, and the
+//!   marks below which a shard folds or spares a layer follow from it (`curve`). A layer known to gain
+//!   less than a tenth is not added.
+//! - **Ahead.** A shard whose queue is *expected* to pass the high mark ([`Manager::expect`], from a
+//!   model of the node) grows before it does, if it has a load at all, and does not fold.
+//!
 //! Under a constant load, and if a layer makes a shard at most twice as fast, a shard that grew
 //! never folds for another and a shard that folded never becomes hot, so there are at most as many
 //! changes as layers. In a closed-loop simulation of eight shards, the load of one shard rises to
@@ -37,28 +44,37 @@
 //! shard.
 //!
 //! **Limits.** A queue can be long for reasons that more layers do not fix, such as a slow origin
-//! or a client that sends bursts. And a layer is added only when requests already wait, because
-//! queue lengths do not predict a coming load.
+//! or a client that sends bursts. Without expectations a layer is added only when requests already
+//! wait, because queue lengths do not predict a coming load.
 
 #[cfg(test)]
 mod closed;
+mod change;
+mod curve;
 #[cfg(test)]
 mod properties;
 mod settings;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod weeks;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use model::window::Nanos;
 use serde::{Deserialize, Serialize};
 
+pub use change::{Change, Why};
+pub use curve::relieved;
+use curve::{Curve, marks};
 pub use settings::{Settings, SettingsError};
 
 /// Maximum time that a shard waits before it folds because it is idle, as a multiple of
 /// [`Settings::settle`].
 pub const PATIENCE_MAX: u64 = 64;
+
+/// A shard grows for what is expected only this many times [`Settings::settle`] after its last change.
+const AHEAD_SETTLES: u64 = 4;
 
 /// Identifies a shard to its manager; unique within the node.
 pub type ShardId = u64;
@@ -82,112 +98,6 @@ pub struct Shard {
     pub lowest_bytes: Option<u64>,
     /// Whether one of its layers is being filled.
     pub growing: bool,
-}
-
-/// A change for the driver to make. The driver starts it before it calls [`Manager::observe`]
-/// again. A change that it cannot make it skips; the manager orders it again after
-/// [`Settings::settle`] if it is still needed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Change {
-    /// Add the next layer to a shard.
-    Grow {
-        /// The shard.
-        shard: ShardId,
-        /// Bytes granted: the shard's `next_bytes`.
-        bytes: u64,
-        /// The reason.
-        why: Why,
-    },
-    /// Drop the lowest layer of a shard, or abandon the layer that is being filled.
-    Fold {
-        /// The shard.
-        shard: ShardId,
-        /// Bytes that this is expected to free: the shard's `lowest_bytes`.
-        bytes: u64,
-        /// The reason.
-        why: Why,
-    },
-}
-
-impl Change {
-    /// The shard that changes.
-    pub fn shard(&self) -> ShardId {
-        match *self {
-            Change::Grow { shard, .. } | Change::Fold { shard, .. } => shard,
-        }
-    }
-
-    /// The reason.
-    pub fn why(&self) -> &Why {
-        match self {
-            Change::Grow { why, .. } | Change::Fold { why, .. } => why,
-        }
-    }
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (what, bytes) = match self {
-            Change::Grow { bytes, .. } => ("grows", bytes),
-            Change::Fold { bytes, .. } => ("folds", bytes),
-        };
-        write!(f, "shard {} {what} by {bytes} bytes: {}", self.shard(), self.why())
-    }
-}
-
-/// Why a shard changes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Why {
-    /// Its queue is above the high mark.
-    Busy {
-        /// Average length of its queue.
-        average: f64,
-        /// The mark.
-        high: f64,
-    },
-    /// Its queue is below the low mark.
-    Idle {
-        /// Average length of its queue.
-        average: f64,
-        /// The mark.
-        low: f64,
-    },
-    /// A hot shard needs the memory, and this shard is the coldest that can spare it.
-    Taken {
-        /// Average length of its own queue.
-        average: f64,
-        /// The shard that gets the memory.
-        by: ShardId,
-    },
-    /// The layers exceed the budget, and this shard is the coldest that has a layer.
-    OverBudget {
-        /// The excess in bytes, after the changes already ordered.
-        over_bytes: u64,
-    },
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Why::Busy { average, high } => {
-                write!(f, "its queue is {average:.2} on average, above the mark of {high}")
-            }
-            Why::Idle { average, low } => {
-                write!(f, "its queue is {average:.2} on average, below the mark of {low}")
-            }
-            Why::Taken { average, by } => {
-                write!(
-                    f,
-                    "shard {by} needs the memory, and its own queue is {average:.2} on average"
-                )
-            }
-            Why::OverBudget { over_bytes } => {
-                write!(f, "the layers take {over_bytes} bytes more than their budget")
-            }
-        }
-    }
 }
 
 /// A change that was ordered and has not been observed yet.
@@ -230,6 +140,9 @@ struct State {
     /// When it last folded because it was idle; `None` if it has grown since.
     folded: Option<Nanos>,
     order: Option<Order>,
+    /// The expected length of its queue, if anything is expected.
+    expected: Option<f64>,
+    curve: Curve,
 }
 
 /// The state of one decision.
@@ -300,6 +213,32 @@ impl Manager {
         self.states.get(&id)?.lengths.map(|lengths| lengths.average)
     }
 
+    /// Sets the length that a shard's queue is expected to have by the time that a layer would take to
+    /// help; `None` if nothing is expected. Infinite past saturation. It holds until it is set again.
+    /// A shard that was never observed is left out.
+    pub fn expect(&mut self, id: ShardId, length: Option<f64>) {
+        if let Some(state) = self.states.get_mut(&id) {
+            state.expected = length.filter(|length| !length.is_nan());
+        }
+    }
+
+    /// Tells of services that ended while a shard held `held_bytes` of layers: their number, and the
+    /// seconds that they took together. A shard that was never observed is left out.
+    pub fn served(&mut self, now: Nanos, id: ShardId, held_bytes: u64, count: u64, busy_s: f64) {
+        if let Some(state) = self.states.get_mut(&id) {
+            state.curve.add(now, held_bytes, count, busy_s);
+        }
+    }
+
+    /// The low mark of a shard, and the length below which it can spare its lowest layer.
+    pub fn marks(&self, shard: &Shard) -> (f64, f64) {
+        let gain = self.states.get(&shard.id).and_then(|state| {
+            let less = shard.held_bytes.checked_sub(shard.lowest_bytes?)?;
+            state.curve.gain(less, shard.held_bytes)
+        });
+        marks(self.settings.low, self.settings.high, gain)
+    }
+
     /// Takes observations of all shards and returns the changes to make: at most one per shard, and
     /// none until an interval has ended, so it may be called at any rate. A shard missing from
     /// `shards` is forgotten; of several observations of one shard, the first counts. After a gap
@@ -345,6 +284,8 @@ impl Manager {
             patience: settle,
             folded: None,
             order: None,
+            expected: None,
+            curve: Curve::default(),
         });
         if shard.queue_length.is_finite() {
             let newest = shard.queue_length.max(0.0);
@@ -424,14 +365,15 @@ impl Manager {
 
     /// Folds shards that have been below the low mark for long enough.
     fn fold_idle(&mut self, round: &mut Round) {
-        let low = self.settings.low;
         for shard in round.coldest_first.clone() {
+            let (low, spare) = self.marks(shard);
             let Some(state) = self.states.get(&shard.id) else { continue };
             let Some(lengths) = state.lengths else { continue };
             // A shard that folded because it was idle has waited out its patience already.
             let waited =
                 state.folded.is_some() || round.now >= state.changed.saturating_add(state.patience);
-            let idle = lengths.most() < low && waited;
+            let expected = state.expected.is_some_and(|length| length >= spare);
+            let idle = lengths.most() < low && waited && !expected;
             if !idle || shard.lowest_bytes.is_none() || !self.may_change(round.now, shard) {
                 continue;
             }
@@ -451,16 +393,14 @@ impl Manager {
         }
         let high = self.settings.high;
         for shard in round.coldest_first.clone().into_iter().rev() {
-            let lengths = self.states.get(&shard.id).and_then(|state| state.lengths);
-            let (Some(lengths), Some(bytes)) = (lengths, shard.next_bytes) else {
-                continue;
-            };
-            if lengths.least() <= high || !self.may_change(round.now, shard) {
+            let Some(why) = self.why_grow(round.now, shard, high) else { continue };
+            let Some(bytes) = shard.next_bytes else { continue };
+            if !self.may_change(round.now, shard) {
                 continue;
             }
             let wanted = i128::from(bytes);
             if wanted <= round.free.min(round.later) {
-                self.grow(round, shard, bytes, Why::Busy { average: lengths.average, high });
+                self.grow(round, shard, bytes, why);
             } else if wanted <= round.later || self.take(round, shard.id, wanted) {
                 // The shard waits for memory that ordered folds will free. Others may use what is
                 // free beyond its needs.
@@ -469,17 +409,37 @@ impl Manager {
         }
     }
 
+    /// Why a shard should grow; `None` if it should not.
+    fn why_grow(&self, now: Nanos, shard: &Shard, high: f64) -> Option<Why> {
+        let state = self.states.get(&shard.id)?;
+        let lengths = state.lengths?;
+        let more = shard.held_bytes.checked_add(shard.next_bytes?)?;
+        if state.curve.is_poor(now, shard.held_bytes, more) {
+            return None;
+        }
+        let average = lengths.average;
+        if lengths.least() > high {
+            return Some(Why::Busy { average, high });
+        }
+        // What is expected follows a change later than what is measured.
+        let since = state.changed.saturating_add(self.settings.settle.saturating_mul(AHEAD_SETTLES));
+        let expected = state.expected.filter(|expected| *expected > high)?;
+        let ahead = average > self.settings.low && now >= since;
+        ahead.then_some(Why::Ahead { average, expected, high })
+    }
+
     /// Folds the coldest shards that can spare a layer until `wanted` bytes will be free for the
     /// shard `by`. If they cannot free enough, folds none and returns false.
     fn take(&mut self, round: &mut Round, by: ShardId, wanted: i128) -> bool {
         let mut room = round.later;
         let mut givers = Vec::new();
         for &shard in &round.coldest_first {
-            let lengths = self.states.get(&shard.id).and_then(|state| state.lengths);
-            let (Some(lengths), Some(bytes)) = (lengths, shard.lowest_bytes) else {
+            let Some(state) = self.states.get(&shard.id) else { continue };
+            let (Some(lengths), Some(bytes)) = (state.lengths, shard.lowest_bytes) else {
                 continue;
             };
-            let spare = lengths.most() < self.settings.spare();
+            let (_, spare) = self.marks(shard);
+            let spare = lengths.most().max(state.expected.unwrap_or(0.0)) < spare;
             if room < wanted && spare && shard.id != by && self.may_change(round.now, shard) {
                 room += i128::from(bytes);
                 givers.push((shard, lengths.average));
@@ -513,6 +473,8 @@ impl Manager {
             Some(at) if soon(at) => {
                 state.patience.saturating_mul(2).min(settle.saturating_mul(PATIENCE_MAX))
             }
+            // One more growth of the same rise learns nothing and forgets nothing.
+            None if soon(state.changed) => state.patience,
             _ => settle,
         };
         state.changed = round.now;

@@ -137,6 +137,13 @@ pub enum Event<P> {
     View(View),
     /// Time has passed. Sent at least every [`super::ClusterSettings::tick`].
     Tick,
+    /// The operator, or the process by itself, changes the bound of a device's queue.
+    Bound {
+        /// The device.
+        device: DeviceId,
+        /// Maximum number of reads, those in service included.
+        length_max: u32,
+    },
 }
 
 /// A peer's reply to [`Action::Ask`].
@@ -431,6 +438,7 @@ impl<P: Payload> Event<P> {
             Event::Offered { key } => Event::Offered { key },
             Event::View(view) => Event::View(view),
             Event::Tick => Event::Tick,
+            Event::Bound { device, length_max } => Event::Bound { device, length_max },
         }
     }
 }

@@ -268,6 +268,10 @@ impl<P: Payload> Node<P> {
             Event::Offered { key } => self.offered(now, key, actions),
             Event::View(view) => self.view(now, view, actions),
             Event::Tick => self.tick(now, actions),
+            Event::Bound { device, length_max } => match self.devices.get_mut(device) {
+                Some(on) => on.queue.set_length_max(length_max),
+                None => self.invariants.broken(),
+            },
         }
     }
 
@@ -291,6 +295,12 @@ impl<P: Payload> Node<P> {
         }
         windows.extend(self.devices.iter_mut().flat_map(|d| d.queue.flush(now)));
         windows
+    }
+
+    /// The bound of a device's queue, and the one in the settings.
+    pub fn bound(&self, device: DeviceId) -> Option<(u32, u32)> {
+        let present = self.devices.get(device)?.queue.length_max();
+        Some((present, self.settings.devices.get(device)?.queue_length_max))
     }
 
     /// What the node holds. Cost: a look at each flight.

@@ -217,8 +217,8 @@ impl Pools {
         }
         let mut candidates = [Candidate::default(); REPLICAS_MAX];
         for (candidate, server) in candidates.iter_mut().zip(&servers[..count]) {
-            let length = self.servers[*server].load.length(now);
-            *candidate = Candidate { length, expected_s: self.expected_s(*server) };
+            let prior_s = self.ratio.value_s().unwrap_or(0.0);
+            *candidate = self.servers[*server].load.candidate(now, prior_s);
         }
         let policy = self.pools[self.pool_of(key)?].settings.policy;
         let turn = self.turn;

@@ -18,6 +18,8 @@
 
 use model::window::{Nanos, SECOND};
 
+use super::Candidate;
+
 /// The half-life of a report's weight.
 const REPORT_HALF: Nanos = SECOND / 5;
 /// A ratio is halved after this time without an answer.
@@ -34,6 +36,8 @@ pub struct Load {
     /// Requests of others, according to the last report.
     others: f64,
     ratio: Ratio,
+    /// Mean response of recent answers, seconds.
+    response_s: Option<f64>,
     answered_at: Nanos,
     responses: Responses,
 }
@@ -47,6 +51,7 @@ impl Load {
             reported_at: now,
             others: 0.0,
             ratio: Ratio::default(),
+            response_s: None,
             answered_at: now,
             responses: Responses::default(),
         }
@@ -74,6 +79,9 @@ impl Load {
     /// node's length when the request was sent.
     pub fn respond(&mut self, now: Nanos, response: Nanos, length_met: f64) {
         self.ratio.record(response, length_met);
+        let seconds = response as f64 * 1e-9;
+        let mean = self.response_s.unwrap_or(seconds);
+        self.response_s = Some(mean + (seconds - mean) / RATIO_SAMPLES);
         self.answered_at = now;
         self.responses.record(response);
     }
@@ -106,6 +114,18 @@ impl Load {
         let age = now.saturating_sub(self.answered_at) as f64 / PROBE_AFTER as f64;
         let ratio_s = self.ratio.value_s().unwrap_or(prior_s) / (1.0 + age);
         (self.length(now) + 1.0) * ratio_s
+    }
+
+    /// This node as a candidate for a request sent now; see [`Load::expected_s`] for `prior_s`. The mean of
+    /// the responses grows old as the ratio does.
+    pub fn candidate(&self, now: Nanos, prior_s: f64) -> Candidate {
+        let age = now.saturating_sub(self.answered_at) as f64 / PROBE_AFTER as f64;
+        Candidate {
+            length: self.length(now),
+            expected_s: self.expected_s(now, prior_s),
+            outstanding: f64::from(self.outstanding),
+            response_s: self.response_s.unwrap_or(prior_s) / (1.0 + age),
+        }
     }
 
     /// Recent responses.

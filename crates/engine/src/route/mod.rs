@@ -9,6 +9,7 @@
 mod budget;
 pub mod health;
 mod load;
+mod prequal;
 mod random;
 mod ring;
 mod schedule;
@@ -17,6 +18,7 @@ pub(crate) use budget::Budget;
 pub use budget::Hedge;
 pub use health::Health;
 pub use load::{Load, Ratio, Responses};
+pub use prequal::{Pool, PoolSettings, Probe, c3_score, hot_cold};
 pub use random::SplitMix64;
 pub use ring::{Member, REPLICAS_MAX, Replicas, Ring, RingError};
 pub use schedule::{Candidate, Policy};

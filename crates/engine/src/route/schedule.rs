@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::prequal::{c3_score, hot_cold};
 use super::SplitMix64;
 
 /// How a read's node is chosen among the key's nodes that may serve it.
@@ -23,6 +24,10 @@ pub enum Policy {
     ShortestQueue,
     /// The shorter of two nodes drawn at random.
     PowerOfTwo,
+    /// The smallest score of C3, which rises with the cube of the length.
+    C3,
+    /// Prequal's hot-cold rule: the fastest of the nodes whose length is not above the 0.84 quantile.
+    HotCold,
     /// Each node in turn.
     RoundRobin,
     /// The first of the key's nodes.
@@ -36,7 +41,21 @@ pub struct Candidate {
     pub length: f64,
     /// Expected response in seconds.
     pub expected_s: f64,
+    /// This gateway's requests among them.
+    pub outstanding: f64,
+    /// Mean of recent responses in seconds.
+    pub response_s: f64,
 }
+
+impl Candidate {
+    /// Response per unit of length, seconds.
+    fn service_s(&self) -> f64 {
+        self.expected_s / (self.length + 1.0)
+    }
+}
+
+/// The quantile of the hot-cold rule.
+const HOT_QUANTILE: f64 = 0.84;
 
 /// Another candidate is preferred to the first if its expected response is below this multiple of
 /// the first's.
@@ -62,6 +81,16 @@ impl Policy {
                 let other = random.below(candidates.len() - 1);
                 let other = other + usize::from(other >= one);
                 if candidates[other].length < candidates[one].length { other } else { one }
+            }
+            Policy::C3 => least(candidates, |c| {
+                let others = (c.length - c.outstanding).max(0.0);
+                // The reported length has the requests of other gateways, so none is multiplied.
+                c3_score(c.response_s, c.service_s(), others, c.outstanding, 1.0)
+            }),
+            Policy::HotCold => {
+                let all: Vec<(f64, f64)> =
+                    candidates.iter().map(|c| (c.length, c.response_s)).collect();
+                hot_cold(&all, HOT_QUANTILE).unwrap_or(0)
             }
             Policy::RoundRobin => (turn % candidates.len() as u64) as usize,
             Policy::Primary => 0,
@@ -98,7 +127,12 @@ mod tests {
     use super::*;
 
     fn candidates(of: &[(f64, f64)]) -> Vec<Candidate> {
-        of.iter().map(|&(length, expected_s)| Candidate { length, expected_s }).collect()
+        let of = of.iter().copied();
+        let candidate = |(length, expected_s)| {
+            let (outstanding, response_s) = (0.0, expected_s);
+            Candidate { length, expected_s, outstanding, response_s }
+        };
+        of.map(candidate).collect()
     }
 
     fn shares(policy: Policy, of: &[(f64, f64)]) -> Vec<f64> {
@@ -122,6 +156,10 @@ mod tests {
         };
         check(Policy::SmallestExpectedResponse, [0.0, 0.0, 1.0]);
         check(Policy::ShortestQueue, [0.0, 1.0, 0.0]);
+        // Cubes of 2, 1 and 4 times 5, 30 and 1.25 ms, with the responses beyond the service.
+        check(Policy::C3, [0.0, 1.0, 0.0]);
+        // The third is hot.
+        check(Policy::HotCold, [1.0, 0.0, 0.0]);
         check(Policy::Primary, [1.0, 0.0, 0.0]);
         check(Policy::RoundRobin, [1.0 / 3.0; 3]);
         let sum = 0.5 + 1.0 + 0.25;

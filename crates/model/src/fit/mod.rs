@@ -238,4 +238,4 @@ fn law_of(times: &Histogram) -> Result<Option<Law>, Error> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

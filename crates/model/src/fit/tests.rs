@@ -9,10 +9,10 @@ use crate::window::{
 use super::*;
 
 /// Draws a service time of mean 1.
-pub(super) type Draw = Box<dyn Fn(&mut StdRng) -> f64>;
+pub(crate) type Draw = Box<dyn Fn(&mut StdRng) -> f64>;
 
 /// A simulated node: virtual time, Lindley's recursion for each device.
-pub(super) struct Simulated {
+pub(crate) struct Simulated {
     pub devices: usize,
     pub hit_ratio: f64,
     pub mean: f64,
@@ -25,13 +25,13 @@ pub(super) struct Simulated {
 }
 
 /// A request at a queue: arrival, start, end, response as recorded, outcome.
-pub(super) type Visit = (f64, f64, f64, f64, Outcome);
+pub(crate) type Visit = (f64, f64, f64, f64, Outcome);
 
 fn nanos(s: f64) -> Nanos {
     (s * 1e9).round() as Nanos
 }
 
-pub(super) fn windows(queue: &str, servers: u32, visits: &[Visit], seconds: f64) -> Vec<Window> {
+pub(crate) fn windows(queue: &str, servers: u32, visits: &[Visit], seconds: f64) -> Vec<Window> {
     let mut events: Vec<(Nanos, u8, usize)> = Vec::new();
     for (i, v) in visits.iter().enumerate() {
         events.push((nanos(v.0), 1, i));
@@ -70,7 +70,7 @@ pub(super) fn windows(queue: &str, servers: u32, visits: &[Visit], seconds: f64)
 }
 
 impl Simulated {
-    pub(super) fn run(&self, rate: f64, seconds: f64, seed: u64) -> (Vec<Visit>, Vec<Vec<Visit>>) {
+    pub(crate) fn run(&self, rate: f64, seconds: f64, seed: u64) -> (Vec<Visit>, Vec<Vec<Visit>>) {
         let mut random = StdRng::seed_from_u64(seed);
         let gaps = Exp::new(rate).unwrap();
         let mut free = vec![0.0f64; self.devices];
@@ -105,7 +105,7 @@ impl Simulated {
         (client, devices)
     }
 
-    pub(super) fn step(&self, rate: f64, seconds: f64, seed: u64) -> Step {
+    pub(crate) fn step(&self, rate: f64, seconds: f64, seed: u64) -> Step {
         let (client, devices) = self.run(rate, seconds, seed);
         let device = |(i, v): (usize, &Vec<Visit>)| windows(&format!("device/{i}"), 1, v, seconds);
         Step {
@@ -117,12 +117,12 @@ impl Simulated {
     }
 
     /// The load at a utilisation of the devices.
-    pub(super) fn rate(&self, utilisation: f64) -> f64 {
+    pub(crate) fn rate(&self, utilisation: f64) -> f64 {
         utilisation * self.devices as f64 / self.mean / (1.0 - self.hit_ratio)
     }
 }
 
-pub(super) fn simulated(service: Draw) -> Simulated {
+pub(crate) fn simulated(service: Draw) -> Simulated {
     Simulated {
         devices: 16,
         hit_ratio: 0.3,
@@ -134,7 +134,7 @@ pub(super) fn simulated(service: Draw) -> Simulated {
     }
 }
 
-pub(super) fn laws() -> Vec<(&'static str, Draw)> {
+pub(crate) fn laws() -> Vec<(&'static str, Draw)> {
     let exponential = Exp::new(1.0).unwrap();
     let gamma = Gamma::new(4.0, 0.25).unwrap();
     let variance = 5.0f64.ln();

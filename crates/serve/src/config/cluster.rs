@@ -80,7 +80,7 @@ section! {
     pub struct Gateway {
         /// How a node is chosen among those that may serve a read: "smallest_expected_response",
         /// "blowfish" (with probability in proportion to 1/(1 + queue length)), "shortest_queue",
-        /// "power_of_two", "round_robin" or "primary".
+        /// "power_of_two", "c3" (C3's score), "hot_cold" (Prequal's rule), "round_robin" or "primary".
         pub policy: Policy = Policy::default(),
         /// Which of a key's nodes may serve a read when all are well: "primary", "warm" (the
         /// primary and the nodes that have the object according to it) or "all".

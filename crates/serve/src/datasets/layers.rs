@@ -9,21 +9,24 @@
 //! and one of its inverse) or the text layer. The cheapest missing step is added first, and the
 //! most expensive existing one is dropped first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use engine::layers::{Change, Manager, Settings, Shard as Observed, ShardId};
+use engine::act::{Effect, Knob, Proposal, Status};
+use engine::layers::{Change, Manager, Settings, Shard as Observed, ShardId, Why, relieved};
 use serde::Serialize;
 use shard::layers::{Array, Budget, Footprint, Layers as OfShard, Rates, TextBuild, TextOptions};
 use shard::{Error, Text};
+use model::window::Nanos;
 use tracing::{info, warn};
 
 use super::Datasets;
 use super::ask::part_of;
 use super::station::Station;
+use crate::live::Loop;
 use dataset::part::Part;
 use record::clock;
 
@@ -109,6 +112,8 @@ const CHANGES_MAX: usize = 32;
 /// Manages the layers of all shards of a process.
 pub struct Layers {
     state: Mutex<State>,
+    /// What knows the load to come, and decides whether a change is made.
+    whole: Arc<Loop>,
     interval: Duration,
     stopping: AtomicBool,
 }
@@ -133,7 +138,7 @@ impl Layers {
     /// # Errors
     ///
     /// If the settings are invalid.
-    pub fn new(settings: Settings) -> anyhow::Result<Arc<Layers>> {
+    pub fn new(settings: Settings, whole: Arc<Loop>) -> anyhow::Result<Arc<Layers>> {
         let interval = Duration::from_nanos(settings.interval);
         let state = State {
             manager: Manager::new(settings)?,
@@ -144,6 +149,7 @@ impl Layers {
         };
         Ok(Arc::new(Layers {
             state: Mutex::new(state),
+            whole,
             interval,
             stopping: AtomicBool::new(false),
         }))
@@ -223,18 +229,43 @@ impl Layers {
             }
             there
         });
+        let now = clock::now();
         let mut managed = Vec::new();
+        let mut footprints = BTreeMap::new();
         for candidate in &candidates {
-            match candidate.fixed_bytes {
-                Some(bytes) => state.keep(candidate, bytes, orders),
-                None => managed.push(state.observed(candidate)),
-            }
+            let observed = state.observed(candidate);
+            footprints.insert(candidate.station.name().to_owned(), observed.held_bytes);
+            let Some(bytes) = candidate.fixed_bytes else {
+                self.tell(&mut state.manager, now, candidate, &observed);
+                managed.push(observed);
+                continue;
+            };
+            state.keep(candidate, bytes, orders);
         }
-        for change in state.manager.observe(clock::now(), &managed) {
-            if let Some(candidate) = candidates.iter().find(|c| c.id == change.shard()) {
+        self.whole.set_footprints(footprints);
+        for change in state.manager.observe(now, &managed) {
+            let Some(candidate) = candidates.iter().find(|c| c.id == change.shard()) else {
+                continue;
+            };
+            let name = candidate.station.name();
+            let average = state.manager.average(candidate.id).unwrap_or(0.0);
+            if self.whole.propose(&proposal(name, &change, average)) == Some(Status::Made) {
                 state.carry_out(candidate, &change, orders);
             }
         }
+    }
+
+    /// Tells the manager how fast a shard was, and how long its queue is expected to be. Where the
+    /// objective is expected to be missed, the queue counts as too long, whatever its length.
+    fn tell(&self, manager: &mut Manager, now: Nanos, candidate: &Candidate, observed: &Observed) {
+        let (count, busy_s) = candidate.station.take_served();
+        manager.served(now, candidate.id, observed.held_bytes, count, busy_s);
+        let expected = self.whole.advised(candidate.station.name()).map(|(station, share)| {
+            let length = station.length_ahead.unwrap_or(f64::INFINITY);
+            let missed = station.within_ahead.is_some_and(|within| within < share);
+            if missed { length.max(manager.settings().high * 1.001) } else { length }
+        });
+        manager.expect(candidate.id, expected);
     }
 
     /// Builds the step of an order and publishes it.
@@ -285,6 +316,27 @@ impl Layers {
             }
         }
         Ok(None)
+    }
+}
+
+/// A change as a proposal. A layer is expected to make a shard twice as fast; a fold beyond the budget is
+/// made in any case.
+fn proposal(name: &str, change: &Change, average: f64) -> Proposal {
+    let (change_said, factor) = match change {
+        Change::Grow { bytes, .. } => (format!("grows by {bytes} bytes"), 2.0),
+        Change::Fold { bytes, .. } => (format!("folds by {bytes} bytes"), 0.5),
+    };
+    Proposal {
+        knob: Knob::Layers,
+        target: name.to_owned(),
+        change: change_said,
+        reason: change.why().to_string(),
+        expected: Effect {
+            quantity: "mean queue length".to_owned(),
+            before: average,
+            after: relieved(average, factor),
+        },
+        must: matches!(change.why(), Why::OverBudget { .. }),
     }
 }
 
@@ -372,7 +424,6 @@ impl State {
                 format!("{name} folds by {bytes} bytes: {why}")
             }
         };
-        info!("{said}");
         if self.changes.len() >= CHANGES_MAX {
             self.changes.remove(0);
         }

@@ -25,6 +25,7 @@ use tracing::{info, warn};
 
 use super::lane::{Lane, Seen};
 use crate::config::Config;
+use crate::live::Loop;
 use crate::pace::Pace;
 use complaints::Complaints;
 use dataset::{Info, remote};
@@ -95,6 +96,7 @@ impl Datasets {
         cluster: Option<&ClusterSettings>,
         origin: Arc<dyn Origin>,
         windows: window::Settings,
+        whole: &Arc<Loop>,
         now: Nanos,
     ) -> anyhow::Result<Option<Arc<Datasets>>> {
         let Some(path) = &config.datasets.path else { return Ok(None) };
@@ -119,7 +121,7 @@ impl Datasets {
         };
         let copies = path.clone();
         let mut all =
-            Self::of(config, copies, origin, windows, Box::new(is_mine), Box::new(seals), now)?;
+            Self::of(config, copies, origin, windows, Box::new(is_mine), Box::new(seals), (whole, now))?;
         all.looks_for_all = true;
         Ok(Some(Arc::new(all)))
     }
@@ -133,11 +135,13 @@ impl Datasets {
         config: &Config,
         origin: Arc<dyn Origin>,
         windows: window::Settings,
+        whole: &Arc<Loop>,
         now: Nanos,
     ) -> anyhow::Result<Arc<Datasets>> {
         let no: fn(&Key) -> bool = |_| false;
         let copies = PathBuf::new();
-        Self::of(config, copies, origin, windows, Box::new(no), Box::new(no), now).map(Arc::new)
+        Self::of(config, copies, origin, windows, Box::new(no), Box::new(no), (whole, now))
+            .map(Arc::new)
     }
 
     fn of(
@@ -147,7 +151,7 @@ impl Datasets {
         windows: window::Settings,
         is_mine: Whose,
         seals: Whose,
-        now: Nanos,
+        (whole, now): (&Arc<Loop>, Nanos),
     ) -> anyhow::Result<Datasets> {
         let one_in = config.observe.sample_one_in;
         let common = |copies: PathBuf, is_mine: Whose, seals: Whose| {
@@ -170,7 +174,7 @@ impl Datasets {
             refresh: Duration::from_secs_f64(config.datasets.refresh_s),
             pace: Pace::of(&config.serve),
             appends: Arc::new(Semaphore::new(http::APPENDS_BYTES_MAX)),
-            layers: Layers::new(config.datasets.layers())?,
+            layers: Layers::new(config.datasets.layers(), whole.clone())?,
             replicas: if config.members.is_empty() { 1 } else { config.cluster.replicas.min(8) },
             looks_for_all: false,
             failed_lookups: std::sync::Mutex::default(),

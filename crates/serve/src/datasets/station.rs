@@ -4,6 +4,7 @@
 //! The work runs on a thread of the runtime's blocking pool. That thread continues with the next
 //! request as long as one waits, so that at most one thread is busy per server of each part.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::node::Stages;
@@ -34,6 +35,9 @@ pub struct Station {
     /// `shard/NAME/PART`.
     name: String,
     queue: Mutex<Queue<Job>>,
+    /// Services since they were last taken, and the time that they took.
+    served: AtomicU64,
+    busy_ns: AtomicU64,
 }
 
 /// The queue is full.
@@ -55,7 +59,7 @@ impl Station {
     /// An empty queue.
     pub fn new(name: String, length_max: u32, windows: Settings, now: Nanos) -> Arc<Station> {
         let queue = Mutex::new(Queue::new(&name, SERVERS, length_max, windows, now));
-        Arc::new(Station { name, queue })
+        Arc::new(Station { name, queue, served: AtomicU64::new(0), busy_ns: AtomicU64::new(0) })
     }
 
     /// `shard/NAME/PART`.
@@ -71,6 +75,12 @@ impl Station {
     /// Requests waiting and in service.
     pub fn length(&self) -> u32 {
         self.lock().length()
+    }
+
+    /// Services that ended since the last call, and the seconds that they took together.
+    pub fn take_served(&self) -> (u64, f64) {
+        let busy_ns = self.busy_ns.swap(0, Ordering::Relaxed);
+        (self.served.swap(0, Ordering::Relaxed), busy_ns as f64 * 1e-9)
     }
 
     /// The windows that ended by `now`; with `flush`, the current one too.
@@ -146,6 +156,8 @@ impl Station {
                 response: now.saturating_sub(queued),
                 bytes: done.as_ref().map_or(0, |(bytes, _)| *bytes),
             };
+            self.served.fetch_add(1, Ordering::Relaxed);
+            self.busy_ns.fetch_add(finished.service, Ordering::Relaxed);
             let (next, length) = {
                 let mut queue = self.lock();
                 queue.finish(now, &finished);

@@ -83,6 +83,7 @@ pub fn status(access: &Arc<Access>) -> Response<ReplyBody> {
 pub fn metrics(access: &Arc<Access>) -> Response<ReplyBody> {
     let (status, _) = access.router.drive.status(clock::now());
     let mut page = access.metrics.queues();
+    access.whole.add_metrics(&mut page);
     add(&mut page, &status);
     let connections = access.connections.load(Ordering::Relaxed);
     page.single("concertina_connections", Kind::Gauge, "Open connections.", connections as f64);

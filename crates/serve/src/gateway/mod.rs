@@ -40,8 +40,9 @@ use super::body::ReplyBody;
 use super::condition;
 use super::datasets::Datasets;
 use super::front::Front;
-use super::http::{Problem, Service, authorize, only_get, resumed};
+use super::http::{Problem, Service, admit, only_get, resumed};
 use super::lane::{Lane, Seen};
+use super::live::{self, Loop};
 use super::objects::{Answered, key_of, no_length, operation_of};
 use super::observe::Observed;
 use super::pace::Pace;
@@ -84,6 +85,7 @@ impl Access {
         ring: Arc<Ring>,
         windows: window::Settings,
         origin: Arc<dyn Origin>,
+        whole: &Arc<Loop>,
         now: Nanos,
     ) -> anyhow::Result<Access> {
         let nodes = Nodes::new(config, ring.clone(), origin.clone())?;
@@ -93,9 +95,9 @@ impl Access {
         };
         let ping_timeout = Duration::from_secs_f64(config.gateway.ping_timeout_s);
         Ok(Access {
-            front: Front::new(config, QueueName::Gateway, windows.clone(), now),
+            front: Front::new(config, QueueName::Gateway, windows.clone(), whole, now),
             router: Arc::new(Router::new(settings, nodes, ping_timeout, now)),
-            datasets: Datasets::without_shards(config, origin, windows, now)?,
+            datasets: Datasets::without_shards(config, origin, windows, whole, now)?,
         })
     }
 
@@ -118,13 +120,16 @@ impl Access {
                 _ => super::admin::alive(),
             });
         }
-        authorize(&self.front, request.headers())?;
+        admit(&self.front, path, request.headers())?;
         if let Some(encoded) = path.strip_prefix("/objects/") {
             let key = key_of(encoded)?;
             return self.object(lane, key, request).await;
         }
         if super::datasets::http::is_below(path) {
             return self.dataset(request).await;
+        }
+        if let Some(answer) = live::http::answer(&self.front.whole, request.method(), path) {
+            return answer;
         }
         only_get(&request)?;
         match path {

@@ -1,0 +1,271 @@
+//! `concertina status`, `why`, `hold` and `resume`: what a running server predicts of itself and changes
+//! by itself.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use http::Method;
+use serde_json::Value;
+
+use super::data_print as print;
+use crate::remote::server::Server;
+
+/// The server that is asked.
+#[derive(clap::Args)]
+struct Asked {
+    /// The node or gateway
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7070")]
+    server: String,
+    /// Its `serve.token`; other users of this machine can see it on the command line
+    #[arg(long, conflicts_with = "token_file")]
+    token: Option<String>,
+    /// A file that contains the token
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl Asked {
+    fn server(&self) -> anyhow::Result<Server> {
+        let read = |path: &PathBuf| {
+            let text = record::file::read_text(path);
+            text.with_context(|| format!("cannot read the token in {}", path.display()))
+        };
+        let from_file = self.token_file.as_ref().map(read).transpose()?;
+        Server::new(&self.server, self.token.as_deref().or(from_file.as_deref()))
+    }
+
+    fn json(&self, method: &Method, path: &str) -> anyhow::Result<Value> {
+        self.server()?.json(method, path, None)
+    }
+}
+
+/// Arguments of `concertina status`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  concertina status
+  concertina status --server http://127.0.0.1:7071 --json
+
+Shows the share of requests within the objective (model.objective_ms) as measured and as predicted at 1,
+1.5 and 2 times the load, the load up to which the objective holds (headroom), what saturates first, and
+how wrong past predictions were. Figures marked * are past the load up to which the model is trusted.")]
+pub struct StatusArgs {
+    #[command(flatten)]
+    asked: Asked,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `concertina why`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  concertina why
+  concertina why shard/packages --last 50
+
+Shows the changes that the server made by itself or advises (act.layers, act.bounds), newest first, each
+with its reason and with the expected and the realised effect.")]
+pub struct WhyArgs {
+    /// Only changes of queues whose names begin with this
+    #[arg(default_value = "")]
+    queue: String,
+    /// Maximum number of changes
+    #[arg(long, default_value_t = 20)]
+    last: usize,
+    #[command(flatten)]
+    asked: Asked,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `concertina hold` and `concertina resume`.
+#[derive(clap::Args)]
+pub struct HoldArgs {
+    #[command(flatten)]
+    asked: Asked,
+}
+
+/// Runs `concertina status`.
+pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    let shown = args.asked.json(&Method::GET, "/model")?;
+    if args.json { print::value(&shown) } else { print::line(status_text(&shown).trim_end()) }
+}
+
+/// Runs `concertina why`.
+pub fn why(args: &WhyArgs) -> anyhow::Result<ExitCode> {
+    let mut shown = args.asked.json(&Method::GET, "/actions")?;
+    let held = shown["held"].as_bool().unwrap_or(false);
+    let all = shown["actions"].as_array_mut().context("the reply has no actions")?;
+    all.retain(|entry| entry["target"].as_str().is_some_and(|t| t.starts_with(&args.queue)));
+    all.truncate(args.last);
+    if args.json {
+        return print::value(&shown);
+    }
+    print::line(why_text(held, shown["actions"].as_array().map_or(&[][..], Vec::as_slice)).trim_end())
+}
+
+/// Runs `concertina hold` (`on`) or `concertina resume`.
+pub fn hold(args: &HoldArgs, on: bool) -> anyhow::Result<ExitCode> {
+    let path = if on { "/actions/hold" } else { "/actions/resume" };
+    let shown = args.asked.json(&Method::POST, path)?;
+    let held = shown["held"].as_bool().context("the reply does not say whether changes are held")?;
+    print::line(if held {
+        "all changes are held until `concertina resume`, but for those that a budget requires"
+    } else {
+        "changes are made again"
+    })
+}
+
+/// A number in three digits, or a dash.
+fn number(value: &Value) -> String {
+    match value.as_f64() {
+        Some(value) if value.abs() >= 100.0 => format!("{value:.0}"),
+        Some(value) if value.abs() >= 1.0 => format!("{value:.2}"),
+        Some(value) => format!("{value:.3}"),
+        None => "-".to_owned(),
+    }
+}
+
+fn percent(value: &Value) -> String {
+    value.as_f64().map_or_else(|| "-".to_owned(), |value| format!("{:.2} %", value * 100.0))
+}
+
+fn ms(value: &Value) -> String {
+    value.as_f64().map_or_else(|| "-".to_owned(), |value| format!("{:.3} ms", value * 1e3))
+}
+
+fn status_text(shown: &Value) -> String {
+    let model = &shown["model"];
+    let measured = &model["measured"];
+    let mut out = format!(
+        "objective   {} within {}\nload        {} requests/s over {} s\nmeasured    {} within, median {}, p99 {}\n",
+        percent(&model["share"]),
+        ms(&model["objective_s"]),
+        number(&model["rate"]),
+        number(&model["window_s"]),
+        percent(&measured["within"]),
+        ms(&measured["p50_s"]),
+        ms(&measured["p99_s"]),
+    );
+    for at in model["loads"].as_array().into_iter().flatten() {
+        let mark = if at["beyond_limit"] == true { " *" } else { "" };
+        let within = &at["within"];
+        let _ = match within.is_null() {
+            true => writeln!(out, "at {:>4} x   {} requests/s: saturated{mark}", number(&at["times"]), number(&at["rate"])),
+            false => writeln!(
+                out,
+                "at {:>4} x   {} requests/s: {} within ({} to {}), median {}, p99 {}{mark}",
+                number(&at["times"]),
+                number(&at["rate"]),
+                percent(&within["value"]),
+                percent(&within["low"]),
+                percent(&within["high"]),
+                ms(&at["p50_s"]),
+                ms(&at["p99_s"]),
+            ),
+        };
+    }
+    let ahead = &model["ahead"];
+    if !ahead.is_null() {
+        let misses = if ahead["misses"] == true { ", which misses the objective" } else { "" };
+        let (within, rate) = (percent(&ahead["within"]["value"]), number(&ahead["rate"]));
+        let _ = writeln!(out, "expected    {within} within at {rate} requests/s{misses}");
+    }
+    let headroom = &model["headroom"];
+    if headroom.is_null() {
+        let why = model["why_not_fitted"].as_str().unwrap_or("no model was fitted yet");
+        let _ = writeln!(out, "headroom    not known: {why}");
+    } else {
+        let (times, mark) = (&headroom["times"], if headroom["beyond_limit"] == true { " *" } else { "" });
+        let _ = writeln!(
+            out,
+            "headroom    {} x ({} to {}), up to {} requests/s{mark}; {} saturates first, at {}; trusted up to {}",
+            number(&times["value"]),
+            number(&times["low"]),
+            number(&times["high"]),
+            number(&headroom["rate"]["value"]),
+            headroom["breaks_first"].as_str().unwrap_or("nothing"),
+            number(&headroom["saturation"]),
+            number(&headroom["confidence_limit"]),
+        );
+    }
+    let errors = &model["errors"];
+    let _ = writeln!(
+        out,
+        "errors      median {}, worst {} points of {} predictions; coverage {}; unchanged would err by {}",
+        number(&errors["median_points"]),
+        number(&errors["worst_points"]),
+        errors["count"],
+        percent(&errors["coverage"]),
+        number(&errors["median_unchanged_points"]),
+    );
+    if let Some(why) = model["withheld"].as_str() {
+        let _ = writeln!(out, "advice      withheld: {why}");
+    }
+    for change in model["changes"].as_array().into_iter().flatten() {
+        let parameter = match &change["parameter"] {
+            Value::String(name) => name.replace('_', " "),
+            other => other.to_string(),
+        };
+        let (now, fitted) = (number(&change["now"]["value"]), number(&change["fitted"]));
+        let _ = writeln!(out, "changed     {parameter}: {now} instead of {fitted}");
+    }
+    out
+}
+
+fn why_text(held: bool, entries: &[Value]) -> String {
+    let mut out = String::new();
+    if held {
+        out += "All changes are held; `concertina resume` releases them.\n";
+    }
+    if entries.is_empty() {
+        out += "The journal has no such changes.\n";
+    }
+    for entry in entries {
+        let text = |key: &str| entry[key].as_str().unwrap_or("?").to_owned();
+        let at = entry["at_unix_us"].as_u64().unwrap_or(0);
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_micros(at);
+        let ago = at.elapsed().map_or(0, |ago| ago.as_secs());
+        let effect = &entry["expected"];
+        let _ = writeln!(
+            out,
+            "{ago} s ago, {}: {} {}\n  because {}\n  {}: {} before, {} expected, {} realised",
+            text("status").replace('_', " "),
+            text("target"),
+            text("change"),
+            text("reason"),
+            effect["quantity"].as_str().unwrap_or("?"),
+            number(&effect["before"]),
+            number(&effect["after"]),
+            number(&entry["realised"]),
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn unknown_figures_are_dashes_and_a_limit_is_marked() {
+        let shown = json!({"model": {
+            "share": 0.95, "objective_s": 0.05, "rate": 120.0, "window_s": 60.0,
+            "measured": {"within": null, "p50_s": null, "p99_s": 0.04},
+            "loads": [{"times": 2.0, "rate": 240.0, "within": null, "beyond_limit": true}],
+            "ahead": null, "headroom": null, "why_not_fitted": "few requests",
+            "errors": {"count": 0}, "withheld": "0 of 3", "changes": [],
+        }});
+        let text = status_text(&shown);
+        for part in ["saturated *", "median -, p99 40.000 ms", "not known: few requests", "withheld: 0 of 3"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(why_text(true, &[]).contains("resume"));
+    }
+}

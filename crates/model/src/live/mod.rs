@@ -1,0 +1,505 @@
+//! The live model: a process's own windows, fitted again and again, with predictions that are
+//! checked against what then happens.
+//!
+//! [`Live::push`] takes the windows of all queues of a process, interval by interval, and keeps the
+//! last [`Settings::window_s`] seconds. [`Live::refit`] fits them ([`crate::fit::fit`]) when
+//! [`Live::is_due`] says so. Each fit predicts the share of requests within the objective
+//! [`Settings::ahead_s`] later, at the load that is then expected; when that time has come, the
+//! prediction is compared with what was measured. So the predictor's error is itself measured, and
+//! [`State::withheld`] says when its advice should not be followed: before three predictions have
+//! been compared, and while the median error of the last ten is above
+//! [`Settings::error_points_max`].
+//!
+//! A [`Watch`] tells when a model no longer describes the stream. Then what was seen before the
+//! change is forgotten: half a window of a fast disk and half a window of a slow one describe
+//! neither.
+//!
+//! Where nothing can be fitted (a gateway has no devices; a node may answer everything from memory)
+//! the responses of the window are the prediction for the time ahead, without headroom; the method
+//! is then [`Method::Recent`].
+//!
+//! Cost: a push some microseconds for each queue. A fit, with its predictions, tens of milliseconds
+//! (`docs/operations.md` has the measurement). Memory: the windows, some kilobytes for each queue
+//! and second.
+//!
+//! Limitation: a single level of load, as in most windows, tells nothing of how the hit ratio
+//! depends on load; it is taken to be constant.
+
+mod forecast;
+mod grid;
+mod score;
+mod settings;
+mod state;
+mod station;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::fit::{self, Change, Step, Watch, WatchOptions};
+use crate::model_file::{Model, Parameter};
+use crate::window::{Histogram, Outcome, QueueName, Window};
+
+pub use forecast::Forecast;
+pub use score::{Scored, Summary};
+pub use settings::Settings;
+pub use state::{Ahead, AtLoad, CurvePoint, Headroom, Measured, Method, State};
+pub use station::Station;
+
+use grid::{Grid, curve_of};
+use score::{Pending, Scores};
+
+/// The multiples of the present load for which shares are predicted.
+const TIMES: [f64; 3] = [1.0, 1.5, 2.0];
+/// Changes that are remembered.
+const CHANGES: usize = 16;
+/// Windows of a block.
+const BLOCK: usize = 5;
+/// The fewest requests of a fit.
+const REQUESTS_MIN: u64 = 200;
+
+/// The windows of one interval, of all queues.
+type Interval = Vec<Window>;
+
+/// A process's model of itself. It has no clock; the time is that of the windows.
+///
+/// ```
+/// use model::live::{Live, Method, Settings};
+/// use model::window::{QueueName, Window};
+/// let mut live = Live::new(Settings::default())?;
+/// let mut window = Window::new(&QueueName::Gateway.to_string(), 0, 0, &[50.0]);
+/// window.length_s = 1.0;
+/// live.push(vec![window]);
+/// live.refit();
+/// assert_eq!(live.state().method, Method::None, "no request was seen");
+/// assert!(live.state().withheld.is_some());
+/// # Ok::<(), model::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Live {
+    settings: Settings,
+    intervals: VecDeque<Interval>,
+    /// The end of the newest window, microseconds since 1970-01-01 UTC.
+    now_us: u64,
+    /// When to fit next.
+    next_us: u64,
+    /// What was seen before is forgotten.
+    since_us: u64,
+    /// The watch of a model, and when that was fitted.
+    watch: Option<(Watch, u64)>,
+    scores: Scores,
+    state: State,
+}
+
+impl Live {
+    /// A model that has seen nothing. [`Error::Invalid`] for settings out of their ranges.
+    pub fn new(settings: Settings) -> Result<Live, Error> {
+        settings.check()?;
+        let state =
+            State { objective_s: settings.objective_s, share: settings.share, ..State::default() };
+        let mut live = Live {
+            settings,
+            intervals: VecDeque::new(),
+            now_us: 0,
+            next_us: 0,
+            since_us: 0,
+            watch: None,
+            scores: Scores::default(),
+            state,
+        };
+        live.state.withheld = live.doubt();
+        Ok(live)
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What it says; as of the last fit, but for changes and errors.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Adds the windows of one interval, of any queues. Windows without requests belong to it, too.
+    /// Returns the changes that became certain.
+    pub fn push(&mut self, windows: Vec<Window>) -> Vec<Change> {
+        let Some(end) = windows.iter().map(Window::end_unix_us).max() else { return Vec::new() };
+        if self.now_us == 0 {
+            self.next_us = end.saturating_add(micros(self.settings.refit_s));
+        }
+        self.now_us = self.now_us.max(end);
+        let changes = self.watched(&windows);
+        self.intervals.push_back(windows);
+        // A prediction's interval may be longer than the window.
+        let kept = self.settings.window_s.max(self.settings.scored_s);
+        let oldest = self.now_us.saturating_sub(micros(kept));
+        while self.intervals.front().is_some_and(|first| start_of(first) + 1000 < oldest) {
+            self.intervals.pop_front();
+        }
+        self.score();
+        changes
+    }
+
+    /// Whether it is time to fit again.
+    pub fn is_due(&self) -> bool {
+        self.now_us > 0 && self.now_us >= self.next_us
+    }
+
+    /// Puts the next fit off until this many seconds from now, for a driver that measures what fits cost.
+    pub fn not_before(&mut self, seconds: f64) {
+        self.next_us = self.next_us.max(self.now_us.saturating_add(micros(seconds)));
+    }
+
+    /// Fits what was seen, predicts, and notes the prediction for the time ahead.
+    pub fn refit(&mut self) {
+        self.next_us = self.now_us.saturating_add(micros(self.settings.refit_s));
+        let step = self.step();
+        let client = client_of(&step);
+        let windows: Vec<&Window> = client.iter().collect();
+        let rates: Vec<(f64, f64)> =
+            windows.iter().map(|w| (w.end_unix_us() as f64 * 1e-6, w.arrival_rate())).collect();
+        let forecast = Forecast::of(&rates);
+        let responses = responses_of(&windows);
+        let fitted = if responses.count() < REQUESTS_MIN {
+            Err(format!("fewer than {REQUESTS_MIN} requests in the window"))
+        } else {
+            let options = fit::Options { replicates: self.settings.replicates, ..fit::Options::default() };
+            fit::fit(&[step.clone()], &options).map_err(|error| error.to_string())
+        };
+        let time: f64 = windows.iter().map(|w| w.length_s).sum();
+        let arrivals: u64 = windows.iter().map(|w| w.arrivals).sum();
+        let mut state = State {
+            at_unix_us: self.now_us,
+            window_s: time,
+            fits: self.state.fits + 1,
+            rate: if time > 0.0 { arrivals as f64 / time } else { 0.0 },
+            rate_slope: forecast.slope,
+            measured: measured_of(&windows, &responses, self.settings.objective_s),
+            stations: self.stations(),
+            changes: std::mem::take(&mut self.state.changes),
+            objective_s: self.settings.objective_s,
+            share: self.settings.share,
+            ..State::default()
+        };
+        let model = match fitted {
+            Ok(model) => self.predict(&mut state, model, &forecast, &responses),
+            Err(why) => {
+                state.why_not_fitted = Some(why);
+                None
+            }
+        };
+        if model.is_none() {
+            self.watch = None;
+            self.predict_recent(&mut state, &forecast);
+        }
+        if state.curve.is_empty() {
+            state.curve = curve_of(&responses, None);
+        }
+        if let (Some(ahead), Some(last)) = (&state.ahead, state.measured.within) {
+            let (at_us, rate, within) = (ahead.at_unix_us, ahead.rate, ahead.within.clone());
+            let overdispersion = overdispersion(&windows, self.settings.objective_s);
+            self.scores.expect(Pending { at_us, rate, within, last, overdispersion, model });
+        }
+        self.state = state;
+        self.note_errors();
+    }
+
+    fn doubt(&self) -> Option<String> {
+        self.scores.doubt(self.settings.error_points_max)
+    }
+
+    fn note_errors(&mut self) {
+        self.state.errors = self.scores.summary();
+        self.state.scored = self.scores.scored().cloned().collect();
+        self.state.withheld = self.doubt();
+    }
+
+    /// The windows since the last change, as a step of a fit.
+    fn step(&self) -> Step {
+        let mut step = Step { name: "the last minute".to_owned(), ..Step::default() };
+        let mut devices: BTreeMap<&str, Vec<Window>> = BTreeMap::new();
+        let whole = self.now_us.saturating_sub(micros(self.settings.window_s));
+        let since = self.since_us.max(whole);
+        let all = || self.intervals.iter().flatten().filter(|w| w.start_unix_us + 1000 >= since);
+        // In one process with a gateway, the node's own requests.
+        let has_http = all().any(|w| w.is_of(QueueName::NodeHttp));
+        let client = if has_http { QueueName::NodeHttp } else { QueueName::Gateway };
+        for window in all() {
+            match window.queue_name() {
+                Some(name) if name == client => step.gateway.push(window.clone()),
+                Some(QueueName::Node) => step.node.push(window.clone()),
+                Some(QueueName::Device(id)) => devices.entry(id).or_default().push(window.clone()),
+                _ => {}
+            }
+        }
+        step.devices = devices.into_values().collect();
+        step
+    }
+
+    /// What is known of each queue but those of whole requests.
+    fn stations(&self) -> Vec<Station> {
+        let mut queues: BTreeMap<&str, Vec<&Window>> = BTreeMap::new();
+        for window in self.intervals.iter().flatten() {
+            let whole = [QueueName::Gateway, QueueName::Routing, QueueName::Node, QueueName::NodeHttp];
+            if !window.queue_name().is_some_and(|name| whole.contains(&name)) {
+                queues.entry(&window.queue).or_default().push(window);
+            }
+        }
+        let of = |windows: Vec<&Window>| {
+            Station::of(&windows, self.settings.ahead_s, self.settings.objective_s)
+        };
+        queues.into_values().filter_map(of).collect()
+    }
+
+    /// The predictions of a model; `None`, with the reason in the state, if it makes none at the
+    /// present load.
+    fn predict(
+        &mut self,
+        state: &mut State,
+        model: Model,
+        forecast: &Forecast,
+        responses: &Histogram,
+    ) -> Option<Arc<Model>> {
+        let Settings { objective_s, share, ahead_s, window_s, .. } = self.settings;
+        let now = match model.within(state.rate, objective_s) {
+            Ok(now) => now,
+            Err(error) => {
+                state.why_not_fitted = Some(error.to_string());
+                return None;
+            }
+        };
+        let limits = model.limits().ok()?;
+        (state.method, state.fitted_unix_us) = (Method::Fitted, Some(self.now_us));
+        state.warnings.clone_from(&model.warnings);
+        let grid = Grid::of(&model, responses);
+        for times in TIMES {
+            let rate = times * state.rate;
+            let shares = grid.as_ref().and_then(|grid| grid.shares(rate));
+            let quantile = |p| shares.as_ref().and_then(|s| grid.as_ref()?.quantile(s, p));
+            let within = match times {
+                1.0 => Some(now.clone()),
+                _ => model.within(rate, objective_s).ok(),
+            };
+            state.loads.push(AtLoad {
+                times,
+                rate,
+                within,
+                p50_s: quantile(0.5),
+                p99_s: quantile(0.99),
+                beyond_limit: rate > limits.mg1.value,
+            });
+        }
+        let shares = grid.as_ref().and_then(|grid| grid.shares(state.rate));
+        state.curve = curve_of(responses, grid.as_ref().zip(shares.as_ref()));
+        let rate = forecast.at(ahead_s);
+        // Past saturation nothing that waits is answered in time, once the queue is long.
+        let saturated = || Parameter { value: 0.0, low: 0.0, high: now.low, unit: "1".to_owned() };
+        let within = model.within(rate, objective_s).unwrap_or_else(|_| saturated());
+        let misses = within.value < share;
+        let at_unix_us = self.now_us.saturating_add(micros(ahead_s));
+        state.ahead = Some(Ahead { at_unix_us, rate, within, misses });
+        let none = || Parameter::exact(0.0, "1/s");
+        let largest = model.largest_rate_with_interval(objective_s, share).unwrap_or_else(|_| none());
+        let each = |rate: f64| if state.rate > 0.0 { rate / state.rate } else { f64::INFINITY };
+        let times = Parameter {
+            value: each(largest.value),
+            low: each(largest.low),
+            high: each(largest.high),
+            unit: "1".to_owned(),
+        };
+        state.headroom = Some(Headroom {
+            times,
+            confidence_limit: limits.mg1.value,
+            beyond_limit: largest.value > limits.mg1.value,
+            saturation: limits.saturation.value,
+            breaks_first: limits.breaks_first.map(|limit| match busiest(&state.stations) {
+                Some(station) if limit.as_str() == "devices" => station.queue.clone(),
+                _ => limit.as_str().to_owned(),
+            }),
+            rate: largest,
+        });
+        let model = Arc::new(model);
+        // A watch needs time: a new one for each fit would never be certain of anything.
+        let old = self.watch.as_ref().is_none_or(|(_, from)| {
+            self.now_us.saturating_sub(*from) > micros(2.0 * window_s)
+        });
+        if old {
+            let watch = Watch::new(&model, WatchOptions::default()).ok();
+            self.watch = watch.map(|watch| (watch, self.now_us));
+        }
+        Some(model)
+    }
+
+    /// Without a model: the responses of the window are expected to stay as they are.
+    fn predict_recent(&self, state: &mut State, forecast: &Forecast) {
+        let measured = &state.measured;
+        let Some(within) = measured.within else { return };
+        state.method = Method::Recent;
+        let half = 1.96 * (within * (1.0 - within) / measured.requests.max(1) as f64).sqrt();
+        let (low, high) = ((within - half).max(0.0), (within + half).min(1.0));
+        let within = Parameter { value: within, low, high, unit: "1".to_owned() };
+        state.loads.push(AtLoad {
+            times: 1.0,
+            rate: state.rate,
+            within: Some(within.clone()),
+            p50_s: measured.p50_s,
+            p99_s: measured.p99_s,
+            beyond_limit: false,
+        });
+        let misses = within.value < state.share;
+        let at_unix_us = self.now_us.saturating_add(micros(self.settings.ahead_s));
+        state.ahead = Some(Ahead { at_unix_us, rate: forecast.at(self.settings.ahead_s), within, misses });
+    }
+
+    /// Tells the watch of an interval. After a change only what was seen since counts.
+    fn watched(&mut self, windows: &[Window]) -> Vec<Change> {
+        let Some((watch, _)) = &mut self.watch else { return Vec::new() };
+        let of = |name: QueueName<'_>| windows.iter().find(|w| w.is_of(name));
+        let client = of(QueueName::NodeHttp).or(of(QueueName::Gateway)).or(of(QueueName::Node));
+        let is_device = |w: &&Window| w.queue_name().is_some_and(QueueName::is_device);
+        let devices: Vec<&Window> = windows.iter().filter(is_device).collect();
+        let changes = watch.push(client, &devices);
+        if let Some(since) = changes.iter().map(|change| change.since_unix_us).max() {
+            self.since_us = self.since_us.max(since);
+            self.watch = None;
+            self.next_us = self.now_us;
+        }
+        for change in &changes {
+            if self.state.changes.len() >= CHANGES {
+                self.state.changes.remove(0);
+            }
+            self.state.changes.push(change.clone());
+        }
+        changes
+    }
+
+    /// Compares the predictions whose time has come.
+    fn score(&mut self) {
+        let mut any = false;
+        while let Some(due) = self.scores.due(self.now_us) {
+            let from = due.at_us.saturating_sub(micros(self.settings.scored_s));
+            let of = |w: &&Window| w.start_unix_us + 1000 >= from && w.end_unix_us() <= due.at_us + 1000;
+            let step = self.step_all();
+            let windows: Vec<&Window> = step.iter().copied().filter(of).collect();
+            let time: f64 = windows.iter().map(|w| w.length_s).sum();
+            let arrivals: u64 = windows.iter().map(|w| w.arrivals).sum();
+            if time > 0.0 {
+                let t_s = self.settings.objective_s;
+                let within = within_of(&windows, t_s);
+                self.scores.score(&due, arrivals as f64 / time, within, t_s);
+                any = true;
+            }
+        }
+        if any {
+            self.note_errors();
+        }
+    }
+
+    /// All windows of the client's side.
+    fn step_all(&self) -> Vec<&Window> {
+        let all = || self.intervals.iter().flatten();
+        for name in [QueueName::NodeHttp, QueueName::Gateway, QueueName::Node] {
+            let found: Vec<&Window> = all().filter(|w| w.is_of(name)).collect();
+            if !found.is_empty() {
+                return found;
+            }
+        }
+        Vec::new()
+    }
+}
+
+fn micros(seconds: f64) -> u64 {
+    (seconds * 1e6) as u64
+}
+
+fn start_of(interval: &Interval) -> u64 {
+    interval.iter().map(|w| w.start_unix_us).min().unwrap_or(0)
+}
+
+/// The windows of the client's side: the listener's, else the engine's.
+fn client_of(step: &Step) -> &[Window] {
+    if step.gateway.is_empty() { &step.node } else { &step.gateway }
+}
+
+/// The responses to clients, errors not counted.
+fn responses_of(windows: &[&Window]) -> Histogram {
+    let mut all = Histogram::default();
+    for times in windows.iter().flat_map(|w| &w.times).filter(|t| t.outcome != Outcome::Error) {
+        all.merge(&times.response);
+    }
+    all
+}
+
+/// Requests within a time, and all; exact where the windows count that objective. An error is never
+/// within it.
+fn within_of(windows: &[&Window], t_s: f64) -> (u64, u64) {
+    let (mut within, mut all) = (0.0, 0);
+    for window in windows {
+        let counted = window.objectives_ms.iter().position(|ms| (ms * 1e-3 - t_s).abs() < 1e-9);
+        for times in &window.times {
+            all += times.response.count();
+            if times.outcome == Outcome::Error {
+                continue;
+            }
+            within += match counted.and_then(|index| times.within.get(index)) {
+                Some(count) => *count as f64,
+                None => {
+                    let share = times.response.share_within(t_s).unwrap_or(0.0);
+                    share * times.response.count() as f64
+                }
+            };
+        }
+    }
+    (within.round() as u64, all)
+}
+
+fn measured_of(windows: &[&Window], responses: &Histogram, t_s: f64) -> Measured {
+    let (within, requests) = within_of(windows, t_s);
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut dispersion = crate::window::Dispersion::default();
+    for window in windows {
+        dispersion.merge(&window.dispersion);
+        for times in &window.times {
+            *counts.entry(times.outcome.as_str()).or_default() += times.response.count();
+        }
+    }
+    let share = |count: u64| count as f64 / requests.max(1) as f64;
+    let hits = counts.get(Outcome::Memory.as_str()).copied().unwrap_or(0);
+    Measured {
+        requests,
+        within: (requests > 0).then(|| share(within)),
+        p50_s: responses.quantile_s(0.5),
+        p99_s: responses.quantile_s(0.99),
+        hit_ratio: (requests > 0).then(|| share(hits)),
+        dispersion: dispersion.index(),
+        outcomes: counts.into_iter().map(|(name, n)| (name.to_owned(), share(n))).collect(),
+    }
+}
+
+fn busiest(stations: &[Station]) -> Option<&Station> {
+    let devices = stations.iter().filter(|s| s.queue.starts_with("device/"));
+    devices.max_by(|a, b| a.utilisation.total_cmp(&b.utilisation))
+}
+
+/// By how much the share within the objective varies from one block of five windows to the next,
+/// as a multiple of what chance would do to independent requests; at least 1. Requests that meet the
+/// same queue are late together.
+fn overdispersion(windows: &[&Window], t_s: f64) -> f64 {
+    let blocks: Vec<(f64, f64)> = windows
+        .chunks(BLOCK)
+        .map(|block| within_of(block, t_s))
+        .filter(|(_, all)| *all > 0)
+        .map(|(within, all)| (within as f64, all as f64))
+        .collect();
+    let (within, all) = blocks.iter().fold((0.0, 0.0), |sum, b| (sum.0 + b.0, sum.1 + b.1));
+    let p = within / all;
+    let binomial = p * (1.0 - p);
+    if blocks.len() < 3 || !(binomial > 0.0) {
+        return 1.0;
+    }
+    let squares = blocks.iter().map(|(w, n)| (w - n * p).powi(2) / (n * binomial)).sum::<f64>();
+    (squares / (blocks.len() - 1) as f64).max(1.0)
+}

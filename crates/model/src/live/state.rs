@@ -1,0 +1,148 @@
+//! What a live model says: the body of `GET /model`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::fit::Change;
+use crate::model_file::Parameter;
+
+use super::score::{Scored, Summary};
+use super::station::Station;
+
+/// How the shares of the present are predicted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// Nothing has been seen.
+    #[default]
+    None,
+    /// The responses of the last window, whatever the load: there is no model of what answers.
+    Recent,
+    /// A fitted model of the node and its devices.
+    Fitted,
+}
+
+/// The requests of the sliding window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Number of requests answered.
+    pub requests: u64,
+    /// Share answered within the objective.
+    pub within: Option<f64>,
+    /// Median response, seconds.
+    pub p50_s: Option<f64>,
+    /// The response that 99 % do not exceed, seconds.
+    pub p99_s: Option<f64>,
+    /// Share answered from memory.
+    pub hit_ratio: Option<f64>,
+    /// Variance over mean of the counts of arrivals: 1 for Poisson arrivals.
+    pub dispersion: Option<f64>,
+    /// Share of the requests that each part answered, by the outcome's name.
+    pub outcomes: Vec<(String, f64)>,
+}
+
+/// What is predicted at a multiple of the present load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AtLoad {
+    /// The multiple.
+    pub times: f64,
+    /// The load, requests/s.
+    pub rate: f64,
+    /// P(T ≤ objective); `None` past saturation, and without a model at any other load.
+    pub within: Option<Parameter>,
+    /// Median response, seconds.
+    pub p50_s: Option<f64>,
+    /// The response that 99 % do not exceed, seconds.
+    pub p99_s: Option<f64>,
+    /// Whether the load is past the confidence limit. Say so wherever the figures are shown.
+    pub beyond_limit: bool,
+}
+
+/// The prediction for a time to come.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ahead {
+    /// That time, microseconds since 1970-01-01 UTC.
+    pub at_unix_us: u64,
+    /// Expected load, requests/s.
+    pub rate: f64,
+    /// P(T ≤ objective).
+    pub within: Parameter,
+    /// Whether the objective is expected to be missed.
+    pub misses: bool,
+}
+
+/// By how much the load may grow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Headroom {
+    /// The largest load that holds the objective, as a multiple of the present one, with its 95 %
+    /// interval.
+    pub times: Parameter,
+    /// The same in requests/s.
+    pub rate: Parameter,
+    /// The load up to which the model is trusted by its confidence limit, requests/s. Headroom past
+    /// it is an extrapolation.
+    pub confidence_limit: f64,
+    /// Whether the largest load is past that limit.
+    pub beyond_limit: bool,
+    /// The load at which a resource is always busy, requests/s.
+    pub saturation: f64,
+    /// The queue or resource that saturates first.
+    pub breaks_first: Option<String>,
+}
+
+/// A point of the response times' distribution.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CurvePoint {
+    /// The time, seconds.
+    pub t_s: f64,
+    /// Measured share within it.
+    pub measured: f64,
+    /// Predicted share; `None` without a model.
+    pub predicted: Option<f64>,
+}
+
+/// What a live model says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// The time of the objective, seconds.
+    pub objective_s: f64,
+    /// The share of the objective.
+    pub share: f64,
+    /// The end of the data, microseconds since 1970-01-01 UTC.
+    pub at_unix_us: u64,
+    /// Length of the data, seconds.
+    pub window_s: f64,
+    /// How the shares are predicted.
+    pub method: Method,
+    /// Why there is no fitted model.
+    pub why_not_fitted: Option<String>,
+    /// When the model was fitted, microseconds since 1970-01-01 UTC.
+    pub fitted_unix_us: Option<u64>,
+    /// Number of fits so far.
+    pub fits: u64,
+    /// Present load, requests/s.
+    pub rate: f64,
+    /// Its change per second; 0 where chance explains it.
+    pub rate_slope: f64,
+    /// The requests of the window.
+    pub measured: Measured,
+    /// Predictions at 1, 1.5 and 2 times the load.
+    pub loads: Vec<AtLoad>,
+    /// The prediction for the time ahead.
+    pub ahead: Option<Ahead>,
+    /// By how much the load may grow; `None` without a model.
+    pub headroom: Option<Headroom>,
+    /// Changes that were detected, newest last: at most 16.
+    pub changes: Vec<Change>,
+    /// Each queue.
+    pub stations: Vec<Station>,
+    /// The response times' distribution.
+    pub curve: Vec<CurvePoint>,
+    /// The errors of past predictions.
+    pub errors: Summary,
+    /// Past predictions with what happened, oldest first: at most 60.
+    pub scored: Vec<Scored>,
+    /// Why the model's advice is not followed now; `None` if it is.
+    pub withheld: Option<String>,
+    /// Warnings of the fit.
+    pub warnings: Vec<String>,
+}

@@ -1,0 +1,95 @@
+//! The sections of the live model, and of what the process changes by itself.
+
+use std::path::PathBuf;
+
+use engine::act;
+use model::live;
+use model::window::Nanos;
+use origin::{Checks, section};
+
+section! {
+    /// The live model: what this process predicts of itself from its own requests.
+    pub struct Model {
+        /// Whether a model is fitted continuously. It costs less than 2 % of a processor.
+        pub live: bool = true,
+        /// Response time of the objective, milliseconds. Counts are exact if it is one of
+        /// observe.objectives_ms.
+        pub objective_ms: f64 = 50.0,
+        /// Share of requests that should be answered within objective_ms.
+        pub share: f64 = 0.95,
+        /// Seconds of requests that are fitted.
+        pub window_s: f64 = 60.0,
+        /// Seconds between two fits.
+        pub refit_s: f64 = 10.0,
+        /// How many seconds ahead responses are predicted.
+        pub ahead_s: f64 = 60.0,
+        /// Each prediction is compared with this many seconds of requests before its time.
+        pub scored_s: f64 = 10.0,
+        /// Advice is withheld while the median error of the last ten predictions is above this many
+        /// points (of 100).
+        pub error_points_max: f64 = 5.0,
+    }
+}
+
+section! {
+    /// What the process changes by itself: for each knob "auto", "advise" (only written into the
+    /// journal, see `concertina why`) or "off".
+    pub struct Act {
+        /// Layers of shards of datasets. Layers beyond datasets.layers_bytes are dropped in any
+        /// mode.
+        pub layers: act::Mode = act::Mode::Auto,
+        /// Bounds of the devices' queues: a read that finds too many others before it for
+        /// model.objective_ms is refused instead of answered late.
+        pub bounds: act::Mode = act::Mode::Advise,
+        /// Maximum changes of each knob in a minute.
+        pub per_minute: u32 = 60,
+        /// Seconds after a change at which its effect is measured.
+        pub judged_after_s: f64 = 30.0,
+        /// File for the journal of changes, one JSON object a line; created if missing, appended to.
+        /// The last 256 entries are in memory in any case.
+        pub journal: Option<PathBuf> = None,
+        /// Maximum bytes of the journal's file. A full one is renamed to NAME.old, which replaces an
+        /// earlier one.
+        pub journal_bytes_max: origin::Size = origin::Size(16 << 20),
+    }
+}
+
+impl Model {
+    /// The live model's settings.
+    pub fn settings(&self) -> live::Settings {
+        live::Settings {
+            objective_s: self.objective_ms * 1e-3,
+            share: self.share,
+            window_s: self.window_s,
+            refit_s: self.refit_s,
+            ahead_s: self.ahead_s,
+            scored_s: self.scored_s,
+            error_points_max: self.error_points_max,
+            ..live::Settings::default()
+        }
+    }
+
+    pub(super) fn check(&self, mut checks: Checks<'_>) {
+        if let Err(error) = self.settings().check() {
+            checks.must(false, "*", error.to_string());
+        }
+    }
+}
+
+impl Act {
+    /// The governor's settings.
+    pub fn settings(&self) -> act::Settings {
+        act::Settings {
+            modes: act::Modes { layers: self.layers, bounds: self.bounds },
+            per_minute: self.per_minute,
+            judged_after: (self.judged_after_s * 1e9) as Nanos,
+            ..act::Settings::default()
+        }
+    }
+
+    pub(super) fn check(&self, mut checks: Checks<'_>) {
+        checks.between("per_minute", self.per_minute, 1, 1_000_000);
+        checks.between("judged_after_s", self.judged_after_s, 0.01, 1e6);
+        checks.at_least("journal_bytes_max", self.journal_bytes_max, origin::Size(64 << 10));
+    }
+}

@@ -1,0 +1,263 @@
+//! The loop of a process: its live model, and what it changes by itself.
+//!
+//! The observing thread hands the windows of all queues over ([`Loop::push`]); a thread of its own,
+//! at a low priority, gives them to [`model::live`], fits when it is time, and puts what the model says
+//! where requests find it. Nothing of it is on the way of a request. If that thread falls behind,
+//! windows are dropped and counted.
+//!
+//! Whatever changes something by itself asks [`Loop::propose`] first: [`engine::act`] decides, the
+//! journal keeps it. Beside the layer manager (`datasets::layers`) that is `bounds`.
+
+mod bounds;
+pub mod http;
+mod journal;
+mod metrics;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+
+use engine::act::{Entry, Governor, Knob, Proposal, Status};
+use model::live::{Live, State, Station};
+use model::window::{Nanos, Window};
+use record::clock;
+use serde::Serialize;
+use tracing::{info, warn};
+
+use crate::config::Config;
+use crate::drive::Drive;
+use journal::Journal;
+
+/// Intervals that wait for the thread; one more is dropped. A fit takes less than a second.
+const WAITING_MAX: usize = 64;
+/// The largest part of a processor that fits take: after an expensive one the next is put off.
+const COST_MAX: f64 = 0.015;
+/// Weight of the newest window in a queue's average length.
+const SMOOTHING: f64 = 0.3;
+
+/// The governor, and the file of its journal.
+struct Acting {
+    governor: Governor,
+    journal: Option<Journal>,
+    unix_offset_ns: i128,
+}
+
+/// What the thread has found, for whoever asks.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Shown {
+    /// What the model says.
+    pub model: State,
+    /// Processor time of the live model since the start, seconds.
+    pub cost_s: f64,
+    /// Intervals that were dropped because the thread fell behind.
+    pub dropped: u64,
+    /// Bytes of the layers of each shard, by its queue.
+    pub footprints: BTreeMap<String, u64>,
+}
+
+/// The loop of a process.
+pub struct Loop {
+    shown: Mutex<Arc<Shown>>,
+    lengths: Mutex<HashMap<String, f64>>,
+    acting: Mutex<Acting>,
+    windows: Mutex<Option<SyncSender<Vec<Window>>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    dropped: AtomicU64,
+    drive: Mutex<Weak<Drive>>,
+    /// Bytes of the layers of each shard.
+    footprints: Mutex<BTreeMap<String, u64>>,
+    objective_s: f64,
+}
+
+/// The lock of a mutex that no panic leaves half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Loop {
+    /// Opens the journal and starts the thread, if the configuration has a live model.
+    ///
+    /// # Errors
+    ///
+    /// If the journal cannot be opened, or the thread not be started.
+    pub fn start(config: &Config, unix_offset_ns: i128) -> anyhow::Result<Arc<Loop>> {
+        let act = &config.act;
+        let mut governor = Governor::new(act.settings());
+        let journal = match &act.journal {
+            None => None,
+            Some(path) => {
+                let (journal, lines) = Journal::open(path, act.journal_bytes_max.0)?;
+                governor.restore(lines);
+                Some(journal)
+            }
+        };
+        if governor.is_held() {
+            warn!("changes are held, as they were before: `concertina resume` releases them");
+        }
+        let whole = Arc::new(Loop {
+            shown: Mutex::default(),
+            lengths: Mutex::default(),
+            acting: Mutex::new(Acting { governor, journal, unix_offset_ns }),
+            windows: Mutex::new(None),
+            thread: Mutex::new(None),
+            dropped: AtomicU64::new(0),
+            drive: Mutex::default(),
+            footprints: Mutex::default(),
+            objective_s: config.model.objective_ms * 1e-3,
+        });
+        if config.model.live {
+            let live = Live::new(config.model.settings())?;
+            lock(&whole.shown).clone_from(&Arc::new(Shown { model: live.state().clone(), ..Shown::default() }));
+            let (sender, receiver) = sync_channel(WAITING_MAX);
+            let of = Arc::downgrade(&whole);
+            let thread = std::thread::Builder::new().name("live".to_owned());
+            let thread = thread.spawn(move || run(&of, live, &receiver))?;
+            *lock(&whole.windows) = Some(sender);
+            *lock(&whole.thread) = Some(thread);
+        }
+        Ok(whole)
+    }
+
+    /// Ends the thread.
+    pub fn stop(&self) {
+        drop(lock(&self.windows).take());
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+
+    /// The node whose bounds are changed.
+    pub fn set_drive(&self, drive: &Arc<Drive>) {
+        *lock(&self.drive) = Arc::downgrade(drive);
+    }
+
+    /// Takes the windows of an interval, of all queues. Never waits.
+    pub fn push(&self, windows: &[Window]) {
+        if windows.is_empty() {
+            return;
+        }
+        {
+            let mut lengths = lock(&self.lengths);
+            for window in windows {
+                let now = window.length_mean();
+                let average = lengths.entry(window.queue.clone()).or_insert(now);
+                *average += SMOOTHING * (now - *average);
+            }
+        }
+        if let Some(sender) = &*lock(&self.windows)
+            && let Err(TrySendError::Full(_)) = sender.try_send(windows.to_vec())
+        {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes the bytes of the layers of each shard, by its queue.
+    pub fn set_footprints(&self, footprints: BTreeMap<String, u64>) {
+        *lock(&self.footprints) = footprints;
+    }
+
+    /// What the thread has found.
+    pub fn shown(&self) -> Arc<Shown> {
+        lock(&self.shown).clone()
+    }
+
+    /// What the model says of a queue, if its advice is to be followed, and the share of the objective.
+    pub fn advised(&self, queue: &str) -> Option<(Station, f64)> {
+        let shown = self.shown();
+        if shown.model.withheld.is_some() {
+            return None;
+        }
+        let found = shown.model.stations.iter().find(|station| station.queue == queue)?;
+        Some((found.clone(), shown.model.share))
+    }
+
+    /// Asks whether to make a change, and writes it into the journal. The caller makes it if the
+    /// answer is [`Status::Made`].
+    pub fn propose(&self, proposal: &Proposal) -> Option<Status> {
+        let now = clock::now();
+        let mut acting = lock(&self.acting);
+        let unix_us = acting.unix_us(now);
+        let status = acting.governor.propose(now, unix_us, proposal);
+        acting.write();
+        if let Some(status) = &status {
+            let Proposal { target, change, reason, .. } = proposal;
+            info!("{target}: {change}: {reason} ({status})");
+        }
+        status
+    }
+
+    /// Switches the kill switch.
+    pub fn hold(&self, on: bool) {
+        let mut acting = lock(&self.acting);
+        let unix_us = acting.unix_us(clock::now());
+        acting.governor.hold(unix_us, on);
+        acting.write();
+        info!("{}", if on { "all changes are held" } else { "changes are made again" });
+    }
+
+    /// Whether the kill switch is on, and the journal, oldest first.
+    pub fn journal(&self) -> (bool, Vec<Entry>) {
+        let acting = lock(&self.acting);
+        (acting.governor.is_held(), acting.governor.entries().cloned().collect())
+    }
+
+    /// Notes the realised effects of changes made a while ago.
+    fn judge(&self) {
+        let now = clock::now();
+        let mut acting = lock(&self.acting);
+        while let Some((id, knob, target)) = acting.governor.due(now) {
+            let value = match knob {
+                Knob::Layers => lock(&self.lengths).get(&target).copied(),
+                Knob::Bounds => self.longest_wait_s(&target),
+            };
+            acting.governor.realise(id, value.unwrap_or(f64::NAN));
+        }
+        acting.write();
+    }
+}
+
+impl Acting {
+    fn unix_us(&self, now: Nanos) -> u64 {
+        ((i128::from(now) + self.unix_offset_ns) / 1000).max(0) as u64
+    }
+
+    fn write(&mut self) {
+        let lines = self.governor.take_lines();
+        if let Some(journal) = &mut self.journal {
+            journal.append(&lines);
+        }
+    }
+}
+
+/// Processor time of this thread, seconds.
+fn thread_time_s() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// The thread: until the sender is gone.
+fn run(of: &Weak<Loop>, mut live: Live, receiver: &Receiver<Vec<Window>>) {
+    // Requests have priority. If lowering the priority fails, they share the processor.
+    let _ = rustix::process::nice(10);
+    while let Ok(windows) = receiver.recv() {
+        let Some(whole) = of.upgrade() else { return };
+        for change in live.push(windows) {
+            let (now, fitted) = (change.now.value, change.fitted);
+            info!("{}: {now:.4} instead of {fitted:.4}", change.parameter);
+        }
+        if live.is_due() {
+            let before = thread_time_s();
+            live.refit();
+            live.not_before((thread_time_s() - before) / COST_MAX);
+        }
+        let dropped = whole.dropped.load(Ordering::Relaxed);
+        let model = live.state().clone();
+        let shown = Shown { model, cost_s: thread_time_s(), dropped, ..Shown::default() };
+        *lock(&whole.shown) = Arc::new(shown);
+        whole.look_at_bounds();
+        whole.judge();
+    }
+}
