@@ -82,6 +82,12 @@ pub(crate) enum Mutant {
     PoolMovesDuringWrite,
     /// A write leaves the value that the key's former server has.
     PoolFormerValueKept,
+    /// A read is hedged although a write of the same client is behind it.
+    PoolHedgesPastWrite,
+    /// A read that failed is sent to another server although a write of the same client is behind it.
+    PoolRetriesPastWrite,
+    /// A write does not wait for an earlier read of the same client, which waits for another key.
+    PoolWritePassesWaitingRead,
     /// A copy of a request counts as one of the request's own attempts.
     PoolCopyCounts,
 }

@@ -69,6 +69,9 @@ pub enum Event {
     Request {
         /// The request.
         request: RequestId,
+        /// Names the connection that it came by: the order of a client's own requests counts, also
+        /// where it did not wait for replies. Requests come in that order.
+        client: u64,
         /// What it does.
         operation: Operation,
         /// What it is recorded as.

@@ -14,8 +14,8 @@ impl Pools {
     pub(super) fn request(
         &mut self,
         id: RequestId,
-        operation: Operation,
-        recorded: Recorded,
+        client: u64,
+        (operation, recorded): (Operation, Recorded),
         keys: Keys,
         deadline: Nanos,
         actions: &mut Vec<Action>,
@@ -30,6 +30,7 @@ impl Pools {
             actions.push(Action::Forget { request: id });
             return;
         };
+        let came = self.order.arrive(client, operation, &keys);
         let state = &mut self.pools[pool];
         state.recorder.arrive(now);
         state.retries.earn();
@@ -44,6 +45,8 @@ impl Pools {
         let (parts, live) = spare.as_mut().map(vectors).unwrap_or_default();
         let request = Request {
             pool,
+            client,
+            came,
             operation,
             recorded,
             keys,
@@ -58,6 +61,7 @@ impl Pools {
             works: false,
             holds_key: false,
             passed: 0,
+            holds_back: false,
             warmth: Warmth::Cold,
             bytes: 0,
             hits: 0,
@@ -213,6 +217,7 @@ impl Pools {
         } else {
             pool.recorder.abandon(now);
         }
+        self.holds_back_no_more(request);
         if std::mem::take(&mut request.holds_key)
             && let Some(key) = request.keys.as_slice().first()
         {

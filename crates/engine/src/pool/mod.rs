@@ -14,6 +14,8 @@
 //! - A read that finds nothing looks in the pool that had the keys before, if the route names one,
 //!   and moves the value (`warm`). A route may have its requests copied to another pool, whose
 //!   replies nobody waits for (`copies`).
+//! - A client that does not wait for replies reads nothing that it wrote later (`order`): behind a
+//!   write of the same client, a read is not sent to further servers.
 //! - A server that may have missed a write is emptied before it is read again.
 //!
 //! A real memcached says nothing of its queue, so what is outstanding at a server and how long its
@@ -25,6 +27,7 @@ mod hash;
 mod ketama;
 mod lifecycle;
 mod multi;
+mod order;
 mod reads;
 mod routes;
 mod servers;
@@ -143,6 +146,9 @@ enum Phase {
 #[derive(Clone, Debug)]
 struct Request {
     pool: usize,
+    /// The connection that it came by, and its place in the order of all requests.
+    client: u64,
+    came: u64,
     operation: Operation,
     recorded: Recorded,
     keys: Keys,
@@ -162,6 +168,8 @@ struct Request {
     holds_key: bool,
     /// Its keys before this place wait for nothing any more.
     passed: u16,
+    /// Whether later writes of its client wait for it, in [`order::Order`].
+    holds_back: bool,
     /// How far its key is with moving from the former servers.
     warmth: Warmth,
     bytes: u64,
@@ -202,6 +210,7 @@ pub struct Pools {
     attempts: HashMap<AttemptId, Attempt, IntegerHash>,
     /// Keys with a write under way, and the requests that wait for it.
     keys: HashMap<u64, writes::KeyQueue, IntegerHash>,
+    order: order::Order,
     timers: BinaryHeap<Reverse<(Nanos, RequestId)>>,
     serial: u64,
     turn: u64,
@@ -255,6 +264,7 @@ impl Pools {
             spare: Vec::new(),
             attempts: HashMap::default(),
             keys: HashMap::default(),
+            order: order::Order::default(),
             timers: BinaryHeap::new(),
             serial: 0,
             turn: 0,
@@ -272,8 +282,8 @@ impl Pools {
         let now = self.now.max(now);
         self.now = now;
         match event {
-            Event::Request { request, operation, recorded, keys, bytes: _, deadline } => {
-                self.request(request, operation, recorded, keys, deadline, actions);
+            Event::Request { request, client, operation, recorded, keys, bytes: _, deadline } => {
+                self.request(request, client, (operation, recorded), keys, deadline, actions);
             }
             Event::Answered { attempt, answer, hits, bytes } => {
                 self.answered(attempt, answer, hits, bytes, actions);

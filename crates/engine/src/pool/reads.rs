@@ -6,6 +6,7 @@ use super::{
     Action, Answer, Attempt, AttemptId, Command, KeyHash, MultiGet, OnFailure, PartState, Pools,
     Refusal, Request, RequestId, Role, Routing, ServerId,
 };
+use crate::mutant::{self, Mutant};
 use crate::route::{Candidate, REPLICAS_MAX};
 
 /// A server that is expected to take more than this times as long as another of a key's servers
@@ -253,7 +254,8 @@ impl Pools {
             let places = places_of(request, part);
             let tried = request.parts[part].tried();
             let pool = request.pool;
-            if !self.pools[pool].hedges.take() {
+            let overtaken = self.is_overtaken(request) && !mutant::is(Mutant::PoolHedgesPastWrite);
+            if overtaken || !self.pools[pool].hedges.take() {
                 self.pools[pool].counts.hedges_left_out += 1;
                 continue;
             }
@@ -336,8 +338,9 @@ impl Pools {
     ) {
         let places = places_of(request, part);
         let tried = request.parts[part].tried();
+        let overtaken = self.is_overtaken(request) && !mutant::is(Mutant::PoolRetriesPastWrite);
         let pool = &mut self.pools[request.pool];
-        let allowed = pool.retries.take();
+        let allowed = !overtaken && pool.retries.take();
         if !allowed {
             pool.counts.retries_left_out += 1;
         }

@@ -56,8 +56,15 @@ fn copies_are_bounded() {
         let keys = Keys::One(KeyHash { route: 0, ring: 7, id: request });
         let (operation, recorded) = (Operation::Read, Recorded::Get);
         let mut actions = Vec::new();
-        let event =
-            Event::Request { request, operation, recorded, keys, bytes: 0, deadline: SECOND };
+        let event = Event::Request {
+            request,
+            client: 0,
+            operation,
+            recorded,
+            keys,
+            bytes: 0,
+            deadline: SECOND,
+        };
         pools.handle(request, event, &mut actions);
         let mut own = None;
         for action in &actions {

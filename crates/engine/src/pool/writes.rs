@@ -16,7 +16,25 @@ use crate::mutant::{self, Mutant};
 pub(super) struct KeyQueue {
     /// Whether the write is an update, which its servers carry out one after another.
     update: bool,
-    waiting: VecDeque<RequestId>,
+    /// The number of the request that holds the key.
+    came: u64,
+    /// Those that wait, with their numbers.
+    waiting: VecDeque<(u64, RequestId)>,
+}
+
+impl KeyQueue {
+    /// Puts a request among those that wait: before all that came later than it, so that no two
+    /// requests wait for each other by way of two keys.
+    fn insert(&mut self, came: u64, id: RequestId) {
+        let later = self.waiting.iter().rev().take_while(|(other, _)| *other > came).count();
+        self.waiting.insert(self.waiting.len() - later, (came, id));
+    }
+
+    /// Whether a read that came as the request with this number has to wait for an update.
+    fn delays(&self, came: u64) -> bool {
+        let front = self.waiting.front();
+        (self.update && self.came < came) || front.is_some_and(|(other, _)| *other < came)
+    }
 }
 
 impl Pools {
@@ -33,13 +51,16 @@ impl Pools {
         }
         for (place, key) in keys.iter().enumerate().skip(usize::from(request.passed)) {
             let Some(queue) = self.keys.get_mut(&key.id) else { continue };
-            if queue.update || !queue.waiting.is_empty() {
-                queue.waiting.push_back(id);
+            if queue.delays(request.came) {
+                queue.insert(request.came, id);
+                let held = key.id;
                 request.phase = Phase::Locked;
                 request.passed = place as u16 + 1;
+                self.holds_back(request, held);
                 return true;
             }
         }
+        self.holds_back_no_more(request);
         false
     }
 
@@ -57,8 +78,27 @@ impl Pools {
         request: &mut Request,
         actions: &mut Vec<Action>,
     ) {
-        if self.is_ordered(request) && !self.takes_key(id, request) {
+        let ordered = self.is_ordered(request) || self.held_back_at(request).is_some();
+        if ordered && !self.takes_key(id, request) {
             return;
+        }
+        self.begin_in_order(id, request, actions);
+    }
+
+    /// Begins a write whose turn among those of its key has come, or has it wait for an earlier read
+    /// of its client.
+    fn begin_in_order(&mut self, id: RequestId, request: &mut Request, actions: &mut Vec<Action>) {
+        let Some(key) = request.keys.as_slice().first().copied() else { return };
+        let ahead = self.held_back_at(request);
+        if let Some(queue) = ahead.and_then(|key| self.keys.get_mut(&key)) {
+            queue.insert(request.came, id);
+            request.phase = Phase::Locked;
+            // Reads of its key that come later wait for it.
+            return hold(&mut self.keys, key.id, true, request.came);
+        }
+        if request.holds_key {
+            let update = request.operation != Operation::Write;
+            hold(&mut self.keys, key.id, update, request.came);
         }
         self.begin_write(id, request, actions);
     }
@@ -70,12 +110,13 @@ impl Pools {
             if mutant::is(Mutant::PoolKeyShared) {
                 return true;
             }
-            queue.waiting.push_back(id);
+            queue.waiting.push_back((request.came, id));
             request.phase = Phase::Locked;
             return false;
         }
         let update = request.operation != Operation::Write;
-        self.keys.insert(key.id, KeyQueue { update, waiting: VecDeque::new() });
+        let queue = KeyQueue { update, came: request.came, waiting: VecDeque::new() };
+        self.keys.insert(key.id, queue);
         request.holds_key = true;
         true
     }
@@ -84,12 +125,18 @@ impl Pools {
     pub(super) fn unlock_key(&mut self, key: u64, actions: &mut Vec<Action>) {
         loop {
             let Some(queue) = self.keys.get_mut(&key) else { return self.invariants.broken() };
-            let Some(next) = queue.waiting.pop_front() else {
+            let Some((_, next)) = queue.waiting.pop_front() else {
                 self.keys.remove(&key);
                 return;
             };
             let Some(mut request) = self.requests.remove(&next) else { continue };
             if request.phase != Phase::Locked {
+                self.settle(next, request, actions);
+                continue;
+            }
+            if request.holds_key {
+                // It has its own key, and waited here for a read of its client.
+                self.begin_in_order(next, &mut request, actions);
                 self.settle(next, request, actions);
                 continue;
             }
@@ -100,12 +147,13 @@ impl Pools {
                 self.settle(next, request, actions);
                 continue;
             }
-            queue_of(&mut self.keys, key, request.operation != Operation::Write);
+            let update = request.operation != Operation::Write;
+            hold(&mut self.keys, key, update, request.came);
             request.holds_key = true;
             if request.operation == Operation::Read {
                 self.begin_warm(next, &mut request, actions);
             } else {
-                self.begin_write(next, &mut request, actions);
+                self.begin_in_order(next, &mut request, actions);
             }
             // A write that was refused at once has passed the key on itself.
             self.settle(next, request, actions);
@@ -297,9 +345,9 @@ impl Pools {
     }
 }
 
-/// Notes what kind of write holds a key now.
-fn queue_of(keys: &mut HashMap<u64, KeyQueue, IntegerHash>, key: u64, update: bool) {
+/// Notes which write holds a key now, and whether reads wait for it.
+fn hold(keys: &mut HashMap<u64, KeyQueue, IntegerHash>, key: u64, update: bool, came: u64) {
     if let Some(queue) = keys.get_mut(&key) {
-        queue.update = update;
+        (queue.update, queue.came) = (update, came);
     }
 }

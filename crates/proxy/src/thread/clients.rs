@@ -281,7 +281,10 @@ impl Thread {
         }
         let (attempt, bytes) = (0, request.whole);
         let arrived = Arrived { attempt, bytes, hits: 0, read_back: false };
-        self.ask(name, operation, recorded, (keys, request.value().len()), Some(arrived));
+        let client = at.map_or((0, 0), |at| self.requests.at(at).client);
+        let client = self.client_name(client);
+        let recorded = (operation, recorded);
+        self.ask((client, name), recorded, (keys, request.value().len()), Some(arrived));
         if self.is_copied_late(request)
             && let Some(at) = self.requests.place(self.index, name)
         {
@@ -292,20 +295,25 @@ impl Thread {
         }
     }
 
-    /// Passes a request to the engine: its keys, the size of its value, and its bytes if they are
+    /// The name of a client's connection.
+    pub(super) fn client_name(&self, (place, generation): (u32, u32)) -> u64 {
+        // A generation counts the connections of the thread.
+        (self.index as u64) << 56 ^ u64::from(place) << 32 ^ u64::from(generation)
+    }
+
+    /// Passes a request to the engine: its client and its name, its keys, the size of its value, and its bytes if they are
     /// not in [`Request::command`](crate::request::Request::command).
     pub(super) fn ask(
         &mut self,
-        request: RequestId,
-        operation: Operation,
-        recorded: model::window::Operation,
+        (client, request): (u64, RequestId),
+        (operation, recorded): (Operation, model::window::Operation),
         (keys, bytes): (Keys, usize),
         arrived: Option<Arrived<'_>>,
     ) {
         self.shared.lane(self.index).arrive(self.now);
         let deadline = self.now.saturating_add(self.shared.deadline);
         let bytes = bytes as u32;
-        let event = Event::Request { request, operation, recorded, keys, bytes, deadline };
+        let event = Event::Request { request, client, operation, recorded, keys, bytes, deadline };
         self.tell(event, arrived);
     }
 

@@ -23,17 +23,19 @@ impl Thread {
         let under_way = self.requests.at(at);
         under_way.received = 0;
         under_way.left = 1;
+        let client = under_way.client;
+        let client = self.client_name(client);
         let gather = Gather { left: count, replies: vec![Vec::new(); count] };
         self.gathers.insert(whole, gather);
         for (part, key) in request.keys().enumerate() {
-            self.ask_one(whole, part as u16, request, key);
+            self.ask_one(client, (whole, part as u16), request, key);
         }
     }
 
     fn ask_one(
         &mut self,
-        whole: RequestId,
-        part: u16,
+        client: u64,
+        (whole, part): (RequestId, u16),
         request: &memcached::Request<'_>,
         key: &[u8],
     ) {
@@ -65,7 +67,7 @@ impl Thread {
             _ => Operation::Update,
         };
         let name = self.requests.name(self.index, at);
-        self.ask(name, operation, recorded, (Keys::One(hash), 0), None);
+        self.ask((client, name), (operation, recorded), (Keys::One(hash), 0), None);
     }
 
     /// The reply of a key is there; the last one ends the get.

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::super::Routing;
 use super::world::{Plan, ROUTINGS, World};
 use crate::mutant::{self, Mutant};
 
@@ -17,6 +18,9 @@ const MUTANTS: &[Mutant] = &[
     Mutant::PoolMultiGetDoesNotWait,
     Mutant::PoolMovesDuringWrite,
     Mutant::PoolFormerValueKept,
+    Mutant::PoolHedgesPastWrite,
+    Mutant::PoolRetriesPastWrite,
+    Mutant::PoolWritePassesWaitingRead,
     Mutant::PoolCopyCounts,
 ];
 
@@ -43,4 +47,24 @@ fn every_mutant_is_found() {
         }
     }
     assert!(missed.is_empty(), "not found within {SEEDS} seeds: {missed:?}");
+}
+
+/// Without the rules of `order`, a client that does not wait for replies reads what it wrote later.
+#[test]
+fn a_read_past_a_later_write_of_its_client_is_found() {
+    let broken = [
+        Mutant::PoolHedgesPastWrite,
+        Mutant::PoolRetriesPastWrite,
+        Mutant::PoolWritePassesWaitingRead,
+    ];
+    for rule in broken {
+        let found = (0..SEEDS).any(|seed| {
+            let plan = Plan::of(seed, Routing::Replicated);
+            let run = AssertUnwindSafe(|| mutant::with(Some(rule), || World::new(plan).run()));
+            let why = catch_unwind(run).err();
+            let why = why.and_then(|why| why.downcast::<String>().ok()).unwrap_or_default();
+            why.contains("which the same client wrote after")
+        });
+        assert!(found, "{rule:?}");
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! Every value names the write that it comes from, larger ones are later; so does a delete. A read may return a miss,
 //! or what the last write that was acknowledged before it began has left, or something later. A read
-//! that came after an update, acknowledged by the time of the read's reply, sees it too.
+//! that came after an update, acknowledged by the time of the read's reply, sees it too. No read returns
+//! what its own client wrote later; clients do not wait for replies.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
@@ -19,6 +20,8 @@ const US: Nanos = 1000;
 /// The servers of the pool; those of the former pool, and then that of copies, follow.
 const OWN: usize = 3;
 const REQUESTS: u64 = 400;
+/// Clients, each with its connection.
+const CLIENTS: u64 = 4;
 
 /// What a run is about.
 #[derive(Clone, Copy, Debug)]
@@ -40,15 +43,23 @@ impl Plan {
     }
 }
 
+/// What a key has: later values have a higher order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Value {
+    order: u64,
+    /// The write that left it.
+    writer: RequestId,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Job {
     Read,
-    Set(u64),
+    Set(Value),
     /// Adds one to what is there.
-    Update,
+    Update(RequestId),
     ReadBack,
-    Copy(Option<u64>),
-    Add(Option<u64>),
+    Copy(Option<Value>),
+    Add(Option<Value>),
     Delete,
 }
 
@@ -61,7 +72,7 @@ struct Sent {
 
 #[derive(Default)]
 struct Memcached {
-    values: BTreeMap<u64, u64>,
+    values: BTreeMap<u64, Value>,
     queue: VecDeque<Sent>,
     stalled_until: Nanos,
     down_until: Nanos,
@@ -80,6 +91,7 @@ enum Happening {
 }
 
 struct Client {
+    name: u64,
     operation: Operation,
     /// Whether its write is a delete.
     deletes: bool,
@@ -90,7 +102,7 @@ struct Client {
     answered: bool,
 }
 
-type Reply = (Answer, Vec<(u64, u64)>);
+type Reply = (Answer, Vec<(u64, Value)>);
 
 pub(super) struct World {
     plan: Plan,
@@ -103,6 +115,8 @@ pub(super) struct World {
     replies: HashMap<AttemptId, Reply>,
     /// By key, what was acknowledged: the request and the value it left.
     acknowledged: BTreeMap<u64, Vec<(RequestId, u64)>>,
+    /// Which client each write is of.
+    writers: HashMap<RequestId, u64>,
     pub(super) finished: u64,
     pub(super) refused: u64,
     pub(super) hits: u64,
@@ -158,6 +172,7 @@ impl World {
             clients: HashMap::new(),
             replies: HashMap::new(),
             acknowledged: BTreeMap::new(),
+            writers: HashMap::new(),
             finished: 0,
             refused: 0,
             hits: 0,
@@ -166,8 +181,9 @@ impl World {
         if plan.warm {
             for key in 0..KEYS {
                 // On both former servers, whichever the ring chooses.
-                world.servers[OWN].values.insert(key, 1);
-                world.servers[OWN + 1].values.insert(key, 1);
+                let value = Value { order: 1, writer: 0 };
+                world.servers[OWN].values.insert(key, value);
+                world.servers[OWN + 1].values.insert(key, value);
             }
         }
         let mut at = 0;
@@ -262,8 +278,13 @@ impl World {
             if several { vec![first, (first + 1) % KEYS, (first + 3) % KEYS] } else { vec![first] };
         let least = keys.iter().map(|key| (*key, self.latest(*key, RequestId::MAX))).collect();
         let (began, answered) = (now, false);
-        let client = Client { operation, deletes, keys: keys.clone(), began, least, answered };
+        let name = self.random.random_range(0..CLIENTS);
+        let client =
+            Client { name, operation, deletes, keys: keys.clone(), began, least, answered };
         self.clients.insert(request, client);
+        if operation != Operation::Read {
+            self.writers.insert(request, name);
+        }
         let hash = |key: &u64| {
             let ring = (*key as u32).wrapping_mul(0x9e37_79b9);
             KeyHash { route: 0, ring, id: *key }
@@ -273,7 +294,9 @@ impl World {
             keys => Keys::Many(keys.iter().map(hash).collect()),
         };
         let (deadline, bytes) = (now + 60_000 * US, 0);
-        self.tell(now, Event::Request { request, operation, recorded, keys, bytes, deadline });
+        let client = name;
+        let event = Event::Request { request, client, operation, recorded, keys, bytes, deadline };
+        self.tell(now, event);
     }
 
     /// The last value of a key that a request before another has left, as far as acknowledged.
@@ -358,10 +381,12 @@ impl World {
         let read = |from| self.replies[&from].1.first().map(|(_, value)| *value);
         let job = match (command, client.operation) {
             (Command::Original, Operation::Read) => Job::Read,
-            (Command::Original, Operation::Update) => Job::Update,
+            (Command::Original, Operation::Update) => Job::Update(request),
             (Command::Original, Operation::Write) if client.deletes => Job::Delete,
             // The same value at every server of the request.
-            (Command::Original, Operation::Write) => Job::Set(request << 8),
+            (Command::Original, Operation::Write) => {
+                Job::Set(Value { order: request << 8, writer: request })
+            }
             (Command::ReadBack, _) => Job::ReadBack,
             (Command::Copy { from }, _) => Job::Copy(read(from)),
             (Command::Add { from }, _) => Job::Add(read(from)),
@@ -388,15 +413,20 @@ impl World {
                     self.hits += 1;
                     let least = client.least[key].max(self.latest(*key, request));
                     assert!(
-                        *value >= least,
-                        "key {key}: read {value} since {}, but {least} was acknowledged before",
+                        value.order >= least,
+                        "key {key}: read {value:?} since {}, but {least} was acknowledged before",
                         client.began
+                    );
+                    let same = self.writers.get(&value.writer) == Some(&client.name);
+                    assert!(
+                        value.writer < request || !same,
+                        "key {key}: read {value:?}, which the same client wrote after read {request}"
                     );
                 }
             }
             (Operation::Write | Operation::Update, Answer::Done) => {
                 for (key, value) in values {
-                    self.acknowledged.entry(*key).or_default().push((request, *value));
+                    self.acknowledged.entry(*key).or_default().push((request, value.order));
                 }
                 if client.deletes {
                     // What came before must not come back.
@@ -453,9 +483,9 @@ impl World {
 impl Memcached {
     fn carry_out(&mut self, sent: &Sent) -> Reply {
         let held = |key: &u64| self.values.get(key).map(|value| (*key, *value));
-        let found: Vec<(u64, u64)> = sent.keys.iter().filter_map(held).collect();
+        let found: Vec<(u64, Value)> = sent.keys.iter().filter_map(held).collect();
         let key = sent.keys[0];
-        let mut store = |value: u64| {
+        let mut store = |value: Value| {
             self.values.insert(key, value);
             (Answer::Done, vec![(key, value)])
         };
@@ -465,8 +495,8 @@ impl Memcached {
             }
             Job::Set(value) | Job::Copy(Some(value)) => store(value),
             Job::Add(Some(value)) if found.is_empty() => store(value),
-            Job::Update => match found.first() {
-                Some((_, value)) => store(*value + 1),
+            Job::Update(writer) => match found.first() {
+                Some((_, value)) => store(Value { order: value.order + 1, writer }),
                 None => (Answer::Unchanged, Vec::new()),
             },
             Job::Add(_) => (Answer::Unchanged, Vec::new()),
