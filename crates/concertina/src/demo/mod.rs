@@ -61,8 +61,10 @@ const WARMUP_S: f64 = 1.25;
 /// Rows of the trace for all steps and their warm-ups, at the largest load that the devices serve.
 const ROWS: usize = 500_000;
 
-/// Length of a step.
-const STEP_S: u32 = 7;
+/// Length of a step, and of the windows that it is recorded in, seconds. Intervals come from the windows of a
+/// step, so it needs eight at least.
+const STEP_S: u32 = 6;
+const WINDOW_S: f64 = 0.5;
 
 /// Largest share of the processors that the largest load may take, and the share that is used in any case
 /// where other programs take most.
@@ -280,6 +282,7 @@ impl Sweep<'_> {
         rows: usize,
     ) -> anyhow::Result<RunFolder> {
         let (rate_text, length) = (rate.to_string(), format!("{STEP_S}s"));
+        let window = format!("{WINDOW_S}s");
         let rows = format!("{}..{}", warmup.end, warmup.end + rows);
         let before = format!("{}..{}", warmup.start, warmup.end);
         let warmup = warmup.len().to_string();
@@ -294,6 +297,8 @@ impl Sweep<'_> {
             &rows,
             "--duration",
             &length,
+            "--window",
+            &window,
         ]);
         let name = format!("load-{rate_text}");
         let first = lab::load(url, &load, &self.dir.join(&name), self.quiet)?;
@@ -348,6 +353,7 @@ fn server_config(
     devices.iter_mut().for_each(|device| device.bytes = Size(256 << 20));
     let mut config = lab::server(memory_bytes, devices, &dir.join("origin"));
     config.observe.run_dir = run_dir.map(Path::to_owned);
+    config.observe.window_s = WINDOW_S;
     Ok(config)
 }
 
