@@ -14,6 +14,7 @@ mod covered;
 pub mod judge;
 mod kill;
 mod lab;
+mod live_prediction;
 mod machine;
 pub mod marks;
 mod memory_group;
@@ -22,6 +23,7 @@ mod network;
 mod nginx;
 pub mod provenance;
 mod proxy;
+mod policies;
 mod queue_laws;
 mod serve_objects;
 mod shard_build;
@@ -103,12 +105,14 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 16] = [
+const EXPERIMENTS: [(&str, Experiment); 18] = [
     ("asl-live", asl_live::run),
     ("asl-tables", asl_tables::run),
     ("kill", kill::run),
+    ("live-prediction", live_prediction::run),
     ("model-speed", model_speed::run),
     ("nginx", nginx::run),
+    ("policies", policies::run),
     ("proxy", proxy::run),
     ("queue-laws", queue_laws::run),
     ("serve-objects", serve_objects::run),
