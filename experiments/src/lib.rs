@@ -15,6 +15,7 @@ mod demos;
 pub mod judge;
 mod kill;
 mod lab;
+mod live_prediction;
 mod machine;
 pub mod marks;
 mod memory_group;
@@ -23,6 +24,7 @@ mod network;
 mod nginx;
 pub mod provenance;
 mod proxy;
+mod policies;
 mod queue_laws;
 mod serve_objects;
 mod shard_build;
@@ -104,12 +106,14 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 17] = [
+const EXPERIMENTS: &[(&str, Experiment)] = &[
     ("asl-live", asl_live::run),
     ("asl-tables", asl_tables::run),
     ("kill", kill::run),
+    ("live-prediction", live_prediction::run),
     ("model-speed", model_speed::run),
     ("nginx", nginx::run),
+    ("policies", policies::run),
     ("proxy", proxy::run),
     ("queue-laws", queue_laws::run),
     ("serve-objects", serve_objects::run),

@@ -31,6 +31,7 @@ mod serve_cluster;
 mod serve_damaged;
 mod serve_faults;
 mod serve_gateway;
+mod serve_live;
 mod serve_lost;
 mod serve_quick;
 mod serve_replay;

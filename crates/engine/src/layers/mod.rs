@@ -137,6 +137,8 @@ struct State {
     changed: Nanos,
     /// Minimum time between a growth and the next idle fold.
     patience: Nanos,
+    /// When its average was last not below the low mark.
+    busy: Nanos,
     /// When it last folded because it was idle; `None` if it has grown since.
     folded: Option<Nanos>,
     order: Option<Order>,
@@ -282,6 +284,7 @@ impl Manager {
             lengths: None,
             changed: now,
             patience: settle,
+            busy: now,
             folded: None,
             order: None,
             expected: None,
@@ -297,6 +300,9 @@ impl Manager {
                 pressure: kept * last.pressure + (1.0 - kept) * counted,
                 newest,
             });
+            if state.lengths.is_some_and(|lengths| lengths.average >= self.settings.low) {
+                state.busy = now;
+            }
         }
         if shard.growing {
             state.changed = now;
@@ -370,8 +376,12 @@ impl Manager {
             let Some(state) = self.states.get(&shard.id) else { continue };
             let Some(lengths) = state.lengths else { continue };
             // A shard that folded because it was idle has waited out its patience already.
+            // Once a fold was a mistake, the patience counts from when the shard was last busy: a load that
+            // comes and goes would otherwise be mistaken for idleness at each of its pauses.
+            let learnt = state.patience > self.settings.settle;
+            let since = if learnt { state.changed.max(state.busy) } else { state.changed };
             let waited =
-                state.folded.is_some() || round.now >= state.changed.saturating_add(state.patience);
+                state.folded.is_some() || round.now >= since.saturating_add(state.patience);
             let expected = state.expected.is_some_and(|length| length >= spare);
             let idle = lengths.most() < low && waited && !expected;
             if !idle || shard.lowest_bytes.is_none() || !self.may_change(round.now, shard) {

@@ -46,7 +46,7 @@ pub struct PoolSettings {
 
 impl Default for PoolSettings {
     fn default() -> Self {
-        PoolSettings { size: 16, quantile: 0.84, uses: 4.0, age_max: SECOND, removed: 1.0 }
+        PoolSettings { size: 16, quantile: 0.84, uses: 2.0, age_max: SECOND, removed: 1.0 }
     }
 }
 
@@ -127,7 +127,8 @@ impl Pool {
         if self.kept.is_empty() {
             return;
         }
-        let oldest = std::mem::replace(&mut self.oldest_next, !self.oldest_next);
+        let oldest = self.oldest_next;
+        self.oldest_next = !oldest;
         let at = if oldest { 0 } else { self.worst() };
         self.kept.remove(at);
     }

@@ -72,7 +72,7 @@ section! {
         pub hash_tag: String = String::new(),
         /// Which of a key's servers answers a read: "smallest_expected_response", "blowfish" (with
         /// probability in proportion to 1/(1 + queue length)), "shortest_queue", "power_of_two",
-        /// "round_robin" or "primary".
+        /// "c3" (C3's score), "hot_cold" (Prequal's rule), "round_robin" or "primary".
         pub policy: Policy = Policy::default(),
         /// How a get of several keys is sent where several servers have them: "whole" (to one),
         /// "sharded" (in equal shares to all), or "auto" (whichever is expected to end first).

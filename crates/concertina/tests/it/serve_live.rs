@@ -1,0 +1,210 @@
+//! The live model of a running server: its figures, its journal, its page in a browser.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::left_out::left_out;
+use crate::serve_client::{Client, start};
+
+/// A node with a disk of 2 ms and hardly any memory, whose model looks back over seconds.
+const QUICK: [&str; 12] = [
+    "node.memory_bytes=20kB",
+    "device.0.service={ kind = \"exponential\", mean_ms = 2.0 }",
+    "observe.window_s=0.1",
+    "observe.objectives_ms=[20.0]",
+    "model.objective_ms=20.0",
+    "model.share=0.9",
+    "model.window_s=4.0",
+    "model.refit_s=0.5",
+    "model.ahead_s=1.0",
+    "model.scored_s=0.5",
+    "model.error_points_max=40.0",
+    "act.judged_after_s=0.5",
+];
+
+fn json(client: &mut Client, path: &str) -> Value {
+    serde_json::from_slice(&client.get(path).body).unwrap()
+}
+
+/// Two clients that read at random until told to stop.
+fn load(address: SocketAddr, stop: &AtomicBool) {
+    std::thread::scope(|scope| {
+        for seed in 0..2u64 {
+            scope.spawn(move || {
+                let mut client = Client::connect(address);
+                let mut state = seed + 1;
+                while !stop.load(Ordering::Relaxed) {
+                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    assert_eq!(client.get(&format!("/objects/k{}", (state >> 33) % 100)).status, 200);
+                }
+            });
+        }
+    });
+}
+
+/// Waits until something holds, for a minute at most.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_server_predicts_itself_and_says_what_it_would_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let mut settings = QUICK.map(str::to_owned).to_vec();
+    settings.push(format!("act.journal={}", journal.display()));
+    settings.push("act.bounds=auto".to_owned());
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let server = start(folder.path(), &settings);
+    let address = server.address();
+    let mut client = Client::connect(address);
+    for key in 0..100 {
+        assert_eq!(client.put(&format!("/objects/k{key}"), &[7; 4000]).status, 200);
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| load(address, &stop));
+        // Whatever fails below, the clients stop.
+        let checked = std::panic::catch_unwind(|| while_loaded(address));
+        stop.store(true, Ordering::Relaxed);
+        if let Err(panic) = checked {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    assert_eq!(client.get("/actions/hold").status, 405);
+    assert_eq!(client.send("POST", "/actions/hold", &[], Some(b"")).unwrap().status, 200);
+    let before = json(&mut client, "/actions");
+    assert_eq!(before["held"], true);
+    server.stop();
+
+    // The journal goes on where it was, though its last line is torn.
+    let text = std::fs::read_to_string(&journal).unwrap();
+    assert!(text.lines().count() >= 2, "{text}");
+    std::fs::write(&journal, format!("{text}{{\"entry\":{{\"id\"")).unwrap();
+    let server = start(folder.path(), &settings);
+    let mut client = Client::connect(server.address());
+    let after = json(&mut client, "/actions");
+    assert_eq!(after["held"], true, "a restart does not release what was held");
+    assert_eq!(after["actions"][0]["id"], before["actions"][0]["id"]);
+    assert_eq!(client.send("POST", "/actions/resume", &[], Some(b"")).unwrap().status, 200);
+    assert_eq!(json(&mut client, "/actions")["held"], false);
+    server.stop();
+}
+
+fn while_loaded(address: SocketAddr) {
+    let mut client = Client::connect(address);
+    until("three predictions were compared", || {
+        json(&mut client, "/model")["model"]["errors"]["count"].as_u64() >= Some(3)
+    });
+    let shown = json(&mut client, "/model");
+    let model = &shown["model"];
+    assert_eq!(model["method"], "fitted", "{model}");
+    let device = model["stations"].as_array().unwrap().iter().find(|s| s["queue"] == "device/0");
+    let service_ms = device.unwrap()["service_mean_s"].as_f64().unwrap() * 1e3;
+    assert!(service_ms > 1.5, "{service_ms} ms by a disk that holds each read for 2 ms");
+    assert_eq!(model["headroom"]["breaks_first"], "device/0");
+    assert_eq!(model["loads"].as_array().unwrap().len(), 3);
+    assert!(shown["cost_s"].as_f64().unwrap() > 0.0);
+    // A bound of 1024 reads is two seconds, and the objective 20 ms: it is changed, and judged.
+    until("the bound was changed and judged", || {
+        let actions = json(&mut client, "/actions");
+        actions["actions"].as_array().unwrap().iter().any(|a| a["realised"].is_number())
+    });
+    let actions = json(&mut client, "/actions");
+    let made = actions["actions"].as_array().unwrap().iter().find(|a| a["status"] == "made");
+    let made = made.unwrap();
+    assert_eq!((&made["knob"], &made["target"]), (&"bounds".into(), &"device/0".into()));
+    let (expected, realised) = (&made["expected"], made["realised"].as_f64().unwrap());
+    assert!(realised < 0.1 * expected["before"].as_f64().unwrap(), "{made}");
+    let metrics = client.get("/metrics").text();
+    assert!(metrics.contains("concertina_actions_total{knob=\"bounds\"} 1"), "{metrics}");
+    let told = |args: &[&str]| {
+        let url = format!("http://{address}");
+        let run = Command::new(env!("CARGO_BIN_EXE_concertina"))
+            .args(args)
+            .args(["--server", &url])
+            .output()
+            .unwrap();
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        String::from_utf8(run.stdout).unwrap()
+    };
+    let status = told(&["status"]);
+    assert!(status.contains("headroom") && status.contains("device/0 saturates first"), "{status}");
+    assert!(told(&["why", "device/"]).contains("because with 1024 before it"));
+    browser(address);
+}
+
+/// Opens the page in a browser, which draws what the server says.
+fn browser(address: SocketAddr) {
+    let profile = tempfile::tempdir().unwrap();
+    let run = Command::new("chromium")
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .args(["--virtual-time-budget=4000", "--dump-dom"])
+        .arg(format!("http://{address}/"))
+        .output();
+    let Ok(output) = run else { return left_out("serve_live::browser", "chromium is not installed") };
+    let page = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(page.contains("data-drawn="), "the page drew nothing: {page}");
+    assert!(page.matches("<svg").count() >= 3, "{page}");
+    for part in ["device/0", "saturates first", "bound of", "bulk_device", "requests/s"] {
+        assert!(page.contains(part), "{part} is not on the page: {page}");
+    }
+}
+
+#[test]
+fn the_page_keeps_to_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = start(folder.path(), &[]);
+    let mut client = Client::connect(open.address());
+    let page = client.get("/");
+    assert_eq!((page.status, page.header("x-content-type-options")), (200, Some("nosniff")));
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"));
+    assert!(!policy.contains("unsafe"), "{policy}");
+    for (method, path, status) in [("PUT", "/", 405), ("POST", "/model", 405), ("GET", "/page.js", 200)] {
+        assert_eq!(client.send(method, path, &[], Some(b"")).unwrap().status, status, "{path}");
+    }
+    let foreign = [("origin", "https://evil.example")];
+    for (method, path) in [("POST", "/actions/hold"), ("GET", "/model"), ("GET", "/actions"), ("GET", "/")] {
+        let mut other = Client::connect(open.address());
+        assert_eq!(other.send(method, path, &foreign, Some(b"")).unwrap().status, 403, "{path}");
+    }
+    assert_eq!(json(&mut client, "/actions")["held"], false);
+    open.stop();
+
+    // With a token the page comes without one, and its figures do not.
+    let closed = start(&folder.path().join("other"), &["serve.token=hush"]);
+    let mut client = Client::connect(closed.address());
+    for (path, status) in [("/", 200), ("/page.js", 200), ("/page.css", 200), ("/model", 401), ("/actions", 401)] {
+        let reply = client.get(path);
+        assert_eq!(reply.status, status, "{path}");
+        assert!(!reply.text().contains("hush"));
+    }
+    assert_eq!(client.send("POST", "/actions/hold", &[], Some(b"")).unwrap().status, 401);
+    closed.stop();
+}
+
+#[test]
+fn examples_name_metrics_that_there_are() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let example = std::fs::read_to_string(root.join("docs/examples/keda.yaml")).unwrap();
+    let documented = std::fs::read_to_string(root.join("docs/operations.md")).unwrap();
+    let names = example.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+    let metrics: Vec<&str> = names.filter(|name| name.starts_with("concertina_")).collect();
+    assert!(metrics.len() >= 2);
+    for name in metrics {
+        assert!(documented.contains(&format!("`{name}`")), "{name} is not a metric");
+    }
+}
