@@ -9,6 +9,7 @@ mod folders;
 mod memcached;
 mod read;
 mod sections;
+mod tiers;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ pub use ::origin::{Mistake, Secret, Settings as Origin, Size};
 pub use cluster::{Cluster, Gateway, Member, Role};
 pub use memcached::{Kind as PoolRouting, Memcached, Pool, Route};
 pub use sections::{Class, Datasets, Device, Kind, Node, Observe, Serve, Service};
+pub use tiers::Tiers;
 
 /// The configuration of `concertina serve`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,6 +35,8 @@ pub struct Config {
     /// Devices that hold objects beside memory. A file without any has one.
     #[serde(rename = "device", default = "one_device")]
     pub devices: Vec<Device>,
+    /// What hot devices hold.
+    pub tiers: Tiers,
     /// Where objects are durable.
     pub origin: Origin,
     /// The datasets that are served.
@@ -63,10 +67,11 @@ fn one_device() -> Vec<Device> {
 type Explained = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 /// The sections as they are printed, with their explanation and keys.
-const SECTIONS: [Explained; 12] = [
+const SECTIONS: [Explained; 13] = [
     ("serve", Serve::ABOUT, Serve::KEYS),
     ("node", Node::ABOUT, Node::KEYS),
     ("device", Device::ABOUT, Device::KEYS),
+    ("tiers", Tiers::ABOUT, Tiers::KEYS),
     ("origin", Origin::ABOUT, Origin::KEYS),
     ("datasets", Datasets::ABOUT, Datasets::KEYS),
     ("observe", Observe::ABOUT, Observe::KEYS),
@@ -145,6 +150,7 @@ impl Config {
         self.origin.check(checks.of("origin"));
         self.datasets.check(checks.of("datasets"));
         self.observe.check(checks.of("observe"));
+        self.tiers.check(self, checks.of("tiers"));
         self.check_cluster(checks);
         self.check_folders(checks);
         self.cluster.check(checks.of("cluster"));

@@ -16,7 +16,7 @@ use bytes::{Bytes, BytesMut};
 use engine::invariant::Invariants;
 use engine::node::{
     Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, Node, PeerStatus, Reply,
-    RequestId, Restored, Settings, Stages,
+    RequestId, Restored, Settings, Stages, Tiers,
 };
 use engine::route::NodeId;
 use engine::{Etag, Key};
@@ -365,6 +365,11 @@ impl Drive {
     pub fn contents(&self) -> (Contents, usize) {
         let state = self.lock();
         (state.node.contents(), state.waiters.len())
+    }
+
+    /// What is hot, why, what moved, and what it bought.
+    pub fn tiers(&self, now: Nanos) -> Tiers {
+        self.lock().node.tiers(now)
     }
 
     /// The state of each peer as this node sees it.

@@ -78,7 +78,7 @@ impl Problem {
         Problem::new(
             StatusCode::NOT_FOUND,
             "there is nothing here; objects are at /objects/KEY, their list at /objects, and beside \
-             them are /datasets (if datasets.path is set), /healthz, /readyz, /metrics and /admin/status",
+             them are /datasets (if datasets.path is set), /healthz, /readyz, /metrics, /admin/status and /admin/tiers",
         )
     }
 
@@ -379,6 +379,10 @@ async fn route(
         "/admin/status" => {
             only_get(&request)?;
             Ok(admin::status(shared))
+        }
+        "/admin/tiers" => {
+            only_get(&request)?;
+            Ok(admin::tiers(shared))
         }
         _ => Err(Problem::nothing_here()),
     }
