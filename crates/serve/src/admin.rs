@@ -1,4 +1,5 @@
-//! The node's administrative paths: `/healthz`, `/readyz`, `/metrics` and `/admin/status`.
+//! The node's administrative paths: `/healthz`, `/readyz`, `/metrics`, `/admin/status` and
+//! `/admin/tiers`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,6 +15,7 @@ use super::body::ReplyBody;
 use super::cluster::{self, ClusterStatus, Mismatch};
 use super::front::Front;
 use super::http::{json, typed};
+use super::tiers;
 use crate::disk::Lateness;
 use record::clock;
 
@@ -64,8 +66,14 @@ pub fn metrics(shared: &Arc<Shared>) -> Response<ReplyBody> {
     let mut page = shared.metrics.node(&contents, waiting, connections);
     shared.whole.add_metrics(&mut page);
     let peers = shared.drive.peers().map(|peers| &peers.counts);
+    tiers::add_metrics(&mut page, &shared.drive.tiers(clock::now()));
     cluster::add_metrics(&mut page, peers, &shared.drive.peers_status(clock::now()));
     typed(StatusCode::OK, "text/plain; version=0.0.4", page.finish().into_bytes(), None)
+}
+
+/// Replies with what is hot, why, what moved and what it bought, as JSON.
+pub fn tiers(shared: &Arc<Shared>) -> Response<ReplyBody> {
+    json(StatusCode::OK, &shared.drive.tiers(clock::now()), None)
 }
 
 #[derive(Serialize)]

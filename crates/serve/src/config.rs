@@ -10,6 +10,7 @@ mod live;
 mod memcached;
 mod read;
 mod sections;
+mod tiers;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ pub use cluster::{Cluster, Gateway, Member, Role};
 pub use live::{Act, Model};
 pub use memcached::{Kind as PoolRouting, Memcached, Pool, Route};
 pub use sections::{Class, Datasets, Device, Kind, Node, Observe, Serve, Service};
+pub use tiers::Tiers;
 
 /// The configuration of `concertina serve`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -35,6 +37,8 @@ pub struct Config {
     /// Devices that hold objects beside memory. A file without any has one.
     #[serde(rename = "device", default = "one_device")]
     pub devices: Vec<Device>,
+    /// What hot devices hold.
+    pub tiers: Tiers,
     /// Where objects are durable.
     pub origin: Origin,
     /// The datasets that are served.
@@ -69,10 +73,11 @@ fn one_device() -> Vec<Device> {
 type Explained = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 /// The sections as they are printed, with their explanation and keys.
-const SECTIONS: [Explained; 14] = [
+const SECTIONS: &[Explained] = &[
     ("serve", Serve::ABOUT, Serve::KEYS),
     ("node", Node::ABOUT, Node::KEYS),
     ("device", Device::ABOUT, Device::KEYS),
+    ("tiers", Tiers::ABOUT, Tiers::KEYS),
     ("origin", Origin::ABOUT, Origin::KEYS),
     ("datasets", Datasets::ABOUT, Datasets::KEYS),
     ("observe", Observe::ABOUT, Observe::KEYS),
@@ -155,6 +160,7 @@ impl Config {
         self.observe.check(checks.of("observe"));
         self.model.check(checks.of("model"));
         self.act.check(checks.of("act"));
+        self.tiers.check(self, checks.of("tiers"));
         self.check_cluster(checks);
         self.check_folders(checks);
         self.cluster.check(checks.of("cluster"));

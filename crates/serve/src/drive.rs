@@ -16,7 +16,7 @@ use bytes::{Bytes, BytesMut};
 use engine::invariant::Invariants;
 use engine::node::{
     Action, Asker, Checked, Contents, Event, Failure, Fetched, Hit, Node, PeerStatus, Reply,
-    RequestId, Restored, Settings, Stages,
+    RequestId, Restored, Settings, Stages, Tiers,
 };
 use engine::route::NodeId;
 use engine::{Etag, Key};
@@ -370,6 +370,11 @@ impl Drive {
     /// The bound of a device's queue, and the one of the configuration.
     pub fn bound(&self, device: usize) -> Option<(u32, u32)> {
         self.lock().node.bound(device)
+    }
+
+    /// What is hot, why, what moved, and what it bought.
+    pub fn tiers(&self, now: Nanos) -> Tiers {
+        self.lock().node.tiers(now)
     }
 
     /// The state of each peer as this node sees it.

@@ -79,7 +79,7 @@ impl Problem {
             StatusCode::NOT_FOUND,
             "there is nothing here; the page at / shows how the server does, objects are at /objects/KEY, \
              their list at /objects, and beside them are /datasets (if datasets.path is set), /model, \
-             /actions, /healthz, /readyz, /metrics and /admin/status",
+             /actions, /healthz, /readyz, /metrics, /admin/status and /admin/tiers",
         )
     }
 
@@ -383,6 +383,10 @@ async fn route(
         "/admin/status" => {
             only_get(&request)?;
             Ok(admin::status(shared))
+        }
+        "/admin/tiers" => {
+            only_get(&request)?;
+            Ok(admin::tiers(shared))
         }
         _ => Err(Problem::nothing_here()),
     }

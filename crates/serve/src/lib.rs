@@ -34,6 +34,7 @@ mod range;
 mod refusal;
 mod socket;
 mod text;
+mod tiers;
 mod trim;
 mod writes;
 
@@ -191,11 +192,13 @@ pub fn settings_of(
     let node = &config.node;
     Settings {
         memory_bytes_max: node.memory_bytes.0,
+        eviction: node.memory_eviction,
         object_bytes_max: node.object_bytes_max.0,
         revalidate: (node.revalidate_s > 0.0).then_some((node.revalidate_s * 1e9) as Nanos),
         stale_if_error: (node.stale_if_error_s * 1e9) as Nanos,
         cluster,
         devices,
+        tiers: config.tiers.settings(),
         origin: OriginSettings {
             servers: config.origin.parallel,
             queue_length_max: config.origin.queue_length_max,

@@ -46,6 +46,8 @@ pub(super) struct Flight {
     pub location: Location,
     /// If set, the origin is asked whether this version is current instead of for the object.
     pub check: Option<Etag>,
+    /// It reads a hot copy in the background, to write it again.
+    pub rescue: bool,
     /// The version that the origin confirmed after its readers had begun: they may be given it.
     pub settled: Option<Etag>,
     pub queued: Nanos,
@@ -76,6 +78,7 @@ impl Flight {
             next_peer: 0,
             location: Location::new(0, 0, 0),
             check: None,
+            rescue: false,
             settled: None,
             queued: now,
             started: now,

@@ -9,10 +9,12 @@ use crate::Size;
 fn settings() -> Settings {
     Settings {
         memory_bytes_max: 3_000,
+        eviction: crate::tier::Eviction::default(),
         object_bytes_max: 2_000,
         revalidate: Some(40),
         stale_if_error: 0,
         devices: Vec::new(),
+        tiers: TierSettings::default(),
         origin: OriginSettings { servers: 4, queue_length_max: 8 },
         appends_bytes_max: 0,
         writes_waiting_max: 4,

@@ -13,14 +13,24 @@
 //! copies under leases from the primary; nodes fill their tiers from each other before they use the
 //! origin.
 //!
+//! A node with hot and bulk devices keeps a second copy of what is read often on a hot one, and reads
+//! the copy with the shorter expected wait (`hot`). A device whose reads fail is taken out until it
+//! works again (`device`).
+//!
 //! Objects found on a device at a restart, and objects that were not compared with the origin for
 //! [`Settings::revalidate`], are compared with it by etag before they are served.
 
 mod cluster;
+mod device;
 mod event;
 mod flights;
 #[cfg(test)]
 mod hit_tests;
+mod hot;
+mod hot_report;
+#[cfg(test)]
+mod hot_tests;
+mod index;
 mod reads;
 mod remote;
 mod settings;
@@ -28,24 +38,31 @@ mod tiers;
 mod writes;
 
 pub use cluster::PeerStatus;
+pub use device::DeviceState;
 pub use event::{
     Action, Answered, Asker, Checked, DeviceId, Event, Failure, Fetched, JobId, Reply, RequestId,
     Stages,
 };
-pub use settings::{ClusterSettings, DeviceSettings, OriginSettings, Settings};
+pub use hot_report::{Bought, DeviceTier, HotTier, Hottest, Moved, Moves, Tiers};
+pub use settings::{
+    Choice, ClusterSettings, DeviceSettings, OriginSettings, Pin, Settings, TierSettings,
+};
 
 use std::collections::{HashMap, VecDeque};
 
-use model::window::{Nanos, Outcome, QueueName, Recorder, SECOND, Window};
+use model::window::{Nanos, QueueName, Recorder, Window};
 use serde::{Deserialize, Serialize};
 
 use crate::invariant::Invariants;
 use crate::mutant::{self, Mutant};
 use crate::queue::Queue;
-use crate::tier::{Location, Log, Memory};
+use crate::tier::{Location, Memory};
 use crate::{Etag, Key, Payload};
 use cluster::{Authority, Cluster, Verified};
+use device::Device;
 use flights::Flights;
+use hot::Hot;
+use index::{Index, Place};
 
 /// An object in memory.
 struct Kept<P> {
@@ -63,15 +80,6 @@ impl<P: Payload> Kept<P> {
         self.hits = (self.hits + 1).min(2);
         (self.payload.clone(), self.warm, self.hits == 2 && self.warm == 0)
     }
-}
-
-/// An object on a device.
-struct OnDevice {
-    device: DeviceId,
-    location: Location,
-    etag: Etag,
-    /// When the origin was last known to hold this version; `None` after a restart.
-    verified: Option<Verified>,
 }
 
 /// A record that is being written to a device.
@@ -127,17 +135,6 @@ pub struct Hit<P> {
     pub length: u32,
 }
 
-struct Device {
-    queue: Queue<JobId>,
-    log: Log,
-    outcome: Outcome,
-    /// No writes before this time, because one failed: a full device need not fail each of them.
-    paused_until: Nanos,
-}
-
-/// How long writes to a device pause after one of them failed.
-const APPEND_PAUSE: Nanos = 10 * SECOND;
-
 /// The writes of one key: the one that has its turn, and those that wait for theirs.
 struct Writers {
     current: RequestId,
@@ -152,8 +149,12 @@ struct Writers {
 pub struct Node<P> {
     settings: Settings,
     memory: Memory<Kept<P>>,
-    index: HashMap<Key, OnDevice>,
+    index: Index,
     devices: Vec<Device>,
+    /// Present if there are devices of both classes.
+    hot: Option<Hot>,
+    /// Counts choices of a device, for [`Choice::RoundRobin`].
+    turn: u64,
     origin: Queue<JobId>,
     /// Set while the origin's last request failed: when to probe it next.
     origin_down: Option<Nanos>,
@@ -177,24 +178,19 @@ pub struct Node<P> {
 impl<P: Payload> Node<P> {
     /// An empty node at time `now`.
     pub fn new(settings: Settings, now: Nanos) -> Node<P> {
-        let devices = settings.devices.iter().map(|d| Device {
-            queue: Queue::new(
-                &d.name,
-                d.servers,
-                d.queue_length_max,
-                settings.windows.clone(),
-                now,
-            ),
-            log: Log::new(d.bytes_max, d.segment_bytes),
-            outcome: d.outcome,
-            paused_until: 0,
+        let devices = settings.devices.iter().map(|d| {
+            let windows = settings.windows.clone();
+            Device::new(d, Queue::new(&d.name, d.servers, d.queue_length_max, windows, now))
         });
+        let devices: Vec<Device> = devices.collect();
         let origin = &settings.origin;
         let peers = settings.cluster.as_ref().map_or(origin, |cluster| &cluster.peers);
         Node {
-            memory: Memory::new(settings.memory_bytes_max),
-            index: HashMap::new(),
-            devices: devices.collect(),
+            memory: Memory::new(settings.eviction, settings.memory_bytes_max),
+            index: Index::default(),
+            hot: Hot::new(&settings.tiers, &devices, now),
+            turn: 0,
+            devices,
             origin: Queue::new(
                 &QueueName::Origin.to_string(),
                 origin.servers,
@@ -235,8 +231,9 @@ impl<P: Payload> Node<P> {
         // Nothing is known of what happened to them meanwhile.
         let trusted = Verified { at: self.now, authority: Authority::ALONE };
         let verified = mutant::is(Mutant::RestoredTrusted).then_some(trusted);
+        let is_hot = self.is_hot(device);
         for Restored { key, etag, location } in records {
-            self.index.insert(key, OnDevice { device, location, etag, verified });
+            self.index.put(key, Place { device, location }, is_hot, etag, verified);
         }
     }
 
@@ -253,7 +250,7 @@ impl<P: Payload> Node<P> {
                 self.write_end(now, request, key, payload, actions);
             }
             Event::Read { job, result } => self.read(now, job, result, actions),
-            Event::Appended { job, written } => self.appended(job, written, actions),
+            Event::Appended { job, written } => self.appended(now, job, written, actions),
             Event::Fetched { job, result } => self.fetched(now, job, result, actions),
             Event::Checked { job, result } => self.checked(now, job, result, actions),
             Event::Answered { job, result } => self.answered(now, job, result, actions),

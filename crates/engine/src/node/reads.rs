@@ -3,12 +3,11 @@
 use model::window::{Finished, Nanos, Operation, Outcome};
 
 use super::flights::{self, At, Flight, Waiter};
+use super::index::Place;
 use super::{
-    Action, Asker, Authority, DeviceId, Failure, Hit, JobId, Node, OnDevice, Reply, RequestId,
-    Stages,
+    Action, Asker, Authority, DeviceId, Failure, Hit, JobId, Node, Reply, RequestId, Stages,
 };
 use crate::mutant::{self, Mutant};
-use crate::tier::Location;
 use crate::{Key, Payload};
 
 impl<P: Payload> Node<P> {
@@ -36,8 +35,10 @@ impl<P: Payload> Node<P> {
             Asker::Client { avoid } => (false, avoid),
         };
         let waiter = Waiter { request, received: now, length_met: 0, deadline, peer };
-        let on_device = self.index.get(&key).map(|on| (on.device, on.location, on.verified));
-        let on_device = on_device.filter(|(_, _, v)| self.is_fresh(*v, authority, now));
+        self.count_read(&key, now);
+        let fresh =
+            self.index.get(&key).is_some_and(|on| self.is_fresh(on.verified, authority, now));
+        let on_device = if fresh { self.choose(&key, now) } else { None };
         if peer && on_device.is_none() {
             self.answer_at_once(now, request, Reply::NotHere, actions);
             return;
@@ -47,9 +48,7 @@ impl<P: Payload> Node<P> {
         }
         let flight = Flight::new(key, now, vec![waiter], authority, avoid);
         match on_device {
-            Some((device, location, _)) => {
-                self.enter_device(now, device, location, flight, actions);
-            }
+            Some(place) => self.enter_device(now, place, flight, actions),
             None => self.dispatch(now, flight, actions),
         }
     }
@@ -63,7 +62,7 @@ impl<P: Payload> Node<P> {
         authority: Option<Authority>,
         actions: &mut Vec<Action<P>>,
     ) -> bool {
-        let Some(kept) = self.memory.get(key) else { return false };
+        let Some(kept) = self.memory.peek(key) else { return false };
         let verified = kept.verified;
         if !self.is_fresh(verified, authority, now) {
             if self.origin_down.is_none() || !self.may_be_stale(verified, authority, now) {
@@ -89,10 +88,11 @@ impl<P: Payload> Node<P> {
         }
         let authority = self.authority(key, now);
         let revalidate = self.settings.revalidate;
-        let kept = self.memory.get(key)?;
+        let kept = self.memory.peek(key)?;
         if !Node::<P>::is_within(revalidate, kept.verified, authority, now) {
             return None;
         }
+        let kept = self.memory.get(key)?;
         let (payload, warm, again) = kept.read();
         let warm = if again { self.offer(now, key, &payload, actions) } else { warm };
         self.now = self.now.max(now);
@@ -114,7 +114,7 @@ impl<P: Payload> Node<P> {
         let (peers, warm) = cluster.offer_to(key, payload.stored_bytes(), now);
         actions.extend(peers.into_iter().map(|peer| Action::Offer { peer, key: key.into() }));
         if warm != 0
-            && let Some(kept) = self.memory.get(key)
+            && let Some(kept) = self.memory.peek(key)
         {
             kept.warm = warm;
         }
@@ -170,22 +170,25 @@ impl<P: Payload> Node<P> {
     /// Sends a flight to where its object is: a device, a peer or the origin. If the tiers hold a
     /// copy that may be out of date, the origin is asked whether it is current.
     pub(super) fn dispatch(&mut self, now: Nanos, flight: Flight, actions: &mut Vec<Action<P>>) {
-        if let Some(kept) = self.memory.get(&flight.key) {
+        if let Some(kept) = self.memory.peek(&flight.key) {
             let etag = kept.payload.etag();
             return self.enter_origin(now, flight, Some(etag), actions);
         }
         let Some(on) = self.index.get(&flight.key) else {
             return self.go_to_peers(now, flight, actions);
         };
-        let (device, location, verified, etag) =
-            (on.device, on.location, on.verified, on.etag.clone());
+        let (verified, etag) = (on.verified, on.etag.clone());
         let stale =
             self.origin_down.is_some() && self.may_be_stale(verified, flight.authority, now);
         if self.is_fresh(verified, flight.authority, now) || stale {
             if stale {
                 self.probe_origin(now, &flight.key, None, actions);
             }
-            self.enter_device(now, device, location, flight, actions);
+            match self.choose(&flight.key, now) {
+                Some(place) => self.enter_device(now, place, flight, actions),
+                // The devices that hold it were taken out.
+                None => self.go_to_peers(now, flight, actions),
+            }
         } else {
             self.enter_origin(now, flight, Some(etag), actions);
         }
@@ -194,23 +197,26 @@ impl<P: Payload> Node<P> {
     pub(super) fn enter_device(
         &mut self,
         now: Nanos,
-        device: DeviceId,
-        location: Location,
+        place: Place,
         mut flight: Flight,
         actions: &mut Vec<Action<P>>,
     ) {
-        let queue = &mut self.devices[device].queue;
-        flight.enter(now, At::Device(device), queue.length());
+        let Place { device, location } = place;
+        let on = &mut self.devices[device];
+        flight.enter(now, At::Device(device), on.queue.length());
         flight.location = location;
         let job = self.next_job;
         self.next_job += 1;
-        match queue.push(job, now) {
+        match on.push(job, now) {
             Ok(()) => {
                 self.flights.insert(job, flight);
                 self.start_reads(now, device, actions);
             }
             Err(_) => {
                 let queue = self.settings.devices[device].name.clone();
+                if let Some(hot) = self.hot.as_mut().filter(|_| flight.rescue) {
+                    hot.rescue_refused();
+                }
                 self.answer_all(now, flight, || Reply::Busy { queue: queue.clone() }, actions);
             }
         }
@@ -221,21 +227,21 @@ impl<P: Payload> Node<P> {
             let job = started.job;
             let Some(flight) = self.flights.get_mut(job) else {
                 self.invariants.broken();
-                self.devices[device].queue.finish(now, &flights::unserved());
+                self.devices[device].finish(now, &flights::unserved());
                 continue;
             };
             flight.started = started.start;
             if flight.is_abandoned(now) {
                 let finished = flight.finished(started.start, Outcome::Error, 0);
-                self.devices[device].queue.finish(now, &finished);
+                self.devices[device].finish(now, &finished);
                 self.give_up(now, job, actions);
                 continue;
             }
             let key = flight.key.clone();
             // The record may have moved while the flight waited. If it has gone, the read fails and
             // the flight goes on to the origin.
-            if let Some(on) = self.index.get(&key).filter(|on| on.device == device) {
-                flight.location = on.location;
+            if let Some(place) = self.index.get(&key).and_then(|on| on.on(device)) {
+                flight.location = place.location;
             }
             let location = flight.location;
             actions.push(Action::Read { device, location, key, job, start: started.start });
@@ -258,14 +264,15 @@ impl<P: Payload> Node<P> {
         actions: &mut Vec<Action<P>>,
     ) {
         // A device ends each read once: nobody gives it up before.
-        let Some(mut flight) = self.flights.remove(job) else { return self.invariants.broken() };
+        let Some(flight) = self.flights.remove(job) else { return self.invariants.broken() };
         let At::Device(device) = flight.at else { return self.invariants.broken() };
         let served = now.max(flight.started);
         let outcome = self.devices[device].outcome;
         // The index's version is the one that was verified: a record of another version is a
         // failure.
         let indexed = self.index.get(&flight.key);
-        let indexed = indexed.filter(|on| on.device == device && on.location == flight.location);
+        let there = Place { device, location: flight.location };
+        let indexed = indexed.filter(|on| on.on(device) == Some(there));
         let right = |payload: &P| {
             indexed.is_none_or(|on| on.etag == payload.etag())
                 && flight.settled.as_ref().is_none_or(|settled| *settled == payload.etag())
@@ -276,23 +283,53 @@ impl<P: Payload> Node<P> {
         });
         let age = indexed.and_then(|on| on.verified).map_or(0, |v| served.saturating_sub(v.at));
         let bytes = result.as_ref().map_or(0, Payload::bytes);
+        let on = &mut self.devices[device];
+        match &result {
+            Ok(_) => {
+                on.health.worked();
+                let service = served.saturating_sub(flight.started);
+                on.service.add(flight.location.bytes(), service);
+            }
+            Err(_) => on.health.failed(served),
+        }
         let outcome_recorded = if result.is_ok() { outcome } else { Outcome::Error };
         let finished = flight.finished(served, outcome_recorded, bytes);
-        self.devices[device].queue.finish(served, &finished);
+        self.devices[device].finish(served, &finished);
         self.start_reads(served, device, actions);
+        let rescue = flight.rescue;
+        self.after_read(served, device, flight, result, age, actions);
+        if rescue {
+            self.rescue_ended(served, actions);
+        }
+    }
+
+    /// Fills the tiers with what was read and answers the readers, or sends them on.
+    fn after_read(
+        &mut self,
+        served: Nanos,
+        device: DeviceId,
+        mut flight: Flight,
+        result: Result<P, Failure>,
+        age: Nanos,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        let outcome = self.devices[device].outcome;
         match result {
             Ok(payload) => {
+                self.device_served(device, &flight, served);
                 if !flight.void {
-                    self.keep_read(device, &flight, &payload, actions);
+                    self.keep_read(served, &flight, &payload, actions);
                 }
                 flight.served = Some((served, self.devices[device].queue.length()));
                 let reply = || Reply::Found { payload: payload.clone(), outcome, age, warm: 0 };
                 self.answer_all(served, flight, reply, actions);
             }
             Err(_) => {
-                let there = |on: &OnDevice| on.device == device && on.location == flight.location;
-                if self.index.get(&flight.key).is_some_and(there) {
-                    self.index.remove(&flight.key);
+                // A rescue goes on for its readers, if some joined; it is over as a rescue.
+                flight.rescue = false;
+                self.index.remove_place(&flight.key, device, |at| at == flight.location);
+                if let Some(place) = self.other_place(served, &flight) {
+                    return self.enter_device(served, place, flight, actions);
                 }
                 self.refuse_peers(served, &mut flight, actions);
                 if !flight.waiters.is_empty() {
@@ -300,6 +337,16 @@ impl<P: Payload> Node<P> {
                 }
             }
         }
+    }
+
+    /// After a failed read: another copy that the flight's readers may be given.
+    fn other_place(&mut self, now: Nanos, flight: &Flight) -> Option<Place> {
+        let on = self.index.get(&flight.key).filter(|_| !flight.waiters.is_empty())?;
+        let may = match &flight.settled {
+            Some(settled) => *settled == on.etag,
+            None => !flight.void && self.is_fresh(on.verified, flight.authority, now),
+        };
+        if may { self.choose(&flight.key, now) } else { None }
     }
 
     /// Answers waiting peers that the object is not in the tiers after all: they fill from tiers
@@ -315,21 +362,21 @@ impl<P: Payload> Node<P> {
     }
 
     /// Fills the memory tier with a record that was read, and writes it again if its segment goes
-    /// soon.
+    /// soon, or if it is worth a hot copy.
     fn keep_read(
         &mut self,
-        device: DeviceId,
+        now: Nanos,
         flight: &Flight,
         payload: &P,
         actions: &mut Vec<Action<P>>,
     ) {
-        let on = self.index.get(&flight.key);
+        let on = self.index.get(&flight.key).filter(|on| on.etag == payload.etag());
         let verified = on.and_then(|on| on.verified);
-        let ageing = on.is_some_and(|on| self.devices[device].log.is_ageing(on.location.segment()));
-        if ageing {
-            self.append(&flight.key, payload, verified, actions);
+        self.place_again(now, &flight.key, payload, flight.rescue, actions);
+        // What nobody reads must not evict from memory what is read.
+        if !flight.waiters.is_empty() {
+            self.keep(flight.key.clone(), payload.clone(), verified, actions);
         }
-        self.keep(flight.key.clone(), payload.clone(), verified, actions);
     }
 
     pub(super) fn answer_all(

@@ -4,6 +4,7 @@
 use model::window::{Finished, Nanos, Outcome, SECOND};
 
 use super::flights::{self, At, Flight};
+use super::hot::Target;
 use super::{Action, Answered, Authority, Checked, Fetched, JobId, Node, Reply};
 use crate::mutant::{self, Mutant};
 use crate::queue::Queue;
@@ -108,7 +109,7 @@ impl<P: Payload> Node<P> {
         let compared = flight.started.saturating_sub(age);
         if !flight.void || mutant::is(Mutant::StalePeerFillKept) {
             let verified = flight.verified(compared);
-            self.append(&flight.key, &payload, verified, actions);
+            self.append(&flight.key, &payload, verified, Target::Main, actions);
             // A copy that nobody reads yet must not evict from memory what is read now.
             if !flight.waiters.is_empty() || self.devices.is_empty() {
                 self.keep(flight.key.clone(), payload.clone(), verified, actions);
@@ -123,7 +124,7 @@ impl<P: Payload> Node<P> {
     pub(super) fn offered(&mut self, now: Nanos, key: Key, actions: &mut Vec<Action<P>>) {
         let authority = self.authority(&key, now);
         let mine = self.cluster.as_ref().is_some_and(|cluster| cluster.is_mine(&key));
-        let here = self.memory.get(&key).is_some() || self.index.contains_key(&key);
+        let here = self.memory.peek(&key).is_some() || self.index.contains_key(&key);
         if !mine || here || authority.is_none() || self.flights.joinable(&key).is_some() {
             return;
         }
@@ -177,7 +178,7 @@ impl<P: Payload> Node<P> {
         if self.origin_down.is_none_or(|at| now < at) {
             return;
         }
-        let etag = match (self.memory.get(key), self.index.get(key)) {
+        let etag = match (self.memory.peek(key), self.index.get(key)) {
             (Some(kept), _) => kept.payload.etag(),
             (None, Some(on)) => on.etag.clone(),
             (None, None) => return self.invariants.broken(),
@@ -216,7 +217,7 @@ impl<P: Payload> Node<P> {
                 if !flight.void || mutant::is(Mutant::StaleOriginFillKept) {
                     // Verified when the fetch began: a change after that may have been missed.
                     let verified = flight.verified(flight.started);
-                    self.append(&flight.key, &payload, verified, actions);
+                    self.append(&flight.key, &payload, verified, Target::Main, actions);
                     self.keep(flight.key.clone(), payload.clone(), verified, actions);
                 }
                 let age = now.saturating_sub(flight.started);
@@ -273,7 +274,6 @@ impl<P: Payload> Node<P> {
             if !flight.void {
                 on.verified = verified;
             }
-            (on.device, on.location)
         });
         let kept = self.memory.get(&flight.key);
         let kept = kept.filter(|kept| Some(kept.payload.etag()) == flight.settled);
@@ -293,13 +293,13 @@ impl<P: Payload> Node<P> {
                 let reply = || Reply::Found { payload: payload.clone(), outcome, age, warm: 0 };
                 self.answer_all(now, flight, reply, actions);
             }
-            (None, Some((device, location))) => {
-                self.enter_device(now, device, location, flight, actions);
-            }
-            (None, None) => {
-                flight.settled = None;
-                self.enter_origin(now, flight, None, actions);
-            }
+            (None, on_device) => match on_device.and_then(|()| self.choose(&flight.key, now)) {
+                Some(place) => self.enter_device(now, place, flight, actions),
+                None => {
+                    flight.settled = None;
+                    self.enter_origin(now, flight, None, actions);
+                }
+            },
         }
     }
 
@@ -323,15 +323,12 @@ impl<P: Payload> Node<P> {
             let reply = || Reply::Found { payload: payload.clone(), outcome, age, warm: 0 };
             return self.answer_all(now, flight, reply, actions);
         }
-        let on = self.index.get(&flight.key).map(|on| (on.device, on.location, on.verified));
-        match on {
-            Some((device, location, verified))
-                if authority.is_some()
-                    && !flight.waiters.is_empty()
-                    && self.may_be_stale(verified, authority, now) =>
-            {
-                self.enter_device(now, device, location, flight, actions);
-            }
+        let verified = self.index.get(&flight.key).map(|on| on.verified);
+        let may = |verified| self.may_be_stale(verified, authority, now);
+        let may = authority.is_some() && !flight.waiters.is_empty() && verified.is_some_and(may);
+        let place = if may { self.choose(&flight.key, now) } else { None };
+        match place {
+            Some(place) => self.enter_device(now, place, flight, actions),
             _ => self.answer_all(now, flight, || Reply::Unavailable(failure.clone()), actions),
         }
     }

@@ -6,12 +6,15 @@ use model::window::{self, Nanos, Outcome};
 use serde::{Deserialize, Serialize};
 
 use crate::route::{NodeId, Ring};
+use crate::tier::Eviction;
 
 /// A node's resources and limits. Nothing grows beyond these limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Maximum bytes of the memory tier, overhead included.
     pub memory_bytes_max: u64,
+    /// Which objects leave the memory tier first.
+    pub eviction: Eviction,
     /// Objects larger than this are not kept in any tier: they are streamed from the origin.
     pub object_bytes_max: u64,
     /// An object that has not been compared with the origin for this long is compared before it is
@@ -23,6 +26,8 @@ pub struct Settings {
     pub stale_if_error: Nanos,
     /// The devices.
     pub devices: Vec<DeviceSettings>,
+    /// What hot devices hold, and how a device is chosen for a read.
+    pub tiers: TierSettings,
     /// The origin.
     pub origin: OriginSettings,
     /// Maximum bytes being written to the devices at once; beyond it, objects are not written to a
@@ -88,6 +93,75 @@ pub struct DeviceSettings {
     pub bytes_max: u64,
     /// Maximum bytes of a segment.
     pub segment_bytes: u64,
+}
+
+/// What hot devices hold, and how a device is chosen for a read. Without devices of both classes,
+/// only [`TierSettings::choice`] has an effect.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TierSettings {
+    /// The time over which reads are counted: a read of this age counts 1/e.
+    pub memory: Nanos,
+    /// Counters in each of the four rows of the sketch; see [`crate::tier::Popularity`].
+    pub counters: usize,
+    /// An object is copied to a hot device from this multiple on of the benefit from which on
+    /// objects fit, and stays there from 1 on, so that objects at the border do not move again and
+    /// again.
+    pub hysteresis: f64,
+    /// The part of the hot devices' bytes that objects worth a copy should take; the rest holds what
+    /// was worth it before.
+    pub fill: f64,
+    /// Maximum bytes per second that are written to hot devices; 0 for no copies.
+    pub promote_bytes_per_s: u64,
+    /// Keys that are copied on their first read and stay, whatever their popularity.
+    pub pins: Vec<Pin>,
+    /// How a device is chosen among those that hold an object.
+    pub choice: Choice,
+}
+
+impl Default for TierSettings {
+    fn default() -> Self {
+        TierSettings {
+            memory: 600 * window::SECOND,
+            counters: 1 << 16,
+            hysteresis: 1.5,
+            fill: 0.9,
+            promote_bytes_per_s: 32 << 20,
+            pins: Vec::new(),
+            choice: Choice::default(),
+        }
+    }
+}
+
+/// Keys that belong on hot devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Pin {
+    /// One key.
+    Key(Vec<u8>),
+    /// All keys that begin so.
+    Prefix(Vec<u8>),
+}
+
+impl Pin {
+    /// Whether a key is pinned.
+    pub fn holds(&self, key: &[u8]) -> bool {
+        match self {
+            Pin::Key(pinned) => key == &pinned[..],
+            Pin::Prefix(prefix) => key.starts_with(prefix),
+        }
+    }
+}
+
+/// How a device is chosen among those that hold an object. All but the first are for comparisons.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Choice {
+    /// The least expected wait: what is queued, and the service time of a read of that size.
+    #[default]
+    Wait,
+    /// The least share of the last whole second that it was busy, as `iostat` shows it.
+    Utilisation,
+    /// Each in turn.
+    RoundRobin,
 }
 
 /// The origin, or the peers, as a queue.

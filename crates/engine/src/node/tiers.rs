@@ -1,8 +1,11 @@
 //! Filling the memory tier and the devices, and forgetting keys.
 
-use super::{
-    APPEND_PAUSE, Action, Appending, Device, DeviceId, JobId, Kept, Node, OnDevice, Verified,
-};
+use model::window::Nanos;
+
+use super::device::Device;
+use super::hot::Target;
+use super::index::Place;
+use super::{Action, Appending, DeviceId, JobId, Kept, Node, Verified};
 use crate::mutant::{self, Mutant};
 use crate::tier::RECORD_OVERHEAD_BYTES;
 use crate::{Key, Payload};
@@ -24,34 +27,44 @@ impl<P: Payload> Node<P> {
         let left = self.memory.insert(key, Kept { payload, verified, hits: 0, warm: 0 }, bytes);
         for (key, kept) in left {
             if !self.index.contains_key(&key) && !self.appending_of.contains_key(&key) {
-                self.append(&key, &kept.payload, kept.verified, actions);
+                self.append(&key, &kept.payload, kept.verified, Target::Main, actions);
             }
         }
     }
 
-    /// Writes an object to the device that is least full in proportion to its budget. If too many
-    /// bytes are being written already, or no device takes it, it is not kept: the origin has it.
+    /// Writes an object to the device of a class that is least full in proportion to its budget. If
+    /// too many bytes are being written already, or no device takes it, it is not kept: the origin
+    /// has it. Returns whether it is being written.
     pub(super) fn append(
         &mut self,
         key: &Key,
         payload: &P,
         verified: Option<Verified>,
+        target: Target,
         actions: &mut Vec<Action<P>>,
-    ) {
+    ) -> bool {
         let stored_bytes = payload.stored_bytes();
         let bytes = stored_bytes + key.len() as u64 + RECORD_OVERHEAD_BYTES;
         if payload.bytes() > self.settings.object_bytes_max
             || self.appending_bytes + stored_bytes > self.settings.appends_bytes_max
         {
-            return;
+            return false;
         }
         let fullness = |d: &Device| d.log.bytes() as f64 / d.log.bytes_max() as f64;
-        let takes = |d: &Device| d.log.fits(bytes) && d.paused_until <= self.now;
-        let candidates = self.devices.iter().enumerate().filter(|(_, d)| takes(d));
+        let takes = |d: &Device| d.log.fits(bytes) && d.takes_writes(self.now);
+        let of_class = |d: DeviceId| self.is_hot(d) == (target == Target::Hot);
+        let candidates = self.devices.iter().enumerate();
+        let candidates = candidates.filter(|(id, d)| of_class(*id) && takes(d));
         let least = candidates.min_by(|(_, a), (_, b)| fullness(a).total_cmp(&fullness(b)));
         // No device takes it: all are too small, or rest after a failure.
-        let Some((device, _)) = least else { return };
-        let (location, placed) = self.devices[device].log.place(key, bytes);
+        let Some((device, _)) = least else { return false };
+        let again = self.index.get(key).is_some_and(|on| on.on(device).is_some());
+        let on = &mut self.devices[device];
+        on.health.used(self.now);
+        on.written_bytes += bytes;
+        on.reinserted_bytes += if again { bytes } else { 0 };
+        let (location, placed) = on.log.place(key, bytes);
+        let sealed = placed.sealed.is_some();
         if let Some(segment) = placed.sealed {
             actions.push(Action::SealSegment { device, segment });
         }
@@ -83,6 +96,10 @@ impl<P: Payload> Node<P> {
             payload: payload.clone(),
             job,
         });
+        if sealed && target == Target::Hot {
+            self.rescue_oldest(self.now, device, actions);
+        }
+        true
     }
 
     pub(super) fn drop_segment(
@@ -92,19 +109,28 @@ impl<P: Payload> Node<P> {
         keys: &[Key],
         actions: &mut Vec<Action<P>>,
     ) {
+        let mut gone = Vec::new();
         for key in keys {
-            let there = |on: &OnDevice| on.device == device && on.location.segment() == segment;
-            if self.index.get(key).is_some_and(there) {
-                self.index.remove(key);
+            if self.index.remove_place(key, device, |at| at.segment() == segment)
+                && self.is_hot(device)
+            {
+                gone.push(key.clone());
             }
         }
+        self.demoted(self.now, &gone);
         for appending in self.appending.values_mut() {
             appending.void |= appending.device == device && appending.location.segment() == segment;
         }
         actions.push(Action::DropSegment { device, segment });
     }
 
-    pub(super) fn appended(&mut self, job: JobId, written: bool, actions: &mut Vec<Action<P>>) {
+    pub(super) fn appended(
+        &mut self,
+        now: Nanos,
+        job: JobId,
+        written: bool,
+        actions: &mut Vec<Action<P>>,
+    ) {
         // A device ends each write once.
         let Some(appending) = self.appending.remove(&job) else {
             return self.invariants.broken();
@@ -114,20 +140,23 @@ impl<P: Payload> Node<P> {
         if self.appending_of.get(&key) == Some(&job) {
             self.appending_of.remove(&key);
         }
+        self.devices[device].appended(written, now.max(self.now));
         if !written {
-            self.devices[device].paused_until = self.now + APPEND_PAUSE;
             if let Some(segment) = self.devices[device].log.seal_if(location.segment()) {
                 actions.push(Action::SealSegment { device, segment });
             }
         } else if !void {
-            self.index.insert(key, OnDevice { device, location, etag, verified });
+            let is_hot = self.is_hot(device);
+            self.index.put(key, Place { device, location }, is_hot, etag, verified);
         }
     }
 
     /// Forgets every copy of a key.
     pub(super) fn forget(&mut self, key: &Key) {
         self.memory.remove(key);
-        if !mutant::is(Mutant::ForgetsMemoryOnly) {
+        if mutant::is(Mutant::HotCopyKept) {
+            self.index.remove_main(key);
+        } else if !mutant::is(Mutant::ForgetsMemoryOnly) {
             self.index.remove(key);
         }
         self.void_append(key);

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use model::window::Nanos;
 
+use super::hot::Target;
 use super::{Action, Node, Reply, RequestId, Stages, Verified, Writers};
 use crate::mutant::{self, Mutant};
 use crate::{Key, Payload};
@@ -71,7 +72,7 @@ impl<P: Payload> Node<P> {
         let authority = self.authority(&key, now).filter(|_| !uncertain);
         let verified = authority.map(|authority| Verified { at: now, authority });
         if let Some(payload) = payload.filter(|_| verified.is_some()) {
-            self.append(&key, &payload, verified, actions);
+            self.append(&key, &payload, verified, Target::Main, actions);
             self.keep(key.clone(), payload, verified, actions);
         }
         self.spread_write(now, request, &key, uncertain, actions);

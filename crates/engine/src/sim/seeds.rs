@@ -16,8 +16,9 @@ use super::{
     ORIGIN, Origin, Popularity, Process, Settings, Simulation,
 };
 use crate::gateway::Spread;
-use crate::node::{ClusterSettings, DeviceSettings, OriginSettings};
+use crate::node::{Choice, ClusterSettings, DeviceSettings, OriginSettings, Pin, TierSettings};
 use crate::route::{Member, NodeId, Policy, Ring, RingError};
+use crate::tier::Eviction;
 use crate::{gateway, node};
 
 const MS: Nanos = SECOND / 1000;
@@ -205,7 +206,9 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
     let until = random.random_range(600..1800) * MS;
     let mut clients = clients(level, until, random);
     let windows = window::Settings { window_ns: Nanos::MAX / 4, ..window::Settings::default() };
-    let node = |me: NodeId, random: &mut SmallRng| {
+    // Drawn apart, so that what else is drawn stays what it was.
+    let mut classes = SmallRng::seed_from_u64(seed ^ 0x407);
+    let mut node = |me: NodeId, random: &mut SmallRng| {
         let cluster = ClusterSettings {
             ring: ring.clone(),
             me,
@@ -214,16 +217,20 @@ pub fn settings(seed: u64, rings: &Rings) -> Settings {
             peers: OriginSettings { servers: 8, queue_length_max: 64 },
             replicate_bytes_per_s: if random.random_bool(0.7) { 100_000 } else { 0 },
         };
-        node_settings((!alone).then_some(cluster), windows.clone(), level, random)
+        let cluster = (!alone).then_some(cluster);
+        node_settings(cluster, windows.clone(), level, random, &mut classes)
     };
     let nodes_settings: Vec<node::Settings> = (0..nodes).map(|me| node(me, random)).collect();
     let device_mean_s = match level {
         Level::Light => 0.0005..0.005,
         Level::Heavy => 0.0005..0.02,
     };
-    let law = Law::exponential(random.random_range(device_mean_s));
-    let devices = nodes_settings.iter().map(|n| n.devices.iter().map(|_| law.clone()).collect());
-    let devices = devices.collect();
+    let mean_s = random.random_range(device_mean_s);
+    let law = |device: &DeviceSettings| match device.outcome {
+        Outcome::HotDevice => Law::exponential(mean_s / 10.0),
+        _ => Law::exponential(mean_s),
+    };
+    let devices = nodes_settings.iter().map(|n| n.devices.iter().map(law).collect()).collect();
     let processes = nodes + gateways;
     let network = network(level, random);
     let mut origin = origin(level, random);
@@ -315,6 +322,7 @@ fn node_settings(
     windows: window::Settings,
     level: Level,
     random: &mut SmallRng,
+    classes: &mut SmallRng,
 ) -> node::Settings {
     let length = match level {
         Level::Light => random.random_range(32..64),
@@ -328,18 +336,45 @@ fn node_settings(
         bytes_max: 3_000,
         segment_bytes: 800,
     };
-    node::Settings {
+    let mut settings = node::Settings {
         memory_bytes_max: if random.random_bool(0.2) { 0 } else { 2_500 },
+        eviction: Eviction::default(),
         object_bytes_max: 280,
         revalidate: random.random_bool(0.5).then_some(SECOND / 2),
         stale_if_error: if random.random_bool(0.5) { SECOND } else { 0 },
         devices: (0..random.random_range(0..3)).map(device).collect(),
+        tiers: TierSettings::default(),
         origin: OriginSettings { servers: 4, queue_length_max: length },
         appends_bytes_max: 2_000,
         writes_waiting_max: if level == Level::Light { 64 } else { 8 },
         cluster,
         windows,
+    };
+    classes_of(&mut settings, classes);
+    settings
+}
+
+/// Draws which devices are hot, and what they hold.
+fn classes_of(settings: &mut node::Settings, random: &mut SmallRng) {
+    if let [_, last] = &mut settings.devices[..]
+        && random.random_bool(0.75)
+    {
+        last.outcome = Outcome::HotDevice;
     }
+    if random.random_bool(0.3) {
+        settings.eviction = Eviction::Lru;
+    }
+    let choices = [Choice::Wait, Choice::Wait, Choice::Utilisation, Choice::RoundRobin];
+    settings.tiers = TierSettings {
+        memory: random.random_range(50..1000) * MS,
+        counters: 32,
+        hysteresis: random.random_range(1.0..2.0),
+        fill: 0.9,
+        promote_bytes_per_s: if random.random_bool(0.2) { 2_000 } else { 1_000_000 },
+        // All that is read is copied, or what is worth it.
+        pins: if random.random_bool(0.5) { vec![Pin::Prefix(Vec::new())] } else { Vec::new() },
+        choice: choices[random.random_range(0..choices.len())],
+    };
 }
 
 fn gateway_settings(

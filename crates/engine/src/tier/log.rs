@@ -107,6 +107,18 @@ impl Log {
             && self.segments.back().is_some_and(|head| segment != head.number)
     }
 
+    /// Whether the next segment that is filled puts out the oldest.
+    pub fn is_full(&self) -> bool {
+        self.bytes + self.segment_bytes > self.bytes_max
+    }
+
+    /// The oldest segment and the keys of its records, if the next segment that is filled drops it.
+    pub fn oldest(&self) -> Option<(u64, &[Key])> {
+        let oldest = self.segments.front()?;
+        let goes = self.is_full() && self.segments.len() > 1;
+        goes.then_some((oldest.number, &oldest.keys))
+    }
+
     /// Adds a segment that is already on the device, as sealed. Segments must be added in ascending
     /// order; new records are placed after them.
     pub fn restore(&mut self, number: u64, bytes: u64, keys: Vec<Key>) {

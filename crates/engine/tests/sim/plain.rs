@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::node::{ClusterSettings, DeviceSettings, OriginSettings};
+use engine::node::{ClusterSettings, DeviceSettings, OriginSettings, TierSettings};
 use engine::route::{Member, Ring};
 use engine::sim::{Clients, Law, Network, Origin, Popularity, Settings};
 use engine::{gateway, node};
@@ -36,10 +36,12 @@ impl Plain {
         };
         let node = |me| node::Settings {
             memory_bytes_max: self.memory_bytes,
+            eviction: engine::tier::Eviction::default(),
             object_bytes_max: 1 << 20,
             revalidate: None,
             stale_if_error: 0,
             devices: vec![device.clone()],
+            tiers: TierSettings::default(),
             origin: OriginSettings { servers: 16, queue_length_max: 1 << 20 },
             appends_bytes_max: 1 << 40,
             writes_waiting_max: 1000,

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use engine::tier::Eviction;
 use model::window::Nanos;
 use origin::{Checks, Secret, Size, section};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -58,6 +59,9 @@ section! {
     pub struct Node {
         /// Capacity of the memory tier in bytes of objects.
         pub memory_bytes: Size = Size(64 * MIB),
+        /// Which objects leave memory first: "s3-fifo" (those that are not read again soon after
+        /// they came) or "lru" (the least recently used).
+        pub memory_eviction: Eviction = Eviction::S3Fifo,
         /// Size of the largest object that memory and devices keep; larger ones are streamed from
         /// the origin.
         pub object_bytes_max: Size = Size(8 * MIB),
@@ -89,8 +93,9 @@ section! {
         pub count: u32 = 1,
         /// Capacity of each device.
         pub bytes: Size = Size(1024 * MIB),
-        /// "bulk" or "hot": the name under which its reads are recorded and fitted. It does not
-        /// affect where objects are stored.
+        /// "bulk" or "hot". If there are devices of both, hot ones hold second copies of the objects
+        /// for which that saves the most time; see [tiers]. Of one class alone, all hold objects in
+        /// the same way.
         pub class: Class = Class::Bulk,
         /// Maximum reads waiting or in service; further ones are answered 503.
         pub queue_length_max: u32 = 1024,

@@ -1,41 +1,31 @@
-//! The memory tier: evicts the least recently used objects to stay within a byte budget.
-//!
-//! LRU is the policy that the hit-ratio models describe (Che's approximation), and the page cache
-//! of the systems that Concertina is compared with comes close to it.
+//! Evicts the least recently used.
 
 use std::hash::BuildHasherDefault;
 
 use hashlink::LruCache;
 
+use super::ENTRY_OVERHEAD_BYTES;
 use crate::Key;
 
 /// Hashes with fixed keys, so that a replay takes the same steps. (Nothing iterates in hash order.)
 type Hasher = BuildHasherDefault<std::hash::DefaultHasher>;
-
-/// Bytes of an entry in addition to its key and object: map node, counters, metadata.
-const ENTRY_OVERHEAD_BYTES: u64 = 160;
 
 struct Entry<V> {
     value: V,
     bytes: u64,
 }
 
-/// Values by key. The least recently used are evicted when the bytes exceed the budget. Each
-/// operation costs one hash look-up.
-pub struct Memory<V> {
+/// Values by key. Each operation costs one hash look-up.
+pub(super) struct Lru<V> {
     entries: LruCache<Key, Entry<V>, Hasher>,
     bytes: u64,
     bytes_max: u64,
 }
 
-impl<V> Memory<V> {
+impl<V> Lru<V> {
     /// An empty tier of `bytes_max` bytes; 0 holds nothing.
-    pub fn new(bytes_max: u64) -> Memory<V> {
-        Memory {
-            entries: LruCache::with_hasher(usize::MAX, Hasher::default()),
-            bytes: 0,
-            bytes_max,
-        }
+    pub fn new(bytes_max: u64) -> Lru<V> {
+        Lru { entries: LruCache::with_hasher(usize::MAX, Hasher::default()), bytes: 0, bytes_max }
     }
 
     /// Bytes held, overhead included.
@@ -48,14 +38,14 @@ impl<V> Memory<V> {
         self.entries.len()
     }
 
-    /// Whether the tier is empty.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// The value of a key. Makes it the most recently used.
     pub fn get(&mut self, key: &[u8]) -> Option<&mut V> {
         self.entries.get_mut(key).map(|entry| &mut entry.value)
+    }
+
+    /// The value of a key, which is not read.
+    pub fn peek(&mut self, key: &[u8]) -> Option<&mut V> {
+        self.entries.peek_mut(key).map(|entry| &mut entry.value)
     }
 
     /// Inserts a value that takes `bytes` bytes; returns the values that were evicted for it, the
@@ -123,7 +113,7 @@ mod tests {
         #[test]
         fn agrees_with_a_list(operations in prop::collection::vec((any::<bool>(), 0u8..20, 0u64..500), 0..300)) {
             const BUDGET: u64 = 2_000;
-            let mut memory = Memory::new(BUDGET);
+            let mut memory = Lru::new(BUDGET);
             let mut naive = Naive::default();
             for (insert, key, bytes) in operations {
                 let name: Key = [key][..].into();

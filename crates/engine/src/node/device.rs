@@ -1,0 +1,325 @@
+//! One device of a node: its queue and log, how long it serves, and whether it works.
+
+use model::window::{Finished, Nanos, Outcome, SECOND};
+use serde::Serialize;
+
+use super::{DeviceSettings, JobId};
+use crate::queue::Queue;
+use crate::tier::Log;
+
+/// How long writes to a device pause after one of them failed.
+const APPEND_PAUSE: Nanos = 10 * SECOND;
+/// Reads that fail in a row until a device is taken out.
+const OUT_AFTER: u32 = 3;
+/// Operations of a device that was taken out that succeed in a row until it is put back.
+const BACK_AFTER: u32 = 3;
+/// Time between two operations that try a device which was taken out; it doubles with each failure.
+const TRIED_EVERY: Nanos = 2 * SECOND;
+/// Maximum of that time.
+const TRIED_EVERY_MAX: Nanos = 64 * SECOND;
+
+pub(super) struct Device {
+    pub queue: Queue<JobId>,
+    pub log: Log,
+    pub outcome: Outcome,
+    pub servers: u32,
+    /// No writes before this time, because one failed: a full device need not fail each of them.
+    pub paused_until: Nanos,
+    pub service: Service,
+    pub health: Health,
+    /// Bytes of all records placed since the start, and of these the ones that were there before.
+    pub written_bytes: u64,
+    pub reinserted_bytes: u64,
+    /// For the choice by utilisation: time in service until the last look, and the share of the
+    /// time between the last two looks.
+    busy: Busy,
+    /// Moving average of the queue's length, as reads met it.
+    length: f64,
+}
+
+/// Reads over which the length of a queue is averaged.
+const LENGTHS: f64 = 256.0;
+
+#[derive(Default)]
+struct Busy {
+    since: Nanos,
+    sum: Nanos,
+    looked: Nanos,
+    share: f64,
+}
+
+impl Device {
+    pub fn new(settings: &DeviceSettings, queue: Queue<JobId>) -> Device {
+        Device {
+            queue,
+            log: Log::new(settings.bytes_max, settings.segment_bytes),
+            outcome: settings.outcome,
+            servers: settings.servers.max(1),
+            paused_until: 0,
+            service: Service::default(),
+            health: Health::default(),
+            written_bytes: 0,
+            reinserted_bytes: 0,
+            busy: Busy::default(),
+            length: 0.0,
+        }
+    }
+
+    /// The expected response of a read of `bytes` bytes that comes now, seconds: what waits before
+    /// it, divided among the servers, and its own service.
+    pub fn expected_s(&self, bytes: u64) -> f64 {
+        let before = (self.queue.length() + 1).saturating_sub(self.servers);
+        f64::from(before) / f64::from(self.servers) * self.service.mean_s()
+            + self.service.of_s(bytes)
+    }
+
+    /// The same at the average length of the queue lately, which does not leap with each read: of a
+    /// read without bytes, and for each byte.
+    pub fn average_line(&self) -> (f64, f64) {
+        let before = (self.length + 1.0 - f64::from(self.servers)).max(0.0);
+        let (fixed, per_byte) = self.service.line();
+        (before / f64::from(self.servers) * self.service.mean_s() + fixed, per_byte)
+    }
+
+    /// Appends a read to the queue; if it is full, returns it as the error.
+    pub fn push(&mut self, job: JobId, now: Nanos) -> Result<(), JobId> {
+        self.observe_busy(now);
+        self.length += (f64::from(self.queue.length()) - self.length) / LENGTHS;
+        self.health.used(now);
+        self.queue.push(job, now)
+    }
+
+    /// A read ended.
+    pub fn finish(&mut self, now: Nanos, finished: &Finished) {
+        self.observe_busy(now);
+        self.queue.finish(now, finished);
+    }
+
+    /// Whether it takes a write now.
+    pub fn takes_writes(&self, now: Nanos) -> bool {
+        self.paused_until <= now && self.health.takes(now)
+    }
+
+    /// A write ended.
+    pub fn appended(&mut self, written: bool, now: Nanos) {
+        if written {
+            self.health.worked();
+        } else {
+            self.paused_until = now + APPEND_PAUSE;
+            self.health.failed_to_write(now);
+        }
+    }
+
+    /// The share of the time that it was busy, looked at once a second as `iostat` does: what
+    /// balancers that choose by utilisation know.
+    pub fn utilisation(&mut self, now: Nanos) -> f64 {
+        let past = now.saturating_sub(self.busy.looked);
+        if past >= SECOND {
+            self.observe_busy(now);
+            self.busy.share = self.busy.sum as f64 / past as f64;
+            (self.busy.looked, self.busy.sum) = (now, 0);
+        }
+        self.busy.share
+    }
+
+    /// Adds the time since the last change of the queue. Called before each change.
+    fn observe_busy(&mut self, now: Nanos) {
+        if self.queue.length() > 0 {
+            self.busy.sum += now.saturating_sub(self.busy.since);
+        }
+        self.busy.since = self.busy.since.max(now);
+    }
+}
+
+/// The service time of reads as a line over their bytes, from the device's own timestamps: the
+/// least squares of the latest reads, of which older ones count less and less.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Service {
+    weight: f64,
+    x: f64,
+    y: f64,
+    xx: f64,
+    xy: f64,
+}
+
+impl Service {
+    /// Reads that count, in the sense of the sum of an exponential law.
+    const MEMORY: f64 = 256.0;
+
+    /// Adds a read of `bytes` bytes that took `service`.
+    pub fn add(&mut self, bytes: u64, service: Nanos) {
+        let (x, y) = (bytes as f64, service as f64 / SECOND as f64);
+        let keep = 1.0 - 1.0 / Service::MEMORY;
+        self.weight = self.weight * keep + 1.0;
+        self.x = self.x * keep + x;
+        self.y = self.y * keep + y;
+        self.xx = self.xx * keep + x * x;
+        self.xy = self.xy * keep + x * y;
+    }
+
+    /// The mean service time, seconds; 0 before the first read.
+    pub fn mean_s(&self) -> f64 {
+        if self.weight > 0.0 { self.y / self.weight } else { 0.0 }
+    }
+
+    /// Seconds of a read without bytes, and seconds per byte; neither is negative.
+    pub fn line(&self) -> (f64, f64) {
+        if self.weight == 0.0 {
+            return (0.0, 0.0);
+        }
+        let (x, y) = (self.x / self.weight, self.y / self.weight);
+        let variance = self.xx / self.weight - x * x;
+        // Of reads of nearly one size, and of few reads, a slope is noise.
+        if self.weight < 16.0 || variance <= 0.01 * x * x {
+            return (y, 0.0);
+        }
+        let slope = ((self.xy / self.weight - x * y) / variance).clamp(0.0, y / x.max(1.0));
+        (y - slope * x, slope)
+    }
+
+    /// The service time of a read of `bytes` bytes, seconds; 0 before the first read, so that an
+    /// unknown device is tried.
+    pub fn of_s(&self, bytes: u64) -> f64 {
+        let (fixed, per_byte) = self.line();
+        fixed + per_byte * bytes as f64
+    }
+}
+
+/// Whether a device works. Reads that fail in a row take it out; then single operations try it,
+/// until enough of them succeed in a row.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Health {
+    failures: u32,
+    proofs: u32,
+    out_since: Option<Nanos>,
+    try_at: Nanos,
+    tried_every: Nanos,
+    /// An operation that tries it is under way.
+    trial: bool,
+}
+
+/// The state of a device as `/admin/tiers` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceState {
+    /// It serves.
+    In,
+    /// It failed: only trial operations go to it.
+    Out,
+}
+
+impl Health {
+    pub fn state(&self) -> DeviceState {
+        if self.out_since.is_some() { DeviceState::Out } else { DeviceState::In }
+    }
+
+    /// Since when it is out.
+    pub fn out_since(&self) -> Option<Nanos> {
+        self.out_since
+    }
+
+    /// Whether an operation may go to it now.
+    pub fn takes(&self, now: Nanos) -> bool {
+        self.out_since.is_none() || self.try_at <= now
+    }
+
+    /// An operation goes to it: if it is out, no other does for a while.
+    pub fn used(&mut self, now: Nanos) {
+        if self.out_since.is_some() {
+            self.try_at = now + self.tried_every;
+            self.trial = true;
+        }
+    }
+
+    /// An operation succeeded.
+    pub fn worked(&mut self) {
+        self.failures = 0;
+        if self.out_since.is_none() {
+            return;
+        }
+        self.proofs += 1;
+        (self.try_at, self.trial) = (0, false);
+        if self.proofs >= BACK_AFTER {
+            *self = Health::default();
+        }
+    }
+
+    /// A read failed.
+    pub fn failed(&mut self, now: Nanos) {
+        self.failures = self.failures.saturating_add(1);
+        self.proofs = 0;
+        if self.out_since.is_some() {
+            // What was under way when it was taken out says nothing new.
+            if std::mem::take(&mut self.trial) {
+                self.tried_every = (self.tried_every * 2).min(TRIED_EVERY_MAX);
+                self.try_at = now + self.tried_every;
+            }
+        } else if self.failures >= OUT_AFTER {
+            self.out_since = Some(now);
+            self.tried_every = TRIED_EVERY;
+            self.try_at = now + self.tried_every;
+        }
+    }
+
+    /// A write failed. A device that is full still serves reads, so this takes nothing out.
+    pub fn failed_to_write(&mut self, now: Nanos) {
+        if self.out_since.is_some() {
+            self.failed(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_through_reads_of_many_sizes_and_a_mean_of_one_size() {
+        let mut service = Service::default();
+        assert_eq!(service.of_s(1000), 0.0);
+        for read in 0..1000u64 {
+            let bytes = 1000 * (1 + read % 64);
+            service.add(bytes, 5_000_000 + 10 * bytes);
+        }
+        let (fixed, per_byte) = service.line();
+        assert!(
+            (fixed - 0.005).abs() < 1e-6 && (per_byte - 1e-8).abs() < 1e-12,
+            "{fixed} {per_byte}"
+        );
+        let mut service = Service::default();
+        (0..1000).for_each(|read| service.add(4096, 1_000_000 + read % 2 * 1_000_000));
+        assert!((service.of_s(1 << 20) - 0.0015).abs() < 1e-4);
+        // A device that serves large reads faster than small ones has no negative times.
+        let mut service = Service::default();
+        (0..1000)
+            .for_each(|read| service.add(1 + read % 2 * 100_000, 2_000_000 - read % 2 * 1_000_000));
+        assert!(service.of_s(0) >= 0.0 && service.of_s(1 << 30) >= 0.0);
+    }
+
+    #[test]
+    fn a_device_is_taken_out_by_failures_in_a_row_and_proves_itself_before_it_is_back() {
+        let mut health = Health::default();
+        for _ in 0..10 {
+            (0..OUT_AFTER - 1).for_each(|_| health.failed(5));
+            health.worked();
+        }
+        assert_eq!(health.state(), DeviceState::In);
+        (0..OUT_AFTER).for_each(|_| health.failed(10));
+        assert_eq!((health.state(), health.out_since()), (DeviceState::Out, Some(10)));
+        assert!(!health.takes(10 + TRIED_EVERY - 1) && health.takes(10 + TRIED_EVERY));
+        // One operation tries it; the next only after as long again, twice that after a failure.
+        let now = 10 + TRIED_EVERY;
+        health.used(now);
+        assert!(!health.takes(now));
+        health.failed(now);
+        assert!(!health.takes(now + TRIED_EVERY) && health.takes(now + 2 * TRIED_EVERY));
+        for proof in 1..=BACK_AFTER {
+            assert_eq!(health.state(), DeviceState::Out, "after {proof} proofs");
+            assert!(health.takes(now + 100 * SECOND));
+            health.used(now + 100 * SECOND);
+            health.worked();
+        }
+        assert_eq!(health.state(), DeviceState::In);
+        assert!(health.takes(0));
+    }
+}

@@ -1,0 +1,471 @@
+//! The hot class: which objects have a second copy on a hot device, and which copy is read.
+//!
+//! Reads that memory did not answer are counted by key ([`Popularity`]). The benefit of a copy is
+//! the wait that it saves in a second (its reads per second × the difference of the expected waits
+//! of bulk and hot devices for its size) divided by its bytes. [`Worth`] says from which benefit on
+//! all objects fit into the hot devices. An object above that benefit, times a hysteresis, is
+//! copied when it is read, because then its bytes are at hand; writes are limited by a bucket.
+//!
+//! Demotion costs nothing: a hot device is a log as any other, whose oldest segment is dropped. What
+//! is still worth its bytes then is written again first (*reinsertion*): a sealed segment brings the
+//! oldest one before its end, and its objects are read in the background, a few at a time. A copy
+//! on a bulk device that is about to be dropped is written again when the hot copy is read, so that
+//! the hot copy does not become the only one by its popularity.
+
+use std::collections::VecDeque;
+
+use model::window::{Nanos, Outcome, SECOND};
+
+use super::device::Device;
+use super::flights::Flight;
+use super::hot_report::{Bought, Hottest, Moves};
+use super::index::Place;
+use super::settings::{Choice, TierSettings};
+use super::{Action, DeviceId, Node};
+use crate::tier::{Popularity, Saved, Worth};
+use crate::{Key, Payload};
+
+/// Background reads of a node at once.
+const RESCUES_MAX: usize = 4;
+/// Objects that wait to be read in the background.
+const RESCUES_WAITING_MAX: usize = 1 << 16;
+/// A copy is not worth its writing for fewer decayed reads: once is no popularity.
+const COUNT_MIN: f64 = 1.5;
+/// Objects that are listed as the hottest.
+const LISTED: usize = 32;
+/// Moves that are listed.
+const MOVES_LISTED: usize = 64;
+/// Keys of which the curve of reads against bytes is made.
+const SAMPLED: usize = 8192;
+/// The level of benefit is computed anew this many times in the remembered time, and at least once
+/// a second.
+const LEVELS: Nanos = 16;
+/// Bytes written again for each byte of a new copy. Each write to a full log puts out as much, and
+/// if all of that were written again, the log would turn for ever; so a log of which more than
+/// 16/17 is worth its bytes loses some of it.
+const AGAIN_MAX: f64 = 16.0;
+const MINUTE: Nanos = 60 * SECOND;
+
+/// Where a new record goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// To a bulk device, or to any if there are no two classes.
+    Main,
+    /// To a hot device.
+    Hot,
+}
+
+/// A move, as it is kept.
+pub(super) struct Noted {
+    pub at: Nanos,
+    pub key: Key,
+    pub what: &'static str,
+    pub benefit: f64,
+    pub level: f64,
+}
+
+/// An object that is to be read in the background before its segment is dropped.
+struct Rescue {
+    device: DeviceId,
+    segment: u64,
+    key: Key,
+}
+
+/// The state of the hot class.
+pub(super) struct Hot {
+    pub counts: Popularity,
+    pub worth: Worth,
+    pub budget: f64,
+    level: f64,
+    level_at: Nanos,
+    level_every: Nanos,
+    tokens: f64,
+    tokens_at: Nanos,
+    /// Bytes that may be written again.
+    again: f64,
+    rescues: VecDeque<Rescue>,
+    rescues_under_way: usize,
+    pub bought: Bought,
+    pub moves: Moves,
+    /// The moves when the current minute and the one before began.
+    pub minutes: [Moves; 2],
+    minute: Nanos,
+    pub hottest: Vec<(Key, Hottest)>,
+    pub moved: VecDeque<Noted>,
+}
+
+impl Hot {
+    pub fn new(settings: &TierSettings, devices: &[Device], now: Nanos) -> Option<Hot> {
+        let hot = |device: &&Device| device.outcome == Outcome::HotDevice;
+        let count = devices.iter().filter(hot).count();
+        if count == 0 || count == devices.len() {
+            return None;
+        }
+        let bytes: u64 = devices.iter().filter(hot).map(|device| device.log.bytes_max()).sum();
+        Some(Hot {
+            counts: Popularity::new(settings.counters, settings.memory, now),
+            worth: Worth::new(SAMPLED, settings.memory, now),
+            level_every: (settings.memory / LEVELS).clamp(1, SECOND),
+            budget: bytes as f64 * settings.fill,
+            level: 0.0,
+            level_at: now,
+            tokens: settings.promote_bytes_per_s as f64,
+            tokens_at: now,
+            again: 0.0,
+            rescues: VecDeque::new(),
+            rescues_under_way: 0,
+            bought: Bought::default(),
+            moves: Moves::default(),
+            minutes: [Moves::default(); 2],
+            minute: now,
+            hottest: Vec::new(),
+            moved: VecDeque::new(),
+        })
+    }
+
+    /// A background read did not begin.
+    pub fn rescue_refused(&mut self) {
+        self.rescues_under_way = self.rescues_under_way.saturating_sub(1);
+    }
+
+    /// The least benefit per byte of what fits, in decayed reads × seconds ÷ bytes.
+    pub fn level(&mut self, saved: Saved, now: Nanos) -> f64 {
+        if now >= self.level_at {
+            self.level = self.worth.level(self.budget, saved, now);
+            self.level_at = now + self.level_every;
+        }
+        self.level
+    }
+
+    /// Takes bytes from the bucket, which holds a second's. Copies of what is on a hot device come
+    /// before others: these leave half of the bucket. Returns whether they may be written.
+    fn take(
+        &mut self,
+        settings: &TierSettings,
+        bytes: u64,
+        again: bool,
+        pinned: bool,
+        now: Nanos,
+    ) -> bool {
+        let (bytes, per_s) = (bytes as f64, settings.promote_bytes_per_s as f64);
+        let past = now.saturating_sub(self.tokens_at) as f64 / SECOND as f64;
+        self.tokens = (self.tokens + past * per_s).min(per_s);
+        self.tokens_at = self.tokens_at.max(now);
+        let kept = if again { 0.0 } else { per_s / 2.0 };
+        // A full bucket lets any object pass, however small the bucket is.
+        let there = per_s > 0.0 && (self.tokens - bytes >= kept || self.tokens >= per_s);
+        if !there {
+            self.moves.put_off += 1;
+            return false;
+        }
+        if again && !pinned && self.again < bytes {
+            return false;
+        }
+        self.tokens -= bytes;
+        self.again = match again {
+            true => (self.again - bytes).max(0.0),
+            false => (self.again + AGAIN_MAX * bytes).min(self.budget),
+        };
+        true
+    }
+
+    fn note(&mut self, now: Nanos, key: &Key, what: &'static str, benefit: f64) {
+        self.roll(now);
+        if self.moved.len() >= MOVES_LISTED {
+            self.moved.pop_front();
+        }
+        let level = self.level;
+        self.moved.push_back(Noted { at: now, key: key.clone(), what, benefit, level });
+    }
+
+    pub fn roll(&mut self, now: Nanos) {
+        let past = now.saturating_sub(self.minute);
+        if past >= MINUTE {
+            let before = if past < 2 * MINUTE { self.minutes[1] } else { self.moves };
+            self.minutes = [before, self.moves];
+            self.minute = now - past % MINUTE;
+        }
+    }
+
+    /// Lists an object that a hot device served.
+    fn list(&mut self, key: &Key, hottest: Hottest) {
+        if let Some((_, listed)) = self.hottest.iter_mut().find(|(listed, _)| listed == key) {
+            *listed = hottest;
+            return;
+        }
+        if self.hottest.len() < LISTED {
+            return self.hottest.push((key.clone(), hottest));
+        }
+        let least = self.hottest.iter_mut().min_by(|a, b| a.1.benefit.total_cmp(&b.1.benefit));
+        if let Some(least) = least
+            && least.1.benefit < hottest.benefit
+        {
+            *least = (key.clone(), hottest);
+        }
+    }
+}
+
+impl<P: Payload> Node<P> {
+    /// Whether a device holds second copies.
+    pub(super) fn is_hot(&self, device: DeviceId) -> bool {
+        self.hot.is_some() && self.devices[device].outcome == Outcome::HotDevice
+    }
+
+    pub(super) fn is_pinned(&self, key: &[u8]) -> bool {
+        self.settings.tiers.pins.iter().any(|pin| pin.holds(key))
+    }
+
+    /// The device to read an object from, among those that hold it and work: the one with the least
+    /// expected wait.
+    pub(super) fn choose(&mut self, key: &[u8], now: Nanos) -> Option<Place> {
+        let on = self.index.get(key)?;
+        let mut best: Option<(bool, f64, Place)> = None;
+        let (mut count, bytes) = (0u64, on.bytes());
+        for place in on.places() {
+            let device = &mut self.devices[place.device];
+            if !device.health.takes(now) {
+                continue;
+            }
+            count += 1;
+            let full = device.queue.length() >= device.queue.length_max();
+            let wait = match self.settings.tiers.choice {
+                Choice::Wait => device.expected_s(bytes),
+                Choice::Utilisation => device.utilisation(now),
+                Choice::RoundRobin => {
+                    if (self.turn + count).is_multiple_of(2) {
+                        1.0
+                    } else {
+                        0.0
+                    }
+                }
+            };
+            if best.is_none_or(|(f, w, _)| (full, wait) < (f, w)) {
+                best = Some((full, wait, place));
+            }
+        }
+        self.turn = self.turn.wrapping_add(1);
+        best.map(|(_, _, place)| place)
+    }
+
+    /// Counts a read that memory did not answer.
+    pub(super) fn count_read(&mut self, key: &Key, now: Nanos) {
+        let Some(hot) = &mut self.hot else { return };
+        hot.counts.add(key, now);
+        if let Some(on) = self.index.get(key) {
+            hot.worth.add(key, on.bytes(), now);
+        }
+    }
+
+    /// The mean expected response of a read of `bytes` bytes from the devices of a class, seconds.
+    fn class_wait_s(&self, class: Outcome, bytes: u64) -> f64 {
+        let line = self.class_line(class);
+        line.fixed_s + line.per_byte_s * bytes as f64
+    }
+
+    /// The same as a line over the bytes.
+    fn class_line(&self, class: Outcome) -> Saved {
+        let mut sum = Saved::default();
+        let mut count = 0u32;
+        for device in self.devices.iter().filter(|device| device.outcome == class) {
+            let (fixed_s, per_byte_s) = device.average_line();
+            sum.fixed_s += fixed_s;
+            sum.per_byte_s += per_byte_s;
+            count += 1;
+        }
+        let count = f64::from(count.max(1));
+        Saved { fixed_s: sum.fixed_s / count, per_byte_s: sum.per_byte_s / count }
+    }
+
+    /// The wait that a hot copy saves at each read.
+    pub(super) fn saved(&self) -> Saved {
+        let (bulk, hot) =
+            (self.class_line(Outcome::BulkDevice), self.class_line(Outcome::HotDevice));
+        Saved { fixed_s: bulk.fixed_s - hot.fixed_s, per_byte_s: bulk.per_byte_s - hot.per_byte_s }
+    }
+
+    /// The benefit (decayed reads × seconds saved ÷ bytes) of an object with `bytes` bytes on
+    /// devices, if it is worth a hot copy; `again`: if it is worth one that it has.
+    fn worth_hot(&mut self, key: &[u8], bytes: u64, again: bool, now: Nanos) -> Option<f64> {
+        let pinned = self.is_pinned(key);
+        let (saved, roomy) = (self.saved(), self.hot_is_roomy());
+        let hot = self.hot.as_mut()?;
+        let (count, level) = (hot.counts.count(key, now), hot.level(saved, now));
+        let benefit = count * saved.of_s(bytes) / bytes.max(1) as f64;
+        // What is copied to free space puts nothing out.
+        let from = level * if again || roomy { 1.0 } else { self.settings.tiers.hysteresis };
+        let enough = count >= if again { 1.0 } else { COUNT_MIN };
+        (pinned || enough && benefit > 0.0 && benefit >= from).then_some(benefit)
+    }
+
+    /// Whether a hot device has room without dropping a segment.
+    fn hot_is_roomy(&self) -> bool {
+        self.devices
+            .iter()
+            .any(|device| device.outcome == Outcome::HotDevice && !device.log.is_full())
+    }
+
+    /// After a read from a device: writes the object again where its record goes soon, and to a hot
+    /// device if it is worth it. `rescue`: it was read because its hot record goes.
+    pub(super) fn place_again(
+        &mut self,
+        now: Nanos,
+        key: &Key,
+        payload: &P,
+        rescue: bool,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        let Some(on) = self.index.get(key).filter(|on| on.etag == payload.etag()) else { return };
+        let (verified, bytes) = (on.verified, on.bytes());
+        let ageing = |place: Option<Place>| {
+            place.is_some_and(|place| {
+                self.devices[place.device].log.is_ageing(place.location.segment())
+            })
+        };
+        let (main, second) = (on.main(), on.hot());
+        let (main_goes, second_goes) = (ageing(main), ageing(second));
+        if self.hot.is_none() {
+            if main_goes {
+                self.append(key, payload, verified, Target::Main, actions);
+            }
+            return;
+        }
+        let again = second.is_some() || rescue;
+        let benefit = match second.is_some() && !second_goes {
+            true => None,
+            false => self.worth_hot(key, bytes, again, now),
+        };
+        // The only copy, on a hot device that it leaves, goes back to a bulk device.
+        if main_goes || main.is_none() && second_goes && benefit.is_none() {
+            self.append(key, payload, verified, Target::Main, actions);
+            return;
+        }
+        let Some(benefit) = benefit.filter(|_| !self.appending_of.contains_key(key)) else {
+            return;
+        };
+        let pinned = self.is_pinned(key);
+        let settings = &self.settings.tiers;
+        let Some(hot) = &mut self.hot else { return };
+        if !hot.take(settings, bytes, again, pinned, now) {
+            return;
+        }
+        if !self.append(key, payload, verified, Target::Hot, actions) {
+            return;
+        }
+        let Some(hot) = &mut self.hot else { return };
+        hot.note(now, key, if again { "reinserted" } else { "promoted" }, benefit);
+        if again {
+            hot.moves.reinserted += 1;
+            hot.moves.reinserted_bytes += bytes;
+        } else {
+            hot.moves.promoted += 1;
+            hot.moves.promoted_bytes += bytes;
+        }
+    }
+
+    /// Records what a read from a device brought.
+    pub(super) fn device_served(&mut self, device: DeviceId, flight: &Flight, served: Nanos) {
+        if self.hot.is_none() || flight.waiters.is_empty() {
+            return;
+        }
+        let reads = flight.waiters.len() as u64;
+        let on_hot = self.is_hot(device);
+        let Some(on) = self.index.get(&flight.key) else { return };
+        let (bytes, passed_by) = (on.bytes(), !on_hot && on.hot().is_some());
+        let took = served.saturating_sub(flight.queued) as f64 / SECOND as f64;
+        let saved = match on_hot {
+            true => (self.class_wait_s(Outcome::BulkDevice, bytes) - took).max(0.0),
+            false => 0.0,
+        };
+        let pinned = self.is_pinned(&flight.key);
+        let saved_s = self.saved().of_s(bytes);
+        let Some(hot) = &mut self.hot else { return };
+        if !on_hot {
+            hot.bought.bulk_reads += reads;
+            hot.bought.hot_passed_by += if passed_by { reads } else { 0 };
+            return;
+        }
+        hot.bought.hot_reads += reads;
+        hot.bought.saved_s += saved * reads as f64;
+        let count = hot.counts.count(&flight.key, served);
+        let reads_per_s = hot.counts.rate(count, served);
+        let key = String::from_utf8_lossy(&flight.key).into_owned();
+        let benefit = reads_per_s * saved_s / bytes.max(1) as f64;
+        hot.list(&flight.key, Hottest { key, bytes, reads_per_s, saved_s, benefit, pinned });
+    }
+
+    /// A segment of a hot device was dropped with the records of these keys.
+    pub(super) fn demoted(&mut self, now: Nanos, keys: &[Key]) {
+        let Some(hot) = &mut self.hot else { return };
+        hot.moves.demoted += keys.len() as u64;
+        for key in keys.iter().take(4) {
+            hot.note(now, key, "demoted", 0.0);
+        }
+        let gone = |key: &Key| keys.iter().any(|gone| gone == key);
+        if keys.len() < 4096 {
+            hot.hottest.retain(|(key, _)| !gone(key));
+        }
+    }
+
+    /// A segment of a hot device was sealed: what of the oldest is still worth its bytes is to be
+    /// written again before that one is dropped.
+    pub(super) fn rescue_oldest(
+        &mut self,
+        now: Nanos,
+        device: DeviceId,
+        actions: &mut Vec<Action<P>>,
+    ) {
+        let Some(oldest) = self.devices[device].log.oldest() else { return };
+        let (segment, keys) = (oldest.0, oldest.1.to_vec());
+        for key in keys {
+            let there = |place: Place| place.location.segment() == segment;
+            let Some(on) = self.index.get(&key) else { continue };
+            if on.on(device).is_none_or(|place| !there(place)) {
+                continue;
+            }
+            let bytes = on.bytes();
+            if self.worth_hot(&key, bytes, true, now).is_none() {
+                continue;
+            }
+            let Some(hot) = &mut self.hot else { return };
+            if hot.rescues.len() < RESCUES_WAITING_MAX {
+                hot.rescues.push_back(Rescue { device, segment, key });
+            }
+        }
+        self.start_rescues(now, actions);
+    }
+
+    /// A background read ended.
+    pub(super) fn rescue_ended(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
+        let Some(hot) = &mut self.hot else { return };
+        hot.rescues_under_way = hot.rescues_under_way.saturating_sub(1);
+        self.start_rescues(now, actions);
+    }
+
+    fn start_rescues(&mut self, now: Nanos, actions: &mut Vec<Action<P>>) {
+        loop {
+            let Some(hot) = self.hot.as_mut().filter(|h| h.rescues_under_way < RESCUES_MAX) else {
+                return;
+            };
+            let Some(Rescue { device, segment, key }) = hot.rescues.pop_front() else { return };
+            let authority = self.authority(&key, now);
+            let Some(on) = self.index.get(&key) else { continue };
+            let place = on.on(device).filter(|place| place.location.segment() == segment);
+            // Readers may join, so it must be a copy that may be served.
+            let fresh = self.is_fresh(on.verified, authority, now);
+            let Some(place) = place.filter(|_| fresh) else { continue };
+            let queue = &self.devices[device].queue;
+            if self.flights.joinable(&key).is_some()
+                || !self.devices[device].health.takes(now)
+                || queue.length() >= queue.length_max()
+            {
+                continue;
+            }
+            let mut flight = Flight::new(key, now, Vec::new(), authority, None);
+            flight.rescue = true;
+            if let Some(hot) = &mut self.hot {
+                hot.rescues_under_way += 1;
+            }
+            self.enter_device(now, place, flight, actions);
+        }
+    }
+}

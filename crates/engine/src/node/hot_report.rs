@@ -1,0 +1,226 @@
+//! What a node tells of its tiers: what is hot, why, what moved, and what it bought.
+
+use model::window::{Nanos, Outcome, SECOND};
+use serde::Serialize;
+
+use super::Node;
+use super::device::DeviceState;
+use crate::{Key, Payload};
+
+/// Counts of what moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Moves {
+    /// Objects copied to a hot device.
+    pub promoted: u64,
+    /// Their bytes.
+    pub promoted_bytes: u64,
+    /// Hot copies written again because their segment was about to be dropped.
+    pub reinserted: u64,
+    /// Their bytes.
+    pub reinserted_bytes: u64,
+    /// Hot copies that went with their segment.
+    pub demoted: u64,
+    /// Copies put off because as many bytes were written as `promote_bytes` allows.
+    pub put_off: u64,
+}
+
+/// What reads from devices brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Bought {
+    /// Reads that a hot device served.
+    pub hot_reads: u64,
+    /// Reads that a bulk device served.
+    pub bulk_reads: u64,
+    /// Reads of objects with a hot copy that a bulk device served, because there the expected wait
+    /// was shorter.
+    pub hot_passed_by: u64,
+    /// Seconds that hot reads took less than a bulk device was expected to take at that moment.
+    pub saved_s: f64,
+}
+
+/// An object on a hot device, and why it is there.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Hottest {
+    /// The key; bytes that are not UTF-8 are replaced.
+    pub key: String,
+    /// Its record's bytes.
+    pub bytes: u64,
+    /// Reads per second that reached the devices, when it was last read.
+    pub reads_per_s: f64,
+    /// The expected wait that each of them saved then, seconds.
+    pub saved_s: f64,
+    /// The benefit: seconds saved in a second for each byte.
+    pub benefit: f64,
+    /// Whether the configuration pins it.
+    pub pinned: bool,
+}
+
+/// One move.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Moved {
+    /// How long ago, seconds.
+    pub ago_s: f64,
+    /// The key; bytes that are not UTF-8 are replaced.
+    pub key: String,
+    /// `promoted`, `reinserted` or `demoted`.
+    pub what: &'static str,
+    /// Its benefit then; 0 for a demotion.
+    pub benefit: f64,
+    /// The benefit from which on objects fitted.
+    pub level: f64,
+}
+
+/// A device as `/admin/tiers` shows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DeviceTier {
+    /// Its queue's name.
+    pub name: String,
+    /// `hot` or `bulk`.
+    pub class: &'static str,
+    /// Whether it serves.
+    pub state: DeviceState,
+    /// Seconds since it was taken out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out_for_s: Option<f64>,
+    /// Requests waiting and in service.
+    pub queue_length: u32,
+    /// Reads that it serves at once.
+    pub parallel: u32,
+    /// The expected wait of a read of the mean size that came now, service included, seconds.
+    pub expected_s: f64,
+    /// Service of a read without bytes, and of each byte, seconds: fitted to the latest reads.
+    pub service_s: (f64, f64),
+    /// Bytes of its log.
+    pub bytes: u64,
+    /// Its budget.
+    pub bytes_max: u64,
+    /// Objects that can be read from it.
+    pub objects: u64,
+    /// Bytes of these; the rest of `bytes` was replaced.
+    pub live_bytes: u64,
+    /// Bytes written since the start.
+    pub written_bytes: u64,
+    /// Bytes of these that were on it before.
+    pub reinserted_bytes: u64,
+}
+
+/// What is hot, why, what moved, and what it bought.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Tiers {
+    /// The devices.
+    pub devices: Vec<DeviceTier>,
+    /// Absent without devices of both classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hot: Option<HotTier>,
+}
+
+/// The hot class of a node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HotTier {
+    /// The benefit (seconds saved in a second for each byte) from which on objects fit.
+    pub level: f64,
+    /// Benefit from which on an object is copied.
+    pub promote_from: f64,
+    /// Objects on hot devices.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Since the start.
+    pub bought: Bought,
+    /// Since the start.
+    pub moves: Moves,
+    /// In the last whole minute and the one before now that has not ended.
+    pub last_minute: Moves,
+    /// For multiples of the hot devices' bytes: share of the devices' reads that the best placement
+    /// of so many bytes would serve.
+    pub share_at: Vec<(f64, f64)>,
+    /// The objects with the greatest benefit among those read lately.
+    pub hottest: Vec<Hottest>,
+    /// The latest moves.
+    pub moved: Vec<Moved>,
+}
+
+impl Moves {
+    pub(super) fn since(&self, before: &Moves) -> Moves {
+        Moves {
+            promoted: self.promoted - before.promoted,
+            promoted_bytes: self.promoted_bytes - before.promoted_bytes,
+            reinserted: self.reinserted - before.reinserted,
+            reinserted_bytes: self.reinserted_bytes - before.reinserted_bytes,
+            demoted: self.demoted - before.demoted,
+            put_off: self.put_off - before.put_off,
+        }
+    }
+}
+
+impl<P: Payload> Node<P> {
+    /// What is hot, why, what moved, and what it bought. Cost: a look at each device, and at the
+    /// bins of [`Worth`].
+    pub fn tiers(&mut self, now: Nanos) -> Tiers {
+        let settings = &self.settings;
+        let devices = self.devices.iter().enumerate().map(|(id, device)| {
+            let live = self.index.live(id);
+            let mean = live.bytes / live.objects.max(1);
+            DeviceTier {
+                name: settings.devices[id].name.clone(),
+                class: if device.outcome == Outcome::HotDevice { "hot" } else { "bulk" },
+                state: device.health.state(),
+                out_for_s: device
+                    .health
+                    .out_since()
+                    .map(|since| now.saturating_sub(since) as f64 / SECOND as f64),
+                queue_length: device.queue.length(),
+                parallel: device.servers,
+                expected_s: device.expected_s(mean),
+                service_s: device.service.line(),
+                bytes: device.log.bytes(),
+                bytes_max: device.log.bytes_max(),
+                objects: live.objects,
+                live_bytes: live.bytes,
+                written_bytes: device.written_bytes,
+                reinserted_bytes: device.reinserted_bytes,
+            }
+        });
+        let devices: Vec<DeviceTier> = devices.collect();
+        let hysteresis = settings.tiers.hysteresis;
+        let fill = settings.tiers.fill;
+        let saved = self.saved();
+        let hot = self.hot.as_mut().map(|hot| {
+            hot.roll(now);
+            // Per second instead of per remembered time, so that it compares with other settings.
+            let level = hot.level(saved, now);
+            let level = hot.counts.rate(level, now);
+            let all = hot.budget / fill.max(1e-9);
+            let of = devices.iter().filter(|device| device.class == "hot");
+            let (objects, bytes) =
+                of.fold((0, 0), |(n, b), device| (n + device.objects, b + device.live_bytes));
+            let times = [0.25, 0.5, 1.0, 2.0, 4.0];
+            let shares = hot.worth.share(&times.map(|times| all * times), saved, now);
+            let share_at = times.into_iter().zip(shares.unwrap_or_default()).collect();
+            let there = |key: &Key| self.index.get(key).is_some_and(|on| on.hot().is_some());
+            let listed = hot.hottest.iter().filter(|(key, _)| there(key));
+            let mut hottest: Vec<Hottest> = listed.map(|(_, listed)| listed.clone()).collect();
+            hottest.sort_by(|a, b| b.benefit.total_cmp(&a.benefit));
+            let moved = hot.moved.iter().rev().map(|noted| Moved {
+                ago_s: now.saturating_sub(noted.at) as f64 / SECOND as f64,
+                key: String::from_utf8_lossy(&noted.key).into_owned(),
+                what: noted.what,
+                benefit: hot.counts.rate(noted.benefit, now),
+                level: hot.counts.rate(noted.level, now),
+            });
+            HotTier {
+                level,
+                promote_from: level * hysteresis,
+                objects,
+                bytes,
+                bought: hot.bought,
+                moves: hot.moves,
+                last_minute: hot.moves.since(&hot.minutes[0]),
+                share_at,
+                hottest,
+                moved: moved.collect(),
+            }
+        });
+        Tiers { devices, hot }
+    }
+}

@@ -1,0 +1,84 @@
+//! Metrics of the devices and of the hot class.
+
+use engine::node::{DeviceState, DeviceTier, Tiers};
+
+use crate::exposition::{Exposition, Kind};
+
+type OfDevice = (&'static str, Kind, &'static str, fn(&DeviceTier) -> f64);
+
+/// Adds the metrics. A node without hot devices has those of the hot class too, all 0, so that the
+/// set of metrics does not depend on the configuration.
+pub fn add_metrics(page: &mut Exposition, tiers: &Tiers) {
+    for (name, kind, help, value) in OF_DEVICES {
+        page.family(name, *kind, help);
+        for device in &tiers.devices {
+            let labels = [("queue", device.name.as_str()), ("class", device.class)];
+            page.sample(name, &labels, value(device));
+        }
+    }
+    let hot = tiers.hot.as_ref();
+    let (moves, bought) = (
+        hot.map(|hot| hot.moves).unwrap_or_default(),
+        hot.map(|hot| hot.bought).unwrap_or_default(),
+    );
+    let name = "concertina_hot_moves_total";
+    page.family(name, Kind::Counter, "Objects that moved to or from hot devices, by kind.");
+    for (kind, count) in [
+        ("promoted", moves.promoted),
+        ("reinserted", moves.reinserted),
+        ("demoted", moves.demoted),
+        ("put_off", moves.put_off),
+    ] {
+        page.sample(name, &[("kind", kind)], count as f64);
+    }
+    let name = "concertina_device_reads_total";
+    page.family(name, Kind::Counter, "Reads that devices served, by class.");
+    for (class, reads) in [("hot", bought.hot_reads), ("bulk", bought.bulk_reads)] {
+        page.sample(name, &[("class", class)], reads as f64);
+    }
+    page.single(
+        "concertina_hot_saved_seconds_total",
+        Kind::Counter,
+        "Time that hot reads took less than bulk devices were expected to take.",
+        bought.saved_s,
+    );
+    page.single(
+        "concertina_hot_objects",
+        Kind::Gauge,
+        "Objects on hot devices.",
+        hot.map_or(0.0, |hot| hot.objects as f64),
+    );
+}
+
+const OF_DEVICES: &[OfDevice] = &[
+    (
+        "concertina_device_in_service",
+        Kind::Gauge,
+        "1 while the device serves; 0 while it is taken out because it failed.",
+        |device| f64::from(u8::from(device.state == DeviceState::In)),
+    ),
+    (
+        "concertina_device_expected_seconds",
+        Kind::Gauge,
+        "Expected response of a read that comes now.",
+        |device| device.expected_s,
+    ),
+    (
+        "concertina_device_live_bytes",
+        Kind::Gauge,
+        "Bytes of the records that can be read.",
+        |device| device.live_bytes as f64,
+    ),
+    (
+        "concertina_device_written_bytes_total",
+        Kind::Counter,
+        "Bytes of records written.",
+        |device| device.written_bytes as f64,
+    ),
+    (
+        "concertina_device_reinserted_bytes_total",
+        Kind::Counter,
+        "Bytes of these that the device had before.",
+        |device| device.reinserted_bytes as f64,
+    ),
+];
