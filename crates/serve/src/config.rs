@@ -8,6 +8,7 @@ mod cluster;
 mod folders;
 mod memcached;
 mod read;
+mod s3;
 mod sections;
 
 use std::fmt;
@@ -18,8 +19,9 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 pub use ::origin::{Mistake, Secret, Settings as Origin, Size};
-pub use cluster::{Cluster, Gateway, Member, Role};
+pub use cluster::{Cluster, Gateway, Member, Role, Verify};
 pub use memcached::{Kind as PoolRouting, Memcached, Pool, Route};
+pub use s3::S3;
 pub use sections::{Class, Datasets, Device, Kind, Node, Observe, Serve, Service};
 
 /// The configuration of `concertina serve`.
@@ -46,6 +48,8 @@ pub struct Config {
     pub cluster: Cluster,
     /// How requests are routed.
     pub gateway: Gateway,
+    /// S3's protocol in front.
+    pub s3: S3,
     /// The proxy for memcached's protocol.
     pub memcached: Memcached,
     /// Its pools of servers.
@@ -63,7 +67,7 @@ fn one_device() -> Vec<Device> {
 type Explained = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 /// The sections as they are printed, with their explanation and keys.
-const SECTIONS: [Explained; 12] = [
+const SECTIONS: [Explained; 13] = [
     ("serve", Serve::ABOUT, Serve::KEYS),
     ("node", Node::ABOUT, Node::KEYS),
     ("device", Device::ABOUT, Device::KEYS),
@@ -73,6 +77,7 @@ const SECTIONS: [Explained; 12] = [
     ("member", Member::ABOUT, Member::KEYS),
     ("cluster", Cluster::ABOUT, Cluster::KEYS),
     ("gateway", Gateway::ABOUT, Gateway::KEYS),
+    ("s3", S3::ABOUT, S3::KEYS),
     ("memcached", Memcached::ABOUT, Memcached::KEYS),
     ("pool", Pool::ABOUT, Pool::KEYS),
     ("route", Route::ABOUT, Route::KEYS),
@@ -149,6 +154,7 @@ impl Config {
         self.check_folders(checks);
         self.cluster.check(checks.of("cluster"));
         self.gateway.check(checks.of("gateway"));
+        self.check_s3(checks.of("s3"));
         self.memcached.check(self, checks);
         let mut folders: Vec<PathBuf> = Vec::new();
         if self.origin.kind == origin::Kind::Folder {
@@ -212,6 +218,7 @@ impl Config {
     pub fn asked(&self) -> Table {
         let mut public = self.clone();
         public.serve.token = None;
+        public.cluster.token = None;
         public.table()
     }
 
