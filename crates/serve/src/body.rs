@@ -166,7 +166,8 @@ impl Budget {
         Arc::new(Budget { left: AtomicU64::new(bytes) })
     }
 
-    fn take(self: &Arc<Budget>, bytes: u64) -> Option<Share> {
+    /// A part of it, if so much is left.
+    pub fn take(self: &Arc<Budget>, bytes: u64) -> Option<Share> {
         let taken = self
             .left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));
@@ -202,9 +203,44 @@ const DISCARD_TIME_MAX: Duration = Duration::from_secs(2);
 /// origin that is slow, not the client. 0 while the client is waited for.
 pub type GivenAt = Arc<AtomicU64>;
 
+/// The body of a request, as it arrives.
+pub enum Arriving {
+    /// From a connection.
+    Http(Incoming),
+    /// From another protocol's server, or from the process itself.
+    Stream(Box<dyn Chunks>),
+}
+
+impl Arriving {
+    /// The next piece, which is not empty; `None` after the last. Trailers are passed over.
+    async fn next(&mut self) -> Option<Result<Bytes, Error>> {
+        let incoming = match self {
+            Arriving::Http(incoming) => incoming,
+            Arriving::Stream(chunks) => return chunks.next().await,
+        };
+        loop {
+            match incoming.frame().await? {
+                Err(error) => return Some(Err(Error::Upload(error.to_string()))),
+                Ok(frame) => match frame.into_data() {
+                    Ok(piece) if !piece.is_empty() => return Some(Ok(piece)),
+                    _ => {}
+                },
+            }
+        }
+    }
+
+    /// The bytes left, if they are known in advance.
+    fn bytes_left(&self) -> Option<u64> {
+        match self {
+            Arriving::Http(incoming) => incoming.size_hint().exact(),
+            Arriving::Stream(chunks) => chunks.bytes_left(),
+        }
+    }
+}
+
 /// The body of a PUT, as the origin takes it. Keeps a copy for the tiers while that may be.
 pub struct Upload {
-    incoming: Incoming,
+    incoming: Arriving,
     meter: Meter,
     given_at: GivenAt,
     copy: Copy,
@@ -224,12 +260,12 @@ enum Copy {
 impl Upload {
     /// The upload of a request.
     pub fn new(
-        incoming: Incoming,
+        incoming: Arriving,
         pace: Pace,
         object_bytes_max: u64,
         budget: Arc<Budget>,
     ) -> Upload {
-        let declared = incoming.size_hint().exact();
+        let declared = incoming.bytes_left();
         let copy = match declared {
             Some(bytes) if bytes > object_bytes_max => Copy::TooLarge,
             _ => Copy::None,
@@ -259,9 +295,8 @@ impl Upload {
     pub async fn discard(mut self) {
         let mut left = DISCARD_BYTES_MAX;
         let discard = async {
-            while let Some(Ok(frame)) = self.incoming.frame().await {
-                let bytes = frame.into_data().map_or(0, |piece| piece.len() as u64);
-                left = left.saturating_sub(bytes);
+            while let Some(Ok(piece)) = self.incoming.next().await {
+                left = left.saturating_sub(piece.len() as u64);
                 if left == 0 {
                     break;
                 }
@@ -292,7 +327,7 @@ impl Upload {
             Copy::None => Copy::One(piece.clone()),
             Copy::One(first) => {
                 // What is declared need not come: memory is taken in proportion to what did.
-                let left = self.incoming.size_hint().exact().unwrap_or(0).min(4 * length);
+                let left = self.incoming.bytes_left().unwrap_or(0).min(4 * length);
                 let capacity = (length + left).min(self.object_bytes_max);
                 let mut bytes = BytesMut::with_capacity(capacity as usize);
                 bytes.extend_from_slice(&first);
@@ -312,31 +347,24 @@ impl Chunks for Upload {
     fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
         self.given_at.store(0, Ordering::Relaxed);
         Box::pin(async move {
-            loop {
-                let frame = self.meter.wait(self.incoming.frame()).await;
-                let piece = match frame {
-                    Err(slow) => return Some(Err(Error::Upload(slow))),
-                    Ok(None) => {
-                        self.given_at.store(clock::now(), Ordering::Relaxed);
-                        return None;
-                    }
-                    Ok(Some(Err(error))) => return Some(Err(Error::Upload(error.to_string()))),
-                    Ok(Some(Ok(frame))) => frame.into_data(),
-                };
-                // Trailers are passed over.
-                if let Ok(piece) = piece
-                    && !piece.is_empty()
-                {
+            match self.meter.wait(self.incoming.next()).await {
+                Err(slow) => Some(Err(Error::Upload(slow))),
+                Ok(None) => {
+                    self.given_at.store(clock::now(), Ordering::Relaxed);
+                    None
+                }
+                Ok(Some(Err(error))) => Some(Err(error)),
+                Ok(Some(Ok(piece))) => {
                     self.meter.took(piece.len());
                     self.keep(&piece);
                     self.given_at.store(clock::now(), Ordering::Relaxed);
-                    return Some(Ok(piece));
+                    Some(Ok(piece))
                 }
             }
         })
     }
 
     fn bytes_left(&self) -> Option<u64> {
-        self.incoming.size_hint().exact()
+        self.incoming.bytes_left()
     }
 }

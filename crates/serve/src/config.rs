@@ -9,6 +9,7 @@ mod folders;
 mod live;
 mod memcached;
 mod read;
+mod s3;
 mod sections;
 mod tiers;
 
@@ -20,9 +21,10 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 pub use ::origin::{Mistake, Secret, Settings as Origin, Size};
-pub use cluster::{Cluster, Gateway, Member, Role};
+pub use cluster::{Cluster, Gateway, Member, Role, Verify};
 pub use live::{Act, Model};
 pub use memcached::{Kind as PoolRouting, Memcached, Pool, Route};
+pub use s3::S3;
 pub use sections::{Class, Datasets, Device, Kind, Node, Observe, Serve, Service};
 pub use tiers::Tiers;
 
@@ -56,6 +58,8 @@ pub struct Config {
     pub cluster: Cluster,
     /// How requests are routed.
     pub gateway: Gateway,
+    /// S3's protocol in front.
+    pub s3: S3,
     /// The proxy for memcached's protocol.
     pub memcached: Memcached,
     /// Its pools of servers.
@@ -86,6 +90,7 @@ const SECTIONS: &[Explained] = &[
     ("member", Member::ABOUT, Member::KEYS),
     ("cluster", Cluster::ABOUT, Cluster::KEYS),
     ("gateway", Gateway::ABOUT, Gateway::KEYS),
+    ("s3", S3::ABOUT, S3::KEYS),
     ("memcached", Memcached::ABOUT, Memcached::KEYS),
     ("pool", Pool::ABOUT, Pool::KEYS),
     ("route", Route::ABOUT, Route::KEYS),
@@ -165,6 +170,7 @@ impl Config {
         self.check_folders(checks);
         self.cluster.check(checks.of("cluster"));
         self.gateway.check(checks.of("gateway"));
+        self.check_s3(checks.of("s3"));
         self.memcached.check(self, checks);
         let mut folders: Vec<PathBuf> = Vec::new();
         if self.origin.kind == origin::Kind::Folder {
@@ -228,6 +234,7 @@ impl Config {
     pub fn asked(&self) -> Table {
         let mut public = self.clone();
         public.serve.token = None;
+        public.cluster.token = None;
         public.table()
     }
 

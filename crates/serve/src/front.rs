@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,7 @@ use tracing::warn;
 use super::lane::Lane;
 use super::live::Loop;
 use super::metrics::Metrics;
+use super::tls::Tls;
 use crate::config::Config;
 
 /// Connections past the limits that are taken all the same, to answer `/healthz` and `/readyz`: whoever
@@ -40,6 +41,10 @@ pub struct Front {
     pub asked: toml::Table,
     /// The hash of what clients must show.
     pub token: Option<blake3::Hash>,
+    /// The hash of what the other processes of the cluster must show.
+    pub cluster_token: Option<blake3::Hash>,
+    /// The certificate for its connections, if they are encrypted.
+    pub tls: OnceLock<Arc<Tls>>,
     /// One for each thread.
     pub lanes: Vec<Arc<Lane>>,
     /// What was observed so far.
@@ -82,6 +87,12 @@ impl Front {
             config: config.clone(),
             asked: config.asked(),
             token: config.serve.token.as_ref().map(|token| blake3::hash(token.as_bytes())),
+            cluster_token: config
+                .cluster
+                .token
+                .as_ref()
+                .map(|token| blake3::hash(token.as_bytes())),
+            tls: OnceLock::new(),
             lanes: (0..threads).map(|_| lane()).collect(),
             metrics: Metrics::default(),
             whole: whole.clone(),

@@ -20,14 +20,14 @@ use serde::Serialize;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use super::body::ReplyBody;
+use super::body::{Arriving, ReplyBody};
 use super::cluster;
 use super::front::{Front, Protocol, Seat};
 use super::lane::{Lane, Seen};
 use super::pace::Pace;
 use super::quick::{Flight, IdleTimer, Quick, Reads, Slot};
 use super::refusal::Phase;
-use super::socket::Socket;
+use super::socket::{Socket, Stream};
 use super::{Shared, admin, browser, datasets, headers, list, live, objects};
 
 /// How long a connection past the limits may take to send its head.
@@ -81,6 +81,11 @@ impl Problem {
              their list at /objects, and beside them are /datasets (if datasets.path is set), /model, \
              /actions, /healthz, /readyz, /metrics, /admin/status and /admin/tiers",
         )
+    }
+
+    /// Its headers.
+    pub fn headers(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.headers
     }
 
     /// Status and body alone.
@@ -204,9 +209,7 @@ impl<S: Quick> Resumed<S> {
 }
 
 /// Takes what a plain read left for its request.
-pub fn resumed<S: Quick>(
-    request: &mut Request<Incoming>,
-) -> Option<<S::Flight as Flight>::Resumed> {
+pub fn resumed<S: Quick, B>(request: &mut Request<B>) -> Option<<S::Flight as Flight>::Resumed> {
     let Resumed(left) = request.extensions_mut().remove::<Resumed<S>>()?;
     left.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -274,6 +277,14 @@ async fn connection<S: Service>(
 ) {
     let _ = stream.set_nodelay(true);
     let serve = &shared.config.serve;
+    let stream = match shared.tls.get() {
+        None => Stream::Plain(stream),
+        Some(tls) => match tls.accept(stream, Duration::from_secs_f64(serve.idle_s)).await {
+            Ok(stream) => Stream::Encrypted(Box::new(stream)),
+            // A client that does not speak TLS, or does not trust the certificate.
+            Err(_) => return,
+        },
+    };
     let phase = Arc::new(Phase::default());
     let slot: Slot<S::Flight> = Slot::<S::Flight>::default();
     let service = {
@@ -302,7 +313,8 @@ async fn connection<S: Service>(
         .header_read_timeout(silent)
         .max_buf_size(serve.header_bytes_max.0 as usize);
     let head_bytes_max = serve.header_bytes_max.0 as usize;
-    let regular = seat == Seat::Regular;
+    // Of what is encrypted, hyper knows when it must be flushed.
+    let regular = seat == Seat::Regular && !stream.is_encrypted();
     let reads = Reads::new(shared.clone(), lane, slot, head_bytes_max, regular);
     let socket = TokioIo::new(Socket::new(stream, pace, phase, reads));
     let mut connection = std::pin::pin!(builder.serve_connection(socket, service));
@@ -354,7 +366,7 @@ async fn route(
     let sender = cluster::sender(shared, request.headers())?;
     if let Some(encoded) = path.strip_prefix("/objects/") {
         let key = objects::key_of(encoded)?;
-        return objects::object(shared, lane, key, request, sender).await;
+        return objects::object(shared, lane, key, request.map(Arriving::Http), sender).await;
     }
     if datasets::http::is_below(path)
         && let Some(datasets) = &shared.datasets
@@ -410,9 +422,15 @@ pub fn admit(front: &Front, path: &str, headers: &HeaderMap) -> Result<(), Probl
     authorize(front, headers)
 }
 
-/// Refuses whoever does not show the token; if there is none, web pages of others.
+/// Refuses whoever does not show the token; if there is none, web pages of others. Requests that come as
+/// another process's need the cluster's token, and the clients' token is worth nothing there.
 pub fn authorize(front: &Front, headers: &HeaderMap) -> Result<(), Problem> {
-    let Some(token) = &front.token else {
+    let internal = headers.contains_key(&headers::PROTOCOL);
+    let (token, name) = match &front.cluster_token {
+        Some(token) if internal => (Some(token), "cluster.token"),
+        _ => (front.token.as_ref(), "serve.token"),
+    };
+    let Some(token) = token else {
         return browser::check(headers, &front.config.serve.hosts);
     };
     let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
@@ -420,7 +438,8 @@ pub fn authorize(front: &Front, headers: &HeaderMap) -> Result<(), Problem> {
     if given.strip_prefix(b"Bearer ").is_some_and(|given| blake3::hash(given) == *token) {
         return Ok(());
     }
-    let what = "this needs the header `Authorization: Bearer TOKEN` with the token of serve.token";
-    Err(Problem::new(StatusCode::UNAUTHORIZED, what)
+    let what =
+        format!("this needs the header `Authorization: Bearer TOKEN` with the token of {name}");
+    Err(Problem::new(StatusCode::UNAUTHORIZED, &what)
         .with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
 }

@@ -32,9 +32,11 @@ pub mod peer;
 mod quick;
 mod range;
 mod refusal;
+mod s3;
 mod socket;
 mod text;
 mod tiers;
+mod tls;
 mod trim;
 mod writes;
 
@@ -145,6 +147,7 @@ pub struct Server {
     text: Option<Running>,
     datasets: Option<datasets::Running>,
     gateway: Option<(Arc<Access>, Running)>,
+    s3: Option<Running>,
     middleware: Option<(Arc<Middleware>, Running)>,
     address: SocketAddr,
     observer: Observer,
@@ -246,6 +249,10 @@ impl Server {
             Some(address) => listen(config.is_node(), address, "memcached.node_listen")?,
             None => None,
         };
+        let s3_listener = match &config.s3.listen {
+            Some(address) => Some(front::listen(address, "s3.listen")?),
+            None => None,
+        };
         let gateway_listener = listen(config.is_gateway(), &config.serve.listen, "serve.listen")?;
         let sharing = if config.members.is_empty() { Sharing::Alone } else { Sharing::Cluster };
         let origin = match origin {
@@ -266,10 +273,15 @@ impl Server {
             let of = (origin.clone(), &whole);
             let shared = start_node(&config, cluster, windows.clone(), of, now)?;
             whole.set_drive(&shared.drive);
+            let tls = match config.members.is_empty() {
+                true => encrypt(&config, &shared)?,
+                false => None,
+            };
             let running = front::run(&shared, listener)?;
             shared.drive.set_runtimes(running.runtimes());
             addresses.push(running.address());
             observed.push(shared.clone());
+            keep_current(tls, &running);
             let beat = |tick| Beat::start(shared.drive.clone(), membership, tick);
             let beat = tick.map(beat).transpose()?;
             let runtimes = running.runtimes();
@@ -281,17 +293,28 @@ impl Server {
         let mut gateway = None;
         if let (Some(listener), Some(ring)) = (gateway_listener, config.ring()) {
             let access = Arc::new(Access::new(&config, ring, windows, origin, &whole, now)?);
+            let tls = encrypt(&config, &access)?;
             let running = front::run(&access, listener)?;
             if let Some(runtime) = running.runtimes().first() {
                 runtime.spawn(access.clone().run());
             }
             addresses.push(running.address());
             observed.push(access.clone());
+            keep_current(tls, &running);
             gateway = Some((access, running));
         }
+        let behind = match (&gateway, &node) {
+            (Some((access, _)), _) => Some(s3::Behind::Gateway(access.clone())),
+            (None, Some((shared, ..))) => Some(s3::Behind::Node(shared.clone())),
+            (None, None) => None,
+        };
+        let s3 = match (s3_listener, behind) {
+            (Some(listener), Some(behind)) => Some(start_s3(&config, behind, listener)?),
+            _ => None,
+        };
         let Some(&address) = addresses.last() else { anyhow::bail!("there is nothing to serve") };
         let observer = Observer::start(observed, run, whole.clone(), now)?;
-        Ok(Server { node, text, datasets, gateway, middleware: None, address, observer, whole })
+        Ok(Server { node, text, datasets, gateway, s3, middleware: None, address, observer, whole })
     }
 
     /// Starts a proxy for memcached's protocol. It needs no origin and no devices.
@@ -306,8 +329,8 @@ impl Server {
         let address = running.address();
         let observer = Observer::start(vec![middleware.clone()], run, whole.clone(), now)?;
         let middleware = Some((middleware, running));
-        let (node, text, datasets, gateway) = (None, None, None, None);
-        Ok(Server { node, text, datasets, gateway, middleware, address, observer, whole })
+        let (node, text, datasets, gateway, s3) = (None, None, None, None, None);
+        Ok(Server { node, text, datasets, gateway, s3, middleware, address, observer, whole })
     }
 
     /// Where clients that speak memcached's protocol connect, if any.
@@ -316,6 +339,11 @@ impl Server {
         node.or_else(|| {
             self.middleware.as_ref().map(|(middleware, _)| middleware.address().to_string())
         })
+    }
+
+    /// Where S3's clients connect, if any.
+    pub fn s3(&self) -> Option<SocketAddr> {
+        self.s3.as_ref().map(Running::address)
     }
 
     /// Where clients are served: at the gateway, if there is one.
@@ -330,6 +358,9 @@ impl Server {
             middleware.end();
             middleware.stop();
             running.stop();
+        }
+        if let Some(s3) = self.s3 {
+            s3.stop();
         }
         if let Some((access, running)) = self.gateway {
             access.stop();
@@ -396,6 +427,38 @@ fn start_node(
     }))
 }
 
+/// Has a front encrypt its connections, if the configuration has a certificate.
+fn encrypt(config: &Config, front: &Front) -> anyhow::Result<Option<Arc<tls::Tls>>> {
+    let (Some(certificate), Some(key)) = (&config.serve.tls_certificate, &config.serve.tls_key)
+    else {
+        return Ok(None);
+    };
+    let tls = tls::Tls::open(certificate, key)?;
+    let _ = front.tls.set(tls.clone());
+    Ok(Some(tls))
+}
+
+/// Keeps a certificate as its file is.
+fn keep_current(tls: Option<Arc<tls::Tls>>, running: &Running) {
+    if let (Some(tls), Some(runtime)) = (tls, running.runtimes().first()) {
+        runtime.spawn(tls.keep_current());
+    }
+}
+
+/// Starts the front for S3's clients.
+fn start_s3(
+    config: &Config,
+    behind: s3::Behind,
+    listener: std::net::TcpListener,
+) -> anyhow::Result<Running> {
+    let shared = s3::S3::new(config, behind)?;
+    let running = front::run(&shared, listener)?;
+    if let Some(runtime) = running.runtimes().first() {
+        runtime.spawn(shared.run());
+    }
+    Ok(running)
+}
+
 fn windows_of(config: &Config, unix_offset_ns: i128) -> window::Settings {
     window::Settings {
         window_ns: (config.observe.window_s * 1e9) as Nanos,
@@ -458,6 +521,9 @@ pub fn announce(config: &Config, server: &Server) {
         return;
     }
     info!("objects at http://{address}/objects/KEY");
+    if let Some(s3) = server.s3() {
+        info!("S3's protocol at http://{s3}");
+    }
     if config.is_gateway() {
         info!("gateway to {} node(s)", config.members.len());
     }

@@ -1,6 +1,6 @@
 //! The engine's payload when serving: an object's bytes, metadata and reply headers.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use model::window::Outcome;
 
 use super::{arena, headers};
-use origin::Metadata;
+use origin::{Metadata, VersionHasher};
 
 /// The prefix of headers with user metadata.
 pub const META_PREFIX: &str = "concertina-meta-";
@@ -30,6 +30,8 @@ struct Inner {
     body: Bytes,
     /// The lines of a reply with the whole object from memory that are always the same.
     head: Box<[u8]>,
+    /// The same for another protocol's clients, once one of them has read the object.
+    other_head: OnceLock<Box<[u8]>>,
 }
 
 impl PartialEq for Object {
@@ -45,7 +47,7 @@ impl Object {
         let block = metadata.encode();
         let head = head_of(&metadata);
         let body = arena::keep(body);
-        Object(Arc::new(Inner { metadata, block, body, head }))
+        Object(Arc::new(Inner { metadata, block, body, head, other_head: OnceLock::new() }))
     }
 
     /// Reads the stored form: metadata, then bytes. `None` if it is malformed.
@@ -56,6 +58,17 @@ impl Object {
         }
         let body = stored.slice(stored.len() - body.len()..);
         Some(Object::new(metadata, body))
+    }
+
+    /// Whether the bytes are those of the etag, as far as it is a hash of them. Costs the hash.
+    pub fn is_its_etags(&self) -> bool {
+        let Metadata { etag, attributes, .. } = &self.0.metadata;
+        if etag.len() != 32 {
+            return true;
+        }
+        let mut hasher = VersionHasher::default();
+        hasher.update(&self.0.body);
+        hasher.finish(attributes) == *etag
     }
 
     /// The stored form of the metadata; [`Object::body`] follows it.
@@ -77,6 +90,11 @@ impl Object {
     /// object, its length, and the outcome.
     pub fn head(&self) -> &[u8] {
         &self.0.head
+    }
+
+    /// As [`Object::head`] for clients of another protocol: `write` makes the lines the first time.
+    pub fn other_head(&self, write: impl FnOnce(&Metadata) -> Box<[u8]>) -> &[u8] {
+        self.0.other_head.get_or_init(|| write(&self.0.metadata))
     }
 
     /// Adds the headers of a reply with this object.

@@ -11,11 +11,10 @@ use http::header::{
     TRANSFER_ENCODING,
 };
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
 use model::window::{Nanos, Operation, Outcome};
 
 use super::Shared;
-use super::body::ReplyBody;
+use super::body::{Arriving, ReplyBody};
 use super::cluster::{self, Sender};
 use super::condition::{self, Verdict};
 use super::drive::{Answer, Asked, TIMED_OUT};
@@ -60,7 +59,7 @@ pub(super) const MISDIRECTED: &str = "the key, or the order of its writes, is an
     members of both configurations";
 
 /// What a request for one object wants.
-pub(super) fn operation_of(request: &Request<Incoming>) -> Result<Operation, Problem> {
+pub(super) fn operation_of<B>(request: &Request<B>) -> Result<Operation, Problem> {
     if request.uri().query().is_some() {
         let what = "an object's address has no query; write ? in a key as %3F";
         return Err(Problem::new(StatusCode::BAD_REQUEST, what));
@@ -83,7 +82,7 @@ pub async fn object(
     shared: &Arc<Shared>,
     lane: &Arc<Lane>,
     key: Key,
-    request: Request<Incoming>,
+    request: Request<Arriving>,
     sender: Sender,
 ) -> Answered {
     let operation = operation_of(&request)?;

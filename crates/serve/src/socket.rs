@@ -17,6 +17,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
+use tokio_rustls::server::TlsStream;
 
 use super::arena;
 use super::pace::Pace;
@@ -37,7 +38,7 @@ const TIOCOUTQ: rustix::ioctl::Opcode = 0x5411;
 /// [`Pace`] asks of it. What counts is what was acknowledged and not what was written: the kernel takes
 /// megabytes at once and then nothing for minutes, however evenly a slow client reads.
 pub struct Socket<S: Quick> {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Stream,
     pace: Pace,
     /// Plain reads.
     pub(super) reads: Reads<S>,
@@ -51,6 +52,41 @@ pub struct Socket<S: Quick> {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
+/// What a connection's bytes go through.
+pub enum Stream {
+    /// The kernel's socket.
+    Plain(TcpStream),
+    /// TLS over it.
+    Encrypted(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// The kernel's socket.
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(stream) => stream,
+            Stream::Encrypted(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// Whether bytes are encrypted on their way.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self, Stream::Encrypted(_))
+    }
+
+    /// Reads what is there, or waits.
+    pub(super) fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::Encrypted(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
 /// The offset of a buffer in the arena's file, if it is worth sending from there.
 fn place(buffer: &[u8]) -> Option<u64> {
     if buffer.len() < SENDFILE_BYTES_MIN {
@@ -61,7 +97,7 @@ fn place(buffer: &[u8]) -> Option<u64> {
 
 impl<S: Quick> Socket<S> {
     /// Wraps a stream.
-    pub fn new(stream: TcpStream, pace: Pace, phase: Arc<Phase>, reads: Reads<S>) -> Socket<S> {
+    pub fn new(stream: Stream, pace: Pace, phase: Arc<Phase>, reads: Reads<S>) -> Socket<S> {
         Socket {
             stream,
             pace,
@@ -80,7 +116,7 @@ impl<S: Quick> Socket<S> {
         // SAFETY: SIOCOUTQ writes one `int`, which is what the getter holds.
         let queued = unsafe {
             let getter = rustix::ioctl::Getter::<TIOCOUTQ, std::ffi::c_int>::new();
-            rustix::ioctl::ioctl(self.stream.as_fd(), getter)
+            rustix::ioctl::ioctl(self.stream.socket().as_fd(), getter)
         };
         self.written.saturating_sub(queued.map_or(0, |bytes| bytes.max(0) as u64))
     }
@@ -134,14 +170,14 @@ impl<S: Quick> Socket<S> {
             let more = if file.is_empty() { SendFlags::empty() } else { SendFlags::MORE };
             let mut control = SendAncillaryBuffer::default();
             let flags = SendFlags::NOSIGNAL | more;
-            sent = sendmsg(self.stream.as_fd(), plain, &mut control, flags)?;
+            sent = sendmsg(self.stream.socket().as_fd(), plain, &mut control, flags)?;
             if sent < plain.iter().map(|buffer| buffer.len()).sum() {
                 return Ok(sent);
             }
         }
         let (Some(buffer), Some(arena)) = (file.first(), arena::get()) else { return Ok(sent) };
         let Some(mut at) = place(buffer) else { return Ok(sent) };
-        match sendfile(self.stream.as_fd(), arena.file(), Some(&mut at), buffer.len()) {
+        match sendfile(self.stream.socket().as_fd(), arena.file(), Some(&mut at), buffer.len()) {
             Ok(count) => Ok(sent + count),
             // The earlier buffers are written; the next call reports the error.
             Err(_) if sent > 0 => Ok(sent),
@@ -164,9 +200,12 @@ impl<S: Quick> Socket<S> {
         context: &mut Context<'_>,
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let Stream::Encrypted(stream) = &mut self.stream {
+            return Pin::new(stream).poll_write_vectored(context, buffers);
+        }
         loop {
-            ready!(self.stream.poll_write_ready(context))?;
-            match self.stream.try_io(Interest::WRITABLE, || self.write(buffers)) {
+            ready!(self.stream.socket().poll_write_ready(context))?;
+            match self.stream.socket().try_io(Interest::WRITABLE, || self.write(buffers)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 other => return Poll::Ready(other),
             }
@@ -207,7 +246,10 @@ impl<S: Quick> AsyncWrite for Socket<S> {
                 socket.instead = None;
                 return Poll::Ready(Ok(buffers.iter().map(|buffer| buffer.len()).sum()));
             };
-            *sent += ready!(Pin::new(&mut socket.stream).poll_write(context, left))?;
+            *sent += ready!(match &mut socket.stream {
+                Stream::Plain(stream) => Pin::new(stream).poll_write(context, left),
+                Stream::Encrypted(stream) => Pin::new(stream).poll_write(context, left),
+            })?;
         }
         socket.poll_send(context, buffers)
     }
@@ -217,6 +259,11 @@ impl<S: Quick> AsyncWrite for Socket<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Stream::Encrypted(stream) = &mut self.stream
+            && Pin::new(stream).poll_flush(context)?.is_pending()
+        {
+            return self.wait(context).map(|waited| waited.map(|_| ()));
+        }
         // All that hyper has to send for now was given to the kernel.
         if !self.reads.is_sending() {
             self.delivered = None;
@@ -228,6 +275,9 @@ impl<S: Quick> AsyncWrite for Socket<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.end(context))?;
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Encrypted(stream) => Pin::new(stream).poll_shutdown(context),
+        }
     }
 }

@@ -13,12 +13,11 @@ use http::header::{
     TRANSFER_ENCODING,
 };
 use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
 use model::window::{Nanos, Outcome};
 use tokio::sync::oneshot;
 
 use super::Shared;
-use super::body::{ReplyBody, Share, Upload};
+use super::body::{Arriving, ReplyBody, Share, Upload};
 use super::cluster;
 use super::condition::{self, Verdict};
 use super::drive::{Answer, Asked, TIMED_OUT};
@@ -76,7 +75,7 @@ pub async fn put(
     shared: &Arc<Shared>,
     mut seen: Seen,
     key: Key,
-    request: Request<Incoming>,
+    request: Request<Arriving>,
 ) -> Answered {
     let (parts, incoming) = request.into_parts();
     let headers = parts.headers;

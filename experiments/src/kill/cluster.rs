@@ -139,6 +139,7 @@ impl Cluster {
             config.node.revalidate_s = Config::default().node.revalidate_s;
             config.serve.role = role;
             config.serve.token = Some(token.clone());
+            config.cluster.token = Some(format!("{token}-between"));
             config.serve.listen = network.address(member).to_string();
             config.cluster.name = node.then(|| name.clone());
             config.members.clone_from(&members);

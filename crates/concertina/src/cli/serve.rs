@@ -35,7 +35,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     // The object store's client logs every retried request, possibly thousands a second.
     let levels = Targets::new()
         .with_default(LevelFilter::INFO)
-        .with_target("object_store", LevelFilter::WARN);
+        .with_target("object_store", LevelFilter::WARN)
+        // It tells of every request that a client got wrong, which is for the client to know.
+        .with_target("s3s", LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
     let _ = tracing_subscriber::registry().with(lines.with_filter(levels)).try_init();
     let mut set = args.set;
@@ -54,6 +56,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             "address": address,
             "url": format!("http://{address}"),
             "memcached": server.memcached(),
+            "s3": server.s3(),
             "laboratory": laboratory,
             "pid": std::process::id(),
         });

@@ -36,6 +36,7 @@ mod serve_lost;
 mod serve_quick;
 mod serve_replay;
 mod serve_runs;
+mod serve_s3;
 mod serve_slow;
 mod simulate;
 mod steady;

@@ -141,6 +141,9 @@ impl Peers {
             Err(fault) => failed(fault.to_string()),
             Ok(stored) => match (status, age) {
                 (StatusCode::OK, Some(age)) => match Object::decode(&stored) {
+                    Some(payload) if !payload.is_its_etags() => {
+                        failed("the peer's bytes are not those of their etag".to_owned())
+                    }
                     Some(payload) => Answered::Found { payload, age },
                     None => failed("the peer's reply is not a valid object".to_owned()),
                 },

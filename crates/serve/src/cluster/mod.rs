@@ -137,7 +137,7 @@ impl Peers {
             (headers::ORIGIN.clone(), identity.origin.clone()),
             (headers::FROM.clone(), HeaderValue::from_str(ring.name(me))?),
         ];
-        if let Some(token) = &config.serve.token {
+        if let Some(token) = &config.cluster.token {
             let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
             value.set_sensitive(true);
             common.push((AUTHORIZATION, value));

@@ -11,7 +11,7 @@ use origin::{Checks, Size, section};
 use serde::{Deserialize, Serialize};
 
 use super::Config;
-use super::sections::not_an_address;
+use super::sections::{not_an_address, unshown};
 
 /// The role of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +40,19 @@ impl Role {
     }
 }
 
+/// Whether a gateway verifies what nodes reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verify {
+    /// If a member is not on loopback.
+    #[default]
+    Auto,
+    /// Every reply.
+    Always,
+    /// None.
+    Never,
+}
+
 section! {
     /// The nodes of a cluster, the same list in every process. Repeat the section for each node.
     pub struct Member {
@@ -58,6 +71,10 @@ section! {
     pub struct Cluster {
         /// The member that this process is. Unset on a gateway.
         pub name: Option<String> = None,
+        /// The secret that the processes of a cluster show each other, the same in every one; never what
+        /// clients have. It must be set if a member is reachable from outside, and with serve.token.
+        #[serde(deserialize_with = "unshown")]
+        pub token: Option<String> = None,
         /// Nodes that each key belongs to, its primary included; the same in every process.
         pub replicas: u32 = 3,
         /// Seconds for which a key's primary grants leases to the key's other nodes: the time that
@@ -120,6 +137,10 @@ section! {
         pub origin_fallback: bool = true,
         /// Maximum concurrent reads from the origin; further ones are answered 503.
         pub origin_parallel: u32 = 64,
+        /// Whether replies of nodes are compared with their etags before they are passed on, at about 30 µs
+        /// for 100 KiB: "always", "never", or "auto" (if a member is not on loopback). Parts of objects
+        /// and objects whose etag is not a hash cannot be compared.
+        pub verify: Verify = Verify::Auto,
         /// Seconds between two attempts of a write that its node did not accept.
         pub write_retry_s: f64 = 0.02,
         /// Maximum keys for which the gateway remembers which nodes have them, at about 50 bytes
@@ -202,6 +223,20 @@ impl Config {
         members.iter().filter_map(|m| m.address.parse().ok()).collect()
     }
 
+    /// Whether any member is reachable from other machines.
+    fn is_spread(&self) -> bool {
+        self.addresses().iter().any(|address| !address.ip().is_loopback())
+    }
+
+    /// Whether a gateway of this configuration verifies what nodes reply.
+    pub fn verifies(&self) -> bool {
+        match self.gateway.verify {
+            Verify::Auto => self.is_spread(),
+            Verify::Always => true,
+            Verify::Never => false,
+        }
+    }
+
     /// Whether this process is a node.
     pub fn is_node(&self) -> bool {
         matches!(self.serve.role, Role::All | Role::Node)
@@ -253,6 +288,18 @@ impl Config {
                 format!("is missing; write which member this node is, one of: {known}"),
             ),
         }
+        let (token, clients) = (self.cluster.token.as_deref(), self.serve.token.as_deref());
+        checks.must(
+            token.is_none_or(|token| !token.is_empty() && Some(token) != clients),
+            "cluster.token",
+            "must not be empty, and not be the token of clients (serve.token): whoever has it may speak as a node",
+        );
+        checks.must(
+            names.is_empty() || token.is_some() || (clients.is_none() && !self.is_spread()),
+            "cluster.token",
+            "must be set, the same in every process and not the same as serve.token: the members are \
+             reachable from outside, or clients need a token",
+        );
         let listen: Option<SocketAddr> = self.serve.listen.parse().ok();
         let Ok(mine) = self.node_address().parse::<SocketAddr>() else { return };
         if self.is_node() && !names.is_empty() {

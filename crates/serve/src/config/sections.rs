@@ -27,6 +27,11 @@ section! {
         /// `Authorization: Bearer TOKEN`. The processes of a cluster send it to each other.
         #[serde(deserialize_with = "unshown")]
         pub token: Option<String> = None,
+        /// File with the certificate, in PEM format, that clients of the gateway, of a node without members, and
+        /// of S3's protocol are shown: their connections are encrypted by TLS. Read again when it changes.
+        pub tls_certificate: Option<PathBuf> = None,
+        /// File with the certificate's key, in PEM format, which only its owner may read.
+        pub tls_key: Option<PathBuf> = None,
         /// Maximum open connections; further ones are answered 503 and closed.
         pub connections_max: u32 = 4096,
         /// Maximum open connections of one client's address; further ones are answered 503 and
@@ -197,7 +202,9 @@ section! {
 }
 
 /// Reads a token so that an error does not repeat it.
-fn unshown<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+pub(super) fn unshown<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<String>, D::Error> {
     Ok(Some(Secret::deserialize(deserializer)?.expose().to_owned()))
 }
 
@@ -214,6 +221,11 @@ impl Serve {
             ),
         }
         checks.must(self.token.as_deref() != Some(""), "token", "is empty; leave it out or set it");
+        checks.must(
+            self.tls_certificate.is_some() == self.tls_key.is_some(),
+            "tls_key",
+            "a certificate and its key go together: set both tls_certificate and tls_key",
+        );
         checks.at_least("connections_max", self.connections_max, 1);
         checks.between("threads", self.threads, 0, 1024);
         checks.between("header_bytes_max", self.header_bytes_max, Size(8 << 10), Size(16 * MIB));

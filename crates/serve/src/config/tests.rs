@@ -242,6 +242,9 @@ fn mistakes_of_a_cluster_are_told_at_once() {
         ),
         (&["cluster.name=a", "serve.listen=127.0.0.1:7071"], "its gateway needs another"),
         (&["cluster.name=a", "member.1.address=10.0.0.1:1"], "serve.token: must be set"),
+        (&["cluster.name=a", "member.1.address=10.0.0.1:1"], "cluster.token: must be set"),
+        (&["cluster.name=a", "serve.token=x"], "cluster.token: must be set"),
+        (&["cluster.name=a", "serve.token=x", "cluster.token=x"], "cluster.token: must not be"),
         (&["cluster.name=a", "member.1.address=0.0.0.0:1"], "nobody can connect to 0.0.0.0:1"),
         (
             &["cluster.name=a", "gateway.policy=fastest"],

@@ -16,6 +16,7 @@ mod relay;
 mod request;
 mod router;
 mod upload;
+mod verify;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ use model::window::{self, Nanos, Operation, QueueName, Window};
 use origin::Origin;
 use record::clock;
 
-use super::body::ReplyBody;
+use super::body::{Arriving, ReplyBody};
 use super::condition;
 use super::datasets::Datasets;
 use super::front::Front;
@@ -101,6 +102,11 @@ impl Access {
         })
     }
 
+    /// Where objects are durable.
+    pub(crate) fn origin(&self) -> &Arc<dyn Origin> {
+        &self.router.backend.origin
+    }
+
     /// Pings the nodes, sends the engine its ticks, and keeps datasets current; never returns.
     pub async fn run(self: Arc<Self>) {
         tokio::spawn(self.datasets.clone().keep_current());
@@ -123,7 +129,7 @@ impl Access {
         admit(&self.front, path, request.headers())?;
         if let Some(encoded) = path.strip_prefix("/objects/") {
             let key = key_of(encoded)?;
-            return self.object(lane, key, request).await;
+            return self.object(lane, key, request.map(Arriving::Http)).await;
         }
         if super::datasets::http::is_below(path) {
             return self.dataset(request).await;
@@ -144,13 +150,14 @@ impl Access {
         }
     }
 
-    async fn object(
+    /// Answers a request for one object.
+    pub(crate) async fn object(
         self: &Arc<Self>,
         lane: &Arc<Lane>,
         key: Key,
-        mut request: Request<Incoming>,
+        mut request: Request<Arriving>,
     ) -> Answered {
-        if let Some(resumed) = resumed::<Access>(&mut request) {
+        if let Some(resumed) = resumed::<Access, _>(&mut request) {
             return self.go_on(resumed, key, request).await;
         }
         let operation = operation_of(&request)?;

@@ -14,6 +14,7 @@ use super::nodes::reply::{Body, NodeReply};
 use super::pending::Pending;
 use super::request::NodeRequest;
 use super::router::Router;
+use super::verify::Verifier;
 use origin::{BoxFuture, Chunks, Error};
 use record::clock;
 
@@ -31,6 +32,8 @@ pub struct Relay {
     rest: Option<Rest>,
     left: u64,
     broke: Vec<NodeId>,
+    /// The hash of what was passed on of a whole object, if it is compared with its etag.
+    verifier: Option<Verifier>,
     /// Time without a piece after which the body is continued from another node.
     stall: Duration,
 }
@@ -64,7 +67,11 @@ impl Relay {
         });
         let body = std::mem::replace(&mut answer.body, Body::Whole(Bytes::new()));
         let node = answer.node;
-        Relay { router: router.clone(), body, node, pending, rest, left, broke: Vec::new(), stall }
+        let whole = answer.status == StatusCode::OK && node.is_some();
+        let verifies = router.backend.verifies && whole && request.path.starts_with("/objects/");
+        let verifier = verifies.then(|| Verifier::of(&answer.headers)).flatten();
+        let broke = Vec::new();
+        Relay { router: router.clone(), body, node, pending, rest, left, broke, verifier, stall }
     }
 
     /// Upper bound of the time until one piece: it stalls, and is then requested from other nodes.
@@ -92,6 +99,18 @@ impl Relay {
             let why = match self.piece().await {
                 Ok(Some(piece)) if piece.len() as u64 <= self.left => {
                     self.left -= piece.len() as u64;
+                    if let Some(verifier) = &mut self.verifier {
+                        verifier.update(&piece);
+                    }
+                    if self.left == 0 && !self.verifier.take().is_none_or(Verifier::holds) {
+                        // The client has most of it: without the last piece it knows that it is not whole.
+                        self.pending = None;
+                        let what = format!(
+                            "the bytes of {} are not those of their etag",
+                            self.router.name(self.node)
+                        );
+                        return Some(Err(Error::Damaged(what)));
+                    }
                     if self.left == 0 {
                         self.pending = None;
                     }

@@ -2,12 +2,11 @@
 //! is streamed.
 
 use bytes::{Bytes, BytesMut};
-use hyper::body::Incoming;
 use origin::{BoxFuture, Chunks, Error};
 
 use super::backend;
 use super::nodes::reply::GATHERED_BYTES_MAX;
-use crate::body::{Budget, GivenAt, Upload};
+use crate::body::{Arriving, Budget, GivenAt, Upload};
 use crate::http::Problem;
 use crate::objects::origin_problem;
 use crate::pace::Pace;
@@ -54,7 +53,7 @@ impl Chunks for Streamed {
 
 impl Source {
     /// The body of a request; a small one is read whole.
-    pub async fn of(incoming: Incoming, pace: Pace) -> Result<Source, Problem> {
+    pub async fn of(incoming: Arriving, pace: Pace) -> Result<Source, Problem> {
         // No copy is kept: only nodes have tiers to fill.
         let mut upload = Upload::new(incoming, pace, 0, Budget::new(0));
         let stream = |begun: Bytes, upload: Upload| {

@@ -67,12 +67,14 @@ pub enum Front<'a, F> {
     Unknown,
 }
 
-/// Looks at the front of some bytes. `approve` judges headers that were not seen before.
+/// Looks at the front of some bytes. `approve` judges headers that were not seen before, `signed` a read with
+/// another path: whether it is of the head alone, its path, its headers.
 pub fn front<'a, F: Copy>(
     bytes: &'a [u8],
     approved: &mut Approved<F>,
     bytes_max: usize,
     approve: impl FnOnce(&HeaderMap) -> Option<F>,
+    signed: impl FnOnce(bool, &'a str, &HeaderMap) -> Option<(&'a [u8], F)>,
 ) -> Front<'a, F> {
     let line = line(bytes);
     if let (Some(line), Some(facts)) = (line, approved.facts)
@@ -95,6 +97,17 @@ pub fn front<'a, F: Copy>(
         approved.lines.clear();
         approved.lines.extend_from_slice(&bytes[line.length..length]);
         approved.facts = Some(facts);
+        return Front::Plain { line, facts, length };
+    }
+    let is_head = request.method == Some("HEAD");
+    if line.is_none()
+        && (is_head || request.method == Some("GET"))
+        && request.version == Some(1)
+        && is_plain(&headers)
+        && let Some(path) = request.path
+        && let Some((key, facts)) = signed(is_head, path, &headers)
+    {
+        let line = Line { is_head, path, key, length: 0 };
         return Front::Plain { line, facts, length };
     }
     let ends = request.version == Some(1) && request.method != Some("CONNECT");
@@ -183,7 +196,7 @@ mod tests {
     fn check(bytes: &str, expected: &str) {
         let mut approved = Approved::default();
         for time in ["first", "again"] {
-            let found = match front(bytes.as_bytes(), &mut approved, MAX, approve) {
+            let found = match front(bytes.as_bytes(), &mut approved, MAX, approve, |_, _, _| None) {
                 Front::Part => "part".to_owned(),
                 Front::Unknown => "unknown".to_owned(),
                 Front::Other { length } => format!("other {length}"),
@@ -262,8 +275,8 @@ mod tests {
                 }
                 text.push_str("\r\n");
                 let bytes = &text.as_bytes()[..text.len().saturating_sub(cut)];
-                let found = front(bytes, &mut approved, MAX, approve);
-                prop_assert_eq!(found, front(bytes, &mut Approved::default(), MAX, approve));
+                let found = front(bytes, &mut approved, MAX, approve, |_, _, _| None);
+                prop_assert_eq!(found, front(bytes, &mut Approved::default(), MAX, approve, |_, _, _| None));
             }
         }
     }

@@ -47,6 +47,17 @@ pub trait Quick: Send + Sync + 'static {
         None
     }
 
+    /// Judges a read that is plain but for its path, and whose headers differ each time because they sign it:
+    /// its key in the path, or `None` if it must go the usual way.
+    fn signed<'a>(
+        &self,
+        _is_head: bool,
+        _path: &'a str,
+        _headers: &HeaderMap,
+    ) -> Option<(&'a [u8], Facts)> {
+        None
+    }
+
     /// Begins to answer a plain read. A reply that is ready has its head in `head`.
     fn begin(
         self: &Arc<Self>,

@@ -2,13 +2,12 @@
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
 use std::sync::PoisonError;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use record::clock;
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::ReadBuf;
 
 use super::head::{Front, Line, front};
 use super::{Begun, Content, Facts, Flight, Quick, Record, Rest, Turn};
@@ -57,9 +56,7 @@ impl<S: Quick> Socket<S> {
     ) -> Poll<io::Result<()>> {
         match self.reads.turn {
             Turn::Ours => self.read_ours(context, buffer),
-            Turn::Handed if self.reads.held.is_empty() => {
-                Pin::new(&mut self.stream).poll_read(context, buffer)
-            }
+            Turn::Handed if self.reads.held.is_empty() => self.stream.poll_read(context, buffer),
             Turn::Handed => {
                 self.give_held(buffer);
                 Poll::Ready(Ok(()))
@@ -89,7 +86,7 @@ impl<S: Quick> Socket<S> {
         left: u64,
     ) -> Poll<io::Result<()>> {
         if self.reads.held.is_empty() {
-            ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+            ready!(self.stream.poll_read(context, buffer))?;
         } else {
             self.give_held(buffer);
         }
@@ -118,7 +115,7 @@ impl<S: Quick> Socket<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.reads.held.is_empty() {
-            ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+            ready!(self.stream.poll_read(context, buffer))?;
             if buffer.filled().is_empty() {
                 return Poll::Ready(Ok(()));
             }
@@ -167,7 +164,7 @@ impl<S: Quick> Socket<S> {
                 Next::Given => return Poll::Ready(Ok(())),
             }
             let before = buffer.filled().len();
-            if Pin::new(&mut self.stream).poll_read(context, buffer)?.is_pending() {
+            if self.stream.poll_read(context, buffer)?.is_pending() {
                 self.hold(buffer, 0);
                 return Poll::Pending;
             }
@@ -199,7 +196,9 @@ impl<S: Quick> Socket<S> {
             }
             let reads = &mut self.reads;
             let approve = |headers: &_| reads.shared.approve(headers);
-            let length = match front(bytes, &mut reads.approved, reads.head_bytes_max, approve) {
+            let signed = |is_head, path, headers: &_| reads.shared.signed(is_head, path, headers);
+            let max = reads.head_bytes_max;
+            let length = match front(bytes, &mut reads.approved, max, approve, signed) {
                 Front::Part if buffer.remaining() > 0 || at > 0 => {
                     self.shift(buffer, at);
                     return Ok(Next::More);

@@ -14,20 +14,21 @@ use ::origin::{Error, Origin};
 use engine::gateway::Failed;
 use engine::route::{NodeId, Ring};
 use http::header::AUTHORIZATION;
-use http::{HeaderValue, Method};
+use http::{HeaderValue, Method, StatusCode};
 use model::window::Nanos;
 use record::clock;
 
 use super::backend::{Backend, Failure, NotSent, Pong};
 use super::request::NodeRequest;
 use super::upload::Source;
+use super::verify;
 use crate::body::GivenAt;
 use crate::config::Config;
 use crate::headers;
 use crate::http::Problem;
 use crate::objects::origin_problem;
 use crate::peer::{Fault, Kept, Limits, Outgoing, Pool};
-use reply::NodeReply;
+use reply::{Body, NodeReply};
 
 /// The nodes of a cluster, with the origin behind them.
 pub struct Nodes {
@@ -45,6 +46,8 @@ pub struct Nodes {
     pub origin_timeout: Duration,
     /// How long a request may take.
     pub deadline: Duration,
+    /// Whether replies are compared with their etags.
+    pub verifies: bool,
     /// How far each node's clock is ahead of this process's, nanoseconds; `i64::MIN` if not known.
     clocks: Vec<AtomicI64>,
 }
@@ -58,7 +61,7 @@ impl Nodes {
             (headers::RING.clone(), HeaderValue::from_str(&fingerprint)?),
             (headers::FROM.clone(), HeaderValue::from_static("gateway")),
         ];
-        if let Some(token) = &config.serve.token {
+        if let Some(token) = &config.cluster.token {
             let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
             value.set_sensitive(true);
             common.push((AUTHORIZATION, value));
@@ -71,7 +74,18 @@ impl Nodes {
         let clocks = ring.members().iter().map(|_| AtomicI64::new(i64::MIN)).collect();
         let pools = config.addresses().iter().map(|at| Pool::new(*at, &common, limits)).collect();
         let origin_timeout = Duration::from_secs_f64(config.origin.timeout_s);
-        Ok(Nodes { pools, names, ring, fingerprint, origin, origin_timeout, deadline, clocks })
+        let verifies = config.verifies();
+        Ok(Nodes {
+            pools,
+            names,
+            ring,
+            fingerprint,
+            origin,
+            origin_timeout,
+            deadline,
+            verifies,
+            clocks,
+        })
     }
 
     fn failure(&self, node: NodeId, fault: &Fault) -> Failure {
@@ -106,7 +120,24 @@ impl Nodes {
     /// The end of a read that was sent on a kept connection.
     pub async fn ended(&self, node: NodeId, kept: Kept) -> Result<NodeReply, Failure> {
         let failed = |fault: Fault| self.failure(node, &fault);
-        NodeReply::of(node, kept.reply().await.map_err(failed)?).await.map_err(failed)
+        let reply = NodeReply::of(node, kept.reply().await.map_err(failed)?).await;
+        self.verified(reply, true).map_err(failed)
+    }
+
+    /// A reply to a read, unless it is not the object that it says it is.
+    fn verified(&self, reply: Result<NodeReply, Fault>, is_get: bool) -> Result<NodeReply, Fault> {
+        let reply = reply?;
+        let whole = match &reply.body {
+            Body::Whole(bytes) => Some(bytes),
+            _ => None,
+        };
+        let judged = self.verifies && is_get && reply.status == StatusCode::OK;
+        match whole.filter(|_| judged) {
+            Some(bytes) if !verify::holds(&reply.headers, bytes) => {
+                Err(Fault::Malformed("its bytes are not those of its etag".to_owned()))
+            }
+            _ => Ok(reply),
+        }
     }
 
     fn no_such_node(&self) -> Failure {
@@ -145,7 +176,9 @@ impl Backend for Nodes {
         let left = deadline.saturating_sub(clock::now());
         let headers = request.headers(avoid.and_then(|node| self.names.get(node)), Some(left));
         let sent = pool.send(&request.method, &request.path, &headers, Outgoing::Empty).await;
-        NodeReply::of(node, sent.map_err(failed)?).await.map_err(failed)
+        let reply = NodeReply::of(node, sent.map_err(failed)?).await;
+        let is_get = request.method == Method::GET && request.path.starts_with("/objects/");
+        self.verified(reply, is_get).map_err(failed)
     }
 
     async fn read_origin(&self, request: &NodeRequest) -> Result<NodeReply, Failure> {

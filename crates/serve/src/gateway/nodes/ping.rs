@@ -44,7 +44,7 @@ impl Nodes {
                     .or_else(|| differs(&reply.headers, &headers::RING, &self.fingerprint))
             }
             StatusCode::UNAUTHORIZED => {
-                Some("it rejects our token; give all processes the same serve.token".to_owned())
+                Some("it rejects our token; give all processes the same cluster.token".to_owned())
             }
             StatusCode::NOT_FOUND => Some(
                 "it has no /cluster/ping: it runs another version, or was started without members"

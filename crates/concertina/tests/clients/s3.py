@@ -1,0 +1,309 @@
+"""Conformance of an S3 front with boto3, unchanged: `s3.py ENDPOINT`, keys in the environment.
+
+Each check prints one line; the first that fails ends the program with a traceback.
+"""
+
+import base64
+import hashlib
+import os
+import sys
+import urllib.error
+import urllib.request
+import zlib
+
+import boto3
+from boto3.s3.transfer import TransferConfig
+from botocore.client import Config
+from botocore.exceptions import ClientError
+
+ENDPOINT = sys.argv[1]
+BUCKET = "objects"
+MIB = 1 << 20
+
+
+def client(**more):
+    options = {"s3": {"addressing_style": "path"}, "retries": {"max_attempts": 1}} | more
+    return boto3.client(
+        "s3", endpoint_url=ENDPOINT, region_name="eu-west-1", config=Config(**options)
+    )
+
+
+s3 = client()
+
+
+def refused(code, call, **arguments):
+    try:
+        call(**arguments)
+    except ClientError as error:
+        found = error.response["Error"]["Code"]
+        status = str(error.response["ResponseMetadata"]["HTTPStatusCode"])
+        assert code in (found, status), f"{found} ({status}), not {code}: {error}"
+        return error.response
+    raise AssertionError(f"{call} {arguments} is not refused with {code}")
+
+
+def read(key, **more):
+    return s3.get_object(Bucket=BUCKET, Key=key, **more)["Body"].read()
+
+
+def put_get_head():
+    names = ["plain", "a b/ü+&=?#%25;:@,.txt", "deep/er/../..x/" + "n" * 200, "trailing/"]
+    for name in names:
+        body = name.encode() * 3
+        put = s3.put_object(
+            Bucket=BUCKET, Key=name, Body=body, ContentType="text/plain", CacheControl="max-age=5",
+            ContentDisposition="inline", ContentLanguage="fr", ContentEncoding="gzip",
+            Metadata={"colour": "red", "empty-not": "x y"},
+        )
+        assert '"' in put["ETag"] and len(put["ETag"].strip('"')) != 32, put["ETag"]
+        for _ in range(3):
+            got = s3.get_object(Bucket=BUCKET, Key=name)
+            assert got["Body"].read() == body
+        for found in (got, s3.head_object(Bucket=BUCKET, Key=name)):
+            assert found["ETag"] == put["ETag"], (found["ETag"], put["ETag"])
+            assert found["ContentLength"] == len(body)
+            assert found["ContentType"] == "text/plain"
+            assert found["CacheControl"] == "max-age=5", found
+            assert found["ContentDisposition"] == "inline" and found["ContentLanguage"] == "fr"
+            assert found["ContentEncoding"] == "gzip"
+            assert found["Metadata"] == {"colour": "red", "empty-not": "x y"}, found["Metadata"]
+    s3.put_object(Bucket=BUCKET, Key="empty", Body=b"")
+    assert read("empty") == b""
+    refused("NoSuchKey", s3.get_object, Bucket=BUCKET, Key="none")
+    refused("404", s3.head_object, Bucket=BUCKET, Key="none")
+    refused("NoSuchBucket", s3.get_object, Bucket="elsewhere", Key="none")
+    got = s3.get_object(Bucket=BUCKET, Key="plain", ResponseContentType="x/y", ResponseCacheControl="no-cache")
+    assert got["ContentType"] == "x/y" and got["CacheControl"] == "no-cache", got
+
+
+def ranges():
+    body = bytes(range(256)) * 1000
+    s3.put_object(Bucket=BUCKET, Key="ranged", Body=body)
+    for text, part in [
+        ("bytes=0-0", body[:1]),
+        ("bytes=100-199", body[100:200]),
+        ("bytes=255990-", body[255990:]),
+        ("bytes=-7", body[-7:]),
+        ("bytes=255999-9999999", body[-1:]),
+    ]:
+        got = s3.get_object(Bucket=BUCKET, Key="ranged", Range=text)
+        assert got["Body"].read() == part, text
+        assert got["ResponseMetadata"]["HTTPStatusCode"] == 206
+        assert got["ContentRange"].endswith("/256000"), got["ContentRange"]
+    refused("InvalidRange", s3.get_object, Bucket=BUCKET, Key="ranged", Range="bytes=256000-")
+
+
+def conditions():
+    etag = s3.put_object(Bucket=BUCKET, Key="if", Body=b"one")["ETag"]
+    assert read("if", IfMatch=etag) == b"one"
+    refused("PreconditionFailed", s3.get_object, Bucket=BUCKET, Key="if", IfMatch='"other"')
+    refused("304", s3.get_object, Bucket=BUCKET, Key="if", IfNoneMatch=etag)
+    refused("304", s3.head_object, Bucket=BUCKET, Key="if", IfNoneMatch=etag)
+    when = s3.head_object(Bucket=BUCKET, Key="if")["LastModified"]
+    refused("304", s3.get_object, Bucket=BUCKET, Key="if", IfModifiedSince=when)
+    assert read("if", IfUnmodifiedSince=when) == b"one"
+    put = s3.put_object
+    refused("PreconditionFailed", put, Bucket=BUCKET, Key="if", Body=b"two", IfNoneMatch="*")
+    refused("PreconditionFailed", put, Bucket=BUCKET, Key="if", Body=b"two", IfMatch='"x"')
+    put(Bucket=BUCKET, Key="if", Body=b"two", IfMatch=etag)
+    assert read("if") == b"two"
+    put(Bucket=BUCKET, Key="if-new", Body=b"three", IfNoneMatch="*")
+    assert read("if-new") == b"three"
+
+
+def checksums():
+    body = b"sum" * 1000
+    crc = base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+    sha = base64.b64encode(hashlib.sha256(body).digest()).decode()
+    put = s3.put_object(Bucket=BUCKET, Key="sum", Body=body, ChecksumSHA256=sha)
+    assert put["ChecksumSHA256"] == sha
+    got = s3.get_object(Bucket=BUCKET, Key="sum", ChecksumMode="ENABLED")
+    assert got["ChecksumSHA256"] == sha and got["Body"].read() == body
+    refused("BadDigest", s3.put_object, Bucket=BUCKET, Key="sum", Body=body + b"!", ChecksumSHA256=sha)
+    refused("BadDigest", s3.put_object, Bucket=BUCKET, Key="sum", Body=body + b"!", ChecksumCRC32=crc)
+    md5 = base64.b64encode(hashlib.md5(body).digest()).decode()
+    s3.put_object(Bucket=BUCKET, Key="sum", Body=body, ContentMD5=md5)
+    refused("BadDigest", s3.put_object, Bucket=BUCKET, Key="sum", Body=body + b"!", ContentMD5=md5)
+    for algorithm in ["CRC32", "SHA1", "SHA256"]:
+        put = s3.put_object(Bucket=BUCKET, Key="sum", Body=body, ChecksumAlgorithm=algorithm)
+        assert put[f"Checksum{algorithm}"], put
+        assert read("sum", ChecksumMode="ENABLED") == body
+    large = os.urandom(3 * MIB)
+    s3.put_object(Bucket=BUCKET, Key="large", Body=large)
+    assert read("large") == large
+    sha = base64.b64encode(hashlib.sha256(large).digest()).decode()
+    refused("BadDigest", s3.put_object, Bucket=BUCKET, Key="large", Body=large[:-1] + b"?", ChecksumSHA256=sha)
+    assert read("large") == large
+
+
+def listings():
+    names = [f"list/{a}/{b}" for a in "abc" for b in range(3)] + ["list/top", "list/z ü"]
+    for name in names:
+        s3.put_object(Bucket=BUCKET, Key=name, Body=b"x")
+    for version in ["list_objects", "list_objects_v2"]:
+        for size in [1, 2, 5, 1000]:
+            pages = s3.get_paginator(version).paginate(
+                Bucket=BUCKET, Prefix="list/", PaginationConfig={"PageSize": size}
+            )
+            found = [one["Key"] for page in pages for one in page.get("Contents", [])]
+            assert found == sorted(names, key=str.encode), (version, size, found)
+            pages = s3.get_paginator(version).paginate(
+                Bucket=BUCKET, Prefix="list/", Delimiter="/", PaginationConfig={"PageSize": size}
+            )
+            found, prefixes = [], []
+            for page in pages:
+                found += [one["Key"] for one in page.get("Contents", [])]
+                prefixes += [one["Prefix"] for one in page.get("CommonPrefixes", [])]
+            assert found == ["list/top", "list/z ü"], (version, size, found)
+            assert prefixes == ["list/a/", "list/b/", "list/c/"], (version, size, prefixes)
+    page = s3.list_objects_v2(Bucket=BUCKET, Prefix="list/", StartAfter="list/c/1", MaxKeys=2)
+    assert [one["Key"] for one in page["Contents"]] == ["list/c/2", "list/top"], page
+    assert page["IsTruncated"] and page["KeyCount"] == 2
+    one = page["Contents"][0]
+    assert one["Size"] == 1 and one["ETag"] == s3.head_object(Bucket=BUCKET, Key=one["Key"])["ETag"]
+    assert s3.list_objects_v2(Bucket=BUCKET, Prefix="nothing/")["KeyCount"] == 0
+    assert s3.list_objects_v2(Bucket=BUCKET, MaxKeys=0)["KeyCount"] == 0
+    assert [b["Name"] for b in s3.list_buckets()["Buckets"]] == [BUCKET, "photos"]
+    s3.head_bucket(Bucket=BUCKET)
+    refused("404", s3.head_bucket, Bucket="elsewhere")
+    assert "LocationConstraint" in s3.get_bucket_location(Bucket=BUCKET)
+    s3.put_object(Bucket="photos", Key="one", Body=b"1")
+    assert read("pictures/one") == b"1"
+    assert [o["Key"] for o in s3.list_objects_v2(Bucket="photos")["Contents"]] == ["one"]
+
+
+def deletes():
+    for name in ["gone0", "gone/1", "gone/2"]:
+        s3.put_object(Bucket=BUCKET, Key=name, Body=b"x")
+    s3.delete_object(Bucket=BUCKET, Key="gone0")
+    refused("NoSuchKey", s3.get_object, Bucket=BUCKET, Key="gone0")
+    s3.delete_object(Bucket=BUCKET, Key="gone0")
+    names = ["gone/1", "gone/2", "gone/never"]
+    done = s3.delete_objects(Bucket=BUCKET, Delete={"Objects": [{"Key": name} for name in names]})
+    assert [one["Key"] for one in done["Deleted"]] == names and "Errors" not in done, done
+    assert s3.list_objects_v2(Bucket=BUCKET, Prefix="gone")["KeyCount"] == 0
+
+
+def copies():
+    s3.put_object(Bucket=BUCKET, Key="from ü", Body=b"copied", ContentType="a/b", Metadata={"m": "1"})
+    source = {"Bucket": BUCKET, "Key": "from ü"}
+    result = s3.copy_object(Bucket=BUCKET, Key="to", CopySource=source)
+    head = s3.head_object(Bucket=BUCKET, Key="to")
+    assert head["ETag"] == result["CopyObjectResult"]["ETag"]
+    assert head["ContentType"] == "a/b" and head["Metadata"] == {"m": "1"}, head
+    assert read("to") == b"copied"
+    s3.copy_object(
+        Bucket=BUCKET, Key="to", CopySource={"Bucket": BUCKET, "Key": "to"}, Metadata={"n": "2"},
+        MetadataDirective="REPLACE", ContentType="c/d",
+    )
+    head = s3.head_object(Bucket=BUCKET, Key="to")
+    assert head["Metadata"] == {"n": "2"} and head["ContentType"] == "c/d", head
+    refused("InvalidRequest", s3.copy_object, Bucket=BUCKET, Key="to", CopySource={"Bucket": BUCKET, "Key": "to"})
+    refused("NoSuchKey", s3.copy_object, Bucket=BUCKET, Key="to", CopySource={"Bucket": BUCKET, "Key": "no"})
+    refused("PreconditionFailed", s3.copy_object, Bucket=BUCKET, Key="to", CopySource=source, CopySourceIfMatch='"x"')
+    etag = s3.head_object(Bucket=BUCKET, Key="from ü")["ETag"]
+    s3.copy_object(Bucket=BUCKET, Key="to", CopySource=source, CopySourceIfMatch=etag)
+
+
+def multipart():
+    parts = [os.urandom(5 * MIB), os.urandom(5 * MIB + 17), b"end"]
+    begun = s3.create_multipart_upload(Bucket=BUCKET, Key="many", ContentType="x/y", Metadata={"p": "q"})
+    upload = {"Bucket": BUCKET, "Key": "many", "UploadId": begun["UploadId"]}
+    done = []
+    for number in [2, 1, 3]:
+        put = s3.upload_part(**upload, PartNumber=number, Body=parts[number - 1])
+        done.append({"PartNumber": number, "ETag": put["ETag"]})
+    done.sort(key=lambda part: part["PartNumber"])
+    listed = s3.list_parts(**upload, MaxParts=2)
+    assert [(one["PartNumber"], one["Size"]) for one in listed["Parts"]] == [(1, 5 * MIB), (2, 5 * MIB + 17)]
+    assert listed["IsTruncated"] and listed["NextPartNumberMarker"] == 2
+    listed = s3.list_parts(**upload, PartNumberMarker=2)
+    assert [one["PartNumber"] for one in listed["Parts"]] == [3] and not listed["IsTruncated"]
+    uploads = s3.list_multipart_uploads(Bucket=BUCKET)["Uploads"]
+    assert [(one["Key"], one["UploadId"]) for one in uploads] == [("many", begun["UploadId"])]
+    refused("NoSuchKey", s3.get_object, Bucket=BUCKET, Key="many")
+    complete = s3.complete_multipart_upload
+    refused("InvalidPartOrder", complete, **upload, MultipartUpload={"Parts": [done[1], done[0]]})
+    wrong = [dict(done[0], ETag='"x"'), done[1]]
+    refused("InvalidPart", complete, **upload, MultipartUpload={"Parts": wrong})
+    refused("EntityTooSmall", complete, **upload, MultipartUpload={"Parts": small(upload, parts)})
+    result = complete(**upload, MultipartUpload={"Parts": done})
+    body = b"".join(parts)
+    head = s3.head_object(Bucket=BUCKET, Key="many")
+    assert head["ETag"] == result["ETag"] and head["ContentLength"] == len(body)
+    assert head["ContentType"] == "x/y" and head["Metadata"] == {"p": "q"}, head
+    assert read("many") == body
+    assert read("many", Range=f"bytes={5 * MIB - 3}-{5 * MIB + 2}") == body[5 * MIB - 3 : 5 * MIB + 3]
+    refused("NoSuchUpload", s3.upload_part, **upload, PartNumber=1, Body=b"x")
+    begun = s3.create_multipart_upload(Bucket=BUCKET, Key="copied")
+    upload = {"Bucket": BUCKET, "Key": "copied", "UploadId": begun["UploadId"]}
+    source = {"Bucket": BUCKET, "Key": "many"}
+    part = s3.upload_part_copy(**upload, PartNumber=1, CopySource=source, CopySourceRange=f"bytes=0-{5 * MIB - 1}")
+    etag = part["CopyPartResult"]["ETag"]
+    complete(**upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": etag}]})
+    assert read("copied") == parts[0]
+    begun = s3.create_multipart_upload(Bucket=BUCKET, Key="aborted")
+    upload = {"Bucket": BUCKET, "Key": "aborted", "UploadId": begun["UploadId"]}
+    s3.upload_part(**upload, PartNumber=1, Body=b"x")
+    s3.abort_multipart_upload(**upload)
+    refused("NoSuchUpload", s3.abort_multipart_upload, **upload)
+    refused("NoSuchKey", s3.get_object, Bucket=BUCKET, Key="aborted")
+    assert "Uploads" not in s3.list_multipart_uploads(Bucket=BUCKET)
+    refused("AccessDenied", s3.get_object, Bucket=BUCKET, Key="!s3/begun/x")
+    keys = [one["Key"] for one in s3.list_objects_v2(Bucket=BUCKET)["Contents"]]
+    assert not any(key.startswith("!s3/") for key in keys), keys
+
+
+def small(upload, parts):
+    """A list of parts of which one that is not the last is too small."""
+    put = s3.upload_part(**upload, PartNumber=4, Body=b"four")
+    third = s3.upload_part(**upload, PartNumber=3, Body=parts[2])
+    return [{"PartNumber": 3, "ETag": third["ETag"]}, {"PartNumber": 4, "ETag": put["ETag"]}]
+
+
+def transfers():
+    body = os.urandom(18 * MIB + 5)
+    path = os.path.join(os.environ["FOLDER"], "file")
+    with open(path, "wb") as file:
+        file.write(body)
+    config = TransferConfig(multipart_threshold=6 * MIB, multipart_chunksize=6 * MIB)
+    s3.upload_file(path, BUCKET, "transferred", Config=config)
+    s3.download_file(BUCKET, "transferred", path + "2", Config=config)
+    with open(path + "2", "rb") as file:
+        assert file.read() == body
+
+
+def signatures():
+    for payload in [True, False]:
+        one = client(signature_version="s3v4", s3={"addressing_style": "path", "payload_signing_enabled": payload})
+        one.put_object(Bucket=BUCKET, Key="signed", Body=b"signed")
+        assert one.get_object(Bucket=BUCKET, Key="signed")["Body"].read() == b"signed"
+    one = client(signature_version="s3v4")
+    url = one.generate_presigned_url("get_object", {"Bucket": BUCKET, "Key": "signed"}, ExpiresIn=60)
+    with urllib.request.urlopen(url) as reply:
+        assert reply.read() == b"signed"
+    url = one.generate_presigned_url("put_object", {"Bucket": BUCKET, "Key": "by url"}, ExpiresIn=60)
+    urllib.request.urlopen(urllib.request.Request(url, data=b"by url", method="PUT")).close()
+    assert read("by url") == b"by url"
+    try:
+        urllib.request.urlopen(url.replace("by%20url", "another"))
+        raise AssertionError("a URL for another key is taken")
+    except urllib.error.HTTPError as error:
+        assert error.code == 403, error
+
+
+def unsupported():
+    refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="x", Body=b"", ServerSideEncryption="AES256")
+    refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="x", Body=b"", ACL="public-read")
+    refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="x", Body=b"", Tagging="a=b")
+    refused("NotImplemented", s3.put_object, Bucket=BUCKET, Key="x", Body=b"", StorageClass="GLACIER")
+    refused("NotImplemented", s3.get_object_tagging, Bucket=BUCKET, Key="x")
+    refused("NotImplemented", s3.create_bucket, Bucket="another", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    refused("NotImplemented", s3.delete_bucket, Bucket=BUCKET)
+    refused("NoSuchVersion", s3.get_object, Bucket=BUCKET, Key="plain", VersionId="abc")
+    assert "Status" not in s3.get_bucket_versioning(Bucket=BUCKET)
+
+
+for check in [put_get_head, ranges, conditions, checksums, listings, deletes, copies, multipart, transfers, signatures, unsupported]:
+    check()
+    print(check.__name__, flush=True)

@@ -1,0 +1,83 @@
+//! The S3 front before real clients, with a real store behind.
+
+mod attacks;
+mod clients;
+mod tls;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::measure::Running;
+use crate::origin_s3::{self, Store};
+use crate::serve_client::overrides;
+
+/// The access keys of these tests: id, secret, scopes.
+pub const ADMIN: (&str, &str, &str) = ("admin-key", "admin-secret-not-shown", "*:admin");
+pub const READER: (&str, &str, &str) = ("reader-key", "reader-secret-not-shown", "objects:read");
+pub const WRITER: (&str, &str, &str) = ("writer-key", "writer-secret-not-shown", "photos:write");
+
+/// Writes a file of access keys.
+pub fn write_keys(folder: &Path, keys: &[(&str, &str, &str)]) -> PathBuf {
+    let one = |(id, secret, scope): &(&str, &str, &str)| {
+        format!("[[key]]\nid = {id:?}\nsecret = {secret:?}\nscopes = [{scope:?}]\n")
+    };
+    let (path, new) = (folder.join("keys"), folder.join("keys-new"));
+    std::fs::write(&new, keys.iter().map(one).collect::<String>()).unwrap();
+    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::rename(&new, &path).unwrap();
+    path
+}
+
+/// A process with an S3 front, and what it logs.
+pub struct Front {
+    _process: Running,
+    /// Where S3's clients connect.
+    pub address: String,
+    /// Where HTTP's clients connect.
+    pub http: String,
+    pub folder: tempfile::TempDir,
+}
+
+impl Front {
+    /// Starts one; its log is in the folder's `log`.
+    pub fn start(more: &[&str]) -> Front {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = write_keys(folder.path(), &[ADMIN, READER, WRITER]);
+        let log = std::fs::File::create(folder.path().join("log")).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_concertina"));
+        command.args(["serve", "--json"]);
+        let keys = format!("s3.keys={}", keys.display());
+        let buckets = "s3.buckets=[\"objects\",\"photos=pictures/\"]";
+        let mut sets = overrides(folder.path(), &["s3.listen=127.0.0.1:0", &keys, buckets]);
+        sets.extend(more.iter().map(|&text| text.to_owned()));
+        command.args(sets.iter().flat_map(|set| ["--set", set]));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let told: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|_| {
+            panic!("{}", std::fs::read_to_string(folder.path().join("log")).unwrap())
+        });
+        let of = |name: &str| told[name].as_str().unwrap().to_owned();
+        Front { _process: Running(child), address: of("s3"), http: of("address"), folder }
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+}
+
+/// The overrides that put a node before a store.
+pub fn before(store: &Store) -> Vec<String> {
+    vec![
+        "origin.kind=s3".to_owned(),
+        format!("origin.endpoint=http://{}", store.address),
+        "origin.bucket=objects".to_owned(),
+        "origin.allow_http=true".to_owned(),
+        format!("origin.access_key_id={}", origin_s3::ACCESS),
+        format!("origin.secret_access_key={}", origin_s3::SECRET),
+    ]
+}

@@ -1,0 +1,37 @@
+//! Hostile clients: each attack is refused, and an honest client is served after it.
+
+use super::clients::{client, gateway, python, script};
+use super::{ADMIN, Front, READER, WRITER};
+
+fn attack(test: &str, start: impl FnOnce() -> Front) {
+    let Some(python) = python(test) else { return };
+    let front = start();
+    let keys = serde_json::json!({
+        "admin": [ADMIN.0, ADMIN.1], "reader": [READER.0, READER.1], "writer": [WRITER.0, WRITER.1],
+    });
+    let mut command = client(python, ADMIN, front.folder.path());
+    command.arg(script("s3_attacks.py")).arg(&front.address).env("KEYS", keys.to_string());
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let log = front.log();
+    assert!(output.status.success(), "{}\n{}\n{log}", text(&output.stdout), text(&output.stderr));
+    assert!(!log.contains("panicked"), "{log}");
+    for secret in [ADMIN.1, READER.1, WRITER.1] {
+        assert!(!log.contains(secret), "{log}");
+    }
+    // What was to be written outside of the folder was not.
+    let escaped = front.folder.path().parent().unwrap().join("escaped");
+    assert!(!escaped.exists());
+}
+
+const SLOW: [&str; 2] = ["serve.idle_s=2", "serve.stall_s=2"];
+
+#[test]
+fn attacks_on_a_node_are_refused() {
+    attack("serve_s3::attacks::attacks_on_a_node_are_refused", || Front::start(&SLOW));
+}
+
+#[test]
+fn attacks_on_a_gateway_are_refused() {
+    attack("serve_s3::attacks::attacks_on_a_gateway_are_refused", || gateway(&SLOW));
+}

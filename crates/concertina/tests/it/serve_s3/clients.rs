@@ -1,0 +1,229 @@
+//! boto3, the AWS CLI, s5cmd and object_store, none of them changed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use origin::{Kind, Origin, S3, Sharing};
+use serve::config::{self, Secret};
+
+use super::{ADMIN, Front, READER, before, write_keys};
+use crate::left_out::left_out;
+use crate::origin::{run, suite};
+use crate::origin_s3::{self, Store};
+
+/// The folder into which `.ci/setup` installs clients.
+fn installed() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("clients")
+}
+
+/// A client with an access key.
+pub fn client(program: PathBuf, (id, secret, _): (&str, &str, &str), folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env("AWS_ACCESS_KEY_ID", id)
+        .env("AWS_SECRET_ACCESS_KEY", secret)
+        .env("AWS_DEFAULT_REGION", "eu-central-1")
+        .env("AWS_REGION", "eu-central-1")
+        .env("AWS_CONFIG_FILE", "/dev/null")
+        .env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+        .env("AWS_EC2_METADATA_DISABLED", "true")
+        .env("FOLDER", folder)
+        .env_remove("AWS_SESSION_TOKEN");
+    command
+}
+
+/// Python with boto3.
+pub fn python(test: &str) -> Option<PathBuf> {
+    let python = installed().join("s3/bin/python");
+    if !python.exists() {
+        left_out(test, "boto3 and the AWS CLI are not installed (sh .ci/setup)");
+        return None;
+    }
+    Some(python)
+}
+
+/// A script of the folder with clients' sources.
+pub fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
+}
+
+fn told(output: &Output) -> String {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr))
+}
+
+fn succeed(command: &mut Command, front: &Front) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}\n{}", told(&output), front.log());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn conform(front: &Front, python: PathBuf) {
+    let endpoint = format!("http://{}", front.address);
+    let mut command = client(python, ADMIN, front.folder.path());
+    succeed(command.arg(script("s3.py")).arg(endpoint), front);
+}
+
+/// One process with a node and the gateway before it.
+pub fn gateway(more: &[&str]) -> Front {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let member = format!("member.0={{name=\"a\",address=\"{address}\"}}");
+    let sets = [&*member, "cluster.name=a", "cluster.token=between", "gateway.verify=always"];
+    Front::start(&[&sets[..], more].concat())
+}
+
+#[test]
+fn boto3_finds_nothing_to_object_to_before_a_store() {
+    const TEST: &str = "serve_s3::clients::boto3_finds_nothing_to_object_to_before_a_store";
+    let (Some(python), Some(store)) = (python(TEST), Store::start(TEST)) else { return };
+    let before = before(&store);
+    let front = Front::start(&before.iter().map(String::as_str).collect::<Vec<_>>());
+    conform(&front, python);
+    no_secret_is_told(&front);
+}
+
+#[test]
+fn boto3_finds_nothing_to_object_to_before_a_gateway() {
+    const TEST: &str = "serve_s3::clients::boto3_finds_nothing_to_object_to_before_a_gateway";
+    let Some(python) = python(TEST) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    let front = gateway(&[&format!("observe.run_dir={}", run.display()), "serve.token=of-clients"]);
+    conform(&front, python);
+    no_secret_is_told(&front);
+    drop(front);
+    let mut files = 0;
+    for file in std::fs::read_dir(&run).unwrap() {
+        let bytes = std::fs::read(file.unwrap().path()).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        for secret in [ADMIN.1, READER.1, "between", "of-clients"] {
+            assert!(!text.contains(secret), "{secret} is in the run folder");
+        }
+        files += 1;
+    }
+    assert!(files > 1);
+}
+
+/// Neither logs, nor metrics, nor the status, nor a run folder have a secret.
+fn no_secret_is_told(front: &Front) {
+    let mut http = crate::serve_client::Client::connect(front.http.parse().unwrap());
+    let mut all = front.log();
+    for path in ["/metrics", "/admin/status"] {
+        let show = [("authorization", "Bearer of-clients")];
+        all.push_str(&http.send("GET", path, &show, None).unwrap().text());
+    }
+    for secret in [ADMIN.1, READER.1, origin_s3::SECRET, "between"] {
+        assert!(!all.contains(secret), "{secret} is told in {all}");
+    }
+}
+
+#[test]
+fn the_aws_cli_works_unchanged() {
+    const TEST: &str = "serve_s3::clients::the_aws_cli_works_unchanged";
+    let Some(python) = python(TEST) else { return };
+    let front = Front::start(&[]);
+    let folder = front.folder.path();
+    let body: Vec<u8> =
+        (0..9u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::write(folder.join("file"), &body).unwrap();
+    let aws = |args: &[&str]| {
+        let mut command = client(python.clone(), ADMIN, folder);
+        command.args(["-m", "awscli", "--endpoint-url", &format!("http://{}", front.address)]);
+        succeed(command.args(args).current_dir(folder), &front)
+    };
+    // Above 8 MiB in parts.
+    aws(&["s3", "cp", "--only-show-errors", "file", "s3://objects/sub/file"]);
+    aws(&["s3", "cp", "--only-show-errors", "s3://objects/sub/file", "back"]);
+    assert!(std::fs::read(folder.join("back")).unwrap() == body);
+    let get = ["s3api", "get-object", "--bucket", "objects", "--key", "sub/file", "--range"];
+    aws(&[&get[..], &["bytes=5-9", "part"]].concat());
+    assert_eq!(std::fs::read(folder.join("part")).unwrap(), body[5..10]);
+    assert!(aws(&["s3", "ls", "s3://objects"]).contains("PRE sub/"));
+    let url = aws(&["s3", "presign", "s3://objects/sub/file"]);
+    let path = url.trim().split_once(&front.address).unwrap().1;
+    let mut http = crate::serve_client::Client::connect(front.address.parse().unwrap());
+    let reply = http.send("GET", path, &[], None).unwrap();
+    assert!(reply.status == 200 && reply.body == body, "{url}");
+}
+
+#[test]
+fn s5cmd_works_unchanged() {
+    const TEST: &str = "serve_s3::clients::s5cmd_works_unchanged";
+    let program = installed().join("s5cmd");
+    if !program.exists() {
+        return left_out(TEST, "s5cmd is not built (sh .ci/setup)");
+    }
+    let front = Front::start(&[]);
+    let folder = front.folder.path();
+    let body: Vec<u8> =
+        (0..12u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 23) as u8).collect();
+    std::fs::write(folder.join("file"), &body).unwrap();
+    let s5cmd = |args: &[&str]| {
+        let mut command = client(program.clone(), ADMIN, folder);
+        command.args(["--endpoint-url", &format!("http://{}", front.address)]);
+        succeed(command.args(args).current_dir(folder), &front)
+    };
+    s5cmd(&["cp", "-p", "5", "file", "s3://objects/sub/file"]);
+    s5cmd(&["cp", "-p", "5", "s3://objects/sub/file", "back"]);
+    assert!(std::fs::read(folder.join("back")).unwrap() == body);
+    assert!(s5cmd(&["ls", "s3://objects/"]).contains("sub/"));
+    let url = s5cmd(&["presign", "s3://objects/sub/file"]);
+    let path = url.trim().split_once(&front.address).unwrap().1;
+    let mut http = crate::serve_client::Client::connect(front.address.parse().unwrap());
+    let reply = http.send("GET", path, &[("range", "bytes=1-3")], None).unwrap();
+    assert!(reply.status == 206 && reply.body == body[1..4], "{url}");
+    s5cmd(&["rm", "s3://objects/sub/*"]);
+    assert_eq!(s5cmd(&["ls", "s3://objects"]).trim(), "");
+}
+
+/// The front as the origin of another process, which reaches it with object_store.
+fn origin_of(front: &Front, (id, secret, _): (&str, &str, &str)) -> config::Origin {
+    config::Origin {
+        kind: Kind::S3,
+        endpoint: Some(format!("http://{}", front.address)),
+        bucket: "objects".to_owned(),
+        allow_http: true,
+        access_key_id: Some(id.to_owned()),
+        secret_access_key: Some(Secret::new(secret.to_owned())),
+        timeout_s: 5.0,
+        ..config::Origin::default()
+    }
+}
+
+#[test]
+fn object_store_takes_it_for_a_store() {
+    let front = Front::start(&[]);
+    let open = || S3::open(&origin_of(&front, ADMIN)).unwrap();
+    run(suite(&open(), &open()));
+    let config = config::Origin { prefix: "in/side/".to_owned(), ..origin_of(&front, ADMIN) };
+    let inside = origin::open(&config, Sharing::Alone).unwrap();
+    run(suite(inside.as_ref(), inside.as_ref()));
+}
+
+#[test]
+fn access_keys_are_read_again_when_their_file_changes() {
+    let front = Front::start(&[]);
+    let open = |secret| S3::open(&origin_of(&front, (ADMIN.0, secret, "")));
+    let there = |origin: &S3| run(async { origin.check().await.is_ok() });
+    assert!(open("another-secret-as-long").is_err());
+    let first = open(ADMIN.1).unwrap();
+    assert!(there(&first));
+    let start = std::time::Instant::now();
+    write_keys(front.folder.path(), &[(ADMIN.0, "another-secret-as-long", ADMIN.2)]);
+    while open("another-secret-as-long").is_err() {
+        assert!(start.elapsed().as_secs() < 20, "the new keys are not in force: {}", front.log());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(open(ADMIN.1).is_err());
+    // A file that is not one of keys leaves them as they are.
+    std::fs::write(front.folder.path().join("keys"), "[[key]]\nsecret = \"hush-hush-hush\n")
+        .unwrap();
+    while !front.log().contains("stay as they were") {
+        assert!(start.elapsed().as_secs() < 40, "nothing is said of the file: {}", front.log());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(open("another-secret-as-long").is_ok());
+    for secret in [ADMIN.1, "another-secret", "hush-hush"] {
+        assert!(!front.log().contains(secret), "{}", front.log());
+    }
+}

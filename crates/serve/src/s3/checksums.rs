@@ -1,0 +1,272 @@
+//! The body of an upload, verified as it passes: its length, and the checksums that the client sent with it
+//! or after it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use origin::{BoxFuture, Chunks, Error};
+use s3s::checksum::ChecksumHasher;
+use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
+use s3s::dto::{Checksum, StreamingBlob};
+use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders};
+
+use crate::pace::{Meter, Pace};
+
+/// The names of the algorithms, as in headers after `x-amz-checksum-`.
+pub const ALGORITHMS: [&str; 5] = ["crc32", "crc32c", "crc64nvme", "sha1", "sha256"];
+
+/// The value of an algorithm.
+pub fn value<'a>(checksum: &'a Checksum, algorithm: &str) -> Option<&'a str> {
+    match algorithm {
+        "crc32" => checksum.checksum_crc32.as_deref(),
+        "crc32c" => checksum.checksum_crc32c.as_deref(),
+        "crc64nvme" => checksum.checksum_crc64nvme.as_deref(),
+        "sha1" => checksum.checksum_sha1.as_deref(),
+        "sha256" => checksum.checksum_sha256.as_deref(),
+        _ => None,
+    }
+}
+
+/// What a client says of the bytes that it sends.
+pub struct Claims {
+    /// Their number.
+    pub length: u64,
+    /// `Content-MD5`.
+    pub md5: Option<String>,
+    /// Checksums in headers.
+    pub checksum: Checksum,
+    /// The header `x-amz-trailer`: which checksum follows the bytes.
+    pub trailer: Option<String>,
+    /// Where it follows.
+    pub trailers: Option<TrailingHeaders>,
+}
+
+/// What is known once all bytes have passed.
+#[derive(Default)]
+struct Told {
+    wrong: Option<(S3ErrorCode, &'static str)>,
+    checksum: Option<Checksum>,
+}
+
+/// What became of an upload, for those who sent it on.
+#[derive(Clone, Default)]
+pub struct Verdict(Arc<Mutex<Told>>);
+
+impl Verdict {
+    /// The checksums of all bytes.
+    pub fn checksum(&self) -> Checksum {
+        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.checksum.clone().unwrap_or_default()
+    }
+
+    /// The error if the bytes are not what the client said; otherwise `other`.
+    pub fn or(&self, other: S3Error) -> S3Error {
+        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &told.wrong {
+            Some((code, what)) => S3Error::with_message(code.clone(), *what),
+            None => other,
+        }
+    }
+}
+
+/// An upload that is verified as it passes. The last bytes are passed on only if all are as claimed.
+pub struct Checked {
+    blob: StreamingBlob,
+    claims: Claims,
+    left: u64,
+    hasher: ChecksumHasher,
+    md5: Option<Md5>,
+    verdict: Verdict,
+    /// The piece that is passed on when the next has come, or the end.
+    held: Option<Bytes>,
+    ended: bool,
+}
+
+impl Checked {
+    /// The body of a request; `None` is an empty one.
+    pub fn new(blob: Option<StreamingBlob>, claims: Claims) -> Checked {
+        let trailer = claims.trailer.as_deref().unwrap_or("").to_ascii_lowercase();
+        let wants = |algorithm: &str| {
+            value(&claims.checksum, algorithm).is_some()
+                || trailer
+                    .split(',')
+                    .any(|name| name.trim().strip_prefix("x-amz-checksum-") == Some(algorithm))
+        };
+        let hasher = ChecksumHasher {
+            crc32: wants("crc32").then(Crc32::new),
+            crc32c: wants("crc32c").then(Crc32c::new),
+            sha1: wants("sha1").then(Sha1::new),
+            sha256: wants("sha256").then(Sha256::new),
+            crc64nvme: wants("crc64nvme").then(Crc64Nvme::new),
+        };
+        Checked {
+            blob: blob.unwrap_or_else(|| StreamingBlob::from(s3s::Body::empty())),
+            left: claims.length,
+            md5: claims.md5.is_some().then(Md5::new),
+            claims,
+            hasher,
+            verdict: Verdict::default(),
+            held: None,
+            ended: false,
+        }
+    }
+
+    /// See [`Verdict`].
+    pub fn verdict(&self) -> Verdict {
+        self.verdict.clone()
+    }
+
+    /// Reads all bytes.
+    ///
+    /// # Errors
+    ///
+    /// If they are not as claimed, or the client is too slow or leaves.
+    pub async fn gather(mut self, pace: Pace) -> S3Result<Bytes> {
+        let mut all = BytesMut::with_capacity(self.left.min(1 << 20) as usize);
+        let mut meter = Meter::new(pace);
+        loop {
+            let next = meter.wait(self.next()).await;
+            let slow = |what| S3Error::with_message(S3ErrorCode::RequestTimeout, what);
+            match next.map_err(slow)? {
+                Some(Ok(piece)) => {
+                    meter.took(piece.len());
+                    all.extend_from_slice(&piece);
+                }
+                Some(Err(error)) => {
+                    let other =
+                        S3Error::with_message(S3ErrorCode::IncompleteBody, error.to_string());
+                    return Err(self.verdict.or(other));
+                }
+                None => return Ok(all.freeze()),
+            }
+        }
+    }
+
+    fn wrong(&mut self, code: S3ErrorCode, what: &'static str) -> Error {
+        self.ended = true;
+        let mut told = self.verdict.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.wrong = Some((code, what));
+        Error::Upload(what.to_owned())
+    }
+
+    /// Why the body broke off, as far as it is the client's doing.
+    fn broke(&mut self, error: &str) -> Error {
+        let (code, what) = if error.contains("SignatureMismatch") {
+            (S3ErrorCode::SignatureDoesNotMatch, "the signature of a chunk does not match")
+        } else if error.contains("Sha256Mismatch") {
+            let what = "the bytes are not those of x-amz-content-sha256";
+            (S3ErrorCode::BadDigest, what)
+        } else if error.contains("FormatError") || error.contains("TooLarge") {
+            (S3ErrorCode::InvalidRequest, "malformed chunks")
+        } else {
+            (S3ErrorCode::IncompleteBody, "the body broke off")
+        };
+        self.wrong(code, what)
+    }
+
+    /// Judges the whole.
+    fn judge(&mut self) -> Result<(), Error> {
+        if self.left > 0 {
+            let what = "fewer bytes came than were announced";
+            return Err(self.wrong(S3ErrorCode::IncompleteBody, what));
+        }
+        let computed = std::mem::take(&mut self.hasher).finalize();
+        let trailers = self.claims.trailers.as_ref().and_then(TrailingHeaders::take);
+        for algorithm in ALGORITHMS {
+            let Some(is) = value(&computed, algorithm) else { continue };
+            let name = format!("x-amz-checksum-{algorithm}");
+            let after = trailers.as_ref().and_then(|trailers| trailers.get(&name)?.to_str().ok());
+            let said = value(&self.claims.checksum, algorithm).or(after);
+            if said != Some(is) {
+                let what = "the bytes do not have the checksum that was sent with them";
+                return Err(self.wrong(S3ErrorCode::BadDigest, what));
+            }
+        }
+        if let (Some(said), Some(md5)) = (&self.claims.md5, self.md5.take())
+            && *said != base64(md5.finalize().as_ref())
+        {
+            let what = "the bytes do not have the Content-MD5 that was sent with them";
+            return Err(self.wrong(S3ErrorCode::BadDigest, what));
+        }
+        let mut told = self.verdict.0.lock().unwrap_or_else(PoisonError::into_inner);
+        told.checksum = Some(computed);
+        Ok(())
+    }
+}
+
+impl Chunks for Checked {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
+        Box::pin(async move {
+            loop {
+                if self.ended {
+                    return None;
+                }
+                match self.blob.next().await {
+                    None => {
+                        if let Err(error) = self.judge() {
+                            return Some(Err(error));
+                        }
+                        self.ended = true;
+                        return self.held.take().map(Ok);
+                    }
+                    Some(Err(error)) => return Some(Err(self.broke(&error.to_string()))),
+                    Some(Ok(piece)) if piece.is_empty() => {}
+                    Some(Ok(piece)) => {
+                        let Some(left) = self.left.checked_sub(piece.len() as u64) else {
+                            let what = "more bytes came than were announced";
+                            return Some(Err(self.wrong(S3ErrorCode::IncompleteBody, what)));
+                        };
+                        self.left = left;
+                        self.hasher.update(&piece);
+                        if let Some(md5) = &mut self.md5 {
+                            md5.update(&piece);
+                        }
+                        if let Some(held) = self.held.replace(piece) {
+                            return Some(Ok(held));
+                        }
+                    }
+                }
+            }
+        })
+    }
+
+    fn bytes_left(&self) -> Option<u64> {
+        let held = self.held.as_ref().map_or(0, |held| held.len() as u64);
+        Some(self.left + held)
+    }
+}
+
+/// RFC 4648, section 4, with padding.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let mut held = [0; 3];
+        held[..group.len()].copy_from_slice(group);
+        let held = u32::from_be_bytes([0, held[0], held[1], held[2]]);
+        for place in 0..4 {
+            let digit = DIGITS[(held >> (18 - 6 * place)) as usize & 63];
+            text.push(if place <= group.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn base64_is_that_of_the_rfc() {
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(super::base64(bytes.as_bytes()), text);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The errors of S3's clients, made from those of HTTP's.
+
+use http::StatusCode;
+use s3s::{S3Error, S3ErrorCode, S3Result};
+
+use crate::http::Problem;
+use crate::objects::origin_problem;
+
+/// The error of a refusal.
+pub fn of_problem(problem: &Problem) -> S3Error {
+    let mut error = of_status(problem.status(), problem.text().to_owned());
+    error.set_headers(problem.headers().iter().cloned().collect());
+    error
+}
+
+/// The error of an origin's.
+pub fn of_origin(error: &origin::Error) -> S3Error {
+    of_problem(&origin_problem(error))
+}
+
+/// The error of a status, with its reason.
+pub fn of_status(status: StatusCode, what: String) -> S3Error {
+    let code = match status {
+        StatusCode::BAD_REQUEST => S3ErrorCode::InvalidRequest,
+        StatusCode::NOT_FOUND => S3ErrorCode::NoSuchKey,
+        StatusCode::PRECONDITION_FAILED => S3ErrorCode::PreconditionFailed,
+        StatusCode::RANGE_NOT_SATISFIABLE => S3ErrorCode::InvalidRange,
+        StatusCode::LENGTH_REQUIRED => S3ErrorCode::MissingContentLength,
+        StatusCode::CONFLICT => S3ErrorCode::OperationAborted,
+        StatusCode::SERVICE_UNAVAILABLE => S3ErrorCode::SlowDown,
+        StatusCode::GATEWAY_TIMEOUT | StatusCode::INSUFFICIENT_STORAGE => {
+            S3ErrorCode::ServiceUnavailable
+        }
+        _ => S3ErrorCode::InternalError,
+    };
+    S3Error::with_message(code, what)
+}
+
+/// Refuses what is there and is not supported.
+///
+/// # Errors
+///
+/// `NotImplemented`, if `present`.
+pub fn unsupported(present: bool, what: &str) -> S3Result<()> {
+    if !present {
+        return Ok(());
+    }
+    Err(S3Error::with_message(S3ErrorCode::NotImplemented, format!("{what} is not supported here")))
+}

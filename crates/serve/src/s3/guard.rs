@@ -1,0 +1,189 @@
+//! Who may do what: signatures are `s3s`'s to check, with the secrets of [`Keys`]; scopes are checked here
+//! before an operation is even read.
+//!
+//! Beyond that, a few things that `s3s` takes are refused: the old signatures (version 2), forms (their
+//! bodies are held in memory), and headers of S3's that are not signed. An unsigned `x-amz-copy-source`
+//! would turn the signed URL of a PUT into a copy of another object.
+
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{Method, Request};
+use s3s::access::{S3Access, S3AccessContext};
+use s3s::auth::{S3Auth, SecretKey};
+use s3s::{S3Error, S3ErrorCode, S3Result};
+
+use super::XML_BYTES_MAX;
+use super::keys::{Keys, Level};
+
+/// The longest time that a signed URL is good for, in seconds.
+const EXPIRES_S_MAX: u32 = 7 * 24 * 3600;
+
+/// Access keys, as `s3s` asks for them.
+pub struct Guard(pub Arc<Keys>);
+
+#[async_trait::async_trait]
+impl S3Auth for Guard {
+    async fn get_secret_key(&self, id: &str) -> S3Result<SecretKey> {
+        match self.0.get(id) {
+            Some(key) => Ok(SecretKey::from(key.secret())),
+            None => Err(S3Error::with_message(
+                S3ErrorCode::InvalidAccessKeyId,
+                "there is no such access key",
+            )),
+        }
+    }
+}
+
+/// What an operation needs; `None`: nothing in particular.
+fn level_of(operation: &str) -> Option<Level> {
+    Some(match operation {
+        "ListBuckets" => return None,
+        "GetObject"
+        | "HeadObject"
+        | "HeadBucket"
+        | "ListObjects"
+        | "ListObjectsV2"
+        | "GetBucketLocation"
+        | "GetBucketVersioning" => Level::Read,
+        "PutObject"
+        | "CopyObject"
+        | "DeleteObject"
+        | "DeleteObjects"
+        | "CreateMultipartUpload"
+        | "UploadPart"
+        | "UploadPartCopy"
+        | "CompleteMultipartUpload"
+        | "AbortMultipartUpload"
+        | "ListParts" => Level::Write,
+        _ => Level::Admin,
+    })
+}
+
+/// The error of a scope that does not suffice.
+pub fn denied() -> S3Error {
+    S3Error::with_message(S3ErrorCode::AccessDenied, "the access key does not allow this here")
+}
+
+#[async_trait::async_trait]
+impl S3Access for Guard {
+    async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
+        let key = context.credentials().and_then(|shown| self.0.get(&shown.access_key));
+        let key = key.ok_or_else(denied)?;
+        let Some(level) = level_of(context.s3_op().name()) else { return Ok(()) };
+        let bucket = context.s3_path().get_bucket_name().unwrap_or("");
+        if key.allows(bucket, level) { Ok(()) } else { Err(denied()) }
+    }
+}
+
+fn refused(code: S3ErrorCode, what: &'static str) -> S3Result<()> {
+    Err(S3Error::with_message(code, what))
+}
+
+/// Refuses what `s3s` would take.
+///
+/// # Errors
+///
+/// `AccessDenied` without a signature of version 4 or with unsigned headers, `NotImplemented` for forms.
+pub fn check<B>(request: &Request<B>) -> S3Result<()> {
+    let headers = request.headers();
+    let query = request.uri().query().unwrap_or("");
+    let content_type = headers.get(CONTENT_TYPE).map(|value| value.as_bytes()).unwrap_or_default();
+    let form = b"multipart/form-data";
+    if content_type.len() >= form.len() && content_type[..form.len()].eq_ignore_ascii_case(form) {
+        return refused(S3ErrorCode::NotImplemented, "uploads by forms are not supported here");
+    }
+    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    let length = length.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+    if request.method() == Method::POST && length > XML_BYTES_MAX as u64 {
+        return refused(S3ErrorCode::MaxMessageLengthExceeded, "the body in XML is too long");
+    }
+    let shown = headers.get_all(AUTHORIZATION).iter().collect::<Vec<_>>();
+    let in_query = signed_of_query(query);
+    let too_long = |pair: &str| {
+        let seconds = pair.strip_prefix("X-Amz-Expires=").map(str::parse::<u32>);
+        seconds.is_some_and(|seconds| !seconds.is_ok_and(|seconds| seconds <= EXPIRES_S_MAX))
+    };
+    if query.split('&').any(too_long) {
+        let what = "a signed URL is good for seven days at most";
+        return refused(S3ErrorCode::AccessDenied, what);
+    }
+    let signed = match (shown.as_slice(), in_query) {
+        ([], Some(signed)) => signed,
+        ([value], None) => {
+            let text = value.to_str().ok().filter(|text| text.starts_with("AWS4-HMAC-SHA256 "));
+            let list = text.and_then(|text| text.split_once("SignedHeaders="));
+            match list.map(|(_, rest)| rest.split(',').next().unwrap_or("").trim()) {
+                Some(signed) => signed.to_ascii_lowercase(),
+                None => {
+                    let what = "sign requests with signature version 4";
+                    return refused(S3ErrorCode::AccessDenied, what);
+                }
+            }
+        }
+        _ => {
+            let what = "sign requests with signature version 4, in one header or in the URL";
+            return refused(S3ErrorCode::AccessDenied, what);
+        }
+    };
+    let is_signed = |name: &str| signed.split(';').any(|one| one == name);
+    let unsigned = headers.keys().any(|name| {
+        let name = name.as_str();
+        name.starts_with("x-amz-") && !is_signed(name)
+    });
+    if unsigned || !is_signed("host") {
+        let what = "Host and all x-amz- headers must be signed";
+        return refused(S3ErrorCode::AccessDenied, what);
+    }
+    Ok(())
+}
+
+/// The signed headers of a presigned URL.
+fn signed_of_query(query: &str) -> Option<String> {
+    let mut found = query.split('&').filter_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        (name == "X-Amz-SignedHeaders").then_some(value)
+    });
+    let value = found.next()?;
+    let text = percent_encoding::percent_decode_str(value).decode_utf8().ok()?;
+    Some(text.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_one(uri: &str, headers: &[(&str, &str)], expected: Option<S3ErrorCode>) {
+        let mut request = Request::builder().uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let found = check(&request.body(()).unwrap()).err().map(|error| error.code().clone());
+        assert_eq!(found, expected, "{uri} {headers:?}");
+    }
+
+    #[test]
+    fn only_requests_that_are_signed_as_a_whole_are_passed_on() {
+        const V4: &str = "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, \
+            SignedHeaders=host;x-amz-date, Signature=00";
+        let denied = Some(S3ErrorCode::AccessDenied);
+        check_one("/b/k", &[("authorization", V4), ("x-amz-date", "x")], None);
+        check_one("/b/k?X-Amz-SignedHeaders=host%3Bx-amz-acl", &[("x-amz-acl", "private")], None);
+        check_one("/b/k", &[], denied.clone());
+        check_one("/b/k", &[("authorization", "AWS a:b")], denied.clone());
+        check_one("/b/k?AWSAccessKeyId=a&Signature=b&Expires=1", &[], denied.clone());
+        let source = ("x-amz-copy-source", "/b/other");
+        check_one("/b/k", &[("authorization", V4), source], denied.clone());
+        check_one("/b/k?X-Amz-SignedHeaders=host", &[source], denied.clone());
+        check_one("/b/k?X-Amz-SignedHeaders=x-amz-date", &[], denied.clone());
+        check_one("/b/k?X-Amz-Expires=604800&X-Amz-SignedHeaders=host", &[], None);
+        for wrong in ["604801", "", "-1", "99999999999999999999"] {
+            let uri = format!("/b/k?X-Amz-Expires={wrong}&X-Amz-SignedHeaders=host");
+            check_one(&uri, &[], denied.clone());
+        }
+        check_one("/b/k?X-Amz-SignedHeaders=host", &[("authorization", V4)], denied.clone());
+        check_one("/b/k", &[("authorization", V4), ("authorization", V4)], denied);
+        let form = ("content-type", "Multipart/Form-Data; boundary=x");
+        check_one("/b", &[("authorization", V4), form], Some(S3ErrorCode::NotImplemented));
+    }
+}

@@ -1,0 +1,256 @@
+//! Headers of S3's clients as those of HTTP's, and back.
+//!
+//! User metadata changes its prefix. The headers that S3 keeps with an object (`Cache-Control` and its kin) and
+//! the checksum that a client sent become user metadata whose names begin with [`OWN`]. Etags that are a hash
+//! of ours get the suffix `-1`: 32 digits alone are taken for an MD5 by some clients, which would then refuse
+//! what they read.
+
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE,
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPIRES, HeaderMap, HeaderName, HeaderValue,
+    IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED,
+    RANGE, X_CONTENT_TYPE_OPTIONS,
+};
+use model::window::Outcome;
+use origin::Metadata;
+use s3s::dto::Checksum;
+use s3s::{S3Error, S3ErrorCode, S3Result};
+
+use super::checksums::{self, ALGORITHMS};
+use crate::headers::OUTCOME;
+use crate::object::{META_PREFIX, headers_of};
+
+const USER: &str = "x-amz-meta-";
+/// The prefix of names of user metadata that are this protocol's own.
+const OWN: &str = "s3--";
+/// The longest value of a header that is kept.
+const VALUE_BYTES_MAX: usize = 2048;
+/// What S3 keeps with an object beside its type.
+static KEPT: [HeaderName; 5] =
+    [CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, EXPIRES];
+
+/// The etag that clients see.
+pub fn etag(ours: &str) -> String {
+    if is_hash(ours) { format!("{ours}-1") } else { ours.to_owned() }
+}
+
+/// The etag that a client's stands for.
+pub fn our_etag(theirs: &str) -> &str {
+    theirs.strip_suffix("-1").filter(|hash| is_hash(hash)).unwrap_or(theirs)
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The conditions and the range of a request. `prefix` is `x-amz-copy-source-` for those of a copy's source.
+pub fn conditions(given: &HeaderMap, prefix: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for name in [RANGE, IF_RANGE, IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE] {
+        let Some(value) = given.get(format!("{prefix}{name}")) else { continue };
+        let is_etag = [IF_RANGE, IF_MATCH, IF_NONE_MATCH].contains(&name);
+        let value = match value.to_str() {
+            Ok(text) if is_etag => HeaderValue::from_str(&our_etags(text)).ok(),
+            _ => Some(value.clone()),
+        };
+        headers.extend(value.map(|value| (name, value)));
+    }
+    headers
+}
+
+/// The etags of a list; those without quotes, which S3 takes, get them.
+fn our_etags(text: &str) -> String {
+    let text = text.trim();
+    if text == "*" {
+        return text.to_owned();
+    }
+    if !text.contains('"') && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+        return format!("\"{}\"", our_etag(text));
+    }
+    let parts = text.split('"').enumerate();
+    let parts: Vec<&str> =
+        parts.map(|(at, part)| if at % 2 == 1 { our_etag(part) } else { part }).collect();
+    parts.join("\"")
+}
+
+/// What is kept with an object, as user metadata and type.
+///
+/// # Errors
+///
+/// `InvalidArgument` for names that are reserved, `MetadataTooLarge` for long values.
+pub fn kept(given: &HeaderMap) -> S3Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    headers.extend(given.get(CONTENT_TYPE).map(|value| (CONTENT_TYPE, value.clone())));
+    for (name, value) in given {
+        if value.len() > VALUE_BYTES_MAX && (KEPT.contains(name) || name.as_str().starts_with(USER))
+        {
+            return Err(S3Error::new(S3ErrorCode::MetadataTooLarge));
+        }
+        if let Some(short) = name.as_str().strip_prefix(USER) {
+            if short.is_empty() || short.starts_with(OWN) {
+                let what = "names of metadata that begin with s3-- are reserved";
+                return Err(S3Error::with_message(S3ErrorCode::InvalidArgument, what));
+            }
+            add(&mut headers, short, value.clone());
+        } else if *name == CONTENT_ENCODING {
+            let text = value.to_str().unwrap_or("");
+            let rest = text.split(',').map(str::trim);
+            let rest: Vec<&str> =
+                rest.filter(|one| !one.is_empty() && *one != "aws-chunked").collect();
+            if !rest.is_empty()
+                && let Ok(value) = HeaderValue::from_str(&rest.join(","))
+            {
+                add(&mut headers, &format!("{OWN}{name}"), value);
+            }
+        } else if KEPT.contains(name) {
+            add(&mut headers, &format!("{OWN}{name}"), value.clone());
+        }
+    }
+    Ok(headers)
+}
+
+fn add(headers: &mut HeaderMap, name: &str, value: HeaderValue) {
+    if let Ok(name) = HeaderName::from_bytes(format!("{META_PREFIX}{name}").as_bytes()) {
+        headers.append(name, value);
+    }
+}
+
+/// Keeps the checksums of an object with it.
+pub fn keep_checksum(headers: &mut HeaderMap, checksum: &Checksum) {
+    for algorithm in ALGORITHMS {
+        let value = checksums::value(checksum, algorithm);
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            add(headers, &format!("{OWN}{algorithm}"), value);
+        }
+    }
+}
+
+/// What of an object's headers is kept with a copy of it: its type and all metadata.
+pub fn of_copy(from: &HeaderMap) -> HeaderMap {
+    let kept = |name: &HeaderName| *name == CONTENT_TYPE || name.as_str().starts_with(META_PREFIX);
+    from.iter().filter(|(name, _)| kept(name)).map(|(n, v)| (n.clone(), v.clone())).collect()
+}
+
+/// The headers of a reply. `checksum`: with the object's.
+pub fn reply(from: &HeaderMap, checksum: bool) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(from.len());
+    let mut typed = false;
+    for (name, value) in from {
+        if *name == ETAG {
+            headers.extend(reply_etag(value).map(|value| (ETAG, value)));
+        } else if let Some(short) = name.as_str().strip_prefix(META_PREFIX) {
+            let name = match short.strip_prefix(OWN) {
+                Some(own) if ALGORITHMS.contains(&own) && !checksum => continue,
+                Some(own) if ALGORITHMS.contains(&own) => {
+                    typed = true;
+                    format!("x-amz-checksum-{own}")
+                }
+                Some(own) => own.to_owned(),
+                None => format!("{USER}{short}"),
+            };
+            if let Ok(name) = HeaderName::from_bytes(name.as_bytes()) {
+                headers.append(name, value.clone());
+            }
+        } else if [
+            ACCEPT_RANGES,
+            CONTENT_LENGTH,
+            CONTENT_RANGE,
+            CONTENT_TYPE,
+            LAST_MODIFIED,
+            X_CONTENT_TYPE_OPTIONS,
+        ]
+        .contains(name)
+            || *name == OUTCOME
+        {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+    if typed {
+        headers.insert("x-amz-checksum-type", HeaderValue::from_static("FULL_OBJECT"));
+    }
+    headers
+}
+
+/// The lines of a reply with a whole object from memory.
+pub fn lines(metadata: &Metadata) -> Box<[u8]> {
+    let mut all: HeaderMap = headers_of(metadata).into_iter().collect();
+    all.insert(CONTENT_LENGTH, HeaderValue::from(metadata.size));
+    all.insert(OUTCOME.clone(), HeaderValue::from_static(Outcome::Memory.as_str()));
+    let mut lines = Vec::with_capacity(320);
+    for (name, value) in &reply(&all, false) {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            lines.extend_from_slice(part);
+        }
+    }
+    lines.into()
+}
+
+/// The etag of a reply as clients see it.
+pub fn reply_etag(value: &HeaderValue) -> Option<HeaderValue> {
+    let text = value.to_str().ok()?.trim_matches('"');
+    HeaderValue::from_str(&format!("\"{}\"", etag(text))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HASH: &str = "0123456789abcdef0123456789abcdef";
+
+    fn map(pairs: &[(&str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&str, &str)| {
+            (
+                HeaderName::from_bytes(name.as_bytes()).unwrap(),
+                HeaderValue::from_str(value).unwrap(),
+            )
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn etags_are_never_taken_for_an_md5() {
+        for ours in [HASH, "u-0123456789abcdef0123456789abcdef", "s3-abc"] {
+            let theirs = etag(ours);
+            assert!(!is_hash(&theirs));
+            assert_eq!(our_etag(&theirs), ours);
+        }
+        let hash = format!("\"{HASH}-1\"");
+        for (given, expected) in [
+            (hash.as_str(), format!("\"{HASH}\"")),
+            (&format!("W/{hash}, \"x-1\""), format!("W/\"{HASH}\", \"x-1\"")),
+            (&format!("{HASH}-1"), format!("\"{HASH}\"")),
+            ("*", "*".to_owned()),
+            ("\"a", "\"a".to_owned()),
+        ] {
+            assert_eq!(our_etags(given), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_comes_back() {
+        let given = map(&[
+            ("content-type", "text/plain"),
+            ("content-encoding", "aws-chunked, gzip"),
+            ("cache-control", "no-store"),
+            ("x-amz-meta-colour", "red"),
+            ("x-amz-acl", "private"),
+            ("authorization", "secret"),
+        ]);
+        let back = reply(&kept(&given).unwrap(), true);
+        let expected = map(&[
+            ("content-type", "text/plain"),
+            ("content-encoding", "gzip"),
+            ("cache-control", "no-store"),
+            ("x-amz-meta-colour", "red"),
+        ]);
+        assert_eq!(back, expected);
+        let mut with = kept(&given).unwrap();
+        let checksum =
+            Checksum { checksum_crc32: Some("AAAAAA==".to_owned()), ..Checksum::default() };
+        keep_checksum(&mut with, &checksum);
+        assert_eq!(reply(&with, true)["x-amz-checksum-crc32"], "AAAAAA==");
+        assert_eq!(reply(&with, false), expected);
+        assert!(kept(&map(&[("x-amz-meta-s3--crc32", "x")])).is_err());
+        assert!(kept(&map(&[("x-amz-meta-a", &"x".repeat(3000))])).is_err());
+    }
+}

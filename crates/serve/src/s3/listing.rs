@@ -1,0 +1,305 @@
+//! Listings of a bucket, in the order of keys, with common prefixes.
+//!
+//! The origin lists keys with their metadata, which costs a request to the store for each object. Once a
+//! page has a common prefix, the rest of the prefix's keys are skipped and not read.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use origin::{KEY_BYTES_MAX, Listed};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use s3s::dto::{
+    CommonPrefix, ETag, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input,
+    ListObjectsV2Output, Object, ObjectStorageClass, Timestamp,
+};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+
+use super::errors::of_origin;
+use super::{Inner, headers, multipart};
+use crate::drive;
+
+/// The most entries of a page.
+const PAGE_MAX: usize = 1000;
+/// Keys that are asked for at a time while common prefixes may swallow them.
+const FEW: usize = 16;
+
+/// The characters of a key that stand for themselves where clients ask for encoded ones.
+const ENCODED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/').remove(b'*');
+
+/// What is listed.
+struct Wanted<'a> {
+    bucket: &'a str,
+    prefix: &'a str,
+    delimiter: Option<&'a str>,
+    /// Only keys after this, with the bucket's prefix.
+    after: Option<Vec<u8>>,
+    max: usize,
+}
+
+/// A page.
+#[derive(Default)]
+struct Page {
+    objects: Vec<(String, Listed)>,
+    prefixes: Vec<String>,
+    /// Where the next page begins, if there is one.
+    next: Option<Vec<u8>>,
+    /// The last entry.
+    last: String,
+}
+
+impl Page {
+    fn length(&self) -> usize {
+        self.objects.len() + self.prefixes.len()
+    }
+}
+
+/// A position after all keys that begin with a prefix. It is text as far as possible, since stores take text.
+fn behind(prefix: &[u8]) -> Vec<u8> {
+    let mut after = [prefix, "\u{10ffff}".as_bytes()].concat();
+    after.resize(KEY_BYTES_MAX.max(after.len()), 0xff);
+    after
+}
+
+/// The time of a write.
+pub fn time(unix_us: u64) -> Timestamp {
+    Timestamp::from(UNIX_EPOCH + Duration::from_micros(unix_us))
+}
+
+impl Inner {
+    async fn page(&self, wanted: Wanted<'_>) -> S3Result<Page> {
+        let bucket = self.bucket(wanted.bucket)?.prefix.as_bytes();
+        let prefix = [bucket, wanted.prefix.as_bytes()].concat();
+        let delimiter = wanted.delimiter.filter(|delimiter| !delimiter.is_empty());
+        let (mut page, mut after) = (Page::default(), wanted.after);
+        let mut few = if delimiter.is_some() { FEW } else { PAGE_MAX };
+        if wanted.max == 0 {
+            return Ok(page);
+        }
+        loop {
+            // One more than fits tells whether there is a next page.
+            let limit = (wanted.max + 1 - page.length()).clamp(1, few.min(PAGE_MAX));
+            let origin = self.behind.origin();
+            let listing = origin.list(&prefix, after.as_deref(), limit);
+            let listed = drive::within(self.timeout, "a listing", listing).await;
+            let listed = listed.map_err(|error| of_origin(&error))?;
+            let last = listed.len() < limit;
+            few = few.saturating_mul(2);
+            let mut skipped: Option<Vec<u8>> = None;
+            for one in listed {
+                if skipped.as_ref().is_some_and(|skipped| *one.key <= **skipped) {
+                    continue;
+                }
+                let before = after.replace(one.key.to_vec());
+                if multipart::is_hidden(&one.key) {
+                    skipped = Some(behind(multipart::HIDDEN));
+                    after.clone_from(&skipped);
+                    continue;
+                }
+                // Keys that are not text cannot be named by S3's clients.
+                let Some(key) =
+                    one.key.get(bucket.len()..).and_then(|k| std::str::from_utf8(k).ok())
+                else {
+                    continue;
+                };
+                let key = key.to_owned();
+                if page.length() == wanted.max {
+                    page.next = before;
+                    return Ok(page);
+                }
+                let rest = key.get(wanted.prefix.len()..).unwrap_or("");
+                match delimiter.and_then(|delimiter| Some((rest.find(delimiter)?, delimiter.len())))
+                {
+                    Some((at, length)) => {
+                        let common = key[..wanted.prefix.len() + at + length].to_owned();
+                        skipped = Some(behind(&[bucket, common.as_bytes()].concat()));
+                        after.clone_from(&skipped);
+                        few = FEW;
+                        page.last.clone_from(&common);
+                        page.prefixes.push(common);
+                    }
+                    None => {
+                        page.last.clone_from(&key);
+                        page.objects.push((key, one));
+                    }
+                }
+            }
+            if last {
+                return Ok(page);
+            }
+        }
+    }
+
+    /// The position after a key, or after a common prefix that was the last entry of a page.
+    fn after(
+        &self,
+        bucket: &str,
+        marker: &str,
+        prefix: &str,
+        delimiter: Option<&str>,
+    ) -> S3Result<Vec<u8>> {
+        let bucket = self.bucket(bucket)?.prefix.as_bytes();
+        let whole = [bucket, marker.as_bytes()].concat();
+        let rest = marker.strip_prefix(prefix).unwrap_or("");
+        let delimiter = delimiter.filter(|delimiter| !delimiter.is_empty());
+        let is_common = delimiter.is_some_and(|delimiter| {
+            rest.find(delimiter).is_some_and(|at| at + delimiter.len() == rest.len())
+        });
+        Ok(if is_common { behind(&whole) } else { whole })
+    }
+
+    pub(super) async fn list_v1(
+        &self,
+        request: S3Request<ListObjectsInput>,
+    ) -> S3Result<S3Response<ListObjectsOutput>> {
+        let input = request.input;
+        let (prefix, delimiter) = (input.prefix.unwrap_or_default(), input.delimiter);
+        let marker = input.marker.filter(|marker| !marker.is_empty());
+        let after =
+            marker.as_deref().map(|m| self.after(&input.bucket, m, &prefix, delimiter.as_deref()));
+        let max = max_of(input.max_keys)?;
+        let page = self
+            .page(Wanted {
+                bucket: &input.bucket,
+                prefix: &prefix,
+                delimiter: delimiter.as_deref(),
+                after: after.transpose()?,
+                max,
+            })
+            .await?;
+        let encode = encoder(input.encoding_type.as_ref().map(|one| one.as_str()))?;
+        Ok(S3Response::new(ListObjectsOutput {
+            name: Some(input.bucket),
+            is_truncated: Some(page.next.is_some()),
+            next_marker: page.next.is_some().then(|| encode(&page.last)),
+            marker: Some(encode(marker.as_deref().unwrap_or(""))),
+            max_keys: Some(max as i32),
+            contents: Some(objects_of(page.objects, &encode)),
+            common_prefixes: Some(prefixes_of(&page.prefixes, &encode)),
+            prefix: Some(encode(&prefix)),
+            delimiter: delimiter.as_deref().map(&encode),
+            encoding_type: input.encoding_type,
+            ..ListObjectsOutput::default()
+        }))
+    }
+
+    pub(super) async fn list_v2(
+        &self,
+        request: S3Request<ListObjectsV2Input>,
+    ) -> S3Result<S3Response<ListObjectsV2Output>> {
+        let input = request.input;
+        let prefix = input.prefix.unwrap_or_default();
+        let wrong = || {
+            let what = "the continuation token is not one of this server's";
+            S3Error::with_message(S3ErrorCode::InvalidArgument, what)
+        };
+        let after = match (&input.continuation_token, &input.start_after) {
+            (Some(token), _) => Some(unhex(token).ok_or_else(wrong)?),
+            (None, Some(start)) if !start.is_empty() => {
+                Some(self.after(&input.bucket, start, &prefix, None)?)
+            }
+            _ => None,
+        };
+        let max = max_of(input.max_keys)?;
+        let page = self
+            .page(Wanted {
+                bucket: &input.bucket,
+                prefix: &prefix,
+                delimiter: input.delimiter.as_deref(),
+                after,
+                max,
+            })
+            .await?;
+        let encode = encoder(input.encoding_type.as_ref().map(|one| one.as_str()))?;
+        Ok(S3Response::new(ListObjectsV2Output {
+            name: Some(input.bucket),
+            key_count: Some(page.length() as i32),
+            is_truncated: Some(page.next.is_some()),
+            next_continuation_token: page.next.as_deref().map(hex),
+            continuation_token: input.continuation_token,
+            max_keys: Some(max as i32),
+            contents: Some(objects_of(page.objects, &encode)),
+            common_prefixes: Some(prefixes_of(&page.prefixes, &encode)),
+            prefix: Some(encode(&prefix)),
+            delimiter: input.delimiter.as_deref().map(&encode),
+            start_after: input.start_after.as_deref().map(&encode),
+            encoding_type: input.encoding_type,
+            ..ListObjectsV2Output::default()
+        }))
+    }
+}
+
+/// The number of entries that are asked for.
+///
+/// # Errors
+///
+/// `InvalidArgument` for a negative one.
+pub fn max_of(given: Option<i32>) -> S3Result<usize> {
+    let max = usize::try_from(given.unwrap_or(PAGE_MAX as i32));
+    let wrong =
+        |_| S3Error::with_message(S3ErrorCode::InvalidArgument, "a negative number of entries");
+    Ok(max.map_err(wrong)?.min(PAGE_MAX))
+}
+
+/// How keys are written in a listing.
+///
+/// # Errors
+///
+/// `InvalidArgument` for an encoding other than `url`.
+pub fn encoder(encoding: Option<&str>) -> S3Result<fn(&str) -> String> {
+    match encoding {
+        None | Some("") => Ok(str::to_owned),
+        Some("url") => Ok(|text| percent_encode(text.as_bytes(), ENCODED).to_string()),
+        _ => {
+            Err(S3Error::with_message(S3ErrorCode::InvalidArgument, "the encoding can be url only"))
+        }
+    }
+}
+
+fn objects_of(listed: Vec<(String, Listed)>, encode: &impl Fn(&str) -> String) -> Vec<Object> {
+    let object = |(key, one): (String, Listed)| Object {
+        key: Some(encode(&key)),
+        e_tag: Some(ETag::Strong(headers::etag(&one.metadata.etag))),
+        last_modified: Some(time(one.metadata.modified_unix_us)),
+        size: Some(one.metadata.size as i64),
+        storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
+        ..Object::default()
+    };
+    listed.into_iter().map(object).collect()
+}
+
+/// Common prefixes as a reply has them.
+pub fn prefixes_of(prefixes: &[String], encode: &impl Fn(&str) -> String) -> Vec<CommonPrefix> {
+    prefixes.iter().map(|prefix| CommonPrefix { prefix: Some(encode(prefix)) }).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if digits.len() % 2 != 0 || digits.len() > 4 * KEY_BYTES_MAX {
+        return None;
+    }
+    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    digits.chunks(2).map(pair).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_come_back() {
+        for bytes in [&b""[..], b"a/b", &[0, 255, 16]] {
+            assert_eq!(unhex(&hex(bytes)).unwrap(), bytes);
+        }
+        assert!(unhex("0").is_none() && unhex("0g").is_none() && unhex("ü").is_none());
+    }
+
+    #[test]
+    fn behind_a_prefix_is_after_its_keys_and_before_all_others() {
+        let after = behind(b"a/");
+        assert!(after > b"a/\xf4\x8f\xbf\xbf\xff".to_vec() && after < b"a0".to_vec());
+    }
+}

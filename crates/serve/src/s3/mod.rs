@@ -1,0 +1,307 @@
+//! S3's protocol in front of a node or a gateway.
+//!
+//! `s3s` reads requests, checks signatures (its callers are [`guard`] and the keys in [`keys`]) and writes
+//! replies; what an operation does is here. Reads and writes of one object become the requests that HTTP's
+//! clients make (`/objects/KEY`), so that conditions, ranges, copies in memory, the order of writes and
+//! what is recorded are the same. Listings ([`listing`]) and the parts of uploads ([`multipart`]) go to the
+//! origin.
+
+mod checksums;
+mod errors;
+mod guard;
+mod headers;
+pub mod keys;
+mod listing;
+mod multipart;
+mod objects;
+mod operations;
+mod shortcut;
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use engine::Key;
+use http::header::{CONTENT_LENGTH, HeaderMap};
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use model::window::{Operation, Outcome};
+use origin::{KEY_BYTES_MAX, Origin};
+use record::clock;
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{HttpResponse, S3Error, S3ErrorCode, S3Result};
+
+use crate::Shared;
+use crate::body::{Arriving, Budget, ReplyBody};
+use crate::cluster::Sender;
+use crate::config::Config;
+use crate::front::Front;
+use crate::gateway::Access;
+use crate::http::{self as web, Service};
+use crate::lane::Lane;
+use crate::objects::Answered;
+use crate::quick::head::Line;
+use crate::quick::{Begun, Content, Facts, Never, Passed, Quick, Record, add_date};
+use guard::Guard;
+use keys::Keys;
+
+/// The largest body in XML: the 1000 keys of a multi-delete, the 10,000 parts of an upload.
+const XML_BYTES_MAX: usize = 4 << 20;
+/// Times that client and server may differ by, in seconds, as AWS has it.
+const SKEW_S: u32 = 900;
+
+/// Who carries out operations on objects.
+#[derive(Clone)]
+pub enum Behind {
+    /// The node of this process, which is alone.
+    Node(Arc<Shared>),
+    /// The gateway of this process.
+    Gateway(Arc<Access>),
+}
+
+impl Behind {
+    fn front(&self) -> &Front {
+        match self {
+            Behind::Node(shared) => shared,
+            Behind::Gateway(access) => access,
+        }
+    }
+
+    fn origin(&self) -> &Arc<dyn Origin> {
+        match self {
+            Behind::Node(shared) => shared.drive.origin(),
+            Behind::Gateway(access) => access.origin(),
+        }
+    }
+
+    /// Carries out a request for one object.
+    async fn object(&self, lane: &Arc<Lane>, key: Key, request: Request<Arriving>) -> Answered {
+        match self {
+            Behind::Node(shared) => {
+                crate::objects::object(shared, lane, key, request, Sender::Client).await
+            }
+            Behind::Gateway(access) => access.object(lane, key, request).await,
+        }
+    }
+}
+
+/// A bucket: the objects whose keys begin with a prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Bucket {
+    name: String,
+    prefix: String,
+}
+
+/// What operations need.
+struct Inner {
+    behind: Behind,
+    buckets: Vec<Bucket>,
+    region: String,
+    keys: Arc<Keys>,
+    /// Memory for small uploads that are gathered.
+    uploads: Arc<Budget>,
+    timeout: Duration,
+}
+
+/// Operations, as `s3s` calls them.
+#[derive(Clone)]
+struct Operations(Arc<Inner>);
+
+impl Deref for Operations {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Inner {
+    fn bucket(&self, name: &str) -> S3Result<&Bucket> {
+        let found = self.buckets.iter().find(|bucket| bucket.name == name);
+        found.ok_or_else(|| {
+            S3Error::with_message(S3ErrorCode::NoSuchBucket, "there is no such bucket")
+        })
+    }
+
+    /// The key of an object.
+    fn key(&self, bucket: &str, key: &str) -> S3Result<Key> {
+        let prefix = &self.bucket(bucket)?.prefix;
+        let whole = [prefix.as_bytes(), key.as_bytes()].concat();
+        if whole.len() > KEY_BYTES_MAX {
+            return Err(S3Error::new(S3ErrorCode::KeyTooLongError));
+        }
+        if multipart::is_hidden(&whole) {
+            let what = "keys that begin with !s3/ are the server's own";
+            return Err(S3Error::with_message(S3ErrorCode::AccessDenied, what));
+        }
+        Ok(Key::from(whole))
+    }
+}
+
+/// The front for S3's clients.
+pub struct S3 {
+    inner: Arc<Inner>,
+    service: S3Service,
+}
+
+impl Deref for S3 {
+    type Target = Front;
+    fn deref(&self) -> &Front {
+        self.inner.behind.front()
+    }
+}
+
+impl S3 {
+    /// The front of a configuration with `s3.listen`, before a node or a gateway.
+    ///
+    /// # Errors
+    ///
+    /// If the file of access keys cannot be used.
+    pub fn new(config: &Config, behind: Behind) -> anyhow::Result<Arc<S3>> {
+        let keys = Keys::open(config.s3.keys.as_deref().unwrap_or(std::path::Path::new("")))?;
+        let buckets = config.s3_buckets();
+        let buckets = buckets.into_iter().map(|(name, prefix)| Bucket { name, prefix }).collect();
+        let inner = Arc::new(Inner {
+            behind,
+            buckets,
+            region: config.s3.region.clone(),
+            keys: keys.clone(),
+            uploads: Budget::new(config.serve.uploads_bytes_max.0),
+            timeout: Duration::from_secs_f64(config.origin.timeout_s),
+        });
+        let mut limits = S3Config::default();
+        limits.xml_max_body_size = XML_BYTES_MAX;
+        limits.presigned_url_max_skew_time_secs = SKEW_S;
+        let mut builder = S3ServiceBuilder::new(Operations(inner.clone()));
+        builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits))));
+        builder.set_auth(Guard(keys.clone()));
+        builder.set_access(Guard(keys));
+        Ok(Arc::new(S3 { inner, service: builder.build() }))
+    }
+
+    /// Keeps the access keys as their file is; never returns.
+    pub async fn run(self: Arc<S3>) {
+        self.inner.keys.clone().keep_current().await;
+    }
+}
+
+/// The reply of an operation that brings its own body.
+#[derive(Clone)]
+struct Ready(Arc<Mutex<Option<(StatusCode, ReplyBody)>>>);
+
+impl Ready {
+    fn new(status: StatusCode, body: ReplyBody) -> Ready {
+        Ready(Arc::new(Mutex::new(Some((status, body)))))
+    }
+}
+
+fn response_of(mut from: HttpResponse) -> Response<ReplyBody> {
+    let ready = from.extensions_mut().remove::<Ready>();
+    let ready =
+        ready.and_then(|ready| ready.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    let (parts, mut body) = from.into_parts();
+    let mut response = Response::new(ReplyBody::empty(None));
+    *response.status_mut() = parts.status;
+    *response.headers_mut() = parts.headers;
+    match (ready, body.take_bytes()) {
+        (Some((status, body)), _) => {
+            *response.status_mut() = status;
+            *response.body_mut() = body;
+        }
+        (None, Some(bytes)) => *response.body_mut() = ReplyBody::bytes(bytes, None),
+        (None, None) => {
+            response.headers_mut().remove(CONTENT_LENGTH);
+        }
+    }
+    response
+}
+
+impl Quick for S3 {
+    type Flight = Never;
+
+    fn signed<'a>(
+        &self,
+        is_head: bool,
+        path: &'a str,
+        headers: &HeaderMap,
+    ) -> Option<(&'a [u8], Facts)> {
+        // A gateway asks a node, which goes the usual way; as does a checksum.
+        if matches!(self.inner.behind, Behind::Gateway(_))
+            || headers.contains_key("x-amz-checksum-mode")
+        {
+            return None;
+        }
+        let method = if is_head { Method::HEAD } else { Method::GET };
+        let keys = &self.inner.keys;
+        let plain = shortcut::allowed_path(keys, &method, path, headers, SystemTime::now())?;
+        let bucket = self.inner.bucket(plain.bucket).ok()?;
+        bucket.prefix.is_empty().then_some((plain.key.as_bytes(), Facts::default()))
+    }
+
+    fn begin(
+        self: &Arc<Self>,
+        lane: &Arc<Lane>,
+        line: &Line<'_>,
+        _facts: Facts,
+        head: &mut Vec<u8>,
+    ) -> Begun<Never> {
+        let received = clock::now();
+        let Behind::Node(shared) = &self.inner.behind else { return Begun::Usual };
+        let hit = shared.drive.hit(received, line.key).filter(|_| line.key.len() <= KEY_BYTES_MAX);
+        let Some(object) = hit.map(|hit| hit.payload) else { return Begun::Usual };
+        head.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        head.extend_from_slice(object.other_head(headers::lines));
+        add_date(received, head);
+        head.extend_from_slice(b"\r\n");
+        let body = if line.is_head { Bytes::new() } else { object.body().clone() };
+        let passed = Passed {
+            operation: if line.is_head { Operation::Head } else { Operation::Get },
+            outcome: Outcome::Memory,
+            hash: lane.hash_of(line.key),
+            received,
+            size: object.metadata().size,
+            bytes: body.len() as u64,
+        };
+        Begun::Reply(Content::Bytes(body), Record::Passed(passed))
+    }
+}
+
+impl Service for S3 {
+    async fn answer(
+        self: &Arc<Self>,
+        lane: &Arc<Lane>,
+        request: Request<Incoming>,
+    ) -> Response<ReplyBody> {
+        if web::is_health(request.uri().path()) {
+            return crate::admin::alive();
+        }
+        let is_head = request.method() == Method::HEAD;
+        if let Some(plain) = shortcut::allowed(&self.inner.keys, &request, SystemTime::now()) {
+            return self.inner.read(lane, &plain, &request).await;
+        }
+        let answered = match guard::check(&request) {
+            Ok(()) => {
+                let mut request = request.map(s3s::Body::from);
+                request.extensions_mut().insert(lane.clone());
+                self.service.call(request).await.ok()
+            }
+            Err(refused) => refused.to_http_response().ok(),
+        };
+        let mut response = match answered {
+            Some(answered) => response_of(answered),
+            None => web::Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no reply").response(),
+        };
+        if is_head && !response.status().is_success() {
+            *response.body_mut() = ReplyBody::empty(None);
+        }
+        response
+    }
+
+    fn under_way(&self) -> usize {
+        match &self.inner.behind {
+            Behind::Node(shared) => Service::under_way(&**shared),
+            Behind::Gateway(access) => Service::under_way(&**access),
+        }
+    }
+}

@@ -1,0 +1,501 @@
+//! Uploads in parts.
+//!
+//! Parts are objects of the origin whose keys begin with [`HIDDEN`]; they pass by all caches. Completing an
+//! upload writes their concatenation as one PUT through the node or gateway behind, so that it is ordered
+//! and seen as any other write, and then removes them. So any origin will do, any process may take any part,
+//! and nothing is lost with a process; the price is that the bytes pass twice. Parts of uploads that are
+//! neither completed nor aborted stay: `ListMultipartUploads` shows them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use engine::Key;
+use futures_util::{StreamExt, stream};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use origin::{Attributes, BoxFuture, Chunks, Error, Listed, Metadata, Origin, Whole};
+use s3s::dto::{
+    AbortMultipartUploadInput, AbortMultipartUploadOutput, Checksum, CompleteMultipartUploadInput,
+    CompleteMultipartUploadOutput, CopyPartResult, CreateMultipartUploadInput,
+    CreateMultipartUploadOutput, ETag, ListMultipartUploadsInput, ListMultipartUploadsOutput,
+    ListPartsInput, ListPartsOutput, MultipartUpload, Part, UploadPartCopyInput,
+    UploadPartCopyOutput, UploadPartInput, UploadPartOutput,
+};
+use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
+use serde::{Deserialize, Serialize};
+
+use super::errors::of_origin;
+use super::listing::{encoder, max_of, time};
+use super::objects::{Sent, Upload, lane_of, plain_write, sent_of};
+use super::{Inner, headers};
+use crate::body::{self, Arriving, Budget};
+use crate::drive;
+use crate::pace::Pace;
+
+/// How the keys of parts begin. S3's clients neither see nor reach such keys.
+pub const HIDDEN: &[u8] = b"!s3/";
+const BEGUN: &str = "!s3/begun/";
+const PARTS: &str = "!s3/parts/";
+/// The highest number of a part.
+const PARTS_MAX: i32 = 10_000;
+/// The least bytes of a part that is not the last.
+const PART_BYTES_MIN: u64 = 5 << 20;
+/// Requests to the origin at a time, while parts are removed.
+const PARALLEL: usize = 16;
+/// The largest description of an upload.
+const BEGUN_BYTES_MAX: usize = 64 << 10;
+
+/// Whether a key is one of a part's.
+pub fn is_hidden(key: &[u8]) -> bool {
+    key.starts_with(HIDDEN)
+}
+
+/// What an upload will make.
+#[derive(Serialize, Deserialize)]
+struct Begun {
+    bucket: String,
+    key: String,
+    /// Type and metadata.
+    headers: Vec<(String, String)>,
+}
+
+fn no_such_upload() -> S3Error {
+    S3Error::with_message(S3ErrorCode::NoSuchUpload, "there is no such upload, or it has ended")
+}
+
+fn part_key(upload: &str, number: i32) -> Key {
+    Key::from(format!("{PARTS}{upload}/{number:05}").into_bytes())
+}
+
+fn begun_key(upload: &str) -> S3Result<Key> {
+    let plain = upload.len() == 32
+        && upload.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    if !plain {
+        return Err(no_such_upload());
+    }
+    Ok(Key::from(format!("{BEGUN}{upload}").into_bytes()))
+}
+
+fn number_of(listed: &Listed) -> Option<i32> {
+    std::str::from_utf8(&listed.key).ok()?.rsplit('/').next()?.parse().ok()
+}
+
+fn etag_of(metadata: &Metadata) -> ETag {
+    ETag::Strong(headers::etag(&metadata.etag))
+}
+
+/// A name as it stands in metadata.
+fn encoded(text: &str) -> String {
+    crate::list::escaped(text.as_bytes())
+}
+
+fn decoded(text: &str) -> String {
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+/// The parts of an upload, one after another.
+struct Joined {
+    origin: Arc<dyn Origin>,
+    parts: VecDeque<Listed>,
+    current: Option<Box<dyn Chunks>>,
+    left: u64,
+}
+
+impl Joined {
+    async fn piece(&mut self) -> Result<Option<Bytes>, Error> {
+        loop {
+            if let Some(current) = &mut self.current {
+                if let Some(piece) = current.next().await.transpose()? {
+                    self.left = self.left.saturating_sub(piece.len() as u64);
+                    return Ok(Some(piece));
+                }
+                self.current = None;
+            }
+            let Some(part) = self.parts.pop_front() else { return Ok(None) };
+            match self.origin.get(&part.key, None).await? {
+                Some(found) if found.metadata.etag == part.metadata.etag => {
+                    self.current = Some(found.body);
+                }
+                _ => return Err(Error::Failed("a part was replaced meanwhile".to_owned())),
+            }
+        }
+    }
+}
+
+impl Chunks for Joined {
+    fn next(&mut self) -> BoxFuture<'_, Option<Result<Bytes, Error>>> {
+        Box::pin(async move { self.piece().await.transpose() })
+    }
+    fn bytes_left(&self) -> Option<u64> {
+        Some(self.left)
+    }
+}
+
+impl Inner {
+    async fn asked<T>(&self, request: impl Future<Output = Result<T, Error>>) -> S3Result<T> {
+        let done = drive::within(self.timeout, "a request", request).await;
+        done.map_err(|error| of_origin(&error))
+    }
+
+    /// Writes an object of the origin that no cache has.
+    async fn keep(
+        &self,
+        key: &Key,
+        attributes: Attributes,
+        body: &mut dyn Chunks,
+    ) -> S3Result<Metadata> {
+        let staged = self.behind.origin().stage(key, attributes, body).await;
+        let staged = staged.map_err(|error| of_origin(&error))?;
+        let metadata = staged.metadata().clone();
+        self.asked(staged.commit(None)).await?;
+        Ok(metadata)
+    }
+
+    /// What an upload will make; `NoSuchUpload` if it is not one of this key.
+    async fn begun(&self, upload: &str, bucket: &str, key: &str) -> S3Result<Begun> {
+        let found = self.asked(self.behind.origin().get(&begun_key(upload)?, None)).await?;
+        let mut body = found.ok_or_else(no_such_upload)?.body;
+        let mut text = Vec::new();
+        while let Some(piece) = body.next().await {
+            text.extend_from_slice(&piece.map_err(|error| of_origin(&error))?);
+            if text.len() > BEGUN_BYTES_MAX {
+                return Err(no_such_upload());
+            }
+        }
+        let begun: Begun = serde_json::from_slice(&text).map_err(|_| no_such_upload())?;
+        if begun.bucket == bucket && begun.key == key { Ok(begun) } else { Err(no_such_upload()) }
+    }
+
+    /// The parts of an upload after one, in order, at most `max`.
+    async fn parts(&self, upload: &str, after: i32, max: usize) -> S3Result<Vec<Listed>> {
+        let prefix = format!("{PARTS}{upload}/");
+        let mut after = part_key(upload, after.clamp(0, 99_999)).to_vec();
+        let mut all = Vec::new();
+        while all.len() < max {
+            let limit = (max - all.len()).min(1000);
+            let listing = self.behind.origin().list(prefix.as_bytes(), Some(&after), limit);
+            let page = self.asked(listing).await?;
+            let last = page.len() < limit;
+            if let Some(one) = page.last() {
+                after = one.key.to_vec();
+            }
+            all.extend(page);
+            if last {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    pub(super) async fn create(
+        &self,
+        request: S3Request<CreateMultipartUploadInput>,
+    ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
+        let input = request.input;
+        let acl = input.acl.as_ref().is_some_and(|acl| acl.as_str() != "private");
+        plain_write(&request.headers, acl)?;
+        self.key(&input.bucket, &input.key)?;
+        let kept = headers::kept(&request.headers)?;
+        let pair = |(name, value): (&HeaderName, &HeaderValue)| {
+            (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        let begun = Begun {
+            bucket: input.bucket.clone(),
+            key: input.key.clone(),
+            headers: kept.iter().map(pair).collect(),
+        };
+        let upload = format!("{:032x}", rand::random::<u128>());
+        let text = serde_json::to_vec(&begun).map_err(S3Error::internal_error)?;
+        let user = vec![
+            ("bucket".to_owned(), encoded(&input.bucket)),
+            ("key".to_owned(), encoded(&input.key)),
+        ];
+        let attributes = Attributes { content_type: None, user };
+        self.keep(&begun_key(&upload)?, attributes, &mut Whole::new(Bytes::from(text))).await?;
+        Ok(S3Response::new(CreateMultipartUploadOutput {
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            upload_id: Some(upload),
+            checksum_algorithm: input.checksum_algorithm,
+            checksum_type: input.checksum_type,
+            ..CreateMultipartUploadOutput::default()
+        }))
+    }
+
+    async fn keep_part(
+        &self,
+        upload: &str,
+        number: i32,
+        body: Box<dyn Chunks>,
+    ) -> S3Result<Metadata> {
+        let pace = Pace::of(&self.behind.front().config.serve);
+        let mut paced = body::Upload::new(Arriving::Stream(body), pace, 0, Budget::new(0));
+        self.keep(&part_key(upload, number), Attributes::default(), &mut paced).await
+    }
+
+    pub(super) async fn part(
+        &self,
+        request: S3Request<UploadPartInput>,
+    ) -> S3Result<S3Response<UploadPartOutput>> {
+        let input = request.input;
+        number(input.part_number)?;
+        self.key(&input.bucket, &input.key)?;
+        self.begun(&input.upload_id, &input.bucket, &input.key).await?;
+        let upload = Upload {
+            body: input.body,
+            length: input.content_length,
+            md5: input.content_md5,
+            checksum: Checksum {
+                checksum_crc32: input.checksum_crc32,
+                checksum_crc32c: input.checksum_crc32c,
+                checksum_crc64nvme: input.checksum_crc64nvme,
+                checksum_sha1: input.checksum_sha1,
+                checksum_sha256: input.checksum_sha256,
+                checksum_type: None,
+            },
+            trailers: request.trailing_headers,
+        };
+        let (checked, _) = upload.checked(&request.headers)?;
+        let verdict = checked.verdict();
+        let kept = self.keep_part(&input.upload_id, input.part_number, Box::new(checked)).await;
+        let metadata = kept.map_err(|error| verdict.or(error))?;
+        let checksum = verdict.checksum();
+        Ok(S3Response::new(UploadPartOutput {
+            e_tag: Some(etag_of(&metadata)),
+            checksum_crc32: checksum.checksum_crc32,
+            checksum_crc32c: checksum.checksum_crc32c,
+            checksum_crc64nvme: checksum.checksum_crc64nvme,
+            checksum_sha1: checksum.checksum_sha1,
+            checksum_sha256: checksum.checksum_sha256,
+            ..UploadPartOutput::default()
+        }))
+    }
+
+    pub(super) async fn part_copy(
+        &self,
+        request: S3Request<UploadPartCopyInput>,
+    ) -> S3Result<S3Response<UploadPartCopyOutput>> {
+        let input = &request.input;
+        number(input.part_number)?;
+        self.key(&input.bucket, &input.key)?;
+        self.begun(&input.upload_id, &input.bucket, &input.key).await?;
+        let range = input.copy_source_range.as_deref();
+        let answer = self.source(&request, &input.copy_source, range).await?;
+        let body = match sent_of(answer)? {
+            Sent::Stream(body, _) => body,
+            Sent::Whole(bytes) => Box::new(Whole::new(bytes)),
+        };
+        let metadata = self.keep_part(&input.upload_id, input.part_number, body).await?;
+        let result = CopyPartResult {
+            e_tag: Some(etag_of(&metadata)),
+            last_modified: Some(time(metadata.modified_unix_us)),
+            ..CopyPartResult::default()
+        };
+        Ok(S3Response::new(UploadPartCopyOutput {
+            copy_part_result: Some(result),
+            ..UploadPartCopyOutput::default()
+        }))
+    }
+
+    /// The parts that a client names, as they are.
+    async fn named(
+        &self,
+        upload: &str,
+        named: Vec<s3s::dto::CompletedPart>,
+    ) -> S3Result<VecDeque<Listed>> {
+        let invalid = |what: String| S3Error::with_message(S3ErrorCode::InvalidPart, what);
+        if named.is_empty() {
+            return Err(S3Error::with_message(S3ErrorCode::MalformedXML, "there are no parts"));
+        }
+        if !named.is_sorted_by(|a, b| a.part_number < b.part_number) {
+            let what = "list parts in the order of their numbers";
+            return Err(S3Error::with_message(S3ErrorCode::InvalidPartOrder, what));
+        }
+        let there = self.parts(upload, 0, PARTS_MAX as usize).await?;
+        let mut there = there.into_iter().filter_map(|part| Some((number_of(&part)?, part)));
+        let (mut parts, last) = (VecDeque::new(), named.len() - 1);
+        for (at, part) in named.into_iter().enumerate() {
+            let number = part.part_number.unwrap_or(0);
+            // Parts that are not named are left out.
+            let found = there.find(|(of, _)| *of >= number).filter(|(of, _)| *of == number);
+            let (_, found) = found.ok_or_else(|| invalid(format!("part {number} is missing")))?;
+            let etag = part.e_tag.as_ref().map(ETag::value);
+            if etag.is_some_and(|etag| headers::our_etag(etag) != &*found.metadata.etag) {
+                return Err(invalid(format!("part {number} has another etag")));
+            }
+            if at < last && found.metadata.size < PART_BYTES_MIN {
+                return Err(S3Error::with_message(
+                    S3ErrorCode::EntityTooSmall,
+                    format!("part {number} is smaller than 5 MiB and not the last"),
+                ));
+            }
+            parts.push_back(found);
+        }
+        Ok(parts)
+    }
+
+    pub(super) async fn complete(
+        &self,
+        request: S3Request<CompleteMultipartUploadInput>,
+    ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
+        let input = request.input;
+        let key = self.key(&input.bucket, &input.key)?;
+        let begun = self.begun(&input.upload_id, &input.bucket, &input.key).await?;
+        let named = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
+        let parts = self.named(&input.upload_id, named).await?;
+        let left = parts.iter().map(|part| part.metadata.size).sum();
+        if input.mpu_object_size.is_some_and(|size| u64::try_from(size) != Ok(left)) {
+            let what = "the parts have another size together";
+            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, what));
+        }
+        let mut wanted: HeaderMap = begun.headers.iter().filter_map(header).collect();
+        wanted.extend(headers::conditions(&request.headers, ""));
+        let lane = lane_of(&request.extensions)?;
+        let origin = self.behind.origin().clone();
+        let joined = Joined { origin: origin.clone(), parts, current: None, left };
+        let body = Sent::Stream(Box::new(joined), left);
+        let e_tag = self.write(&lane, &key, wanted, body).await?;
+        let upload = input.upload_id;
+        self.asked(origin.delete(&begun_key(&upload)?)).await?;
+        let rest = self.parts(&upload, 0, PARTS_MAX as usize).await?;
+        tokio::spawn(async move { remove(&origin, rest).await });
+        Ok(S3Response::new(CompleteMultipartUploadOutput {
+            location: Some(format!("/{}/{}", input.bucket, encoded(&input.key))),
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            e_tag,
+            ..CompleteMultipartUploadOutput::default()
+        }))
+    }
+
+    pub(super) async fn abort(
+        &self,
+        request: S3Request<AbortMultipartUploadInput>,
+    ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
+        let input = request.input;
+        self.bucket(&input.bucket)?;
+        self.begun(&input.upload_id, &input.bucket, &input.key).await?;
+        let origin = self.behind.origin().clone();
+        self.asked(origin.delete(&begun_key(&input.upload_id)?)).await?;
+        let parts = self.parts(&input.upload_id, 0, PARTS_MAX as usize).await?;
+        remove(&origin, parts).await;
+        Ok(S3Response::new(AbortMultipartUploadOutput::default()))
+    }
+
+    pub(super) async fn parts_page(
+        &self,
+        request: S3Request<ListPartsInput>,
+    ) -> S3Result<S3Response<ListPartsOutput>> {
+        let input = request.input;
+        self.begun(&input.upload_id, &input.bucket, &input.key).await?;
+        let marker = input.part_number_marker.unwrap_or(0);
+        let max = max_of(input.max_parts)?;
+        let mut listed = self.parts(&input.upload_id, marker, max + 1).await?;
+        let more = listed.len() > max;
+        listed.truncate(max);
+        let part = |listed: &Listed| Part {
+            part_number: number_of(listed),
+            e_tag: Some(etag_of(&listed.metadata)),
+            last_modified: Some(time(listed.metadata.modified_unix_us)),
+            size: Some(listed.metadata.size as i64),
+            ..Part::default()
+        };
+        Ok(S3Response::new(ListPartsOutput {
+            bucket: Some(input.bucket),
+            key: Some(input.key),
+            upload_id: Some(input.upload_id),
+            is_truncated: Some(more),
+            next_part_number_marker: listed.last().and_then(number_of),
+            part_number_marker: Some(marker),
+            max_parts: Some(max as i32),
+            parts: Some(listed.iter().map(part).collect()),
+            ..ListPartsOutput::default()
+        }))
+    }
+
+    pub(super) async fn list_uploads(
+        &self,
+        request: S3Request<ListMultipartUploadsInput>,
+    ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
+        let input = request.input;
+        self.bucket(&input.bucket)?;
+        super::errors::unsupported(
+            input.delimiter.as_ref().is_some_and(|one| !one.is_empty()),
+            "a delimiter in a listing of uploads",
+        )?;
+        let prefix = input.prefix.unwrap_or_default();
+        let encode = encoder(input.encoding_type.as_ref().map(|one| one.as_str()))?;
+        let max = max_of(input.max_uploads)?;
+        // In the order of their ids, not of their keys as at AWS: a page goes on after an id.
+        let mut after = input.upload_id_marker.as_deref().filter(|id| !id.is_empty());
+        let mut last;
+        let (mut uploads, mut more) = (Vec::new(), false);
+        'pages: loop {
+            let position = after.map(|id| format!("{BEGUN}{id}").into_bytes());
+            let listing = self.behind.origin().list(BEGUN.as_bytes(), position.as_deref(), 1000);
+            let page = self.asked(listing).await?;
+            let full = page.len() == 1000;
+            last = page
+                .last()
+                .map(|one| String::from_utf8_lossy(&one.key[BEGUN.len()..]).into_owned());
+            for one in page {
+                let user = &one.metadata.attributes.user;
+                let value =
+                    |of: &str| user.iter().find(|(name, _)| name == of).map(|(_, v)| decoded(v));
+                let (Some(bucket), Some(key)) = (value("bucket"), value("key")) else { continue };
+                if bucket != input.bucket || !key.starts_with(&prefix) {
+                    continue;
+                }
+                if uploads.len() == max {
+                    more = true;
+                    break 'pages;
+                }
+                uploads.push(MultipartUpload {
+                    key: Some(encode(&key)),
+                    upload_id: Some(String::from_utf8_lossy(&one.key[BEGUN.len()..]).into_owned()),
+                    initiated: Some(time(one.metadata.modified_unix_us)),
+                    ..MultipartUpload::default()
+                });
+            }
+            if !full {
+                break;
+            }
+            after = last.as_deref();
+        }
+        let end = uploads.last().filter(|_| more);
+        Ok(S3Response::new(ListMultipartUploadsOutput {
+            next_upload_id_marker: end.and_then(|end| end.upload_id.clone()),
+            next_key_marker: end.and_then(|end| end.key.clone()),
+            bucket: Some(input.bucket),
+            prefix: Some(encode(&prefix)),
+            is_truncated: Some(more),
+            max_uploads: Some(max as i32),
+            uploads: Some(uploads),
+            encoding_type: input.encoding_type,
+            ..ListMultipartUploadsOutput::default()
+        }))
+    }
+}
+
+fn number(number: i32) -> S3Result<()> {
+    if (1..=PARTS_MAX).contains(&number) {
+        return Ok(());
+    }
+    let what = "parts have numbers from 1 to 10000";
+    Err(S3Error::with_message(S3ErrorCode::InvalidArgument, what))
+}
+
+fn header((name, value): &(String, String)) -> Option<(HeaderName, HeaderValue)> {
+    let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+    Some((name, HeaderValue::from_bytes(value.as_bytes()).ok()?))
+}
+
+/// Removes parts. One that stays is only space in the origin.
+async fn remove(origin: &Arc<dyn Origin>, parts: Vec<Listed>) {
+    let removals = stream::iter(parts).map(|part| async move {
+        if let Err(error) = origin.delete(&part.key).await {
+            tracing::warn!("a part of an upload that has ended stays in the origin: {error}");
+        }
+    });
+    removals.buffer_unordered(PARALLEL).for_each(|()| std::future::ready(())).await;
+}

@@ -1,0 +1,165 @@
+//! Which operations there are. All others are `s3s`'s `NotImplemented`.
+
+use s3s::dto::*;
+use s3s::{S3, S3Request, S3Response, S3Result};
+
+use super::Operations;
+use super::keys::Level;
+
+#[async_trait::async_trait]
+impl S3 for Operations {
+    async fn list_buckets(
+        &self,
+        request: S3Request<ListBucketsInput>,
+    ) -> S3Result<S3Response<ListBucketsOutput>> {
+        let shown = request.credentials.as_ref().and_then(|shown| self.keys.get(&shown.access_key));
+        let may = |name: &str| shown.as_ref().is_some_and(|key| key.allows(name, Level::Read));
+        let buckets = self.buckets.iter().filter(|bucket| may(&bucket.name));
+        let bucket = |bucket: &super::Bucket| Bucket {
+            name: Some(bucket.name.clone()),
+            // Nobody knows when a bucket of the origin was made; clients need a date.
+            creation_date: Some(Timestamp::default()),
+            ..Bucket::default()
+        };
+        Ok(S3Response::new(ListBucketsOutput {
+            buckets: Some(buckets.map(bucket).collect()),
+            ..ListBucketsOutput::default()
+        }))
+    }
+
+    async fn head_bucket(
+        &self,
+        request: S3Request<HeadBucketInput>,
+    ) -> S3Result<S3Response<HeadBucketOutput>> {
+        self.bucket(&request.input.bucket)?;
+        Ok(S3Response::new(HeadBucketOutput {
+            bucket_region: Some(self.region.clone()),
+            ..HeadBucketOutput::default()
+        }))
+    }
+
+    async fn get_bucket_location(
+        &self,
+        request: S3Request<GetBucketLocationInput>,
+    ) -> S3Result<S3Response<GetBucketLocationOutput>> {
+        self.bucket(&request.input.bucket)?;
+        // AWS's word for us-east-1 is none.
+        let region = Some(self.region.clone()).filter(|region| region != "us-east-1");
+        Ok(S3Response::new(GetBucketLocationOutput {
+            location_constraint: region.map(BucketLocationConstraint::from),
+        }))
+    }
+
+    async fn get_bucket_versioning(
+        &self,
+        request: S3Request<GetBucketVersioningInput>,
+    ) -> S3Result<S3Response<GetBucketVersioningOutput>> {
+        self.bucket(&request.input.bucket)?;
+        Ok(S3Response::new(GetBucketVersioningOutput::default()))
+    }
+
+    async fn list_objects(
+        &self,
+        request: S3Request<ListObjectsInput>,
+    ) -> S3Result<S3Response<ListObjectsOutput>> {
+        self.list_v1(request).await
+    }
+
+    async fn list_objects_v2(
+        &self,
+        request: S3Request<ListObjectsV2Input>,
+    ) -> S3Result<S3Response<ListObjectsV2Output>> {
+        self.list_v2(request).await
+    }
+
+    async fn get_object(
+        &self,
+        request: S3Request<GetObjectInput>,
+    ) -> S3Result<S3Response<GetObjectOutput>> {
+        self.get(request).await
+    }
+
+    async fn head_object(
+        &self,
+        request: S3Request<HeadObjectInput>,
+    ) -> S3Result<S3Response<HeadObjectOutput>> {
+        self.head(request).await
+    }
+
+    async fn put_object(
+        &self,
+        request: S3Request<PutObjectInput>,
+    ) -> S3Result<S3Response<PutObjectOutput>> {
+        self.put(request).await
+    }
+
+    async fn copy_object(
+        &self,
+        request: S3Request<CopyObjectInput>,
+    ) -> S3Result<S3Response<CopyObjectOutput>> {
+        self.copy(request).await
+    }
+
+    async fn delete_object(
+        &self,
+        request: S3Request<DeleteObjectInput>,
+    ) -> S3Result<S3Response<DeleteObjectOutput>> {
+        self.delete(request).await
+    }
+
+    async fn delete_objects(
+        &self,
+        request: S3Request<DeleteObjectsInput>,
+    ) -> S3Result<S3Response<DeleteObjectsOutput>> {
+        self.delete_several(request).await
+    }
+
+    async fn create_multipart_upload(
+        &self,
+        request: S3Request<CreateMultipartUploadInput>,
+    ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
+        self.create(request).await
+    }
+
+    async fn upload_part(
+        &self,
+        request: S3Request<UploadPartInput>,
+    ) -> S3Result<S3Response<UploadPartOutput>> {
+        self.part(request).await
+    }
+
+    async fn upload_part_copy(
+        &self,
+        request: S3Request<UploadPartCopyInput>,
+    ) -> S3Result<S3Response<UploadPartCopyOutput>> {
+        self.part_copy(request).await
+    }
+
+    async fn complete_multipart_upload(
+        &self,
+        request: S3Request<CompleteMultipartUploadInput>,
+    ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
+        self.complete(request).await
+    }
+
+    async fn abort_multipart_upload(
+        &self,
+        request: S3Request<AbortMultipartUploadInput>,
+    ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
+        self.abort(request).await
+    }
+
+    async fn list_parts(
+        &self,
+        request: S3Request<ListPartsInput>,
+    ) -> S3Result<S3Response<ListPartsOutput>> {
+        self.parts_page(request).await
+    }
+
+    async fn list_multipart_uploads(
+        &self,
+        request: S3Request<ListMultipartUploadsInput>,
+    ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
+        self.list_uploads(request).await
+    }
+}
