@@ -135,6 +135,8 @@ pub enum Event<P> {
     },
     /// The membership changed, or was confirmed.
     View(View),
+    /// Drop every copy in memory and on devices.
+    Clear,
     /// Time has passed. Sent at least every [`super::ClusterSettings::tick`].
     Tick,
 }
@@ -430,6 +432,7 @@ impl<P: Payload> Event<P> {
             }
             Event::Offered { key } => Event::Offered { key },
             Event::View(view) => Event::View(view),
+            Event::Clear => Event::Clear,
             Event::Tick => Event::Tick,
         }
     }

@@ -267,6 +267,7 @@ impl<P: Payload> Node<P> {
             }
             Event::Offered { key } => self.offered(now, key, actions),
             Event::View(view) => self.view(now, view, actions),
+            Event::Clear => self.clear(),
             Event::Tick => self.tick(now, actions),
         }
     }
