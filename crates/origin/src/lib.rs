@@ -1,6 +1,6 @@
 //! The origin: the durable store of objects. An acknowledged write is in the origin.
 //!
-//! [`Origin`] is a small trait implemented by a folder, by an S3-compatible store and by the
+//! [`Origin`] is a small trait implemented by a folder, by an S3-compatible store, by [`Nowhere`] (of caches) and by the
 //! fault-injecting wrappers of the tests; one behaviour suite (`tests/it/origin.rs`) runs against
 //! all of them.
 //!
@@ -14,6 +14,7 @@ mod identity;
 mod lock;
 mod metadata;
 mod name;
+mod nowhere;
 mod pool;
 mod s3;
 mod settings;
@@ -32,6 +33,7 @@ use engine::{Etag, Key};
 pub use folder::Folder;
 pub use lock::Lock;
 pub use metadata::{Attributes, Metadata, VersionHasher};
+pub use nowhere::Nowhere;
 pub use s3::S3;
 pub use settings::{Checks, Kind, Mistake, Secret, Section, Settings, Size};
 pub use sharing::Sharing;
@@ -40,6 +42,7 @@ pub use sharing::Sharing;
 /// time; it does not matter for an S3-compatible store.
 pub fn open(settings: &Settings, sharing: Sharing) -> anyhow::Result<Arc<dyn Origin>> {
     Ok(match settings.kind {
+        Kind::None => Arc::new(Nowhere),
         Kind::S3 => Arc::new(S3::open(settings)?),
         Kind::Folder => Arc::new(Folder::open(&settings.path, settings.parallel, sharing)?),
     })
@@ -204,6 +207,11 @@ pub trait Origin: Send + Sync {
         after: Option<&[u8]>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Listed>, Error>>;
+
+    /// Whether it keeps what is written to it. If not, the tiers in front are all that holds an object.
+    fn is_durable(&self) -> bool {
+        true
+    }
 
     /// [`Error::Lost`] if what is there is not the origin that was opened.
     fn check(&self) -> BoxFuture<'_, Result<(), Error>> {

@@ -117,13 +117,16 @@ pub enum Kind {
     Folder,
     /// A bucket of an S3-compatible store.
     S3,
+    /// Nowhere: the node is a cache.
+    None,
 }
 
 crate::section! {
     /// Where objects are durable.
     pub struct Settings {
         /// "folder": a local folder, durable (temporary file, fsync, rename). "s3": a bucket of an
-        /// S3-compatible store.
+        /// S3-compatible store. "none": nowhere; the node is a cache, which holds what was written to it
+        /// until it needs the room or stops.
         pub kind: Kind = Kind::Folder,
         /// folder: its path; created if missing.
         pub path: PathBuf = "concertina-data/origin".into(),
@@ -166,6 +169,7 @@ impl Settings {
         match (self.kind, &self.endpoint) {
             (Kind::S3, Some(endpoint)) => format!("bucket {} of {endpoint}", self.bucket),
             (Kind::S3, None) => format!("bucket {} in region {}", self.bucket, self.region),
+            (Kind::None, _) => "none".to_owned(),
             (Kind::Folder, _) => self.path.display().to_string(),
         }
     }

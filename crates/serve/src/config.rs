@@ -172,6 +172,12 @@ impl Config {
         self.gateway.check(checks.of("gateway"));
         self.check_s3(checks.of("s3"));
         self.memcached.check(self, checks);
+        let cache = self.origin.kind == origin::Kind::None;
+        checks.of("origin").must(
+            !cache || (self.members.is_empty() && self.datasets.path.is_none()),
+            "kind",
+            "\"none\" is for a node alone, without members of a cluster and without datasets",
+        );
         let mut folders: Vec<PathBuf> = Vec::new();
         if self.origin.kind == origin::Kind::Folder {
             folders.push(self.origin.path.clone());

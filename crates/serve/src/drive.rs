@@ -28,7 +28,7 @@ use super::cluster::Peers;
 use super::events::EventLog;
 use super::object::Object;
 use crate::disk::Disks;
-use origin::{Chunks, Error, Found, Origin};
+use origin::{Chunks, Error, Found, Metadata, Origin};
 use record::clock;
 
 /// The engine's answer to a request.
@@ -124,6 +124,41 @@ impl Drive {
     /// The origin.
     pub fn origin(&self) -> &Arc<dyn Origin> {
         &self.origin
+    }
+
+    /// The metadata of an object as a write's condition sees it: from the origin, or from the tiers of a
+    /// cache, which counts as a read.
+    pub async fn head(self: &Arc<Self>, key: &Key) -> Result<Option<Metadata>, Error> {
+        if self.origin.is_durable() {
+            return self.within("a condition", self.origin.head(key)).await;
+        }
+        let failed = |why: &str| Err(Error::Failed(why.to_owned()));
+        let answer = match self.get(clock::now(), key.clone(), Asker::Client { avoid: None }, None)
+        {
+            Asked::Now(answer) => answer,
+            Asked::Later(answer) => match answer.await {
+                Ok(answer) => answer,
+                Err(_) => return failed("the process stops"),
+            },
+        };
+        match answer {
+            Answer::Reply(Reply::Found { payload, .. }, _) => Ok(Some(payload.metadata().clone())),
+            Answer::Reply(Reply::NotFound, _) => Ok(None),
+            Answer::Reply(Reply::Busy { queue }, _) => {
+                failed(&format!("the queue {queue} is full"))
+            }
+            _ => failed("the tiers did not answer"),
+        }
+    }
+
+    /// Whether what is written outlives the tiers.
+    pub fn is_durable(&self) -> bool {
+        self.origin.is_durable()
+    }
+
+    /// Size of the largest object that the tiers take, in bytes.
+    pub fn object_bytes_max(&self) -> u64 {
+        self.object_bytes_max
     }
 
     /// The timeout of requests to the origin.

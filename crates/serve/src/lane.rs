@@ -57,6 +57,7 @@ impl Lane {
             bytes: 0,
             internal: false,
             warm: 0,
+            replied: None,
         }
     }
 
@@ -118,6 +119,8 @@ pub struct Seen {
     pub internal: bool,
     /// The key's nodes known to have the object, as bits of their places.
     pub warm: u8,
+    /// When its reply was passed to the connection, if that was not just now.
+    pub replied: Option<Nanos>,
 }
 
 impl Seen {
@@ -129,7 +132,7 @@ impl Seen {
 
 impl Drop for Seen {
     fn drop(&mut self) {
-        let replied = clock::now();
+        let replied = self.replied.unwrap_or_else(clock::now);
         let since = |at: Nanos| at.saturating_sub(self.received);
         let stages = self.stages.unwrap_or(Stages {
             received: self.received,

@@ -197,7 +197,9 @@ pub fn settings_of(
         memory_bytes_max: node.memory_bytes.0,
         eviction: node.memory_eviction,
         object_bytes_max: node.object_bytes_max.0,
-        revalidate: (node.revalidate_s > 0.0).then_some((node.revalidate_s * 1e9) as Nanos),
+        // A cache has nothing to compare with.
+        revalidate: (node.revalidate_s > 0.0 && config.origin.kind != origin::Kind::None)
+            .then_some((node.revalidate_s * 1e9) as Nanos),
         stale_if_error: (node.stale_if_error_s * 1e9) as Nanos,
         cluster,
         devices,
@@ -543,7 +545,7 @@ pub fn announce(config: &Config, server: &Server) {
     info!(
         "{} of memory, {devices} device(s), origin {}",
         config.node.memory_bytes,
-        config.origin.path.display()
+        config.origin.in_words()
     );
     if let Some(laboratory) = config.laboratory() {
         info!("EMULATED: {laboratory}");

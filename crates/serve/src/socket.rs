@@ -26,7 +26,7 @@ use super::refusal::Phase;
 
 /// Shorter buffers are copied, together with the others. `sendfile` takes 0.69 times a copy's
 /// processor time of the server for 80 KiB (docs/decisions/0006). A receiver on the same machine
-/// pays for it: it gets the arena's pages of 4 KiB one by one.
+/// pays for it: it gets the arena's pages of 4 KiB one by one. So a gateway or a node there gets copies.
 const SENDFILE_BYTES_MIN: usize = 16 << 10;
 
 /// Terminal output queue: of a socket, the bytes that its peer has not acknowledged (SIOCOUTQ).
@@ -47,6 +47,10 @@ pub struct Socket<S: Quick> {
     /// What the client had when it was first waited for; `None` while it keeps up.
     pub(super) delivered: Option<u64>,
     pub(super) phase: Arc<Phase>,
+    /// Whether the peer is on this machine.
+    pub(super) near: bool,
+    /// Whether parts of the arena's file are copied like other bytes.
+    pub(super) copies: bool,
     /// What is being sent instead of what hyper wrote, and how much of it is sent.
     instead: Option<(Vec<u8>, usize)>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -98,7 +102,10 @@ fn place(buffer: &[u8]) -> Option<u64> {
 impl<S: Quick> Socket<S> {
     /// Wraps a stream.
     pub fn new(stream: Stream, pace: Pace, phase: Arc<Phase>, reads: Reads<S>) -> Socket<S> {
+        let near = stream.socket().peer_addr().is_ok_and(|peer| peer.ip().is_loopback());
         Socket {
+            near,
+            copies: false,
             stream,
             pace,
             reads,
@@ -163,7 +170,8 @@ impl<S: Quick> Socket<S> {
     /// Writes as much as the socket accepts: the buffers before the first part of the file, then
     /// that part.
     fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        let first = buffers.iter().position(|buffer| place(buffer).is_some());
+        let in_file = |buffer: &IoSlice<'_>| !self.copies && place(buffer).is_some();
+        let first = buffers.iter().position(in_file);
         let (plain, file) = buffers.split_at(first.unwrap_or(buffers.len()));
         let mut sent = 0;
         if !plain.is_empty() {

@@ -4,10 +4,12 @@
 //! expires are metadata of the object. What a read finds comes from the node's tiers or from the
 //! origin behind them; what a write acknowledges is in the origin. The compare-and-swap number of a
 //! value is derived from its etag, so it changes with the bytes, the flags and the expiry, and not
-//! with the number of writes.
+//! with the number of writes. With `origin.kind = "none"` the node is a cache: what is written is in its
+//! tiers.
 //!
 //! A connection's requests are carried out one after another.
 
+mod change;
 mod meta;
 mod store;
 
@@ -204,6 +206,11 @@ impl Session {
             Verb::MetaSet => self.meta_set(request).await,
             Verb::Delete => self.delete(request).await,
             Verb::MetaDelete => self.meta_delete(request).await,
+            Verb::Append | Verb::Prepend => self.join(request).await,
+            Verb::Incr | Verb::Decr => self.count(request).await,
+            Verb::Touch => self.touch(request).await,
+            Verb::Gat | Verb::Gats => self.get_and_touch(request).await,
+            Verb::FlushAll => self.flush(request),
             Verb::MetaNoop => self.out.extend_from_slice(b"MN\r\n"),
             Verb::Verbosity => self.out.extend_from_slice(b"OK\r\n"),
             Verb::Version => {

@@ -319,7 +319,7 @@ async fn write(
 ) -> (Result<Done, Problem>, Option<Object>) {
     let drive = &shared.drive;
     if let Some(headers) = conditional {
-        match drive.within("a condition", drive.origin().head(key)).await {
+        match drive.head(key).await {
             Ok(object) => {
                 if condition::judge(&headers, object.as_ref(), false) != Verdict::Proceed {
                     return (Err(precondition_failed()), None);
@@ -329,6 +329,10 @@ async fn write(
         }
     }
     match work {
+        Work::Delete if !drive.is_durable() => match drive.head(key).await {
+            Ok(object) => (Ok(Done { etag: None, there: object.is_some() }), None),
+            Err(error) => (Err(origin_problem(&error)), None),
+        },
         Work::Delete => match drive.origin().delete(key).await {
             Ok(there) => (Ok(Done { etag: None, there }), None),
             Err(error) => (Err(origin_problem(&error)), None),
@@ -336,6 +340,11 @@ async fn write(
         Work::Put { staged, copy } => {
             let metadata = staged.metadata().clone();
             let etag = Some(metadata.etag.clone());
+            let kept = copy.is_some() && metadata.size <= drive.object_bytes_max();
+            if !kept && !drive.is_durable() {
+                let what = "the object is too large for this cache: see node.object_bytes_max";
+                return (Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what)), None);
+            }
             match staged.commit(None).await {
                 Ok(()) => {
                     let whole = copy.filter(|(bytes, _)| bytes.len() as u64 == metadata.size);

@@ -20,6 +20,10 @@ use super::{Context, Settings, Times};
 use crate::marks::{Complaint, Mark};
 use crate::provenance::Round;
 
+/// By how much the processors may be busier than in another repetition of a row of which the machine is
+/// the limit: what is more was not the row's own work.
+const BUSIER_MAX: f64 = 0.15;
+
 /// One repetition of a row.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Repetition {
@@ -101,6 +105,7 @@ impl Measured {
     /// What disturbed its repetitions.
     pub fn marks(&self) -> Vec<Mark> {
         let mut marks = Vec::new();
+        let least = self.repetitions.iter().map(|one| one.busy).fold(f64::INFINITY, f64::min);
         for (i, one) in self.repetitions.iter().enumerate() {
             let step = format!("{}, repetition {}", self.row.name(), i + 1);
             for complaint in &one.complaints {
@@ -109,6 +114,14 @@ impl Measured {
             if self.row.system.limited && one.busy > 0.8 {
                 let busy = format!("the processors were {:.0} % busy", one.busy * 100.0);
                 marks.push(Mark::new(&step, Complaint::Processor, busy));
+            }
+            // Where the machine is the limit it may be full, but not fuller than in another repetition.
+            if !self.row.system.limited && one.busy > least + BUSIER_MAX {
+                let (busy, least) = (one.busy * 100.0, least * 100.0);
+                let detail = format!(
+                    "the processors were {busy:.0} % busy, in another repetition {least:.0} %"
+                );
+                marks.push(Mark::new(&step, Complaint::Processor, detail));
             }
             if one.stolen > 0.05 {
                 let stolen =

@@ -210,3 +210,20 @@ fn tables_and_plots_show_every_row_and_effect() {
     assert!(svg.contains("flow-equivalent") && svg.contains("keys of a get"));
     assert!(design(&measured[..5], &levels).is_err(), "cells are missing");
 }
+
+/// A row that the machine limits is marked where another process took part of it.
+#[test]
+fn a_disturbed_repetition_of_a_row_that_the_machine_limits_is_marked() {
+    let mut one = row(1, 1, 256, Work::Writes, 2000);
+    one.system.limited = false;
+    let prediction = predict(&one, &parameters(), &settings()).unwrap();
+    let repetition = |busy| Repetition { busy, ..Repetition::default() };
+    let marks = |busy: [f64; 3]| {
+        let repetitions = busy.map(repetition).to_vec();
+        Measured { row: one.clone(), prediction: prediction.clone(), repetitions }.marks()
+    };
+    assert!(marks([0.90, 0.97, 0.99]).is_empty());
+    let found = marks([0.97, 0.34, 0.40]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].detail.contains("97 % busy, in another repetition 34 %"), "{found:?}");
+}

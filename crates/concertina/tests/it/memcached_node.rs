@@ -1,30 +1,16 @@
 //! `concertina serve` with memcached's protocol in front of a node.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use crate::measure::Running;
-use crate::memcached_proxy::talk;
+use crate::memcached_proxy::{serve, talk};
 
 /// A node on a folder, its HTTP address and that of memcached's protocol.
 fn node(folder: &Path) -> (Running, String, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_concertina"))
-        .args(["serve", "--json", "--set", "serve.listen=127.0.0.1:0"])
-        .args(["--set", "memcached.node_listen=127.0.0.1:0"])
-        .args(["--set", "memcached.value_bytes_max=1000"])
-        .args(["--set", "memcached.stall_s=1.0"])
-        .current_dir(folder)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&line).unwrap();
-    let address = |name: &str| json[name].as_str().unwrap().to_owned();
-    (Running(child), address("address"), address("memcached"))
+    let listen = "memcached.node_listen=127.0.0.1:0";
+    serve(folder, &[listen, "memcached.value_bytes_max=1000", "memcached.stall_s=1.0"])
 }
 
 fn ask(address: &str, commands: &str) -> String {
@@ -53,6 +39,7 @@ const SCRIPT: &str = "set k 5 0 2\r\nhi\r\nget k\r\nget none k none2\r\nadd k 0 
     delete k\r\ndelete k\r\nmd m q\r\nmd m\r\nset q 0 0 1 noreply\r\nq\r\nget q\r\n\
     bogus\r\nset big 0 0 1001\r\n";
 
+const NOT_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
 const NOT_HERE: &str = "CLIENT_ERROR a Concertina node does not have this command\r\n";
 
 #[test]
@@ -65,7 +52,7 @@ fn a_node_answers_memcacheds_protocol() {
          STORED\r\nEND\r\nSTORED\r\nVALUE gone 0 1\r\ny\r\nEND\r\n\
          STORED\r\nVALUE later 9 1\r\nz\r\nEND\r\nHD km Oq\r\nVA 3 f4 t-1 s3 km\r\nabc\r\n\
          EN\r\nNS\r\nVA 2\r\nok\r\nMN\r\n\
-         {NOT_HERE}{NOT_HERE}{NOT_HERE}{NOT_HERE}{NOT_HERE}\
+         STORED\r\n{NOT_NUMBER}TOUCHED\r\nOK\r\n{NOT_HERE}\
          CLIENT_ERROR a Concertina node does not have this flag\r\n\
          DELETED\r\nNOT_FOUND\r\nNF\r\nVALUE q 0 1\r\nq\r\nEND\r\nERROR\r\n\
          SERVER_ERROR object too large for cache\r\n"

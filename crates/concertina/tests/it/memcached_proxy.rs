@@ -3,10 +3,12 @@
 mod clients;
 mod faults;
 mod input;
+mod nodes;
 mod routes;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,11 +17,21 @@ use crate::measure_protocols::memcached;
 
 /// A proxy over some servers, and its address.
 fn proxy(servers: &[String], more: &[&str]) -> (Running, String) {
+    let servers = format!("pool.0.servers={servers:?}");
+    let sets = ["serve.role=proxy", "memcached.listen=127.0.0.1:0", &servers];
+    let (process, _, address) = serve(Path::new("."), sets.iter().chain(more));
+    (process, address)
+}
+
+/// A server with some settings, its HTTP address and that of memcached's protocol.
+pub fn serve<'s>(
+    folder: &Path,
+    sets: impl IntoIterator<Item = &'s &'s str>,
+) -> (Running, String, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_concertina"))
-        .args(["serve", "--role", "proxy", "--json", "--set", "serve.listen=127.0.0.1:0"])
-        .args(["--set", "memcached.listen=127.0.0.1:0", "--set"])
-        .arg(format!("pool.0.servers={servers:?}"))
-        .args(more.iter().flat_map(|set| ["--set", set]))
+        .args(["serve", "--json", "--set", "serve.listen=127.0.0.1:0"])
+        .args(sets.into_iter().flat_map(|set| ["--set", set]))
+        .current_dir(folder)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -27,7 +39,8 @@ fn proxy(servers: &[String], more: &[&str]) -> (Running, String) {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let json: serde_json::Value = serde_json::from_str(&line).unwrap();
-    (Running(child), json["memcached"].as_str().unwrap().to_owned())
+    let address = |name: &str| json[name].as_str().unwrap().to_owned();
+    (Running(child), address("address"), address("memcached"))
 }
 
 /// Sends some bytes in chunks of a size, and returns all that comes until the proxy closes.

@@ -135,6 +135,8 @@ pub enum Event<P> {
     },
     /// The membership changed, or was confirmed.
     View(View),
+    /// Drop every copy in memory and on devices.
+    Clear,
     /// Time has passed. Sent at least every [`super::ClusterSettings::tick`].
     Tick,
     /// The operator, or the process by itself, changes the bound of a device's queue.
@@ -437,6 +439,7 @@ impl<P: Payload> Event<P> {
             }
             Event::Offered { key } => Event::Offered { key },
             Event::View(view) => Event::View(view),
+            Event::Clear => Event::Clear,
             Event::Tick => Event::Tick,
             Event::Bound { device, length_max } => Event::Bound { device, length_max },
         }

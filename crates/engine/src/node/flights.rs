@@ -187,6 +187,12 @@ impl Flights {
         Some(flight)
     }
 
+    /// Voids all flights.
+    pub fn void_all(&mut self) {
+        self.by_key.clear();
+        self.by_job.values_mut().for_each(|flight| flight.void = true);
+    }
+
     /// Voids the flight for a key: later readers start their own.
     pub fn void(&mut self, key: &Key) {
         // Most keys have none.

@@ -100,3 +100,44 @@ proptest! {
         prop_assert_eq!(twin.node.invariants().count(), 0);
     }
 }
+
+/// What was in memory, on a device or on its way to one is gone.
+#[test]
+fn a_cleared_node_holds_nothing() {
+    let device = DeviceSettings {
+        name: "device/0".to_owned(),
+        outcome: Outcome::BulkDevice,
+        servers: 1,
+        queue_length_max: 8,
+        bytes_max: 1 << 20,
+        segment_bytes: 1 << 16,
+    };
+    let with = Settings { devices: vec![device], appends_bytes_max: 1 << 20, ..settings() };
+    let mut node: Node<Size> = Node::new(with, 0);
+    let keys = [Key::from(&b"a"[..]), Key::from(&b"b"[..])];
+    let mut jobs = Vec::new();
+    for (request, key) in (0..).zip(&keys) {
+        let mut actions = Vec::new();
+        node.handle(1, Event::WriteBegin { request, key: key.clone() }, &mut actions);
+        let payload = Size { bytes: 700, stored_bytes: 720, etag: Etag::from("e") };
+        let end = Event::WriteEnd { request, key: key.clone(), payload: Some(payload) };
+        node.handle(1, end, &mut actions);
+        jobs.extend(actions.iter().filter_map(|action| match action {
+            Action::Append { job, .. } => Some(*job),
+            _ => None,
+        }));
+    }
+    // One is written, the other not yet.
+    node.handle(2, Event::Appended { job: jobs[0], written: true }, &mut Vec::new());
+    assert!(node.hit(2, &keys[1], &mut Vec::new()).is_some());
+    node.handle(3, Event::Clear, &mut Vec::new());
+    node.handle(4, Event::Appended { job: jobs[1], written: true }, &mut Vec::new());
+    for (request, key) in (10..).zip(keys) {
+        assert!(node.hit(5, &key, &mut Vec::new()).is_none());
+        let asker = Asker::Client { avoid: None };
+        let mut actions = Vec::new();
+        node.handle(5, Event::Get { request, key, asker, deadline: None }, &mut actions);
+        assert!(matches!(actions[..], [Action::Fetch { .. }]), "{actions:?}");
+    }
+    assert_eq!((node.contents().memory_objects, node.contents().memory_bytes), (0, 0));
+}

@@ -264,6 +264,7 @@ impl<P: Payload> Node<P> {
             }
             Event::Offered { key } => self.offered(now, key, actions),
             Event::View(view) => self.view(now, view, actions),
+            Event::Clear => self.clear(),
             Event::Tick => self.tick(now, actions),
             Event::Bound { device, length_max } => match self.devices.get_mut(device) {
                 Some(on) => on.queue.set_length_max(length_max),

@@ -162,6 +162,15 @@ impl<P: Payload> Node<P> {
         self.void_append(key);
     }
 
+    /// Forgets every copy of every key, whether it is there, being written or being read.
+    pub(super) fn clear(&mut self) {
+        self.memory.clear();
+        self.index.clear();
+        self.appending_of.clear();
+        self.appending.values_mut().for_each(|appending| appending.void = true);
+        self.flights.void_all();
+    }
+
     /// Marks a record of the key that is being written, so that it will not be indexed.
     pub(super) fn void_append(&mut self, key: &Key) {
         if mutant::is(Mutant::AppendsNotVoided) {

@@ -173,6 +173,23 @@ impl Pools {
         self.release(request, Outcome::Error, actions);
     }
 
+    /// Ends a request because its servers failed.
+    pub(super) fn refuse_failed(
+        &mut self,
+        id: RequestId,
+        request: &mut Request,
+        actions: &mut Vec<Action>,
+    ) {
+        let servers = request.failed;
+        self.refuse(id, request, Refusal::Failed { servers }, actions);
+    }
+
+    /// Whether an attempt of a request can still be answered in time.
+    pub(super) fn may_answer(&self, request: &Request) -> bool {
+        let mut live = request.live.iter().filter_map(|live| self.attempts.get(live));
+        live.any(|attempt| attempt.until > self.now)
+    }
+
     /// Ends a request whose replies are used.
     pub(super) fn done(
         &mut self,

@@ -353,8 +353,7 @@ impl Pools {
             request.parts[part].answer = Some((attempt, answer, 0));
             return self.resolve(id, part, request, actions);
         }
-        let servers = request.failed;
-        self.refuse(id, request, Refusal::Failed { servers }, actions);
+        self.refuse_failed(id, request, actions);
     }
 
     /// Uses the reply of a part, or those of the hedges beside it, once it is known which is best.

@@ -7,8 +7,8 @@
 //! reached, it counts as one that has missed a write: it is emptied before it is read again.
 
 use super::{
-    Action, Answer, Attempt, AttemptId, Command, KeyHash, Operation, Pools, Refusal, Request,
-    RequestId, Role, ServerId, bit,
+    Action, Answer, Attempt, AttemptId, Command, KeyHash, Operation, Pools, Request, RequestId,
+    Role, ServerId, bit,
 };
 use crate::mutant::{self, Mutant};
 use model::window::Outcome;
@@ -129,17 +129,14 @@ impl Pools {
         // write's, for all it knows.
         self.servers[attempt.server].stale = true;
         if request.operation != Operation::Read {
-            let servers = request.failed;
-            return self.refuse(id, request, Refusal::Failed { servers }, actions);
+            return self.refuse_failed(id, request, actions);
         }
         self.fill_ended(id, request, actions);
     }
 
     /// Goes on once no server has still to answer, or can still answer in time.
     fn fill_ended(&mut self, id: RequestId, request: &mut Request, actions: &mut Vec<Action>) {
-        let now = self.now;
-        let mut live = request.live.iter().filter_map(|live| self.attempts.get(live));
-        if live.any(|attempt| attempt.until > now) {
+        if self.may_answer(request) {
             return;
         }
         self.pools[request.pool].counts.warmed += 1;

@@ -318,13 +318,8 @@ impl Pools {
             self.servers[attempt.server].stale = true;
         }
         let id = attempt.request;
-        let waits = request
-            .live
-            .iter()
-            .any(|live| self.attempts.get(live).is_some_and(|attempt| attempt.until > self.now));
-        if !waits {
-            let servers = request.failed;
-            self.refuse(id, request, Refusal::Failed { servers }, actions);
+        if !self.may_answer(request) {
+            self.refuse_failed(id, request, actions);
         }
     }
 
@@ -338,8 +333,7 @@ impl Pools {
                 self.done(id, request, outcome, actions);
             }
             _ => {
-                let servers = request.failed;
-                self.refuse(id, request, Refusal::Failed { servers }, actions);
+                self.refuse_failed(id, request, actions);
             }
         }
     }

@@ -103,6 +103,7 @@ impl Identity {
         let behind = match origin.kind {
             origin::Kind::S3 => format!("s3 {:?} {:?}", origin.bucket, origin.prefix),
             origin::Kind::Folder => "folder".to_owned(),
+            origin::Kind::None => "none".to_owned(),
         };
         let mut text = String::new();
         for (member, address) in ring.members().iter().zip(addresses) {

@@ -112,37 +112,44 @@ impl Drive {
     }
 
     /// Begins a request. Actions for it that later events of others cause go to `mailbox`.
-    pub fn begin(&self, request: RequestId, event: Event, mailbox: &Arc<Mailbox>) -> Decided {
+    pub fn begin(
+        &self,
+        now: Nanos,
+        request: RequestId,
+        event: Event,
+        mailbox: &Arc<Mailbox>,
+    ) -> Decided {
         let mut state = self.lock();
         state.requests.insert(request, mailbox.clone());
-        self.handle(state, event, Some(request), false)
+        self.handle(now, state, event, Some(request), false)
     }
 
     /// Reports an attempt's reply. With `whole`, choosing this reply also ends the request.
     pub fn answered(
         &self,
+        now: Nanos,
         request: RequestId,
         attempt: AttemptId,
         head: Head,
         whole: bool,
     ) -> Decided {
         let event = Event::Answered { attempt, head };
-        self.handle(self.lock(), event, Some(request), whole)
+        self.handle(now, self.lock(), event, Some(request), whole)
     }
 
     /// Reports any other event, which concerns the given request, or (`None`) no request.
     pub fn tell(&self, request: Option<RequestId>, event: Event) -> Decided {
-        self.handle(self.lock(), event, request, false)
+        self.handle(clock::now(), self.lock(), event, request, false)
     }
 
     fn handle(
         &self,
+        now: Nanos,
         mut state: MutexGuard<'_, State>,
         event: Event,
         own: Option<RequestId>,
         whole: bool,
     ) -> Decided {
-        let now = clock::now();
         let mut actions = std::mem::take(&mut state.actions);
         match &event {
             Event::Answered { attempt, .. } | Event::Failed { attempt, .. } => {

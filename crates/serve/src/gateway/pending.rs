@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use engine::gateway::{Action, AttemptId, Event, Failed, Head, Operation, RequestId};
 use model::window::Nanos;
+use record::clock;
 
 use super::backend::Backend;
 use super::drive::{Decided, Mailbox};
@@ -23,17 +24,17 @@ pub struct Pending<B: Backend> {
 }
 
 impl<B: Backend> Pending<B> {
-    /// Tells the engine of a request.
+    /// Tells the engine of a request that came at the first of the two times and waits until the second.
     pub fn begin(
         router: &Arc<Router<B>>,
         key: &engine::Key,
         operation: Operation,
-        deadline: Nanos,
+        (now, deadline): (Nanos, Nanos),
     ) -> Pending<B> {
         let request = router.drive.name();
         let mailbox = Arc::new(Mailbox::default());
         let event = Event::Request { request, key: key.clone(), operation, deadline };
-        let decided = router.drive.begin(request, event, &mailbox);
+        let decided = router.drive.begin(now, request, event, &mailbox);
         let mut pending = Pending {
             router: router.clone(),
             request,
@@ -64,7 +65,12 @@ impl<B: Backend> Pending<B> {
     /// Reports an attempt's reply. Returns whether the engine chose it as the request's; a chosen
     /// reply that is `whole` ends the request.
     pub fn replied(&mut self, attempt: AttemptId, head: Head, whole: bool) -> bool {
-        let decided = self.router.drive.answered(self.request, attempt, head, whole);
+        self.replied_at(clock::now(), attempt, head, whole)
+    }
+
+    /// As [`Pending::replied`], at a time that the caller knows.
+    pub fn replied_at(&mut self, now: Nanos, attempt: AttemptId, head: Head, whole: bool) -> bool {
+        let decided = self.router.drive.answered(now, self.request, attempt, head, whole);
         self.take(decided);
         let relay = |a: &Action| matches!(a, Action::Relay { attempt: of, .. } if *of == attempt);
         let chosen = self.todo.iter().any(relay);

@@ -58,10 +58,12 @@ impl Quick for Access {
         let seen = lane.received(window::Operation::Get, &key);
         let patience = self.router.backend.deadline.as_nanos() as u64;
         let deadline = seen.received.saturating_add(patience);
-        let mut pending = Pending::begin(&self.router, &key, Operation::Read, deadline);
+        let times = (seen.received, deadline);
+        let mut pending = Pending::begin(&self.router, &key, Operation::Read, times);
         let sent = match pending.todo.front() {
             Some(&Action::Send { attempt, node, avoid, deadline, .. }) => {
-                let kept = self.router.backend.send_kept(node, line.path, avoid, deadline);
+                let left = deadline.saturating_sub(seen.received);
+                let kept = self.router.backend.send_kept(node, line.path, avoid, left);
                 kept.map(|kept| Sent { attempt, node, kept })
             }
             _ => None,
@@ -161,13 +163,13 @@ impl Flight {
         let Sent { attempt, node, kept } = sent?;
         let buffered = kept.is_buffered();
         let outcome = judged.outcome;
-        if !pending.replied(attempt, judged, true) {
+        let served = clock::now();
+        if !pending.replied_at(served, attempt, judged, true) {
             // The first reply to a read is the engine's choice: nothing is left that could go on.
             self.resumed = Some(Resumed { pending, sent: None, seen });
             return None;
         }
         let bytes = kept.end(keep_alive);
-        let served = clock::now();
         seen.outcome = outcome;
         seen.stages = Some(Stages {
             received: seen.received,

@@ -118,7 +118,7 @@ impl<B: Backend> Router<B> {
         deadline: Nanos,
         broken: &[NodeId],
     ) -> Result<(B::Reply, Option<Pending<B>>, Option<NodeId>), Refused> {
-        let pending = Pending::begin(self, key, Operation::Read, deadline);
+        let pending = Pending::begin(self, key, Operation::Read, (clock::now(), deadline));
         self.read_on(pending, None, request, broken).await
     }
 
@@ -187,7 +187,7 @@ impl<B: Backend> Router<B> {
         deadline: Nanos,
         streamed: bool,
     ) -> Result<(B::Reply, Option<NodeId>), NotWritten<B::BodyError>> {
-        let mut pending = Pending::begin(self, key, Operation::Write, deadline);
+        let mut pending = Pending::begin(self, key, Operation::Write, (clock::now(), deadline));
         let (mut reason, mut tried) = (None, false);
         loop {
             let action = match pending.todo.pop_front() {

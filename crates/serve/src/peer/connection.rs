@@ -19,6 +19,8 @@ use origin::Chunks;
 const FIRST_BYTES_MIN: usize = 4 * 1024;
 /// Maximum of that space. Up to it, a reply as large as the last one can be read with one call.
 const FIRST_BYTES_MAX: usize = 272 * 1024;
+/// Space for the rest of a reply of which a part has arrived.
+const PART_BYTES_MIN: usize = 64 * 1024;
 /// Maximum interim replies skipped before the final one.
 const INTERIM_MAX: usize = 8;
 
@@ -136,7 +138,9 @@ impl Connection {
             let count = into.filled().len();
             return Poll::Ready(Ok(&scratch[..count]));
         }
-        self.buffer.reserve(scratch.len());
+        // What has arrived so far grows by as much at a time, so that a reply in few parts costs no more
+        // memory than it has.
+        self.buffer.reserve(self.buffer.len().max(PART_BYTES_MIN));
         let count = ready!(pin!(self.stream.read_buf(&mut self.buffer)).poll(context))?;
         Poll::Ready(Ok(if count == 0 { &[] } else { &self.buffer }))
     }

@@ -10,6 +10,7 @@ use std::thread::ThreadId;
 use std::time::Instant;
 
 use bytes::Bytes;
+use engine::gateway::IntegerHash;
 use http::{HeaderName, HeaderValue, Method};
 
 use super::connection::Connection;
@@ -28,7 +29,7 @@ struct Shared {
     common: Vec<u8>,
     limits: Limits,
     /// Idle connections by thread, most recently used last. Never locked across an `await`.
-    idle: Mutex<HashMap<ThreadId, Vec<Connection>>>,
+    idle: Mutex<HashMap<ThreadId, Vec<Connection>, IntegerHash>>,
 }
 
 impl fmt::Debug for Pool {
@@ -173,7 +174,7 @@ impl Pool {
         Ok(out)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ThreadId, Vec<Connection>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ThreadId, Vec<Connection>, IntegerHash>> {
         self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -250,6 +250,7 @@ impl<S: Quick> Socket<S> {
         HEAD.with_borrow_mut(|head| {
             head.clear();
             head.shrink_to(HEAD_BYTES_KEPT);
+            self.copies = facts.internal && self.near;
             let reads = &mut self.reads;
             match reads.shared.begin(&reads.lane, line, facts, head) {
                 Begun::Usual => Ok(Plain::Usual),
@@ -432,7 +433,7 @@ impl<S: Quick> Socket<S> {
         self.phase.pass(now);
         match record {
             Record::Passed(passed) => self.reads.lane.passed(&passed, now),
-            Record::Seen(seen) => drop(seen),
+            Record::Seen(mut seen) => seen.replied = Some(now),
         }
     }
 }

@@ -113,7 +113,7 @@ impl Session {
         seen.stages = stages;
         match result {
             Ok(etag) => {
-                seen.outcome = Outcome::Origin;
+                seen.outcome = self.written();
                 Ok(Stored::Yes(etag.map_or(0, |etag| cas_of(&etag))))
             }
             Err(problem) if problem.status() == StatusCode::PRECONDITION_FAILED => {
@@ -135,8 +135,7 @@ impl Session {
             return Ok(Ok(None));
         }
         let quoted = |etag: &str| format!("\"{etag}\"");
-        let head = self.shared.drive.origin().head(&key.into());
-        let found = self.shared.drive.within("a condition", head).await;
+        let found = self.shared.drive.head(&key.into()).await;
         let found = found.map_err(|error| crate::objects::origin_problem(&error))?;
         let live = found.as_ref().filter(|metadata| !is_expired(metadata));
         Ok(match (mode, live, &found) {
@@ -155,13 +154,18 @@ impl Session {
         })
     }
 
+    /// Where writes end.
+    fn written(&self) -> Outcome {
+        if self.shared.drive.is_durable() { Outcome::Origin } else { Outcome::Memory }
+    }
+
     /// Deletes a value; returns whether it was there.
     pub(super) async fn remove(&self, key: &[u8]) -> Result<bool, Problem> {
         let mut seen = self.lane.received(Operation::Delete, key);
         let (result, stages) = writes::remove(&self.shared, key.into(), None).await;
         seen.stages = stages;
         let there = result?;
-        seen.outcome = if there { Outcome::Origin } else { Outcome::Miss };
+        seen.outcome = if there { self.written() } else { Outcome::Miss };
         Ok(there)
     }
 

@@ -68,6 +68,12 @@ impl<V> Lru<V> {
         left
     }
 
+    /// Removes all keys.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes = 0;
+    }
+
     /// Removes a key.
     pub fn remove(&mut self, key: &Key) -> Option<V> {
         let entry = self.entries.remove(key)?;

@@ -102,9 +102,8 @@ impl Nodes {
         node: NodeId,
         path: &str,
         avoid: Option<NodeId>,
-        deadline: Nanos,
+        left: Nanos,
     ) -> Option<Kept> {
-        let left = deadline.saturating_sub(clock::now());
         self.pools.get(node)?.send_kept(path, |lines| {
             if let Some(avoid) = avoid.and_then(|node| self.names.get(node)) {
                 for part in [headers::AVOID.as_str().as_bytes(), b": ", avoid.as_bytes(), b"\r\n"] {
