@@ -36,6 +36,7 @@ mod serve_quick;
 mod serve_replay;
 mod serve_runs;
 mod serve_slow;
+mod serve_tiers;
 mod simulate;
 mod steady;
 mod tidy;
