@@ -14,6 +14,7 @@ mod covered;
 pub mod judge;
 mod kill;
 mod lab;
+mod lastfm;
 mod machine;
 pub mod marks;
 mod memory_group;
@@ -103,10 +104,11 @@ impl Context {
 type Experiment = fn(&Context) -> anyhow::Result<Vec<Claim>>;
 
 /// Every experiment by the name of its folder.
-const EXPERIMENTS: [(&str, Experiment); 16] = [
+const EXPERIMENTS: [(&str, Experiment); 17] = [
     ("asl-live", asl_live::run),
     ("asl-tables", asl_tables::run),
     ("kill", kill::run),
+    ("lastfm", lastfm::run),
     ("model-speed", model_speed::run),
     ("nginx", nginx::run),
     ("proxy", proxy::run),
